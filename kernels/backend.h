@@ -1,0 +1,255 @@
+// The one interface between models and devices: memory, uploads and about a
+// dozen operations over plain structs of views.
+//
+// Sameness: every op computes a row with the same operations in the same order
+// whatever other rows are in the call and however many threads run it, so a
+// row's result is bit-identical in any batch (DESIGN.md 4). The reduction over
+// K goes block by block (sums inside a quantised block are integers), the
+// reduction over keys in blocks of one page or of 64 aligned positions.
+//
+// Pointers in the structs are device pointers of this backend unless marked
+// host. Ops may be asynchronous; Synchronize() is where errors surface. A
+// backend is called from one thread.
+#ifndef PLIMSOLL_KERNELS_BACKEND_H_
+#define PLIMSOLL_KERNELS_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "kernels/buffer.h"
+#include "kernels/tensor_view.h"
+
+namespace plimsoll::kernels {
+
+// Keys of one reduction block of attention over a ring.
+inline constexpr int64_t kAttentionBlock = 64;
+inline constexpr int64_t kMaxHeadDim = 512;
+inline constexpr int64_t kMaxCandidates = 64;
+
+// How an element type is stored, for the planner (DeviceProfile).
+struct StorageFact {
+  DType dtype;
+  int64_t row_multiple;  // matrix rows are padded to a multiple of this
+};
+
+struct DeviceInfo {
+  std::string id;    // "cpu", "cuda:0"
+  std::string kind;  // "cpu", "cuda"
+  std::string name;  // vendor's name and the instruction path in use
+  int64_t total_bytes;
+  int64_t free_bytes;
+  int64_t alignment;  // of tensors and regions
+  std::vector<StorageFact> storage;
+  int64_t activation_block;        // elements
+  int64_t activation_block_bytes;  // bytes per such block when packed
+  int64_t scratch_bytes;           // kernels' own, all threads
+};
+
+// out[r] = scale * row tokens[r] of `table`. Shapes: out [n_rows, cols] f32.
+struct GetRowsArgs {
+  WeightMatrix table;
+  const int32_t* tokens;  // host, [n_rows], each in [0, table.rows)
+  int64_t n_rows;
+  float scale;
+  float* out;
+};
+
+// out = x * (mean(x^2) + eps)^-1/2 * weight, per row of `dim`; if `accumulate`,
+// it is added to `out` instead. `out` may be `x`.
+struct RmsNormArgs {
+  const float* x;       // [n_rows, dim]
+  const float* weight;  // [dim]
+  float* out;           // [n_rows, dim]
+  int64_t n_rows;
+  int64_t dim;
+  float eps;
+  bool accumulate;
+};
+
+// Brings activations into the form integer products read: per block of 32
+// elements int16 values with one scale, amax / 32767. dim % 32 == 0.
+struct PackActivationsArgs {
+  const float* x;  // [n_rows, dim]
+  int64_t n_rows;
+  int64_t dim;
+  std::byte* out;  // [n_rows, dim / activation_block * activation_block_bytes]
+};
+
+// out[m][r] = sum over c of w[r][c] * x[m][c]; if `accumulate`, added to out.
+// With `packed` null the product runs in float32 on `x` with weights
+// dequantised exactly; otherwise quantised weights meet the packed activations
+// in integers (float weight types always use `x`).
+struct MatMulArgs {
+  WeightMatrix w;
+  const float* x;           // [n_rows, w.cols]
+  const std::byte* packed;  // of x, from PackActivations, or nullptr
+  float* out;               // [n_rows, w.rows]
+  int64_t n_rows;
+  bool accumulate;
+};
+
+// cos and sin of position * scale * base^(-2p / n_rot) / freq_factors[p] for
+// p < n_rot / 2, computed in double precision, times `magnitude`.
+struct RopeAnglesArgs {
+  const int64_t* positions;  // host, [n_rows]
+  int64_t n_rows;
+  int64_t n_rot;
+  double base;
+  double scale;               // 1 / linear scaling factor
+  const float* freq_factors;  // [n_rot / 2] or nullptr
+  float magnitude;
+  float* out;  // [n_rows, n_rot / 2, 2]: cos, sin
+};
+
+enum class RopeStyle {
+  kNorm,  // pairs (2p, 2p + 1): architecture llama
+  kNeox,  // pairs (p, p + n_rot / 2): gemma, qwen
+};
+
+// Rotates the first n_rot elements of each head; the rest is copied. `out` may
+// be `x`.
+struct RopeArgs {
+  const float* x;       // [n_rows, n_heads, head_dim]
+  const float* angles;  // [n_rows, n_rot / 2, 2]
+  float* out;
+  int64_t n_rows;
+  int64_t n_heads;
+  int64_t head_dim;
+  int64_t n_rot;
+  RopeStyle style;
+};
+
+// Row r of x, rounded to `dtype`, goes to base + offsets[r].
+struct StoreRowsArgs {
+  const float* x;  // [n_rows, dim]
+  int64_t n_rows;
+  int64_t dim;
+  DType dtype;  // kF32 or kF16
+  std::byte* base;
+  const int64_t* offsets;  // host, [n_rows]
+};
+
+// src + src_offsets[r] is copied to dst + dst_offsets[r], row_bytes each.
+struct CopyRowsArgs {
+  const std::byte* src;
+  const int64_t* src_offsets;  // host
+  std::byte* dst;
+  const int64_t* dst_offsets;  // host
+  int64_t n_rows;
+  int64_t row_bytes;
+};
+
+// Causal attention of the step's rows, one softmax over prefix and recent keys.
+//
+// A row at position p of a paged layer attends every live key at a position
+// <= p in the segment's pages: `q` meets keys of recent pages, `q_prefix` keys
+// of prefix pages. On a ring layer it attends positions
+// [max(live_begin, p - window + 1), p]: those before the segment's
+// first_position in the ring, the others in chunk_k / chunk_v at the row of
+// that token. score = scale * q.k; out = softmax(score) v in float32.
+struct AttentionArgs {
+  const float* q;         // [n_rows, n_heads, head_dim], rotated
+  const float* q_prefix;  // the same, rotated for prefix pages; may equal q
+  float* out;             // [n_rows, n_heads, head_dim]
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;  // <= kMaxHeadDim, a multiple of 16
+  float scale;
+  DType k_type;  // kF32 or kF16
+  DType v_type;
+  std::span<const AttentionSegment> segments;  // host
+  bool is_ring;
+  PagedKv paged;             // paged layers
+  const std::byte* chunk_k;  // ring layers: [n_rows, n_kv_heads * head_dim]
+  const std::byte* chunk_v;
+};
+
+enum class Activation { kSilu, kGeluTanh };
+
+// out = activation(gate) * up, elementwise. `out` may be `gate`.
+struct GatedActivationArgs {
+  const float* gate;  // [n_rows, dim]
+  const float* up;
+  float* out;
+  int64_t n_rows;
+  int64_t dim;
+  Activation activation;
+};
+
+// The k largest logits of each row in descending order (ties: lowest id
+// first), and log(sum(exp(logits))) of the whole row.
+struct TopKArgs {
+  const float* logits;  // [n_rows, n]
+  int64_t n_rows;
+  int64_t n;
+  int64_t k;            // 1..kMaxCandidates
+  float* values;        // host, [n_rows, k]
+  int32_t* ids;         // host, [n_rows, k]
+  double* log_sum_exp;  // host, [n_rows]; NaN if any logit is not finite
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& Device() const = 0;
+
+  // Memory. Allocate rounds up; Buffer::bytes() tells the truth. The memory is
+  // zeroed and resident. Allocations() counts calls since construction.
+  // Errors: kResourceExhausted with the bytes wanted.
+  virtual absl::StatusOr<Buffer> Allocate(int64_t bytes) = 0;
+  virtual int64_t Allocations() const = 0;
+
+  // Stores rows [first_row, first_row + n) of a matrix, given in the file's
+  // layout, in the backend's layout in `data`, which holds the whole matrix.
+  // first_row is a multiple of the row multiple, and so is n except at the
+  // end. Errors: kUnimplemented for an element type it cannot run.
+  virtual absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                                  int64_t first_row,
+                                  std::span<const std::byte> file_rows,
+                                  BufferView data) = 0;
+  // Plain bytes, for vectors.
+  virtual absl::Status Upload(std::span<const std::byte> host,
+                              BufferView device) = 0;
+  virtual absl::Status Download(BufferView device,
+                                std::span<std::byte> host) = 0;
+
+  virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
+  virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
+  virtual absl::Status PackActivations(const PackActivationsArgs& args) = 0;
+  virtual absl::Status MatMul(const MatMulArgs& args) = 0;
+  virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
+  virtual absl::Status Rope(const RopeArgs& args) = 0;
+  virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
+  virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
+  virtual absl::Status Attention(const AttentionArgs& args) = 0;
+  virtual absl::Status GatedActivation(const GatedActivationArgs& args) = 0;
+  virtual absl::Status TopK(const TopKArgs& args) = 0;
+
+  virtual absl::Status Synchronize() = 0;
+};
+
+class ThreadPool;
+
+// The CPU backend on `pool`, which outlives it, with the best instruction path
+// that this CPU and its operating system allow.
+std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool);
+
+// The slow obvious one, oracle of the tests. Same storage of weights as in the
+// file (row_multiple 1), single thread.
+std::unique_ptr<Backend> NewReferenceBackend();
+
+// Errors: kUnimplemented if built without CUDA; kNotFound if there is no such
+// device.
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device);
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_BACKEND_H_

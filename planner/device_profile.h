@@ -1,0 +1,82 @@
+// What differs between backends, as data: how much memory a device has, how it
+// allocates, and how it stores each element type.
+#ifndef PLIMSOLL_PLANNER_DEVICE_PROFILE_H_
+#define PLIMSOLL_PLANNER_DEVICE_PROFILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+
+namespace plimsoll::planner {
+
+// Where a number of a plan comes from.
+enum class Basis {
+  kDerived,    // computed from the file's header
+  kMeasured,   // read off a running worker on this device and build
+  kEstimated,  // a committed upper bound
+};
+const char* BasisName(Basis basis);  // "DERIVED", ...
+
+// How the device's allocator rounds a request.
+enum class AllocationRule { kExact, kGranularity, kPow2 };
+
+// How a matrix of one element type is stored on the device. Packing permutes
+// and pads rows; it never requantises, so a packed row has the file's bytes.
+struct StorageRule {
+  DType dtype;
+  int64_t row_multiple;  // rows are padded to a multiple of this
+};
+
+// What the step's buffers depend on besides the model.
+struct WorkspaceParameters {
+  // Bytes of one activation row of n elements in the form that matrix products
+  // read: n / activation_block * activation_block_bytes (n is rounded up).
+  int64_t activation_block;
+  int64_t activation_block_bytes;
+  // Per-thread scratch of the kernels, all threads together.
+  int64_t kernel_scratch_bytes;
+  // Sampled rows of one step whose logits are kept: max(n_slots, this).
+  int64_t min_logits_rows;
+  // The largest number of candidates per sampled row.
+  int64_t max_candidates;
+};
+
+struct DeviceProfile {
+  std::string id;    // stable name: "cpu", "cuda:0"
+  std::string kind;  // "cpu" or "cuda"
+  std::string name;  // as the vendor prints it
+  int64_t total_bytes;
+  int64_t free_bytes;  // what a new grant may use now
+  AllocationRule allocation;
+  int64_t granularity_bytes;  // for kGranularity
+  int64_t alignment;          // of every region and tensor; a power of two
+  std::vector<StorageRule> storage;  // the element types it can run
+  WorkspaceParameters workspace;
+  int64_t runtime_bytes;  // context, libraries, code: outside the arena
+  Basis runtime_basis;
+};
+
+// The committed profile of this build's CPU backend, for what-ifs where no
+// worker runs; total and free are 0 and must be filled in. A test holds it
+// equal to what the worker builds from the kernels' own constants.
+DeviceProfile CommittedCpuProfile();
+
+// The rule for `dtype`, or nullptr if the device cannot run it.
+const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
+
+// Bytes that the device's allocator really takes for a request of `bytes`.
+// Errors: kInvalidArgument for a negative request or a bad granularity;
+// kOutOfRange on overflow.
+absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
+                                       int64_t bytes);
+
+// Errors: kInvalidArgument naming the field that makes no sense.
+absl::Status ValidateProfile(const DeviceProfile& profile);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_DEVICE_PROFILE_H_

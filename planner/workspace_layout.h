@@ -1,0 +1,70 @@
+// The buffers of one step, with lifetimes, packed into as few bytes as the
+// lifetimes allow. The worker uses these very offsets.
+#ifndef PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
+#define PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "planner/device_profile.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+
+// R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim,
+// KV = n_kv_heads * head_dim, F = ffn_dim, widest layer each; S = sampled rows.
+enum class StepBuffer {
+  kResidual,      // f32 [R, D], the stream
+  kNormed,        // f32 [R, D], input of projections and output of post-norms
+  kActivations,   // packed activations of the widest product input
+  kAngles,        // f32 [R, 2, head_dim / 2, cos|sin]: local and global base
+  kPrefixAngles,  // the same for the second rotation of q
+  kQuery,         // f32 [R, Q]
+  kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
+  kKey,           // f32 [R, KV]
+  kValue,         // f32 [R, KV]
+  kChunkKey,      // KV type [R, KV]: the chunk's own keys of a ring layer
+  kChunkValue,    // KV type [R, KV]
+  kAttention,     // f32 [R, Q], output of attention
+  kGate,          // f32 [R, F]
+  kUp,            // f32 [R, F]
+  kSampled,       // f32 [S, D], the rows whose logits are wanted
+  kSampledActivations,  // packed activations [S, D]
+  kScratch,             // kernels' own
+};
+inline constexpr int kNumStepBuffers = 17;
+const char* StepBufferName(StepBuffer buffer);
+
+struct WorkspaceBuffer {
+  int64_t offset;   // from the start of the workspace region
+  int64_t bytes;    // 0 if this model does not need it
+  int first_stage;  // lifetime in stages of a layer, both ends included
+  int last_stage;
+};
+
+struct WorkspacePlan {
+  std::array<WorkspaceBuffer, kNumStepBuffers> buffers;  // by StepBuffer
+  int64_t bytes;
+  const WorkspaceBuffer& operator[](StepBuffer b) const {
+    return buffers[static_cast<size_t>(b)];
+  }
+};
+
+// Lays out the buffers of one step of at most `n_rows` rows of which at most
+// `n_sampled` are sampled. `has_rings` says whether any layer has a ring (else
+// the chunk buffers are empty). Buffers whose lifetimes overlap never overlap
+// in memory; offsets are multiples of the profile's alignment.
+//
+// Errors: kInvalidArgument for a count that is not positive; kOutOfRange on
+// overflow.
+absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
+                                              int64_t n_rows, int64_t n_sampled,
+                                              bool has_rings, DType k_type,
+                                              DType v_type,
+                                              const DeviceProfile& profile);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
