@@ -1,0 +1,77 @@
+// Chat formats of known model families, rendered in C++: scaffold is special,
+// what users wrote is text.
+#ifndef PLIMSOLL_WORKER_CHAT_TEMPLATE_H_
+#define PLIMSOLL_WORKER_CHAT_TEMPLATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+
+enum class ChatRole { kSystem, kUser, kAssistant };
+
+struct ChatMessage {
+  ChatRole role;
+  std::string content;
+};
+
+enum class ChatFormat {
+  kSmolLm2,  // ChatML with SmolLM2's default system message
+  kChatMl,   // ChatML without a default system message
+  kGemma3,
+};
+
+// Names as in --chat-format: "smollm2", "chatml", "gemma3".
+absl::string_view ChatFormatName(ChatFormat format);
+// Errors: kInvalidArgument listing the names.
+absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
+
+struct ChatFormatChoice {
+  ChatFormat format;
+  std::string reason;  // "the file's template", "the file has none: ..."
+};
+
+// The format of the model: recognised from the file's template, or its
+// architecture's where the file has none.
+// Errors: kUnimplemented for a template we do not know, with the formats that
+// --chat-format takes.
+absl::StatusOr<ChatFormatChoice> ChooseChatFormat(
+    const planner::GgufHeader& header);
+
+// A run of template text. Scaffold is tokenised with special tokens parsed,
+// content never.
+struct ChatSegment {
+  std::string text;
+  bool is_scaffold;
+};
+
+// Limits of one conversation.
+inline constexpr int64_t kMaxChatMessages = 4'096;
+inline constexpr int64_t kMaxChatBytes = 16 << 20;
+
+// Renders the conversation, with the opening of the assistant's turn if
+// `add_generation_prompt`.
+// Errors: kInvalidArgument if there are no messages, for an order of roles that
+// the format does not allow, or beyond the limits.
+absl::StatusOr<std::vector<ChatSegment>> RenderChat(
+    ChatFormat format, const std::vector<ChatMessage>& messages,
+    bool add_generation_prompt);
+
+// The whole prompt as one string, for people.
+std::string ChatText(const std::vector<ChatSegment>& segments);
+
+// Token ids of the rendered conversation: adjacent segments of the same kind
+// are one text, BOS once if the model's rule or the template says so. Control
+// tokens appear only where the scaffold put them.
+absl::StatusOr<std::vector<int32_t>> EncodeChat(
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_CHAT_TEMPLATE_H_

@@ -1,0 +1,38 @@
+// UTF-8 for text that arrives in pieces: whole code points out, the rest held.
+#ifndef PLIMSOLL_WORKER_UTF8_H_
+#define PLIMSOLL_WORKER_UTF8_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Bytes of the code point that starts with `lead` (1..4), or 0 if no code
+// point starts so.
+int Utf8Length(unsigned char lead);
+
+// True if `text` is well-formed UTF-8 (Unicode table 3-7: no overlong forms, no
+// surrogates, nothing above U+10FFFF).
+bool IsValidUtf8(absl::string_view text);
+
+// Turns a stream of byte pieces into valid UTF-8 text. A code point that is
+// split between pieces is held back until whole; bytes that can never become
+// one are replaced by U+FFFD (one per maximal ill-formed subsequence, as
+// Unicode recommends). The concatenation of all output does not depend on how
+// the bytes were cut.
+class Utf8Stream {
+ public:
+  // Returns the text that is now complete.
+  std::string Push(absl::string_view bytes);
+  // Ends the stream: what is still held becomes U+FFFD.
+  std::string Finish();
+
+ private:
+  std::string held_;  // at most 3 bytes
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_UTF8_H_
