@@ -1,0 +1,34 @@
+// What this machine offers: memory within the cgroup's limits, threads within
+// its quota, and the CPU backend's facts as a profile for the planner.
+#ifndef PLIMSOLL_WORKER_DEVICE_H_
+#define PLIMSOLL_WORKER_DEVICE_H_
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "planner/device_profile.h"
+
+namespace plimsoll::worker {
+
+// Bytes of memory that this process may still use: the system's available
+// memory, or what its cgroup leaves if that is less.
+int64_t AvailableMemoryBytes();
+// Physical memory, or the cgroup's limit if that is less.
+int64_t TotalMemoryBytes();
+
+// Threads worth starting: CPUs of the affinity mask within the cgroup's quota.
+int UsableThreads();
+
+// This process's peak and current resident memory (VmHWM, VmRSS).
+int64_t PeakResidentBytes();
+int64_t ResidentBytes();
+
+// Turns a backend's facts into the planner's profile.
+planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);
+
+// The profile of this machine's CPU, with its memory as it is now.
+planner::DeviceProfile LocalCpuProfile();
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_DEVICE_H_

@@ -1,0 +1,191 @@
+// One loaded model that serves many streams: owns the arena, the model, the KV
+// cache, the scheduler and the one step thread.
+#ifndef PLIMSOLL_WORKER_ENGINE_H_
+#define PLIMSOLL_WORKER_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "planner/memory_plan.h"
+#include "worker/chat_template.h"
+#include "worker/model_file.h"
+#include "worker/sampler.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// What happens when a sequence reaches n_ctx.
+enum class ContextPolicy {
+  kStop,   // it ends with FinishReason::kLength
+  kError,  // it ends with kOutOfRange
+};
+
+// One request, already tokenised.
+struct GenerateOptions {
+  // Limits; each has a test at it and one past it.
+  static constexpr int kMaxStopStrings = 16;
+  static constexpr int64_t kMaxStopStringBytes = 256;
+  static constexpr int kMaxStopTokens = 64;
+  static constexpr int kMaxTopLogprobs = 64;
+
+  std::vector<int32_t> prompt_ids;
+  int64_t max_tokens = 0;  // 0 = until the context is full
+  SamplingOptions sampling;
+  std::vector<std::string> stop_strings;  // not part of the text
+  std::vector<int32_t> stop_tokens;
+  bool ignore_eos = false;  // end tokens do not end it (and are not masked)
+  // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
+  // only the chosen token's log-probability.
+  int top_logprobs = -1;
+  ContextPolicy context_policy = ContextPolicy::kStop;
+  absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
+};
+
+struct Candidate {
+  int32_t id;
+  float logprob;  // natural logarithm, of the model's raw distribution
+};
+
+struct TokenOutput {
+  int32_t id;
+  bool has_logprob = false;
+  float logprob = 0;
+  std::vector<Candidate> candidates;  // descending
+};
+
+// What a step brought one stream. `text` is valid UTF-8 and may be empty while
+// a code point or a possible stop string is held back.
+struct StepOutput {
+  std::string text;
+  std::vector<TokenOutput> tokens;
+};
+
+enum class FinishReason {
+  kUnknown,
+  kEndToken,    // the model ended it
+  kStopToken,   // one of stop_tokens
+  kStopString,  // one of stop_strings
+  kMaxTokens,   // max_tokens reached
+  kLength,      // the context is full
+};
+
+struct FinishInfo {
+  FinishReason reason = FinishReason::kUnknown;
+  std::string stop_string;  // the one that matched
+  int64_t n_prompt = 0;
+  int64_t n_generated = 0;
+  absl::Duration queued;       // until its first row was computed
+  absl::Duration first_token;  // from Submit
+  absl::Duration prefill;
+  absl::Duration decode;
+};
+
+// Where a stream's output goes. Called from the step thread; must not block.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // Takes the output and returns true, or leaves it and returns false if the
+  // reader is behind: only this sequence is parked, until Engine::Wake(), and
+  // then the same output is offered again.
+  virtual bool OnOutput(StepOutput& output) = 0;
+  // Called once, last. OK means complete, with the reason in `info`.
+  virtual void OnEnd(const absl::Status& status, const FinishInfo& info) = 0;
+  // True when nobody reads any more: the slot is freed within two steps.
+  virtual bool Abandoned() const = 0;
+};
+
+enum class Precision {
+  kDefault,  // activations of quantised products rounded to 16 bits
+  kExact,    // float32 activations
+};
+
+struct EngineOptions {
+  static constexpr int kMaxQueued = 64;
+
+  Precision precision = Precision::kDefault;
+  int n_threads = 0;                  // 0 = UsableThreads()
+  int max_queued = kMaxQueued;        // requests waiting for a slot
+  std::function<absl::Time()> clock;  // monotonic; required
+};
+
+struct LoadProgress {
+  absl::string_view phase;  // "allocate", "weights", "ready"
+  int64_t bytes_done;
+  int64_t bytes_total;
+};
+// Asked between chunks of a load; a status that is not OK stops the load.
+using LoadFence = std::function<absl::Status(const LoadProgress&)>;
+
+struct MemoryReport {
+  int64_t planned_bytes;    // the arena's
+  int64_t allocated_bytes;  // what the device gave for it, less its rounding
+  int64_t device_allocations_after_load;
+  int64_t peak_rss_bytes;
+  int64_t vocab_bytes;  // tokenizer tables, measured
+};
+
+struct EngineLoad {
+  int64_t n_slots;
+  int64_t running;
+  int64_t waiting;
+  int64_t steps;
+  int64_t generated_tokens;
+  int64_t prompt_tokens;
+};
+
+// Thread-safe, but for construction and destruction.
+class Engine {
+ public:
+  // Allocates exactly `plan`'s arena and fills it from `file`, which may be
+  // closed afterwards. The plan must come from Layout with file.shape() and
+  // LocalCpuProfile() (or ProfileOf the backend).
+  // Errors: kResourceExhausted if the plan does not fit or the allocation
+  // fails; kDataLoss if the file changed; kUnimplemented for what this build
+  // cannot run; what `fence` returned.
+  static absl::StatusOr<std::unique_ptr<Engine>> Load(
+      ModelFile& file, const planner::MemoryPlan& plan,
+      const EngineOptions& options, const LoadFence& fence);
+  // Ends every stream with kUnavailable.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Queues a request; its output goes to `sink` (shared because the stream's
+  // reader and the step thread both end its life). A refusal is returned and
+  // `sink` is never called.
+  // Errors: kInvalidArgument naming the field; kOutOfRange if the prompt is
+  // longer than the context, with both numbers; kResourceExhausted if the
+  // queue is full; kUnavailable while draining.
+  absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);
+  // Makes the step thread look again at parked and abandoned streams.
+  void Wake();
+  // Refuses new requests from now on.
+  void Drain();
+  // True when nothing runs or waits.
+  bool Idle() const;
+  // Ends every stream with `status`.
+  void AbortAll(const absl::Status& status);
+
+  const Tokenizer& tokenizer() const;
+  const planner::MemoryPlan& plan() const;
+  // Tokens that fit in one slot's context.
+  int64_t n_ctx() const;
+  MemoryReport Memory() const;
+  EngineLoad Load() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ENGINE_H_

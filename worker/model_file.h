@@ -1,0 +1,52 @@
+// An opened model file: its checked header, its shape, and reads of its bytes.
+#ifndef PLIMSOLL_WORKER_MODEL_FILE_H_
+#define PLIMSOLL_WORKER_MODEL_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "planner/gguf_reader.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::worker {
+
+// Reads with pread, so that the file's pages never count as ours. Not
+// thread-safe.
+class ModelFile final : public planner::ByteSource {
+ public:
+  // Opens a regular file and reads its header and shape.
+  // Errors: kNotFound if there is no such file; kFailedPrecondition if it is
+  // not a regular file or cannot be read; what ReadGgufHeader and
+  // ShapeFromGguf report.
+  static absl::StatusOr<std::unique_ptr<ModelFile>> Open(
+      const std::string& path);
+  ~ModelFile() override;
+
+  int64_t Size() const override { return size_; }
+  absl::Status Read(int64_t offset, std::span<std::byte> out) override;
+
+  const planner::GgufHeader& header() const { return header_; }
+  const planner::ModelShape& shape() const { return shape_; }
+
+  // Errors: kDataLoss if the file was replaced, truncated or written to since
+  // it was opened (device, inode, size and modification time are compared).
+  absl::Status CheckUnchanged() const;
+
+ private:
+  ModelFile() = default;
+  int fd_ = -1;
+  int64_t size_ = 0;
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
+  int64_t modified_ns_ = 0;
+  planner::GgufHeader header_;
+  planner::ModelShape shape_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_MODEL_FILE_H_
