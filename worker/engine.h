@@ -178,7 +178,7 @@ class Engine {
   // Tokens that fit in one slot's context.
   int64_t n_ctx() const;
   MemoryReport Memory() const;
-  EngineLoad Load() const;
+  EngineLoad CurrentLoad() const;
 
  private:
   struct Impl;
