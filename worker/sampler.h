@@ -31,22 +31,30 @@ absl::Status ValidateSampling(const SamplingOptions& options);
 // (Philox 4x32-10): it depends on nothing else, so batching changes nothing.
 double UniformAt(uint64_t seed, uint64_t index);
 
-// Draws tokens from rows of logits. Keeps scratch between calls; one per
-// engine, used by the step thread only.
+struct LogitEntry {
+  float logit;
+  int32_t id;
+};
+
+// Draws tokens. Keeps scratch between calls; one per engine, used by the step
+// thread only.
 class Sampler {
  public:
-  // The token of `logits` [vocab] for the `index`-th generated token.
+  // The token of a whole row `logits` [vocab] as the `index`-th generated one.
   // Errors: kInternal "non-finite logits" if any logit is NaN or infinite.
   absl::StatusOr<int32_t> Sample(std::span<const float> logits,
                                  const SamplingOptions& options,
                                  uint64_t index);
 
+  // The same from the largest logits alone, in descending order (ties: lowest
+  // id first): the whole row's result where options.top_k keeps no more than
+  // these, or where it is greedy. Requires a non-empty `sorted`.
+  int32_t SampleSorted(std::span<const LogitEntry> sorted,
+                       const SamplingOptions& options, uint64_t index);
+
  private:
-  struct Entry {
-    float logit;
-    int32_t id;
-  };
-  std::vector<Entry> entries_;
+  std::vector<LogitEntry> entries_;
+  std::vector<double> weights_;
 };
 
 }  // namespace plimsoll::worker

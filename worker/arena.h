@@ -1,0 +1,38 @@
+// One allocation per device, and the plan's regions in it by name.
+#ifndef PLIMSOLL_WORKER_ARENA_H_
+#define PLIMSOLL_WORKER_ARENA_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/buffer.h"
+#include "planner/memory_plan.h"
+
+namespace plimsoll::worker {
+
+// Owns the device memory of one loaded model. Immutable after Allocate.
+class Arena {
+ public:
+  Arena() = default;
+  // Takes exactly the plan's arena from the backend, in one allocation.
+  // Errors: kResourceExhausted with the bytes wanted.
+  static absl::StatusOr<Arena> Allocate(const planner::MemoryPlan& plan,
+                                        kernels::Backend& backend);
+
+  // The region called `name`; the plan must have it inside the arena.
+  kernels::BufferView Region(const planner::MemoryPlan& plan,
+                             absl::string_view name) const;
+  // What the device really took.
+  int64_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  explicit Arena(kernels::Buffer buffer) : buffer_(std::move(buffer)) {}
+  kernels::Buffer buffer_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ARENA_H_

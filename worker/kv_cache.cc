@@ -1,0 +1,140 @@
+#include "worker/kv_cache.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/dtype.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+KvCache::KvCache(const planner::ModelShape& shape,
+                 const planner::MemoryPlan& plan, kernels::BufferView pages,
+                 kernels::BufferView rings)
+    : pages_(pages),
+      rings_(rings),
+      page_tokens_(plan.kv.page_tokens),
+      pages_per_slot_(plan.kv.pages_per_slot),
+      page_bytes_(plan.kv.page_bytes),
+      ring_bytes_(plan.kv.ring_bytes),
+      layers_(static_cast<size_t>(shape.n_layers)),
+      slots_(static_cast<size_t>(plan.options.n_slots)) {
+  int64_t page_offset = 0;
+  int64_t ring_offset = 0;
+  for (size_t il = 0; il < layers_.size(); ++il) {
+    const planner::LayerShape& from = shape.layers[il];
+    Layer& layer = layers_[il];
+    layer.owns = from.kv_source == static_cast<int64_t>(il);
+    layer.is_ring =
+        from.window > 0 && planner::HasRing(from.window, plan.n_ctx);
+    layer.window = from.window;
+    const auto k_row = RowBytes(plan.options.k_type, from.head_dim);
+    const auto v_row = RowBytes(plan.options.v_type, from.head_dim);
+    PLIMSOLL_CHECK(k_row.ok() && v_row.ok(), "the plan checked the KV types");
+    layer.k_row_bytes = from.n_kv_heads * *k_row;
+    layer.v_row_bytes = from.n_kv_heads * *v_row;
+    if (!layer.owns) continue;
+    const int64_t cells = layer.is_ring ? layer.window : page_tokens_;
+    int64_t& offset = layer.is_ring ? ring_offset : page_offset;
+    layer.k_offset = offset;
+    layer.v_offset = offset + cells * layer.k_row_bytes;
+    offset = layer.v_offset + cells * layer.v_row_bytes;
+  }
+  PLIMSOLL_CHECK(page_offset == page_bytes_ && ring_offset == ring_bytes_,
+                 "the cache's arithmetic equals the plan's");
+  const int64_t n_pages = plan.options.n_slots * pages_per_slot_;
+  PLIMSOLL_CHECK(n_pages * page_bytes_ <= pages_.bytes,
+                 "the plan's region holds every page");
+  free_.reserve(static_cast<size_t>(n_pages));
+  for (int64_t page = n_pages - 1; page >= 0; --page) {
+    free_.push_back(static_cast<int32_t>(page));
+  }
+  for (Slot& slot : slots_) {
+    slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
+  }
+}
+
+absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  const int64_t wanted = CeilDiv(n_tokens, page_tokens_);
+  const int64_t missing = wanted - static_cast<int64_t>(s.pages.size());
+  if (missing > static_cast<int64_t>(free_.size())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a sequence of ", n_tokens, " tokens needs ", missing,
+                     " more pages of ", page_tokens_, " tokens, ", free_.size(),
+                     " are free"));
+  }
+  for (int64_t i = 0; i < missing; ++i) {
+    const int64_t first = static_cast<int64_t>(s.pages.size()) * page_tokens_;
+    s.pages.push_back({.first_position = first,
+                       .page = free_.back(),
+                       .live_begin = 0,
+                       .live_end = 0,
+                       .is_prefix = false});
+    free_.pop_back();
+  }
+  s.length = std::max(s.length, n_tokens);
+  for (kernels::PageEntry& page : s.pages) {
+    page.live_end = static_cast<int32_t>(
+        std::clamp<int64_t>(s.length - page.first_position, 0, page_tokens_));
+  }
+  return absl::OkStatus();
+}
+
+int64_t KvCache::Length(int64_t slot) const {
+  return slots_[static_cast<size_t>(slot)].length;
+}
+
+void KvCache::Clear(int64_t slot) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  for (const kernels::PageEntry& page : s.pages) free_.push_back(page.page);
+  s.pages.clear();
+  s.length = 0;
+  s.live_begin = 0;
+}
+
+std::span<const kernels::PageEntry> KvCache::Pages(int64_t slot) const {
+  return slots_[static_cast<size_t>(slot)].pages;
+}
+
+int64_t KvCache::LiveBegin(int64_t slot) const {
+  return slots_[static_cast<size_t>(slot)].live_begin;
+}
+
+kernels::PagedKv KvCache::Paged(int64_t layer) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  return {.pool = pages_.data,
+          .page_bytes = page_bytes_,
+          .k_offset = l.k_offset,
+          .v_offset = l.v_offset,
+          .page_tokens = page_tokens_};
+}
+
+kernels::RingKv KvCache::Ring(int64_t layer, int64_t slot) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  std::byte* base = rings_.data + slot * ring_bytes_;
+  return {.k = base + l.k_offset, .v = base + l.v_offset, .window = l.window};
+}
+
+int64_t KvCache::PageStart(int64_t slot, int64_t position) const {
+  const Slot& s = slots_[static_cast<size_t>(slot)];
+  return s.pages[static_cast<size_t>(position / page_tokens_)].page *
+         page_bytes_;
+}
+
+int64_t KvCache::KeyOffset(int64_t layer, int64_t slot,
+                           int64_t position) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  return PageStart(slot, position) + l.k_offset +
+         position % page_tokens_ * l.k_row_bytes;
+}
+
+int64_t KvCache::ValueOffset(int64_t layer, int64_t slot,
+                             int64_t position) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  return PageStart(slot, position) + l.v_offset +
+         position % page_tokens_ * l.v_row_bytes;
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,95 @@
+// Keys and values of all slots: pages of full-attention layers, rings of
+// sliding-window layers, as index arithmetic over the plan's two regions.
+#ifndef PLIMSOLL_WORKER_KV_CACHE_H_
+#define PLIMSOLL_WORKER_KV_CACHE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/buffer.h"
+#include "kernels/tensor_view.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::worker {
+
+// Owned by the engine, used from the step thread only. Never allocates device
+// memory; the tables are sized once.
+class KvCache {
+ public:
+  // `pages` and `rings` are the plan's regions kv_full and kv_window.
+  KvCache(const planner::ModelShape& shape, const planner::MemoryPlan& plan,
+          kernels::BufferView pages, kernels::BufferView rings);
+
+  // True if `layer` keeps a ring instead of pages.
+  bool IsRing(int64_t layer) const {
+    return layers_[static_cast<size_t>(layer)].is_ring;
+  }
+
+  // Makes room for positions [Length(slot), n_tokens) in the slot's pages.
+  // Errors: kResourceExhausted if no page is left, and then nothing changed.
+  absl::Status Extend(int64_t slot, int64_t n_tokens);
+  // Tokens whose keys and values the slot has room for.
+  int64_t Length(int64_t slot) const;
+  // Gives the slot's pages back.
+  void Clear(int64_t slot);
+
+  // The slot's page table, in the order of attention's reduction.
+  std::span<const kernels::PageEntry> Pages(int64_t slot) const;
+  // First position that is still attended in rings.
+  int64_t LiveBegin(int64_t slot) const;
+
+  // Where `layer` keeps its keys and values. `layer` is the owner
+  // (LayerShape::kv_source).
+  kernels::PagedKv Paged(int64_t layer) const;
+  kernels::RingKv Ring(int64_t layer, int64_t slot) const;
+
+  // Byte offsets, from the start of the pool, of the key and value rows of
+  // `position` in a paged layer. Requires position < Length(slot).
+  int64_t KeyOffset(int64_t layer, int64_t slot, int64_t position) const;
+  int64_t ValueOffset(int64_t layer, int64_t slot, int64_t position) const;
+  // Bytes of one token's key row and value row of `layer`.
+  int64_t KeyRowBytes(int64_t layer) const {
+    return layers_[static_cast<size_t>(layer)].k_row_bytes;
+  }
+  int64_t ValueRowBytes(int64_t layer) const {
+    return layers_[static_cast<size_t>(layer)].v_row_bytes;
+  }
+
+  int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
+
+ private:
+  struct Layer {
+    bool owns = false;
+    bool is_ring = false;
+    int64_t k_row_bytes = 0;
+    int64_t v_row_bytes = 0;
+    int64_t k_offset = 0;  // in a page, or in a slot's rings
+    int64_t v_offset = 0;
+    int64_t window = 0;
+  };
+  struct Slot {
+    std::vector<kernels::PageEntry> pages;
+    int64_t length = 0;
+    int64_t live_begin = 0;
+  };
+
+  // The start of the page that holds `position`, and the cell in it.
+  int64_t PageStart(int64_t slot, int64_t position) const;
+
+  kernels::BufferView pages_;
+  kernels::BufferView rings_;
+  int64_t page_tokens_;
+  int64_t pages_per_slot_;
+  int64_t page_bytes_;
+  int64_t ring_bytes_;  // of one slot
+  std::vector<Layer> layers_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> free_;  // pages, the next one to use last
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_KV_CACHE_H_

@@ -1,0 +1,107 @@
+#include "worker/model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/model_gemma.h"
+#include "worker/model_llama.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// Bytes of file read at once; a chunk is whole rows, at least one panel's.
+constexpr int64_t kChunkBytes = 1 << 20;
+
+float Widen(uint16_t bits, DType dtype) {
+  if (dtype == DType::kBF16) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const int exponent = bits >> 10 & 31;
+  const uint32_t mantissa = bits & 1023;
+  if (exponent == 31) {
+    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
+  }
+  const float magnitude =
+      exponent == 0
+          ? std::ldexp(static_cast<float>(mantissa), -24)
+          : std::ldexp(static_cast<float>(mantissa | 1024), exponent - 25);
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+// A norm or bias, as float32 whatever the file has.
+absl::Status LoadVector(ModelFile& file, const planner::WeightTensor& tensor,
+                        kernels::BufferView to, kernels::Backend& backend,
+                        std::vector<std::byte>& buffer) {
+  buffer.resize(static_cast<size_t>(tensor.file_bytes));
+  RETURN_IF_ERROR(file.Read(tensor.file_offset, buffer));
+  if (tensor.dtype == DType::kF32) return backend.Upload(buffer, to);
+  std::vector<float> values(static_cast<size_t>(tensor.cols));
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, buffer.data() + 2 * i, sizeof(bits));
+    values[i] = Widen(bits, tensor.dtype);
+  }
+  return backend.Upload(std::as_bytes(std::span(values)), to);
+}
+
+int64_t RowMultiple(const kernels::DeviceInfo& device, DType dtype) {
+  for (const kernels::StorageFact& fact : device.storage) {
+    if (fact.dtype == dtype) return fact.row_multiple;
+  }
+  return 1;
+}
+
+}  // namespace
+
+absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
+                         const LoadFence& fence) {
+  const kernels::BufferView region =
+      parts.arena->Region(*parts.plan, "weights");
+  int64_t total = 0;
+  for (const auto& tensor : parts.shape->weights) total += tensor.file_bytes;
+  int64_t done = 0;
+  std::vector<std::byte> buffer;
+  for (size_t i = 0; i < parts.shape->weights.size(); ++i) {
+    const planner::WeightTensor& tensor = parts.shape->weights[i];
+    const planner::WeightPlacement& place = parts.plan->weights[i];
+    const kernels::BufferView to = region.Slice(place.offset, place.bytes);
+    if (tensor.is_vector) {
+      RETURN_IF_ERROR(LoadVector(file, tensor, to, *parts.backend, buffer));
+      done += tensor.file_bytes;
+      continue;
+    }
+    const int64_t row_bytes = tensor.file_bytes / tensor.rows;
+    const int64_t multiple = RowMultiple(parts.backend->Device(), tensor.dtype);
+    const int64_t panel_bytes = row_bytes * multiple;
+    const int64_t chunk_rows =
+        std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
+    for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
+      const int64_t n = std::min(chunk_rows, tensor.rows - row);
+      buffer.resize(static_cast<size_t>(n * row_bytes));
+      RETURN_IF_ERROR(file.Read(tensor.file_offset + row * row_bytes, buffer));
+      RETURN_IF_ERROR(parts.backend->UploadRows(tensor.dtype, tensor.rows,
+                                                tensor.cols, row, buffer, to));
+      done += n * row_bytes;
+      RETURN_IF_ERROR(fence({"weights", done, total}));
+    }
+  }
+  return file.CheckUnchanged();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> BuildModel(
+    const planner::GgufHeader& header, const ModelParts& parts) {
+  const std::string& architecture = parts.shape->architecture;
+  if (architecture == "llama") return BuildLlama(header, parts);
+  if (architecture == "gemma3") return BuildGemma3(header, parts);
+  return absl::UnimplementedError(
+      absl::StrCat("architecture \"", architecture,
+                   "\" can be planned but not run by this build"));
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,78 @@
+// A loaded model: rows of tokens in, logits of the sampled rows out.
+#ifndef PLIMSOLL_WORKER_MODEL_H_
+#define PLIMSOLL_WORKER_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "planner/memory_plan.h"
+#include "worker/arena.h"
+#include "worker/engine.h"
+#include "worker/kv_cache.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::worker {
+
+// The rows of one sequence in a step: consecutive tokens at consecutive
+// positions.
+struct SequenceRows {
+  int64_t slot;
+  int64_t first_row;
+  int64_t n_rows;
+  int64_t first_position;
+};
+
+// One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.
+struct StepBatch {
+  std::vector<int32_t> tokens;          // [n_rows]
+  std::vector<int64_t> positions;       // [n_rows]
+  std::vector<SequenceRows> sequences;  // in the order of their rows
+  std::vector<int32_t> sampled_rows;    // ascending
+};
+
+// Used from the step thread only.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Runs the batch. The cache must have room for every position (Extend).
+  // Logits of the i-th sampled row are then at Logits() + i * vocab_size; keys
+  // and values of all rows are in the cache.
+  // Errors: those of the backend.
+  virtual absl::Status Step(const StepBatch& batch) = 0;
+
+  // f32 [n_sampled, vocab_size], device memory.
+  virtual const float* Logits() const = 0;
+};
+
+// Everything a model is made of; all of it outlives the model.
+struct ModelParts {
+  const planner::ModelShape* shape;
+  const planner::MemoryPlan* plan;
+  const Arena* arena;
+  kernels::Backend* backend;
+  KvCache* cache;
+  Precision precision;
+};
+
+// Copies the file's weights into the arena, in the backend's storage, through a
+// small buffer; `fence` is asked between chunks.
+// Errors: kDataLoss if the file cannot be read or has changed; what `fence`
+// returned.
+absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
+                         const LoadFence& fence);
+
+// Builds the graph of the file's architecture over loaded weights.
+// Errors: kUnimplemented naming an architecture that this build cannot run;
+// kInvalidArgument naming a hyperparameter that is missing or makes no sense.
+absl::StatusOr<std::unique_ptr<Model>> BuildModel(
+    const planner::GgufHeader& header, const ModelParts& parts);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_MODEL_H_

@@ -1,0 +1,141 @@
+#include "worker/model_gemma.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/model_graph.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using kernels::WeightMatrix;
+
+// Norm weights in the file already contain Gemma's "+ 1".
+class Gemma3Graph final : public ModelGraph {
+ public:
+  Gemma3Graph(const ModelParts& parts, const GraphParameters& parameters)
+      : ModelGraph(parts, parameters),
+        output_(Matrix(parts.shape->tied_output ? "token_embd.weight"
+                                                : "output.weight")) {
+    for (int64_t il = 0; il < parts.shape->n_layers; ++il) {
+      const std::string p = absl::StrCat("blk.", il, ".");
+      layers_.push_back(
+          {.attn_norm = Vector(p + "attn_norm.weight"),
+           .q = Matrix(p + "attn_q.weight"),
+           .k = Matrix(p + "attn_k.weight"),
+           .v = Matrix(p + "attn_v.weight"),
+           .q_norm = Vector(p + "attn_q_norm.weight"),
+           .k_norm = Vector(p + "attn_k_norm.weight"),
+           .attn_output = Matrix(p + "attn_output.weight"),
+           .post_attention_norm = Vector(p + "post_attention_norm.weight"),
+           .ffn_norm = Vector(p + "ffn_norm.weight"),
+           .gate = Matrix(p + "ffn_gate.weight"),
+           .up = Matrix(p + "ffn_up.weight"),
+           .down = Matrix(p + "ffn_down.weight"),
+           .post_ffw_norm = Vector(p + "post_ffw_norm.weight")});
+    }
+  }
+
+  absl::Status Step(const StepBatch& batch) override {
+    RETURN_IF_ERROR(BeginStep(batch));
+    for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
+      RETURN_IF_ERROR(AttentionBlock(batch, il));
+      RETURN_IF_ERROR(FfnBlock(il));
+    }
+    return EndStep(batch, output_);
+  }
+
+ private:
+  struct LayerWeights {
+    const float* attn_norm;
+    WeightMatrix q, k, v;
+    const float* q_norm;
+    const float* k_norm;
+    WeightMatrix attn_output;
+    const float* post_attention_norm;
+    const float* ffn_norm;
+    WeightMatrix gate, up, down;
+    const float* post_ffw_norm;
+  };
+
+  // x += RMS(Wo attention(RMS(x))), with q and k normed per head.
+  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) {
+    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+    const planner::LayerShape& shape = Layer(il);
+    RETURN_IF_ERROR(Norm(Residual(), w.attn_norm, Normed(), false));
+    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.q.cols));
+    RETURN_IF_ERROR(Project(h, w.q, Query(), false));
+    RETURN_IF_ERROR(Project(h, w.k, Key(), false));
+    RETURN_IF_ERROR(Project(h, w.v, Value(), false));
+    RETURN_IF_ERROR(
+        HeadNorm(Query(), w.q_norm, parts().shape->n_heads, shape.head_dim));
+    RETURN_IF_ERROR(
+        HeadNorm(Key(), w.k_norm, shape.n_kv_heads, shape.head_dim));
+    RETURN_IF_ERROR(SelfAttention(batch, il));
+    ASSIGN_OR_RETURN(const Input o, Prepare(Attended(), w.attn_output.cols));
+    RETURN_IF_ERROR(Project(o, w.attn_output, Normed(), false));
+    return Norm(Normed(), w.post_attention_norm, Residual(), true);
+  }
+
+  // x += RMS(Wdown (gelu(Wgate RMS(x)) * Wup RMS(x))).
+  absl::Status FfnBlock(int64_t il) {
+    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+    RETURN_IF_ERROR(Norm(Residual(), w.ffn_norm, Normed(), false));
+    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.gate.cols));
+    RETURN_IF_ERROR(Project(h, w.gate, Gate(), false));
+    RETURN_IF_ERROR(Project(h, w.up, Up(), false));
+    RETURN_IF_ERROR(Activate(w.gate.rows));
+    ASSIGN_OR_RETURN(const Input f, Prepare(Gate(), w.down.cols));
+    RETURN_IF_ERROR(Project(f, w.down, Normed(), false));
+    return Norm(Normed(), w.post_ffw_norm, Residual(), true);
+  }
+
+  WeightMatrix output_;
+  std::vector<LayerWeights> layers_;
+};
+
+// 27B scales by the width per head instead of head_dim.
+// Source: MODELS.md 3.5; Gemma 3's published configuration
+// (query_pre_attn_scalar).
+constexpr int64_t kLayersOf27B = 62;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> BuildGemma3(
+    const planner::GgufHeader& header, const ModelParts& parts) {
+  const planner::ModelShape& shape = *parts.shape;
+  const int64_t head_dim = shape.layers.front().head_dim;
+  ASSIGN_OR_RETURN(const auto softcap,
+                   header.Float("gemma3.final_logit_softcapping"));
+  if (softcap.value_or(0) != 0) {
+    return absl::UnimplementedError(
+        "gemma3.final_logit_softcapping is not 0: this build has no final "
+        "softcap");
+  }
+  ASSIGN_OR_RETURN(
+      const double eps,
+      PositiveFloat(header, "gemma3.attention.layer_norm_rms_epsilon", 0));
+  ASSIGN_OR_RETURN(
+      const RopeParameters rope,
+      ReadRope(header, "gemma3", head_dim, kernels::RopeStyle::kNeox));
+  RopeParameters window_rope = rope;
+  ASSIGN_OR_RETURN(window_rope.base,
+                   PositiveFloat(header, "gemma3.rope.freq_base_swa", 10'000));
+  window_rope.scale = 1.0;
+  const int64_t scaled_dim = shape.n_layers == kLayersOf27B
+                                 ? shape.model_dim / shape.n_heads
+                                 : head_dim;
+  const GraphParameters parameters = {
+      .rms_eps = static_cast<float>(eps),
+      .embedding_scale = std::sqrt(static_cast<float>(shape.model_dim)),
+      .attention_scale = 1.0f / std::sqrt(static_cast<float>(scaled_dim)),
+      .rope = rope,
+      .window_rope = window_rope,
+      .activation = kernels::Activation::kGeluTanh};
+  return std::make_unique<Gemma3Graph>(parts, parameters);
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,374 @@
+#include "worker/model_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+using planner::StepBuffer;
+
+absl::StatusOr<double> PositiveFloat(const planner::GgufHeader& header,
+                                     const std::string& key, double fallback) {
+  ASSIGN_OR_RETURN(const std::optional<double> value, header.Float(key));
+  const double result = value.value_or(fallback);
+  if (!std::isfinite(result) || result <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " must be a positive number, got ", result));
+  }
+  return result;
+}
+
+absl::StatusOr<RopeParameters> ReadRope(const planner::GgufHeader& header,
+                                        const std::string& architecture,
+                                        int64_t head_dim,
+                                        kernels::RopeStyle style) {
+  const std::string prefix = architecture + ".rope.";
+  RopeParameters rope = {
+      .base = 0, .scale = 1.0, .n_rot = head_dim, .style = style};
+  ASSIGN_OR_RETURN(rope.base,
+                   PositiveFloat(header, prefix + "freq_base", 10'000));
+  ASSIGN_OR_RETURN(const auto type, header.String(prefix + "scaling.type"));
+  if (type && *type != "linear" && *type != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat(prefix, "scaling.type \"", *type,
+                     "\" cannot be run by this build (linear and none can)"));
+  }
+  if (!type || *type == "linear") {
+    ASSIGN_OR_RETURN(const double factor,
+                     PositiveFloat(header, prefix + "scaling.factor", 1.0));
+    rope.scale = 1.0 / factor;
+  }
+  ASSIGN_OR_RETURN(const auto n_rot, header.Int(prefix + "dimension_count"));
+  rope.n_rot = n_rot.value_or(head_dim);
+  if (rope.n_rot <= 0 || rope.n_rot > head_dim || rope.n_rot % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        prefix, "dimension_count must be even and within head_dim ", head_dim,
+        ", got ", rope.n_rot));
+  }
+  return rope;
+}
+
+const float* FindVector(const ModelParts& parts, absl::string_view name) {
+  const auto& weights = parts.shape->weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].name != name) continue;
+    return reinterpret_cast<const float*>(
+        parts.arena->Region(*parts.plan, "weights").data +
+        parts.plan->weights[i].offset);
+  }
+  return nullptr;
+}
+
+ModelGraph::ModelGraph(const ModelParts& parts,
+                       const GraphParameters& parameters)
+    : parts_(parts),
+      parameters_(parameters),
+      workspace_(parts.arena->Region(*parts.plan, "workspace")),
+      weights_(parts.arena->Region(*parts.plan, "weights")),
+      logits_(reinterpret_cast<float*>(
+          parts.arena->Region(*parts.plan, "logits").data)) {
+  const auto rows = static_cast<size_t>(parts.plan->n_rows);
+  offsets_.reserve(rows);
+  more_offsets_.reserve(rows);
+  segments_.reserve(rows);
+}
+
+kernels::WeightMatrix ModelGraph::Matrix(absl::string_view name) const {
+  const auto& weights = parts_.shape->weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].name != name) continue;
+    return {.dtype = weights[i].dtype,
+            .rows = weights[i].rows,
+            .cols = weights[i].cols,
+            .data = weights_.data + parts_.plan->weights[i].offset};
+  }
+  PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
+}
+
+const float* ModelGraph::Vector(absl::string_view name) const {
+  return reinterpret_cast<const float*>(Matrix(name).data);
+}
+
+std::byte* ModelGraph::Bytes(StepBuffer buffer) const {
+  return workspace_.data + parts_.plan->workspace[buffer].offset;
+}
+
+absl::Status ModelGraph::BeginStep(const StepBatch& batch) {
+  n_rows_ = static_cast<int64_t>(batch.tokens.size());
+  PLIMSOLL_CHECK(n_rows_ > 0 && n_rows_ <= parts_.plan->n_rows,
+                 "the scheduler keeps to the plan's rows");
+  RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
+  return parts_.backend->GetRows({.table = Matrix("token_embd.weight"),
+                                  .tokens = batch.tokens.data(),
+                                  .n_rows = n_rows_,
+                                  .scale = parameters_.embedding_scale,
+                                  .out = Residual()});
+}
+
+absl::Status ModelGraph::ComputeAngles(const std::vector<int64_t>& positions,
+                                       StepBuffer buffer) {
+  const bool has_windows =
+      std::any_of(parts_.shape->layers.begin(), parts_.shape->layers.end(),
+                  [](const auto& layer) { return layer.window > 0; });
+  float* out = Buffer(buffer);
+  for (const RopeParameters* rope :
+       {&parameters_.rope, &parameters_.window_rope}) {
+    RETURN_IF_ERROR(
+        parts_.backend->RopeAngles({.positions = positions.data(),
+                                    .n_rows = n_rows_,
+                                    .n_rot = rope->n_rot,
+                                    .base = rope->base,
+                                    .scale = rope->scale,
+                                    .freq_factors = rope->freq_factors,
+                                    .magnitude = 1.0f,
+                                    .out = out}));
+    if (!has_windows) break;
+    out += n_rows_ * rope->n_rot;
+  }
+  return absl::OkStatus();
+}
+
+const RopeParameters& ModelGraph::RopeOf(int64_t layer) const {
+  return Layer(layer).window > 0 ? parameters_.window_rope : parameters_.rope;
+}
+
+const float* ModelGraph::AnglesOf(int64_t layer, StepBuffer buffer) const {
+  const float* angles = Buffer(buffer);
+  if (Layer(layer).window > 0) angles += n_rows_ * parameters_.rope.n_rot;
+  return angles;
+}
+
+absl::Status ModelGraph::Norm(const float* x, const float* weight, float* out,
+                              bool accumulate) {
+  return parts_.backend->RmsNorm({.x = x,
+                                  .weight = weight,
+                                  .out = out,
+                                  .n_rows = n_rows_,
+                                  .dim = parts_.shape->model_dim,
+                                  .eps = parameters_.rms_eps,
+                                  .accumulate = accumulate});
+}
+
+absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
+                                  int64_t n_heads, int64_t head_dim) {
+  return parts_.backend->RmsNorm({.x = x,
+                                  .weight = weight,
+                                  .out = x,
+                                  .n_rows = n_rows_ * n_heads,
+                                  .dim = head_dim,
+                                  .eps = parameters_.rms_eps,
+                                  .accumulate = false});
+}
+
+absl::StatusOr<ModelGraph::Input> ModelGraph::Prepare(const float* x,
+                                                      int64_t dim) {
+  const bool is_packable = dim % parts_.backend->Device().activation_block == 0;
+  if (parts_.precision == Precision::kExact || !is_packable) {
+    return Input{x, nullptr};
+  }
+  std::byte* packed = Bytes(StepBuffer::kActivations);
+  RETURN_IF_ERROR(parts_.backend->PackActivations(
+      {.x = x, .n_rows = n_rows_, .dim = dim, .out = packed}));
+  return Input{x, packed};
+}
+
+absl::Status ModelGraph::Project(const Input& input,
+                                 const kernels::WeightMatrix& w, float* out,
+                                 bool accumulate) {
+  return parts_.backend->MatMul({.w = w,
+                                 .x = input.x,
+                                 .packed = input.packed,
+                                 .out = out,
+                                 .n_rows = n_rows_,
+                                 .accumulate = accumulate});
+}
+
+absl::Status ModelGraph::RotateHeads(int64_t layer, float* x, int64_t n_heads) {
+  const RopeParameters& rope = RopeOf(layer);
+  return parts_.backend->Rope({.x = x,
+                               .angles = AnglesOf(layer, StepBuffer::kAngles),
+                               .out = x,
+                               .n_rows = n_rows_,
+                               .n_heads = n_heads,
+                               .head_dim = Layer(layer).head_dim,
+                               .n_rot = rope.n_rot,
+                               .style = rope.style});
+}
+
+absl::Status ModelGraph::StorePages(const StepBatch& batch, int64_t layer) {
+  const int64_t dim = Layer(layer).n_kv_heads * Layer(layer).head_dim;
+  offsets_.clear();
+  more_offsets_.clear();
+  for (const SequenceRows& rows : batch.sequences) {
+    for (int64_t i = 0; i < rows.n_rows; ++i) {
+      const int64_t position = rows.first_position + i;
+      offsets_.push_back(parts_.cache->KeyOffset(layer, rows.slot, position));
+      more_offsets_.push_back(
+          parts_.cache->ValueOffset(layer, rows.slot, position));
+    }
+  }
+  std::byte* pool = parts_.cache->Paged(layer).pool;
+  RETURN_IF_ERROR(
+      parts_.backend->StoreRows({.x = Key(),
+                                 .n_rows = n_rows_,
+                                 .dim = dim,
+                                 .dtype = parts_.plan->options.k_type,
+                                 .base = pool,
+                                 .offsets = offsets_.data()}));
+  return parts_.backend->StoreRows({.x = Value(),
+                                    .n_rows = n_rows_,
+                                    .dim = dim,
+                                    .dtype = parts_.plan->options.v_type,
+                                    .base = pool,
+                                    .offsets = more_offsets_.data()});
+}
+
+absl::Status ModelGraph::StoreChunk(int64_t layer) {
+  const int64_t dim = Layer(layer).n_kv_heads * Layer(layer).head_dim;
+  const auto store = [&](const float* x, DType dtype, int64_t row_bytes,
+                         StepBuffer to) {
+    offsets_.clear();
+    for (int64_t r = 0; r < n_rows_; ++r) offsets_.push_back(r * row_bytes);
+    return parts_.backend->StoreRows({.x = x,
+                                      .n_rows = n_rows_,
+                                      .dim = dim,
+                                      .dtype = dtype,
+                                      .base = Bytes(to),
+                                      .offsets = offsets_.data()});
+  };
+  RETURN_IF_ERROR(store(Key(), parts_.plan->options.k_type,
+                        parts_.cache->KeyRowBytes(layer),
+                        StepBuffer::kChunkKey));
+  return store(Value(), parts_.plan->options.v_type,
+               parts_.cache->ValueRowBytes(layer), StepBuffer::kChunkValue);
+}
+
+absl::Status ModelGraph::MoveChunkToRings(const StepBatch& batch,
+                                          int64_t layer) {
+  for (const SequenceRows& rows : batch.sequences) {
+    const kernels::RingKv ring = parts_.cache->Ring(layer, rows.slot);
+    // Of a chunk longer than the window only the last `window` rows are kept,
+    // so no cell is written twice.
+    const int64_t n = std::min(rows.n_rows, ring.window);
+    const int64_t skipped = rows.n_rows - n;
+    const auto move = [&](StepBuffer from, std::byte* to, int64_t row_bytes) {
+      offsets_.clear();
+      more_offsets_.clear();
+      for (int64_t i = skipped; i < rows.n_rows; ++i) {
+        const int64_t cell = (rows.first_position + i) % ring.window;
+        offsets_.push_back((rows.first_row + i) * row_bytes);
+        more_offsets_.push_back(cell * row_bytes);
+      }
+      return parts_.backend->CopyRows({.src = Bytes(from),
+                                       .src_offsets = offsets_.data(),
+                                       .dst = to,
+                                       .dst_offsets = more_offsets_.data(),
+                                       .n_rows = n,
+                                       .row_bytes = row_bytes});
+    };
+    RETURN_IF_ERROR(
+        move(StepBuffer::kChunkKey, ring.k, parts_.cache->KeyRowBytes(layer)));
+    RETURN_IF_ERROR(move(StepBuffer::kChunkValue, ring.v,
+                         parts_.cache->ValueRowBytes(layer)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
+  const planner::LayerShape& shape = Layer(layer);
+  const bool is_ring = parts_.cache->IsRing(layer);
+  RETURN_IF_ERROR(RotateHeads(layer, Query(), parts_.shape->n_heads));
+  RETURN_IF_ERROR(RotateHeads(layer, Key(), shape.n_kv_heads));
+  RETURN_IF_ERROR(is_ring ? StoreChunk(layer) : StorePages(batch, layer));
+
+  segments_.clear();
+  for (const SequenceRows& rows : batch.sequences) {
+    kernels::AttentionSegment segment = {
+        .first_row = rows.first_row,
+        .n_rows = rows.n_rows,
+        .first_position = rows.first_position,
+        .pages = parts_.cache->Pages(rows.slot),
+        .ring = {},
+        .live_begin = parts_.cache->LiveBegin(rows.slot)};
+    if (is_ring) segment.ring = parts_.cache->Ring(layer, rows.slot);
+    segments_.push_back(segment);
+  }
+  RETURN_IF_ERROR(parts_.backend->Attention(
+      {.q = Query(),
+       // Nothing is evicted yet, so both rotations are the same.
+       .q_prefix = Query(),
+       .out = Attended(),
+       .n_heads = parts_.shape->n_heads,
+       .n_kv_heads = shape.n_kv_heads,
+       .head_dim = shape.head_dim,
+       .scale = parameters_.attention_scale,
+       .k_type = parts_.plan->options.k_type,
+       .v_type = parts_.plan->options.v_type,
+       .segments = segments_,
+       .is_ring = is_ring,
+       .paged = is_ring ? kernels::PagedKv{} : parts_.cache->Paged(layer),
+       .chunk_k = Bytes(StepBuffer::kChunkKey),
+       .chunk_v = Bytes(StepBuffer::kChunkValue)}));
+  if (is_ring) return MoveChunkToRings(batch, layer);
+  return absl::OkStatus();
+}
+
+absl::Status ModelGraph::Activate(int64_t ffn_dim) {
+  return parts_.backend->GatedActivation(
+      {.gate = Gate(),
+       .up = Up(),
+       .out = Gate(),
+       .n_rows = n_rows_,
+       .dim = ffn_dim,
+       .activation = parameters_.activation});
+}
+
+absl::Status ModelGraph::EndStep(const StepBatch& batch,
+                                 const kernels::WeightMatrix& output) {
+  const auto n_sampled = static_cast<int64_t>(batch.sampled_rows.size());
+  PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
+                 "the scheduler keeps to the plan's sampled rows");
+  if (n_sampled == 0) return parts_.backend->Synchronize();
+  const int64_t dim = parts_.shape->model_dim;
+  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  offsets_.clear();
+  more_offsets_.clear();
+  for (int64_t i = 0; i < n_sampled; ++i) {
+    offsets_.push_back(batch.sampled_rows[static_cast<size_t>(i)] * row_bytes);
+    more_offsets_.push_back(i * row_bytes);
+  }
+  float* sampled = Buffer(StepBuffer::kSampled);
+  RETURN_IF_ERROR(parts_.backend->CopyRows({.src = Bytes(StepBuffer::kResidual),
+                                            .src_offsets = offsets_.data(),
+                                            .dst = Bytes(StepBuffer::kSampled),
+                                            .dst_offsets = more_offsets_.data(),
+                                            .n_rows = n_sampled,
+                                            .row_bytes = row_bytes}));
+  RETURN_IF_ERROR(
+      parts_.backend->RmsNorm({.x = sampled,
+                               .weight = Vector("output_norm.weight"),
+                               .out = sampled,
+                               .n_rows = n_sampled,
+                               .dim = dim,
+                               .eps = parameters_.rms_eps,
+                               .accumulate = false}));
+  std::byte* packed = nullptr;
+  if (parts_.precision == Precision::kDefault &&
+      dim % parts_.backend->Device().activation_block == 0) {
+    packed = Bytes(StepBuffer::kSampledActivations);
+    RETURN_IF_ERROR(parts_.backend->PackActivations(
+        {.x = sampled, .n_rows = n_sampled, .dim = dim, .out = packed}));
+  }
+  RETURN_IF_ERROR(parts_.backend->MatMul({.w = output,
+                                          .x = sampled,
+                                          .packed = packed,
+                                          .out = logits_,
+                                          .n_rows = n_sampled,
+                                          .accumulate = false}));
+  return parts_.backend->Synchronize();
+}
+
+}  // namespace plimsoll::worker

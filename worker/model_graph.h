@@ -1,0 +1,146 @@
+// What the graphs of all families share: weights by name, the step's buffers,
+// and the sublayers that do not differ between families.
+#ifndef PLIMSOLL_WORKER_MODEL_GRAPH_H_
+#define PLIMSOLL_WORKER_MODEL_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/tensor_view.h"
+#include "planner/workspace_layout.h"
+#include "worker/model.h"
+
+namespace plimsoll::worker {
+
+// How a layer rotates queries and keys.
+struct RopeParameters {
+  double base;
+  double scale;                         // 1 / linear scaling factor
+  const float* freq_factors = nullptr;  // device, [n_rot / 2] or nullptr
+  int64_t n_rot;
+  kernels::RopeStyle style;
+};
+
+// Hyperparameters of the forward pass that the planner does not need.
+struct GraphParameters {
+  float rms_eps;
+  float embedding_scale;
+  float attention_scale;
+  RopeParameters rope;         // full-attention layers
+  RopeParameters window_rope;  // sliding-window layers
+  kernels::Activation activation;
+};
+
+// The metadata value of `key`, or `fallback` if absent.
+// Errors: kInvalidArgument if it is not a finite positive number.
+absl::StatusOr<double> PositiveFloat(const planner::GgufHeader& header,
+                                     const std::string& key, double fallback);
+
+// The rope of full-attention layers from `A.rope.*`: base, linear scaling,
+// n_rot = A.rope.dimension_count or head_dim.
+// Errors: kUnimplemented naming another kind of scaling; kInvalidArgument for
+// values that make no sense.
+absl::StatusOr<RopeParameters> ReadRope(const planner::GgufHeader& header,
+                                        const std::string& architecture,
+                                        int64_t head_dim,
+                                        kernels::RopeStyle style);
+
+// The vector `name` in the arena, or nullptr if the model has none.
+const float* FindVector(const ModelParts& parts, absl::string_view name);
+
+// Base class of the families' graphs. Derived classes call these in order;
+// nothing here allocates device memory.
+class ModelGraph : public Model {
+ public:
+  const float* Logits() const override { return logits_; }
+
+ protected:
+  ModelGraph(const ModelParts& parts, const GraphParameters& parameters);
+
+  // The weight called `name`; the shape guarantees that it exists.
+  kernels::WeightMatrix Matrix(absl::string_view name) const;
+  const float* Vector(absl::string_view name) const;
+
+  // f32 buffers of the step.
+  float* Residual() const { return Buffer(planner::StepBuffer::kResidual); }
+  float* Normed() const { return Buffer(planner::StepBuffer::kNormed); }
+  float* Query() const { return Buffer(planner::StepBuffer::kQuery); }
+  float* Key() const { return Buffer(planner::StepBuffer::kKey); }
+  float* Value() const { return Buffer(planner::StepBuffer::kValue); }
+  float* Attended() const { return Buffer(planner::StepBuffer::kAttention); }
+  float* Gate() const { return Buffer(planner::StepBuffer::kGate); }
+  float* Up() const { return Buffer(planner::StepBuffer::kUp); }
+
+  // Residual() = scaled embeddings of the batch's tokens; rotation angles of
+  // both bases.
+  absl::Status BeginStep(const StepBatch& batch);
+
+  // Normed() or `out` = RMSNorm(x) * weight; or out += with `accumulate`.
+  absl::Status Norm(const float* x, const float* weight, float* out,
+                    bool accumulate);
+  // RMSNorm over each head of x [n_rows, n_heads, head_dim], in place.
+  absl::Status HeadNorm(float* x, const float* weight, int64_t n_heads,
+                        int64_t head_dim);
+
+  // An input of products: its packed form too unless the precision is exact.
+  struct Input {
+    const float* x;
+    const std::byte* packed;
+  };
+  absl::StatusOr<Input> Prepare(const float* x, int64_t dim);
+  absl::Status Project(const Input& input, const kernels::WeightMatrix& w,
+                       float* out, bool accumulate);
+
+  // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
+  // moves a ring layer's new rows into its rings.
+  absl::Status SelfAttention(const StepBatch& batch, int64_t layer);
+
+  // Gate() = activation(Gate()) * Up().
+  absl::Status Activate(int64_t ffn_dim);
+
+  // Logits of the batch's sampled rows from Residual().
+  absl::Status EndStep(const StepBatch& batch,
+                       const kernels::WeightMatrix& output);
+
+  const planner::LayerShape& Layer(int64_t layer) const {
+    return parts_.shape->layers[static_cast<size_t>(layer)];
+  }
+  const ModelParts& parts() const { return parts_; }
+  int64_t n_rows() const { return n_rows_; }
+
+ private:
+  float* Buffer(planner::StepBuffer buffer) const {
+    return reinterpret_cast<float*>(Bytes(buffer));
+  }
+  std::byte* Bytes(planner::StepBuffer buffer) const;
+
+  const RopeParameters& RopeOf(int64_t layer) const;
+  // Angles of this layer's base, for the recent or the prefix rotation.
+  const float* AnglesOf(int64_t layer, planner::StepBuffer buffer) const;
+  absl::Status ComputeAngles(const std::vector<int64_t>& positions,
+                             planner::StepBuffer buffer);
+  absl::Status RotateHeads(int64_t layer, float* x, int64_t n_heads);
+  absl::Status StorePages(const StepBatch& batch, int64_t layer);
+  absl::Status StoreChunk(int64_t layer);
+  absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);
+
+  ModelParts parts_;
+  GraphParameters parameters_;
+  kernels::BufferView workspace_;
+  kernels::BufferView weights_;
+  float* logits_;
+  int64_t n_rows_ = 0;
+  // Host scratch of a step, kept to avoid allocation.
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> more_offsets_;
+  std::vector<kernels::AttentionSegment> segments_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_MODEL_GRAPH_H_

@@ -1,0 +1,103 @@
+#include "worker/model_llama.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/model_graph.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using kernels::WeightMatrix;
+
+class LlamaGraph final : public ModelGraph {
+ public:
+  LlamaGraph(const ModelParts& parts, const GraphParameters& parameters)
+      : ModelGraph(parts, parameters),
+        output_(Matrix(parts.shape->tied_output ? "token_embd.weight"
+                                                : "output.weight")) {
+    for (int64_t il = 0; il < parts.shape->n_layers; ++il) {
+      const std::string p = absl::StrCat("blk.", il, ".");
+      layers_.push_back({.attn_norm = Vector(p + "attn_norm.weight"),
+                         .q = Matrix(p + "attn_q.weight"),
+                         .k = Matrix(p + "attn_k.weight"),
+                         .v = Matrix(p + "attn_v.weight"),
+                         .attn_output = Matrix(p + "attn_output.weight"),
+                         .ffn_norm = Vector(p + "ffn_norm.weight"),
+                         .gate = Matrix(p + "ffn_gate.weight"),
+                         .up = Matrix(p + "ffn_up.weight"),
+                         .down = Matrix(p + "ffn_down.weight")});
+    }
+  }
+
+  absl::Status Step(const StepBatch& batch) override {
+    RETURN_IF_ERROR(BeginStep(batch));
+    for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
+      RETURN_IF_ERROR(AttentionBlock(batch, il));
+      RETURN_IF_ERROR(FfnBlock(il));
+    }
+    return EndStep(batch, output_);
+  }
+
+ private:
+  struct LayerWeights {
+    const float* attn_norm;
+    WeightMatrix q, k, v, attn_output;
+    const float* ffn_norm;
+    WeightMatrix gate, up, down;
+  };
+
+  // x += Wo attention(RMS(x)).
+  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) {
+    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+    RETURN_IF_ERROR(Norm(Residual(), w.attn_norm, Normed(), false));
+    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.q.cols));
+    RETURN_IF_ERROR(Project(h, w.q, Query(), false));
+    RETURN_IF_ERROR(Project(h, w.k, Key(), false));
+    RETURN_IF_ERROR(Project(h, w.v, Value(), false));
+    RETURN_IF_ERROR(SelfAttention(batch, il));
+    ASSIGN_OR_RETURN(const Input o, Prepare(Attended(), w.attn_output.cols));
+    return Project(o, w.attn_output, Residual(), true);
+  }
+
+  // x += Wdown (silu(Wgate RMS(x)) * Wup RMS(x)).
+  absl::Status FfnBlock(int64_t il) {
+    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+    RETURN_IF_ERROR(Norm(Residual(), w.ffn_norm, Normed(), false));
+    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.gate.cols));
+    RETURN_IF_ERROR(Project(h, w.gate, Gate(), false));
+    RETURN_IF_ERROR(Project(h, w.up, Up(), false));
+    RETURN_IF_ERROR(Activate(w.gate.rows));
+    ASSIGN_OR_RETURN(const Input f, Prepare(Gate(), w.down.cols));
+    return Project(f, w.down, Residual(), true);
+  }
+
+  WeightMatrix output_;
+  std::vector<LayerWeights> layers_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> BuildLlama(
+    const planner::GgufHeader& header, const ModelParts& parts) {
+  const int64_t head_dim = parts.shape->layers.front().head_dim;
+  ASSIGN_OR_RETURN(
+      const double eps,
+      PositiveFloat(header, "llama.attention.layer_norm_rms_epsilon", 0));
+  ASSIGN_OR_RETURN(RopeParameters rope, ReadRope(header, "llama", head_dim,
+                                                 kernels::RopeStyle::kNorm));
+  rope.freq_factors = FindVector(parts, "rope_freqs.weight");
+  const GraphParameters parameters = {
+      .rms_eps = static_cast<float>(eps),
+      .embedding_scale = 1.0f,
+      .attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim)),
+      .rope = rope,
+      .window_rope = rope,
+      .activation = kernels::Activation::kSilu};
+  return std::make_unique<LlamaGraph>(parts, parameters);
+}
+
+}  // namespace plimsoll::worker

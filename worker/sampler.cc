@@ -1,0 +1,138 @@
+#include "worker/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// One candidate comes before another: larger logit first, then lower id.
+constexpr auto kBefore = [](const LogitEntry& a, const LogitEntry& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+};
+
+// Philox 4x32-10. Source: Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3" (SC'11), constants of table 2.
+std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
+                               std::array<uint32_t, 2> key) {
+  constexpr uint64_t kMul0 = 0xD2511F53;
+  constexpr uint64_t kMul1 = 0xCD9E8D57;
+  constexpr uint32_t kWeyl0 = 0x9E3779B9;
+  constexpr uint32_t kWeyl1 = 0xBB67AE85;
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = kMul0 * counter[0];
+    const uint64_t product1 = kMul1 * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+bool InUnit(float value) { return value >= 0.0f && value <= 1.0f; }
+
+// The smallest prefix of `probabilities` (descending, summing to `total`)
+// whose sum reaches top_p.
+size_t TopPCount(std::span<const double> probabilities, double total,
+                 float top_p) {
+  if (top_p >= 1.0f) return probabilities.size();
+  double sum = 0;
+  for (size_t i = 0; i < probabilities.size(); ++i) {
+    sum += probabilities[i];
+    if (sum >= static_cast<double>(top_p) * total) return i + 1;
+  }
+  return probabilities.size();
+}
+
+}  // namespace
+
+absl::Status ValidateSampling(const SamplingOptions& options) {
+  if (!(options.temperature >= 0.0f &&
+        options.temperature <= SamplingOptions::kMaxTemperature)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "temperature must be in [0, ", SamplingOptions::kMaxTemperature,
+        "], got ", options.temperature));
+  }
+  if (options.top_k < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "top_k must not be negative (0 turns it off), got ", options.top_k));
+  }
+  if (!(InUnit(options.top_p) && options.top_p > 0.0f)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_p must be in (0, 1], got ", options.top_p));
+  }
+  if (!InUnit(options.min_p)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_p must be in [0, 1], got ", options.min_p));
+  }
+  return absl::OkStatus();
+}
+
+double UniformAt(uint64_t seed, uint64_t index) {
+  const auto block = Philox(
+      {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t bits = (uint64_t{block[0]} << 32 | block[1]) >> 11;
+  return static_cast<double>(bits) * 0x1.0p-53;
+}
+
+int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
+                              const SamplingOptions& options, uint64_t index) {
+  if (options.temperature == 0.0f) return sorted.front().id;
+  if (options.top_k > 0) {
+    sorted = sorted.first(
+        std::min(sorted.size(), static_cast<size_t>(options.top_k)));
+  }
+  const double max = static_cast<double>(sorted.front().logit);
+  weights_.resize(sorted.size());
+  double total = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    weights_[i] = std::exp(static_cast<double>(sorted[i].logit) - max);
+    total += weights_[i];
+  }
+  size_t n = TopPCount(weights_, total, options.top_p);
+  while (n > 1 && weights_[n - 1] < static_cast<double>(options.min_p)) --n;
+
+  total = 0;
+  const double inverse = 1.0 / static_cast<double>(options.temperature);
+  for (size_t i = 0; i < n; ++i) {
+    weights_[i] =
+        std::exp((static_cast<double>(sorted[i].logit) - max) * inverse);
+    total += weights_[i];
+  }
+  double left = UniformAt(options.seed, index) * total;
+  for (size_t i = 0; i + 1 < n; ++i) {
+    left -= weights_[i];
+    if (left < 0) return sorted[i].id;
+  }
+  return sorted[n - 1].id;
+}
+
+absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,
+                                        const SamplingOptions& options,
+                                        uint64_t index) {
+  entries_.clear();
+  entries_.reserve(logits.size());
+  bool is_finite = true;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    is_finite &= std::isfinite(logits[i]);
+    entries_.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+  if (!is_finite) return absl::InternalError("non-finite logits");
+  size_t n = entries_.size();
+  if (options.temperature == 0.0f) n = 1;
+  if (options.top_k > 0) n = std::min(n, static_cast<size_t>(options.top_k));
+  std::partial_sort(entries_.begin(),
+                    entries_.begin() + static_cast<ptrdiff_t>(n),
+                    entries_.end(), kBefore);
+  return SampleSorted(std::span(entries_).first(n), options, index);
+}
+
+}  // namespace plimsoll::worker
