@@ -1,0 +1,478 @@
+#include "worker/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/thread_pool.h"
+#include "worker/arena.h"
+#include "worker/device.h"
+#include "worker/kv_cache.h"
+#include "worker/model.h"
+#include "worker/scheduler.h"
+#include "worker/sequence.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// How often streams are looked at for deadlines and abandonment when nothing
+// else wakes the step thread.
+constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
+
+absl::Status CheckStops(const GenerateOptions& options) {
+  if (options.stop_strings.size() > GenerateOptions::kMaxStopStrings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_strings: at most ", GenerateOptions::kMaxStopStrings,
+                     " are allowed, got ", options.stop_strings.size()));
+  }
+  for (const std::string& stop : options.stop_strings) {
+    if (stop.empty() ||
+        stop.size() > size_t{GenerateOptions::kMaxStopStringBytes}) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "stop_strings: each must have 1 to ",
+          GenerateOptions::kMaxStopStringBytes, " bytes, got ", stop.size()));
+    }
+  }
+  if (options.stop_tokens.size() > GenerateOptions::kMaxStopTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_tokens: at most ", GenerateOptions::kMaxStopTokens,
+                     " are allowed, got ", options.stop_tokens.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
+                          int32_t vocab_size) {
+  RETURN_IF_ERROR(ValidateSampling(options.sampling));
+  RETURN_IF_ERROR(CheckStops(options));
+  if (options.max_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_tokens must not be negative, got ", options.max_tokens));
+  }
+  if (options.top_logprobs < -1 ||
+      options.top_logprobs > GenerateOptions::kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
+        "], got ", options.top_logprobs));
+  }
+  if (options.prompt_ids.empty()) {
+    return absl::InvalidArgumentError(
+        "the prompt is empty: it has no token to continue");
+  }
+  for (const int32_t id : options.prompt_ids) {
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt_ids: ", id, " is outside the vocabulary of ",
+                       vocab_size, " tokens"));
+    }
+  }
+  const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
+  if (n_prompt > n_ctx) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,
+        ": shorten the prompt or load the model with a larger n_ctx"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// Lock order: mu_ is never held while a sink is called.
+struct Engine::Impl {
+  Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
+       const EngineOptions& o)
+      : shape(s),
+        plan(p),
+        options(o),
+        pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
+        backend(kernels::NewCpuBackend(pool)),
+        scheduler(p.options.n_slots, p.n_rows, o.max_queued) {}
+
+  void StepLoop();
+  // Waits until there may be something to do. False at the end.
+  bool AwaitWork();
+  // Ends abandoned and late streams, offers parked output again.
+  void Sweep();
+  std::vector<ScheduledRows> Schedule();
+  void RunStep(const std::vector<ScheduledRows>& rows);
+  absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
+  // Draws the tokens of the batch's sampled rows.
+  absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
+  absl::StatusOr<TokenOutput> SampleRow(const Sequence& sequence,
+                                        int64_t sampled);
+  void Settle(Sequence& sequence);
+  std::vector<Sequence*> AllSequences();
+  Sequence* Find(int64_t id);
+
+  const planner::ModelShape shape;
+  const planner::MemoryPlan plan;
+  const EngineOptions options;
+  kernels::ThreadPool pool;
+  std::unique_ptr<kernels::Backend> backend;
+  Arena arena;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  int64_t allocations_at_load = 0;
+
+  // Step thread only.
+  Sampler sampler;
+  StepBatch batch;
+  int64_t top_k = 0;  // candidates computed per sampled row of this step
+  std::vector<float> top_values;
+  std::vector<int32_t> top_ids;
+  std::vector<double> log_sum_exp;
+  std::vector<LogitEntry> sorted;
+
+  mutable absl::Mutex mu;
+  Scheduler scheduler ABSL_GUARDED_BY(mu);
+  std::map<int64_t, std::unique_ptr<Sequence>> sequences ABSL_GUARDED_BY(mu);
+  int64_t next_id ABSL_GUARDED_BY(mu) = 1;
+  bool woken ABSL_GUARDED_BY(mu) = false;
+  bool draining ABSL_GUARDED_BY(mu) = false;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  absl::Status abort_status ABSL_GUARDED_BY(mu);
+  EngineLoad counters ABSL_GUARDED_BY(mu) = {};
+
+  std::thread thread;  // last: it uses everything above
+};
+
+bool Engine::Impl::AwaitWork() {
+  absl::MutexLock lock(&mu);
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return woken || stopping;
+  };
+  if (sequences.empty()) {
+    mu.Await(absl::Condition(&ready));
+  } else {
+    mu.AwaitWithTimeout(absl::Condition(&ready), kIdleLook);
+  }
+  woken = false;
+  return !stopping;
+}
+
+std::vector<Sequence*> Engine::Impl::AllSequences() {
+  absl::MutexLock lock(&mu);
+  std::vector<Sequence*> all;
+  all.reserve(sequences.size());
+  for (const auto& [id, sequence] : sequences) all.push_back(sequence.get());
+  return all;
+}
+
+Sequence* Engine::Impl::Find(int64_t id) {
+  absl::MutexLock lock(&mu);
+  return sequences.at(id).get();
+}
+
+void Engine::Impl::StepLoop() {
+  bool has_run = false;
+  while (has_run || AwaitWork()) {
+    {
+      absl::MutexLock lock(&mu);
+      if (stopping) break;
+    }
+    Sweep();
+    const std::vector<ScheduledRows> rows = Schedule();
+    has_run = !rows.empty();
+    if (has_run) RunStep(rows);
+  }
+  for (Sequence* sequence : AllSequences()) {
+    sequence->End(absl::UnavailableError("the model is being unloaded"));
+    sequence->Finish(options.clock());
+  }
+  absl::MutexLock lock(&mu);
+  sequences.clear();
+}
+
+void Engine::Impl::Sweep() {
+  absl::Status abort;
+  {
+    absl::MutexLock lock(&mu);
+    std::swap(abort, abort_status);
+  }
+  const absl::Time now = options.clock();
+  for (Sequence* sequence : AllSequences()) {
+    if (!abort.ok()) sequence->End(abort);
+    if (sequence->sink().Abandoned()) {
+      sequence->End(absl::CancelledError("the client is gone"));
+    }
+    if (now >= sequence->options().deadline) {
+      sequence->End(absl::DeadlineExceededError(
+          absl::StrCat("the deadline passed after ", sequence->n_generated(),
+                       " generated tokens")));
+    }
+    Settle(*sequence);
+  }
+}
+
+// Moves a sequence's output on, then parks, unparks or ends it.
+void Engine::Impl::Settle(Sequence& sequence) {
+  const bool is_failed = sequence.end() && !sequence.end()->ok();
+  const bool is_taken = sequence.Flush() || is_failed;
+  if (is_taken && sequence.end()) {
+    int64_t slot = -1;
+    std::unique_ptr<Sequence> owner;
+    {
+      absl::MutexLock lock(&mu);
+      slot = scheduler.SlotOf(sequence.id()).value_or(-1);
+      scheduler.Remove(sequence.id());
+      auto node = sequences.extract(sequence.id());
+      owner = std::move(node.mapped());
+    }
+    if (slot >= 0) cache->Clear(slot);
+    owner->Finish(options.clock());
+    return;
+  }
+  absl::MutexLock lock(&mu);
+  // Ended with output that its reader has not taken yet: parked as well.
+  if (!is_taken || sequence.end()) {
+    scheduler.Park(sequence.id());
+  } else {
+    scheduler.Unpark(sequence.id());
+  }
+}
+
+std::vector<ScheduledRows> Engine::Impl::Schedule() {
+  absl::MutexLock lock(&mu);
+  return scheduler.NextStep();
+}
+
+absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
+  batch.tokens.clear();
+  batch.positions.clear();
+  batch.sequences.clear();
+  batch.sampled_rows.clear();
+  const absl::Time now = options.clock();
+  for (const ScheduledRows& r : rows) {
+    Sequence* sequence = Find(r.id);
+    sequence->Started(now);
+    RETURN_IF_ERROR(cache->Extend(r.slot, r.first_position + r.n_rows));
+    batch.sequences.push_back(
+        {.slot = r.slot,
+         .first_row = static_cast<int64_t>(batch.tokens.size()),
+         .n_rows = r.n_rows,
+         .first_position = r.first_position});
+    for (int64_t i = 0; i < r.n_rows; ++i) {
+      batch.tokens.push_back(sequence->TokenAt(r.first_position + i));
+      batch.positions.push_back(r.first_position + i);
+    }
+    if (r.samples) {
+      batch.sampled_rows.push_back(static_cast<int32_t>(batch.tokens.size()) -
+                                   1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
+  absl::Status status = BuildBatch(rows);
+  if (status.ok()) status = model->Step(batch);
+  if (status.ok()) status = SampleRows(rows);
+  int64_t n_sampled = 0;
+  for (const ScheduledRows& r : rows) {
+    Sequence* sequence = Find(r.id);
+    if (!status.ok()) sequence->End(status);
+    n_sampled += r.samples ? 1 : 0;
+    Settle(*sequence);
+  }
+  absl::MutexLock lock(&mu);
+  ++counters.steps;
+  counters.generated_tokens += n_sampled;
+  counters.prompt_tokens +=
+      static_cast<int64_t>(batch.tokens.size()) - n_sampled;
+}
+
+absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
+  const auto n_sampled = static_cast<int64_t>(batch.sampled_rows.size());
+  if (n_sampled == 0) return absl::OkStatus();
+  top_k = 1;
+  for (const ScheduledRows& r : rows) {
+    if (!r.samples) continue;
+    const GenerateOptions& wanted = Find(r.id)->options();
+    top_k = std::max<int64_t>(top_k, wanted.top_logprobs);
+    if (wanted.sampling.top_k <= kernels::kMaxCandidates) {
+      top_k = std::max<int64_t>(top_k, wanted.sampling.top_k);
+    }
+  }
+  top_k = std::min<int64_t>(top_k, shape.vocab_size);
+  top_values.resize(static_cast<size_t>(n_sampled * top_k));
+  top_ids.resize(static_cast<size_t>(n_sampled * top_k));
+  log_sum_exp.resize(static_cast<size_t>(n_sampled));
+  RETURN_IF_ERROR(backend->TopK({.logits = model->Logits(),
+                                 .n_rows = n_sampled,
+                                 .n = shape.vocab_size,
+                                 .k = top_k,
+                                 .values = top_values.data(),
+                                 .ids = top_ids.data(),
+                                 .log_sum_exp = log_sum_exp.data()}));
+  int64_t sampled = 0;
+  for (const ScheduledRows& r : rows) {
+    if (!r.samples) continue;
+    Sequence* sequence = Find(r.id);
+    absl::StatusOr<TokenOutput> token = SampleRow(*sequence, sampled++);
+    if (!token.ok()) {
+      sequence->End(token.status());
+      continue;
+    }
+    sequence->Accept(*std::move(token), *tokenizer, plan.n_ctx,
+                     options.clock());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
+                                                    int64_t sampled) {
+  const double lse = log_sum_exp[static_cast<size_t>(sampled)];
+  if (std::isnan(lse)) {
+    return absl::InternalError(
+        absl::StrCat("non-finite logits after ", sequence.n_generated(),
+                     " generated tokens; the model's weights are damaged"));
+  }
+  const GenerateOptions& wanted = sequence.options();
+  const std::span<const float> logits(
+      model->Logits() + sampled * shape.vocab_size,
+      static_cast<size_t>(shape.vocab_size));
+  sorted.clear();
+  for (int64_t i = 0; i < top_k; ++i) {
+    const auto at = static_cast<size_t>(sampled * top_k + i);
+    sorted.push_back({top_values[at], top_ids[at]});
+  }
+  const int32_t keep = wanted.sampling.top_k;
+  const bool is_enough = wanted.sampling.temperature == 0.0f ||
+                         (keep > 0 && keep <= static_cast<int32_t>(top_k));
+  TokenOutput token;
+  const auto index = static_cast<uint64_t>(sequence.n_generated());
+  if (is_enough) {
+    token.id = sampler.SampleSorted(sorted, wanted.sampling, index);
+  } else {
+    ASSIGN_OR_RETURN(token.id, sampler.Sample(logits, wanted.sampling, index));
+  }
+  if (wanted.top_logprobs < 0) return token;
+  token.has_logprob = true;
+  const auto log_probability = [lse](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - lse);
+  };
+  token.logprob = log_probability(logits[static_cast<size_t>(token.id)]);
+  const auto n =
+      std::min<size_t>(sorted.size(), static_cast<size_t>(wanted.top_logprobs));
+  for (size_t i = 0; i < n; ++i) {
+    token.candidates.push_back(
+        {sorted[i].id, log_probability(sorted[i].logit)});
+  }
+  return token;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
+    ModelFile& file, const planner::MemoryPlan& plan,
+    const EngineOptions& options, const LoadFence& fence) {
+  if (!plan.fits) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the plan needs ", plan.total_bytes, " bytes, the budget is ",
+        plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
+  }
+  auto impl = std::make_unique<Impl>(file.shape(), plan, options);
+  ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
+  RETURN_IF_ERROR(fence({"allocate", 0, plan.arena_bytes}));
+  ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));
+  impl->cache = std::make_unique<KvCache>(
+      impl->shape, impl->plan, impl->arena.Region(plan, "kv_full"),
+      impl->arena.Region(plan, "kv_window"));
+  const ModelParts parts = {.shape = &impl->shape,
+                            .plan = &impl->plan,
+                            .arena = &impl->arena,
+                            .backend = impl->backend.get(),
+                            .cache = impl->cache.get(),
+                            .precision = options.precision};
+  ASSIGN_OR_RETURN(impl->model, BuildModel(file.header(), parts));
+  RETURN_IF_ERROR(LoadWeights(file, parts, fence));
+  impl->allocations_at_load = impl->backend->Allocations();
+  RETURN_IF_ERROR(fence({"ready", plan.arena_bytes, plan.arena_bytes}));
+  Impl* const running = impl.get();
+  impl->thread = std::thread([running] { running->StepLoop(); });
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() {
+  {
+    absl::MutexLock lock(&impl_->mu);
+    impl_->stopping = true;
+    impl_->draining = true;
+  }
+  impl_->thread.join();
+}
+
+absl::Status Engine::Submit(GenerateOptions options,
+                            std::shared_ptr<TokenSink> sink) {
+  RETURN_IF_ERROR(
+      CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
+  const absl::Time now = impl_->options.clock();
+  absl::MutexLock lock(&impl_->mu);
+  if (impl_->draining) {
+    return absl::UnavailableError("the model is draining");
+  }
+  const int64_t id = impl_->next_id++;
+  RETURN_IF_ERROR(impl_->scheduler.Add(
+      id, static_cast<int64_t>(options.prompt_ids.size())));
+  impl_->sequences[id] =
+      std::make_unique<Sequence>(id, std::move(options), std::move(sink), now);
+  impl_->woken = true;
+  return absl::OkStatus();
+}
+
+void Engine::Wake() {
+  absl::MutexLock lock(&impl_->mu);
+  impl_->woken = true;
+}
+
+void Engine::Drain() {
+  absl::MutexLock lock(&impl_->mu);
+  impl_->draining = true;
+}
+
+bool Engine::Idle() const {
+  absl::MutexLock lock(&impl_->mu);
+  return impl_->sequences.empty();
+}
+
+void Engine::AbortAll(const absl::Status& status) {
+  absl::MutexLock lock(&impl_->mu);
+  impl_->abort_status = status;
+  impl_->woken = true;
+}
+
+const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
+
+const planner::MemoryPlan& Engine::plan() const { return impl_->plan; }
+
+int64_t Engine::n_ctx() const { return impl_->plan.n_ctx; }
+
+MemoryReport Engine::Memory() const {
+  const auto planned = planner::AllocatedBytes(
+      ProfileOf(impl_->backend->Device()), impl_->plan.arena_bytes);
+  return {.planned_bytes = planned.value_or(impl_->plan.arena_bytes),
+          .allocated_bytes = impl_->arena.bytes(),
+          .device_allocations_after_load =
+              impl_->backend->Allocations() - impl_->allocations_at_load,
+          .peak_rss_bytes = PeakResidentBytes(),
+          .vocab_bytes = impl_->tokenizer->MemoryBytes()};
+}
+
+EngineLoad Engine::CurrentLoad() const {
+  absl::MutexLock lock(&impl_->mu);
+  EngineLoad load = impl_->counters;
+  load.n_slots = impl_->plan.options.n_slots;
+  load.running = impl_->scheduler.running();
+  load.waiting = impl_->scheduler.waiting();
+  return load;
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,73 @@
+// Which rows go in the next step: a pure state machine without threads, clock
+// or device.
+#ifndef PLIMSOLL_WORKER_SCHEDULER_H_
+#define PLIMSOLL_WORKER_SCHEDULER_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace plimsoll::worker {
+
+// The rows of one sequence in the next step.
+struct ScheduledRows {
+  int64_t id;
+  int64_t slot;
+  int64_t first_position;
+  int64_t n_rows;
+  bool samples;  // its last row's logits are wanted
+};
+
+// First come, first served slots; every step takes one row of each decoding
+// sequence first, then prompt rows in order of admission until the step is
+// full. Not thread-safe.
+class Scheduler {
+ public:
+  Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
+      : n_rows_(n_rows), max_waiting_(max_waiting) {
+    for (int64_t slot = n_slots - 1; slot >= 0; --slot) {
+      free_slots_.push_back(slot);
+    }
+  }
+
+  // Queues a sequence of `n_prompt` > 0 tokens.
+  // Errors: kResourceExhausted if max_waiting sequences wait already.
+  absl::Status Add(int64_t id, int64_t n_prompt);
+
+  // The rows of the next step; empty if nothing can run. Waiting sequences get
+  // free slots here. The rows count as computed when the next call is made.
+  std::vector<ScheduledRows> NextStep();
+
+  // A parked sequence keeps its slot and takes part in no step.
+  void Park(int64_t id);
+  void Unpark(int64_t id);
+  // Ends a sequence, waiting or running, and frees its slot.
+  void Remove(int64_t id);
+
+  // The slot of a running sequence.
+  std::optional<int64_t> SlotOf(int64_t id) const;
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+
+ private:
+  struct Sequence {
+    int64_t id;
+    int64_t n_prompt;
+    int64_t slot = -1;
+    int64_t n_computed = 0;  // rows scheduled so far
+    bool is_parked = false;
+  };
+
+  int64_t n_rows_;
+  int64_t max_waiting_;
+  std::vector<int64_t> free_slots_;  // the next one to use last
+  std::deque<Sequence> waiting_;
+  std::deque<Sequence> running_;  // in order of admission, rotated for fairness
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_SCHEDULER_H_

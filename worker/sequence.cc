@@ -1,0 +1,71 @@
+#include "worker/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::worker {
+
+void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
+                      int64_t n_ctx, absl::Time now) {
+  if (!first_token_) first_token_ = now;
+  newest_ = token.id;
+  ++n_generated_;
+  std::string bytes;
+  tokenizer.AppendBytes(token.id, /*render_special=*/false, bytes);
+  output_.text += text_.Push(bytes);
+  output_.tokens.push_back(std::move(token));
+  reason_ = ReasonToStop(newest_, tokenizer, n_ctx);
+  if (reason_ == FinishReason::kUnknown) return;
+  output_.text += text_.Finish();
+  if (reason_ == FinishReason::kLength &&
+      options_.context_policy == ContextPolicy::kError) {
+    End(absl::OutOfRangeError(
+        absl::StrCat("the context of ", n_ctx, " tokens is full: ", n_prompt(),
+                     " of the prompt and ", n_generated_, " generated")));
+    return;
+  }
+  End(absl::OkStatus());
+}
+
+FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
+                                    int64_t n_ctx) const {
+  if (tokenizer.IsEnd(token) && !options_.ignore_eos) {
+    return FinishReason::kEndToken;
+  }
+  const auto& stops = options_.stop_tokens;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+    return FinishReason::kStopToken;
+  }
+  if (text_.stopped()) return FinishReason::kStopString;
+  if (options_.max_tokens > 0 && n_generated_ >= options_.max_tokens) {
+    return FinishReason::kMaxTokens;
+  }
+  // The newest token has no place in the context any more.
+  if (n_prompt() + n_generated_ > n_ctx) return FinishReason::kLength;
+  return FinishReason::kUnknown;
+}
+
+bool Sequence::Flush() {
+  if (output_.tokens.empty() && output_.text.empty()) return true;
+  if (!sink_->OnOutput(output_)) return false;
+  output_ = {};
+  return true;
+}
+
+void Sequence::Finish(absl::Time now) {
+  const absl::Time started = started_.value_or(now);
+  const absl::Time first = first_token_.value_or(now);
+  sink_->OnEnd(end_.value_or(absl::InternalError("ended without a status")),
+               {.reason = reason_,
+                .stop_string = text_.stop_string(),
+                .n_prompt = n_prompt(),
+                .n_generated = n_generated_,
+                .queued = started - submitted_,
+                .first_token = first - submitted_,
+                .prefill = first - started,
+                .decode = now - first});
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,87 @@
+// One stream inside the engine: its request, what it has generated, and where
+// its output stands.
+#ifndef PLIMSOLL_WORKER_SEQUENCE_H_
+#define PLIMSOLL_WORKER_SEQUENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "worker/engine.h"
+#include "worker/text_stream.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// Owned by the engine; after Submit touched by the step thread only.
+class Sequence {
+ public:
+  Sequence(int64_t id, GenerateOptions options, std::shared_ptr<TokenSink> sink,
+           absl::Time submitted)
+      : id_(id),
+        options_(std::move(options)),
+        sink_(std::move(sink)),
+        text_(options_.stop_strings),
+        submitted_(submitted) {}
+
+  int64_t id() const { return id_; }
+  const GenerateOptions& options() const { return options_; }
+  TokenSink& sink() { return *sink_; }
+  int64_t n_prompt() const {
+    return static_cast<int64_t>(options_.prompt_ids.size());
+  }
+  int64_t n_generated() const { return n_generated_; }
+
+  // The token at `position`: of the prompt, or the newest generated one.
+  int32_t TokenAt(int64_t position) const {
+    return position < n_prompt()
+               ? options_.prompt_ids[static_cast<size_t>(position)]
+               : newest_;
+  }
+
+  // Notes that the first rows are being computed.
+  void Started(absl::Time now) {
+    if (!started_) started_ = now;
+  }
+
+  // Takes the token generated for this sequence: collects its output and
+  // decides whether it was the last one for a context of `n_ctx` tokens.
+  void Accept(TokenOutput token, const Tokenizer& tokenizer, int64_t n_ctx,
+              absl::Time now);
+
+  // Offers collected output to the sink. False if the reader is behind.
+  bool Flush();
+
+  // Set once nothing more will be generated: the status to end with.
+  const std::optional<absl::Status>& end() const { return end_; }
+  void End(absl::Status status) {
+    if (!end_) end_ = std::move(status);
+  }
+  // Tells the sink. Called once, last.
+  void Finish(absl::Time now);
+
+ private:
+  // The reason to stop after `token`, or kUnknown to go on.
+  FinishReason ReasonToStop(int32_t token, const Tokenizer& tokenizer,
+                            int64_t n_ctx) const;
+
+  int64_t id_;
+  GenerateOptions options_;
+  std::shared_ptr<TokenSink> sink_;
+  TextStream text_;
+  StepOutput output_;  // not yet taken by the sink
+  int32_t newest_ = 0;
+  int64_t n_generated_ = 0;
+  FinishReason reason_ = FinishReason::kUnknown;
+  std::optional<absl::Status> end_;
+  absl::Time submitted_;
+  std::optional<absl::Time> started_;
+  std::optional<absl::Time> first_token_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_SEQUENCE_H_

@@ -1,0 +1,43 @@
+// Text of one stream as it may be shown: whole code points, and nothing that
+// may still turn out to be a stop string.
+#ifndef PLIMSOLL_WORKER_TEXT_STREAM_H_
+#define PLIMSOLL_WORKER_TEXT_STREAM_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/utf8.h"
+
+namespace plimsoll::worker {
+
+class TextStream {
+ public:
+  explicit TextStream(std::vector<std::string> stop_strings)
+      : stop_strings_(std::move(stop_strings)) {}
+
+  // Takes the bytes of the next token and returns the text that is now certain.
+  // Once a stop string is complete, text ends before it and stopped() is true;
+  // of several that complete together the one that begins first counts.
+  std::string Push(absl::string_view bytes);
+  // The rest, at the end of the stream.
+  std::string Finish();
+
+  bool stopped() const { return stopped_; }
+  const std::string& stop_string() const { return stop_string_; }
+
+ private:
+  // Moves what can no longer be part of a stop string out of `pending_`.
+  std::string Release();
+
+  std::vector<std::string> stop_strings_;
+  Utf8Stream utf8_;
+  std::string pending_;  // shorter than the longest stop string
+  bool stopped_ = false;
+  std::string stop_string_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_STREAM_H_
