@@ -16,7 +16,7 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt) {
   return absl::OkStatus();
 }
 
-std::vector<ScheduledRows> Scheduler::NextStep() {
+void Scheduler::Admit() {
   while (!waiting_.empty() && !free_slots_.empty()) {
     Sequence sequence = waiting_.front();
     waiting_.pop_front();
@@ -24,6 +24,22 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
     free_slots_.pop_back();
     running_.push_back(sequence);
   }
+}
+
+std::vector<ScheduledRows> Scheduler::NextStep() {
+  Admit();
+  ++n_steps_;
+  std::vector<Sequence*> decoding;
+  std::vector<Sequence*> prefilling;
+  for (Sequence& s : running_) {
+    if (s.is_parked) continue;
+    (s.n_computed >= s.n_prompt ? decoding : prefilling).push_back(&s);
+  }
+  // Matters only if there are more decoding sequences than rows.
+  std::stable_sort(decoding.begin(), decoding.end(),
+                   [](const Sequence* a, const Sequence* b) {
+                     return a->last_step < b->last_step;
+                   });
 
   std::vector<ScheduledRows> step;
   int64_t left = n_rows_;
@@ -34,25 +50,16 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
                     .n_rows = n,
                     .samples = s.n_computed + n >= s.n_prompt});
     s.n_computed += n;
+    s.last_step = n_steps_;
     left -= n;
   };
-  size_t served = 0;
-  for (Sequence& s : running_) {
-    if (left == 0) break;
-    ++served;
-    if (!s.is_parked && s.n_computed >= s.n_prompt) take(s, 1);
+  for (Sequence* s : decoding) {
+    if (left == 0) return step;
+    take(*s, 1);
   }
-  // More decoding sequences than rows: those left out come first next time.
-  if (left == 0) {
-    std::rotate(running_.begin(),
-                running_.begin() + static_cast<ptrdiff_t>(served),
-                running_.end());
-    return step;
-  }
-  for (Sequence& s : running_) {
-    if (left == 0) break;
-    if (s.is_parked || s.n_computed >= s.n_prompt) continue;
-    take(s, std::min(left, s.n_prompt - s.n_computed));
+  for (Sequence* s : prefilling) {
+    if (left == 0) return step;
+    take(*s, std::min(left, s->n_prompt - s->n_computed));
   }
   return step;
 }

@@ -22,8 +22,9 @@ struct ScheduledRows {
 };
 
 // First come, first served slots; every step takes one row of each decoding
-// sequence first, then prompt rows in order of admission until the step is
-// full. Not thread-safe.
+// sequence first, those that waited longest before the others where not all
+// fit, then prompt rows in order of admission until the step is full. Not
+// thread-safe.
 class Scheduler {
  public:
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
@@ -58,14 +59,19 @@ class Scheduler {
     int64_t n_prompt;
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
+    int64_t last_step = 0;   // the step that last took rows of it
     bool is_parked = false;
   };
 
+  // Gives free slots to those that wait.
+  void Admit();
+
   int64_t n_rows_;
   int64_t max_waiting_;
+  int64_t n_steps_ = 0;
   std::vector<int64_t> free_slots_;  // the next one to use last
   std::deque<Sequence> waiting_;
-  std::deque<Sequence> running_;  // in order of admission, rotated for fairness
+  std::deque<Sequence> running_;  // in order of admission
 };
 
 }  // namespace plimsoll::worker
