@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing or checking needs.
+#
+# Usage: scripts/install_deps.sh [--build] [--test] [--ci]
+#   --build  compiler, CMake and libraries of the three binaries (the default)
+#   --test   what the test suite and the benchmarks add
+#   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
+# Packages that are already installed are left alone; without missing packages
+# nothing is run. sudo is used only if you are not root.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+build_packages=(
+  ca-certificates cmake g++ git golang-github-gogo-googleapis-dev libabsl-dev
+  libcli11-dev libgrpc++-dev libhwy-dev libpcre2-dev libprotobuf-dev
+  ninja-build nlohmann-json3-dev pkg-config protobuf-compiler
+  protobuf-compiler-grpc python3 python3-venv
+)
+test_packages=(libbenchmark-dev libgmock-dev libgtest-dev)
+ci_packages=(
+  ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  libfuzzer-14-dev shellcheck
+)
+
+check_system() {
+  local id=unknown version=unknown
+  if [[ -r /etc/os-release ]]; then
+    id=$(. /etc/os-release && echo "${ID:-unknown}")
+    version=$(. /etc/os-release && echo "${VERSION_ID:-unknown}")
+  fi
+  case "$id-$version" in
+    debian-12 | debian-13) ;;
+    ubuntu-24.04)
+      say "Ubuntu 24.04 has the same package names, but is untested." ;;
+    *)
+      die "this script knows Debian 12, Debian 13 and Ubuntu 24.04, not" \
+        "$id $version. Install these by hand: ${wanted[*]}" ;;
+  esac
+}
+
+is_installed() {
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  else
+    command -v sudo >/dev/null || die "run this as root, or install sudo"
+    sudo "$@"
+  fi
+}
+
+wanted=()
+(($#)) || set -- --build
+for argument in "$@"; do
+  case $argument in
+    --build) wanted+=("${build_packages[@]}") ;;
+    --test) wanted+=("${test_packages[@]}") ;;
+    --ci) wanted+=("${ci_packages[@]}") ;;
+    *) die "unknown argument $argument; see the head of this script" ;;
+  esac
+done
+check_system
+
+missing=()
+for package in "${wanted[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  say "All ${#wanted[@]} packages are installed already."
+  exit 0
+fi
+say "Installing ${#missing[@]} of ${#wanted[@]} packages: ${missing[*]}"
+apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
+as_root "${apt[@]}" update >&2
+as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}" \
+  </dev/null >&2

@@ -1,0 +1,63 @@
+# What the scripts share: messages, timed steps, a Python environment, presets.
+# shellcheck shell=bash
+
+repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034  # for the scripts that read this file
+cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll
+
+# say TEXT...: a line for a person, on stderr so that stdout stays data.
+say() { printf '%s\n' "$*" >&2; }
+
+# die TEXT...: says what is wrong and ends the script.
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# step TITLE COMMAND...: prints the title, runs the command, prints its time.
+step() {
+  local title=$1 start=$SECONDS
+  shift
+  say "==> $title"
+  "$@"
+  say "    $title: $((SECONDS - start)) s"
+}
+
+# venv FOLDER REQUIREMENT...: makes a Python environment with the pip
+# requirements given, unless it already has exactly these. System packages stay
+# untouched, as Debian asks (PEP 668).
+venv() {
+  local folder=$1
+  shift
+  if [[ -x $folder/bin/python && -f $folder/.requirements ]] &&
+    [[ $(<"$folder/.requirements") == "$*" ]]; then
+    return 0
+  fi
+  say "making a Python environment in $folder${*:+ with $*}"
+  rm -rf "$folder"
+  python3 -m venv "$folder" >&2
+  if (($#)); then
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" >&2
+  fi
+  printf '%s\n' "$*" >"$folder/.requirements"
+}
+
+# pinned FILE: the requirements of a requirements.txt, one word each.
+pinned() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
+
+# configure PRESET ARGUMENT...: runs CMake, with ccache where it is installed.
+configure() {
+  local preset=$1
+  shift
+  if command -v ccache >/dev/null; then
+    set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
+  fi
+  (cd "$repo_root" && cmake --preset "$preset" "$@" >&2)
+}
+
+# build PRESET TARGET...: builds the targets, or everything if none is named.
+build() {
+  local preset=$1
+  shift
+  (cd "$repo_root" && cmake --build --preset "$preset" ${1:+--target "$@"} >&2)
+}
