@@ -1,0 +1,49 @@
+// What every call has in common: the gate, the request id, the error details.
+#ifndef PLIMSOLL_SERVICES_COMMON_CALL_H_
+#define PLIMSOLL_SERVICES_COMMON_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/common/call_gate.h"
+#include "services/common/errors.h"
+
+namespace plimsoll::services {
+
+// Of an x-request-id that we take over; another gets a new one.
+inline constexpr size_t kMaxRequestIdBytes = 128;
+// What a unary call without a deadline gets.
+inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
+
+// The call's x-request-id if it is printable and short, else a new one. It is
+// sent back in the initial metadata.
+std::string TakeRequestId(grpc::CallbackServerContext& context);
+
+// Time that is left of the call; infinite if it has no deadline.
+absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
+
+// Enters the gate.
+// Errors: kUnavailable while draining; kDeadlineExceeded if nobody waits.
+absl::StatusOr<CallGate::Pass> BeginCall(
+    const grpc::CallbackServerContext& context, CallGate& gate);
+
+// Answers a unary call at once: `answer()` fills the response and returns an
+// absl::Status. It must not block.
+template <typename Answer>
+grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
+                                      CallGate& gate, const Answer& answer) {
+  const std::string request_id = TakeRequestId(*context);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, gate);
+  const absl::Status status = pass.ok() ? answer() : pass.status();
+  reactor->Finish(ToGrpc(status, request_id));
+  return reactor;
+}
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_CALL_H_

@@ -1,0 +1,47 @@
+// Errors as clients see them: an absl::Status that carries google.rpc details,
+// turned into a gRPC status and back.
+#ifndef PLIMSOLL_SERVICES_COMMON_ERRORS_H_
+#define PLIMSOLL_SERVICES_COMMON_ERRORS_H_
+
+#include <grpcpp/support/status.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/common.pb.h"
+
+namespace plimsoll::services {
+
+inline constexpr absl::string_view kErrorDomain = "plimsoll.dev";
+
+// What a client can act on besides code and message.
+struct ErrorDetails {
+  v1::ErrorReason reason = v1::ERROR_REASON_UNSPECIFIED;
+  std::map<std::string, std::string> metadata;
+  std::optional<absl::Duration> retry_after;
+};
+
+// `status` with `details` attached (as payloads under google.rpc's type URLs).
+// An OK status stays as it is.
+absl::Status WithDetails(absl::Status status, const ErrorDetails& details);
+
+// The details that `status` carries, or what its code alone says.
+ErrorDetails DetailsOf(const absl::Status& status);
+
+// The status to finish a call with. It always carries an ErrorInfo, with
+// `request_id` in its metadata, and names no path and no address.
+grpc::Status ToGrpc(const absl::Status& status, absl::string_view request_id);
+
+// The status of a call that we made, with its details.
+absl::Status FromGrpc(const grpc::Status& status);
+
+// `text` with file paths and addresses blotted out.
+std::string WithoutSecrets(absl::string_view text);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_ERRORS_H_

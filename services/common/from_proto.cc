@@ -1,0 +1,270 @@
+#include "services/common/from_proto.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::services {
+namespace {
+
+constexpr int kMaxStorageRules = 64;
+constexpr uint32_t kMaxToken = std::numeric_limits<int32_t>::max();
+
+absl::Status Bad(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
+}
+
+// A size on the wire as ours.
+absl::StatusOr<int64_t> Bytes(uint64_t value, absl::string_view field) {
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return Bad(field, "does not fit in 63 bits");
+  }
+  return static_cast<int64_t>(value);
+}
+
+absl::StatusOr<planner::AllocationRule> FromProto(v1::AllocationRule rule) {
+  switch (rule) {
+    case v1::ALLOCATION_RULE_EXACT:
+      return planner::AllocationRule::kExact;
+    case v1::ALLOCATION_RULE_GRANULARITY:
+      return planner::AllocationRule::kGranularity;
+    case v1::ALLOCATION_RULE_POW2:
+      return planner::AllocationRule::kPow2;
+    default:
+      return Bad("allocation", "is not a known rule");
+  }
+}
+
+absl::StatusOr<planner::Basis> FromProto(v1::Basis basis,
+                                         absl::string_view field) {
+  switch (basis) {
+    case v1::BASIS_DERIVED:
+      return planner::Basis::kDerived;
+    case v1::BASIS_MEASURED:
+      return planner::Basis::kMeasured;
+    case v1::BASIS_ESTIMATED:
+      return planner::Basis::kEstimated;
+    default:
+      return Bad(field, "is not a known basis");
+  }
+}
+
+absl::Status CheckKvType(DType dtype, absl::string_view field) {
+  if (dtype == DType::kF16 || dtype == DType::kF32) return absl::OkStatus();
+  return Bad(field, "must be F16 or F32");
+}
+
+absl::Status FillKvTypes(const v1::LoadOptions& message,
+                         planner::LoadOptions& options) {
+  if (message.k_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(options.k_type,
+                     services::FromProto(message.k_type(), "k_type"));
+  }
+  if (message.v_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(options.v_type,
+                     services::FromProto(message.v_type(), "v_type"));
+  }
+  RETURN_IF_ERROR(CheckKvType(options.k_type, "k_type"));
+  return CheckKvType(options.v_type, "v_type");
+}
+
+absl::Status FillWorkspace(const v1::WorkspaceParameters& message,
+                           planner::WorkspaceParameters& workspace) {
+  workspace.activation_block = message.activation_block();
+  workspace.activation_block_bytes = message.activation_block_bytes();
+  ASSIGN_OR_RETURN(
+      workspace.kernel_scratch_bytes,
+      Bytes(message.kernel_scratch_bytes(), "kernel_scratch_bytes"));
+  workspace.min_logits_rows = message.min_logits_rows();
+  workspace.max_candidates = message.max_candidates();
+  return absl::OkStatus();
+}
+
+absl::Status FillStopping(const v1::StoppingOptions& stopping,
+                          worker::GenerateOptions& options) {
+  if (stopping.stop_strings_size() > worker::GenerateOptions::kMaxStopStrings) {
+    return Bad(
+        "stopping.stop_strings",
+        absl::StrCat("has ", stopping.stop_strings_size(), " strings, at most ",
+                     worker::GenerateOptions::kMaxStopStrings));
+  }
+  if (stopping.stop_token_ids_size() >
+      worker::GenerateOptions::kMaxStopTokens) {
+    return Bad(
+        "stopping.stop_token_ids",
+        absl::StrCat("has ", stopping.stop_token_ids_size(), " ids, at most ",
+                     worker::GenerateOptions::kMaxStopTokens));
+  }
+  options.max_tokens = stopping.max_tokens();
+  for (const std::string& text : stopping.stop_strings()) {
+    const auto bytes = static_cast<int64_t>(text.size());
+    if (bytes == 0 || bytes > worker::GenerateOptions::kMaxStopStringBytes) {
+      return Bad("stopping.stop_strings",
+                 absl::StrCat("has one of ", bytes, " bytes, not 1 to ",
+                              worker::GenerateOptions::kMaxStopStringBytes));
+    }
+    options.stop_strings.push_back(text);
+  }
+  for (const uint32_t id : stopping.stop_token_ids()) {
+    if (id > kMaxToken) {
+      return Bad("stopping.stop_token_ids", "has an id out of range");
+    }
+    options.stop_tokens.push_back(static_cast<int32_t>(id));
+  }
+  options.ignore_eos = stopping.ignore_eos();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field) {
+  const int number = static_cast<int>(type);
+  const DTypeInfo* info =
+      number < 1 ? nullptr : FindDType(static_cast<uint32_t>(number - 1));
+  if (info == nullptr) {
+    return Bad(field, absl::StrCat("is no element type: ", number));
+  }
+  return info->dtype;
+}
+
+absl::StatusOr<planner::LoadOptions> FromProto(
+    const v1::LoadOptions& message, const planner::LoadOptions& defaults) {
+  planner::LoadOptions options = defaults;
+  if (message.has_n_ctx()) options.n_ctx = message.n_ctx();
+  if (message.has_max_inference_len()) {
+    options.max_inference_len = message.max_inference_len();
+  }
+  if (message.has_n_slots()) options.n_slots = message.n_slots();
+  if (message.has_n_ubatch()) options.n_ubatch = message.n_ubatch();
+  if (message.has_n_idle_sessions()) {
+    if (message.n_idle_sessions() > 65'536) {
+      return Bad("n_idle_sessions", "is above 65536");
+    }
+    options.n_idle_sessions = message.n_idle_sessions();
+  }
+  if (message.has_margin_bytes()) {
+    ASSIGN_OR_RETURN(options.margin_bytes,
+                     Bytes(message.margin_bytes(), "margin_bytes"));
+  }
+  if (options.n_ctx == 0) return Bad("n_ctx", "must be at least 1");
+  if (options.max_inference_len == 0) {
+    return Bad("max_inference_len", "must be at least 1");
+  }
+  if (options.n_slots < 1 ||
+      options.n_slots > planner::LoadOptions::kMaxSlots) {
+    return Bad("n_slots",
+               absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxSlots));
+  }
+  if (options.n_ubatch < 1 ||
+      options.n_ubatch > planner::LoadOptions::kMaxUbatch) {
+    return Bad("n_ubatch",
+               absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
+  }
+  RETURN_IF_ERROR(FillKvTypes(message, options));
+  return options;
+}
+
+absl::StatusOr<planner::DeviceProfile> FromProto(
+    const v1::DeviceProfile& message) {
+  planner::DeviceProfile profile;
+  profile.id = message.id();
+  profile.kind = message.kind();
+  profile.name = message.name();
+  ASSIGN_OR_RETURN(profile.total_bytes,
+                   Bytes(message.total_bytes(), "total_bytes"));
+  ASSIGN_OR_RETURN(profile.free_bytes,
+                   Bytes(message.free_bytes(), "free_bytes"));
+  ASSIGN_OR_RETURN(profile.allocation, FromProto(message.allocation()));
+  ASSIGN_OR_RETURN(profile.granularity_bytes,
+                   Bytes(message.granularity_bytes(), "granularity_bytes"));
+  ASSIGN_OR_RETURN(profile.alignment, Bytes(message.alignment(), "alignment"));
+  if (message.storage_size() > kMaxStorageRules) {
+    return Bad("storage", "has more than 64 rules");
+  }
+  for (const v1::StorageRule& rule : message.storage()) {
+    ASSIGN_OR_RETURN(const DType dtype, FromProto(rule.type(), "storage.type"));
+    profile.storage.push_back({dtype, rule.row_multiple()});
+  }
+  RETURN_IF_ERROR(FillWorkspace(message.workspace(), profile.workspace));
+  ASSIGN_OR_RETURN(profile.runtime_bytes,
+                   Bytes(message.runtime_bytes(), "runtime_bytes"));
+  ASSIGN_OR_RETURN(profile.runtime_basis,
+                   FromProto(message.runtime_basis(), "runtime_basis"));
+  RETURN_IF_ERROR(planner::ValidateProfile(profile));
+  return profile;
+}
+
+absl::StatusOr<worker::SamplingOptions> FromProto(
+    const v1::SamplingOptions& message) {
+  worker::SamplingOptions options;
+  if (message.has_temperature()) options.temperature = message.temperature();
+  if (message.has_top_k()) {
+    if (message.top_k() > kMaxToken) return Bad("sampling.top_k", "is too big");
+    options.top_k = static_cast<int32_t>(message.top_k());
+  }
+  if (message.has_top_p()) options.top_p = message.top_p();
+  if (message.has_min_p()) options.min_p = message.min_p();
+  if (message.has_seed()) options.seed = message.seed();
+  RETURN_IF_ERROR(worker::ValidateSampling(options));
+  return options;
+}
+
+absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
+    const v1::ChatPrompt& message) {
+  if (message.messages_size() > worker::kMaxChatMessages) {
+    return Bad("chat.messages",
+               absl::StrCat("has more than ", worker::kMaxChatMessages));
+  }
+  std::vector<worker::ChatMessage> messages;
+  for (const v1::ChatMessage& one : message.messages()) {
+    worker::ChatMessage added;
+    switch (one.role()) {
+      case v1::CHAT_ROLE_SYSTEM:
+        added.role = worker::ChatRole::kSystem;
+        break;
+      case v1::CHAT_ROLE_USER:
+        added.role = worker::ChatRole::kUser;
+        break;
+      case v1::CHAT_ROLE_ASSISTANT:
+        added.role = worker::ChatRole::kAssistant;
+        break;
+      default:
+        return Bad("chat.messages.role", "is not a known role");
+    }
+    added.content = one.content();
+    messages.push_back(std::move(added));
+  }
+  return messages;
+}
+
+absl::StatusOr<worker::GenerateOptions> FromProto(
+    const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
+    const v1::ResponseOptions& response, v1::ContextPolicy policy) {
+  worker::GenerateOptions options;
+  ASSIGN_OR_RETURN(options.sampling, FromProto(sampling));
+  RETURN_IF_ERROR(FillStopping(stopping, options));
+  if (response.has_top_logprobs()) {
+    if (response.top_logprobs() > worker::GenerateOptions::kMaxTopLogprobs) {
+      return Bad(
+          "response.top_logprobs",
+          absl::StrCat("is above ", worker::GenerateOptions::kMaxTopLogprobs));
+    }
+    options.top_logprobs = static_cast<int>(response.top_logprobs());
+  }
+  switch (policy) {
+    case v1::CONTEXT_POLICY_UNSPECIFIED:
+    case v1::CONTEXT_POLICY_STOP:
+      options.context_policy = worker::ContextPolicy::kStop;
+      break;
+    case v1::CONTEXT_POLICY_ERROR:
+      options.context_policy = worker::ContextPolicy::kError;
+      break;
+    default:
+      return Bad("context_policy", "is not a known policy");
+  }
+  return options;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,47 @@
+// Messages of plimsoll.v1 as the planner's and the worker's values: checked
+// here, once, and valid afterwards.
+#ifndef PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
+#define PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/device_profile.h"
+#include "planner/memory_plan.h"
+#include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/planner.pb.h"
+#include "worker/chat_template.h"
+#include "worker/engine.h"
+#include "worker/sampler.h"
+
+namespace plimsoll::services {
+
+// Every function below: kInvalidArgument naming the field that makes no sense.
+
+// `field` is the name for the message of an error.
+absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field);
+
+// What is absent in `message` is as in `defaults`.
+absl::StatusOr<planner::LoadOptions> FromProto(
+    const v1::LoadOptions& message, const planner::LoadOptions& defaults);
+
+absl::StatusOr<planner::DeviceProfile> FromProto(
+    const v1::DeviceProfile& message);
+
+absl::StatusOr<worker::SamplingOptions> FromProto(
+    const v1::SamplingOptions& message);
+
+absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
+    const v1::ChatPrompt& message);
+
+// The parts of a request for text that are not its prompt.
+absl::StatusOr<worker::GenerateOptions> FromProto(
+    const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
+    const v1::ResponseOptions& response, v1::ContextPolicy policy);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_

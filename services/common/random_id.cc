@@ -1,0 +1,18 @@
+#include "services/common/random_id.h"
+
+#include <unistd.h>
+
+#include "absl/strings/escaping.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::services {
+
+std::string RandomId() {
+  std::string bytes(16, '\0');
+  // At most 256 bytes never fail once the system's generator is seeded.
+  PLIMSOLL_CHECK(getentropy(bytes.data(), bytes.size()) == 0,
+                 "the system has no random numbers");
+  return absl::BytesToHexString(bytes);
+}
+
+}  // namespace plimsoll::services

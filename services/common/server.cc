@@ -1,0 +1,181 @@
+#include "services/common/server.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <csignal>
+#include <mutex>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::services {
+namespace {
+
+// What open health watches and finished calls get to leave in peace.
+constexpr std::chrono::seconds kShutdownGrace(1);
+
+int Millis(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+struct Address {
+  std::string host;
+  std::string port;
+};
+
+// host:port or [host]:port.
+absl::StatusOr<Address> Split(absl::string_view listen) {
+  const size_t colon = listen.rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen takes HOST:PORT, not \"", listen, "\""));
+  }
+  absl::string_view host = listen.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  return Address{std::string(host), std::string(listen.substr(colon + 1))};
+}
+
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == 127;
+  }
+  in6_addr v6{};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+void SetLimits(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE,
+                             kMaxRequestMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMaxStreamsPerConnection);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      Millis(kMinPingInterval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // A client whose host vanished is noticed, and its slots freed.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             Millis(absl::Seconds(30)));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             Millis(absl::Seconds(10)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             Millis(kMaxConnectionIdle));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             Millis(kMaxConnectionAge));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             Millis(kMaxConnectionAge));
+  // Two servers on one port are a mistake, not load balancing.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  grpc::ResourceQuota quota("plimsoll");
+  quota.Resize(kMaxBufferBytes);
+  builder.SetResourceQuota(quota);
+  // Only reflection and health use the synchronous server.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+}
+
+}  // namespace
+
+absl::Status CheckListen(const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const Address address, Split(options.listen));
+  if (options.allow_insecure || IsLoopback(address.host)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "refusing to listen on ", address.host,
+      ", which is not loopback: anybody there could use this server. Give "
+      "--i-understand-this-is-insecure to do it anyway"));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, const std::vector<grpc::Service*>& services,
+    CallGate& gate) {
+  RETURN_IF_ERROR(CheckListen(options));
+  ASSIGN_OR_RETURN(const Address address, Split(options.listen));
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+  auto server = std::unique_ptr<Server>(new Server(options, gate));
+  grpc::ServerBuilder builder;
+  SetLimits(builder);
+  int port = 0;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
+                           &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options.listen));
+  }
+  server->SetReady(false);
+  server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
+                                                             true);
+  const bool is_v6 = absl::StrContains(address.host, ':');
+  server->address_ = is_v6 ? absl::StrCat("[", address.host, "]:", port)
+                           : absl::StrCat(address.host, ":", port);
+  return server;
+}
+
+Server::~Server() {
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+}
+
+void Server::SetReady(bool ready) {
+  absl::MutexLock lock(&mu_);
+  server_->GetHealthCheckService()->SetServingStatus("", ready && !draining_);
+}
+
+void Server::Drain(const std::function<void()>& abort) {
+  {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+  }
+  SetReady(false);
+  gate_.Close();
+  if (!gate_.AwaitIdle(options_.drain_timeout)) {
+    abort();
+    gate_.AwaitIdle(absl::FromChrono(kShutdownGrace));
+  }
+  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  server_->Wait();
+}
+
+void HoldSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void AwaitSignal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  int signal = 0;
+  sigwait(&set, &signal);
+  // From now on the system's own answer counts: the end of the process.
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace plimsoll::services

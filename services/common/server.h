@@ -1,0 +1,91 @@
+// A gRPC server with the project's limits, health and reflection, and the way
+// it ends.
+#ifndef PLIMSOLL_SERVICES_COMMON_SERVER_H_
+#define PLIMSOLL_SERVICES_COMMON_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/common/call_gate.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace plimsoll::services {
+
+// Edge limits.
+inline constexpr int kMaxMessageBytes = 4 << 20;
+inline constexpr int kMaxRequestMetadataBytes = 16 << 10;
+inline constexpr int kMaxStreamsPerConnection = 128;
+inline constexpr size_t kMaxBufferBytes = 256 << 20;
+inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
+inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
+inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
+
+// The health service of this name is SERVING while the process lives; the empty
+// name is readiness.
+inline constexpr char kLivenessService[] = "liveness";
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
+  bool allow_insecure = false;         // other than loopback
+  absl::Duration drain_timeout = absl::Seconds(30);
+};
+
+// Errors: kInvalidArgument if `listen` is not host:port; kFailedPrecondition
+// if it is not loopback and `allow_insecure` is false.
+absl::Status CheckListen(const ServerOptions& options);
+
+// Thread-safe, but for construction and destruction.
+class Server {
+ public:
+  // Starts to serve `services`, which must outlive it, not ready yet.
+  // Errors: as CheckListen; kUnavailable if the address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, const std::vector<grpc::Service*>& services,
+      CallGate& gate);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // What it listens on, with the real port.
+  const std::string& address() const { return address_; }
+
+  // Readiness, the health of the empty name. Ignored once draining.
+  void SetReady(bool ready);
+
+  // Not ready at once; refuses new calls; waits up to drain_timeout for those
+  // that run; then calls `abort`, which must end them; then shuts down.
+  void Drain(const std::function<void()>& abort);
+
+ private:
+  Server(const ServerOptions& options, CallGate& gate)
+      : options_(options), gate_(gate) {}
+
+  const ServerOptions options_;
+  CallGate& gate_;
+  absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread
+// starts.
+void HoldSignals();
+// Returns on the first of them; a second one ends the process at once.
+void AwaitSignal();
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_SERVER_H_

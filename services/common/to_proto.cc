@@ -1,0 +1,304 @@
+#include "services/common/to_proto.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plimsoll::services {
+namespace {
+
+v1::ContextLimit ToProto(planner::ContextLimit limit) {
+  switch (limit) {
+    case planner::ContextLimit::kRequested:
+      return v1::CONTEXT_LIMIT_REQUESTED;
+    case planner::ContextLimit::kMaxInferenceLen:
+      return v1::CONTEXT_LIMIT_MAX_INFERENCE_LEN;
+    case planner::ContextLimit::kTrainedContext:
+      return v1::CONTEXT_LIMIT_TRAINED_CONTEXT;
+    case planner::ContextLimit::kMemory:
+      return v1::CONTEXT_LIMIT_MEMORY;
+  }
+  return v1::CONTEXT_LIMIT_UNSPECIFIED;
+}
+
+v1::AllocationRule ToProto(planner::AllocationRule rule) {
+  switch (rule) {
+    case planner::AllocationRule::kExact:
+      return v1::ALLOCATION_RULE_EXACT;
+    case planner::AllocationRule::kGranularity:
+      return v1::ALLOCATION_RULE_GRANULARITY;
+    case planner::AllocationRule::kPow2:
+      return v1::ALLOCATION_RULE_POW2;
+  }
+  return v1::ALLOCATION_RULE_UNSPECIFIED;
+}
+
+v1::LeaseState ToProto(planner::LeaseState state) {
+  switch (state) {
+    case planner::LeaseState::kReserved:
+      return v1::LEASE_STATE_RESERVED;
+    case planner::LeaseState::kConfirmed:
+      return v1::LEASE_STATE_CONFIRMED;
+    case planner::LeaseState::kSuspect:
+      return v1::LEASE_STATE_SUSPECT;
+    case planner::LeaseState::kReleased:
+      return v1::LEASE_STATE_RELEASED;
+  }
+  return v1::LEASE_STATE_UNSPECIFIED;
+}
+
+v1::MemoryRegion ToProto(const planner::Region& region) {
+  v1::MemoryRegion message;
+  message.set_name(std::string(region.name));
+  message.set_bytes(ToUint64(region.bytes));
+  message.set_basis(services::ToProto(region.basis));
+  message.set_formula(region.formula);
+  if (region.offset >= 0) message.set_offset(ToUint64(region.offset));
+  if (region.alignment > 0) message.set_alignment(ToUint64(region.alignment));
+  return message;
+}
+
+void AddWeightSummaries(const planner::ModelShape& shape,
+                        v1::DescribeModelResponse& message) {
+  std::map<DType, std::pair<int64_t, int64_t>> by_type;  // tensors, bytes
+  int64_t total = 0;
+  for (const planner::WeightTensor& tensor : shape.weights) {
+    auto& [n_tensors, bytes] = by_type[tensor.dtype];
+    ++n_tensors;
+    bytes += tensor.file_bytes;
+    total += tensor.file_bytes;
+  }
+  message.set_weight_bytes(ToUint64(total));
+  std::vector<std::pair<DType, std::pair<int64_t, int64_t>>> sorted(
+      by_type.begin(), by_type.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) {
+                     return a.second.second > b.second.second;
+                   });
+  for (const auto& [dtype, counts] : sorted) {
+    v1::WeightSummary& summary = *message.add_weights();
+    summary.set_type(services::ToProto(dtype));
+    summary.set_n_tensors(ToUint32(counts.first));
+    summary.set_bytes(ToUint64(counts.second));
+  }
+}
+
+}  // namespace
+
+uint32_t ToUint32(int64_t value) {
+  return static_cast<uint32_t>(
+      std::clamp<int64_t>(value, 0, std::numeric_limits<uint32_t>::max()));
+}
+
+uint64_t ToUint64(int64_t value) {
+  return static_cast<uint64_t>(std::max<int64_t>(value, 0));
+}
+
+v1::ElementType ToProto(DType dtype) {
+  // The enum's numbers are the file format's, plus one for UNSPECIFIED.
+  return static_cast<v1::ElementType>(static_cast<int>(dtype) + 1);
+}
+
+v1::Basis ToProto(planner::Basis basis) {
+  switch (basis) {
+    case planner::Basis::kDerived:
+      return v1::BASIS_DERIVED;
+    case planner::Basis::kMeasured:
+      return v1::BASIS_MEASURED;
+    case planner::Basis::kEstimated:
+      return v1::BASIS_ESTIMATED;
+  }
+  return v1::BASIS_UNSPECIFIED;
+}
+
+v1::LoadOptions ToProto(const planner::LoadOptions& options) {
+  v1::LoadOptions message;
+  if (options.n_ctx.has_value()) message.set_n_ctx(ToUint32(*options.n_ctx));
+  if (options.max_inference_len.has_value()) {
+    message.set_max_inference_len(ToUint32(*options.max_inference_len));
+  }
+  message.set_n_slots(ToUint32(options.n_slots));
+  message.set_n_ubatch(ToUint32(options.n_ubatch));
+  message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
+  message.set_k_type(ToProto(options.k_type));
+  message.set_v_type(ToProto(options.v_type));
+  message.set_margin_bytes(ToUint64(options.margin_bytes));
+  return message;
+}
+
+v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
+  v1::MemoryPlan message;
+  message.set_n_ctx(ToUint32(plan.n_ctx));
+  message.set_n_ctx_reason(plan.n_ctx_reason);
+  message.set_n_ctx_limit(ToProto(plan.context_limit));
+  message.set_fits(plan.fits);
+  message.set_total_bytes(ToUint64(plan.total_bytes));
+  message.set_budget_bytes(ToUint64(plan.budget_bytes));
+  message.set_arena_bytes(ToUint64(plan.arena_bytes));
+  message.set_missing_bytes(ToUint64(plan.missing_bytes));
+  for (const planner::Region& region : plan.regions) {
+    *message.add_regions() = ToProto(region);
+  }
+  for (const planner::Suggestion& suggestion : plan.suggestions) {
+    v1::Suggestion& added = *message.add_suggestions();
+    added.set_text(suggestion.text);
+    added.set_saves_bytes(ToUint64(suggestion.saves_bytes));
+  }
+  *message.mutable_options() = ToProto(plan.options);
+  message.set_n_rows(ToUint32(plan.n_rows));
+  message.set_kv_bytes_per_token(ToUint64(plan.kv.bytes_per_token));
+  message.set_page_tokens(ToUint32(plan.kv.page_tokens));
+  return message;
+}
+
+v1::DeviceProfile ToProto(const planner::DeviceProfile& profile) {
+  v1::DeviceProfile message;
+  message.set_id(profile.id);
+  message.set_kind(profile.kind);
+  message.set_name(profile.name);
+  message.set_total_bytes(ToUint64(profile.total_bytes));
+  message.set_free_bytes(ToUint64(profile.free_bytes));
+  message.set_allocation(ToProto(profile.allocation));
+  message.set_granularity_bytes(ToUint64(profile.granularity_bytes));
+  message.set_alignment(ToUint64(profile.alignment));
+  for (const planner::StorageRule& rule : profile.storage) {
+    v1::StorageRule& added = *message.add_storage();
+    added.set_type(ToProto(rule.dtype));
+    added.set_row_multiple(ToUint32(rule.row_multiple));
+  }
+  const planner::WorkspaceParameters& workspace = profile.workspace;
+  v1::WorkspaceParameters& wire = *message.mutable_workspace();
+  wire.set_activation_block(ToUint32(workspace.activation_block));
+  wire.set_activation_block_bytes(ToUint32(workspace.activation_block_bytes));
+  wire.set_kernel_scratch_bytes(ToUint64(workspace.kernel_scratch_bytes));
+  wire.set_min_logits_rows(ToUint32(workspace.min_logits_rows));
+  wire.set_max_candidates(ToUint32(workspace.max_candidates));
+  message.set_runtime_bytes(ToUint64(profile.runtime_bytes));
+  message.set_runtime_basis(ToProto(profile.runtime_basis));
+  return message;
+}
+
+v1::DescribeModelResponse ToProto(const planner::ModelShape& shape) {
+  v1::DescribeModelResponse message;
+  message.set_architecture(shape.architecture);
+  message.set_display_name(shape.name);
+  message.set_n_layers(ToUint32(shape.n_layers));
+  message.set_model_dim(ToUint32(shape.model_dim));
+  message.set_n_heads(ToUint32(shape.n_heads));
+  if (!shape.layers.empty()) {
+    message.set_n_kv_heads(ToUint32(shape.layers.front().n_kv_heads));
+    message.set_head_dim(ToUint32(shape.layers.front().head_dim));
+  }
+  message.set_vocab_size(ToUint32(shape.vocab_size));
+  message.set_n_ctx_train(ToUint32(shape.n_ctx_train));
+  message.set_tied_output(shape.tied_output);
+  int64_t n_window_layers = 0;
+  int64_t window = 0;
+  for (const planner::LayerShape& layer : shape.layers) {
+    if (layer.window == 0) continue;
+    ++n_window_layers;
+    window = std::max(window, layer.window);
+  }
+  message.set_n_window_layers(ToUint32(n_window_layers));
+  if (window > 0) message.set_window(ToUint32(window));
+  AddWeightSummaries(shape, message);
+  return message;
+}
+
+v1::Lease ToProto(const planner::Lease& lease, absl::Time now) {
+  v1::Lease message;
+  message.set_id(lease.id);
+  message.set_device_id(lease.device_id);
+  message.set_holder(lease.holder);
+  message.set_purpose(lease.purpose);
+  message.set_bytes(ToUint64(lease.bytes));
+  message.set_measured_bytes(ToUint64(lease.measured_bytes));
+  message.set_epoch(ToUint64(lease.epoch));
+  message.set_state(ToProto(lease.state));
+  *message.mutable_expires_in() = ToProto(lease.expires - now);
+  *message.mutable_ttl() = ToProto(planner::LeaseBook::kTtl);
+  return message;
+}
+
+v1::MemoryReport ToProto(const worker::MemoryReport& report) {
+  v1::MemoryReport message;
+  message.set_planned_bytes(ToUint64(report.planned_bytes));
+  message.set_allocated_bytes(ToUint64(report.allocated_bytes));
+  message.set_device_allocations_after_load(
+      ToUint32(report.device_allocations_after_load));
+  message.set_peak_rss_bytes(ToUint64(report.peak_rss_bytes));
+  message.set_vocab_bytes(ToUint64(report.vocab_bytes));
+  return message;
+}
+
+v1::GeneratedToken ToProto(const worker::TokenOutput& token) {
+  v1::GeneratedToken message;
+  message.set_id(ToUint32(token.id));
+  if (token.has_logprob) message.set_logprob(token.logprob);
+  for (const worker::Candidate& candidate : token.candidates) {
+    v1::TokenCandidate& added = *message.add_candidates();
+    added.set_id(ToUint32(candidate.id));
+    added.set_logprob(candidate.logprob);
+  }
+  return message;
+}
+
+v1::FinishReason ToProto(worker::FinishReason reason) {
+  switch (reason) {
+    case worker::FinishReason::kUnknown:
+      return v1::FINISH_REASON_UNSPECIFIED;
+    case worker::FinishReason::kEndToken:
+      return v1::FINISH_REASON_END_TOKEN;
+    case worker::FinishReason::kStopToken:
+      return v1::FINISH_REASON_STOP_TOKEN;
+    case worker::FinishReason::kStopString:
+      return v1::FINISH_REASON_STOP_STRING;
+    case worker::FinishReason::kMaxTokens:
+      return v1::FINISH_REASON_MAX_TOKENS;
+    case worker::FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  // Both fields carry the duration's sign, as the message demands.
+  const int64_t nanos = absl::ToInt64Nanoseconds(duration);
+  google::protobuf::Duration message;
+  message.set_seconds(nanos / 1'000'000'000);
+  message.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  return message;
+}
+
+v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,
+                                   absl::Duration total) {
+  v1::GenerationTiming message;
+  *message.mutable_queued() = ToProto(info.queued);
+  *message.mutable_prefill() = ToProto(info.prefill);
+  *message.mutable_first_token() = ToProto(info.first_token);
+  *message.mutable_decode() = ToProto(info.decode);
+  *message.mutable_total() = ToProto(total);
+  const double prefill = absl::ToDoubleSeconds(info.prefill);
+  if (prefill > 0) {
+    message.set_prefill_tokens_per_s(static_cast<double>(info.n_prompt) /
+                                     prefill);
+  }
+  const double decode = absl::ToDoubleSeconds(info.decode);
+  if (decode > 0 && info.n_generated > 1) {
+    message.set_decode_tokens_per_s(static_cast<double>(info.n_generated - 1) /
+                                    decode);
+  }
+  return message;
+}
+
+v1::TokenUsage UsageToProto(const worker::FinishInfo& info) {
+  v1::TokenUsage message;
+  message.set_prompt_tokens(ToUint32(info.n_prompt));
+  message.set_generated_tokens(ToUint32(info.n_generated));
+  return message;
+}
+
+}  // namespace plimsoll::services

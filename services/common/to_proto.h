@@ -1,0 +1,43 @@
+// The planner's and the worker's values as messages of plimsoll.v1.
+#ifndef PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
+#define PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "planner/device_profile.h"
+#include "planner/lease_book.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+#include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/planner.pb.h"
+#include "worker/chat_template.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// Counts that are 32 bits on the wire are cut to what fits; negative ones to 0.
+uint32_t ToUint32(int64_t value);
+uint64_t ToUint64(int64_t value);
+
+v1::ElementType ToProto(DType dtype);
+v1::Basis ToProto(planner::Basis basis);
+v1::LoadOptions ToProto(const planner::LoadOptions& options);
+v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
+v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);
+v1::DescribeModelResponse ToProto(const planner::ModelShape& shape);
+v1::Lease ToProto(const planner::Lease& lease, absl::Time now);
+
+v1::MemoryReport ToProto(const worker::MemoryReport& report);
+v1::GeneratedToken ToProto(const worker::TokenOutput& token);
+v1::FinishReason ToProto(worker::FinishReason reason);
+// `total` is from the request to the end.
+v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,
+                                   absl::Duration total);
+v1::TokenUsage UsageToProto(const worker::FinishInfo& info);
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
