@@ -17,6 +17,20 @@ int Utf8Length(unsigned char lead);
 // surrogates, nothing above U+10FFFF).
 bool IsValidUtf8(absl::string_view text);
 
+// What the front of a byte string is.
+enum class Utf8Kind {
+  kWhole,      // one well-formed code point
+  kCut,        // the beginning of one; the string ends inside it
+  kIllFormed,  // a maximal ill-formed subsequence (Unicode, chapter 3.9)
+};
+struct Utf8Front {
+  Utf8Kind kind;
+  int bytes;  // 1..4
+};
+
+// Looks at the front of `text`, which is not empty.
+Utf8Front ReadUtf8Front(absl::string_view text);
+
 // Turns a stream of byte pieces into valid UTF-8 text. A code point that is
 // split between pieces is held back until whole; bytes that can never become
 // one are replaced by U+FFFD (one per maximal ill-formed subsequence, as

@@ -1,0 +1,45 @@
+// Cuts text into the pieces that byte-level BPE merges within.
+#ifndef PLIMSOLL_WORKER_PRETOKENIZER_H_
+#define PLIMSOLL_WORKER_PRETOKENIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Immutable after Create, so thread-safe. Any bytes are accepted: a run of
+// ill-formed UTF-8 is a piece of its own.
+class PreTokenizer {
+ public:
+  // `name` is the GGUF key tokenizer.ggml.pre: "gpt-2" or "smollm".
+  // Errors: kUnimplemented naming a pre-tokenizer that we do not know.
+  static absl::StatusOr<PreTokenizer> Create(absl::string_view name);
+
+  PreTokenizer(PreTokenizer&&) noexcept;
+  PreTokenizer& operator=(PreTokenizer&&) noexcept;
+  ~PreTokenizer();
+
+  // Calls `visit` for every piece, in order; the pieces' concatenation is
+  // `text`.
+  // Errors: kInternal with the regex engine's code if it gives up.
+  absl::Status Split(absl::string_view text,
+                     const std::function<void(absl::string_view)>& visit) const;
+
+  int64_t MemoryBytes() const;
+
+ private:
+  class Impl;
+  explicit PreTokenizer(std::unique_ptr<const Impl> impl);
+
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_PRETOKENIZER_H_

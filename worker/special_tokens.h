@@ -1,0 +1,97 @@
+// Special tokens inside text: where they are found, and which ids a file's
+// metadata gives a role.
+#ifndef PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
+#define PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
+
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+#include "worker/vocab_table.h"
+
+namespace plimsoll::worker {
+
+// A part of a text: one special token, or raw text still to be tokenised.
+struct TextFragment {
+  static constexpr int32_t kRaw = -1;
+  uint32_t begin;  // byte offset
+  uint32_t bytes;  // > 0
+  int32_t id;      // of the special token, or kRaw
+};
+
+// Finds special tokens. Immutable, so thread-safe; the vocabulary is given to
+// every call and must be the one it was built from.
+class SpecialTokens {
+ public:
+  static constexpr int64_t kMaxSpecialBytes = 256;  // of one special token
+
+  // Errors: kInvalidArgument for a control, user-defined or unknown token
+  // longer than kMaxSpecialBytes.
+  static absl::StatusOr<SpecialTokens> Build(const VocabTable& vocab);
+
+  // Cuts `text` (shorter than 4 GiB) into fragments, in order. Candidates are
+  // user-defined tokens and, with `parse_special`, control and unknown tokens.
+  // They are taken longest first over the whole text (equal lengths: lowest id
+  // first), each at all its occurrences from left to right that do not overlap
+  // what is already taken: not the same as leftmost-longest.
+  std::vector<TextFragment> Split(const VocabTable& vocab,
+                                  absl::string_view text,
+                                  bool parse_special) const;
+  int64_t MemoryBytes() const;
+
+ private:
+  // The candidates of one length.
+  struct LengthClass {
+    uint32_t bytes;
+    // Two different candidates of this length might overlap in some text, so
+    // that the order of ids matters.
+    bool may_overlap;
+    std::bitset<256> last_bytes;
+  };
+  struct Search;
+
+  void AddPrefix(absl::string_view text, bool is_user_defined);
+  void MarkOverlaps(const VocabTable& vocab);
+  void TakeLength(const VocabTable& vocab, const LengthClass& length,
+                  Search& search) const;
+
+  std::vector<LengthClass> lengths_;  // longest first
+  // First two bytes of candidates: [0] user-defined only, [1] all. They keep
+  // text without candidates cheap.
+  std::bitset<65'536> prefixes_[2];
+};
+
+// What the metadata says about single tokens.
+struct TokenRoles {
+  std::optional<int32_t> bos;
+  std::optional<int32_t> unknown;
+  bool add_bos = false;
+  std::vector<int32_t> end_tokens;  // sorted; MODELS.md 4.7
+};
+
+// What a tokenizer model means where a key is absent.
+struct TokenRoleDefaults {
+  int32_t bos;
+  int32_t eos;
+  int32_t unknown;
+  bool add_bos;
+  // Take a default id only if that token is a control token: the defaults of
+  // byte-level BPE name an ordinary token in most vocabularies.
+  bool only_control;
+};
+
+// Errors: kInvalidArgument naming the key for an id outside the vocabulary or
+// a value of the wrong type.
+// Source: GGUF keys tokenizer.ggml.{bos,eos,eot,eom,unknown,fim_*}_token_id and
+// tokenizer.ggml.add_bos_token.
+absl::StatusOr<TokenRoles> ReadTokenRoles(const planner::GgufHeader& header,
+                                          const VocabTable& vocab,
+                                          const TokenRoleDefaults& defaults);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_SPECIAL_TOKENS_H_

@@ -1,0 +1,86 @@
+// The "gpt2" tokenizer: byte-level BPE with ranked merges.
+#ifndef PLIMSOLL_WORKER_TOKENIZER_BPE_H_
+#define PLIMSOLL_WORKER_TOKENIZER_BPE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+#include "worker/pair_merge.h"
+#include "worker/pretokenizer.h"
+#include "worker/special_tokens.h"
+#include "worker/tokenizer.h"
+#include "worker/vocab_table.h"
+
+namespace plimsoll::worker {
+
+// Which two tokens merge into which, and how early. Immutable after Load.
+class MergeTable {
+ public:
+  static constexpr int64_t kMaxMerges = 1 << 24;
+  // Of one merge, "left right".
+  static constexpr int64_t kMaxMergeBytes = 2 * VocabTable::kMaxTokenBytes + 1;
+
+  // Reads tokenizer.ggml.merges. Of equal merges the first counts.
+  // Errors: kInvalidArgument naming the merge that has no space or names a
+  // token outside the vocabulary.
+  static absl::StatusOr<MergeTable> Load(const planner::GgufHeader& header,
+                                         planner::ByteSource& source,
+                                         const VocabTable& vocab);
+  std::optional<MergeRule> Find(int32_t left, int32_t right) const;
+  int64_t MemoryBytes() const;
+
+ private:
+  struct Slot {
+    int32_t left = -1;  // -1 if free
+    int32_t right = -1;
+    MergeRule rule = {0, -1};
+  };
+  absl::Status Add(int64_t rank, absl::string_view merge,
+                   const VocabTable& vocab);
+
+  std::vector<Slot> slots_;  // open addressing
+};
+
+// Text is cut by the pre-tokenizer; within a piece bytes are merged, lowest
+// rank first and leftmost among equals. Bytes that the vocabulary lacks are
+// dropped. Immutable, so thread-safe.
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // Errors: kUnimplemented naming an unknown pre-tokenizer; kInvalidArgument
+  // naming the key that is missing or wrong.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      const planner::GgufHeader& header, planner::ByteSource& source);
+
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text, bool parse_special) const override;
+  void AppendBytes(int32_t id, bool render_special,
+                   std::string& out) const override;
+  std::optional<int32_t> Find(absl::string_view text) const override;
+  TokenType Type(int32_t id) const override { return vocab_.Type(id); }
+  int64_t MemoryBytes() const override;
+
+ private:
+  BpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
+               PreTokenizer pretokenizer, MergeTable merges);
+
+  void EncodePiece(absl::string_view piece, PairMerger& merger,
+                   std::vector<int32_t>& ids) const;
+
+  VocabTable vocab_;
+  SpecialTokens special_;
+  PreTokenizer pretokenizer_;
+  MergeTable merges_;
+  std::array<int32_t, 256> byte_ids_;  // of single bytes, or -1
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TOKENIZER_BPE_H_

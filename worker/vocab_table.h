@@ -1,0 +1,75 @@
+// The vocabulary of a model: token texts, types and scores in flat tables, and
+// an index from text to id.
+#ifndef PLIMSOLL_WORKER_VOCAB_TABLE_H_
+#define PLIMSOLL_WORKER_VOCAB_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// Immutable after Load, so thread-safe. Ids given to it must be in [0, size).
+class VocabTable {
+ public:
+  static constexpr int64_t kMaxTokens = 1 << 24;
+  static constexpr int64_t kMaxTokenBytes = 4'096;             // of one token
+  static constexpr int64_t kMaxTableBytes = int64_t{1} << 30;  // of all
+
+  // Reads `tokenizer.ggml.tokens`, `.token_type` (absent: all normal) and, if
+  // `with_scores`, `.scores`. Of tokens with equal text the index knows the
+  // one with the lowest id; empty texts are not in it.
+  // Errors: kInvalidArgument naming the key that is missing, too short or holds
+  // a value we cannot use.
+  static absl::StatusOr<VocabTable> Load(const planner::GgufHeader& header,
+                                         planner::ByteSource& source,
+                                         bool with_scores);
+
+  int32_t size() const { return static_cast<int32_t>(types_.size()); }
+  absl::string_view Text(int32_t id) const {
+    const auto i = static_cast<size_t>(id);
+    return absl::string_view(texts_.data() + ends_[i], ends_[i + 1] - ends_[i]);
+  }
+  TokenType Type(int32_t id) const {
+    return static_cast<TokenType>(types_[static_cast<size_t>(id)]);
+  }
+  float Score(int32_t id) const { return scores_[static_cast<size_t>(id)]; }
+  // True for tokens that text never becomes unless special text is parsed.
+  bool IsControl(int32_t id) const {
+    return Type(id) == TokenType::kControl || Type(id) == TokenType::kUnknown;
+  }
+  // The id of `text`, or -1.
+  int32_t Find(absl::string_view text) const;
+  int64_t longest_token_bytes() const { return longest_token_bytes_; }
+  int64_t MemoryBytes() const;
+
+ private:
+  absl::Status LoadTexts(const planner::GgufHeader& header,
+                         planner::ByteSource& source);
+  absl::Status LoadTypes(const planner::GgufHeader& header,
+                         planner::ByteSource& source);
+  absl::Status LoadScores(const planner::GgufHeader& header,
+                          planner::ByteSource& source);
+  void BuildIndex();
+
+  std::vector<char> texts_;      // all texts, one after the other
+  std::vector<uint32_t> ends_;   // [size + 1]; text i is [ends_[i], ends_[i+1])
+  std::vector<uint8_t> types_;   // [size]
+  std::vector<float> scores_;    // [size] or empty
+  std::vector<uint32_t> index_;  // open addressing: id, or kFree
+  int64_t longest_token_bytes_ = 0;
+};
+
+// The byte that a byte token's text `<0xHH>` names, or -1 if `text` is not
+// exactly that.
+int ParseByteToken(absl::string_view text);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_VOCAB_TABLE_H_
