@@ -28,7 +28,6 @@ void Scheduler::Admit() {
 
 std::vector<ScheduledRows> Scheduler::NextStep() {
   Admit();
-  ++n_steps_;
   std::vector<Sequence*> decoding;
   std::vector<Sequence*> prefilling;
   for (Sequence& s : running_) {
@@ -36,10 +35,10 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
     (s.n_computed >= s.n_prompt ? decoding : prefilling).push_back(&s);
   }
   // Matters only if there are more decoding sequences than rows.
-  std::stable_sort(decoding.begin(), decoding.end(),
-                   [](const Sequence* a, const Sequence* b) {
-                     return a->last_step < b->last_step;
-                   });
+  std::sort(decoding.begin(), decoding.end(),
+            [](const Sequence* a, const Sequence* b) {
+              return a->last_turn < b->last_turn;
+            });
 
   std::vector<ScheduledRows> step;
   int64_t left = n_rows_;
@@ -50,7 +49,7 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
                     .n_rows = n,
                     .samples = s.n_computed + n >= s.n_prompt});
     s.n_computed += n;
-    s.last_step = n_steps_;
+    s.last_turn = ++n_turns_;
     left -= n;
   };
   for (Sequence* s : decoding) {

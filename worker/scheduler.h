@@ -59,7 +59,7 @@ class Scheduler {
     int64_t n_prompt;
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
-    int64_t last_step = 0;   // the step that last took rows of it
+    int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
   };
 
@@ -68,7 +68,7 @@ class Scheduler {
 
   int64_t n_rows_;
   int64_t max_waiting_;
-  int64_t n_steps_ = 0;
+  int64_t n_turns_ = 0;
   std::vector<int64_t> free_slots_;  // the next one to use last
   std::deque<Sequence> waiting_;
   std::deque<Sequence> running_;  // in order of admission

@@ -22,17 +22,21 @@ std::string TextStream::Finish() {
 }
 
 std::string TextStream::Release() {
-  size_t first = std::string::npos;
+  size_t begin = 0;
+  size_t end = std::string::npos;
   for (const std::string& stop : stop_strings_) {
     const size_t at = pending_.find(stop);
-    if (at < first) {
-      first = at;
-      stop_string_ = stop;
+    if (at == std::string::npos) continue;
+    if (at + stop.size() > end || (at + stop.size() == end && at >= begin)) {
+      continue;
     }
+    begin = at;
+    end = at + stop.size();
+    stop_string_ = stop;
   }
-  if (first != std::string::npos) {
+  if (end != std::string::npos) {
     stopped_ = true;
-    std::string text = pending_.substr(0, first);
+    std::string text = pending_.substr(0, begin);
     pending_.clear();
     return text;
   }

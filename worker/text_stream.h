@@ -19,7 +19,8 @@ class TextStream {
 
   // Takes the bytes of the next token and returns the text that is now certain.
   // Once a stop string is complete, text ends before it and stopped() is true;
-  // of several that complete together the one that begins first counts.
+  // of several the one that ends first counts, and of those that end together
+  // the longest, so that it does not matter how the bytes were cut.
   std::string Push(absl::string_view bytes);
   // The rest, at the end of the stream.
   std::string Finish();

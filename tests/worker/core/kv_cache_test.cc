@@ -1,0 +1,236 @@
+// The cache's index arithmetic: every row has its own bytes, inside its region.
+#include "worker/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "planner/kv_cache_bytes.h"
+
+namespace plimsoll::worker {
+namespace {
+
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// True if the ranges neither overlap nor leave [0, bytes).
+void ExpectDisjoint(std::vector<Range> ranges, int64_t bytes) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  int64_t end = 0;
+  for (const Range& range : ranges) {
+    ASSERT_GE(range.begin, end) << "two rows share bytes";
+    end = range.end;
+  }
+  EXPECT_LE(end, bytes);
+}
+
+int64_t Sum(const std::vector<Range>& ranges) {
+  int64_t sum = 0;
+  for (const Range& range : ranges) sum += range.end - range.begin;
+  return sum;
+}
+
+// A cache over ordinary memory. Layers with window 0 have full attention.
+class KvCacheTest : public ::testing::Test {
+ protected:
+  void Make(const std::vector<int64_t>& windows, int64_t n_ctx, int64_t n_slots,
+            DType k_type, DType v_type) {
+    shape_.n_layers = static_cast<int64_t>(windows.size());
+    shape_.layers.clear();
+    for (int64_t il = 0; il < shape_.n_layers; ++il) {
+      shape_.layers.push_back({.n_kv_heads = 1 + il % 2,
+                               .head_dim = 16,
+                               .ffn_dim = 32,
+                               .window = windows[static_cast<size_t>(il)],
+                               .kv_source = il});
+    }
+    plan_.options.n_slots = n_slots;
+    plan_.options.k_type = k_type;
+    plan_.options.v_type = v_type;
+    plan_.n_ctx = n_ctx;
+    const auto kv = planner::KvCacheBytes(shape_, n_ctx, n_slots,
+                                          /*n_idle=*/0, k_type, v_type);
+    ASSERT_TRUE(kv.ok()) << kv.status();
+    plan_.kv = *kv;
+    pages_.assign(static_cast<size_t>(kv->full_bytes) + 1, std::byte{});
+    rings_.assign(static_cast<size_t>(kv->window_bytes) + 1, std::byte{});
+    cache_ = std::make_unique<KvCache>(
+        shape_, plan_, kernels::BufferView{pages_.data(), kv->full_bytes},
+        kernels::BufferView{rings_.data(), kv->window_bytes});
+  }
+
+  std::vector<Range> PagedRows() const {
+    std::vector<Range> rows;
+    for (int64_t il = 0; il < shape_.n_layers; ++il) {
+      if (cache_->IsRing(il)) continue;
+      for (int64_t slot = 0; slot < plan_.options.n_slots; ++slot) {
+        for (int64_t p = 0; p < cache_->Length(slot); ++p) {
+          const int64_t k = cache_->KeyOffset(il, slot, p);
+          const int64_t v = cache_->ValueOffset(il, slot, p);
+          rows.push_back({k, k + cache_->KeyRowBytes(il)});
+          rows.push_back({v, v + cache_->ValueRowBytes(il)});
+        }
+      }
+    }
+    return rows;
+  }
+
+  std::vector<Range> RingRows() const {
+    std::vector<Range> rows;
+    for (int64_t il = 0; il < shape_.n_layers; ++il) {
+      if (!cache_->IsRing(il)) continue;
+      for (int64_t slot = 0; slot < plan_.options.n_slots; ++slot) {
+        const kernels::RingKv ring = cache_->Ring(il, slot);
+        for (int64_t cell = 0; cell < ring.window; ++cell) {
+          const int64_t k =
+              ring.k - rings_.data() + cell * cache_->KeyRowBytes(il);
+          const int64_t v =
+              ring.v - rings_.data() + cell * cache_->ValueRowBytes(il);
+          rows.push_back({k, k + cache_->KeyRowBytes(il)});
+          rows.push_back({v, v + cache_->ValueRowBytes(il)});
+        }
+      }
+    }
+    return rows;
+  }
+
+  planner::ModelShape shape_ = {};
+  planner::MemoryPlan plan_ = {};
+  std::vector<std::byte> pages_;
+  std::vector<std::byte> rings_;
+  std::unique_ptr<KvCache> cache_;
+};
+
+TEST_F(KvCacheTest, RowsOfAllLayersSlotsAndPositionsAreDisjoint) {
+  for (const int64_t n_ctx : {1, 15, 16, 17, 40, 64, 65, 300}) {
+    for (const DType v_type : {DType::kF16, DType::kF32}) {
+      SCOPED_TRACE(n_ctx);
+      Make({0, 24, 0, 24, 32, 0}, n_ctx, 3, DType::kF16, v_type);
+      // Interleaved growth: a slot's pages are not neighbours.
+      for (int64_t n = 1; n <= n_ctx; ++n) {
+        for (int64_t slot = 0; slot < 3; ++slot) {
+          ASSERT_TRUE(cache_->Extend(slot, n).ok());
+        }
+      }
+      ExpectDisjoint(PagedRows(), plan_.kv.full_bytes);
+      ExpectDisjoint(RingRows(), plan_.kv.window_bytes);
+      EXPECT_EQ(cache_->free_pages(), 0);
+    }
+  }
+}
+
+TEST_F(KvCacheTest, RowsFillTheRegionsToTheLastByte) {
+  Make({24, 0, 24, 0}, 128, 2, DType::kF16, DType::kF32);
+  for (int64_t slot = 0; slot < 2; ++slot) {
+    ASSERT_TRUE(cache_->Extend(slot, 128).ok());
+  }
+  EXPECT_EQ(Sum(PagedRows()), plan_.kv.full_bytes);
+  EXPECT_EQ(Sum(RingRows()), plan_.kv.window_bytes);
+}
+
+TEST_F(KvCacheTest, AWindowNoShorterThanTheContextHasPages) {
+  Make({64, 63}, 50, 1, DType::kF16, DType::kF16);
+  // 50 tokens are one page of 64 cells.
+  EXPECT_FALSE(cache_->IsRing(0));
+  EXPECT_TRUE(cache_->IsRing(1));
+}
+
+TEST_F(KvCacheTest, ThePagedViewAgreesWithTheOffsets) {
+  Make({0, 0}, 200, 2, DType::kF32, DType::kF16);
+  ASSERT_TRUE(cache_->Extend(1, 70).ok());
+  ASSERT_TRUE(cache_->Extend(0, 200).ok());
+  for (int64_t il = 0; il < 2; ++il) {
+    const kernels::PagedKv view = cache_->Paged(il);
+    for (int64_t p = 0; p < 200; ++p) {
+      const auto& entry = cache_->Pages(0)[static_cast<size_t>(p / 64)];
+      const int64_t cell = p - entry.first_position;
+      EXPECT_EQ(cache_->KeyOffset(il, 0, p),
+                entry.page * view.page_bytes + view.k_offset +
+                    cell * cache_->KeyRowBytes(il));
+      EXPECT_EQ(cache_->ValueOffset(il, 0, p),
+                entry.page * view.page_bytes + view.v_offset +
+                    cell * cache_->ValueRowBytes(il));
+    }
+  }
+}
+
+TEST_F(KvCacheTest, PagesCoverExactlyTheTokensOfTheirSlot) {
+  Make({0}, 200, 1, DType::kF16, DType::kF16);
+  for (const int64_t n : {1, 63, 64, 65, 128, 129, 200}) {
+    ASSERT_TRUE(cache_->Extend(0, n).ok());
+    int64_t position = 0;
+    for (const kernels::PageEntry& page : cache_->Pages(0)) {
+      EXPECT_EQ(page.first_position + page.live_begin, position);
+      EXPECT_GT(page.live_end, page.live_begin);
+      EXPECT_FALSE(page.is_prefix);
+      position = page.first_position + page.live_end;
+    }
+    EXPECT_EQ(position, n);
+    EXPECT_EQ(cache_->Length(0), n);
+  }
+}
+
+TEST_F(KvCacheTest, ExtendingToLessChangesNothing) {
+  Make({0}, 200, 1, DType::kF16, DType::kF16);
+  ASSERT_TRUE(cache_->Extend(0, 100).ok());
+  ASSERT_TRUE(cache_->Extend(0, 10).ok());
+  EXPECT_EQ(cache_->Length(0), 100);
+  EXPECT_EQ(cache_->free_pages(), 2);
+}
+
+TEST_F(KvCacheTest, ClearGivesThePagesBack) {
+  Make({0}, 200, 2, DType::kF16, DType::kF16);
+  ASSERT_TRUE(cache_->Extend(0, 200).ok());
+  ASSERT_TRUE(cache_->Extend(1, 65).ok());
+  EXPECT_EQ(cache_->free_pages(), 2);
+  cache_->Clear(0);
+  EXPECT_EQ(cache_->free_pages(), 6);
+  EXPECT_EQ(cache_->Length(0), 0);
+  EXPECT_TRUE(cache_->Pages(0).empty());
+  EXPECT_EQ(cache_->Length(1), 65) << "the other slot keeps its own";
+  cache_->Clear(0);
+  EXPECT_EQ(cache_->free_pages(), 6) << "nothing is given back twice";
+}
+
+TEST_F(KvCacheTest, AFailedExtendLeavesEverythingAsItWas) {
+  Make({0}, 128, 2, DType::kF16, DType::kF16);
+  ASSERT_TRUE(cache_->Extend(0, 128).ok());
+  ASSERT_TRUE(cache_->Extend(1, 60).ok());
+  const absl::Status status = cache_->Extend(1, 129);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(cache_->Length(1), 60);
+  EXPECT_EQ(cache_->Pages(1).size(), 1u);
+  EXPECT_EQ(cache_->Pages(1)[0].live_end, 60);
+  EXPECT_EQ(cache_->free_pages(), 1);
+  EXPECT_TRUE(cache_->Extend(1, 128).ok());
+}
+
+TEST_F(KvCacheTest, RandomUseNeverGivesAPageTwice) {
+  Make({0, 0}, 150, 4, DType::kF16, DType::kF16);
+  std::mt19937 random(1);
+  for (int round = 0; round < 2'000; ++round) {
+    const auto slot = static_cast<int64_t>(random() % 4);
+    if (random() % 5 == 0) {
+      cache_->Clear(slot);
+    } else {
+      ASSERT_TRUE(
+          cache_->Extend(slot, 1 + static_cast<int64_t>(random() % 150)).ok());
+    }
+    std::set<int32_t> used;
+    for (int64_t s = 0; s < 4; ++s) {
+      for (const auto& page : cache_->Pages(s)) {
+        ASSERT_TRUE(used.insert(page.page).second);
+      }
+    }
+    ASSERT_EQ(static_cast<int64_t>(used.size()) + cache_->free_pages(), 12);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,251 @@
+// The scheduler's promises, alone: order, limits, fairness.
+#include "worker/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace plimsoll::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// (id, first position, rows, samples) of each part of a step.
+using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
+
+std::vector<Part> Parts(const std::vector<ScheduledRows>& step) {
+  std::vector<Part> parts;
+  for (const ScheduledRows& r : step) {
+    parts.emplace_back(r.id, r.first_position, r.n_rows, r.samples);
+  }
+  return parts;
+}
+
+TEST(SchedulerTest, HasNothingToDoWhenEmpty) {
+  Scheduler scheduler(2, 8, 4);
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+}
+
+TEST(SchedulerTest, CutsAPromptIntoChunksAndSamplesAtItsEnd) {
+  Scheduler scheduler(1, 4, 1);
+  ASSERT_TRUE(scheduler.Add(1, 10).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 4, 4, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 8, 2, true}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 10, 1, true}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 11, 1, true}));
+}
+
+TEST(SchedulerTest, SamplesAPromptThatFillsTheStepExactly) {
+  Scheduler scheduler(1, 4, 1);
+  ASSERT_TRUE(scheduler.Add(1, 4).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, true}));
+}
+
+TEST(SchedulerTest, DecodingRowsComeFirstAndPromptsFillTheRest) {
+  Scheduler scheduler(3, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 2).ok());
+  scheduler.NextStep();
+  ASSERT_TRUE(scheduler.Add(2, 5).ok());
+  ASSERT_TRUE(scheduler.Add(3, 100).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{1, 2, 1, true}, Part{2, 0, 5, true},
+                          Part{3, 0, 2, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{1, 3, 1, true}, Part{2, 5, 1, true},
+                          Part{3, 2, 6, false}));
+}
+
+TEST(SchedulerTest, SlotsGoToTheFirstComeAndAreDistinct) {
+  Scheduler scheduler(2, 8, 4);
+  for (int64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
+  scheduler.NextStep();
+  EXPECT_EQ(scheduler.running(), 2);
+  EXPECT_EQ(scheduler.waiting(), 2);
+  ASSERT_TRUE(scheduler.SlotOf(1).has_value());
+  ASSERT_TRUE(scheduler.SlotOf(2).has_value());
+  EXPECT_NE(scheduler.SlotOf(1), scheduler.SlotOf(2));
+  EXPECT_FALSE(scheduler.SlotOf(3).has_value());
+}
+
+TEST(SchedulerTest, RemovalFreesTheSlotForTheNextThatWaits) {
+  Scheduler scheduler(1, 8, 4);
+  for (int64_t id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
+  scheduler.NextStep();
+  const auto slot = scheduler.SlotOf(1);
+  scheduler.Remove(2);  // a waiting one: it never gets a slot
+  EXPECT_EQ(scheduler.waiting(), 1);
+  scheduler.Remove(1);
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{3, 0, 1, true}));
+  EXPECT_EQ(scheduler.SlotOf(3), slot);
+}
+
+TEST(SchedulerTest, TheQueueTakesItsLimitAndRefusesOneMore) {
+  Scheduler scheduler(1, 8, 3);
+  for (int64_t id = 1; id <= 3; ++id) EXPECT_TRUE(scheduler.Add(id, 1).ok());
+  const absl::Status refused = scheduler.Add(4, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("3"));
+  scheduler.NextStep();  // one leaves the queue for the slot
+  EXPECT_TRUE(scheduler.Add(4, 1).ok());
+  EXPECT_FALSE(scheduler.Add(5, 1).ok());
+}
+
+TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
+  Scheduler scheduler(2, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 1).ok());
+  ASSERT_TRUE(scheduler.Add(2, 20).ok());
+  scheduler.NextStep();
+  scheduler.Park(1);
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{2, 7, 8, false}));
+  scheduler.Park(2);
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_TRUE(scheduler.SlotOf(1).has_value());
+  scheduler.Unpark(1);
+  scheduler.Unpark(2);
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{1, 1, 1, true}, Part{2, 15, 5, true}));
+}
+
+TEST(SchedulerTest, MoreDecodingSequencesThanRowsTakeTurns) {
+  Scheduler scheduler(5, 2, 5);
+  for (int64_t id = 0; id < 5; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
+  for (int step = 0; step < 3; ++step) {  // slow readers let all prompts in
+    for (const ScheduledRows& r : scheduler.NextStep()) scheduler.Park(r.id);
+  }
+  for (int64_t id = 0; id < 5; ++id) scheduler.Unpark(id);
+  std::map<int64_t, int> served;
+  for (int step = 0; step < 50; ++step) {
+    for (const ScheduledRows& r : scheduler.NextStep()) ++served[r.id];
+  }
+  for (int64_t id = 0; id < 5; ++id) EXPECT_NEAR(served[id], 20, 1) << id;
+}
+
+TEST(SchedulerTest, PromptsKeepTheirOrderWhileDecodingTakesEveryRow) {
+  Scheduler scheduler(5, 2, 5);
+  ASSERT_TRUE(scheduler.Add(1, 1).ok());
+  ASSERT_TRUE(scheduler.Add(2, 1).ok());
+  scheduler.NextStep();
+  for (int64_t id = 3; id <= 5; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
+  for (int step = 0; step < 7; ++step) {
+    EXPECT_EQ(scheduler.NextStep().size(), 2u);
+  }
+  scheduler.Remove(1);
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{2, 8, 1, true}, Part{3, 0, 1, true}));
+}
+
+// Everything the engine does to a scheduler, at random, against a model of
+// what must hold.
+class Simulation {
+ public:
+  Simulation(uint32_t seed, int64_t n_slots, int64_t n_rows)
+      : random_(seed),
+        n_slots_(n_slots),
+        n_rows_(n_rows),
+        scheduler_(n_slots, n_rows, kQueue) {}
+
+  void Run() {
+    for (int tick = 0; tick < 400; ++tick) {
+      if (tick < 300) MaybeAdd();
+      MaybePark();
+      Step(tick);
+    }
+    // Whatever is parked comes back, and then everything ends.
+    for (auto& [id, s] : live_) scheduler_.Unpark(id), s.is_parked = false;
+    int64_t left = 100'000;
+    while (!live_.empty() && left-- > 0) Step(1'000);
+    EXPECT_TRUE(live_.empty()) << "some sequence starved";
+    EXPECT_EQ(scheduler_.running(), 0);
+    EXPECT_EQ(scheduler_.waiting(), 0);
+  }
+
+ private:
+  static constexpr int64_t kQueue = 6;
+  struct Live {
+    int64_t n_prompt;
+    int64_t n_total;  // rows until it ends
+    int64_t next = 0;
+    bool is_parked = false;
+  };
+
+  int64_t Draw(int64_t below) {
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(below));
+  }
+
+  void MaybeAdd() {
+    if (Draw(3) != 0) return;
+    const int64_t n_prompt = 1 + Draw(Draw(4) == 0 ? 100 : 10);
+    const bool has_room = scheduler_.waiting() < kQueue;
+    EXPECT_EQ(scheduler_.Add(next_id_, n_prompt).ok(), has_room);
+    if (has_room) live_[next_id_] = {n_prompt, n_prompt + Draw(40)};
+    ++next_id_;
+  }
+
+  void MaybePark() {
+    for (auto& [id, s] : live_) {
+      if (!scheduler_.SlotOf(id) || Draw(10) != 0) continue;
+      s.is_parked = !s.is_parked;
+      s.is_parked ? scheduler_.Park(id) : scheduler_.Unpark(id);
+    }
+  }
+
+  void Step(int tick) {
+    int64_t n_rows = 0;
+    bool has_prompt = false;
+    std::set<int64_t> slots;
+    std::vector<int64_t> ended;
+    for (const ScheduledRows& r : scheduler_.NextStep()) {
+      ASSERT_EQ(live_.count(r.id), 1u) << "tick " << tick;
+      Live& s = live_[r.id];
+      EXPECT_FALSE(s.is_parked);
+      EXPECT_EQ(r.first_position, s.next) << "each row once, in order";
+      EXPECT_EQ(scheduler_.SlotOf(r.id), r.slot);
+      EXPECT_TRUE(slots.insert(r.slot).second);
+      EXPECT_TRUE(r.slot >= 0 && r.slot < n_slots_);
+      const bool is_decode = r.first_position >= s.n_prompt;
+      EXPECT_FALSE(is_decode && has_prompt) << "decoding rows come first";
+      if (is_decode) {
+        EXPECT_EQ(r.n_rows, 1);
+      } else {
+        EXPECT_LE(r.first_position + r.n_rows, s.n_prompt);
+      }
+      has_prompt |= !is_decode;
+      EXPECT_EQ(r.samples, r.first_position + r.n_rows >= s.n_prompt);
+      s.next += r.n_rows;
+      n_rows += r.n_rows;
+      if (s.next >= s.n_total) ended.push_back(r.id);
+    }
+    EXPECT_LE(n_rows, n_rows_);
+    for (const int64_t id : ended) {
+      scheduler_.Remove(id);
+      live_.erase(id);
+    }
+  }
+
+  std::mt19937 random_;
+  int64_t n_slots_;
+  int64_t n_rows_;
+  Scheduler scheduler_;
+  std::map<int64_t, Live> live_;
+  int64_t next_id_ = 1;
+};
+
+TEST(SchedulerTest, RandomTrafficLosesNoRowAndStarvesNobody) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    const int64_t n_slots = 1 + seed % 5;
+    const int64_t n_rows = std::max<int64_t>(1, seed * 7 % 33);
+    SCOPED_TRACE(seed);
+    Simulation(seed, n_slots, n_rows).Run();
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
