@@ -1,11 +1,18 @@
 #include "services/common/header_bytes.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <limits>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::services {
 namespace {
@@ -109,6 +116,29 @@ void PutValue(std::string& out, const GgufValue& value) {
   }
 }
 
+// Bytes of a header as a file of `file_bytes`, zero beyond them: a reader may
+// read ahead of what it needs.
+class HeaderSource final : public planner::ByteSource {
+ public:
+  HeaderSource(absl::string_view bytes, int64_t file_bytes)
+      : bytes_(bytes), file_bytes_(file_bytes) {}
+  int64_t Size() const override { return file_bytes_; }
+
+  absl::Status Read(int64_t offset, std::span<std::byte> out) override {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    const auto size = static_cast<int64_t>(bytes_.size());
+    if (offset < 0 || offset >= size) return absl::OkStatus();
+    const auto start = static_cast<size_t>(offset);
+    std::memcpy(out.data(), bytes_.data() + start,
+                std::min(out.size(), bytes_.size() - start));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::string_view bytes_;
+  int64_t file_bytes_;
+};
+
 }  // namespace
 
 std::string HeaderBytes(const planner::GgufHeader& header,
@@ -151,14 +181,28 @@ std::string HeaderBytes(const planner::GgufHeader& header,
   return bytes + body;
 }
 
-absl::Status HeaderSource::Read(int64_t offset, std::span<std::byte> out) {
-  const auto size = static_cast<int64_t>(bytes_.size());
-  const auto wanted = static_cast<int64_t>(out.size());
-  if (offset < 0 || offset > size || wanted > size - offset) {
-    return absl::InvalidArgumentError("the header ends early");
+absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
+    absl::string_view bytes, uint64_t file_bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (size > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("header.gguf has ", size, " bytes, at most ",
+                     kMaxHeaderBytes, " are accepted"));
   }
-  std::memcpy(out.data(), bytes_.data() + offset, out.size());
-  return absl::OkStatus();
+  if (file_bytes < bytes.size() ||
+      file_bytes > std::numeric_limits<int64_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "header.file_bytes ", file_bytes,
+        " cannot be the size of a file with this header of ", size, " bytes"));
+  }
+  HeaderSource source(bytes, static_cast<int64_t>(file_bytes));
+  ASSIGN_OR_RETURN(const planner::GgufHeader header,
+                   planner::ReadGgufHeader(source));
+  const int64_t last = (size + header.alignment - 1) / header.alignment;
+  if (header.data_offset > last * header.alignment) {
+    return absl::InvalidArgumentError("header.gguf ends early");
+  }
+  return planner::ShapeFromGguf(header);
 }
 
 }  // namespace plimsoll::services

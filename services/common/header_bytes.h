@@ -3,12 +3,10 @@
 #ifndef PLIMSOLL_SERVICES_COMMON_HEADER_BYTES_H_
 #define PLIMSOLL_SERVICES_COMMON_HEADER_BYTES_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
 #include "planner/model_shape.h"
@@ -27,19 +25,13 @@ inline constexpr int64_t kMaxHeaderStringBytes = 4'096;
 std::string HeaderBytes(const planner::GgufHeader& header,
                         const planner::VocabShape& vocab);
 
-// Such bytes as a file of `file_bytes`. The bytes must outlive it.
-class HeaderSource final : public planner::ByteSource {
- public:
-  HeaderSource(absl::string_view bytes, int64_t file_bytes)
-      : bytes_(bytes), file_bytes_(file_bytes) {}
-  int64_t Size() const override { return file_bytes_; }
-  // Errors: kInvalidArgument beyond the bytes that are there.
-  absl::Status Read(int64_t offset, std::span<std::byte> out) override;
-
- private:
-  absl::string_view bytes_;
-  int64_t file_bytes_;
-};
+// The shape of the model whose header such bytes are, in a file of
+// `file_bytes`. Bytes of a real file's beginning are accepted as well, if they
+// hold its whole header.
+// Errors: kInvalidArgument beyond kMaxHeaderBytes or if the header ends early;
+// what ReadGgufHeader and ShapeFromGguf report.
+absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
+    absl::string_view bytes, uint64_t file_bytes);
 
 }  // namespace plimsoll::services
 

@@ -134,7 +134,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   return server;
 }
 
+Server::Server(const ServerOptions& options, CallGate& gate)
+    : options_(options), gate_(gate) {}
+
 Server::~Server() {
+  if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
 }

@@ -69,8 +69,7 @@ class Server {
   void Drain(const std::function<void()>& abort);
 
  private:
-  Server(const ServerOptions& options, CallGate& gate)
-      : options_(options), gate_(gate) {}
+  Server(const ServerOptions& options, CallGate& gate);
 
   const ServerOptions options_;
   CallGate& gate_;

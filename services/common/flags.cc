@@ -1,0 +1,116 @@
+#include "services/common/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::services {
+namespace {
+
+bool IsGoodName(absl::string_view name) {
+  return !name.empty() && name.size() <= ModelFlag::kMaxNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  c == '-' || c == '_' || c == '.' || c == ':';
+         });
+}
+
+// The complaint about one --model, or nothing.
+std::string AddModel(const std::string& text, std::vector<ModelFlag>& models) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals + 1 == text.size()) {
+    return "takes NAME=FILE";
+  }
+  ModelFlag flag{text.substr(0, equals), text.substr(equals + 1)};
+  if (!IsGoodName(flag.name)) {
+    return "a name has letters, digits, '-', '_', '.' and ':' only, and at "
+           "most 128 of them";
+  }
+  for (const ModelFlag& other : models) {
+    if (other.name == flag.name) return "two models have one name";
+  }
+  models.push_back(std::move(flag));
+  return "";
+}
+
+}  // namespace
+
+void AddServerFlags(CLI::App& app, ServerOptions& options) {
+  app.add_option("--listen", options.listen,
+                 "HOST:PORT to listen on; port 0 takes any")
+      ->capture_default_str();
+  app.add_flag("--i-understand-this-is-insecure", options.allow_insecure,
+               "Listen on an address that is not loopback, without TLS and "
+               "without authentication");
+  app.add_option_function<double>(
+         "--drain-timeout",
+         [&options](const double& seconds) {
+           options.drain_timeout = absl::Seconds(seconds);
+         },
+         "Seconds that running calls get after SIGTERM (30)")
+      ->check(CLI::Range(0.0, 3600.0));
+  app.set_version_flag("--version", PLIMSOLL_VERSION);
+}
+
+void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {
+  app.add_option_function<std::vector<std::string>>(
+         "--model",
+         [&models](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) {
+             const std::string complaint = AddModel(text, models);
+             if (!complaint.empty()) {
+               throw CLI::ValidationError("--model " + text, complaint);
+             }
+           }
+         },
+         "NAME=FILE: a model and its name for clients; repeatable")
+      ->expected(1)
+      ->take_all();
+}
+
+CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
+                          std::optional<int64_t>& bytes,
+                          const std::string& help) {
+  return app
+      .add_option_function<uint64_t>(
+          name,
+          [&bytes, name](const uint64_t& value) {
+            if (value >
+                static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+              throw CLI::ValidationError(name, "is too large");
+            }
+            bytes = static_cast<int64_t>(value);
+          },
+          help)
+      ->transform(CLI::AsSizeValue(false));
+}
+
+std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  }
+  return std::nullopt;
+}
+
+void AnnounceAddress(const std::string& address) {
+  std::printf("listening on %s\n", address.c_str());
+  std::fflush(stdout);
+}
+
+int ExitCode(const absl::Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
+                        status.code() == absl::StatusCode::kFailedPrecondition;
+  return is_usage ? 2 : 1;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,50 @@
+// Flags that both servers share.
+#ifndef PLIMSOLL_SERVICES_COMMON_FLAGS_H_
+#define PLIMSOLL_SERVICES_COMMON_FLAGS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "services/common/server.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace plimsoll::services {
+
+// One --model NAME=FILE. Clients know the name only.
+struct ModelFlag {
+  static constexpr size_t kMaxNameBytes = 128;
+
+  std::string name;  // letters, digits, '-', '_', '.', ':'; unique
+  std::string path;
+};
+
+// --listen, --drain-timeout, --i-understand-this-is-insecure and --version.
+void AddServerFlags(CLI::App& app, ServerOptions& options);
+
+// --model, repeatable.
+void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);
+
+// An option for a size in bytes: a plain number, or one with KiB...TiB or B.
+CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
+                          std::optional<int64_t>& bytes,
+                          const std::string& help);
+
+// Parses; the exit code if the process is to end now: 0 after --help, 2 for a
+// mistake, which was printed.
+std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
+
+// Prints "listening on ADDRESS" on standard output at once.
+void AnnounceAddress(const std::string& address);
+
+// Prints the error, if any; 0 or 1, or 2 for a flag that made no sense.
+int ExitCode(const absl::Status& status);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_FLAGS_H_

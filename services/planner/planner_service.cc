@@ -1,0 +1,95 @@
+#include "services/planner/planner_service.h"
+
+#include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/common/call.h"
+
+namespace plimsoll::services {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
+ public:
+  PlannerServiceImpl(Planner& planner, CallGate& gate)
+      : planner_(planner), gate_(gate) {}
+
+  ServerUnaryReactor* DescribeModel(
+      CallbackServerContext* context, const v1::DescribeModelRequest* request,
+      v1::DescribeModelResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return planner_.DescribeModel(*request, *response);
+    });
+  }
+
+  ServerUnaryReactor* Plan(CallbackServerContext* context,
+                           const v1::PlanRequest* request,
+                           v1::PlanResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.Plan(*request, *response); });
+  }
+
+  ServerUnaryReactor* Reserve(CallbackServerContext* context,
+                              const v1::ReserveRequest* request,
+                              v1::ReserveResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.Reserve(*request, *response); });
+  }
+
+  ServerUnaryReactor* Confirm(CallbackServerContext* context,
+                              const v1::ConfirmRequest* request,
+                              v1::ConfirmResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.Confirm(*request, *response); });
+  }
+
+  ServerUnaryReactor* Renew(CallbackServerContext* context,
+                            const v1::RenewRequest* request,
+                            v1::RenewResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.Renew(*request, *response); });
+  }
+
+  ServerUnaryReactor* Release(CallbackServerContext* context,
+                              const v1::ReleaseRequest* request,
+                              v1::ReleaseResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.Release(*request, *response); });
+  }
+
+  ServerUnaryReactor* RegisterDevice(
+      CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
+      v1::RegisterDeviceResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return planner_.RegisterDevice(*request, *response);
+    });
+  }
+
+  ServerUnaryReactor* ListDevices(CallbackServerContext* context,
+                                  const v1::ListDevicesRequest*,
+                                  v1::ListDevicesResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.ListDevices(*response); });
+  }
+
+  ServerUnaryReactor* ListLeases(CallbackServerContext* context,
+                                 const v1::ListLeasesRequest* request,
+                                 v1::ListLeasesResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return planner_.ListLeases(*request, *response);
+    });
+  }
+
+ private:
+  Planner& planner_;
+  CallGate& gate_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
+                                                 CallGate& gate) {
+  return std::make_unique<PlannerServiceImpl>(planner, gate);
+}
+
+}  // namespace plimsoll::services

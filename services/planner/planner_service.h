@@ -1,0 +1,22 @@
+// PlannerService on the wire: each call goes to the Planner.
+#ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
+#define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
+
+#include <memory>
+
+#include "services/common/call_gate.h"
+#include "services/planner/planner.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace plimsoll::services {
+
+// The service; `planner` and `gate` must outlive it.
+std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
+                                                 CallGate& gate);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_

@@ -1,0 +1,69 @@
+// plimsoll-planner: plans models on devices and grants their memory.
+#include <grpcpp/impl/service_type.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "services/common/clock.h"
+#include "services/common/flags.h"
+#include "services/common/log.h"
+#include "services/common/server.h"
+#include "services/planner/planner.h"
+#include "services/planner/planner_service.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::services {
+namespace {
+
+// Reads the header of every configured model.
+absl::StatusOr<Planner::Models> ReadModels(
+    const std::vector<ModelFlag>& flags) {
+  Planner::Models models;
+  for (const ModelFlag& flag : flags) {
+    auto file = worker::ModelFile::Open(flag.path);
+    if (!file.ok()) return file.status();
+    models[flag.name] = (*file)->shape();
+  }
+  return models;
+}
+
+absl::Status Run(const ServerOptions& options,
+                 const std::vector<ModelFlag>& flags) {
+  auto models = ReadModels(flags);
+  if (!models.ok()) return models.status();
+  Planner planner(*std::move(models), BootTime);
+  CallGate gate;
+  const auto service = NewPlannerService(planner, gate);
+  auto server = Server::Start(options, {service.get()}, gate);
+  if (!server.ok()) return server.status();
+  (*server)->SetReady(true);
+  AnnounceAddress((*server)->address());
+  AwaitSignal();
+  Log("draining");
+  (*server)->Drain([] {});
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  HoldSignals();
+  CLI::App app(
+      "Plans how much of a device's memory a language model may use, "
+      "and grants it.",
+      "plimsoll-planner");
+  ServerOptions options;
+  std::vector<ModelFlag> models;
+  AddServerFlags(app, options);
+  AddModelFlag(app, models);
+  if (const auto exit_code = ParseFlags(app, argc, argv)) return *exit_code;
+  return ExitCode(Run(options, models));
+}
+
+}  // namespace
+}  // namespace plimsoll::services
+
+int main(int argc, char** argv) { return plimsoll::services::Main(argc, argv); }
