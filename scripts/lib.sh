@@ -35,9 +35,10 @@ venv() {
   fi
   say "making a Python environment in $folder${*:+ with $*}"
   rm -rf "$folder"
-  python3 -m venv "$folder" >&2
+  python3 -m venv "$folder" >&2 || return
   if (($#)); then
-    "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" >&2
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" >&2 ||
+      return
   fi
   printf '%s\n' "$*" >"$folder/.requirements"
 }

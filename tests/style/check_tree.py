@@ -1,0 +1,146 @@
+"""Holds the tree to its rules: who includes whom, sizes, no machine's paths.
+
+Usage: check_tree.py [ROOT]. Prints one line a finding, `file:line: rule`, and
+exits 1 if there is any. Looks at the files that git tracks.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+MAX_LINES = 600
+MAX_FILE_BYTES = 1 << 20
+CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto")
+CPP = (".cc", ".h", ".cu", ".cuh")
+
+# What a room may include besides the standard library, by prefix.
+ROOMS = {
+    "base": ("base/", "absl/"),
+    "planner": ("planner/", "base/", "absl/"),
+    "kernels": ("kernels/", "base/", "absl/", "hwy/"),
+    "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h"),
+}
+
+# Headers that a room may not include, and why.
+CLOCK = r"absl/time/clock\.h|chrono|ctime|time\.h|sys/time\.h"
+THREAD = r"thread|mutex|shared_mutex|atomic|condition_variable|future|pthread\.h"
+THREAD += r"|absl/synchronization/.*|semaphore|barrier|latch|stop_token"
+DISK = r"fstream|filesystem|fcntl\.h|unistd\.h|sys/stat\.h|sys/mman\.h|dirent\.h"
+STREAM = r"iostream|cstdio|stdio\.h"
+FORBIDDEN = {
+    "base": ((CLOCK, "base reads no clock"), (THREAD, "base knows no thread")),
+    "planner": (
+        (CLOCK, "planner reads no clock; time is an argument"),
+        (THREAD, "planner knows no thread"),
+        (f"{DISK}|{STREAM}", "planner does no input or output"),
+    ),
+    "worker": ((CLOCK, "worker reads no clock; a Clock is injected"),),
+}
+
+# A header that only one room's folder may include.
+ONLY_IN = (
+    (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "tests/")),
+    (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
+    (r"tests/.*", ("tests/",)),
+    (r"absl/log/.*", ()),
+)
+
+# Put together here, so that this file holds no such path itself.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.$}/-])/(" + "|".join(("work", "farm", "root", "tmp")) + r")(/|\b)"
+    r"|(?<![\w.$}/-])/home/\w"
+)
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(#\d+\))")
+THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
+THREAD_FILES = {
+    "worker/engine.cc",
+    "kernels/cpu/thread_pool.cc",
+    "kernels/cpu/thread_pool.h",
+    "services/common/drain.cc",
+}
+
+
+def check_include(path, quote, header):
+    """Yields what is wrong with `path` including `header`."""
+    room = path.split("/")[0]
+    if room in ROOMS and ("/" in header or header.endswith(".h")):
+        system = quote == "<" and re.fullmatch(
+            r"(sys|linux)/.*|[a-z0-9_]+\.h", header
+        )
+        allowed = ROOMS[room]
+        if room == "kernels" and path.startswith("kernels/cuda/"):
+            allowed += ("cuda", "cublas")
+        if not header.startswith(allowed) and not system:
+            yield f"{room} may not include {header}"
+    for pattern, why in FORBIDDEN.get(room, ()):
+        if re.fullmatch(pattern, header):
+            yield f"{why}, but includes {header}"
+    for pattern, folders in ONLY_IN:
+        if re.fullmatch(pattern, header) and not path.startswith(folders):
+            yield f"{header} is only for {' and '.join(folders) or 'no one'}"
+
+
+def check_line(path, line):
+    """Yields what is wrong with one line of a text file."""
+    if MACHINE_PATH.search(line):
+        yield "the path of one machine"
+    if not path.endswith(CODE):
+        return
+    if OPEN_ENDED.search(line):
+        yield "left open without an issue's number"
+    if not path.endswith(CPP):
+        return
+    include = INCLUDE.match(line)
+    if include:
+        yield from check_include(path, *include.groups())
+    ours = path.split("/")[0] in ("base", "planner", "kernels", "worker", "services")
+    if ours and path not in THREAD_FILES and THREAD_MADE.search(line):
+        yield "a thread outside the places named for threads"
+
+
+def check_file(path, text):
+    """Yields (line, what is wrong) for a text file of the tree."""
+    lines = text.splitlines()
+    if path.endswith(CODE) and len(lines) > MAX_LINES:
+        yield MAX_LINES + 1, f"longer than {MAX_LINES} lines"
+    # A .cc that opens with its own header has its purpose there.
+    own_header = f'#include "{path.removesuffix(".cc")}.h"'
+    if path.endswith(CPP) and not text.startswith(("//", own_header)):
+        yield 1, "no sentence of purpose at the top"
+    for number, line in enumerate(lines, 1):
+        for finding in check_line(path, line):
+            yield number, finding
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={root}", "ls-files", "-z"],
+        cwd=root, check=True, capture_output=True, text=True,
+    ).stdout.split("\0")
+    found = 0
+    checked = 0
+    for path in sorted(filter(None, listed)):
+        file = root / path
+        if not file.is_file():
+            continue
+        checked += 1
+        data = file.read_bytes()
+        findings = []
+        if len(data) > MAX_FILE_BYTES:
+            findings.append((1, f"larger than {MAX_FILE_BYTES} bytes"))
+        try:
+            findings += check_file(path, data.decode())
+        except UnicodeDecodeError:
+            pass  # not text: only its size is checked
+        for number, finding in findings:
+            print(f"{path}:{number}: {finding}")
+        found += len(findings)
+    print(f"{checked} files checked, {found} findings")
+    return 1 if found or not checked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Shows that each rule of check_tree.py bites, and that good code passes."""
+
+import unittest
+
+import check_tree
+
+
+def findings(path, text):
+    return [finding for _, finding in check_tree.check_file(path, text)]
+
+
+class CheckTreeTest(unittest.TestCase):
+
+    def assert_bad(self, path, line, part):
+        found = findings(path, f"// Purpose.\n{line}\n")
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(part, found[0])
+
+    def assert_good(self, path, line):
+        self.assertEqual(findings(path, f"// Purpose.\n{line}\n"), [])
+
+    def test_planner_includes_only_abseil_and_base(self):
+        self.assert_good("planner/a.cc", '#include "absl/status/status.h"')
+        self.assert_good("planner/a.cc", '#include "base/dtype.h"')
+        self.assert_good("planner/a.cc", "#include <vector>")
+        self.assert_bad("planner/a.cc", '#include "worker/a.h"', "may not")
+        self.assert_bad("planner/a.cc", '#include "kernels/a.h"', "may not")
+
+    def test_planner_has_no_clock_thread_or_file(self):
+        self.assert_good("planner/a.cc", '#include "absl/time/time.h"')
+        self.assert_bad("planner/a.cc", '#include "absl/time/clock.h"', "clock")
+        self.assert_bad("planner/a.cc", "#include <thread>", "thread")
+        self.assert_bad("planner/a.cc", "#include <fstream>", "input")
+
+    def test_kernels_know_no_model(self):
+        self.assert_good("kernels/cpu/a.cc", '#include "hwy/highway.h"')
+        self.assert_bad("kernels/cpu/a.cc", '#include "worker/a.h"', "may not")
+        self.assert_bad("kernels/cpu/a.cc", '#include "planner/a.h"', "may not")
+
+    def test_cuda_headers_stay_in_their_folder(self):
+        self.assert_good("kernels/cuda/a.cu", "#include <cuda_runtime.h>")
+        self.assert_bad("services/a.cc", "#include <cuda_runtime.h>", "only for")
+
+    def test_worker_knows_no_grpc_and_no_proto(self):
+        self.assert_good("worker/a.cc", '#include "planner/memory_plan.h"')
+        found = findings("worker/a.cc", '// P.\n#include "grpcpp/grpcpp.h"\n')
+        self.assertTrue(found)
+        found = findings("worker/a.cc", '// P.\n#include "plimsoll/v1/a.pb.h"\n')
+        self.assertTrue(found)
+
+    def test_nothing_but_tests_includes_tests(self):
+        self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")
+        self.assert_good("tests/a.cc", '#include "tests/a.h"')
+
+    def test_threads_are_made_in_named_places(self):
+        self.assert_good("worker/engine.cc", "std::thread t;")
+        self.assert_bad("worker/sampler.cc", "std::thread t;", "thread")
+        self.assert_good("worker/a.cc", "std::thread::hardware_concurrency();")
+
+    def test_paths_of_one_machine(self):
+        for folder in ("work", "root", "tmp", "farm"):
+            self.assert_bad("docs/a.md", f"see /{folder}/x", "machine")
+        self.assert_bad("docs/a.md", "see /ho" + "me/someone/x", "machine")
+        self.assert_good("docs/a.md", "~/.cache/plimsoll and plimsoll/v1/work")
+
+    def test_open_ends_name_an_issue(self):
+        self.assert_bad("planner/a.cc", "// TO" + "DO: later", "issue")
+        self.assert_good("planner/a.cc", "// TO" + "DO(#12): later")
+
+    def test_files_have_a_purpose_and_an_end(self):
+        self.assertTrue(findings("planner/a.cc", "#include <vector>\n"))
+        self.assertEqual(findings("planner/a.cc", '#include "planner/a.h"\n'), [])
+        lines = "// Purpose.\n" * check_tree.MAX_LINES
+        self.assertEqual(findings("planner/a.cc", lines), [])
+        self.assertTrue(findings("planner/a.cc", lines + "// One more.\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
