@@ -4,9 +4,12 @@
 #define PLIMSOLL_PLANNER_LEASE_BOOK_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -107,13 +110,38 @@ class LeaseBook {
   std::vector<Lease> Leases() const;          // live ones, by id
 
  private:
-  struct Reply {
-    absl::StatusOr<Lease> lease;
+  struct Device {
+    BookedDevice booked;
+    int64_t held_bytes = 0;        // of all live leases
+    int64_t unread_bytes = 0;      // of those that the reading does not show
+    std::set<std::string> leases;  // ids of the live ones
   };
-  std::map<std::string, BookedDevice> devices_;
-  std::map<std::string, Lease> leases_;
-  std::map<std::string, Reply> replies_;  // by request_id
-  std::vector<std::string> reply_order_;  // oldest first
+  struct Entry {
+    Lease lease;
+    // The device's last reading was taken when this lease was allocated, so
+    // the reading's free bytes are without it already.
+    bool in_reading = false;
+  };
+
+  absl::Status CheckRequest(const ReserveRequest& request) const;
+  absl::StatusOr<Lease> Grant(const ReserveRequest& request, absl::Time now);
+  void Remember(const std::string& request_id,
+                const absl::StatusOr<Lease>& reply);
+  int64_t Available(const Device& device) const;
+  // The live lease, or why it may not be confirmed or renewed.
+  absl::StatusOr<Entry*> FindForHolder(const std::string& lease_id,
+                                       int64_t epoch);
+  // Extends to now + kTtl, never shortens, and ends suspicion.
+  static void Extend(Lease& lease, absl::Time now);
+  void Free(Entry& entry);
+
+  std::map<std::string, Device> devices_;
+  std::map<std::string, Entry> leases_;  // live ones and lately released ones
+  int64_t n_live_ = 0;
+  // Released leases, oldest first, so that a late or repeated call is answered.
+  std::deque<std::pair<std::string, int64_t>> released_order_;  // id, epoch
+  std::map<std::string, absl::StatusOr<Lease>> replies_;        // by request_id
+  std::deque<std::string> reply_order_;                         // oldest first
   int64_t next_epoch_ = 1;
 };
 

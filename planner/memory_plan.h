@@ -22,6 +22,7 @@ namespace plimsoll::planner {
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
   static constexpr int64_t kMaxUbatch = 65'536;
+  static constexpr int64_t kMaxIdleSessions = 65'536;
 
   // Tokens of context per slot; absent = the largest that fits.
   std::optional<int64_t> n_ctx;
@@ -77,7 +78,9 @@ struct MemoryPlan {
   int64_t arena_bytes;  // one allocation: all regions with offset >= 0
   int64_t total_bytes;  // arena after the allocator's rounding + vocab +
                         // runtime + margin
-  std::vector<Region> regions;  // in the arena's order, then those outside
+  // In the arena's order, then those outside. Their bytes sum to total_bytes:
+  // `margin` includes what the allocator's rounding adds to the arena.
+  std::vector<Region> regions;
   KvBytes kv;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights

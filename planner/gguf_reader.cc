@@ -1,0 +1,393 @@
+#include "planner/gguf_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "planner/gguf_stream.h"
+
+namespace plimsoll::planner {
+namespace {
+
+// Smallest records that the format allows: what a count must at least take.
+constexpr int64_t kMinMetadataBytes = 8 + 1 + 4 + 1;
+constexpr int64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
+constexpr int64_t kDefaultAlignment = 32;
+// Elements of short arrays that are kept, as doubles, all arrays together.
+constexpr int64_t kMaxInlineBytes = 8 << 20;
+
+class HeaderReader {
+ public:
+  explicit HeaderReader(ByteSource& source)
+      : stream_(source, 0, source.Size()) {
+    header_.file_bytes = source.Size();
+  }
+
+  absl::StatusOr<GgufHeader> Read() {
+    RETURN_IF_ERROR(ReadVersion());
+    ASSIGN_OR_RETURN(
+        const int64_t n_tensors,
+        ReadCount("tensor_count", GgufHeader::kMaxTensors, kMinTensorBytes));
+    ASSIGN_OR_RETURN(const int64_t n_metadata,
+                     ReadCount("metadata_kv_count", GgufHeader::kMaxMetadata,
+                               kMinMetadataBytes));
+    for (int64_t i = 0; i < n_metadata; ++i) {
+      RETURN_IF_ERROR(ReadMetadata(i));
+    }
+    RETURN_IF_ERROR(ReadAlignment());
+    for (int64_t i = 0; i < n_tensors; ++i) RETURN_IF_ERROR(ReadTensor(i));
+    RETURN_IF_ERROR(CheckPlacement());
+    return std::move(header_);
+  }
+
+ private:
+  absl::Status ReadVersion();
+  absl::StatusOr<int64_t> ReadCount(absl::string_view name, int64_t max,
+                                    int64_t min_record_bytes);
+  absl::Status ReadMetadata(int64_t index);
+  absl::StatusOr<GgufValue> ReadValue(const std::string& what);
+  template <typename T, typename Stored>
+  absl::StatusOr<GgufValue> ReadScalar(GgufType type, const std::string& what);
+  absl::StatusOr<GgufValue> ReadString(const std::string& what);
+  absl::StatusOr<GgufValue> ReadArray(const std::string& what);
+  absl::Status ReadNumbers(GgufArray& array, const std::string& what);
+  absl::Status KeepBytes(int64_t bytes, absl::string_view what);
+  absl::Status ReadAlignment();
+  absl::Status ReadTensor(int64_t index);
+  absl::Status ReadDimensions(GgufTensor& tensor, const std::string& what);
+  absl::Status SizeTensor(GgufTensor& tensor, const std::string& what);
+  absl::Status CheckPlacement();
+  absl::Status CheckNames() const;
+  absl::Status CheckOverlap() const;
+
+  GgufStream stream_;
+  GgufHeader header_ = {};
+  int64_t kept_bytes_ = 0;
+  int64_t inline_bytes_ = 0;
+};
+
+absl::Status HeaderReader::ReadVersion() {
+  ASSIGN_OR_RETURN(const auto magic,
+                   (stream_.Value<std::array<char, 4>>("magic")));
+  if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("magic is ", Quoted({magic.data(), magic.size()}),
+                     ", not \"GGUF\": this is not a GGUF file"));
+  }
+  ASSIGN_OR_RETURN(header_.version, stream_.Value<uint32_t>("version"));
+  if (header_.version != 0 && (header_.version & 0xFFFF) == 0) {
+    return absl::InvalidArgumentError(
+        "version: the file has the other byte order (big-endian); convert it "
+        "to little-endian");
+  }
+  if (header_.version != 2 && header_.version != 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "version is ", header_.version, "; only 2 and 3 can be read"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> HeaderReader::ReadCount(absl::string_view name,
+                                                int64_t max,
+                                                int64_t min_record_bytes) {
+  ASSIGN_OR_RETURN(const uint64_t count, stream_.Value<uint64_t>(name));
+  if (count > static_cast<uint64_t>(max)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is ", count, ", the limit is ", max));
+  }
+  const auto n = static_cast<int64_t>(count);
+  if (n * min_record_bytes > stream_.Remaining()) {
+    return absl::DataLossError(absl::StrCat(
+        name, " is ", n, ", which needs at least ", n * min_record_bytes,
+        " bytes, but only ", stream_.Remaining(), " are left"));
+  }
+  return n;
+}
+
+absl::Status HeaderReader::KeepBytes(int64_t bytes, absl::string_view what) {
+  kept_bytes_ += bytes;
+  if (kept_bytes_ <= GgufHeader::kMaxMetadataBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": the metadata's strings exceed the limit of ",
+                   GgufHeader::kMaxMetadataBytes, " bytes"));
+}
+
+absl::Status HeaderReader::ReadMetadata(int64_t index) {
+  const std::string place = absl::StrCat("key of metadata entry ", index);
+  ASSIGN_OR_RETURN(const absl::string_view view,
+                   stream_.String(GgufHeader::kMaxKeyBytes, place));
+  if (view.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(place, " is empty"));
+  }
+  std::string key(view);
+  const std::string what = absl::StrCat("metadata ", Quoted(key));
+  RETURN_IF_ERROR(KeepBytes(static_cast<int64_t>(key.size()), what));
+  if (header_.metadata.contains(key)) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " appears twice"));
+  }
+  ASSIGN_OR_RETURN(GgufValue value, ReadValue(what));
+  header_.metadata.emplace(std::move(key), std::move(value));
+  return absl::OkStatus();
+}
+
+template <typename T, typename Stored>
+absl::StatusOr<GgufValue> HeaderReader::ReadScalar(GgufType type,
+                                                   const std::string& what) {
+  ASSIGN_OR_RETURN(const T value, stream_.Value<T>(what));
+  return GgufValue{type, static_cast<Stored>(value)};
+}
+
+absl::StatusOr<GgufValue> HeaderReader::ReadValue(const std::string& what) {
+  ASSIGN_OR_RETURN(const uint32_t id, stream_.Value<uint32_t>(what));
+  const auto type = static_cast<GgufType>(id);
+  switch (type) {
+    case GgufType::kU8:
+      return ReadScalar<uint8_t, uint64_t>(type, what);
+    case GgufType::kI8:
+      return ReadScalar<int8_t, int64_t>(type, what);
+    case GgufType::kU16:
+      return ReadScalar<uint16_t, uint64_t>(type, what);
+    case GgufType::kI16:
+      return ReadScalar<int16_t, int64_t>(type, what);
+    case GgufType::kU32:
+      return ReadScalar<uint32_t, uint64_t>(type, what);
+    case GgufType::kI32:
+      return ReadScalar<int32_t, int64_t>(type, what);
+    case GgufType::kF32:
+      return ReadScalar<float, double>(type, what);
+    case GgufType::kU64:
+      return ReadScalar<uint64_t, uint64_t>(type, what);
+    case GgufType::kI64:
+      return ReadScalar<int64_t, int64_t>(type, what);
+    case GgufType::kF64:
+      return ReadScalar<double, double>(type, what);
+    case GgufType::kBool: {
+      ASSIGN_OR_RETURN(const uint8_t value, stream_.Value<uint8_t>(what));
+      if (value <= 1) return GgufValue{type, uint64_t{value}};
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " is a bool with the value ", value));
+    }
+    case GgufType::kString:
+      return ReadString(what);
+    case GgufType::kArray:
+      return ReadArray(what);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " has the unknown value type ", id));
+}
+
+absl::StatusOr<GgufValue> HeaderReader::ReadString(const std::string& what) {
+  ASSIGN_OR_RETURN(const absl::string_view view,
+                   stream_.String(GgufHeader::kMaxStringBytes, what));
+  RETURN_IF_ERROR(KeepBytes(static_cast<int64_t>(view.size()), what));
+  return GgufValue{GgufType::kString, std::string(view)};
+}
+
+absl::StatusOr<GgufValue> HeaderReader::ReadArray(const std::string& what) {
+  ASSIGN_OR_RETURN(const uint32_t id, stream_.Value<uint32_t>(what));
+  const bool is_string = id == static_cast<uint32_t>(GgufType::kString);
+  if (id == static_cast<uint32_t>(GgufType::kArray)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is an array of arrays, which is not allowed"));
+  }
+  if (!is_string && ScalarBytes(id) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has the unknown element type ", id));
+  }
+  ASSIGN_OR_RETURN(const uint64_t count, stream_.Value<uint64_t>(what));
+  if (count > static_cast<uint64_t>(GgufHeader::kMaxArrayElements)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", count, " elements, the limit is ",
+                     GgufHeader::kMaxArrayElements));
+  }
+  GgufArray array = {static_cast<GgufType>(id),
+                     static_cast<int64_t>(count),
+                     stream_.Offset(),
+                     0,
+                     {}};
+  // A string takes at least its length's 8 bytes; both factors are small.
+  const int64_t min_bytes = array.n * (is_string ? 8 : ScalarBytes(id));
+  if (min_bytes > stream_.Remaining()) {
+    return absl::DataLossError(absl::StrCat(
+        what, " has ", array.n, " elements, which need at least ", min_bytes,
+        " bytes, but only ", stream_.Remaining(), " are left"));
+  }
+  if (is_string) {
+    RETURN_IF_ERROR(
+        stream_.SkipStrings(array.n, GgufHeader::kMaxStringBytes, what));
+  } else if (array.n <= GgufHeader::kMaxInlineElements) {
+    RETURN_IF_ERROR(ReadNumbers(array, what));
+  } else {
+    RETURN_IF_ERROR(stream_.Skip(min_bytes, what));
+  }
+  array.bytes = stream_.Offset() - array.offset;
+  return GgufValue{GgufType::kArray, std::move(array)};
+}
+
+absl::Status HeaderReader::ReadNumbers(GgufArray& array,
+                                       const std::string& what) {
+  inline_bytes_ += array.n * static_cast<int64_t>(sizeof(double));
+  if (inline_bytes_ > kMaxInlineBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": the metadata's short arrays exceed the limit of ",
+                     kMaxInlineBytes, " bytes"));
+  }
+  array.numbers.reserve(static_cast<size_t>(array.n));
+  for (int64_t i = 0; i < array.n; ++i) {
+    ASSIGN_OR_RETURN(const double value,
+                     stream_.Number(array.element_type, what));
+    array.numbers.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::ReadAlignment() {
+  ASSIGN_OR_RETURN(const auto alignment, header_.Int("general.alignment"));
+  header_.alignment = alignment.value_or(kDefaultAlignment);
+  const int64_t a = header_.alignment;
+  if (a < 8 || a > GgufHeader::kMaxAlignment || (a & (a - 1)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "general.alignment is ", a, ", not a power of two from 8 to ",
+        GgufHeader::kMaxAlignment));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::ReadTensor(int64_t index) {
+  const std::string place = absl::StrCat("name of tensor ", index);
+  ASSIGN_OR_RETURN(const absl::string_view view,
+                   stream_.String(GgufHeader::kMaxTensorNameBytes, place));
+  if (view.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(place, " is empty"));
+  }
+  GgufTensor tensor = {std::string(view), DType::kF32, 0, {1, 1, 1, 1}, 0, 0};
+  const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
+  RETURN_IF_ERROR(ReadDimensions(tensor, what));
+  ASSIGN_OR_RETURN(const uint32_t type, stream_.Value<uint32_t>(what));
+  const DTypeInfo* info = FindDType(type);
+  if (info == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has the unknown element type ", type));
+  }
+  tensor.dtype = info->dtype;
+  RETURN_IF_ERROR(SizeTensor(tensor, what));
+  ASSIGN_OR_RETURN(const uint64_t offset, stream_.Value<uint64_t>(what));
+  if (offset > static_cast<uint64_t>(header_.file_bytes)) {
+    return absl::DataLossError(
+        absl::StrCat(what, " starts at offset ", offset,
+                     " of the data, past the end of the file of ",
+                     header_.file_bytes, " bytes"));
+  }
+  tensor.offset = static_cast<int64_t>(offset);
+  header_.tensors.push_back(std::move(tensor));
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::ReadDimensions(GgufTensor& tensor,
+                                          const std::string& what) {
+  ASSIGN_OR_RETURN(const uint32_t n_dims, stream_.Value<uint32_t>(what));
+  if (n_dims < 1 || n_dims > 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", n_dims, " dimensions, not 1 to 4"));
+  }
+  tensor.n_dims = static_cast<int>(n_dims);
+  Checked elements = 1;
+  for (uint32_t i = 0; i < n_dims; ++i) {
+    ASSIGN_OR_RETURN(const int64_t ne, stream_.Value<int64_t>(what));
+    if (ne < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " has ", static_cast<uint64_t>(ne),
+                       " elements in dimension ", i));
+    }
+    tensor.ne[i] = ne;
+    elements *= ne;
+  }
+  if (elements.overflow()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": the product of its dimensions overflows"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::SizeTensor(GgufTensor& tensor,
+                                      const std::string& what) {
+  const auto row = RowBytes(tensor.dtype, tensor.ne[0]);
+  if (!row.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": ", row.status().message()));
+  }
+  const auto bytes =
+      (Checked(*row) * tensor.ne[1] * tensor.ne[2] * tensor.ne[3]).Get();
+  if (!bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": its size in bytes overflows"));
+  }
+  tensor.bytes = *bytes;
+  return absl::OkStatus();
+}
+
+absl::Status HeaderReader::CheckPlacement() {
+  const auto start = CheckedRoundUp(stream_.Offset(), header_.alignment);
+  if (!start) return absl::InvalidArgumentError("the header's end overflows");
+  header_.data_offset = *start;
+  if (header_.tensors.empty()) return absl::OkStatus();
+  const int64_t data_bytes = header_.file_bytes - header_.data_offset;
+  for (const GgufTensor& tensor : header_.tensors) {
+    const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
+    if (tensor.offset % header_.alignment != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " starts at offset ", tensor.offset,
+                       " of the data, not a multiple of ", header_.alignment));
+    }
+    if (tensor.offset > data_bytes ||
+        tensor.bytes > data_bytes - tensor.offset) {
+      return absl::DataLossError(absl::StrCat(
+          what, " has ", tensor.bytes, " bytes at offset ", tensor.offset,
+          " of the data, which has ", std::max<int64_t>(data_bytes, 0),
+          " bytes: the file is truncated"));
+    }
+  }
+  RETURN_IF_ERROR(CheckNames());
+  return CheckOverlap();
+}
+
+absl::Status HeaderReader::CheckNames() const {
+  std::vector<absl::string_view> names;
+  names.reserve(header_.tensors.size());
+  for (const GgufTensor& tensor : header_.tensors) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", Quoted(*twice), " appears twice"));
+}
+
+absl::Status HeaderReader::CheckOverlap() const {
+  std::vector<const GgufTensor*> by_offset;
+  by_offset.reserve(header_.tensors.size());
+  for (const GgufTensor& tensor : header_.tensors) by_offset.push_back(&tensor);
+  std::sort(by_offset.begin(), by_offset.end(),
+            [](const GgufTensor* a, const GgufTensor* b) {
+              return a->offset < b->offset;
+            });
+  for (size_t i = 1; i < by_offset.size(); ++i) {
+    const GgufTensor& a = *by_offset[i - 1];
+    const GgufTensor& b = *by_offset[i];
+    if (a.bytes <= b.offset - a.offset) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensors ", Quoted(a.name),
+                                                   " and ", Quoted(b.name),
+                                                   " overlap in the file"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<GgufHeader> ReadGgufHeader(ByteSource& source) {
+  return HeaderReader(source).Read();
+}
+
+}  // namespace plimsoll::planner

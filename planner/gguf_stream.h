@@ -1,0 +1,99 @@
+// A cursor over a ByteSource: little-endian values and strings through one
+// small buffer, every read checked against what is left.
+#ifndef PLIMSOLL_PLANNER_GGUF_STREAM_H_
+#define PLIMSOLL_PLANNER_GGUF_STREAM_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "planner/gguf_reader.h"
+
+namespace plimsoll::planner {
+
+static_assert(std::endian::native == std::endian::little,
+              "the reader copies little-endian values as they are");
+
+// `bytes` in quotes, with unprintable bytes escaped and long ones cut, safe to
+// put in a message.
+std::string Quoted(absl::string_view bytes);
+
+// Bytes of a value of a fixed size, or 0 for strings, arrays and unknown ids.
+int64_t ScalarBytes(uint32_t type);
+
+// Not thread-safe. Reads [offset, end) of the source, and never past `end`.
+class GgufStream {
+ public:
+  GgufStream(ByteSource& source, int64_t offset, int64_t end)
+      : source_(source), offset_(offset), end_(end) {}
+
+  int64_t Offset() const { return offset_; }
+  int64_t Remaining() const { return end_ - offset_; }
+
+  // One value. Errors: kDataLoss naming `what` if it does not fit.
+  template <typename T>
+  absl::StatusOr<T> Value(absl::string_view what) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    RETURN_IF_ERROR(Fill(sizeof(T), what));
+    T value;
+    std::memcpy(&value, buffer_.data() + begin_, sizeof(T));
+    Advance(sizeof(T));
+    return value;
+  }
+
+  // One element of a scalar type, as a double. Errors: as Value;
+  // kInvalidArgument for a bool that is not 0 or 1, a string or an array.
+  absl::StatusOr<double> Number(GgufType type, absl::string_view what);
+
+  // A length-prefixed string of at most `max_bytes`; the view is valid until
+  // the next call. Errors: kDataLoss if it does not fit, kInvalidArgument if it
+  // is too long, both naming `what`.
+  absl::StatusOr<absl::string_view> String(int64_t max_bytes,
+                                           absl::string_view what);
+
+  // Passes over `bytes` >= 0 bytes. Errors: kDataLoss naming `what`.
+  absl::Status Skip(int64_t bytes, absl::string_view what);
+
+  // Passes over `n` strings of at most `max_bytes` each. Errors: as String,
+  // naming `what` and the index.
+  absl::Status SkipStrings(int64_t n, int64_t max_bytes,
+                           absl::string_view what);
+
+ private:
+  // Makes at least `bytes` (at most kBufferBytes) available at begin_.
+  absl::Status Fill(int64_t bytes, absl::string_view what);
+  absl::StatusOr<int64_t> StringLength(int64_t max_bytes,
+                                       absl::string_view what);
+  void Advance(int64_t bytes) {
+    begin_ += static_cast<size_t>(bytes);
+    offset_ += bytes;
+  }
+  template <typename T>
+  absl::StatusOr<double> AsDouble(absl::string_view what) {
+    ASSIGN_OR_RETURN(const T value, Value<T>(what));
+    return static_cast<double>(value);
+  }
+  absl::Status Truncated(int64_t bytes, absl::string_view what) const;
+
+  static constexpr int64_t kBufferBytes = 64 << 10;
+
+  ByteSource& source_;
+  int64_t offset_;  // of the next byte, in the source
+  int64_t end_;
+  std::vector<std::byte> buffer_;
+  size_t begin_ = 0;  // of the unread part of the buffer
+  size_t filled_ = 0;
+  std::string long_string_;  // one that does not fit in the buffer
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_GGUF_STREAM_H_

@@ -1,0 +1,52 @@
+// A model's numbers under `A.*` of a GGUF header, A = its architecture, each
+// checked for type and range.
+#ifndef PLIMSOLL_PLANNER_HYPERPARAMETERS_H_
+#define PLIMSOLL_PLANNER_HYPERPARAMETERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+
+namespace plimsoll::planner {
+
+// Refers to a header that outlives it. Every error is kInvalidArgument and
+// names the whole key.
+class Hyperparameters {
+ public:
+  Hyperparameters(const GgufHeader& header, const std::string& architecture)
+      : header_(header), architecture_(architecture) {}
+
+  std::string Key(absl::string_view suffix) const;
+  const GgufHeader& header() const { return header_; }
+  const std::string& architecture() const { return architecture_; }
+
+  // The integer at A.suffix, in [min, max]; `fallback` if the key is absent.
+  // Errors: absent and no fallback; another type; out of range.
+  absl::StatusOr<int64_t> Int(
+      absl::string_view suffix, int64_t min, int64_t max,
+      std::optional<int64_t> fallback = std::nullopt) const;
+
+  // The same for a number that may be given once for all layers or as an array
+  // of at least `n_layers`. Returns [n_layers].
+  absl::StatusOr<std::vector<int64_t>> PerLayer(
+      absl::string_view suffix, int64_t n_layers, int64_t max,
+      const std::vector<int64_t>& fallback = {}) const;
+
+  // A finite float above 0.
+  absl::StatusOr<double> PositiveFloat(
+      absl::string_view suffix,
+      std::optional<double> fallback = std::nullopt) const;
+
+ private:
+  const GgufHeader& header_;
+  std::string architecture_;
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_HYPERPARAMETERS_H_

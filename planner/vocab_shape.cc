@@ -1,0 +1,107 @@
+#include "planner/vocab_shape.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "planner/gguf_stream.h"
+
+namespace plimsoll::planner {
+namespace {
+
+constexpr absl::string_view kPrefix = "tokenizer.ggml.";
+
+// Source: the GGUF specification; "seperator" is spelt like that.
+constexpr std::array<absl::string_view, 14> kSpecialIds = {
+    "bos_token_id",     "eos_token_id",       "eot_token_id",
+    "eom_token_id",     "unknown_token_id",   "padding_token_id",
+    "mask_token_id",    "seperator_token_id", "fim_pre_token_id",
+    "fim_suf_token_id", "fim_mid_token_id",   "fim_pad_token_id",
+    "fim_rep_token_id", "fim_sep_token_id"};
+
+absl::StatusOr<const GgufArray*> StringArray(const GgufHeader& header,
+                                             const std::string& key) {
+  ASSIGN_OR_RETURN(const GgufArray* array, header.Array(key));
+  if (array == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key, "\" is missing"));
+  }
+  if (array->element_type != GgufType::kString) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key, "\" is not an array of strings"));
+  }
+  return array;
+}
+
+// An array beside the tokens: of one of two 4-byte types and long enough.
+absl::Status CheckCompanion(const GgufHeader& header, const std::string& key,
+                            GgufType type, GgufType other, int64_t n_tokens) {
+  ASSIGN_OR_RETURN(const GgufArray* array, header.Array(key));
+  if (array == nullptr) return absl::OkStatus();
+  if (array->element_type != type && array->element_type != other) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key, "\" has elements of a wrong type"));
+  }
+  if (array->n >= n_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("metadata \"", key, "\" has ", array->n,
+                   " elements for a vocabulary of ", n_tokens, " tokens"));
+}
+
+absl::Status CheckSpecialIds(const GgufHeader& header, int64_t n_tokens) {
+  for (absl::string_view name : kSpecialIds) {
+    const std::string key = absl::StrCat(kPrefix, name);
+    ASSIGN_OR_RETURN(const auto id, header.Int(key));
+    if (!id || (*id >= 0 && *id < n_tokens)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key, "\" is ", *id,
+                     ", which is no token of a vocabulary of ", n_tokens));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
+  const auto key = [](absl::string_view name) {
+    return absl::StrCat(kPrefix, name);
+  };
+  ASSIGN_OR_RETURN(const auto model, header.String(key("model")));
+  if (!model) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key("model"), "\" is missing"));
+  }
+  VocabShape vocab;
+  vocab.model = *model;
+  if (*model == "no_vocab" || *model == "none") {
+    vocab.model = "no_vocab";
+    return vocab;
+  }
+  if (*model != "llama" && *model != "gpt2") {
+    return absl::UnimplementedError(
+        absl::StrCat(key("model"), " ", Quoted(*model),
+                     " is not supported (llama, gpt2 and no_vocab are)"));
+  }
+  ASSIGN_OR_RETURN(const GgufArray* tokens, StringArray(header, key("tokens")));
+  if (tokens->n < 1 || tokens->n > ModelShape::kMaxVocab) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key("tokens"), "\" has ", tokens->n,
+                     " tokens, not 1 to ", ModelShape::kMaxVocab));
+  }
+  vocab.n_tokens = tokens->n;
+  vocab.token_bytes = tokens->bytes - 8 * tokens->n;
+  RETURN_IF_ERROR(CheckCompanion(header, key("scores"), GgufType::kF32,
+                                 GgufType::kF32, vocab.n_tokens));
+  RETURN_IF_ERROR(CheckCompanion(header, key("token_type"), GgufType::kI32,
+                                 GgufType::kU32, vocab.n_tokens));
+  RETURN_IF_ERROR(CheckSpecialIds(header, vocab.n_tokens));
+  if (*model == "gpt2") {
+    ASSIGN_OR_RETURN(const GgufArray* merges,
+                     StringArray(header, key("merges")));
+    vocab.n_merges = merges->n;
+    vocab.merge_bytes = merges->bytes - 8 * merges->n;
+  }
+  return vocab;
+}
+
+}  // namespace plimsoll::planner

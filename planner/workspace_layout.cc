@@ -1,0 +1,210 @@
+#include "planner/workspace_layout.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using enum StepBuffer;
+
+constexpr int64_t kFloatBytes = 4;
+
+// Stages of a layer, in the order in which a graph runs them. Sampled rows come
+// after the last layer.
+enum Stage {
+  kAttnNorm,
+  kPackAttnInput,
+  kQkv,
+  kRope,
+  kStoreKv,
+  kAttend,
+  kPackAttention,
+  kOutputProduct,
+  kAttnResidual,
+  kFfnNorm,
+  kPackFfnInput,
+  kGateUp,
+  kActivate,
+  kPackGate,
+  kDownProduct,
+  kFfnResidual,
+  kSample,
+};
+
+struct Lifetime {
+  StepBuffer buffer;
+  int first;
+  int last;
+};
+
+// One lifetime each: the hull of the uses. Buffers are placed in this order,
+// each above all earlier ones that live at the same time. The offset is thus a
+// longest path over a fixed graph, so no buffer can grow and the whole shrink.
+//
+// Inputs of products live until the product, because exact kernels read them
+// beside the packed form.
+constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
+    {kResidual, kAttnNorm, kSample},
+    {kAngles, kAttnNorm, kSample},
+    {kPrefixAngles, kAttnNorm, kSample},
+    {kScratch, kAttnNorm, kSample},
+    {kNormed, kAttnNorm, kFfnResidual},
+    {kActivations, kPackAttnInput, kDownProduct},
+    {kQuery, kQkv, kAttend},
+    {kPrefixQuery, kRope, kAttend},
+    {kChunkKey, kStoreKv, kAttend},
+    {kChunkValue, kStoreKv, kAttend},
+    {kKey, kQkv, kStoreKv},
+    {kValue, kQkv, kStoreKv},
+    {kAttention, kAttend, kOutputProduct},
+    {kGate, kGateUp, kDownProduct},
+    {kUp, kGateUp, kActivate},
+    {kSampled, kSample, kSample},
+    {kSampledActivations, kSample, kSample},
+}};
+
+// The widest of every kind over all layers.
+struct Widths {
+  int64_t query = 0;
+  int64_t kv = 0;
+  int64_t ffn = 0;
+  int64_t head_dim = 0;
+  int64_t chunk_key_bytes = 0;
+  int64_t chunk_value_bytes = 0;
+  bool has_windows = false;
+};
+
+absl::StatusOr<int64_t> Product(Checked value) {
+  if (const auto product = value.Get()) return *product;
+  return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
+}
+
+absl::StatusOr<Widths> WidestOf(const ModelShape& shape, DType k_type,
+                                DType v_type) {
+  Widths widths;
+  for (const LayerShape& layer : shape.layers) {
+    ASSIGN_OR_RETURN(const int64_t query,
+                     Product(Checked(shape.n_heads) * layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t kv,
+                     Product(Checked(layer.n_kv_heads) * layer.head_dim));
+    widths.query = std::max(widths.query, query);
+    widths.kv = std::max(widths.kv, kv);
+    widths.ffn = std::max(widths.ffn, layer.ffn_dim);
+    widths.head_dim = std::max(widths.head_dim, layer.head_dim);
+    if (layer.window == 0) continue;
+    widths.has_windows = true;
+    ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t k_bytes,
+                     Product(Checked(layer.n_kv_heads) * k_row));
+    ASSIGN_OR_RETURN(const int64_t v_bytes,
+                     Product(Checked(layer.n_kv_heads) * v_row));
+    widths.chunk_key_bytes = std::max(widths.chunk_key_bytes, k_bytes);
+    widths.chunk_value_bytes = std::max(widths.chunk_value_bytes, v_bytes);
+  }
+  return widths;
+}
+
+using Sizes = std::array<Checked, kNumStepBuffers>;
+
+Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
+              bool has_rings, const Widths& widths,
+              const WorkspaceParameters& parameters) {
+  const auto packed = [&parameters](int64_t n) {
+    return Checked(CeilDiv(n, parameters.activation_block)) *
+           parameters.activation_block_bytes;
+  };
+  const auto floats = [](int64_t n) { return Checked(n) * kFloatBytes; };
+  const Checked rows = n_rows;
+  // A second base only where some layers slide.
+  const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
+  const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
+
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
+    sizes[static_cast<size_t>(buffer)] = bytes;
+  };
+  set(kResidual, rows * floats(shape.model_dim));
+  set(kNormed, rows * floats(shape.model_dim));
+  set(kActivations, rows * packed(widest));
+  set(kAngles, rows * angles);
+  set(kPrefixAngles, rows * angles);
+  set(kQuery, rows * floats(widths.query));
+  set(kPrefixQuery, rows * floats(widths.query));
+  set(kKey, rows * floats(widths.kv));
+  set(kValue, rows * floats(widths.kv));
+  if (has_rings) {
+    set(kChunkKey, rows * widths.chunk_key_bytes);
+    set(kChunkValue, rows * widths.chunk_value_bytes);
+  }
+  set(kAttention, rows * floats(widths.query));
+  set(kGate, rows * floats(widths.ffn));
+  set(kUp, rows * floats(widths.ffn));
+  set(kSampled, Checked(n_sampled) * floats(shape.model_dim));
+  set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
+  set(kScratch, parameters.kernel_scratch_bytes);
+  return sizes;
+}
+
+// Where `lifetime`'s buffer starts: above every placed one that it meets.
+absl::StatusOr<int64_t> OffsetOf(const Lifetime& lifetime, size_t n_placed,
+                                 const WorkspacePlan& plan, int64_t alignment) {
+  int64_t end = 0;
+  for (size_t i = 0; i < n_placed; ++i) {
+    const WorkspaceBuffer& other = plan[kLifetimes[i].buffer];
+    if (other.last_stage < lifetime.first ||
+        lifetime.last < other.first_stage) {
+      continue;
+    }
+    end = std::max(end, other.offset + other.bytes);
+  }
+  if (const auto offset = CheckedRoundUp(end, alignment)) return *offset;
+  return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
+}
+
+}  // namespace
+
+const char* StepBufferName(StepBuffer buffer) {
+  constexpr std::array<const char*, kNumStepBuffers> kNames = {
+      "residual",      "normed",    "activations",  "angles",
+      "prefix_angles", "query",     "prefix_query", "key",
+      "value",         "chunk_key", "chunk_value",  "attention",
+      "gate",          "up",        "sampled",      "sampled_activations",
+      "scratch"};
+  const auto index = static_cast<size_t>(buffer);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
+                                              int64_t n_rows, int64_t n_sampled,
+                                              bool has_rings, DType k_type,
+                                              DType v_type,
+                                              const DeviceProfile& profile) {
+  if (n_rows <= 0 || n_sampled <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a step's rows must be positive, got n_rows ", n_rows,
+                     " and n_sampled ", n_sampled));
+  }
+  RETURN_IF_ERROR(ValidateProfile(profile));
+  ASSIGN_OR_RETURN(const Widths widths, WidestOf(shape, k_type, v_type));
+  const Sizes sizes =
+      SizesOf(shape, n_rows, n_sampled, has_rings, widths, profile.workspace);
+  WorkspacePlan plan = {};
+  for (size_t i = 0; i < kLifetimes.size(); ++i) {
+    const Lifetime& lifetime = kLifetimes[i];
+    const auto index = static_cast<size_t>(lifetime.buffer);
+    ASSIGN_OR_RETURN(const int64_t bytes, Product(sizes[index]));
+    ASSIGN_OR_RETURN(const int64_t offset,
+                     OffsetOf(lifetime, i, plan, profile.alignment));
+    ASSIGN_OR_RETURN(const int64_t end, Product(Checked(offset) + bytes));
+    plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};
+    plan.bytes = std::max(plan.bytes, end);
+  }
+  return plan;
+}
+
+}  // namespace plimsoll::planner
