@@ -1,0 +1,182 @@
+// The CPU backend: checks arguments, then runs an operation on its pool.
+#include "kernels/backend.h"
+
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/pack_weights.h"
+#include "kernels/cpu/target.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/packed_row.h"
+#include "kernels/reference/dequantize.h"
+#include "kernels/validate.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(ThreadPool& pool)
+      : pool_(pool),
+        attention_scratch_(static_cast<size_t>(pool.n_threads() *
+                                               cpu::AttentionScratchFloats())),
+        top_k_scratch_(static_cast<size_t>(pool.n_threads())) {
+    info_.id = "cpu";
+    info_.kind = "cpu";
+    info_.name = absl::StrCat(CpuBrand(), " (", CpuTarget(), ")");
+    info_.total_bytes = PhysicalMemoryBytes();
+    info_.free_bytes = info_.total_bytes;
+    info_.alignment = kCpuAlignment;
+    for (const DTypeInfo& type : kDTypes) {
+      if (IsWeightType(type.dtype)) {
+        info_.storage.push_back({type.dtype, cpu::kPanelRows});
+      }
+    }
+    info_.activation_block = kActivationBlock;
+    info_.activation_block_bytes = kActivationBlockBytes;
+    info_.scratch_bytes =
+        static_cast<int64_t>(attention_scratch_.size() * sizeof(float) +
+                             top_k_scratch_.size() * sizeof(cpu::TopKScratch));
+  }
+
+  const DeviceInfo& Device() const override { return info_; }
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
+    ++n_allocations_;
+    // Pages are touched by the threads that will read them.
+    return AllocateHuge(bytes, [this](std::byte* data, int64_t size) {
+      pool_.ParallelFor(
+          size / kHugePageBytes, 1, [data](int64_t begin, int64_t end, int) {
+            std::memset(data + begin * kHugePageBytes, 0,
+                        static_cast<size_t>((end - begin) * kHugePageBytes));
+          });
+    });
+  }
+  int64_t Allocations() const override { return n_allocations_; }
+
+  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                          int64_t first_row,
+                          std::span<const std::byte> file_rows,
+                          BufferView data) override;
+
+  absl::Status Upload(std::span<const std::byte> host,
+                      BufferView device) override {
+    return CopyChecked(host.data(), static_cast<int64_t>(host.size()),
+                       device.data, device.bytes);
+  }
+  absl::Status Download(BufferView device, std::span<std::byte> host) override {
+    return CopyChecked(device.data, device.bytes, host.data(),
+                       static_cast<int64_t>(host.size()));
+  }
+
+  absl::Status GetRows(const GetRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::GetRows(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status RmsNorm(const RmsNormArgs& args) override {
+    cpu::RmsNorm(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status PackActivations(const PackActivationsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::PackActivations(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status MatMul(const MatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::MatMul(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status RopeAngles(const RopeAnglesArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::RopeAngles(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status Rope(const RopeArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::Rope(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status StoreRows(const StoreRowsArgs& args) override {
+    RETURN_IF_ERROR(ValidateKvType(args.dtype));
+    cpu::StoreRows(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    cpu::CopyRows(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status Attention(const AttentionArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::Attention(args, pool_, attention_scratch_.data());
+    return absl::OkStatus();
+  }
+  absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    cpu::GatedActivation(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status TopK(const TopKArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::TopK(args, pool_, top_k_scratch_.data());
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  ThreadPool& pool_;
+  DeviceInfo info_;
+  std::vector<float> attention_scratch_;
+  std::vector<cpu::TopKScratch> top_k_scratch_;
+  int64_t n_allocations_ = 0;
+};
+
+absl::Status CpuBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
+                                    int64_t first_row,
+                                    std::span<const std::byte> file_rows,
+                                    BufferView data) {
+  if (!IsWeightType(dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of type ", DTypeName(dtype)));
+  }
+  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
+  if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
+  const auto size = static_cast<int64_t>(file_rows.size());
+  const int64_t n_rows = size / row_bytes;
+  const int64_t n_panels =
+      (first_row + n_rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
+  const bool is_aligned =
+      first_row % cpu::kPanelRows == 0 && size % row_bytes == 0 &&
+      (n_rows % cpu::kPanelRows == 0 || first_row + n_rows == rows);
+  if (first_row < 0 || !is_aligned || first_row + n_rows > rows ||
+      n_panels > data.bytes / (row_bytes * cpu::kPanelRows)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows ", first_row, " to ", first_row + n_rows, " of ",
+                     rows, " are not whole panels inside their matrix"));
+  }
+  const int64_t panel_bytes = row_bytes * cpu::kPanelRows;
+  pool_.ParallelFor(
+      n_panels - first_row / cpu::kPanelRows, 1,
+      [&](int64_t begin, int64_t end, int) {
+        for (int64_t p = begin; p < end; ++p) {
+          cpu::PackPanel(
+              dtype, file_rows.data() + p * panel_bytes,
+              std::min(cpu::kPanelRows, n_rows - p * cpu::kPanelRows), cols,
+              row_bytes,
+              data.data + (first_row / cpu::kPanelRows + p) * panel_bytes);
+        }
+      });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool) {
+  return std::make_unique<CpuBackend>(pool);
+}
+
+}  // namespace plimsoll::kernels

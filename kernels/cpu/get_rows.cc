@@ -1,0 +1,53 @@
+// Rows of a table stored in panels, dequantised and scaled.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/get_rows.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/panel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+
+// Decodes all 16 rows of the panel and keeps one: a token reads few columns,
+// and so there is one decoder for products and for gathering.
+void GetRowsRange(const GetRowsArgs& args, int64_t begin, int64_t end) {
+  const int64_t cols = args.table.cols;
+  const DTypeInfo& info = InfoOf(args.table.dtype);
+  const int64_t panel_bytes =
+      cols / info.block_elems * info.block_bytes * kPanelRows;
+  HWY_ALIGN float tile[32 * kPanelRows];
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t token = args.tokens[r];
+    const auto* panel = reinterpret_cast<const uint8_t*>(args.table.data) +
+                        token / kPanelRows * panel_bytes;
+    for (int64_t c = 0; c < cols; c += 32) {
+      const int64_t n = std::min<int64_t>(32, cols - c);
+      const float* w = DecodeTile(args.table.dtype, panel, c / 32, n, tile);
+      for (int64_t i = 0; i < n; ++i) {
+        args.out[r * cols + c + i] =
+            w[i * kPanelRows + token % kPanelRows] * args.scale;
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(GetRowsRange);
+
+void GetRows(const GetRowsArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.n_rows, 8, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(GetRowsRange)(args, begin, end);
+  });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,227 @@
+// Integer products: quantised weight panels times packed activations.
+//
+// Lanes are the 16 rows of a panel. Inside a block everything is an integer
+// sum; between blocks every output sees the same float operations in the same
+// order, whatever the number of activation rows in the register block.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/panel-inl.h"
+#include "kernels/packed_row.h"
+
+// VNNI belongs to AVX3_DL's detection, but not to every Highway's own
+// attributes of that path.
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace {
+
+// Activation rows of a register block: sums and accumulators of that many rows
+// and two decoded pairs fit the register file.
+constexpr int kBlockRows = kLanes == 16 ? 8 : (kLanes == 8 ? 4 : 2);
+
+// acc += w[row][0] * a[0] + w[row][1] * a[1] for two int16 values at `a`.
+HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
+  int32_t pair;
+  std::memcpy(&pair, a, sizeof(pair));
+#if HWY_TARGET == HWY_AVX3_DL
+  acc.v[0].raw =
+      _mm512_dpwssd_epi32(acc.v[0].raw, w.v[0].raw, _mm512_set1_epi32(pair));
+#elif HWY_ARCH_X86
+  const VS both = hn::BitCast(DS(), hn::Set(DI(), pair));
+  for (size_t j = 0; j < kVecs; ++j) {
+    VI unused = hn::Zero(DI());
+    acc.v[j] =
+        hn::ReorderWidenMulAccumulate(DI(), w.v[j], both, acc.v[j], unused);
+  }
+#else
+  // Where the widening product reorders its lanes.
+  const VI even = hn::Set(DI(), static_cast<int16_t>(pair & 0xFFFF));
+  const VI odd = hn::Set(DI(), pair >> 16);
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VI both = hn::BitCast(DI(), w.v[j]);
+    const VI low = hn::ShiftRight<16>(hn::ShiftLeft<16>(both));
+    const VI high = hn::ShiftRight<16>(both);
+    acc.v[j] =
+        hn::Add(acc.v[j], hn::Add(hn::Mul(low, even), hn::Mul(high, odd)));
+  }
+#endif
+}
+
+float LoadFloat(const uint8_t* from) {
+  float value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate, float* out) {
+  if (n_valid == kPanelRows) {
+    Rows result = sums;
+    if (accumulate) {
+      const Rows old = LoadRows(out);
+      for (size_t j = 0; j < kVecs; ++j) {
+        result.v[j] = hn::Add(old.v[j], sums.v[j]);
+      }
+    }
+    StoreRows16(result, out);
+    return;
+  }
+  float lanes[kPanelRows];
+  StoreRows16(sums, lanes);
+  for (int64_t r = 0; r < n_valid; ++r) {
+    out[r] = accumulate ? out[r] + lanes[r] : lanes[r];
+  }
+}
+
+// What one call multiplies: a panel with consecutive packed rows.
+struct PanelTask {
+  const uint8_t* panel;
+  int64_t cols;
+  const uint8_t* packed;  // first row
+  float* out;             // first row, first output of the panel
+  int64_t out_stride;
+  int64_t n_valid;  // outputs of the panel
+  bool accumulate;
+};
+
+template <class Decoder, int kRows>
+void MultiplyPanel(const PanelTask& task) {
+  // Few rows leave the integer chains short of work, so they get two each.
+  constexpr int kSums = (Decoder::kHasHalfScales || kRows <= 2) ? 2 : 1;
+  const int64_t row_bytes = PackedRowBytes(task.cols);
+  const uint8_t* packed = task.packed;
+  const uint8_t* scales_at = packed + PackedScalesOffset(task.cols);
+  const uint8_t* sums_at = packed + PackedSumsOffset(task.cols);
+  Rows acc[kRows];
+  for (int m = 0; m < kRows; ++m) acc[m] = ZeroRows();
+  const int64_t n_blocks = task.cols / 32;
+  for (int64_t s = 0; s < n_blocks; ++s) {
+    const uint8_t* block =
+        task.panel + s / Decoder::kSubBlocks * Decoder::kBlockBytes;
+    const int64_t sub = s % Decoder::kSubBlocks;
+    RowSums sums[kRows][kSums];
+    for (int m = 0; m < kRows; ++m) {
+      for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
+    }
+    HWY_UNROLL(8)
+    for (int i = 0; i < 8; ++i) {
+      Pairs low;
+      Pairs high;
+      Decoder::Decode(block, sub, i, low, high);
+      for (int m = 0; m < kRows; ++m) {
+        const uint8_t* a = packed + m * row_bytes + s * 64 + i * 4;
+        AddPairs(low, a, sums[m][0]);
+        AddPairs(high, a + 32, sums[m][kSums - 1]);
+      }
+    }
+    Scales scales;
+    Decoder::LoadScales(block, sub, scales);
+    for (int m = 0; m < kRows; ++m) {
+      const float scale = LoadFloat(scales_at + m * row_bytes + s * 4);
+      if constexpr (Decoder::kHasHalfScales) {
+        AddSums(sums[m][0], scales.d[0], scale, acc[m]);
+        AddSums(sums[m][1], scales.d[1], scale, acc[m]);
+      } else {
+        for (size_t j = 0; j < kVecs && kSums == 2; ++j) {
+          sums[m][0].v[j] = hn::Add(sums[m][0].v[j], sums[m][kSums - 1].v[j]);
+        }
+        AddSums(sums[m][0], scales.d[0], scale, acc[m]);
+      }
+      if constexpr (Decoder::kHasMin) {
+        AddScaled(scales.m, LoadFloat(sums_at + m * row_bytes + s * 4), acc[m]);
+      }
+    }
+  }
+  for (int m = 0; m < kRows; ++m) {
+    StoreOut(acc[m], task.n_valid, task.accumulate,
+             task.out + m * task.out_stride);
+  }
+}
+
+// Rows [0, n_rows) in register blocks of kRows, then smaller ones.
+template <class Decoder, int kRows>
+void MultiplyRows(PanelTask task, int64_t n_rows) {
+  for (; n_rows >= kRows; n_rows -= kRows) {
+    MultiplyPanel<Decoder, kRows>(task);
+    task.packed += kRows * PackedRowBytes(task.cols);
+    task.out += kRows * task.out_stride;
+  }
+  if constexpr (kRows > 1) {
+    if (n_rows > 0) MultiplyRows<Decoder, kRows / 2>(task, n_rows);
+  }
+}
+
+// Panels [begin, end), with row tiles that stay in the second-level cache.
+template <class Decoder>
+void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
+  constexpr int64_t kTileRows = 64;
+  const int64_t panel_bytes =
+      args.w.cols / 32 / Decoder::kSubBlocks * Decoder::kBlockBytes;
+  for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
+    const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
+    for (int64_t p = begin; p < end; ++p) {
+      PanelTask task;
+      task.panel =
+          reinterpret_cast<const uint8_t*>(args.w.data) + p * panel_bytes;
+      task.cols = args.w.cols;
+      task.packed = reinterpret_cast<const uint8_t*>(args.packed) +
+                    first * PackedRowBytes(args.w.cols);
+      task.out = args.out + first * args.w.rows + p * kPanelRows;
+      task.out_stride = args.w.rows;
+      task.n_valid = std::min(kPanelRows, args.w.rows - p * kPanelRows);
+      task.accumulate = args.accumulate;
+      MultiplyRows<Decoder, kBlockRows>(task, n_rows);
+    }
+  }
+}
+
+}  // namespace
+
+void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
+  switch (args.w.dtype) {
+    case DType::kQ8_0:
+      return MultiplyPanels<DecoderQ8_0>(args, begin, end);
+    case DType::kQ4_1:
+      return MultiplyPanels<DecoderQ4_1>(args, begin, end);
+    case DType::kQ5_0:
+      return MultiplyPanels<DecoderQ5_0>(args, begin, end);
+    case DType::kQ4_K:
+      return MultiplyPanels<DecoderQ4_K>(args, begin, end);
+    case DType::kQ6_K:
+      return MultiplyPanels<DecoderQ6_K>(args, begin, end);
+    default:
+      return;  // MatMul sends float types elsewhere
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(MatMulPanels);
+
+void MatMul(const MatMulArgs& args, ThreadPool& pool) {
+  const bool is_float = args.w.dtype == DType::kF32 ||
+                        args.w.dtype == DType::kF16 ||
+                        args.w.dtype == DType::kBF16;
+  if (args.packed == nullptr || is_float) return MatMulFloat(args, pool);
+  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+  const int64_t grain =
+      std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
+  pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, end);
+  });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

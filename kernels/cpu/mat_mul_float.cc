@@ -1,0 +1,101 @@
+// Float32 products: weights dequantised tile by tile, exactly, each output a
+// chain of multiply-adds over the columns in order.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_float.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/panel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int kBlockRows = kLanes == 16 ? 8 : (kLanes == 8 ? 4 : 2);
+// Rows that share one decoded tile; their sums stay in the first-level cache.
+constexpr int64_t kTileRows = 64;
+
+// sums[kRows][16] += x[kRows][n] * tile[n][16].
+template <int kRows>
+void MultiplyTile(const float* tile, int64_t n, const float* x,
+                  int64_t x_stride, float* sums) {
+  Rows acc[kRows];
+  for (int m = 0; m < kRows; ++m) acc[m] = LoadRows(sums + m * kPanelRows);
+  for (int64_t c = 0; c < n; ++c) {
+    const Rows w = LoadRows(tile + c * kPanelRows);
+    for (int m = 0; m < kRows; ++m) AddScaled(w, x[m * x_stride + c], acc[m]);
+  }
+  for (int m = 0; m < kRows; ++m) StoreRows16(acc[m], sums + m * kPanelRows);
+}
+
+template <int kRows>
+void MultiplyTileRows(const float* tile, int64_t n, const float* x,
+                      int64_t x_stride, int64_t n_rows, float* sums) {
+  for (; n_rows >= kRows; n_rows -= kRows) {
+    MultiplyTile<kRows>(tile, n, x, x_stride, sums);
+    x += kRows * x_stride;
+    sums += kRows * kPanelRows;
+  }
+  if constexpr (kRows > 1) {
+    if (n_rows > 0) {
+      MultiplyTileRows<kRows / 2>(tile, n, x, x_stride, n_rows, sums);
+    }
+  }
+}
+
+}  // namespace
+
+void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
+  const int64_t cols = args.w.cols;
+  const DTypeInfo& info = InfoOf(args.w.dtype);
+  const int64_t panel_bytes =
+      cols / info.block_elems * info.block_bytes * kPanelRows;
+  HWY_ALIGN float tile[32 * kPanelRows];
+  HWY_ALIGN float sums[kTileRows * kPanelRows];
+  for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
+    const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
+    for (int64_t p = begin; p < end; ++p) {
+      const auto* panel =
+          reinterpret_cast<const uint8_t*>(args.w.data) + p * panel_bytes;
+      std::fill_n(sums, n_rows * kPanelRows, 0.0f);
+      for (int64_t c = 0; c < cols; c += 32) {
+        const int64_t n = std::min<int64_t>(32, cols - c);
+        const float* w = DecodeTile(args.w.dtype, panel, c / 32, n, tile);
+        MultiplyTileRows<kBlockRows>(w, n, args.x + first * cols + c, cols,
+                                     n_rows, sums);
+      }
+      const int64_t n_valid =
+          std::min(kPanelRows, args.w.rows - p * kPanelRows);
+      for (int64_t m = 0; m < n_rows; ++m) {
+        float* out = args.out + (first + m) * args.w.rows + p * kPanelRows;
+        for (int64_t r = 0; r < n_valid; ++r) {
+          const float sum = sums[m * kPanelRows + r];
+          out[r] = args.accumulate ? out[r] + sum : sum;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(MatMulFloatPanels);
+
+void MatMulFloat(const MatMulArgs& args, ThreadPool& pool) {
+  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+  const int64_t grain =
+      std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
+  pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)(args, begin, end);
+  });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

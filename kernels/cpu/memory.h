@@ -1,0 +1,36 @@
+// Host memory for the CPU backends: huge-page mappings that are resident.
+#ifndef PLIMSOLL_KERNELS_CPU_MEMORY_H_
+#define PLIMSOLL_KERNELS_CPU_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/buffer.h"
+
+namespace plimsoll::kernels {
+
+// Of tensors and regions: a cache line.
+inline constexpr int64_t kCpuAlignment = 64;
+inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
+int64_t PhysicalMemoryBytes();
+
+// One anonymous mapping of `bytes` rounded up to 2 MiB, aligned to 2 MiB, huge
+// pages advised. `touch` gets the whole range once and writes zeros to every
+// page of it, so that it is resident.
+// Errors: kInvalidArgument if bytes <= 0; kResourceExhausted with the bytes
+// wanted if the system refuses.
+absl::StatusOr<Buffer> AllocateHuge(
+    int64_t bytes, absl::FunctionRef<void(std::byte* data, int64_t)> touch);
+
+// Errors: kInvalidArgument if the sizes differ in the wrong direction: `to`
+// must hold `from_bytes`, of which all are copied.
+absl::Status CopyChecked(const std::byte* from, int64_t from_bytes,
+                         std::byte* to, int64_t to_bytes);
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_CPU_MEMORY_H_

@@ -1,0 +1,90 @@
+// Activations as int16 values with a scale per block of 32.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/pack_activations.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <cstring>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/packed_row.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+struct BlockScales {
+  float scale;
+  float scaled_sum;
+};
+
+BlockScales PackBlock(const float* x, int16_t* out) {
+  const hn::CappedTag<float, 16> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int16_t, decltype(d)> ds;
+  const size_t lanes = hn::Lanes(d);
+  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  auto v_max = hn::Zero(d);
+  bool is_finite = true;
+  for (size_t i = 0; i < 32; i += lanes) {
+    const auto magnitude = hn::Abs(hn::LoadU(d, x + i));
+    is_finite &= hn::AllTrue(d, hn::Lt(magnitude, infinity));
+    v_max = hn::Max(v_max, magnitude);
+  }
+  const float amax = hn::GetLane(hn::MaxOfLanes(d, v_max));
+  if (!is_finite || !(amax >= kMinBlockAmax)) {
+    std::memset(out, 0, 32 * sizeof(int16_t));
+    const float scale =
+        is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    return {scale, scale};
+  }
+  const float scale = amax / kActivationMax;
+  const auto inverse = hn::Set(d, kActivationMax / amax);
+  auto v_sum = hn::Zero(di);
+  for (size_t i = 0; i < 32; i += lanes) {
+    const auto q = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), inverse));
+    v_sum = hn::Add(v_sum, q);
+    hn::StoreU(hn::DemoteTo(ds, q), ds, out + i);
+  }
+  const int32_t sum = hn::GetLane(hn::SumOfLanes(di, v_sum));
+  return {scale, scale * static_cast<float>(sum)};
+}
+
+}  // namespace
+
+void PackRange(const PackActivationsArgs& args, int64_t begin, int64_t end) {
+  const int64_t n_blocks = args.dim / kActivationBlock;
+  for (int64_t r = begin; r < end; ++r) {
+    std::byte* out = args.out + r * PackedRowBytes(args.dim);
+    for (int64_t b = 0; b < n_blocks; ++b) {
+      int16_t q[kActivationBlock];
+      const BlockScales scales =
+          PackBlock(args.x + r * args.dim + b * kActivationBlock, q);
+      std::memcpy(out + b * 64, q, sizeof(q));
+      std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, &scales.scale, 4);
+      std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, &scales.scaled_sum,
+                  4);
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(PackRange);
+
+void PackActivations(const PackActivationsArgs& args, ThreadPool& pool) {
+  const int64_t grain = RowGrain(args.dim);
+  pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(PackRange)(args, begin, end);
+  });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,132 @@
+// Plain byte shuffling, done once per weight at load.
+#include "kernels/cpu/pack_weights.h"
+
+#include <cstring>
+
+namespace plimsoll::kernels::cpu {
+namespace {
+
+using Bytes = uint8_t*;
+using ConstBytes = const uint8_t*;
+
+// Each Pack function moves one block of one row into lane `r` of a zeroed
+// panel block.
+
+void Copy2(ConstBytes from, Bytes to) { std::memcpy(to, from, 2); }
+
+// 16 bytes of nibbles in the file's order for blocks of 32: byte j has element
+// j low and element j + 16 high, which is the panel's rule as well.
+void PlaceNibbles(ConstBytes qs, int64_t r, Bytes nibbles) {
+  for (int64_t p = 0; p < 8; ++p) {
+    Copy2(qs + 2 * p, nibbles + p * 32 + r * 2);
+  }
+}
+
+void PackQ8_0(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  for (int64_t p = 0; p < 16; ++p) {
+    Copy2(block + 2 + 2 * p, out + 32 + p * 32 + r * 2);
+  }
+}
+
+void PackQ4_1(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  Copy2(block + 2, out + 32 + 2 * r);
+  PlaceNibbles(block + 4, r, out + 64);
+}
+
+void PackQ5_0(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  uint32_t high;
+  std::memcpy(&high, block + 2, 4);
+  for (int64_t p = 0; p < 16; ++p) {
+    uint32_t mask;
+    std::memcpy(&mask, out + 32 + 4 * p, 4);
+    mask |= ((high >> (2 * p)) & 3u) << (2 * r);
+    std::memcpy(out + 32 + 4 * p, &mask, 4);
+  }
+  PlaceNibbles(block + 6, r, out + 96);
+}
+
+void PackQ4_K(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  Copy2(block + 2, out + 32 + 2 * r);
+  for (int64_t i = 0; i < 12; ++i) out[64 + i * 16 + r] = block[4 + i];
+  for (int64_t j = 0; j < 8; ++j) {
+    ConstBytes qs = block + 16 + 32 * (j / 2);
+    const int shift = j % 2 == 0 ? 0 : 4;
+    uint8_t nibbles[16];
+    for (int b = 0; b < 16; ++b) {
+      const int low = (qs[b] >> shift) & 15;
+      const int high = (qs[b + 16] >> shift) & 15;
+      nibbles[b] = static_cast<uint8_t>(low | (high << 4));
+    }
+    PlaceNibbles(nibbles, r, out + 64 + 192 + j * kNibblesBytes);
+  }
+}
+
+void PackQ6_K(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block + 208, out + 2 * r);
+  for (int64_t i = 0; i < 16; ++i) out[32 + i * 16 + r] = block[192 + i];
+  for (int64_t s = 0; s < 8; ++s) {
+    const int64_t h = s / 4;
+    const int64_t g = s % 4;
+    ConstBytes ql = block + 64 * h + 32 * (g & 1);
+    ConstBytes qh = block + 128 + 32 * h;
+    const int shift = g < 2 ? 0 : 4;
+    uint8_t nibbles[16];
+    uint8_t highs[8] = {};
+    for (int l = 0; l < 16; ++l) {
+      const int low = (ql[l] >> shift) & 15;
+      const int high = (ql[l + 16] >> shift) & 15;
+      nibbles[l] = static_cast<uint8_t>(low | (high << 4));
+    }
+    for (int l = 0; l < 32; ++l) {
+      const int bits = (qh[l] >> (2 * g)) & 3;
+      highs[l % 8] = static_cast<uint8_t>(highs[l % 8] | bits << (2 * (l / 8)));
+    }
+    Bytes sub = out + 32 + 256 + s * (kNibblesBytes + kHighsBytes);
+    PlaceNibbles(nibbles, r, sub);
+    for (int64_t p = 0; p < 4; ++p) {
+      Copy2(highs + 2 * p, sub + kNibblesBytes + p * 32 + r * 2);
+    }
+  }
+}
+
+}  // namespace
+
+void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
+               int64_t row_bytes, std::byte* panel) {
+  auto* out = reinterpret_cast<Bytes>(panel);
+  std::memset(out, 0, static_cast<size_t>(kPanelRows * row_bytes));
+  const DTypeInfo& info = InfoOf(dtype);
+  for (int64_t r = 0; r < n_rows; ++r) {
+    auto* row = reinterpret_cast<ConstBytes>(rows) + r * row_bytes;
+    for (int64_t b = 0; b < cols / info.block_elems; ++b) {
+      ConstBytes block = row + b * info.block_bytes;
+      Bytes to = out + b * info.block_bytes * kPanelRows;
+      switch (dtype) {
+        case DType::kQ8_0:
+          PackQ8_0(block, r, to);
+          break;
+        case DType::kQ4_1:
+          PackQ4_1(block, r, to);
+          break;
+        case DType::kQ5_0:
+          PackQ5_0(block, r, to);
+          break;
+        case DType::kQ4_K:
+          PackQ4_K(block, r, to);
+          break;
+        case DType::kQ6_K:
+          PackQ6_K(block, r, to);
+          break;
+        default:  // F32, F16, BF16
+          std::memcpy(to + r * info.block_bytes, block,
+                      static_cast<size_t>(info.block_bytes));
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu

@@ -1,0 +1,39 @@
+// How the CPU backend stores weight matrices: panels of 16 rows.
+//
+// A panel holds the same bytes as 16 rows of the file, permuted so that lane r
+// of a vector is row r. It is a sequence over the columns of blocks:
+//
+//   Q8_0  f16 d[16]; i8 q[16][16][2]           q[p][r] = columns 2p, 2p + 1
+//   Q4_1  f16 d[16]; f16 m[16]; nibbles
+//   Q5_0  f16 d[16]; u32 high[16]; nibbles      bit 2r + w of high[p] is the
+//                                               fifth bit of column 2p + w
+//   Q4_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x nibbles
+//   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; u8 high[4][16][2]}
+//         bits 2t, 2t + 1 of high[p][r][w] are the top bits of column
+//         2 (p + 4t) + w
+//   F32, F16, BF16  one column: [16]
+//
+// nibbles (32 columns) = u8 n[8][16][2]: the low nibble of n[p][r][w] is column
+// 2p + w, the high one column 16 + 2p + w.
+#ifndef PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
+#define PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace plimsoll::kernels::cpu {
+
+inline constexpr int64_t kPanelRows = 16;
+inline constexpr int64_t kNibblesBytes = 8 * 16 * 2;
+inline constexpr int64_t kHighsBytes = 4 * 16 * 2;  // of Q6_K, 32 columns
+
+// Writes one panel of 16 * row_bytes bytes from `n_rows` (1..16) file rows;
+// missing rows become zeros. dtype is a weight type, `cols` whole blocks.
+void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
+               int64_t row_bytes, std::byte* panel);
+
+}  // namespace plimsoll::kernels::cpu
+
+#endif  // PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_

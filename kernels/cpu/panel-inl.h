@@ -1,0 +1,355 @@
+// Vectors of 16 lanes, one a row of a weight panel, and the decoders of each
+// element type into them. Included once per instruction path.
+#if defined(PLIMSOLL_KERNELS_CPU_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/pack_weights.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 16>;
+using DI = hn::RebindToSigned<DF>;
+using DS = hn::Repartition<int16_t, DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VS = hn::Vec<DS>;
+
+inline constexpr size_t kLanes = hn::MaxLanes(DF());
+inline constexpr size_t kVecs = 16 / kLanes;
+
+// One float, one int32, or two adjacent columns as int16, of each row.
+struct Rows {
+  VF v[kVecs];
+};
+struct RowSums {
+  VI v[kVecs];
+};
+struct Pairs {
+  VS v[kVecs];
+};
+
+HWY_INLINE Rows ZeroRows() {
+  Rows rows;
+  for (size_t j = 0; j < kVecs; ++j) rows.v[j] = hn::Zero(DF());
+  return rows;
+}
+
+HWY_INLINE RowSums ZeroSums() {
+  RowSums sums;
+  for (size_t j = 0; j < kVecs; ++j) sums.v[j] = hn::Zero(DI());
+  return sums;
+}
+
+HWY_INLINE Rows LoadRows(const float* from) {
+  Rows rows;
+  for (size_t j = 0; j < kVecs; ++j) {
+    rows.v[j] = hn::LoadU(DF(), from + j * kLanes);
+  }
+  return rows;
+}
+
+HWY_INLINE void StoreRows16(const Rows& rows, float* to) {
+  for (size_t j = 0; j < kVecs; ++j) {
+    hn::StoreU(rows.v[j], DF(), to + j * kLanes);
+  }
+}
+
+// acc += a * b, a scalar of all rows.
+HWY_INLINE void AddScaled(const Rows& a, float b, Rows& acc) {
+  const VF factor = hn::Set(DF(), b);
+  for (size_t j = 0; j < kVecs; ++j) {
+    acc.v[j] = hn::MulAdd(a.v[j], factor, acc.v[j]);
+  }
+}
+
+// acc += sums * (scale * factor).
+HWY_INLINE void AddSums(const RowSums& sums, const Rows& scale, float factor,
+                        Rows& acc) {
+  const VF f = hn::Set(DF(), factor);
+  for (size_t j = 0; j < kVecs; ++j) {
+    acc.v[j] = hn::MulAdd(hn::ConvertTo(DF(), sums.v[j]),
+                          hn::Mul(scale.v[j], f), acc.v[j]);
+  }
+}
+
+HWY_INLINE Rows LoadF16(const uint8_t* from) {
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  const auto* halves = reinterpret_cast<const hwy::float16_t*>(from);
+  Rows rows;
+  for (size_t j = 0; j < kVecs; ++j) {
+    rows.v[j] = hn::PromoteTo(DF(), hn::LoadU(dh, halves + j * kLanes));
+  }
+  return rows;
+}
+
+HWY_INLINE Rows LoadBf16(const uint8_t* from) {
+  const hn::Rebind<uint16_t, DF> dh;
+  const hn::RebindToUnsigned<DF> du;
+  const auto* halves = reinterpret_cast<const uint16_t*>(from);
+  Rows rows;
+  for (size_t j = 0; j < kVecs; ++j) {
+    const auto wide = hn::PromoteTo(du, hn::LoadU(dh, halves + j * kLanes));
+    rows.v[j] = hn::BitCast(DF(), hn::ShiftLeft<16>(wide));
+  }
+  return rows;
+}
+
+// 16 bytes as int32 lanes.
+HWY_INLINE RowSums LoadU8(const uint8_t* from) {
+  const hn::Rebind<uint8_t, DI> db;
+  RowSums rows;
+  for (size_t j = 0; j < kVecs; ++j) {
+    rows.v[j] = hn::PromoteTo(DI(), hn::LoadU(db, from + j * kLanes));
+  }
+  return rows;
+}
+
+// 32 bytes as int16 lanes: row-major pairs, zero-extended.
+HWY_INLINE VS LoadPairsU8(const uint8_t* from, size_t j) {
+  const hn::Rebind<uint8_t, DS> db;
+  return hn::PromoteTo(DS(), hn::LoadU(db, from + j * 2 * kLanes));
+}
+
+// Scales of 32 columns: value = d[half] * q - m, where a type with one scale
+// has only d[0], and m is negated: it is added.
+struct Scales {
+  Rows d[2];
+  Rows m;
+};
+
+// Each decoder: kSubBlocks blocks of 32 columns share one panel block of
+// kBlockBytes; LoadScales and Decode take the panel block and the index of the
+// 32 columns in it. Decode gives column pairs i and i + 8, for i < 8.
+
+struct DecoderQ8_0 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 34;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
+                                    Scales& scales) {
+    scales.d[0] = LoadF16(block);
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
+                                Pairs& low, Pairs& high) {
+    const hn::Rebind<int8_t, DS> db;
+    const auto* q = reinterpret_cast<const int8_t*>(block) + 32 + i * 32;
+    for (size_t j = 0; j < kVecs; ++j) {
+      const int8_t* at = q + j * 2 * kLanes;
+      low.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, at));
+      high.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, at + 8 * 32));
+    }
+  }
+};
+
+HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
+                              Pairs& high) {
+  const VS mask = hn::Set(DS(), 15);
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VS both = LoadPairsU8(nibbles + i * 32, j);
+    low.v[j] = hn::And(both, mask);
+    high.v[j] = hn::ShiftRight<4>(both);
+  }
+}
+
+struct DecoderQ4_1 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 20;
+  static constexpr bool kHasMin = true;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
+                                    Scales& scales) {
+    scales.d[0] = LoadF16(block);
+    scales.m = LoadF16(block + 32);
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeNibbles(block + 64, i, low, high);
+  }
+};
+
+struct DecoderQ5_0 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 22;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
+                                    Scales& scales) {
+    scales.d[0] = LoadF16(block);
+  }
+  // 16 is taken away where the fifth bit is not set.
+  static HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
+    const VS sixteen = hn::Set(DS(), 16);
+    for (size_t j = 0; j < kVecs; ++j) {
+      const auto is_set = hn::LoadMaskBits(DS(), mask + j * kLanes / 4);
+      q.v[j] = hn::Sub(q.v[j], hn::IfThenZeroElse(is_set, sixteen));
+    }
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeNibbles(block + 96, i, low, high);
+    ApplyFifthBits(block + 32 + 4 * i, low);
+    ApplyFifthBits(block + 32 + 4 * (i + 8), high);
+  }
+};
+
+struct DecoderQ4_K {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 144;
+  static constexpr bool kHasMin = true;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
+                                    Scales& scales) {
+    const uint8_t* packed = block + 64;
+    const Rows d = LoadF16(block);
+    const Rows dmin = LoadF16(block + 32);
+    const VI low6 = hn::Set(DI(), 63);
+    const VI low4 = hn::Set(DI(), 15);
+    const RowSums a = LoadU8(packed + sub % 4 * 16);
+    const RowSums b = LoadU8(packed + (sub % 4 + 4) * 16);
+    const RowSums c = LoadU8(packed + (sub % 4 + 8) * 16);
+    for (size_t j = 0; j < kVecs; ++j) {
+      VI scale = hn::And(a.v[j], low6);
+      VI min = hn::And(b.v[j], low6);
+      if (sub >= 4) {
+        const VI scale_top = hn::ShiftLeft<4>(hn::ShiftRight<6>(a.v[j]));
+        const VI min_top = hn::ShiftLeft<4>(hn::ShiftRight<6>(b.v[j]));
+        scale = hn::Or(hn::And(c.v[j], low4), scale_top);
+        min = hn::Or(hn::ShiftRight<4>(c.v[j]), min_top);
+      }
+      scales.d[0].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale));
+      scales.m.v[j] = hn::Neg(hn::Mul(dmin.v[j], hn::ConvertTo(DF(), min)));
+    }
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeNibbles(block + 256 + sub * kNibblesBytes, i, low, high);
+  }
+};
+
+struct DecoderQ6_K {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 210;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = true;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
+                                    Scales& scales) {
+    const hn::Rebind<int8_t, DI> db;
+    const Rows d = LoadF16(block);
+    for (int64_t half = 0; half < 2; ++half) {
+      const auto* packed =
+          reinterpret_cast<const int8_t*>(block) + 32 + (2 * sub + half) * 16;
+      for (size_t j = 0; j < kVecs; ++j) {
+        const VI scale =
+            hn::PromoteTo(DI(), hn::LoadU(db, packed + j * kLanes));
+        scales.d[half].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale));
+      }
+    }
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
+                                Pairs& low, Pairs& high) {
+    const uint8_t* nibbles = block + 288 + sub * (kNibblesBytes + kHighsBytes);
+    DecodeNibbles(nibbles, i, low, high);
+    const VS top = hn::Set(DS(), 0x30);
+    const VS bias = hn::Set(DS(), 32);
+    for (size_t j = 0; j < kVecs; ++j) {
+      const VS bits = LoadPairsU8(nibbles + kNibblesBytes + i % 4 * 32, j);
+      // Pair i is bit pair i / 4 (0 or 1), pair i + 8 is bit pair 2 + i / 4.
+      const VS of_low = i < 4 ? hn::ShiftLeft<4>(bits) : hn::ShiftLeft<2>(bits);
+      const VS of_high = i < 4 ? bits : hn::ShiftRight<2>(bits);
+      low.v[j] = hn::Sub(hn::Or(low.v[j], hn::And(of_low, top)), bias);
+      high.v[j] = hn::Sub(hn::Or(high.v[j], hn::And(of_high, top)), bias);
+    }
+  }
+};
+
+// tile[c][row] for two columns from their int16 pair.
+template <class Decoder>
+HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
+                             float* tile) {
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VI both = hn::BitCast(DI(), q.v[j]);
+    const VI even = hn::ShiftRight<16>(hn::ShiftLeft<16>(both));
+    const VI odd = hn::ShiftRight<16>(both);
+    VF first = hn::Mul(hn::ConvertTo(DF(), even), d.v[j]);
+    VF second = hn::Mul(hn::ConvertTo(DF(), odd), d.v[j]);
+    if constexpr (Decoder::kHasMin) {
+      first = hn::Add(first, m.v[j]);
+      second = hn::Add(second, m.v[j]);
+    }
+    hn::StoreU(first, DF(), tile + j * kLanes);
+    hn::StoreU(second, DF(), tile + 16 + j * kLanes);
+  }
+}
+
+// tile[32][16] = columns [32 s, 32 s + 32) of a panel, as float32.
+template <class Decoder>
+HWY_INLINE void DecodeTile(const uint8_t* panel, int64_t s, float* tile) {
+  const uint8_t* block = panel + s / Decoder::kSubBlocks * Decoder::kBlockBytes;
+  const int64_t sub = s % Decoder::kSubBlocks;
+  Scales scales;
+  Decoder::LoadScales(block, sub, scales);
+  for (int i = 0; i < 8; ++i) {
+    Pairs low;
+    Pairs high;
+    Decoder::Decode(block, sub, i, low, high);
+    StoreColumns<Decoder>(low, scales.d[0], scales.m, tile + 2 * i * 16);
+    StoreColumns<Decoder>(high, scales.d[Decoder::kHasHalfScales ? 1 : 0],
+                          scales.m, tile + (16 + 2 * i) * 16);
+  }
+}
+
+// Any weight type; float types may end with fewer than 32 columns.
+// Returns where the tile is: `tile`, or the panel itself for float32.
+HWY_INLINE const float* DecodeTile(DType dtype, const uint8_t* panel, int64_t s,
+                                   int64_t n_columns, float* tile) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      DecodeTile<DecoderQ8_0>(panel, s, tile);
+      return tile;
+    case DType::kQ4_1:
+      DecodeTile<DecoderQ4_1>(panel, s, tile);
+      return tile;
+    case DType::kQ5_0:
+      DecodeTile<DecoderQ5_0>(panel, s, tile);
+      return tile;
+    case DType::kQ4_K:
+      DecodeTile<DecoderQ4_K>(panel, s, tile);
+      return tile;
+    case DType::kQ6_K:
+      DecodeTile<DecoderQ6_K>(panel, s, tile);
+      return tile;
+    case DType::kF16:
+      for (int64_t c = 0; c < n_columns; ++c) {
+        StoreRows16(LoadF16(panel + (32 * s + c) * 32), tile + 16 * c);
+      }
+      return tile;
+    case DType::kBF16:
+      for (int64_t c = 0; c < n_columns; ++c) {
+        StoreRows16(LoadBf16(panel + (32 * s + c) * 32), tile + 16 * c);
+      }
+      return tile;
+    default:  // float32
+      return reinterpret_cast<const float*>(panel) + 32 * s * 16;
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per instruction path

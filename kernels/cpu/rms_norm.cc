@@ -1,0 +1,83 @@
+// Root mean square normalisation, a row at a time.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/rms_norm.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+// Two accumulators hide the latency; the order of additions depends on the
+// lane count alone.
+float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  auto sum0 = hn::Zero(d);
+  auto sum1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x0 = hn::LoadU(d, x + i);
+    const auto x1 = hn::LoadU(d, x + i + lanes);
+    sum0 = hn::MulAdd(x0, x0, sum0);
+    sum1 = hn::MulAdd(x1, x1, sum1);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) sum += x[i] * x[i];
+  return sum;
+}
+
+void ScaleRow(const float* x, const float* weight, float scale, size_t n,
+              bool accumulate, float* out) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto v_scale = hn::Set(d, scale);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    auto y = hn::Mul(hn::Mul(hn::LoadU(d, x + i), v_scale),
+                     hn::LoadU(d, weight + i));
+    if (accumulate) y = hn::Add(hn::LoadU(d, out + i), y);
+    hn::StoreU(y, d, out + i);
+  }
+  for (; i < n; ++i) {
+    const float y = x[i] * scale * weight[i];
+    out[i] = accumulate ? out[i] + y : y;
+  }
+}
+
+}  // namespace
+
+void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
+  const auto dim = static_cast<size_t>(args.dim);
+  for (int64_t r = begin; r < end; ++r) {
+    const float* x = args.x + r * args.dim;
+    const float mean = SumOfSquares(x, dim) / static_cast<float>(args.dim);
+    ScaleRow(x, args.weight, 1.0f / std::sqrt(mean + args.eps), dim,
+             args.accumulate, args.out + r * args.dim);
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(RmsNormRange);
+
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
+  const int64_t grain = RowGrain(args.dim);
+  pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(RmsNormRange)(args, begin, end);
+  });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

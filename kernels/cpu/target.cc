@@ -1,0 +1,86 @@
+// Instruction paths by name, on top of Highway's own detection, which asks
+// the operating system's state mask (XCR0) as well as the CPU.
+#include "kernels/cpu/target.h"
+
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/target.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::HWY_NAMESPACE {
+const char* PathName() { return hwy::TargetName(HWY_TARGET); }
+}  // namespace plimsoll::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace plimsoll::kernels {
+
+HWY_EXPORT(PathName);
+
+std::vector<std::string> AvailableCpuTargets() {
+  const int64_t allowed = hwy::SupportedTargets();
+  std::vector<std::string> names;
+  for (int bit = 0; bit < 62; ++bit) {
+    const int64_t target = int64_t{1} << bit;
+    if ((HWY_TARGETS & target) == 0) continue;
+    if ((allowed & target) == 0 && target != HWY_STATIC_TARGET) continue;
+    names.emplace_back(hwy::TargetName(target));
+  }
+  return names;
+}
+
+std::string CpuTarget() { return HWY_DYNAMIC_DISPATCH(PathName)(); }
+
+absl::Status SetCpuTarget(absl::string_view name) {
+  hwy::SetSupportedTargetsForTest(0);
+  int64_t chosen = hwy::SupportedTargets();
+  if (!name.empty()) {
+    const int64_t allowed = chosen | HWY_STATIC_TARGET;
+    chosen = 0;
+    for (int bit = 0; bit < 62; ++bit) {
+      const int64_t target = int64_t{1} << bit;
+      if ((HWY_TARGETS & allowed & target) != 0 &&
+          name == hwy::TargetName(target)) {
+        chosen = target;
+      }
+    }
+    if (chosen == 0) {
+      return absl::NotFoundError(
+          absl::StrCat("this CPU has no instruction path \"", name, "\""));
+    }
+  }
+  hwy::GetChosenTarget().Update(chosen);
+  return absl::OkStatus();
+}
+
+std::string CpuBrand() {
+#if defined(__x86_64__)
+  unsigned registers[12] = {};
+  for (unsigned i = 0; i < 3; ++i) {
+    unsigned* r = registers + 4 * i;
+    if (__get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3]) == 0) {
+      return "x86-64";
+    }
+  }
+  char brand[sizeof(registers) + 1] = {};
+  std::memcpy(brand, registers, sizeof(registers));
+  return std::string(absl::StripAsciiWhitespace(brand));
+#else
+  return "CPU";
+#endif
+}
+
+}  // namespace plimsoll::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,29 @@
+// The instruction path that the CPU backend runs.
+#ifndef PLIMSOLL_KERNELS_CPU_TARGET_H_
+#define PLIMSOLL_KERNELS_CPU_TARGET_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::kernels {
+
+// Names of the paths that this CPU and its operating system allow, best first.
+std::vector<std::string> AvailableCpuTargets();
+
+// The path in use.
+std::string CpuTarget();
+
+// Uses the path `name` from now on in the whole process, or the best one if
+// `name` is empty. Not while a backend runs; for tests and benchmarks.
+// Errors: kNotFound if it is not one of AvailableCpuTargets().
+absl::Status SetCpuTarget(absl::string_view name);
+
+// The vendor's name of this CPU.
+std::string CpuBrand();
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_CPU_TARGET_H_

@@ -1,0 +1,18 @@
+// Which instruction paths every file of the CPU backend is compiled for.
+// Included before any header of Highway.
+#ifndef PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_
+#define PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_
+
+// AVX-512 with VNNI is worth a path of its own.
+#define HWY_WANT_AVX3_DL
+
+// Kept on x86: SSE4 (the fallback), AVX2, AVX3, AVX3_DL. Bits 3 to 6 are the
+// paths that newer Highways add above AVX3_DL. Elsewhere vectors of unknown
+// length are left out: the kernels keep arrays of vectors.
+#if defined(__x86_64__)
+#define HWY_DISABLED_TARGETS 0x78
+#else
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#endif
+
+#endif  // PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_

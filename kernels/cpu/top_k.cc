@@ -1,0 +1,190 @@
+// The k largest logits and the log of the sum of exponentials, in one pass.
+//
+// A row is cut into fixed chunks, whatever the thread count. Each thread keeps
+// the k largest of the chunks it took; since (value, id) is a total order, the
+// merged list does not depend on who took which.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/top_k.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/ops.h"
+
+// Shared by all instruction paths.
+#ifndef PLIMSOLL_KERNELS_CPU_TOP_K_ONCE_
+#define PLIMSOLL_KERNELS_CPU_TOP_K_ONCE_
+namespace plimsoll::kernels::cpu {
+
+// sum of exp(x - max) over a chunk.
+struct ChunkSum {
+  float max;
+  double sum;
+  bool is_finite;
+};
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // PLIMSOLL_KERNELS_CPU_TOP_K_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using D = hn::CappedTag<float, 16>;
+
+// `list` is sorted, largest first; equal values by lower id. Insertion is rare
+// once the list is full.
+void Insert(float value, int32_t id, int64_t k, TopKScratch& list) {
+  int64_t i = list.n < k ? list.n++ : k - 1;
+  for (; i > 0; --i) {
+    const float above = list.values[i - 1];
+    if (above > value || (above == value && list.ids[i - 1] < id)) break;
+    list.values[i] = above;
+    list.ids[i] = list.ids[i - 1];
+  }
+  list.values[i] = value;
+  list.ids[i] = id;
+}
+
+// Whether (value, id) belongs in the list.
+bool Enters(float value, int32_t id, int64_t k, const TopKScratch& list) {
+  if (list.n < k) return value == value;  // not NaN
+  const float least = list.values[k - 1];
+  return value > least || (value == least && id < list.ids[k - 1]);
+}
+
+void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
+             TopKScratch& list) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  while (i < n) {
+    if (list.n == k) {
+      const auto least = hn::Set(d, list.values[k - 1]);
+      while (i + lanes <= n &&
+             hn::AllFalse(d, hn::Ge(hn::LoadU(d, x + i), least))) {
+        i += lanes;
+      }
+    }
+    const int64_t stop = std::min(i + lanes, n);
+    for (; i < stop; ++i) {
+      const auto id = static_cast<int32_t>(first_id + i);
+      if (Enters(x[i], id, k, list)) Insert(x[i], id, k, list);
+    }
+  }
+}
+
+}  // namespace
+
+// `n` values that start at id `first_id`.
+ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
+                   TopKScratch& list) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Short pieces are padded with -inf, whose exponential is zero.
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float tail[16];
+  std::fill_n(tail, 16, -kInfinity);
+  const int64_t n_full = n / lanes * lanes;
+  std::copy(x + n_full, x + n, tail);
+  auto v_max = hn::LoadU(d, tail);
+  const auto infinity = hn::Set(d, kInfinity);
+  bool is_finite = true;
+  for (int64_t i = n_full; i < n; ++i) is_finite &= std::isfinite(x[i]);
+  for (int64_t i = 0; i < n_full; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    v_max = hn::Max(v_max, v);
+    is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
+  }
+  Collect(x, n, first_id, k, list);
+  if (!is_finite) return {0.0f, 0.0, false};
+  const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
+  const auto shift = hn::Set(d, max);
+  double sum = hn::GetLane(
+      hn::SumOfLanes(d, hn::Exp(d, hn::Sub(hn::LoadU(d, tail), shift))));
+  // Lanes add up at most 16 terms in float32 before they join the double.
+  for (int64_t i = 0; i < n_full; i += 16 * lanes) {
+    auto part = hn::Zero(d);
+    for (int64_t j = i; j < std::min(i + 16 * lanes, n_full); j += lanes) {
+      part = hn::Add(part, hn::Exp(d, hn::Sub(hn::LoadU(d, x + j), shift)));
+    }
+    sum += hn::GetLane(hn::SumOfLanes(d, part));
+  }
+  return {max, sum, true};
+}
+
+void MergeTopK(const TopKScratch& from, int64_t k, TopKScratch& to) {
+  for (int64_t i = 0; i < from.n; ++i) {
+    if (Enters(from.values[i], from.ids[i], k, to)) {
+      Insert(from.values[i], from.ids[i], k, to);
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(TopKChunk);
+HWY_EXPORT(MergeTopK);
+
+namespace {
+
+constexpr int64_t kMaxChunks = 64;
+constexpr int64_t kMinChunk = 4096;
+
+double LogSumExp(const ChunkSum* chunks, int64_t n) {
+  float max = chunks[0].max;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!chunks[i].is_finite) return std::numeric_limits<double>::quiet_NaN();
+    max = std::max(max, chunks[i].max);
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    sum += chunks[i].sum * std::exp(static_cast<double>(chunks[i].max) - max);
+  }
+  return max + std::log(sum);
+}
+
+}  // namespace
+
+void TopK(const TopKArgs& args, ThreadPool& pool, TopKScratch* scratch) {
+  const int64_t chunk =
+      std::max(kMinChunk, (args.n + kMaxChunks - 1) / kMaxChunks);
+  const int64_t n_chunks = (args.n + chunk - 1) / chunk;
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const float* logits = args.logits + r * args.n;
+    ChunkSum sums[kMaxChunks];
+    for (int t = 0; t < pool.n_threads(); ++t) scratch[t].n = 0;
+    pool.ParallelFor(n_chunks, 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t c = begin; c < end; ++c) {
+        sums[c] = HWY_DYNAMIC_DISPATCH(TopKChunk)(
+            logits + c * chunk, std::min(chunk, args.n - c * chunk), c * chunk,
+            args.k, scratch[thread]);
+      }
+    });
+    for (int t = 1; t < pool.n_threads(); ++t) {
+      HWY_DYNAMIC_DISPATCH(MergeTopK)(scratch[t], args.k, scratch[0]);
+    }
+    // Only NaNs leave the list short.
+    for (int64_t i = scratch[0].n; i < args.k; ++i) {
+      scratch[0].values[i] = -std::numeric_limits<float>::infinity();
+      scratch[0].ids[i] = 0;
+    }
+    std::copy_n(scratch[0].values, args.k, args.values + r * args.k);
+    std::copy_n(scratch[0].ids, args.k, args.ids + r * args.k);
+    args.log_sum_exp[r] = LogSumExp(sums, n_chunks);
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,14 @@
+// The CUDA backend's factory in builds without CUDA.
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::kernels {
+
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*device*/) {
+  return absl::UnimplementedError("this build has no CUDA kernels");
+}
+
+}  // namespace plimsoll::kernels

@@ -1,0 +1,117 @@
+// Reference: a row's keys are listed, then one softmax in double over them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/reference/float16.h"
+#include "kernels/reference/ops.h"
+
+namespace plimsoll::kernels::reference {
+namespace {
+
+struct Key {
+  const std::byte* k;
+  const std::byte* v;
+  bool is_prefix;
+};
+
+double Element(const std::byte* row, DType dtype, int64_t i) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, row + i * 4, 4);
+    return value;
+  }
+  uint16_t half;
+  std::memcpy(&half, row + i * 2, 2);
+  return F32FromF16(half);
+}
+
+int64_t KvRowBytes(const AttentionArgs& args, DType dtype) {
+  return args.n_kv_heads * args.head_dim * (dtype == DType::kF32 ? 4 : 2);
+}
+
+void ListPagedKeys(const AttentionArgs& args, const AttentionSegment& segment,
+                   int64_t position, std::vector<Key>& keys) {
+  for (const PageEntry& page : segment.pages) {
+    const std::byte* base = args.paged.pool + page.page * args.paged.page_bytes;
+    for (int64_t c = page.live_begin; c < page.live_end; ++c) {
+      if (page.first_position + c > position) break;
+      keys.push_back(
+          {base + args.paged.k_offset + c * KvRowBytes(args, args.k_type),
+           base + args.paged.v_offset + c * KvRowBytes(args, args.v_type),
+           page.is_prefix});
+    }
+  }
+}
+
+void ListRingKeys(const AttentionArgs& args, const AttentionSegment& segment,
+                  int64_t position, std::vector<Key>& keys) {
+  const int64_t k_bytes = KvRowBytes(args, args.k_type);
+  const int64_t v_bytes = KvRowBytes(args, args.v_type);
+  const int64_t window = segment.ring.window;
+  const int64_t first =
+      std::max({segment.live_begin, position - window + 1, int64_t{0}});
+  for (int64_t p = first; p <= position; ++p) {
+    if (p < segment.first_position) {
+      keys.push_back({segment.ring.k + p % window * k_bytes,
+                      segment.ring.v + p % window * v_bytes, false});
+    } else {
+      const int64_t row = segment.first_row + p - segment.first_position;
+      keys.push_back(
+          {args.chunk_k + row * k_bytes, args.chunk_v + row * v_bytes, false});
+    }
+  }
+}
+
+void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
+                int64_t row, int64_t head) {
+  const int64_t kv_offset =
+      head / (args.n_heads / args.n_kv_heads) * args.head_dim;
+  const int64_t q_offset = (row * args.n_heads + head) * args.head_dim;
+  std::vector<double> scores;
+  double max = -HUGE_VAL;
+  for (const Key& key : keys) {
+    const float* q = (key.is_prefix ? args.q_prefix : args.q) + q_offset;
+    double dot = 0;
+    for (int64_t i = 0; i < args.head_dim; ++i) {
+      dot += q[i] * Element(key.k, args.k_type, kv_offset + i);
+    }
+    scores.push_back(dot * args.scale);
+    max = std::max(max, scores.back());
+  }
+  std::vector<double> sum(static_cast<size_t>(args.head_dim), 0.0);
+  double total = 0;
+  for (size_t j = 0; j < keys.size(); ++j) {
+    const double weight = std::exp(scores[j] - max);
+    total += weight;
+    for (size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += weight * Element(keys[j].v, args.v_type,
+                                 kv_offset + static_cast<int64_t>(i));
+    }
+  }
+  for (size_t i = 0; i < sum.size(); ++i) {
+    args.out[q_offset + static_cast<int64_t>(i)] =
+        static_cast<float>(keys.empty() ? 0.0 : sum[i] / total);
+  }
+}
+
+}  // namespace
+
+void Attention(const AttentionArgs& args) {
+  for (const AttentionSegment& segment : args.segments) {
+    for (int64_t r = 0; r < segment.n_rows; ++r) {
+      std::vector<Key> keys;
+      if (args.is_ring) {
+        ListRingKeys(args, segment, segment.first_position + r, keys);
+      } else {
+        ListPagedKeys(args, segment, segment.first_position + r, keys);
+      }
+      for (int64_t h = 0; h < args.n_heads; ++h) {
+        AttendHead(args, keys, segment.first_row + r, h);
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::reference

@@ -1,0 +1,137 @@
+// The reference backend: one thread, weights as in the file.
+#include "kernels/backend.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/packed_row.h"
+#include "kernels/reference/dequantize.h"
+#include "kernels/reference/ops.h"
+#include "kernels/validate.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+class ReferenceBackend : public Backend {
+ public:
+  ReferenceBackend() {
+    info_.id = "reference";
+    info_.kind = "cpu";
+    info_.name = "reference";
+    info_.total_bytes = PhysicalMemoryBytes();
+    info_.free_bytes = info_.total_bytes;
+    info_.alignment = kCpuAlignment;
+    for (const DTypeInfo& type : kDTypes) {
+      if (IsWeightType(type.dtype)) info_.storage.push_back({type.dtype, 1});
+    }
+    info_.activation_block = kActivationBlock;
+    info_.activation_block_bytes = kActivationBlockBytes;
+    info_.scratch_bytes = 0;
+  }
+
+  const DeviceInfo& Device() const override { return info_; }
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
+    ++n_allocations_;
+    return AllocateHuge(bytes, [](std::byte* data, int64_t size) {
+      std::memset(data, 0, static_cast<size_t>(size));
+    });
+  }
+  int64_t Allocations() const override { return n_allocations_; }
+
+  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                          int64_t first_row,
+                          std::span<const std::byte> file_rows,
+                          BufferView data) override {
+    if (!IsWeightType(dtype)) {
+      return absl::UnimplementedError(
+          absl::StrCat("weights of type ", DTypeName(dtype)));
+    }
+    ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
+    const auto size = static_cast<int64_t>(file_rows.size());
+    if (first_row < 0 || first_row * row_bytes + size > rows * row_bytes ||
+        rows * row_bytes > data.bytes) {
+      return absl::InvalidArgumentError("rows outside of their matrix");
+    }
+    std::memcpy(data.data + first_row * row_bytes, file_rows.data(),
+                file_rows.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Upload(std::span<const std::byte> host,
+                      BufferView device) override {
+    return CopyChecked(host.data(), static_cast<int64_t>(host.size()),
+                       device.data, device.bytes);
+  }
+  absl::Status Download(BufferView device, std::span<std::byte> host) override {
+    return CopyChecked(device.data, device.bytes, host.data(),
+                       static_cast<int64_t>(host.size()));
+  }
+
+  absl::Status GetRows(const GetRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    return reference::GetRows(args);
+  }
+  absl::Status RmsNorm(const RmsNormArgs& args) override {
+    reference::RmsNorm(args);
+    return absl::OkStatus();
+  }
+  absl::Status PackActivations(const PackActivationsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::PackActivations(args);
+    return absl::OkStatus();
+  }
+  absl::Status MatMul(const MatMulArgs& args) override {
+    return reference::MatMul(args);
+  }
+  absl::Status RopeAngles(const RopeAnglesArgs& args) override {
+    reference::RopeAngles(args);
+    return absl::OkStatus();
+  }
+  absl::Status Rope(const RopeArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::Rope(args);
+    return absl::OkStatus();
+  }
+  absl::Status StoreRows(const StoreRowsArgs& args) override {
+    RETURN_IF_ERROR(ValidateKvType(args.dtype));
+    reference::StoreRows(args);
+    return absl::OkStatus();
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    reference::CopyRows(args);
+    return absl::OkStatus();
+  }
+  absl::Status Attention(const AttentionArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::Attention(args);
+    return absl::OkStatus();
+  }
+  absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    reference::GatedActivation(args);
+    return absl::OkStatus();
+  }
+  absl::Status TopK(const TopKArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::TopK(args);
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  DeviceInfo info_;
+  int64_t n_allocations_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewReferenceBackend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace plimsoll::kernels

@@ -1,0 +1,159 @@
+// One plain function per element type; the oracle of every other decoder.
+#include "kernels/reference/dequantize.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/reference/float16.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+template <class T>
+T Read(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+float ReadF16(const std::byte* bytes) {
+  return F32FromF16(Read<uint16_t>(bytes));
+}
+
+int Byte(const std::byte* bytes, int i) {
+  return std::to_integer<int>(bytes[i]);
+}
+
+// f16 d; i8 q[32].
+void DecodeQ8_0(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  for (int e = 0; e < 32; ++e) {
+    out[e] = d * static_cast<float>(Read<int8_t>(block + 2 + e));
+  }
+}
+
+// f16 d; f16 m; u8 qs[16]: low nibbles are elements 0..15.
+void DecodeQ4_1(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  const float m = ReadF16(block + 2);
+  for (int j = 0; j < 16; ++j) {
+    const int q = Byte(block, 4 + j);
+    out[j] = d * static_cast<float>(q & 15) + m;
+    out[j + 16] = d * static_cast<float>(q >> 4) + m;
+  }
+}
+
+// f16 d; u32 fifth bits; u8 qs[16].
+void DecodeQ5_0(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  const auto high = Read<uint32_t>(block + 2);
+  for (int e = 0; e < 32; ++e) {
+    const int nibble = (Byte(block, 6 + e % 16) >> (e < 16 ? 0 : 4)) & 15;
+    const int q = nibble | (((high >> e) & 1u) != 0 ? 16 : 0);
+    out[e] = d * static_cast<float>(q - 16);
+  }
+}
+
+// f16 d; f16 dmin; u8 scales[12]; u8 qs[128].
+void DecodeQ4_K(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  const float dmin = ReadF16(block + 2);
+  const std::byte* s = block + 4;
+  for (int j = 0; j < 8; ++j) {
+    int scale;
+    int min;
+    if (j < 4) {
+      scale = Byte(s, j) & 63;
+      min = Byte(s, j + 4) & 63;
+    } else {
+      scale = (Byte(s, j + 4) & 15) | ((Byte(s, j - 4) >> 6) << 4);
+      min = (Byte(s, j + 4) >> 4) | ((Byte(s, j) >> 6) << 4);
+    }
+    const float factor = d * static_cast<float>(scale);
+    const float offset = dmin * static_cast<float>(min);
+    for (int l = 0; l < 32; ++l) {
+      const int q = (Byte(block, 16 + 32 * (j / 2) + l) >> (4 * (j % 2))) & 15;
+      out[32 * j + l] = factor * static_cast<float>(q) - offset;
+    }
+  }
+}
+
+// u8 ql[128]; u8 qh[64]; i8 scales[16]; f16 d.
+void DecodeQ6_K(const std::byte* block, float* out) {
+  const float d = ReadF16(block + 208);
+  for (int e = 0; e < 256; ++e) {
+    const int h = e / 128;
+    const int g = e % 128 / 32;
+    const int l = e % 32;
+    const int low =
+        (Byte(block, 64 * h + l + 32 * (g & 1)) >> (g < 2 ? 0 : 4)) & 15;
+    const int high = (Byte(block, 128 + 32 * h + l) >> (2 * g)) & 3;
+    const int scale = Read<int8_t>(block + 192 + e / 16);
+    const int q = (low | (high << 4)) - 32;
+    out[e] = d * static_cast<float>(scale) * static_cast<float>(q);
+  }
+}
+
+void DecodeBlock(DType dtype, const std::byte* block, float* out) {
+  switch (dtype) {
+    case DType::kF32:
+      *out = Read<float>(block);
+      return;
+    case DType::kF16:
+      *out = ReadF16(block);
+      return;
+    case DType::kBF16:
+      *out = F32FromBf16(Read<uint16_t>(block));
+      return;
+    case DType::kQ8_0:
+      return DecodeQ8_0(block, out);
+    case DType::kQ4_1:
+      return DecodeQ4_1(block, out);
+    case DType::kQ5_0:
+      return DecodeQ5_0(block, out);
+    case DType::kQ4_K:
+      return DecodeQ4_K(block, out);
+    case DType::kQ6_K:
+      return DecodeQ6_K(block, out);
+    default:
+      return;  // DequantizeRow has refused it
+  }
+}
+
+}  // namespace
+
+bool IsWeightType(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ8_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ4_K:
+    case DType::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status DequantizeRow(DType dtype, const std::byte* bytes, int64_t n,
+                           float* out) {
+  if (!IsWeightType(dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of type ", DTypeName(dtype), " cannot be run"));
+  }
+  const DTypeInfo& info = InfoOf(dtype);
+  if (n < 0 || n % info.block_elems != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(n, " elements are not whole ", info.name, " blocks"));
+  }
+  for (int64_t block = 0; block < n / info.block_elems; ++block) {
+    DecodeBlock(dtype, bytes + block * info.block_bytes,
+                out + block * info.block_elems);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels

@@ -1,0 +1,24 @@
+// The reference operations: plain loops, one file each, double accumulation.
+#ifndef PLIMSOLL_KERNELS_REFERENCE_OPS_H_
+#define PLIMSOLL_KERNELS_REFERENCE_OPS_H_
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::kernels::reference {
+
+absl::Status GetRows(const GetRowsArgs& args);
+absl::Status MatMul(const MatMulArgs& args);
+void RmsNorm(const RmsNormArgs& args);
+void PackActivations(const PackActivationsArgs& args);
+void RopeAngles(const RopeAnglesArgs& args);
+void Rope(const RopeArgs& args);
+void StoreRows(const StoreRowsArgs& args);
+void CopyRows(const CopyRowsArgs& args);
+void Attention(const AttentionArgs& args);
+void GatedActivation(const GatedActivationArgs& args);
+void TopK(const TopKArgs& args);
+
+}  // namespace plimsoll::kernels::reference
+
+#endif  // PLIMSOLL_KERNELS_REFERENCE_OPS_H_

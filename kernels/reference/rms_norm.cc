@@ -1,0 +1,25 @@
+// Reference: root mean square normalisation.
+#include <cmath>
+
+#include "kernels/reference/ops.h"
+
+namespace plimsoll::kernels::reference {
+
+void RmsNorm(const RmsNormArgs& args) {
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const float* x = args.x + r * args.dim;
+    float* out = args.out + r * args.dim;
+    double sum = 0;
+    for (int64_t c = 0; c < args.dim; ++c) {
+      sum += static_cast<double>(x[c]) * x[c];
+    }
+    const double scale =
+        1.0 / std::sqrt(sum / static_cast<double>(args.dim) + args.eps);
+    for (int64_t c = 0; c < args.dim; ++c) {
+      const double y = x[c] * scale * args.weight[c];
+      out[c] = static_cast<float>(args.accumulate ? out[c] + y : y);
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::reference

@@ -1,0 +1,96 @@
+// What every backend asks of an operation's arguments before it runs it.
+#ifndef PLIMSOLL_KERNELS_VALIDATE_H_
+#define PLIMSOLL_KERNELS_VALIDATE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/dtype.h"
+#include "kernels/backend.h"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels {
+
+inline absl::Status Validate(const GetRowsArgs& args) {
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    if (args.tokens[r] < 0 || args.tokens[r] >= args.table.rows) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "row ", args.tokens[r], " of a table of ", args.table.rows, " rows"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const PackActivationsArgs& args) {
+  if (args.dim % kActivationBlock != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rows of ", args.dim, " activations are not whole blocks of 32"));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const MatMulArgs& args) {
+  if (args.w.cols % InfoOf(args.w.dtype).block_elems != 0 ||
+      (args.packed == nullptr && args.x == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("a product over ",
+                                                   args.w.cols, " columns of ",
+                                                   DTypeName(args.w.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const RopeAnglesArgs& args) {
+  if (args.n_rot < 0 || args.n_rot % 2 != 0 || args.n_rot > kMaxHeadDim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("angles for ", args.n_rot, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const RopeArgs& args) {
+  if (args.n_rot < 0 || args.n_rot % 2 != 0 || args.n_rot > args.head_dim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rotating ", args.n_rot, " of ", args.head_dim, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status ValidateKvType(DType dtype) {
+  if (dtype != DType::kF32 && dtype != DType::kF16) {
+    return absl::UnimplementedError(
+        absl::StrCat("a KV cache of type ", DTypeName(dtype)));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const AttentionArgs& args) {
+  for (const DType dtype : {args.k_type, args.v_type}) {
+    if (absl::Status status = ValidateKvType(dtype); !status.ok()) {
+      return status;
+    }
+  }
+  if (args.head_dim <= 0 || args.head_dim > kMaxHeadDim ||
+      args.head_dim % 16 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("head_dim ", args.head_dim));
+  }
+  if (args.n_kv_heads <= 0 || args.n_heads % args.n_kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args.n_heads, " heads over ", args.n_kv_heads, " KV heads"));
+  }
+  if (!args.is_ring && args.paged.page_tokens > kAttentionBlock) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pages of ", args.paged.page_tokens, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status Validate(const TopKArgs& args) {
+  if (args.k < 1 || args.k > kMaxCandidates || args.k > args.n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", args.k, " largest of ", args.n, " logits"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_VALIDATE_H_
