@@ -102,10 +102,12 @@ absl::StatusOr<MergeTable> MergeTable::Load(const planner::GgufHeader& header,
   MergeTable table;
   const auto n_merges = static_cast<size_t>(std::max<int64_t>(array->n, 1));
   table.slots_.resize(std::bit_ceil(2 * n_merges));
-  RETURN_IF_ERROR(planner::ForEachString(
-      source, *array, [&](int64_t rank, absl::string_view merge) {
-        return table.Add(rank, merge, vocab);
-      }));
+  RETURN_IF_ERROR(
+      NameKey(kMergesKey,
+              planner::ForEachString(
+                  source, *array, [&](int64_t rank, absl::string_view merge) {
+                    return table.Add(rank, merge, vocab);
+                  })));
   return table;
 }
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -37,6 +39,11 @@ absl::Status CheckLength(absl::string_view key, const planner::GgufArray& array,
 }
 
 }  // namespace
+
+absl::Status NameKey(absl::string_view key, const absl::Status& status) {
+  if (status.ok() || absl::StrContains(status.message(), key)) return status;
+  return absl::Status(status.code(), absl::StrCat(key, ": ", status.message()));
+}
 
 int ParseByteToken(absl::string_view text) {
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') {
@@ -78,19 +85,21 @@ absl::Status VocabTable::LoadTexts(const planner::GgufHeader& header,
       static_cast<size_t>(std::max<int64_t>(array->bytes - length_bytes, 0)));
   ends_.reserve(static_cast<size_t>(array->n) + 1);
   ends_.push_back(0);
-  return planner::ForEachString(
-      source, *array, [this](int64_t id, absl::string_view text) {
-        const auto bytes = static_cast<int64_t>(text.size());
-        if (bytes > kMaxTokenBytes) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(kTokensKey, "[", id, "] has ", bytes,
-                           " bytes, more than ", kMaxTokenBytes));
-        }
-        longest_token_bytes_ = std::max(longest_token_bytes_, bytes);
-        texts_.insert(texts_.end(), text.begin(), text.end());
-        ends_.push_back(static_cast<uint32_t>(texts_.size()));
-        return absl::OkStatus();
-      });
+  return NameKey(
+      kTokensKey,
+      planner::ForEachString(
+          source, *array, [this](int64_t id, absl::string_view text) {
+            const auto bytes = static_cast<int64_t>(text.size());
+            if (bytes > kMaxTokenBytes) {
+              return absl::InvalidArgumentError(
+                  absl::StrCat(kTokensKey, "[", id, "] has ", bytes,
+                               " bytes, more than ", kMaxTokenBytes));
+            }
+            longest_token_bytes_ = std::max(longest_token_bytes_, bytes);
+            texts_.insert(texts_.end(), text.begin(), text.end());
+            ends_.push_back(static_cast<uint32_t>(texts_.size()));
+            return absl::OkStatus();
+          }));
 }
 
 absl::Status VocabTable::LoadTypes(const planner::GgufHeader& header,
@@ -100,8 +109,9 @@ absl::Status VocabTable::LoadTypes(const planner::GgufHeader& header,
   ASSIGN_OR_RETURN(const planner::GgufArray* array, header.Array(kTypesKey));
   if (array == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(CheckLength(kTypesKey, *array, size()));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> values,
-                   planner::ReadInt32s(source, *array));
+  const auto read = planner::ReadInt32s(source, *array);
+  if (!read.ok()) return NameKey(kTypesKey, read.status());
+  const std::vector<int32_t>& values = *read;
   for (size_t i = 0; i < n_tokens; ++i) {
     int32_t value = values[i];
     // 0 is "undefined": a token that stands for no text, like an unused one.
@@ -127,7 +137,9 @@ absl::Status VocabTable::LoadScores(const planner::GgufHeader& header,
     return absl::InvalidArgumentError(absl::StrCat(kScoresKey, " is missing"));
   }
   RETURN_IF_ERROR(CheckLength(kScoresKey, *array, size()));
-  ASSIGN_OR_RETURN(scores_, planner::ReadFloats(source, *array));
+  auto read = planner::ReadFloats(source, *array);
+  if (!read.ok()) return NameKey(kScoresKey, read.status());
+  scores_ = *std::move(read);
   scores_.resize(types_.size());
   scores_.shrink_to_fit();
   for (size_t i = 0; i < scores_.size(); ++i) {

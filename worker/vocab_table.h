@@ -66,6 +66,9 @@ class VocabTable {
   int64_t longest_token_bytes_ = 0;
 };
 
+// `status` with `key` in front of an error message that does not name it.
+absl::Status NameKey(absl::string_view key, const absl::Status& status);
+
 // The byte that a byte token's text `<0xHH>` names, or -1 if `text` is not
 // exactly that.
 int ParseByteToken(absl::string_view text);

@@ -1,0 +1,97 @@
+#include "worker/pretokenizer.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Split(absl::string_view name, absl::string_view text) {
+  const auto pretokenizer = PreTokenizer::Create(name);
+  EXPECT_TRUE(pretokenizer.ok()) << pretokenizer.status();
+  std::vector<std::string> pieces;
+  const absl::Status status =
+      pretokenizer->Split(text, [&](absl::string_view piece) {
+        pieces.emplace_back(piece.data(), piece.size());
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return pieces;
+}
+
+TEST(PreTokenizerTest, AnUnknownNameIsRefusedByName) {
+  for (const absl::string_view name : {"", "default", "GPT-2", "qwen2"}) {
+    const auto pretokenizer = PreTokenizer::Create(name);
+    EXPECT_EQ(pretokenizer.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(pretokenizer.status().message()),
+                HasSubstr(absl::StrCat("'", name, "'")));
+  }
+}
+
+TEST(PreTokenizerTest, Gpt2KeepsOneSpaceInFrontOfWords) {
+  EXPECT_THAT(Split("gpt-2", "Hello  world 123!? x"),
+              ElementsAre("Hello", " ", " world", " 123", "!?", " x"));
+  EXPECT_THAT(Split("gpt-2", " \n  x"), ElementsAre(" \n ", " x"));
+  EXPECT_THAT(Split("gpt-2", "x \n "), ElementsAre("x", " \n "));
+}
+
+TEST(PreTokenizerTest, ContractionsAreLowerCaseOnly) {
+  EXPECT_THAT(Split("gpt-2", "I'LL we'll"),
+              ElementsAre("I", "'", "LL", " we", "'ll"));
+}
+
+TEST(PreTokenizerTest, SmolLmCutsEveryDigitFirst) {
+  EXPECT_THAT(Split("smollm", "a  12 b"),
+              ElementsAre("a", "  ", "1", "2", " b"));
+  EXPECT_THAT(Split("gpt-2", "a  12 b"), ElementsAre("a", " ", " 12", " b"));
+}
+
+TEST(PreTokenizerTest, WhiteSpaceIsUnicodes) {
+  // U+0085, U+00A0, U+2028, U+3000 are; U+180E, U+200B, U+FEFF, U+001C are not.
+  for (const std::string space :
+       {"\xC2\x85", "\xC2\xA0", "\xE2\x80\xA8", "\xE3\x80\x80"}) {
+    EXPECT_THAT(Split("gpt-2", absl::StrCat("!", space, "!")),
+                ElementsAre("!", space, "!"));
+  }
+  for (const std::string other :
+       {"\xE1\xA0\x8E", "\xE2\x80\x8B", "\xEF\xBB\xBF", "\x1C"}) {
+    EXPECT_THAT(Split("gpt-2", absl::StrCat("!", other, "!")),
+                ElementsAre(absl::StrCat("!", other, "!")));
+  }
+}
+
+TEST(PreTokenizerTest, IllFormedBytesAreAPieceOfTheirOwn) {
+  EXPECT_THAT(Split("gpt-2",
+                    "ab\xFF\xFE"
+                    "cd\xE2\x96"),
+              ElementsAre("ab", "\xFF\xFE", "cd", "\xE2\x96"));
+}
+
+TEST(PreTokenizerTest, PiecesJoinToTheTextWhateverItsBytes) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (size_t n = random() % 40; n > 0; --n) {
+      text += static_cast<char>(random() % 3 == 0 ? random() % 256
+                                                  : " \n'sa1!"[random() % 7]);
+    }
+    for (const absl::string_view name : {"gpt-2", "smollm"}) {
+      std::string joined;
+      for (const std::string& piece : Split(name, text)) {
+        EXPECT_FALSE(piece.empty());
+        joined += piece;
+      }
+      ASSERT_EQ(joined, text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,140 @@
+#include "worker/tokenizer_bpe.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "planner/memory_plan.h"
+#include "tests/worker/text/gguf_fixture.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+    std::vector<FixtureToken> tokens, const std::vector<std::string>& merges,
+    absl::string_view pre = "gpt-2") {
+  GgufFixture fixture;
+  return AddVocab(fixture, tokens)
+      .String("tokenizer.ggml.model", "gpt2")
+      .String("tokenizer.ggml.pre", pre)
+      .Strings("tokenizer.ggml.merges", merges)
+      .Load();
+}
+
+std::vector<int32_t> Encode(const Tokenizer& tokenizer, absl::string_view text,
+                            bool parse_special = false) {
+  const auto ids = tokenizer.Encode(text, parse_special);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.value_or(std::vector<int32_t>());
+}
+
+TEST(BpeTokenizerTest, TheEarliestMergeGoesFirst) {
+  const auto tokenizer =
+      Load(ByteLevelVocab({{"bc"}, {"ab"}, {"abc"}}), {"b c", "a b", "ab c"});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Encode(**tokenizer, "abc"), ElementsAre('a', 256));
+  EXPECT_THAT(Encode(**tokenizer, "ab"), ElementsAre(257));
+  EXPECT_THAT(Encode(**tokenizer, ""), IsEmpty());
+}
+
+TEST(BpeTokenizerTest, OfEqualMergesTheFirstCounts) {
+  const auto tokenizer =
+      Load(ByteLevelVocab({{"ab"}, {"bc"}}), {"a b", "b c", "a b"});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Encode(**tokenizer, "abc"), ElementsAre(256, 'c'));
+}
+
+TEST(BpeTokenizerTest, MergesStayWithinAPiece) {
+  const auto tokenizer = Load(ByteLevelVocab({{"a1"}}), {"a 1"});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Encode(**tokenizer, "a1"), ElementsAre('a', '1'));
+}
+
+TEST(BpeTokenizerTest, EveryByteComesBack) {
+  const auto tokenizer = Load(ByteLevelVocab({}), {});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  std::string back;
+  for (const int32_t id : Encode(**tokenizer, all)) {
+    (*tokenizer)->AppendBytes(id, false, back);
+  }
+  EXPECT_EQ(back, all);
+}
+
+TEST(BpeTokenizerTest, BytesOutsideTheVocabularyAreDropped) {
+  const auto tokenizer = Load({{"a"}}, {});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Encode(**tokenizer, "zaz\xFF"), ElementsAre(0));
+}
+
+TEST(BpeTokenizerTest, MergingNeverMakesAControlToken) {
+  const auto tokenizer = Load(
+      ByteLevelVocab({{"EN"}, {"END", TokenType::kControl}}), {"E N", "EN D"});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Encode(**tokenizer, "END"), ElementsAre('E', 'N', 'D'));
+  EXPECT_THAT(Encode(**tokenizer, "END", true), ElementsAre(257));
+}
+
+TEST(BpeTokenizerTest, TextOutsideTheByteMappingStandsForItself) {
+  const auto tokenizer = Load(ByteLevelVocab({{"\xE4\xBA\xAC"}, {"\xFF"}}), {});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string out;
+  (*tokenizer)->AppendBytes(256, false, out);
+  (*tokenizer)->AppendBytes(257, false, out);
+  EXPECT_EQ(out, "\xE4\xBA\xAC\xFF");
+}
+
+TEST(BpeTokenizerTest, BadMergesAreRefusedByIndex) {
+  for (const std::string merge : {"ab", "a", " a", "a z\xFF", "a  b", ""}) {
+    const absl::Status status =
+        Load(ByteLevelVocab({{"ab"}}), {"a b", merge}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << merge;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("tokenizer.ggml.merges[1]"));
+  }
+}
+
+TEST(BpeTokenizerTest, LongestMergeIsTheLimit) {
+  const auto half = static_cast<size_t>(VocabTable::kMaxTokenBytes) / 2;
+  const std::string x(half, 'x');
+  EXPECT_TRUE(Load({{x}, {x + x}}, {x + " " + x}).ok());
+  const std::string beyond(static_cast<size_t>(MergeTable::kMaxMergeBytes) + 1,
+                           'x');
+  const absl::Status status = Load({{"x"}}, {beyond}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("longer than"));
+}
+
+TEST(BpeTokenizerTest, APreTokenizerIsNeverGuessed) {
+  const absl::Status unknown =
+      Load(ByteLevelVocab({}), {}, "llama-bpe").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("llama-bpe"));
+  GgufFixture fixture;
+  const absl::Status missing = AddVocab(fixture, ByteLevelVocab({}))
+                                   .String("tokenizer.ggml.model", "gpt2")
+                                   .Strings("tokenizer.ggml.merges", {})
+                                   .Load()
+                                   .status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("tokenizer.ggml.pre"));
+}
+
+TEST(BpeTokenizerTest, SmallTablesStayWithinThePlan) {
+  const auto tokenizer = Load({{"a"}}, {}, "smollm");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  planner::VocabShape shape;
+  shape.model = "gpt2";
+  shape.n_tokens = 1;
+  shape.token_bytes = 1;
+  EXPECT_LE((*tokenizer)->MemoryBytes(), planner::VocabBytes(shape));
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

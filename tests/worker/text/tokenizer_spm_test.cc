@@ -1,0 +1,181 @@
+#include "worker/tokenizer_spm.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "planner/memory_plan.h"
+#include "tests/worker/text/gguf_fixture.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr TokenType kControl = TokenType::kControl;
+constexpr TokenType kByte = TokenType::kByte;
+const std::string kMark = "\xE2\x96\x81";
+
+std::unique_ptr<Tokenizer> Make(const std::vector<FixtureToken>& tokens,
+                                bool add_space_prefix = false) {
+  GgufFixture fixture;
+  AddVocab(fixture, tokens)
+      .String("tokenizer.ggml.model", "llama")
+      .Bool("tokenizer.ggml.add_space_prefix", add_space_prefix)
+      .Bool("tokenizer.ggml.add_bos_token", true)
+      .U32("tokenizer.ggml.bos_token_id", 1)
+      .U32("tokenizer.ggml.eos_token_id", 2);
+  auto tokenizer = fixture.Load();
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+std::vector<FixtureToken> Vocab(std::vector<FixtureToken> more) {
+  std::vector<FixtureToken> tokens = {{"<unk>", TokenType::kUnknown},
+                                      {"<bos>", kControl, -1000},
+                                      {"<eos>", kControl, -1000}};
+  for (FixtureToken& token : more) tokens.push_back(std::move(token));
+  return tokens;
+}
+
+std::vector<int32_t> Encode(const Tokenizer& tokenizer, absl::string_view text,
+                            bool parse_special = false) {
+  const auto ids = tokenizer.Encode(text, parse_special);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.value_or(std::vector<int32_t>());
+}
+
+TEST(SpmTokenizerTest, TheHighestScoreMergesFirst) {
+  const auto tokenizer = Make(Vocab({{"a"},
+                                     {"b"},
+                                     {"c"},
+                                     {"ab", TokenType::kNormal, -2},
+                                     {"bc", TokenType::kNormal, -1}}));
+  EXPECT_THAT(Encode(*tokenizer, "abc"), ElementsAre(3, 7));
+}
+
+TEST(SpmTokenizerTest, EqualScoresMergeFromTheLeftAndZerosAreEqual) {
+  const auto tokenizer = Make(Vocab({{"a"},
+                                     {"b"},
+                                     {"c"},
+                                     {"ab", TokenType::kNormal, -0.0f},
+                                     {"bc", TokenType::kNormal, 0.0f}}));
+  EXPECT_THAT(Encode(*tokenizer, "abc"), ElementsAre(6, 5));
+  EXPECT_THAT(Encode(*tokenizer, ""), IsEmpty());
+}
+
+TEST(SpmTokenizerTest, SpacesBecomeMarksAndMergesMayCrossThem) {
+  const auto tokenizer = Make(Vocab({{"a"},
+                                     {kMark},
+                                     {kMark + kMark, TokenType::kNormal, -1},
+                                     {kMark + "a", TokenType::kNormal, -2},
+                                     {"a" + kMark, TokenType::kNormal, -3}}));
+  EXPECT_THAT(Encode(*tokenizer, "a  a"), ElementsAre(3, 5, 3));
+  EXPECT_THAT(Encode(*tokenizer, "a a"), ElementsAre(3, 6));
+  EXPECT_THAT(Encode(*tokenizer, "a "), ElementsAre(7));
+}
+
+TEST(SpmTokenizerTest, CharactersOutsideTheVocabularyBecomeBytes) {
+  const auto tokenizer =
+      Make(Vocab({{"<0xC3>", kByte}, {"<0xA9>", kByte}, {"\xA8"}, {"a"}}));
+  EXPECT_THAT(Encode(*tokenizer, "a\xC3\xA9"), ElementsAre(6, 3, 4));
+  EXPECT_THAT(Encode(*tokenizer, "\xC3\xA8"), ElementsAre(3, 5));
+  // Neither a byte token nor a one-byte token: the unknown token.
+  EXPECT_THAT(Encode(*tokenizer, "z"), ElementsAre(0));
+}
+
+TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
+  const auto tokenizer =
+      Make(Vocab({{"<"}, {"e"}, {"os>"}, {"o"}, {"s"}, {">"}, {"os"}, {"<e"}}));
+  const std::vector<int32_t> ids = Encode(*tokenizer, "<eos>");
+  EXPECT_THAT(ids, testing::Not(testing::Contains(2)));
+  EXPECT_EQ(tokenizer->Decode(ids, false), "<eos>");
+  EXPECT_THAT(Encode(*tokenizer, "<eos>", true), ElementsAre(2));
+}
+
+TEST(SpmTokenizerTest, BosComesFirstOnlyWhereAsked) {
+  const auto tokenizer = Make(Vocab({{"a"}}));
+  EXPECT_THAT(Encode(*tokenizer, "a", true), ElementsAre(3));
+  const auto ids = tokenizer->EncodeWithBos("<bos>a", true);
+  ASSERT_TRUE(ids.ok());
+  EXPECT_THAT(*ids, ElementsAre(1, 1, 3));
+}
+
+TEST(SpmTokenizerTest, TheSpacePrefixIsAddedAndTakenAway) {
+  const auto tokenizer =
+      Make(Vocab({{"a"}, {kMark}, {kMark + "a"}}), /*add_space_prefix=*/true);
+  EXPECT_THAT(Encode(*tokenizer, "a"), ElementsAre(5));
+  EXPECT_THAT(Encode(*tokenizer, "a<eos>a", true), ElementsAre(5, 2, 5));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{5, 5}, false), "a a");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, false), "a");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, true), "<bos>a");
+}
+
+TEST(SpmTokenizerTest, EveryTypeOfTokenHasItsBytes) {
+  const auto tokenizer = Make(Vocab({{"<0x0a>", kByte},
+                                     {kMark, TokenType::kUserDefined},
+                                     {"x" + kMark},
+                                     {"gone", TokenType::kUnused}}));
+  const auto bytes = [&](int32_t id, bool render_special) {
+    std::string out;
+    tokenizer->AppendBytes(id, render_special, out);
+    return out;
+  };
+  EXPECT_EQ(bytes(3, false), "\n");
+  EXPECT_EQ(bytes(4, false), kMark);
+  EXPECT_EQ(bytes(5, false), "x ");
+  EXPECT_EQ(bytes(6, true), "");
+  EXPECT_EQ(bytes(0, false), "");
+  EXPECT_EQ(bytes(1, false), "");
+  EXPECT_EQ(bytes(1, true), "<bos>");
+  for (const int32_t id : {-1, 7, INT32_MAX, INT32_MIN}) {
+    EXPECT_EQ(bytes(id, true), "");
+  }
+}
+
+TEST(SpmTokenizerTest, DecodeReplacesWhatIsNotText) {
+  const auto tokenizer = Make(Vocab({{"<0xE2>", kByte}, {"a"}}));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{3, 4, 3}, false),
+            "\xEF\xBF\xBD"
+            "a\xEF\xBF\xBD");
+}
+
+TEST(SpmTokenizerTest, TextLengthHasALimit) {
+  const auto tokenizer = Make(Vocab({{"\n", TokenType::kUserDefined}}));
+  const auto limit = static_cast<size_t>(Tokenizer::kMaxTextBytes);
+  const auto at = tokenizer->Encode(std::string(limit, '\n'), false);
+  ASSERT_TRUE(at.ok()) << at.status();
+  EXPECT_EQ(at->size(), limit);
+  EXPECT_EQ(
+      tokenizer->Encode(std::string(limit + 1, '\n'), false).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SpmTokenizerTest, SmallTablesStayWithinThePlan) {
+  const auto tokenizer = Make(Vocab({{"a"}}));
+  planner::VocabShape shape;
+  shape.model = "llama";
+  shape.n_tokens = 4;
+  shape.token_bytes = 16;
+  EXPECT_LE(tokenizer->MemoryBytes(), planner::VocabBytes(shape));
+}
+
+TEST(LoadTokenizerTest, UnknownModelsAreRefusedByName) {
+  for (const std::string model : {"gemma4", "bert", "no_vocab"}) {
+    GgufFixture fixture;
+    const absl::Status status = AddVocab(fixture, Vocab({}))
+                                    .String("tokenizer.ggml.model", model)
+                                    .Load()
+                                    .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(model));
+  }
+  EXPECT_EQ(GgufFixture().Load().status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
