@@ -31,12 +31,13 @@ absl::StatusOr<RopeParameters> ReadRope(const planner::GgufHeader& header,
   ASSIGN_OR_RETURN(rope.base,
                    PositiveFloat(header, prefix + "freq_base", 10'000));
   ASSIGN_OR_RETURN(const auto type, header.String(prefix + "scaling.type"));
-  if (type && *type != "linear" && *type != "none") {
+  const std::string kind = type.value_or("linear");
+  if (kind != "linear" && kind != "none") {
     return absl::UnimplementedError(
-        absl::StrCat(prefix, "scaling.type \"", *type,
+        absl::StrCat(prefix, "scaling.type \"", kind,
                      "\" cannot be run by this build (linear and none can)"));
   }
-  if (!type || *type == "linear") {
+  if (kind == "linear") {
     ASSIGN_OR_RETURN(const double factor,
                      PositiveFloat(header, prefix + "scaling.factor", 1.0));
     rope.scale = 1.0 / factor;
