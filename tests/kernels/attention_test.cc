@@ -1,0 +1,514 @@
+// Attention: masks, rings, pages and both rotations against an explicit list
+// of keys, and the same bits however a prompt is cut.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using AttentionTest = BackendTest;
+
+// The tokens of one sequence in full, positions 0 .. n - 1.
+struct Tokens {
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;
+  DType k_type;
+  DType v_type;
+  std::vector<float> q;         // [n, n_heads, head_dim]
+  std::vector<float> q_prefix;  // the same shape
+  std::vector<float> k;         // [n, n_kv_heads, head_dim], rounded to k_type
+  std::vector<float> v;
+
+  int64_t KvDim() const { return n_kv_heads * head_dim; }
+  int64_t QDim() const { return n_heads * head_dim; }
+  int64_t KBytes() const { return KvDim() * InfoOf(k_type).block_bytes; }
+  int64_t VBytes() const { return KvDim() * InfoOf(v_type).block_bytes; }
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+std::vector<float> RoundTo(DType dtype, std::vector<float> values) {
+  if (dtype == DType::kF16) {
+    for (float& value : values) value = F32FromF16(F16FromF32(value));
+  }
+  return values;
+}
+
+Tokens MakeTokens(RandomData& random, int64_t n, int64_t n_heads,
+                  int64_t n_kv_heads, int64_t head_dim,
+                  DType k_type = DType::kF16, DType v_type = DType::kF16) {
+  Tokens tokens{n_heads, n_kv_heads, head_dim, k_type, v_type, {}, {}, {}, {}};
+  tokens.q = random.Floats(n * tokens.QDim(), 3.0f);
+  tokens.q_prefix = random.Floats(n * tokens.QDim(), 3.0f);
+  tokens.k = RoundTo(k_type, random.Floats(n * tokens.KvDim(), 3.0f));
+  tokens.v = RoundTo(v_type, random.Floats(n * tokens.KvDim(), 3.0f));
+  return tokens;
+}
+
+// A key that a row attends, and with which rotation of q.
+struct SeenKey {
+  int64_t token;
+  bool is_prefix;
+};
+
+// One row of attention over listed keys, in double.
+std::vector<double> Expected(const Tokens& tokens, int64_t row,
+                             const std::vector<SeenKey>& keys) {
+  std::vector<double> out(static_cast<size_t>(tokens.QDim()), 0.0);
+  const int64_t group = tokens.n_heads / tokens.n_kv_heads;
+  for (int64_t h = 0; h < tokens.n_heads; ++h) {
+    std::vector<double> scores;
+    for (const SeenKey& key : keys) {
+      const auto& q = key.is_prefix ? tokens.q_prefix : tokens.q;
+      double dot = 0;
+      for (int64_t i = 0; i < tokens.head_dim; ++i) {
+        dot += double{q[static_cast<size_t>(row * tokens.QDim() +
+                                            h * tokens.head_dim + i)]} *
+               tokens.k[static_cast<size_t>(key.token * tokens.KvDim() +
+                                            h / group * tokens.head_dim + i)];
+      }
+      scores.push_back(dot * tokens.Scale());
+    }
+    const double max = *std::max_element(scores.begin(), scores.end());
+    double total = 0;
+    for (size_t j = 0; j < keys.size(); ++j) {
+      const double weight = std::exp(scores[j] - max);
+      total += weight;
+      for (int64_t i = 0; i < tokens.head_dim; ++i) {
+        out[static_cast<size_t>(h * tokens.head_dim + i)] +=
+            weight *
+            tokens.v[static_cast<size_t>(keys[j].token * tokens.KvDim() +
+                                         h / group * tokens.head_dim + i)];
+      }
+    }
+    for (int64_t i = 0; i < tokens.head_dim; ++i) {
+      out[static_cast<size_t>(h * tokens.head_dim + i)] /= total;
+    }
+  }
+  return out;
+}
+
+// Scores are sums of head_dim products below 9 in float32; an error e in a
+// score is a relative error e in a weight, and values are below 3.
+void ExpectRow(const Tokens& tokens, const float* out, int64_t row,
+               const std::vector<SeenKey>& keys) {
+  const double score_size =
+      9.0 * static_cast<double>(tokens.head_dim) * tokens.Scale();
+  const double tolerance = 3.0 * 4.0 * score_size * 0x1p-24 * 8 + 1e-6;
+  const auto expected = Expected(tokens, row, keys);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(out[i], expected[i], tolerance) << "row " << row << " at " << i;
+  }
+}
+
+AttentionArgs CommonArgs(const Tokens& tokens, int64_t first_token,
+                         float* out) {
+  AttentionArgs args = {};
+  args.q = tokens.q.data() + first_token * tokens.QDim();
+  args.q_prefix = tokens.q_prefix.data() + first_token * tokens.QDim();
+  args.out = out;
+  args.n_heads = tokens.n_heads;
+  args.n_kv_heads = tokens.n_kv_heads;
+  args.head_dim = tokens.head_dim;
+  args.scale = tokens.Scale();
+  args.k_type = tokens.k_type;
+  args.v_type = tokens.v_type;
+  return args;
+}
+
+void StoreTokens(Backend& backend, const std::vector<float>& rows, int64_t dim,
+                 int64_t first, int64_t n, DType dtype, std::byte* base,
+                 const std::vector<int64_t>& offsets) {
+  ASSERT_TRUE(backend
+                  .StoreRows({rows.data() + first * dim, n, dim, dtype, base,
+                              offsets.data()})
+                  .ok());
+}
+
+// A sequence whose cache is in pages of a pool, scattered on purpose.
+class PagedSequence {
+ public:
+  PagedSequence(const Tokens& tokens, int64_t n, int64_t page_tokens)
+      : tokens_(tokens), page_tokens_(page_tokens) {
+    n_pages_ = (n + page_tokens - 1) / page_tokens;
+    kv_.page_tokens = page_tokens;
+    kv_.k_offset = 64;
+    kv_.v_offset = 64 + page_tokens * tokens.KBytes();
+    kv_.page_bytes = kv_.v_offset + page_tokens * tokens.VBytes() + 64;
+    pool_.resize(static_cast<size_t>(n_pages_ * kv_.page_bytes));
+    // Garbage in cells that hold no token must not reach a result: NaN.
+    std::fill(pool_.begin(), pool_.end(), std::byte{0xFF});
+    kv_.pool = pool_.data();
+  }
+
+  void Append(Backend& backend, int64_t first, int64_t n) {
+    std::vector<int64_t> k_offsets;
+    std::vector<int64_t> v_offsets;
+    for (int64_t p = first; p < first + n; ++p) {
+      const int64_t base = PageOf(p / page_tokens_) * kv_.page_bytes;
+      const int64_t cell = p % page_tokens_;
+      k_offsets.push_back(base + kv_.k_offset + cell * tokens_.KBytes());
+      v_offsets.push_back(base + kv_.v_offset + cell * tokens_.VBytes());
+    }
+    StoreTokens(backend, tokens_.k, tokens_.KvDim(), first, n, tokens_.k_type,
+                kv_.pool, k_offsets);
+    StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
+                kv_.pool, v_offsets);
+  }
+
+  // The table of tokens [0, n) all live.
+  std::vector<PageEntry> Table(int64_t n) const {
+    std::vector<PageEntry> table;
+    for (int64_t i = 0; i * page_tokens_ < n; ++i) {
+      const auto live = std::min(page_tokens_, n - i * page_tokens_);
+      table.push_back(
+          {i * page_tokens_, PageOf(i), 0, static_cast<int32_t>(live), false});
+    }
+    return table;
+  }
+
+  // Attention of tokens [first, first + n).
+  std::vector<float> Attend(Backend& backend, int64_t first, int64_t n,
+                            const std::vector<PageEntry>& table) const {
+    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
+    AttentionArgs args = CommonArgs(tokens_, first, out.data());
+    const AttentionSegment segment = {0, n, first, table, {}, 0};
+    args.segments = {&segment, 1};
+    args.paged = kv_;
+    EXPECT_TRUE(backend.Attention(args).ok());
+    return out;
+  }
+
+  const PagedKv& kv() const { return kv_; }
+
+ private:
+  int32_t PageOf(int64_t i) const {
+    return static_cast<int32_t>(n_pages_ - 1 - i);
+  }
+
+  const Tokens& tokens_;
+  int64_t page_tokens_;
+  int64_t n_pages_;
+  PagedKv kv_;
+  std::vector<std::byte> pool_;
+};
+
+std::vector<SeenKey> Keys(int64_t begin, int64_t end, bool is_prefix = false) {
+  std::vector<SeenKey> keys;
+  for (int64_t t = begin; t < end; ++t) keys.push_back({t, is_prefix});
+  return keys;
+}
+
+TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
+  RandomData random(30);
+  struct Case {
+    int64_t n, heads, kv_heads, head_dim, page;
+    DType k_type, v_type;
+  };
+  for (const Case& c : {Case{1, 1, 1, 16, 16, DType::kF32, DType::kF32},
+                        {70, 9, 3, 64, 64, DType::kF16, DType::kF16},
+                        {131, 4, 1, 256, 64, DType::kF16, DType::kF16},
+                        {33, 8, 8, 48, 16, DType::kF16, DType::kF32},
+                        {40, 32, 1, 32, 64, DType::kF32, DType::kF16},
+                        {20, 2, 1, 512, 32, DType::kF16, DType::kF16}}) {
+    const Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads,
+                                     c.head_dim, c.k_type, c.v_type);
+    PagedSequence sequence(tokens, c.n, c.page);
+    sequence.Append(backend(), 0, c.n);
+    const auto out = sequence.Attend(backend(), 0, c.n, sequence.Table(c.n));
+    for (int64_t row = 0; row < c.n; ++row) {
+      ExpectRow(tokens, out.data() + row * tokens.QDim(), row,
+                Keys(0, row + 1));
+    }
+  }
+}
+
+TEST_P(AttentionTest, PagesGiveTheSameBitsHoweverThePromptIsCut) {
+  RandomData random(31);
+  constexpr int64_t kN = 200;
+  const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
+  std::vector<std::vector<uint32_t>> results;
+  for (const int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, kN}) {
+    PagedSequence sequence(tokens, kN, 64);
+    std::vector<float> all;
+    for (int64_t first = 0; first < kN; first += chunk) {
+      const int64_t n = std::min(chunk, kN - first);
+      sequence.Append(backend(), first, n);
+      const auto out =
+          sequence.Attend(backend(), first, n, sequence.Table(first + n));
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    results.push_back(Bits(all));
+  }
+  for (size_t i = 1; i < results.size(); ++i) {
+    EXPECT_EQ(results[i], results[0]) << "cut " << i;
+  }
+}
+
+TEST_P(AttentionTest, EvictedTokensAreNotSeenAndPrefixPagesMeetTheirOwnQuery) {
+  RandomData random(32);
+  constexpr int64_t kN = 150;
+  constexpr int64_t kPage = 16;
+  const Tokens tokens = MakeTokens(random, kN, 4, 2, 32);
+  PagedSequence sequence(tokens, kN, kPage);
+  sequence.Append(backend(), 0, kN);
+  // Tokens 0..19 are the pinned prefix; 20..85 are evicted.
+  std::vector<PageEntry> table;
+  for (PageEntry entry : sequence.Table(kN)) {
+    const int64_t first = entry.first_position;
+    entry.is_prefix = first < 32;
+    if (first == 16) entry.live_end = 4;
+    if (first == 80) entry.live_begin = 6;
+    if (first >= 32 && first < 80) continue;
+    table.push_back(entry);
+  }
+  const auto out = sequence.Attend(backend(), 140, 10, table);
+  for (int64_t row = 140; row < kN; ++row) {
+    std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+    for (const SeenKey& key : Keys(86, row + 1)) keys.push_back(key);
+    ExpectRow(tokens, out.data() + (row - 140) * tokens.QDim(), row, keys);
+  }
+}
+
+TEST_P(AttentionTest, TwoRotationsOfQueryEqualKeysMovedCloser) {
+  // Keys rotated at their own positions; the prefix must look 1000 positions
+  // closer than it is, as if the query stood there.
+  RandomData random(33);
+  constexpr int64_t kN = 40;
+  constexpr int64_t kEvicted = 1000;
+  Tokens tokens = MakeTokens(random, kN, 2, 1, 32, DType::kF32, DType::kF32);
+  const auto plain_q = tokens.q;
+  const auto plain_k = tokens.k;
+  const auto rotate = [&](const std::vector<float>& x, int64_t heads,
+                          const std::vector<int64_t>& positions) {
+    std::vector<float> angles(positions.size() * 32);
+    std::vector<float> out(x.size());
+    EXPECT_TRUE(backend()
+                    .RopeAngles({positions.data(), kN, 32, 10000.0, 1.0,
+                                 nullptr, 1.0f, angles.data()})
+                    .ok());
+    EXPECT_TRUE(backend()
+                    .Rope({x.data(), angles.data(), out.data(), kN, heads, 32,
+                           32, RopeStyle::kNeox})
+                    .ok());
+    return out;
+  };
+  // Tokens 0..15 keep positions 0..15; the rest stand 1000 later.
+  std::vector<int64_t> absolute;
+  std::vector<int64_t> moved;
+  for (int64_t t = 0; t < kN; ++t) {
+    absolute.push_back(t < 16 ? t : t + kEvicted);
+    moved.push_back(t);
+  }
+  tokens.q = rotate(plain_q, 2, absolute);
+  tokens.q_prefix = rotate(plain_q, 2, moved);
+  tokens.k = rotate(plain_k, 1, absolute);
+  PagedSequence sequence(tokens, kN, 16);
+  sequence.Append(backend(), 0, kN);
+  auto table = sequence.Table(kN);
+  table[0].is_prefix = true;
+  const auto twice = sequence.Attend(backend(), 16, kN - 16, table);
+  tokens.q = rotate(plain_q, 2, moved);
+  tokens.k = rotate(plain_k, 1, moved);
+  for (int64_t row = 16; row < kN; ++row) {
+    const auto expected = Expected(tokens, row, Keys(0, row + 1));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      // Angles are rounded to float32 once each: 2^-24 of every product.
+      EXPECT_NEAR(twice[static_cast<size_t>(row - 16) * 64 + i], expected[i],
+                  3e-5);
+    }
+  }
+}
+
+// A sequence on a ring layer of `window` cells.
+class RingSequence {
+ public:
+  RingSequence(const Tokens& tokens, int64_t window)
+      : tokens_(tokens),
+        k_(static_cast<size_t>(window * tokens.KBytes()), std::byte{0xFF}),
+        v_(static_cast<size_t>(window * tokens.VBytes()), std::byte{0xFF}) {
+    ring_ = {k_.data(), v_.data(), window};
+  }
+
+  // Attention of tokens [first, first + n), whose K/V enter the ring after.
+  std::vector<float> Step(Backend& backend, int64_t first, int64_t n,
+                          int64_t live_begin = 0) {
+    std::vector<std::byte> chunk_k(static_cast<size_t>(n * tokens_.KBytes()));
+    std::vector<std::byte> chunk_v(static_cast<size_t>(n * tokens_.VBytes()));
+    std::vector<int64_t> k_offsets;
+    std::vector<int64_t> v_offsets;
+    for (int64_t r = 0; r < n; ++r) {
+      k_offsets.push_back(r * tokens_.KBytes());
+      v_offsets.push_back(r * tokens_.VBytes());
+    }
+    StoreTokens(backend, tokens_.k, tokens_.KvDim(), first, n, tokens_.k_type,
+                chunk_k.data(), k_offsets);
+    StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
+                chunk_v.data(), v_offsets);
+    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
+    AttentionArgs args = CommonArgs(tokens_, first, out.data());
+    const AttentionSegment segment = {0, n, first, {}, ring_, live_begin};
+    args.segments = {&segment, 1};
+    args.is_ring = true;
+    args.chunk_k = chunk_k.data();
+    args.chunk_v = chunk_v.data();
+    EXPECT_TRUE(backend.Attention(args).ok());
+    Enter(backend, chunk_k, chunk_v, first, n);
+    return out;
+  }
+
+ private:
+  void Enter(Backend& backend, const std::vector<std::byte>& chunk_k,
+             const std::vector<std::byte>& chunk_v, int64_t first, int64_t n) {
+    for (int64_t r = std::max<int64_t>(0, n - ring_.window); r < n; ++r) {
+      const int64_t cell = (first + r) % ring_.window;
+      for (const auto& [from, to, bytes] :
+           {std::tuple{chunk_k.data(), ring_.k, tokens_.KBytes()},
+            {chunk_v.data(), ring_.v, tokens_.VBytes()}}) {
+        const int64_t from_at = r * bytes;
+        const int64_t to_at = cell * bytes;
+        EXPECT_TRUE(
+            backend.CopyRows({from, &from_at, to, &to_at, 1, bytes}).ok());
+      }
+    }
+  }
+
+  const Tokens& tokens_;
+  std::vector<std::byte> k_;
+  std::vector<std::byte> v_;
+  RingKv ring_;
+};
+
+TEST_P(AttentionTest, ARingRowSeesExactlyItsWindowItselfIncluded) {
+  RandomData random(34);
+  constexpr int64_t kN = 150;
+  const Tokens tokens = MakeTokens(random, kN, 4, 1, 32);
+  for (const int64_t window : {1, 31, 32, 33, 64, 149, 150, 151}) {
+    RingSequence sequence(tokens, window);
+    for (const auto& [first, n] :
+         {std::pair<int64_t, int64_t>{0, 60}, {60, 1}, {61, 89}}) {
+      const auto out = sequence.Step(backend(), first, n);
+      for (int64_t row = first; row < first + n; ++row) {
+        ExpectRow(tokens, out.data() + (row - first) * tokens.QDim(), row,
+                  Keys(std::max<int64_t>(0, row - window + 1), row + 1));
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, RingsGiveTheSameBitsHoweverThePromptIsCut) {
+  RandomData random(35);
+  constexpr int64_t kN = 600;
+  const Tokens tokens = MakeTokens(random, kN, 4, 1, 64);
+  for (const int64_t window : {int64_t{100}, int64_t{128}}) {
+    std::vector<std::vector<uint32_t>> results;
+    for (const int64_t chunk : {1, 7, 64, 512}) {
+      RingSequence sequence(tokens, window);
+      std::vector<float> all;
+      for (int64_t first = 0; first < kN; first += chunk) {
+        const auto out = sequence.Step(backend(), first,
+                                       std::min<int64_t>(chunk, kN - first));
+        all.insert(all.end(), out.begin(), out.end());
+      }
+      results.push_back(Bits(all));
+    }
+    for (size_t i = 1; i < results.size(); ++i) {
+      EXPECT_EQ(results[i], results[0]) << "window " << window << " cut " << i;
+    }
+  }
+}
+
+TEST_P(AttentionTest, EvictedCellsOfARingAreMasked) {
+  RandomData random(36);
+  const Tokens tokens = MakeTokens(random, 90, 2, 1, 16);
+  RingSequence sequence(tokens, 64);
+  (void)sequence.Step(backend(), 0, 80);
+  const auto out = sequence.Step(backend(), 80, 10, /*live_begin=*/70);
+  for (int64_t row = 80; row < 90; ++row) {
+    ExpectRow(tokens, out.data() + (row - 80) * tokens.QDim(), row,
+              Keys(70, row + 1));
+  }
+}
+
+TEST_P(AttentionTest, SeveralSequencesInAStepDoNotMixAndThreadsChangeNoBit) {
+  RandomData random(37);
+  constexpr int64_t kN = 100;
+  const Tokens tokens = MakeTokens(random, kN, 4, 1, 64);
+  std::vector<std::vector<uint32_t>> results;
+  for (const int n_threads : {1, 2, 3}) {
+    const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
+    PagedSequence sequence(tokens, kN, 64);
+    sequence.Append(*made.backend, 0, kN);
+    // Two segments: rows 0..29 as a prompt, row 30 as the decode of token 99.
+    const auto prompt = sequence.Table(30);
+    const auto decode = sequence.Table(kN);
+    std::vector<float> q(tokens.q.begin(),
+                         tokens.q.begin() + 30 * tokens.QDim());
+    q.insert(q.end(), tokens.q.begin() + 99 * tokens.QDim(), tokens.q.end());
+    std::vector<float> out(q.size());
+    AttentionArgs args = CommonArgs(tokens, 0, out.data());
+    args.q = q.data();
+    args.q_prefix = q.data();
+    const AttentionSegment segments[] = {{0, 30, 0, prompt, {}, 0},
+                                         {30, 1, 99, decode, {}, 0}};
+    args.segments = segments;
+    args.paged = sequence.kv();
+    ASSERT_TRUE(made.backend->Attention(args).ok());
+    results.push_back(Bits(out));
+    // The decode row alone, where heads are split among threads.
+    const auto alone = sequence.Attend(*made.backend, 99, 1, decode);
+    EXPECT_EQ(Bits(alone),
+              Bits(out.data() + 30 * tokens.QDim(), tokens.QDim()));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST_P(AttentionTest, ScoresFarApartStayFinite) {
+  RandomData random(38);
+  Tokens tokens = MakeTokens(random, 70, 1, 1, 16, DType::kF32, DType::kF32);
+  for (float& value : tokens.q) value *= 1000;
+  PagedSequence sequence(tokens, 70, 64);
+  sequence.Append(backend(), 0, 70);
+  for (const float value :
+       sequence.Attend(backend(), 0, 70, sequence.Table(70))) {
+    EXPECT_TRUE(std::isfinite(value));
+    EXPECT_LE(std::abs(value), 3.0f);
+  }
+}
+
+TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
+  float value = 0;
+  AttentionArgs args = {};
+  args.q = args.q_prefix = &value;
+  args.out = &value;
+  args.n_heads = 4;
+  args.n_kv_heads = 2;
+  args.head_dim = kMaxHeadDim;
+  args.k_type = args.v_type = DType::kF16;
+  args.paged.page_tokens = kAttentionBlock;
+  EXPECT_TRUE(backend().Attention(args).ok());  // no segment
+  const auto code_with = [&](auto change) {
+    AttentionArgs changed = args;
+    change(changed);
+    return backend().Attention(changed).code();
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(code_with([](auto& a) { a.head_dim = kMaxHeadDim + 16; }),
+            kInvalid);
+  EXPECT_EQ(code_with([](auto& a) { a.head_dim = 24; }), kInvalid);
+  EXPECT_EQ(code_with([](auto& a) { a.n_kv_heads = 3; }), kInvalid);
+  EXPECT_EQ(
+      code_with([](auto& a) { a.paged.page_tokens = kAttentionBlock + 1; }),
+      kInvalid);
+  EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ8_0; }),
+            absl::StatusCode::kUnimplemented);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels

@@ -1,0 +1,187 @@
+// What the kernels' tests share: one suite over every backend and instruction
+// path of this machine, random data, and weights in each element type.
+#ifndef PLIMSOLL_TESTS_KERNELS_BACKEND_FIXTURE_H_
+#define PLIMSOLL_TESTS_KERNELS_BACKEND_FIXTURE_H_
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/target.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/packed_row.h"
+#include "kernels/reference/dequantize.h"
+#include "kernels/reference/float16.h"
+
+namespace plimsoll::kernels {
+
+inline constexpr char kReferenceName[] = "reference";
+
+// "reference" and the CPU's instruction paths, best first.
+inline std::vector<std::string> BackendNames() {
+  std::vector<std::string> names = AvailableCpuTargets();
+  names.insert(names.begin(), kReferenceName);
+  return names;
+}
+
+inline std::string BackendTestName(
+    const ::testing::TestParamInfo<std::string>& info) {
+  return info.param;
+}
+
+// A backend with the pool it runs on.
+struct BackendUnderTest {
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;
+};
+
+// `name` is one of BackendNames(). The instruction path holds for the process.
+inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
+  BackendUnderTest made;
+  made.pool = std::make_unique<ThreadPool>(n_threads, /*pin=*/false);
+  if (name == kReferenceName) {
+    made.backend = NewReferenceBackend();
+  } else {
+    EXPECT_TRUE(SetCpuTarget(name).ok());
+    made.backend = NewCpuBackend(*made.pool);
+  }
+  return made;
+}
+
+// Bytes of the file's layout of a random matrix. Scales are between 2^-10 and
+// 2^-4, of either sign, so that values are of the size of real weights.
+class RandomData {
+ public:
+  explicit RandomData(uint32_t seed) : random_(seed) {}
+
+  float Uniform(float low, float high) {
+    return std::uniform_real_distribution<float>(low, high)(random_);
+  }
+  int64_t Integer(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+  std::vector<float> Floats(int64_t n, float size = 1.0f) {
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& value : values) value = Uniform(-size, size);
+    return values;
+  }
+
+  std::vector<std::byte> Weights(DType dtype, int64_t rows, int64_t cols) {
+    const DTypeInfo& info = InfoOf(dtype);
+    const int64_t n_blocks = rows * cols / info.block_elems;
+    std::vector<std::byte> bytes(
+        static_cast<size_t>(n_blocks * info.block_bytes));
+    for (std::byte& byte : bytes) {
+      byte = static_cast<std::byte>(Integer(0, 255));
+    }
+    for (int64_t b = 0; b < n_blocks; ++b) {
+      SetScales(dtype, bytes.data() + b * info.block_bytes);
+    }
+    return bytes;
+  }
+
+ private:
+  void SetF16(std::byte* at) {
+    const float size = std::ldexp(1.0f, static_cast<int>(Integer(-10, -4)));
+    const uint16_t half = F16FromF32(Uniform(-1, 1) * size);
+    std::memcpy(at, &half, 2);
+  }
+  void SetScales(DType dtype, std::byte* block) {
+    const float value = Uniform(-1, 1);
+    switch (dtype) {
+      case DType::kF32:
+        std::memcpy(block, &value, 4);
+        return;
+      case DType::kBF16:
+        std::memcpy(block, reinterpret_cast<const char*>(&value) + 2, 2);
+        return;
+      case DType::kQ4_1:
+      case DType::kQ4_K:
+        SetF16(block);
+        SetF16(block + 2);
+        return;
+      case DType::kQ6_K:
+        SetF16(block + 208);
+        return;
+      default:  // F16, Q8_0, Q5_0
+        SetF16(block);
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+inline const std::vector<DType>& WeightTypes() {
+  static const auto* types = new std::vector<DType>{
+      DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
+      DType::kQ4_1, DType::kQ5_0, DType::kQ4_K, DType::kQ6_K};
+  return *types;
+}
+
+inline int64_t RowMultiple(const Backend& backend, DType dtype) {
+  for (const StorageFact& fact : backend.Device().storage) {
+    if (fact.dtype == dtype) return fact.row_multiple;
+  }
+  ADD_FAILURE() << "no storage rule for " << DTypeName(dtype);
+  return 1;
+}
+
+// A matrix in a backend's storage, with the memory that holds it.
+struct StoredMatrix {
+  Buffer buffer;
+  WeightMatrix view;
+};
+
+inline StoredMatrix Store(Backend& backend, DType dtype, int64_t rows,
+                          int64_t cols, const std::vector<std::byte>& bytes) {
+  const int64_t multiple = RowMultiple(backend, dtype);
+  const int64_t padded = (rows + multiple - 1) / multiple * multiple;
+  StoredMatrix stored;
+  stored.buffer = *backend.Allocate(padded * *RowBytes(dtype, cols));
+  EXPECT_TRUE(
+      backend.UploadRows(dtype, rows, cols, 0, bytes, stored.buffer.view())
+          .ok());
+  stored.view = {dtype, rows, cols, stored.buffer.data()};
+  return stored;
+}
+
+// The values of every element, row after row.
+inline std::vector<float> Dequantized(DType dtype, int64_t rows, int64_t cols,
+                                      const std::vector<std::byte>& bytes) {
+  std::vector<float> values(static_cast<size_t>(rows * cols));
+  EXPECT_TRUE(
+      DequantizeRow(dtype, bytes.data(), rows * cols, values.data()).ok());
+  return values;
+}
+
+// Bit patterns, so that NaN and the sign of zero count.
+inline std::vector<uint32_t> Bits(const float* values, int64_t n) {
+  std::vector<uint32_t> bits(static_cast<size_t>(n));
+  std::memcpy(bits.data(), values, bits.size() * 4);
+  return bits;
+}
+inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  return Bits(values.data(), static_cast<int64_t>(values.size()));
+}
+
+class BackendTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  BackendTest() : made_(MakeBackend(GetParam(), 2)) {}
+  ~BackendTest() override {
+    made_ = {};
+    EXPECT_TRUE(SetCpuTarget("").ok());
+  }
+  Backend& backend() { return *made_.backend; }
+
+  BackendUnderTest made_;
+};
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_TESTS_KERNELS_BACKEND_FIXTURE_H_

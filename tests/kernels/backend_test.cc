@@ -1,0 +1,78 @@
+// Memory, device facts and the factories.
+#include <limits>
+
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using MemoryTest = BackendTest;
+
+TEST_P(MemoryTest, AllocationsAreRoundedAlignedZeroedAndCounted) {
+  constexpr int64_t kHuge = int64_t{2} << 20;
+  EXPECT_EQ(backend().Allocations(), 0);
+  const Buffer buffer = *backend().Allocate(kHuge + 1);
+  EXPECT_EQ(buffer.bytes(), 2 * kHuge);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kHuge, 0u);
+  for (int64_t i = 0; i < buffer.bytes(); i += 997) {
+    ASSERT_EQ(buffer.data()[i], std::byte{0});
+  }
+  EXPECT_EQ(backend().Allocations(), 1);
+}
+
+TEST_P(MemoryTest, RefusesAnAllocationThatCannotBe) {
+  EXPECT_EQ(backend().Allocate(0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const absl::Status status =
+      backend().Allocate(std::numeric_limits<int64_t>::max()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("9223372036854775807"));
+}
+
+TEST_P(MemoryTest, BytesComeBackAsTheyWent) {
+  const Buffer buffer = *backend().Allocate(100);
+  const std::vector<std::byte> host = {std::byte{1}, std::byte{2}};
+  std::vector<std::byte> back(2);
+  ASSERT_TRUE(backend().Upload(host, buffer.view().Slice(10, 2)).ok());
+  ASSERT_TRUE(backend().Download(buffer.view().Slice(10, 2), back).ok());
+  EXPECT_EQ(back, host);
+  EXPECT_EQ(backend().Upload(host, buffer.view().Slice(10, 1)).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(backend().Synchronize().ok());
+}
+
+TEST_P(MemoryTest, TheDeviceStatesItsStorageRules) {
+  const DeviceInfo& info = backend().Device();
+  EXPECT_EQ(info.kind, "cpu");
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_GT(info.total_bytes, 0);
+  EXPECT_EQ(info.activation_block, 32);
+  EXPECT_EQ(info.activation_block_bytes, 72);
+  EXPECT_EQ(info.storage.size(), WeightTypes().size());
+  for (const DType dtype : WeightTypes()) {
+    EXPECT_EQ(RowMultiple(backend(), dtype),
+              GetParam() == kReferenceName ? 1 : 16);
+  }
+}
+
+TEST(CpuTargetTest, NamesTheChosenPathAndRefusesOthers) {
+  for (const std::string& name : AvailableCpuTargets()) {
+    ASSERT_TRUE(SetCpuTarget(name).ok());
+    EXPECT_EQ(CpuTarget(), name);
+  }
+  EXPECT_EQ(SetCpuTarget("AVX9000").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(SetCpuTarget("").ok());
+  EXPECT_EQ(CpuTarget(), AvailableCpuTargets().front());
+}
+
+TEST(CudaBackendTest, IsRefusedInABuildWithoutCuda) {
+  EXPECT_EQ(NewCudaBackend(0).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels

@@ -1,0 +1,290 @@
+// Operations that treat rows or elements one by one.
+#include <bit>
+#include <cmath>
+
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using ElementwiseTest = BackendTest;
+
+TEST_P(ElementwiseTest, RmsNormMatchesADoubleLoop) {
+  RandomData random(20);
+  for (const int64_t dim : {1, 3, 7, 8, 15, 16, 17, 33, 576, 2048}) {
+    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto weight = random.Floats(dim);
+    for (const bool accumulate : {false, true}) {
+      const auto before = random.Floats(3 * dim);
+      auto out = before;
+      ASSERT_TRUE(backend()
+                      .RmsNorm({x.data(), weight.data(), out.data(), 3, dim,
+                                1e-5f, accumulate})
+                      .ok());
+      for (int64_t i = 0; i < 3 * dim; ++i) {
+        double sum = 0;
+        for (int64_t c = 0; c < dim; ++c) {
+          const double value = x[static_cast<size_t>(i / dim * dim + c)];
+          sum += value * value;
+        }
+        const auto at = static_cast<size_t>(i);
+        double y = x[at] / std::sqrt(sum / static_cast<double>(dim) + 1e-5) *
+                   weight[static_cast<size_t>(i % dim)];
+        const double size = std::abs(y);
+        if (accumulate) y += before[at];
+        // Lanes of at most dim / 8 positive terms, and four roundings.
+        const double steps = static_cast<double>(dim) / 16 + 8;
+        EXPECT_NEAR(out[at], y, (size + std::abs(y)) * steps * 0x1p-24);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormWorksInPlaceAndRowsAreIndependent) {
+  RandomData random(21);
+  constexpr int64_t kDim = 577;
+  const auto x = random.Floats(64 * kDim);
+  const auto weight = random.Floats(kDim);
+  auto together = x;
+  ASSERT_TRUE(backend()
+                  .RmsNorm({together.data(), weight.data(), together.data(), 64,
+                            kDim, 1e-6f, false})
+                  .ok());
+  for (int64_t r = 0; r < 64; ++r) {
+    std::vector<float> alone(kDim);
+    ASSERT_TRUE(backend()
+                    .RmsNorm({x.data() + r * kDim, weight.data(), alone.data(),
+                              1, kDim, 1e-6f, false})
+                    .ok());
+    ASSERT_EQ(Bits(together.data() + r * kDim, kDim), Bits(alone));
+  }
+}
+
+TEST_P(ElementwiseTest, PackActivationsEqualsTheReferenceToTheBit) {
+  RandomData random(22);
+  const auto reference = NewReferenceBackend();
+  auto x = random.Floats(9 * 96, 3.0f);
+  for (size_t i = 32; i < 64; ++i) x[i] = 0;       // a block of zeros
+  for (size_t i = 64; i < 96; ++i) x[i] = 1e-37f;  // below the least amax
+  x[200] = std::nanf("");
+  x[300] = HUGE_VALF;
+  std::vector<std::byte> expected(static_cast<size_t>(9 * PackedRowBytes(96)));
+  auto packed = expected;
+  ASSERT_TRUE(
+      reference->PackActivations({x.data(), 9, 96, expected.data()}).ok());
+  ASSERT_TRUE(backend().PackActivations({x.data(), 9, 96, packed.data()}).ok());
+  EXPECT_EQ(packed, expected);
+}
+
+TEST_P(ElementwiseTest, PackedActivationsAreWithinHalfAStep) {
+  RandomData random(23);
+  const auto x = random.Floats(64, 5.0f);
+  std::vector<std::byte> packed(static_cast<size_t>(PackedRowBytes(64)));
+  ASSERT_TRUE(backend().PackActivations({x.data(), 1, 64, packed.data()}).ok());
+  for (size_t block = 0; block < 2; ++block) {
+    float scale;
+    float scaled_sum;
+    std::memcpy(&scale, &packed[128 + block * 4], 4);
+    std::memcpy(&scaled_sum, &packed[136 + block * 4], 4);
+    double sum = 0;
+    for (size_t i = 0; i < 32; ++i) {
+      int16_t q;
+      std::memcpy(&q, &packed[(block * 32 + i) * 2], 2);
+      sum += static_cast<double>(q) * scale;
+      EXPECT_NEAR(static_cast<double>(q) * scale, x[block * 32 + i],
+                  0.502 * scale);
+    }
+    EXPECT_NEAR(scaled_sum, sum, 1e-5);
+  }
+}
+
+TEST_P(ElementwiseTest, PackActivationsRefusesPartialBlocks) {
+  const std::vector<float> x(33);
+  std::vector<std::byte> packed(200);
+  EXPECT_EQ(backend().PackActivations({x.data(), 1, 33, packed.data()}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+std::vector<float> Angles(Backend& backend,
+                          const std::vector<int64_t>& positions, int64_t n_rot,
+                          double scale = 1.0, float magnitude = 1.0f,
+                          const float* factors = nullptr) {
+  std::vector<float> out(positions.size() * static_cast<size_t>(n_rot));
+  EXPECT_TRUE(
+      backend
+          .RopeAngles({positions.data(), static_cast<int64_t>(positions.size()),
+                       n_rot, 10000.0, scale, factors, magnitude, out.data()})
+          .ok());
+  return out;
+}
+
+TEST_P(ElementwiseTest, RopeAnglesAreExactAtABillionTokens) {
+  const std::vector<int64_t> positions = {0, 1, 4095, 1000000000, 1000000007};
+  const std::vector<float> factors = {1.0f, 2.0f, 1e30f};
+  const auto out = Angles(backend(), positions, 6, 0.125, 1.5f, factors.data());
+  for (size_t r = 0; r < positions.size(); ++r) {
+    for (size_t p = 0; p < 3; ++p) {
+      const double theta = static_cast<double>(positions[r]) * 0.125 *
+                           std::pow(10000.0, -static_cast<double>(p) / 3) /
+                           factors[p];
+      EXPECT_NEAR(out[(r * 3 + p) * 2], 1.5 * std::cos(theta), 2e-7);
+      EXPECT_NEAR(out[(r * 3 + p) * 2 + 1], 1.5 * std::sin(theta), 2e-7);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RopeRotatesPairsAndLeavesTheRest) {
+  RandomData random(24);
+  for (const auto& [n_rot, head_dim] :
+       {std::pair<int64_t, int64_t>{2, 16}, {64, 64}, {48, 64}, {256, 256}}) {
+    const std::vector<int64_t> positions = {3, 70000};
+    const auto angles = Angles(backend(), positions, n_rot);
+    const auto x = random.Floats(2 * 3 * head_dim);
+    for (const RopeStyle style : {RopeStyle::kNorm, RopeStyle::kNeox}) {
+      std::vector<float> out(x.size());
+      ASSERT_TRUE(backend()
+                      .Rope({x.data(), angles.data(), out.data(), 2, 3,
+                             head_dim, n_rot, style})
+                      .ok());
+      auto in_place = x;
+      ASSERT_TRUE(backend()
+                      .Rope({in_place.data(), angles.data(), in_place.data(), 2,
+                             3, head_dim, n_rot, style})
+                      .ok());
+      EXPECT_EQ(Bits(in_place), Bits(out));
+      for (int64_t i = 0; i < 6; ++i) {
+        const float* head = x.data() + i * head_dim;
+        const float* rotated = out.data() + i * head_dim;
+        const float* angle = angles.data() + i / 3 * n_rot;
+        for (int64_t p = 0; p < n_rot / 2; ++p) {
+          const int64_t a = style == RopeStyle::kNeox ? p : 2 * p;
+          const int64_t b =
+              style == RopeStyle::kNeox ? p + n_rot / 2 : 2 * p + 1;
+          const double cosine = angle[2 * p];
+          const double sine = angle[2 * p + 1];
+          EXPECT_NEAR(rotated[a], head[a] * cosine - head[b] * sine, 2e-7);
+          EXPECT_NEAR(rotated[b], head[a] * sine + head[b] * cosine, 2e-7);
+        }
+        for (int64_t c = n_rot; c < head_dim; ++c) {
+          EXPECT_EQ(rotated[c], head[c]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RopeRefusesMoreThanAHead) {
+  float x[16] = {};
+  float angles[18] = {};
+  for (const int64_t n_rot : {int64_t{18}, int64_t{3}, int64_t{-2}}) {
+    EXPECT_EQ(backend()
+                  .Rope({x, angles, x, 1, 1, 16, n_rot, RopeStyle::kNeox})
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_P(ElementwiseTest, StoreRowsRoundsToTheCacheType) {
+  RandomData random(25);
+  constexpr int64_t kDim = 37;
+  auto x = random.Floats(3 * kDim, 100.0f);
+  x[0] = 65519.0f;
+  x[1] = 70000.0f;
+  x[2] = 1e-7f;
+  x[3] = -0.0f;
+  x[4] = 1.0f + 0x1p-11f;
+  const std::vector<int64_t> offsets = {1024, 0, 512};
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    std::vector<std::byte> base(2048);
+    ASSERT_TRUE(
+        backend()
+            .StoreRows({x.data(), 3, kDim, dtype, base.data(), offsets.data()})
+            .ok());
+    for (size_t r = 0; r < 3; ++r) {
+      const std::byte* row = &base[static_cast<size_t>(offsets[r])];
+      for (size_t c = 0; c < kDim; ++c) {
+        const float value = x[r * kDim + c];
+        if (dtype == DType::kF32) {
+          EXPECT_EQ(std::memcmp(row + c * 4, &value, 4), 0);
+        } else {
+          const uint16_t half = F16FromF32(value);
+          EXPECT_EQ(std::memcmp(row + c * 2, &half, 2), 0) << value;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(
+      backend()
+          .StoreRows({x.data(), 1, 32, DType::kQ8_0, nullptr, offsets.data()})
+          .code(),
+      absl::StatusCode::kUnimplemented);
+}
+
+TEST_P(ElementwiseTest, CopyRowsMovesRowsByOffset) {
+  const std::vector<std::byte> from = {std::byte{1}, std::byte{2}, std::byte{3},
+                                       std::byte{4}};
+  std::vector<std::byte> to(6);
+  const std::vector<int64_t> from_at = {2, 0};
+  const std::vector<int64_t> to_at = {1, 4};
+  ASSERT_TRUE(backend()
+                  .CopyRows({from.data(), from_at.data(), to.data(),
+                             to_at.data(), 2, 2})
+                  .ok());
+  EXPECT_EQ(to,
+            (std::vector<std::byte>{std::byte{0}, std::byte{3}, std::byte{4},
+                                    std::byte{0}, std::byte{1}, std::byte{2}}));
+}
+
+double Expected(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+  return 0.5 * x *
+         (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+TEST_P(ElementwiseTest, ActivationsAreAccurateOverTheWholeRange) {
+  std::vector<float> gate;
+  for (float x = -60.0f; x < 60.0f; x += 0.0137f) gate.push_back(x);
+  for (const float x : {0.0f, -0.0f, 1e4f, -1e4f, 1e20f, -1e20f, 1e-30f}) {
+    gate.push_back(x);
+  }
+  const std::vector<float> up(gate.size(), 1.0f);
+  for (const Activation activation :
+       {Activation::kSilu, Activation::kGeluTanh}) {
+    std::vector<float> out(gate.size());
+    ASSERT_TRUE(
+        backend()
+            .GatedActivation({gate.data(), up.data(), out.data(), 1,
+                              static_cast<int64_t>(gate.size()), activation})
+            .ok());
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double y = Expected(activation, gate[i]);
+      EXPECT_NEAR(out[i], y, 2e-7 + std::abs(y) * 1e-6) << gate[i];
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
+  RandomData random(26);
+  const auto gate = random.Floats(9000, 6.0f);
+  const auto up = random.Floats(9000);
+  std::vector<float> together(9000);
+  ASSERT_TRUE(backend()
+                  .GatedActivation({gate.data(), up.data(), together.data(), 1,
+                                    9000, Activation::kGeluTanh})
+                  .ok());
+  for (size_t i = 0; i < 9000; i += 113) {
+    float alone;
+    ASSERT_TRUE(backend()
+                    .GatedActivation(
+                        {&gate[i], &up[i], &alone, 1, 1, Activation::kGeluTanh})
+                    .ok());
+    EXPECT_EQ(std::bit_cast<uint32_t>(alone),
+              std::bit_cast<uint32_t>(together[i]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ElementwiseTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels

@@ -1,0 +1,196 @@
+// Products: close to a double-precision sum, and the same bits in any batch.
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using MatMulTest = BackendTest;
+
+struct Shape {
+  int64_t n_rows;
+  int64_t outputs;
+  int64_t blocks;  // of columns
+};
+
+std::vector<std::byte> Packed(Backend& backend, const std::vector<float>& x,
+                              int64_t n_rows, int64_t dim) {
+  std::vector<std::byte> packed(
+      static_cast<size_t>(n_rows * PackedRowBytes(dim)));
+  EXPECT_TRUE(
+      backend.PackActivations({x.data(), n_rows, dim, packed.data()}).ok());
+  return packed;
+}
+
+std::vector<float> Product(Backend& backend, const WeightMatrix& w,
+                           const std::vector<float>& x, int64_t n_rows,
+                           bool is_packed) {
+  std::vector<std::byte> packed;
+  if (is_packed) packed = Packed(backend, x, n_rows, w.cols);
+  std::vector<float> out(static_cast<size_t>(n_rows * w.rows));
+  EXPECT_TRUE(backend
+                  .MatMul({w, x.data(), is_packed ? packed.data() : nullptr,
+                           out.data(), n_rows, false})
+                  .ok());
+  return out;
+}
+
+// |w| |x| summed; a type with a minimum adds terms that may be 16 times (the
+// largest quant) the value they leave.
+double Magnitude(const float* w, const float* x, int64_t n) {
+  double sum = 0;
+  for (int64_t c = 0; c < n; ++c) sum += std::abs(double{w[c]} * x[c]);
+  return sum;
+}
+
+// Expects every output within the rounding of a chain of `cols` additions,
+// plus, for packed activations, half a step of amax / 32767 in each.
+void ExpectClose(DType dtype, const std::vector<float>& out,
+                 const std::vector<float>& w, const std::vector<float>& x,
+                 int64_t n_rows, int64_t outputs, int64_t cols,
+                 bool is_packed) {
+  const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ4_K;
+  for (int64_t m = 0; m < n_rows; ++m) {
+    for (int64_t r = 0; r < outputs; ++r) {
+      const float* row = w.data() + r * cols;
+      const float* xs = x.data() + m * cols;
+      double sum = 0;
+      double w_sum = 0;
+      for (int64_t c = 0; c < cols; ++c) {
+        sum += double{row[c]} * xs[c];
+        w_sum += std::abs(row[c]);
+      }
+      double tolerance = (has_min ? 16 : 1) * Magnitude(row, xs, cols) *
+                             static_cast<double>(cols) * 0x1p-24 +
+                         1e-12;
+      if (is_packed) tolerance += w_sum * 0.5 / 32767 + 1e-6 * w_sum;
+      ASSERT_NEAR(out[static_cast<size_t>(m * outputs + r)], sum, tolerance)
+          << DTypeName(dtype) << " [" << m << "," << r << "] of " << n_rows
+          << "x" << outputs << "x" << cols;
+    }
+  }
+}
+
+TEST_P(MatMulTest, AgreesWithADoubleSumInEveryTypeAndShape) {
+  RandomData random(5);
+  for (const DType dtype : WeightTypes()) {
+    const int64_t block = InfoOf(dtype).block_elems;
+    for (const Shape& shape : {Shape{1, 1, 1},
+                               {1, 16, 2},
+                               {2, 17, 3},
+                               {7, 33, 5},
+                               {13, 31, 2},
+                               {67, 19, 1}}) {
+      const int64_t cols =
+          block == 1 ? 29 * shape.blocks : block * shape.blocks;
+      const auto bytes = random.Weights(dtype, shape.outputs, cols);
+      const auto stored = Store(backend(), dtype, shape.outputs, cols, bytes);
+      const auto w = Dequantized(dtype, shape.outputs, cols, bytes);
+      const auto x = random.Floats(shape.n_rows * cols);
+      for (const bool is_packed : {false, true}) {
+        if (is_packed && block == 1) continue;
+        const auto out =
+            Product(backend(), stored.view, x, shape.n_rows, is_packed);
+        ExpectClose(dtype, out, w, x, shape.n_rows, shape.outputs, cols,
+                    is_packed);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, ExtremeActivationsAndWeightsDoNotOverflowTheIntegers) {
+  // Every quant -128, every activation at the end of its block's scale.
+  constexpr int64_t kCols = 64;
+  std::vector<std::byte> bytes(16 * 68, std::byte{0x80});
+  const uint16_t one = F16FromF32(1.0f);
+  for (size_t b = 0; b < 32; ++b) std::memcpy(&bytes[b * 34], &one, 2);
+  const auto stored = Store(backend(), DType::kQ8_0, 16, kCols, bytes);
+  const std::vector<float> x(kCols, -3.0f);
+  const auto out = Product(backend(), stored.view, x, 1, true);
+  for (const float value : out) {
+    EXPECT_NEAR(value, 128.0 * 3.0 * kCols, 128.0 * 3.0 * kCols * 1e-6);
+  }
+}
+
+TEST_P(MatMulTest, ARowHasTheSameBitsAloneAndInAnyBatch) {
+  RandomData random(6);
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kOutputs = 41;
+  for (const DType dtype : WeightTypes()) {
+    const int64_t cols = 512;
+    const auto bytes = random.Weights(dtype, kOutputs, cols);
+    const auto stored = Store(backend(), dtype, kOutputs, cols, bytes);
+    const auto x = random.Floats(kRows * cols);
+    for (const bool is_packed : {false, true}) {
+      std::vector<float> alone;
+      for (int64_t m = 0; m < kRows; ++m) {
+        const std::vector<float> row(x.begin() + m * cols,
+                                     x.begin() + (m + 1) * cols);
+        const auto out = Product(backend(), stored.view, row, 1, is_packed);
+        alone.insert(alone.end(), out.begin(), out.end());
+      }
+      for (const int64_t n : {2, 3, 5, 8, 13, 31, 64}) {
+        const std::vector<float> head(x.begin(), x.begin() + n * cols);
+        const auto out = Product(backend(), stored.view, head, n, is_packed);
+        ASSERT_EQ(Bits(out), Bits(alone.data(), n * kOutputs))
+            << DTypeName(dtype) << " batch of " << n;
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, TheThreadCountChangesNoBit) {
+  RandomData random(7);
+  constexpr int64_t kOutputs = 333;
+  constexpr int64_t kCols = 256;
+  for (const DType dtype : WeightTypes()) {
+    const auto bytes = random.Weights(dtype, kOutputs, kCols);
+    const auto x = random.Floats(5 * kCols);
+    std::vector<std::vector<uint32_t>> results;
+    for (const int n_threads : {1, 2, 3}) {
+      const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
+      const auto stored = Store(*made.backend, dtype, kOutputs, kCols, bytes);
+      results.push_back(Bits(Product(*made.backend, stored.view, x, 5, true)));
+    }
+    EXPECT_EQ(results[0], results[1]) << DTypeName(dtype);
+    EXPECT_EQ(results[0], results[2]) << DTypeName(dtype);
+  }
+}
+
+TEST_P(MatMulTest, AccumulateAddsToWhatIsThere) {
+  RandomData random(8);
+  constexpr int64_t kOutputs = 21;
+  for (const DType dtype : {DType::kQ5_0, DType::kF16}) {
+    const auto bytes = random.Weights(dtype, kOutputs, 64);
+    const auto stored = Store(backend(), dtype, kOutputs, 64, bytes);
+    const auto x = random.Floats(3 * 64);
+    const auto plain = Product(backend(), stored.view, x, 3, false);
+    auto out = random.Floats(3 * kOutputs);
+    const auto before = out;
+    ASSERT_TRUE(
+        backend()
+            .MatMul({stored.view, x.data(), nullptr, out.data(), 3, true})
+            .ok());
+    for (size_t i = 0; i < out.size(); ++i) {
+      EXPECT_NEAR(out[i], before[i] + plain[i], 1e-6);
+    }
+  }
+}
+
+TEST_P(MatMulTest, ANonFiniteActivationShows) {
+  RandomData random(9);
+  const auto bytes = random.Weights(DType::kQ8_0, 16, 64);
+  const auto stored = Store(backend(), DType::kQ8_0, 16, 64, bytes);
+  for (const float bad : {std::nanf(""), HUGE_VALF}) {
+    auto x = random.Floats(64);
+    x[40] = bad;
+    for (const float value : Product(backend(), stored.view, x, 1, true)) {
+      EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, MatMulTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels

@@ -1,0 +1,129 @@
+// Candidates and the log of the sum of exponentials of whole rows.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using TopKTest = BackendTest;
+
+struct Result {
+  std::vector<float> values;
+  std::vector<int32_t> ids;
+  std::vector<double> log_sum_exp;
+};
+
+Result LargestOf(Backend& backend, const std::vector<float>& logits,
+                 int64_t n_rows, int64_t k) {
+  const int64_t n = static_cast<int64_t>(logits.size()) / n_rows;
+  Result result;
+  result.values.resize(static_cast<size_t>(n_rows * k));
+  result.ids.resize(static_cast<size_t>(n_rows * k));
+  result.log_sum_exp.resize(static_cast<size_t>(n_rows));
+  EXPECT_TRUE(backend
+                  .TopK({logits.data(), n_rows, n, k, result.values.data(),
+                         result.ids.data(), result.log_sum_exp.data()})
+                  .ok());
+  return result;
+}
+
+TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
+  RandomData random(10);
+  for (const int64_t n : {1, 2, 63, 64, 65, 1000, 4096, 4097, 50021, 300007}) {
+    auto logits = random.Floats(2 * n, 20.0f);
+    // A coarse grid makes ties.
+    for (float& value : logits) value = std::round(value * 4) / 4;
+    const int64_t k = std::min<int64_t>(n, kMaxCandidates);
+    const Result result = LargestOf(backend(), logits, 2, k);
+    for (int64_t row = 0; row < 2; ++row) {
+      const float* x = logits.data() + row * n;
+      std::vector<int32_t> ids(static_cast<size_t>(n));
+      std::iota(ids.begin(), ids.end(), 0);
+      std::stable_sort(ids.begin(), ids.end(),
+                       [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+      ids.resize(static_cast<size_t>(k));
+      EXPECT_EQ(std::vector<int32_t>(result.ids.begin() + row * k,
+                                     result.ids.begin() + (row + 1) * k),
+                ids)
+          << n;
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += std::exp(double{x[i]} - 20.0);
+      // Exponentials in float32 (2 ulp each) of values of either sign.
+      EXPECT_NEAR(result.log_sum_exp[static_cast<size_t>(row)],
+                  20.0 + std::log(sum), 2e-6)
+          << n;
+    }
+  }
+}
+
+TEST_P(TopKTest, AscendingAndDescendingRowsAreHandled) {
+  std::vector<float> logits(20000);
+  std::iota(logits.begin(), logits.end(), -10000.0f);
+  EXPECT_THAT(LargestOf(backend(), logits, 1, 3).ids,
+              ::testing::ElementsAre(19999, 19998, 19997));
+  std::reverse(logits.begin(), logits.end());
+  EXPECT_THAT(LargestOf(backend(), logits, 1, 3).ids,
+              ::testing::ElementsAre(0, 1, 2));
+}
+
+TEST_P(TopKTest, AnyValueThatIsNotFiniteGivesNan) {
+  RandomData random(11);
+  for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    for (const size_t at : {0, 77, 9999}) {
+      auto logits = random.Floats(20000);
+      logits[at] = bad;
+      const Result result = LargestOf(backend(), logits, 2, 10);
+      EXPECT_TRUE(std::isnan(result.log_sum_exp[0]));
+      EXPECT_TRUE(std::isfinite(result.log_sum_exp[1]));
+      for (const int32_t id : result.ids) {
+        EXPECT_GE(id, 0);
+        EXPECT_LT(id, 10000);
+      }
+    }
+  }
+}
+
+TEST_P(TopKTest, TheThreadCountChangesNoBit) {
+  RandomData random(12);
+  const auto logits = random.Floats(262144, 12.0f);
+  std::vector<double> sums;
+  std::vector<std::vector<int32_t>> ids;
+  for (const int n_threads : {1, 2, 3}) {
+    const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
+    const Result result = LargestOf(*made.backend, logits, 1, 10);
+    sums.push_back(result.log_sum_exp[0]);
+    ids.push_back(result.ids);
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(ids[0], ids[2]);
+}
+
+TEST_P(TopKTest, RefusesMoreCandidatesThanTheLimitOrTheRow) {
+  const std::vector<float> logits(100);
+  std::vector<float> values(100);
+  std::vector<int32_t> ids(100);
+  double sum;
+  for (const auto& [n, k] : {std::pair{100, 0}, {100, 65}, {10, 11}}) {
+    EXPECT_EQ(
+        backend()
+            .TopK({logits.data(), 1, n, k, values.data(), ids.data(), &sum})
+            .code(),
+        absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(
+      backend()
+          .TopK({logits.data(), 1, 100, 64, values.data(), ids.data(), &sum})
+          .ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TopKTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels
