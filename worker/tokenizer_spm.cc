@@ -74,6 +74,10 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
   add_bos_ = roles.add_bos;
   end_tokens_ = std::move(roles.end_tokens);
   strip_leading_space_ = add_space_prefix;
+  // What text cannot become must not be a control token either.
+  if (unknown_ && vocab_.Type(*unknown_) == TokenType::kControl) {
+    unknown_.reset();
+  }
   byte_ids_.fill(-1);
   for (int32_t id = 0; id < vocab_size_; ++id) {
     const absl::string_view text = vocab_.Text(id);

@@ -54,7 +54,7 @@ class SpmTokenizer final : public Tokenizer {
 
   VocabTable vocab_;
   SpecialTokens special_;
-  std::optional<int32_t> unknown_;
+  std::optional<int32_t> unknown_;  // for bytes in no token; else dropped
   bool add_space_prefix_;
   std::array<int32_t, 256> byte_ids_;  // of the byte tokens, or -1
   // Bytes that some token has in front of a U+2581 which is not part of the

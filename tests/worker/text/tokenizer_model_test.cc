@@ -18,11 +18,18 @@ namespace {
 
 using ::testing::ElementsAre;
 
+struct Vector {
+  const char* text;
+  std::vector<int32_t> ids;
+  bool parse_special = false;
+};
+
 struct ModelCase {
   const char* file;    // in the model cache
   const char* golden;  // beside the repository
   ChatFormat format;
   std::vector<int32_t> end_tokens;
+  std::vector<Vector> vectors;  // from other implementations
 };
 
 void PrintTo(const ModelCase& model, std::ostream* out) { *out << model.file; }
@@ -110,6 +117,13 @@ TEST_P(TokenizerModelTest, TokenizesEveryGoldenPrompt) {
         tokenizer_->EncodeWithBos(item["prompt"].get<std::string>(), true);
     ASSERT_TRUE(ids.ok()) << ids.status();
     EXPECT_EQ(*ids, expected) << item["prompt"];
+  }
+}
+
+TEST_P(TokenizerModelTest, TokenizesTheVectorsOfItsModel) {
+  for (const Vector& vector : GetParam().vectors) {
+    EXPECT_EQ(Encode(vector.text, vector.parse_special), vector.ids)
+        << vector.text;
   }
 }
 
@@ -210,19 +224,54 @@ TEST_P(TokenizerModelTest, EncodesAMebibyteOfAnything) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, TokenizerModelTest,
-    ::testing::Values(ModelCase{"SmolLM2-135M-Instruct.Q4_1.gguf",
-                                "smollm2-135m.public.json",
-                                ChatFormat::kSmolLm2,
-                                {0, 2}},
-                      ModelCase{"gemma-3-270m-q4_k_m.gguf",
-                                "gemma3-270m.public.json",
-                                ChatFormat::kGemma3,
-                                {1, 106}}),
-    [](const auto& param) {
-      return std::string(param.index == 0 ? "SmolLm2" : "Gemma3");
-    });
+const ModelCase kSmolLm2 = {
+    "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "smollm2-135m.public.json",
+    ChatFormat::kSmolLm2,
+    {0, 2},
+    {
+        {"Hello world", {19556, 905}},
+        {" Hello  world", {38699, 216, 905}},
+        {"a\n\n\nb\tc", {81, 1116, 198, 82, 197, 83}},
+        {"naïve café 😀 \u0378",
+         {3546, 46494, 37366, 40303, 218, 216, 152, 133}},
+        {"1234567", {33, 34, 35, 36, 37, 38, 39}},
+        {"I'LL we'll DON'T don't",
+         {57, 23, 16421, 392, 3060, 422, 2154, 23, 68, 1326, 982}},
+        {"The capital of France is", {504, 3575, 282, 4649, 314}},
+        {"<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
+         "<|im_start|>assistant",
+         {1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520,
+          9531},
+         true},
+    }};
+
+const ModelCase kGemma3 = {
+    "gemma-3-270m-q4_k_m.gguf",
+    "gemma3-270m.public.json",
+    ChatFormat::kGemma3,
+    {1, 106},
+    {
+        {"Hello world", {9259, 1902}},
+        {" Hello  world", {26352, 138, 12392}},
+        {"a\n\n\nb\tc", {236746, 109, 236763, 255968, 236755}},
+        {"naïve café 😀 \u0378",
+         {1789, 238527, 560, 33443, 163543, 236743, 443, 422}},
+        {"<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n",
+         {105, 2364, 107, 10979, 106, 107, 105, 4368, 107},
+         true},
+        {"1234567", {236770, 236778, 236800, 236812, 236810, 236825, 236832}},
+        {"</s> <b>x</b>", {212, 236743, 200, 236781, 209}},
+        {"The capital of France is", {818, 5279, 529, 7001, 563}},
+        {"Once upon a time,", {14946, 3324, 496, 990, 236764}},
+    }};
+
+INSTANTIATE_TEST_SUITE_P(Models, TokenizerModelTest,
+                         ::testing::Values(kSmolLm2, kGemma3),
+                         [](const auto& param) {
+                           return std::string(param.index == 0 ? "SmolLm2"
+                                                               : "Gemma3");
+                         });
 
 }  // namespace
 }  // namespace plimsoll::worker

@@ -96,6 +96,14 @@ TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
   EXPECT_THAT(Encode(*tokenizer, "<eos>", true), ElementsAre(2));
 }
 
+TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
+  const auto tokenizer = Make({{"<unk>", TokenType::kControl},
+                               {"<bos>", kControl},
+                               {"<eos>", kControl},
+                               {"a"}});
+  EXPECT_THAT(Encode(*tokenizer, "zaz"), ElementsAre(3));
+}
+
 TEST(SpmTokenizerTest, BosComesFirstOnlyWhereAsked) {
   const auto tokenizer = Make(Vocab({{"a"}}));
   EXPECT_THAT(Encode(*tokenizer, "a", true), ElementsAre(3));

@@ -1,0 +1,85 @@
+// Any template is recognised or refused; any conversation is rendered or
+// refused, and its control tokens are the scaffold's.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "tests/worker/text/gguf_fixture.h"
+#include "worker/chat_template.h"
+
+namespace plimsoll::worker {
+namespace {
+
+std::unique_ptr<Tokenizer> MakeTokenizer() {
+  GgufFixture fixture;
+  return *AddVocab(fixture,
+                   ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
+                                   {"<|im_end|>", TokenType::kControl},
+                                   {"<start_of_turn>", TokenType::kControl},
+                                   {"<end_of_turn>", TokenType::kControl}}))
+              .String("tokenizer.ggml.model", "gpt2")
+              .String("tokenizer.ggml.pre", "gpt-2")
+              .Strings("tokenizer.ggml.merges", {})
+              .Load();
+}
+
+// Ids of the control tokens in `ids`, in order.
+std::vector<int32_t> Controls(const Tokenizer& tokenizer,
+                              const std::vector<int32_t>& ids) {
+  std::vector<int32_t> controls;
+  for (const int32_t id : ids) {
+    if (tokenizer.Type(id) == TokenType::kControl) controls.push_back(id);
+  }
+  return controls;
+}
+
+void CheckChat(const Tokenizer& tokenizer, ChatFormat format,
+               const std::vector<ChatMessage>& messages, bool add_prompt) {
+  auto segments = RenderChat(format, messages, add_prompt);
+  if (!segments.ok()) return;
+  const auto ids = EncodeChat(tokenizer, *segments);
+  PLIMSOLL_CHECK(ids.ok(), "a rendered conversation has ids");
+  for (ChatSegment& segment : *segments) {
+    if (!segment.is_scaffold) segment.text = "x";
+  }
+  const auto scaffold = EncodeChat(tokenizer, *segments);
+  PLIMSOLL_CHECK(scaffold.ok(), "a rendered conversation has ids");
+  PLIMSOLL_CHECK(Controls(tokenizer, *ids) == Controls(tokenizer, *scaffold),
+                 "control tokens are the scaffold's");
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  namespace worker = plimsoll::worker;
+  using worker::ChatFormat;
+  using worker::ChatRole;
+  static const auto& tokenizer = *worker::MakeTokenizer().release();
+  FuzzedDataProvider input(data, size);
+  if (input.ConsumeBool()) {
+    worker::GgufFixture fixture;
+    fixture.String("general.architecture", "llama");
+    fixture.String("tokenizer.chat_template",
+                   input.ConsumeRemainingBytesAsString());
+    const auto header = fixture.Header();
+    if (header.ok()) (void)worker::ChooseChatFormat(*header);
+    return 0;
+  }
+  const ChatFormat format = input.PickValueInArray(
+      {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3});
+  const bool add_prompt = input.ConsumeBool();
+  std::vector<worker::ChatMessage> messages;
+  while (input.remaining_bytes() > 0) {
+    const ChatRole role = input.PickValueInArray(
+        {ChatRole::kSystem, ChatRole::kUser, ChatRole::kAssistant});
+    messages.push_back({role, input.ConsumeRandomLengthString()});
+  }
+  worker::CheckChat(tokenizer, format, messages, add_prompt);
+  return 0;
+}
