@@ -1,0 +1,31 @@
+// Byte sizes as people write and read them: "12GiB" in, "12.0 GiB" out.
+#ifndef PLIMSOLL_SERVICES_CLI_BYTES_H_
+#define PLIMSOLL_SERVICES_CLI_BYTES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::cli {
+
+// Parses a size: a whole number of bytes ("12884901888", "512B") or a decimal
+// number with a binary unit ("12GiB", "1.5 GiB"; KiB, MiB, GiB, TiB in any
+// case). A fraction of a byte is dropped.
+//
+// Errors: kInvalidArgument for anything else, saying what to write instead
+// (decimal units such as "12GB" are refused: nobody knows which were meant);
+// kOutOfRange if it does not fit in int64.
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// "0 B", "999 B", "1.5 KiB", "12.0 GiB": one decimal, the largest unit that
+// keeps the number at or above 1.
+std::string FormatBytes(int64_t bytes);
+
+// "1,234,567".
+std::string FormatCount(int64_t count);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_BYTES_H_

@@ -1,0 +1,87 @@
+// The command `plimsoll` as a function.
+#include "services/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "services/cli/commands.h"
+#include "services/cli/failure.h"
+#include "services/cli/help.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Plans how much of a device's memory a language model may use, loads it "
+    "exactly to that line, and streams text from it.\n"
+    "Without an address everything runs in this process.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll plan model.gguf --device-memory 12GiB\n"
+    "  plimsoll generate --model model.gguf --prompt 'Why is the sea salty?'\n"
+    "  plimsoll chat --model model.gguf\n"
+    "\n"
+    "Exit codes: 0 ok, 1 error, 2 usage, 3 does not fit.\n"
+    "'plimsoll COMMAND --help' explains a command.";
+
+void AddGlobals(CLI::App& app, GlobalFlags* globals) {
+  app.add_option("--address", globals->address,
+                 "A worker's address; --model is then a name that it was "
+                 "configured with")
+      ->type_name("HOST:PORT");
+  app.add_option("--planner", globals->planner,
+                 "A planner's address, for plan and devices")
+      ->type_name("HOST:PORT");
+}
+
+// CLI11 reports by exceptions; this is the one place where they end.
+int Parse(CLI::App& app, const std::vector<std::string>& args,
+          Streams& streams) {
+  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    streams.out << HelpText(chosen.empty() ? &app : chosen.front());
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return Report(UsageError(error.what()), streams);
+  }
+  return -1;
+}
+
+}  // namespace
+
+int Run(const std::vector<std::string>& args, Streams& streams) {
+  CLI::App app(kDescription, "plimsoll");
+  app.footer(kFooter);
+  app.require_subcommand(0, 1);
+  app.fallthrough();
+  Commands commands{streams, {}, {}};
+  AddGlobals(app, &commands.globals);
+  AddPlan(app, commands);
+  AddGenerate(app, commands);
+  AddChat(app, commands);
+  AddTokenize(app, commands);
+  AddModels(app, commands);
+  AddDevices(app, commands);
+  AddMemory(app, commands);
+  AddVersion(app, commands);
+  if (const int code = Parse(app, args, streams); code >= 0) return code;
+  if (!commands.run) {
+    streams.err << HelpText(&app);
+    return kExitUsage;
+  }
+  const absl::Status status = commands.run();
+  streams.out.flush();
+  if (status.ok() && !streams.out.good()) {
+    return Report(absl::DataLossError(
+                      "the output could not be written whole; is the disk "
+                      "full or the pipe closed?"),
+                  streams);
+  }
+  return Report(status, streams);
+}
+
+}  // namespace plimsoll::cli

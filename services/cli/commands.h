@@ -1,0 +1,34 @@
+// The commands of `plimsoll`, one file each: a function that adds a command to
+// the parser and says what to run when it was chosen.
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "services/cli/cli.h"
+#include "services/cli/flags.h"
+
+namespace plimsoll::cli {
+
+// What the commands share while one command line is parsed and run.
+struct Commands {
+  Streams& streams;
+  GlobalFlags globals;
+  // The chosen command; set by parsing.
+  std::function<absl::Status()> run;
+};
+
+void AddPlan(CLI::App& app, Commands& commands);
+void AddGenerate(CLI::App& app, Commands& commands);
+void AddChat(CLI::App& app, Commands& commands);
+void AddTokenize(CLI::App& app, Commands& commands);
+void AddModels(CLI::App& app, Commands& commands);
+void AddDevices(CLI::App& app, Commands& commands);
+void AddMemory(CLI::App& app, Commands& commands);
+void AddVersion(CLI::App& app, Commands& commands);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_H_

@@ -1,0 +1,133 @@
+// The embedded default: plan, load and generate in this process.
+#include "services/cli/embedded.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/model_path.h"
+#include "services/cli/progress.h"
+#include "services/common/clock.h"
+#include "services/common/to_proto.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+std::string BaseName(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// Says on stderr what the user may not expect of the plan.
+void NotePlan(const LoadFlags& flags, const planner::MemoryPlan& plan,
+              Streams& streams) {
+  if (flags.n_ctx.kind == ContextFlag::Kind::kTokens &&
+      plan.n_ctx != flags.n_ctx.tokens) {
+    streams.err << "note: context of " << plan.n_ctx << " tokens instead of "
+                << flags.n_ctx.tokens << ": " << Printable(plan.n_ctx_reason)
+                << "\n";
+  }
+}
+
+absl::StatusOr<std::optional<worker::ChatFormatChoice>> SettleChat(
+    const worker::ModelFile& file, const ChatWish& wish, Streams& streams) {
+  if (!wish.wanted) return std::nullopt;
+  if (!wish.name.empty()) {
+    const auto format = worker::ParseChatFormat(wish.name);
+    if (!format.ok()) return UsageError(format.status().message());
+    return worker::ChatFormatChoice{*format, "--chat-format"};
+  }
+  ASSIGN_OR_RETURN(worker::ChatFormatChoice choice,
+                   worker::ChooseChatFormat(file.header()));
+  if (!absl::StrContains(choice.reason, "file's template")) {
+    streams.err << "note: chat format " << worker::ChatFormatName(choice.format)
+                << ": " << Printable(choice.reason) << "\n";
+  }
+  return choice;
+}
+
+absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
+    worker::ModelFile& file, const std::string& name, const LoadFlags& flags,
+    const planner::MemoryPlan& plan, Streams& streams) {
+  worker::EngineOptions options;
+  options.precision = flags.precision == "exact" ? worker::Precision::kExact
+                                                 : worker::Precision::kDefault;
+  options.n_threads = static_cast<int>(flags.threads);
+  options.clock = services::BootTime;
+  Progress progress(name, services::BootTime(), streams);
+  auto engine = worker::Engine::Load(
+      file, plan, options, [&](const worker::LoadProgress& at) -> absl::Status {
+        if (Interrupted()) return InterruptedError();
+        if (at.phase != "allocate") {
+          progress.Update(at.bytes_done, at.bytes_total, services::BootTime());
+        }
+        return absl::OkStatus();
+      });
+  if (engine.status().code() == absl::StatusCode::kResourceExhausted) {
+    return DoesNotFit(engine.status().message());
+  }
+  return engine;
+}
+
+}  // namespace
+
+planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
+                                   ContextDefault context_default) {
+  planner::LoadOptions options;
+  switch (flags.n_ctx.kind) {
+    case ContextFlag::Kind::kDefault:
+      if (context_default == ContextDefault::kShort) {
+        options.n_ctx = std::min(n_ctx_train, kDefaultContext);
+      }
+      break;
+    case ContextFlag::Kind::kTokens:
+      options.n_ctx = flags.n_ctx.tokens;
+      break;
+    case ContextFlag::Kind::kAuto:
+      break;
+    case ContextFlag::Kind::kMax:
+      options.n_ctx = n_ctx_train;
+      break;
+  }
+  options.max_inference_len = flags.max_inference_len;
+  options.n_slots = flags.slots;
+  options.n_ubatch = flags.n_ubatch;
+  options.k_type = flags.kv.k;
+  options.v_type = flags.kv.v;
+  return options;
+}
+
+absl::StatusOr<planner::MemoryPlan> PlanHere(const worker::ModelFile& file,
+                                             const LoadFlags& flags,
+                                             ContextDefault context_default) {
+  const planner::DeviceProfile profile = worker::LocalCpuProfile();
+  return planner::Layout(
+      file.shape(),
+      ToLoadOptions(flags, file.shape().n_ctx_train, context_default), profile,
+      flags.device_memory.value_or(profile.free_bytes));
+}
+
+absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
+                                     const LoadFlags& flags,
+                                     const ChatWish& chat, Streams& streams) {
+  const std::string path = ResolveModel(model);
+  ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+  LoadedModel loaded;
+  loaded.name = BaseName(path);
+  ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
+  ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
+                   PlanHere(*file, flags, ContextDefault::kShort));
+  if (!plan.fits) return DoesNotFit(services::ToProto(plan));
+  NotePlan(flags, plan, streams);
+  ASSIGN_OR_RETURN(loaded.engine,
+                   LoadEngine(*file, loaded.name, flags, plan, streams));
+  return loaded;
+}
+
+}  // namespace plimsoll::cli

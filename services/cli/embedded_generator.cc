@@ -1,0 +1,206 @@
+// Text from a model of this process: the engine's step thread on one side, the
+// command on the other.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "services/cli/embedded.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/common/clock.h"
+#include "services/common/from_proto.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// Output that waits for the command's reader, as one part. Shared by the stream
+// and the engine: either may end first.
+class PartSink final : public worker::TokenSink {
+ public:
+  // Tokens that wait at most; beyond, only this sequence pauses. Enough for a
+  // whole default context, so that a batch keeps its slots busy while an
+  // earlier line is printed.
+  static constexpr int kMaxPendingTokens = 4'096;
+
+  bool OnOutput(worker::StepOutput& output) override {
+    absl::MutexLock lock(&mu_);
+    if (abandoned_) return true;
+    if (part_.tokens_size() >= kMaxPendingTokens) {
+      is_behind_ = true;
+      return false;
+    }
+    part_.mutable_text()->append(output.text);
+    for (const worker::TokenOutput& token : output.tokens) {
+      *part_.add_tokens() = services::ToProto(token);
+    }
+    has_part_ = true;
+    changed_.Signal();
+    return true;
+  }
+
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override {
+    absl::MutexLock lock(&mu_);
+    end_ = status;
+    info_ = info;
+    changed_.Signal();
+  }
+
+  bool Abandoned() const override {
+    absl::MutexLock lock(&mu_);
+    return abandoned_;
+  }
+
+  void Abandon() {
+    absl::MutexLock lock(&mu_);
+    abandoned_ = true;
+  }
+
+  struct Taken {
+    std::optional<v1::StreamGenerateResponse> part;
+    std::optional<absl::Status> end;  // with `info`; after all parts
+    worker::FinishInfo info;
+    bool was_behind = false;  // the engine waits for a Wake
+  };
+
+  // Waits for output or the end. Errors: InterruptedError.
+  absl::StatusOr<Taken> Take() {
+    absl::MutexLock lock(&mu_);
+    while (!has_part_ && !end_.has_value()) {
+      if (Interrupted()) return InterruptedError();
+      changed_.WaitWithTimeout(&mu_, kInterruptPoll);
+    }
+    Taken taken;
+    if (has_part_) {
+      taken.part = std::exchange(part_, {});
+      has_part_ = false;
+      taken.was_behind = std::exchange(is_behind_, false);
+      return taken;
+    }
+    taken.end = end_;
+    taken.info = info_;
+    return taken;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  absl::CondVar changed_;
+  v1::StreamGenerateResponse part_ ABSL_GUARDED_BY(mu_);
+  bool has_part_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_behind_ ABSL_GUARDED_BY(mu_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  worker::FinishInfo info_ ABSL_GUARDED_BY(mu_);
+};
+
+class EmbeddedStream final : public PartStream {
+ public:
+  EmbeddedStream(worker::Engine& engine, std::shared_ptr<PartSink> sink,
+                 v1::StreamGenerateResponse first, absl::Time start)
+      : engine_(engine),
+        sink_(std::move(sink)),
+        first_(std::move(first)),
+        start_(start) {}
+
+  ~EmbeddedStream() override {
+    if (ended_) return;
+    sink_->Abandon();
+    engine_.Wake();
+  }
+
+  absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() override {
+    if (first_.has_value()) return std::exchange(first_, std::nullopt);
+    if (ended_) return std::nullopt;
+    ASSIGN_OR_RETURN(PartSink::Taken taken, sink_->Take());
+    if (taken.was_behind) engine_.Wake();
+    if (taken.part.has_value()) return std::move(taken.part);
+    ended_ = true;
+    RETURN_IF_ERROR(*taken.end);
+    v1::StreamGenerateResponse last;
+    v1::FinishInfo& finish = *last.mutable_finish();
+    finish.set_finish_reason(services::ToProto(taken.info.reason));
+    if (taken.info.reason == worker::FinishReason::kStopString) {
+      finish.set_stop_string(taken.info.stop_string);
+    }
+    *finish.mutable_timing() =
+        services::TimingToProto(taken.info, services::BootTime() - start_);
+    *finish.mutable_usage() = services::UsageToProto(taken.info);
+    *finish.mutable_memory() = services::ToProto(engine_.Memory());
+    return last;
+  }
+
+ private:
+  worker::Engine& engine_;
+  // Shared with the engine, whose step thread may outlive this stream.
+  std::shared_ptr<PartSink> sink_;
+  std::optional<v1::StreamGenerateResponse> first_;
+  const absl::Time start_;
+  bool ended_ = false;
+};
+
+class EmbeddedGenerator final : public Generator {
+ public:
+  explicit EmbeddedGenerator(LoadedModel model) : model_(std::move(model)) {}
+
+  absl::StatusOr<std::unique_ptr<PartStream>> Start(
+      const v1::StreamGenerateRequest& request) override {
+    const absl::Time start = services::BootTime();
+    ASSIGN_OR_RETURN(
+        worker::GenerateOptions options,
+        services::FromProto(request.sampling(), request.stopping(),
+                            request.response(), request.context_policy()));
+    ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
+    v1::StreamGenerateResponse first;
+    v1::PromptInfo& prompt = *first.mutable_prompt();
+    for (int32_t id : options.prompt_ids) {
+      prompt.add_prompt_ids(services::ToUint32(id));
+    }
+    prompt.set_model(model_.name);
+    prompt.set_n_ctx(services::ToUint32(model_.engine->n_ctx()));
+    if (request.has_chat() && model_.chat.has_value()) {
+      prompt.set_chat_format(
+          std::string(worker::ChatFormatName(model_.chat->format)));
+    }
+    auto sink = std::make_shared<PartSink>();
+    RETURN_IF_ERROR(model_.engine->Submit(std::move(options), sink));
+    return std::make_unique<EmbeddedStream>(*model_.engine, std::move(sink),
+                                            std::move(first), start);
+  }
+
+ private:
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      const v1::StreamGenerateRequest& request) const {
+    const worker::Tokenizer& tokenizer = model_.engine->tokenizer();
+    if (!request.has_chat()) {
+      return tokenizer.EncodeWithBos(request.text().raw_text(),
+                                     request.text().parse_special());
+    }
+    if (!model_.chat.has_value()) {
+      return absl::InternalError("the model was loaded without a chat format");
+    }
+    ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
+                     services::FromProto(request.chat()));
+    ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
+                     worker::RenderChat(model_.chat->format, messages,
+                                        /*add_generation_prompt=*/true));
+    return worker::EncodeChat(tokenizer, segments);
+  }
+
+  LoadedModel model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model) {
+  return std::make_unique<EmbeddedGenerator>(std::move(model));
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,108 @@
+// What goes wrong, as exit codes and as lines for people.
+#include "services/cli/failure.h"
+
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "services/cli/bytes.h"
+#include "services/common/errors.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// Payloads that tell apart what the status code alone does not.
+constexpr absl::string_view kUsageUrl = "plimsoll.dev/cli/usage";
+constexpr absl::string_view kSaidUrl = "plimsoll.dev/cli/said";
+constexpr absl::string_view kInterruptedUrl = "plimsoll.dev/cli/interrupted";
+
+absl::Status Marked(absl::Status status, absl::string_view url) {
+  status.SetPayload(url, absl::Cord());
+  return status;
+}
+
+}  // namespace
+
+absl::Status UsageError(absl::string_view message) {
+  return Marked(absl::InvalidArgumentError(message), kUsageUrl);
+}
+
+absl::Status InterruptedError() {
+  return Marked(absl::CancelledError("interrupted"), kInterruptedUrl);
+}
+
+absl::Status DoesNotFit(const v1::MemoryPlan& plan) {
+  const auto total = static_cast<int64_t>(plan.total_bytes());
+  const auto budget = static_cast<int64_t>(plan.budget_bytes());
+  const auto missing = static_cast<int64_t>(plan.missing_bytes());
+  std::string message = absl::StrCat(
+      "the model does not fit: wants ", FormatCount(total), " bytes (",
+      FormatBytes(total), "), there are ", FormatCount(budget), " (",
+      FormatBytes(budget), "), ", FormatCount(missing), " (",
+      FormatBytes(missing), ") are missing");
+  for (const v1::Suggestion& suggestion : plan.suggestions()) {
+    absl::StrAppend(&message, "\n  try: ", suggestion.text(), "  (saves ",
+                    FormatBytes(static_cast<int64_t>(suggestion.saves_bytes())),
+                    ")");
+  }
+  if (plan.suggestions().empty()) {
+    absl::StrAppend(&message,
+                    "\n  try: a larger --device-memory, or a smaller model; no "
+                    "shorter context or smaller step makes it fit");
+  }
+  return DoesNotFit(message);
+}
+
+absl::Status DoesNotFit(absl::string_view message) {
+  return services::WithDetails(
+      absl::ResourceExhaustedError(message),
+      {.reason = v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED,
+       .metadata = {},
+       .retry_after = {}});
+}
+
+absl::Status AlreadySaid(absl::Status status) {
+  return Marked(std::move(status), kSaidUrl);
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  if (status.ok()) return kExitOk;
+  if (status.GetPayload(kUsageUrl).has_value()) return kExitUsage;
+  if (status.GetPayload(kInterruptedUrl).has_value()) return kExitInterrupted;
+  if (status.code() == absl::StatusCode::kResourceExhausted &&
+      services::DetailsOf(status).reason ==
+          v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED) {
+    return kExitDoesNotFit;
+  }
+  return kExitError;
+}
+
+int Report(const absl::Status& status, Streams& streams) {
+  const int code = ExitCodeOf(status);
+  if (code == kExitOk || code == kExitInterrupted ||
+      status.GetPayload(kSaidUrl).has_value()) {
+    return code;
+  }
+  streams.err << Paint(streams.err_style, Color::kRed, "plimsoll:") << " "
+              << Printable(status.message()) << "\n";
+  const services::ErrorDetails details = services::DetailsOf(status);
+  if (const auto hint = details.metadata.find("try");
+      hint != details.metadata.end()) {
+    streams.err << "  try: " << Printable(hint->second) << "\n";
+  }
+  if (code == kExitUsage) {
+    streams.err << "Run with --help for more information.\n";
+  }
+  return code;
+}
+
+absl::Status Prefixed(absl::string_view prefix, const absl::Status& status) {
+  absl::Status result(status.code(), absl::StrCat(prefix, status.message()));
+  status.ForEachPayload(
+      [&result](absl::string_view url, const absl::Cord& payload) {
+        result.SetPayload(url, payload);
+      });
+  return result;
+}
+
+}  // namespace plimsoll::cli

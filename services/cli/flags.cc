@@ -1,0 +1,218 @@
+// Flags that several commands share, and how their values are checked.
+#include "services/cli/flags.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+#include "services/cli/bytes.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr int64_t kMaxThreads = 1'024;
+
+absl::StatusOr<DType> ParseDType(absl::string_view text) {
+  const DTypeInfo* info = FindDType(text);
+  if (info == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40),
+                     "' is not an element type; keys and values are kept as "
+                     "f16 or f32, and plans know q8_0, q4_0 and others"));
+  }
+  return info->dtype;
+}
+
+// A finite number in [min, max].
+absl::StatusOr<float> ParseNumber(absl::string_view text, float min,
+                                  float max) {
+  float value = 0;
+  if (!absl::SimpleAtof(text, &value) || !std::isfinite(value) || value < min ||
+      value > max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text.substr(0, 40), "' is not a number from ", min, " to ", max));
+  }
+  return value;
+}
+
+void AddNumber(CLI::App& app, const std::string& name, float* out, float min,
+               float max, const std::string& help) {
+  const auto parse = [min, max](const std::string& text) {
+    return ParseNumber(text, min, max);
+  };
+  AddParsed(app, name, out, parse, "X", help)->group("Sampling");
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
+                                   int64_t max) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text.substr(0, 40), "' is not a whole number from ", min, " to ",
+        max == std::numeric_limits<int64_t>::max() ? "2^63 - 1"
+                                                   : absl::StrCat(max)));
+  }
+  return value;
+}
+
+absl::StatusOr<ContextFlag> ParseContext(absl::string_view text) {
+  if (text == "auto") return ContextFlag{ContextFlag::Kind::kAuto};
+  if (text == "max") return ContextFlag{ContextFlag::Kind::kMax};
+  const auto tokens = ParseCount(text, 1, std::numeric_limits<int64_t>::max());
+  if (!tokens.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40),
+                     "' is not a context length; write a number of tokens from "
+                     "1 up, 'auto' (the longest that fits) or 'max' (what the "
+                     "model was trained for)"));
+  }
+  return ContextFlag{ContextFlag::Kind::kTokens, *tokens};
+}
+
+absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  if (parts.size() > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40),
+                     "' names more than two types; write one for both or "
+                     "KEYS,VALUES"));
+  }
+  KvTypes types;
+  ASSIGN_OR_RETURN(types.k, ParseDType(parts.front()));
+  ASSIGN_OR_RETURN(types.v, ParseDType(parts.back()));
+  return types;
+}
+
+void AddOutput(CLI::App& app, std::string* out,
+               const std::vector<std::string>& formats) {
+  *out = formats.front();
+  const auto parse =
+      [formats](const std::string& text) -> absl::StatusOr<std::string> {
+    for (const std::string& format : formats) {
+      if (text == format) return text;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40), "' is not one of ",
+                     absl::StrJoin(formats, ", ")));
+  };
+  AddParsed(app, "-o,--output", out, parse, absl::StrJoin(formats, "|"),
+            absl::StrCat("Form of the result (", formats.front(), ")"));
+}
+
+void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
+  const std::string group = "Memory";
+  AddParsed(app, "--n-ctx", &flags->n_ctx, ParseContext, "N|auto|max",
+            "Tokens of context per slot; auto: the longest that fits; max: "
+            "what the model was trained for")
+      ->group(group);
+  AddCount(app, "--slots", &flags->slots, 1, planner::LoadOptions::kMaxSlots,
+           "S", "Sequences served at once (1)")
+      ->group(group);
+  AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
+            "Element type of keys, and of values (f16)")
+      ->group(group);
+  AddCount(app, "--max-inference-len", &flags->max_inference_len, 1,
+           std::numeric_limits<int64_t>::max(), "N",
+           "Upper limit on context, KV and every buffer that grows with it")
+      ->group(group);
+  AddCount(app, "--n-ubatch", &flags->n_ubatch, 1,
+           planner::LoadOptions::kMaxUbatch, "U",
+           "Rows of one step; smaller needs less memory, prefills slower (512)")
+      ->group(group);
+  AddParsed(app, "--device-memory", &flags->device_memory, ParseBytes, "BYTES",
+            "The budget, as bytes or 12GiB; default: what this machine has "
+            "available now")
+      ->group(group);
+}
+
+void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
+  AddPlanFlags(app, flags);
+  AddCount(app, "--threads", &flags->threads, 0, kMaxThreads, "T",
+           "Threads that compute; 0: as many as this process may use (0)")
+      ->group("Memory");
+  const auto parse =
+      [](const std::string& text) -> absl::StatusOr<std::string> {
+    if (text == "exact" || text == "default") return text;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40),
+                     "' is not a precision; write exact (float32 activations) "
+                     "or default (faster)"));
+  };
+  AddParsed(app, "--precision", &flags->precision, parse, "exact|default",
+            "exact: float32 activations; default: faster")
+      ->group("Memory");
+}
+
+void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
+  using worker::GenerateOptions;
+  constexpr int64_t kInt32 = std::numeric_limits<int32_t>::max();
+  const std::string group = "Sampling";
+  worker::SamplingOptions& s = flags->sampling;
+  AddCount(app, "--max-tokens", &flags->max_tokens, 1,
+           std::numeric_limits<int64_t>::max(), "N",
+           "Tokens to generate; default: until the model ends or the context "
+           "is full")
+      ->group(group);
+  AddNumber(
+      app, "--temperature", &s.temperature, 0,
+      worker::SamplingOptions::kMaxTemperature,
+      absl::StrCat("0: always the likeliest token (", s.temperature, ")"));
+  AddParsed(
+      app, "--top-k", &s.top_k,
+      [](const std::string& text) -> absl::StatusOr<int32_t> {
+        ASSIGN_OR_RETURN(const int64_t k, ParseCount(text, 0, kInt32));
+        return static_cast<int32_t>(k);
+      },
+      "K", absl::StrCat("Draw from the K likeliest; 0: off (", s.top_k, ")"))
+      ->group(group);
+  AddNumber(app, "--top-p", &s.top_p, 0, 1,
+            absl::StrCat("Draw from the likeliest that sum to X; 1: off (",
+                         s.top_p, ")"));
+  AddNumber(app, "--min-p", &s.min_p, 0, 1,
+            absl::StrCat("Drop tokens below X times the likeliest; 0: off (",
+                         s.min_p, ")"));
+  AddParsed(
+      app, "--seed", &s.seed,
+      [](const std::string& text) -> absl::StatusOr<uint64_t> {
+        uint64_t seed = 0;
+        if (absl::SimpleAtoi(text, &seed)) return seed;
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", text.substr(0, 40),
+                         "' is not a whole number from 0 to 2^64 - 1"));
+      },
+      "N", "Same seed, same text (0)")
+      ->group(group);
+  app.add_option("--stop", flags->stop,
+                 "End before this text; may be given several times")
+      ->type_name("STR")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--stop-token", flags->stop_tokens,
+                 "End at this token id; may be given several times")
+      ->type_name("ID")
+      ->allow_extra_args(false)
+      ->check(
+          [](const std::string& text) {
+            return std::string(ParseCount(text, 0, kInt32).status().message());
+          },
+          "")
+      ->group(group);
+  app.add_flag("--ignore-eos", flags->ignore_eos,
+               "Go on after an end token (it is not masked)")
+      ->group(group);
+  AddCount(app, "--top-logprobs", &flags->top_logprobs, 0,
+           GenerateOptions::kMaxTopLogprobs, "K",
+           "With -o json: log-probability of each token and of its K likeliest "
+           "candidates")
+      ->group(group);
+}
+
+}  // namespace plimsoll::cli

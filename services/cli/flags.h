@@ -1,0 +1,108 @@
+// Flags that several commands share, and how their values are checked.
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/dtype.h"
+#include "worker/engine.h"
+
+namespace plimsoll::cli {
+
+// Flags before or after any command.
+struct GlobalFlags {
+  std::string address;  // of a worker; empty = this process
+  std::string planner;  // of a planner; empty = this process
+};
+
+// --n-ctx N|auto|max.
+struct ContextFlag {
+  enum class Kind { kDefault, kTokens, kAuto, kMax };
+  Kind kind = Kind::kDefault;
+  int64_t tokens = 0;  // for kTokens
+};
+
+struct KvTypes {
+  DType k = DType::kF16;
+  DType v = DType::kF16;
+};
+
+// How a model is planned and loaded.
+struct LoadFlags {
+  ContextFlag n_ctx;
+  int64_t slots = 1;
+  int64_t n_ubatch = 512;
+  KvTypes kv;
+  std::optional<int64_t> max_inference_len;
+  std::optional<int64_t> device_memory;
+  // The two below are for commands that load.
+  int64_t threads = 0;
+  std::string precision = "default";
+};
+
+// How tokens are drawn and when they end.
+struct SamplingFlags {
+  worker::SamplingOptions sampling;
+  std::optional<int64_t> max_tokens;
+  std::vector<std::string> stop;
+  std::vector<int64_t> stop_tokens;
+  bool ignore_eos = false;
+  int64_t top_logprobs = -1;
+};
+
+// A whole decimal number in [min, max].
+// Errors: kInvalidArgument saying what is allowed.
+absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
+                                   int64_t max);
+absl::StatusOr<ContextFlag> ParseContext(absl::string_view text);
+// "f16" for both, or "q8_0,f16" for keys and values.
+absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
+
+// Adds an option whose value `parse` turns into `*out`; what `parse` reports
+// becomes the usage error. `T` may be wrapped in std::optional.
+template <typename Out, typename Parse>
+CLI::Option* AddParsed(CLI::App& app, const std::string& name, Out* out,
+                       const Parse& parse, const std::string& type,
+                       const std::string& help) {
+  const auto store = [out, parse](const std::string& text) {
+    auto value = parse(text);
+    if (value.ok()) *out = *value;
+  };
+  return app.add_option_function<std::string>(name, store, help)
+      ->type_name(type)
+      ->check(
+          [parse](const std::string& text) {
+            return std::string(parse(text).status().message());
+          },
+          "");
+}
+
+// A count in [min, max].
+template <typename Out>
+CLI::Option* AddCount(CLI::App& app, const std::string& name, Out* out,
+                      int64_t min, int64_t max, const std::string& type,
+                      const std::string& help) {
+  const auto parse = [min, max](const std::string& text) {
+    return ParseCount(text, min, max);
+  };
+  return AddParsed(app, name, out, parse, type, help);
+}
+
+// -o, --output with the formats a command knows; the first is the default.
+void AddOutput(CLI::App& app, std::string* out,
+               const std::vector<std::string>& formats);
+// Flags of planning: --n-ctx, --slots, --kv-type, ...
+void AddPlanFlags(CLI::App& app, LoadFlags* flags);
+// The same and --threads, --precision.
+void AddLoadFlags(CLI::App& app, LoadFlags* flags);
+void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_H_

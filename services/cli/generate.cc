@@ -1,0 +1,195 @@
+// `plimsoll generate`: text from a prompt, at once or as it comes.
+#include "services/cli/generate.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "services/cli/commands.h"
+#include "services/cli/embedded.h"
+#include "services/cli/failure.h"
+#include "services/cli/input.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/json.h"
+#include "services/cli/remote.h"
+#include "services/cli/request.h"
+#include "worker/utf8.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Generate text from a prompt\n"
+    "The prompt is one user message in the model's chat format; with --raw it "
+    "is the text itself. Without --n-ctx the context is what the model was "
+    "trained for, at most 4096 tokens. Exit code 3 if the model does not fit.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll generate --model model.gguf --prompt 'Why is the sea salty?'\n"
+    "  echo 'Once upon a time' | plimsoll generate --model model.gguf \\\n"
+    "      --file - --raw --max-tokens 64 --temperature 0 -o json\n"
+    "  plimsoll generate --model model.gguf --batch prompts.jsonl --slots 4\n"
+    "  plimsoll generate --address localhost:7071 --prompt hello\n"
+    "\n"
+    "A line of prompts.jsonl is {\"prompt\": \"...\"}; other fields are "
+    "ignored.";
+
+absl::Status CheckFlags(const GenerateFlags& flags,
+                        const GlobalFlags& globals) {
+  const int n_prompts = (flags.prompt.has_value() ? 1 : 0) +
+                        (flags.file.empty() ? 0 : 1) +
+                        (flags.batch.empty() ? 0 : 1);
+  if (n_prompts != 1) {
+    return UsageError(absl::StrCat(
+        n_prompts == 0 ? "there is no prompt" : "there is more than one prompt",
+        "; give one of --prompt TEXT, --file FILE (- for standard input) or "
+        "--batch PROMPTS.jsonl"));
+  }
+  if (flags.model.empty() && globals.address.empty()) {
+    return UsageError(
+        "there is no model; give --model FILE, or --address HOST:PORT of a "
+        "worker");
+  }
+  if (flags.raw && !(flags.system.empty() && flags.chat_format.empty())) {
+    return UsageError(
+        "--raw has no chat format, so --system and --chat-format mean nothing "
+        "with it; leave out one or the other");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
+    const GenerateFlags& flags, const Commands& commands) {
+  if (!commands.globals.address.empty()) {
+    return NewRemoteGenerator(commands.globals.address);
+  }
+  ASSIGN_OR_RETURN(LoadedModel model,
+                   LoadHere(flags.model, flags.load,
+                            {.wanted = !flags.raw, .name = flags.chat_format},
+                            commands.streams));
+  return NewEmbeddedGenerator(std::move(model));
+}
+
+// One line about how it went, for who watches.
+void PrintSummary(const v1::GenerateResponse& response, Streams& streams) {
+  const v1::TokenUsage& usage = response.usage();
+  if (response.finish_reason() == v1::FINISH_REASON_LENGTH) {
+    streams.err << "note: the context is full ("
+                << usage.prompt_tokens() + usage.generated_tokens()
+                << " tokens); --n-ctx makes it longer\n";
+  }
+  if (!streams.err_style.is_tty) return;
+  std::string line = absl::StrCat(usage.prompt_tokens(), " + ",
+                                  usage.generated_tokens(), " tokens");
+  if (response.timing().has_decode_tokens_per_s()) {
+    absl::StrAppend(&line,
+                    absl::StrFormat(", %.1f tokens/s",
+                                    response.timing().decode_tokens_per_s()));
+  }
+  streams.err << Paint(streams.err_style, Color::kDim, line) << "\n";
+}
+
+absl::Status RunOne(Generator& generator, std::string prompt,
+                    const GenerateFlags& flags, Streams& streams) {
+  ASSIGN_OR_RETURN(const v1::StreamGenerateRequest request,
+                   RequestFor(std::move(prompt), flags));
+  ASSIGN_OR_RETURN(const auto stream, generator.Start(request));
+  const bool is_json = flags.output == "json";
+  const auto response =
+      Collect(*stream, [&](const v1::StreamGenerateResponse& part) {
+        if (!is_json && !part.text().empty()) {
+          streams.out << part.text() << std::flush;
+        }
+      });
+  if (is_json) {
+    RETURN_IF_ERROR(response.status());
+    ASSIGN_OR_RETURN(const std::string json,
+                     ToJson(*response, JsonForm::kPretty));
+    streams.out << json;
+    return absl::OkStatus();
+  }
+  // A cut answer ends its line too, before the error is printed.
+  if (!response.ok() || !absl::EndsWith(response->text(), "\n")) {
+    streams.out << "\n" << std::flush;
+  }
+  RETURN_IF_ERROR(response.status());
+  PrintSummary(*response, streams);
+  return absl::OkStatus();
+}
+
+absl::Status RunGenerate(const GenerateFlags& flags, Commands& commands) {
+  RETURN_IF_ERROR(CheckFlags(flags, commands.globals));
+  Streams& streams = commands.streams;
+  std::string prompt;
+  if (flags.prompt.has_value()) {
+    prompt = *flags.prompt;
+  } else if (!flags.file.empty()) {
+    ASSIGN_OR_RETURN(prompt, ReadText(flags.file, streams.in,
+                                      worker::Tokenizer::kMaxTextBytes));
+  }
+  const InterruptScope interrupts;
+  ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
+  if (!flags.batch.empty()) return RunBatch(*generator, flags, streams);
+  return RunOne(*generator, std::move(prompt), flags, streams);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
+    std::string prompt, const GenerateFlags& flags) {
+  v1::StreamGenerateRequest request = ToRequest(flags.sampling);
+  request.set_model(flags.model);
+  if (flags.raw) {
+    SetRawPrompt(std::move(prompt), request);
+    return request;
+  }
+  if (!worker::IsValidUtf8(prompt) || !worker::IsValidUtf8(flags.system)) {
+    return absl::InvalidArgumentError(
+        "the prompt is not UTF-8, as chat messages must be; --raw takes any "
+        "bytes");
+  }
+  v1::ChatPrompt& chat = *request.mutable_chat();
+  if (!flags.chat_format.empty()) chat.set_chat_format(flags.chat_format);
+  if (!flags.system.empty()) {
+    AddMessage(v1::CHAT_ROLE_SYSTEM, flags.system, chat);
+  }
+  AddMessage(v1::CHAT_ROLE_USER, std::move(prompt), chat);
+  return request;
+}
+
+void AddGenerate(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("generate", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<GenerateFlags>();
+  const auto add = [&](const char* name, std::string* out, const char* type,
+                       const char* help) {
+    command->add_option(name, *out, help)->type_name(type);
+  };
+  add("--model", &flags->model, "FILE",
+      "A GGUF file, a name in the cache, or with --address a configured model");
+  command->add_option("--prompt", flags->prompt, "The prompt")
+      ->type_name("TEXT");
+  add("--file", &flags->file, "FILE",
+      "The prompt is in this file; - is standard input");
+  add("--batch", &flags->batch, "FILE",
+      "A prompt a line, as {\"prompt\": ...}; prints a JSON object a line, in "
+      "order");
+  command->add_flag("--raw", flags->raw,
+                    "No chat format: the text itself, with BOS if the model "
+                    "wants it; special tokens are parsed");
+  add("--system", &flags->system, "TEXT", "Instructions before the prompt");
+  add("--chat-format", &flags->chat_format, "NAME",
+      "smollm2, chatml or gemma3, instead of the model's own");
+  AddOutput(*command, &flags->output, {"text", "json"});
+  AddLoadFlags(*command, &flags->load);
+  AddSamplingFlags(*command, &flags->sampling);
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunGenerate(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

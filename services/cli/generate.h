@@ -1,0 +1,43 @@
+// What `generate` was asked to do, and its two ways: one prompt, or a batch.
+#ifndef PLIMSOLL_SERVICES_CLI_GENERATE_H_
+#define PLIMSOLL_SERVICES_CLI_GENERATE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/cli/cli.h"
+#include "services/cli/flags.h"
+#include "services/cli/generator.h"
+
+namespace plimsoll::cli {
+
+struct GenerateFlags {
+  std::string model;
+  std::optional<std::string> prompt;
+  std::string file;
+  std::string batch;
+  bool raw = false;
+  std::string system;
+  std::string chat_format;
+  LoadFlags load;
+  SamplingFlags sampling;
+  std::string output;
+};
+
+// The request for `prompt`, by flags --raw, --system and the rest.
+// Errors: kInvalidArgument if a chat message is not UTF-8.
+absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
+    std::string prompt, const GenerateFlags& flags);
+
+// One object a line for every line of the batch, in order, as many at once as
+// there are slots.
+// Errors: those of a line, naming its number; earlier lines are printed first.
+absl::Status RunBatch(Generator& generator, const GenerateFlags& flags,
+                      Streams& streams);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_GENERATE_H_

@@ -1,0 +1,47 @@
+// Messages as JSON: proto JSON with the protos' own names.
+#include "services/cli/json.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::cli {
+
+absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
+                                   JsonForm form, bool keep_empty) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.add_whitespace = form == JsonForm::kPretty;
+  options.always_print_primitive_fields = keep_empty;
+  std::string json;
+  const auto status =
+      google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) {
+    return absl::InternalError(absl::StrCat("JSON: ", status.ToString()));
+  }
+  if (json.empty() || json.back() != '\n') json.push_back('\n');
+  return json;
+}
+
+absl::StatusOr<std::string> JsonStringField(absl::string_view text,
+                                            const std::string& name) {
+  google::protobuf::Struct object;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(std::string(text), &object);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "not a JSON object: ",
+        std::string(status.message().data(), status.message().size())));
+  }
+  const auto field = object.fields().find(name);
+  if (field == object.fields().end() ||
+      field->second.kind_case() != google::protobuf::Value::kStringValue) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no string \"", name, "\" in it"));
+  }
+  return field->second.string_value();
+}
+
+}  // namespace plimsoll::cli

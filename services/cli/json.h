@@ -1,0 +1,30 @@
+// Messages as JSON: proto JSON with the protos' own names.
+#ifndef PLIMSOLL_SERVICES_CLI_JSON_H_
+#define PLIMSOLL_SERVICES_CLI_JSON_H_
+
+#include <google/protobuf/message.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::cli {
+
+enum class JsonForm { kPretty, kLine };
+
+// `message` as JSON that ends with a newline; snake_case names, 64-bit
+// integers as strings. Fields that are absent are left out; with `keep_empty`,
+// empty lists are printed too.
+// Errors: kInternal for a string that is not UTF-8.
+absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
+                                   JsonForm form, bool keep_empty = false);
+
+// The string field `name` of the JSON object `text`; other fields are ignored.
+// Errors: kInvalidArgument if it is not an object or has no such string.
+absl::StatusOr<std::string> JsonStringField(absl::string_view text,
+                                            const std::string& name);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_JSON_H_

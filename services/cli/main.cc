@@ -1,0 +1,17 @@
+// Entry point of `plimsoll`.
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "services/cli/cli.h"
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  plimsoll::cli::Streams streams{std::cin, std::cout, std::cerr,
+                                 plimsoll::cli::StyleOf(STDOUT_FILENO),
+                                 plimsoll::cli::StyleOf(STDERR_FILENO)};
+  return plimsoll::cli::Run(std::vector<std::string>(argv + 1, argv + argc),
+                            streams);
+}

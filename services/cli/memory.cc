@@ -1,0 +1,135 @@
+// `plimsoll memory`: what was planned beside what was measured.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "plimsoll/v1/model.grpc.pb.h"
+#include "services/cli/bytes.h"
+#include "services/cli/commands.h"
+#include "services/cli/embedded.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/json.h"
+#include "services/cli/plan_view.h"
+#include "services/cli/remote.h"
+#include "services/cli/table.h"
+#include "services/common/to_proto.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Show a loaded model's memory: planned beside measured\n"
+    "With --address of a worker's model; else --model FILE is loaded here, "
+    "measured and left again.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll memory --model model.gguf --n-ctx 4096\n"
+    "  plimsoll memory --address localhost:7071 -o json";
+
+struct MemoryFlags {
+  std::string model;
+  LoadFlags load;
+  std::string output;
+};
+
+absl::StatusOr<v1::GetMemoryResponse> MemoryHere(const MemoryFlags& flags,
+                                                 Streams& streams) {
+  if (flags.model.empty()) {
+    return UsageError(
+        "there is no model; give --model FILE to load it here, or --address "
+        "HOST:PORT of a worker");
+  }
+  const InterruptScope interrupts;
+  ASSIGN_OR_RETURN(const LoadedModel model,
+                   LoadHere(flags.model, flags.load, ChatWish(), streams));
+  v1::GetMemoryResponse response;
+  *response.mutable_plan() = services::ToProto(model.engine->plan());
+  *response.mutable_measured() = services::ToProto(model.engine->Memory());
+  response.set_rss_bytes(services::ToUint64(worker::ResidentBytes()));
+  response.set_model(model.name);
+  return response;
+}
+
+absl::StatusOr<v1::GetMemoryResponse> MemoryThere(const std::string& model,
+                                                  const std::string& address) {
+  v1::GetMemoryRequest request;
+  request.set_model(model);
+  v1::GetMemoryResponse response;
+  const auto stub = v1::ModelService::NewStub(Connect(address));
+  RETURN_IF_ERROR(Call(
+      [&](grpc::ClientContext* context,
+          std::function<void(grpc::Status)> done) {
+        stub->async()->GetMemory(context, &request, &response, std::move(done));
+      },
+      address));
+  return response;
+}
+
+std::string PlannedBesideMeasured(const v1::GetMemoryResponse& response,
+                                  const Style& style) {
+  const v1::MemoryReport& measured = response.measured();
+  Table table({{""},
+               {"planned", Align::kRight},
+               {"measured", Align::kRight},
+               {"planned - measured", Align::kRight}});
+  const auto add = [&](const char* name, uint64_t planned, uint64_t got) {
+    const auto plan = static_cast<int64_t>(planned);
+    const auto is = static_cast<int64_t>(got);
+    table.AddRow(
+        {name, FormatCount(plan), FormatCount(is), FormatCount(plan - is)});
+  };
+  uint64_t vocab = 0;
+  for (const v1::MemoryRegion& region : response.plan().regions()) {
+    if (region.name() == "vocab") vocab = region.bytes();
+  }
+  add("arena", measured.planned_bytes(), measured.allocated_bytes());
+  add("vocab", vocab, measured.vocab_bytes());
+  add("peak resident", response.plan().total_bytes(),
+      measured.peak_rss_bytes());
+  return absl::StrCat(
+      table.Render(style), "\n  device allocations after load: ",
+      measured.device_allocations_after_load(), "\n  resident now: ",
+      FormatCount(static_cast<int64_t>(response.rss_bytes())), "\n");
+}
+
+absl::Status RunMemory(const MemoryFlags& flags, const Commands& commands) {
+  Streams& streams = commands.streams;
+  const std::string& address = commands.globals.address;
+  ASSIGN_OR_RETURN(const v1::GetMemoryResponse response,
+                   address.empty() ? MemoryHere(flags, streams)
+                                   : MemoryThere(flags.model, address));
+  if (flags.output == "json") {
+    ASSIGN_OR_RETURN(const std::string json,
+                     ToJson(response, JsonForm::kPretty));
+    streams.out << json;
+    return absl::OkStatus();
+  }
+  streams.out << RenderPlan(response.plan(), response.model(),
+                            streams.out_style)
+              << "\n"
+              << PlannedBesideMeasured(response, streams.out_style);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddMemory(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("memory", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<MemoryFlags>();
+  command
+      ->add_option("--model", flags->model,
+                   "A GGUF file, a name in the cache, or with --address a "
+                   "configured model")
+      ->type_name("FILE");
+  AddOutput(*command, &flags->output, {"table", "json"});
+  AddLoadFlags(*command, &flags->load);
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunMemory(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,60 @@
+// Where models lie: a path as given, or a name in the cache.
+#include "services/cli/model_path.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+}  // namespace
+
+std::string CacheDirectory() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') {
+    return (fs::path(cache) / "plimsoll" / "models").string();
+  }
+  const char* home = std::getenv("HOME");
+  return (fs::path(home != nullptr ? home : "") / ".cache" / "plimsoll" /
+          "models")
+      .string();
+}
+
+std::vector<std::string> CachedModels() {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::directory_iterator entry(CacheDirectory(), error);
+  const fs::directory_iterator end;
+  while (!error && entry != end && paths.size() < kMaxCachedModels) {
+    if (entry->path().extension() == ".gguf") {
+      paths.push_back(entry->path().string());
+    }
+    entry.increment(error);
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string ResolveModel(const std::string& model) {
+  if (absl::StrContains(model, "/") || IsFile(model)) return model;
+  for (const char* suffix : {"", ".gguf"}) {
+    const fs::path cached =
+        fs::path(CacheDirectory()) / absl::StrCat(model, suffix);
+    if (!model.empty() && IsFile(cached)) return cached.string();
+  }
+  return model;
+}
+
+}  // namespace plimsoll::cli

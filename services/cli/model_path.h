@@ -1,0 +1,25 @@
+// Where models lie: a path as given, or a name in the cache.
+#ifndef PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
+#define PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
+
+#include <string>
+#include <vector>
+
+namespace plimsoll::cli {
+
+// Files of the cache that are listed at most.
+inline constexpr size_t kMaxCachedModels = 1'024;
+
+// ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models.
+std::string CacheDirectory();
+
+// Paths of the cache's *.gguf files, sorted.
+std::vector<std::string> CachedModels();
+
+// `model` if there is such a file or it contains a slash; else the cached file
+// of that name, with or without ".gguf"; else `model`, for the error message.
+std::string ResolveModel(const std::string& model);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_

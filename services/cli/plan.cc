@@ -1,0 +1,155 @@
+// `plimsoll plan`: what a model would take of a device's memory.
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/cli/commands.h"
+#include "services/cli/embedded.h"
+#include "services/cli/failure.h"
+#include "services/cli/json.h"
+#include "services/cli/model_path.h"
+#include "services/cli/plan_view.h"
+#include "services/cli/remote.h"
+#include "services/common/header_bytes.h"
+#include "services/common/to_proto.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Plan a model's memory: every byte, the longest context, what to try\n"
+    "Reads the file's header only. Without --n-ctx it finds the longest "
+    "context that fits; without --device-memory the budget is what this "
+    "machine has available now. Exit code 3 if the model does not fit.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll plan model.gguf --device-memory 12GiB\n"
+    "  plimsoll plan model.gguf --device-memory 2GiB --n-ctx 8192 --slots 4\n"
+    "  plimsoll plan model.gguf --kv-type f32 --max-inference-len 32 -o json\n"
+    "  plimsoll plan gemma --planner localhost:7070   # a configured model";
+
+struct PlanFlags {
+  std::string model;
+  LoadFlags load;
+  std::string device;
+  std::string output;
+};
+
+struct Planned {
+  v1::MemoryPlan plan;
+  std::string title;
+};
+
+absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
+  const std::string path = ResolveModel(flags.model);
+  ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+  ASSIGN_OR_RETURN(
+      const planner::MemoryPlan plan,
+      PlanHere(*file, flags.load, ContextDefault::kLongestThatFits));
+  return Planned{services::ToProto(plan),
+                 absl::StrCat(std::filesystem::path(path).filename().string(),
+                              " on ", worker::LocalCpuProfile().name)};
+}
+
+absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
+  v1::PlanRequest request;
+  const std::string path = ResolveModel(flags.model);
+  std::error_code error;
+  // The wire takes 32 bits; more is more than any model was trained for.
+  int64_t n_ctx_train = std::numeric_limits<uint32_t>::max();
+  if (std::filesystem::exists(path, error)) {
+    ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+    n_ctx_train = file->shape().n_ctx_train;
+    v1::ModelHeader& header = *request.mutable_source()->mutable_header();
+    header.set_gguf(services::HeaderBytes(file->header(), file->shape().vocab));
+    header.set_file_bytes(services::ToUint64(file->Size()));
+  } else {
+    request.mutable_source()->set_model(flags.model);
+  }
+  *request.mutable_options() = services::ToProto(
+      ToLoadOptions(flags.load, n_ctx_train, ContextDefault::kLongestThatFits));
+  if (!flags.device.empty()) {
+    request.set_device_id(flags.device);
+  } else {
+    *request.mutable_profile() = services::ToProto(worker::LocalCpuProfile());
+  }
+  if (flags.load.device_memory.has_value()) {
+    request.set_budget_bytes(services::ToUint64(*flags.load.device_memory));
+  }
+  return request;
+}
+
+absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
+                                   const std::string& address) {
+  ASSIGN_OR_RETURN(const v1::PlanRequest request, ToRequest(flags));
+  const auto stub = v1::PlannerService::NewStub(Connect(address));
+  v1::PlanResponse response;
+  RETURN_IF_ERROR(Call(
+      [&](grpc::ClientContext* context,
+          std::function<void(grpc::Status)> done) {
+        stub->async()->Plan(context, &request, &response, std::move(done));
+      },
+      address));
+  return Planned{
+      response.plan(),
+      absl::StrCat(flags.model, " on ",
+                   flags.device.empty() ? worker::LocalCpuProfile().name
+                                        : flags.device)};
+}
+
+absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
+  const GlobalFlags& globals = commands.globals;
+  if (globals.planner.empty() && !globals.address.empty()) {
+    return UsageError(
+        "a worker does not plan; give --planner HOST:PORT, or no address to "
+        "plan in this process");
+  }
+  if (globals.planner.empty() && !flags.device.empty()) {
+    return UsageError("--device names a planner's device; give --planner too");
+  }
+  ASSIGN_OR_RETURN(const Planned planned,
+                   globals.planner.empty()
+                       ? PlanEmbedded(flags)
+                       : PlanRemote(flags, globals.planner));
+  Streams& streams = commands.streams;
+  const absl::Status verdict =
+      planned.plan.fits() ? absl::OkStatus() : DoesNotFit(planned.plan);
+  if (flags.output == "json") {
+    ASSIGN_OR_RETURN(const std::string json,
+                     ToJson(planned.plan, JsonForm::kPretty));
+    streams.out << json;
+    return verdict;
+  }
+  streams.out << RenderPlan(planned.plan, planned.title, streams.out_style);
+  return verdict.ok() ? verdict : AlreadySaid(verdict);
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("plan", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<PlanFlags>();
+  command
+      ->add_option("FILE,--model", flags->model,
+                   "A GGUF file, a name in the cache, or with --planner a "
+                   "configured model")
+      ->type_name("FILE")
+      ->required();
+  AddPlanFlags(*command, &flags->load);
+  command
+      ->add_option("--device", flags->device,
+                   "With --planner: a registered device, such as cpu")
+      ->type_name("ID")
+      ->group("Memory");
+  AddOutput(*command, &flags->output, {"table", "json"});
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunPlan(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,127 @@
+// A memory plan for people.
+#include "services/cli/plan_view.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "services/cli/bytes.h"
+#include "services/cli/table.h"
+
+namespace plimsoll::cli {
+namespace {
+
+int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
+
+// Index into SegmentsOf's list.
+size_t KindOf(absl::string_view region) {
+  if (region == "weights") return 0;
+  if (absl::StartsWith(region, "kv_")) return 1;
+  if (region == "vocab" || region == "runtime") return 3;
+  if (region == "margin") return 4;
+  return 2;
+}
+
+std::string BasisTag(v1::Basis basis) {
+  absl::string_view name = v1::Basis_Name(basis);
+  absl::ConsumePrefix(&name, "BASIS_");
+  return absl::AsciiStrToLower(name);
+}
+
+int64_t RegionSum(const v1::MemoryPlan& plan) {
+  int64_t sum = 0;
+  for (const v1::MemoryRegion& region : plan.regions()) {
+    sum += Signed(region.bytes());
+  }
+  return sum;
+}
+
+std::string RegionTable(const v1::MemoryPlan& plan, const Style& style) {
+  Table table({{"region"},
+               {"bytes", Align::kRight},
+               {"size", Align::kRight},
+               {"basis"},
+               {"from"}});
+  for (const v1::MemoryRegion& region : plan.regions()) {
+    if (region.bytes() == 0) continue;
+    table.AddRow({Printable(region.name()), FormatCount(Signed(region.bytes())),
+                  FormatBytes(Signed(region.bytes())), BasisTag(region.basis()),
+                  Printable(region.formula())});
+  }
+  const int64_t total = Signed(plan.total_bytes());
+  if (const int64_t rest = total - RegionSum(plan); rest > 0) {
+    table.AddRow({"rounding", FormatCount(rest), FormatBytes(rest), "derived",
+                  "alignment of regions, and of the one allocation"});
+  }
+  table.AddRow({"total", FormatCount(total), FormatBytes(total)});
+  return table.Render(style);
+}
+
+std::string Verdict(const v1::MemoryPlan& plan, const Style& style) {
+  const int64_t total = Signed(plan.total_bytes());
+  const int64_t budget = Signed(plan.budget_bytes());
+  if (plan.fits()) {
+    return absl::StrCat("  ", Paint(style, Color::kGreen, "FITS"), ": ",
+                        FormatBytes(total), " of ", FormatBytes(budget), ", ",
+                        FormatBytes(budget - total), " stay free\n");
+  }
+  return absl::StrCat("  ", Paint(style, Color::kRed, "DOES NOT FIT"), ": ",
+                      FormatBytes(total), " wanted, ", FormatBytes(budget),
+                      " there, ", FormatCount(Signed(plan.missing_bytes())),
+                      " bytes (", FormatBytes(Signed(plan.missing_bytes())),
+                      ") missing\n");
+}
+
+std::string Suggestions(const v1::MemoryPlan& plan) {
+  std::string out;
+  for (const v1::Suggestion& suggestion : plan.suggestions()) {
+    absl::StrAppend(&out, "  try: ", Printable(suggestion.text()), "  (saves ",
+                    FormatBytes(Signed(suggestion.saves_bytes())), ")\n");
+  }
+  if (out.empty() && !plan.fits()) {
+    out =
+        "  try: a larger --device-memory, or a smaller model; no shorter "
+        "context\n       or smaller step makes it fit\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan) {
+  std::vector<Segment> segments = {
+      {"weights", 0}, {"kv", 0}, {"scratch", 0}, {"host", 0}, {"margin", 0}};
+  for (const v1::MemoryRegion& region : plan.regions()) {
+    segments[KindOf(region.name())].bytes += Signed(region.bytes());
+  }
+  const int64_t rest = Signed(plan.total_bytes()) - RegionSum(plan);
+  if (rest > 0) segments[2].bytes += rest;
+  return segments;
+}
+
+std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
+                       const Style& style) {
+  std::string out = absl::StrCat(
+      Paint(style, Color::kBold, Printable(title)), "\n\n",
+      RenderBar(SegmentsOf(plan), Signed(plan.budget_bytes()), style), "\n",
+      RegionTable(plan, style), "\n", Verdict(plan, style));
+  const v1::LoadOptions& options = plan.options();
+  std::string context = absl::StrCat(
+      "context: ", FormatCount(plan.n_ctx()), " tokens a slot, ",
+      options.n_slots(), options.n_slots() == 1 ? " slot" : " slots");
+  for (const std::string& line : Wrap(context, style.width - 2)) {
+    absl::StrAppend(&out, "  ", line, "\n");
+  }
+  for (const std::string& line :
+       Wrap(absl::StrCat("why: ", Printable(plan.n_ctx_reason())),
+            style.width - 2)) {
+    absl::StrAppend(&out, "  ", line, "\n");
+  }
+  absl::StrAppend(
+      &out, "  one more token of context costs ",
+      FormatCount(Signed(plan.kv_bytes_per_token()) * options.n_slots()),
+      " bytes in pages of ", plan.page_tokens(), "\n");
+  return absl::StrCat(out, Suggestions(plan));
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,39 @@
+// How far a load is, on standard error: a bar on a terminal, else a line per
+// quarter.
+#ifndef PLIMSOLL_SERVICES_CLI_PROGRESS_H_
+#define PLIMSOLL_SERVICES_CLI_PROGRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "services/cli/cli.h"
+
+namespace plimsoll::cli {
+
+class Progress {
+ public:
+  // `now` is when the load began, on a monotonic clock.
+  Progress(std::string name, absl::Time now, Streams& streams)
+      : name_(std::move(name)), start_(now), streams_(streams) {}
+  // Leaves the line of a bar that did not end.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Prints if there is something new to say.
+  void Update(int64_t bytes_done, int64_t bytes_total, absl::Time now);
+
+ private:
+  void Draw(int64_t percent, int64_t bytes_done, absl::Duration elapsed);
+
+  const std::string name_;
+  const absl::Time start_;
+  Streams& streams_;
+  int64_t last_percent_ = -1;
+  bool line_is_open_ = false;
+};
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_PROGRESS_H_

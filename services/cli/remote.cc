@@ -1,0 +1,71 @@
+// The other side of an address: channels, calls and their errors.
+#include "services/cli/remote.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include "absl/strings/str_cat.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/common/errors.h"
+
+namespace plimsoll::cli {
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+absl::Status CallStatus(const grpc::Status& status,
+                        const std::string& address) {
+  const absl::Status result = services::FromGrpc(status);
+  if (result.code() == absl::StatusCode::kUnavailable &&
+      services::DetailsOf(result).metadata.empty() &&
+      status.error_details().empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("nobody answers at ", address, " (", result.message(),
+                     ")\n  try: start plimsoll-worker or plimsoll-planner "
+                     "there, or leave the address out\n       to run in this "
+                     "process"));
+  }
+  return result;
+}
+
+void CallWaiter::Done(const grpc::Status& status) {
+  absl::MutexLock lock(&mu_);
+  status_ = status;
+  done_ = true;
+}
+
+absl::Status CallWaiter::Wait(grpc::ClientContext& context,
+                              const std::string& address) {
+  while (!WaitOnce()) {
+    if (!Interrupted()) continue;
+    context.TryCancel();
+    while (!WaitOnce()) continue;
+    return InterruptedError();
+  }
+  absl::MutexLock lock(&mu_);
+  return CallStatus(status_, address);
+}
+
+absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
+                                         std::function<void(grpc::Status)>)>
+                      start,
+                  const std::string& address) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kUnaryTimeout);
+  CallWaiter waiter;
+  start(&context,
+        [&waiter](const grpc::Status& status) { waiter.Done(status); });
+  return waiter.Wait(context, address);
+}
+
+bool CallWaiter::WaitOnce() {
+  absl::MutexLock lock(&mu_);
+  return mu_.AwaitWithTimeout(absl::Condition(&done_), kInterruptPoll);
+}
+
+}  // namespace plimsoll::cli

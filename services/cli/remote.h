@@ -1,0 +1,59 @@
+// The other side of an address: channels, calls and their errors.
+#ifndef PLIMSOLL_SERVICES_CLI_REMOTE_H_
+#define PLIMSOLL_SERVICES_CLI_REMOTE_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "services/cli/generator.h"
+
+namespace plimsoll::cli {
+
+// What a unary call may take.
+inline constexpr std::chrono::seconds kUnaryTimeout{30};
+
+// Connects lazily, without retries.
+std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+
+// The status of a call to `address`, with what to do if nobody answers there.
+absl::Status CallStatus(const grpc::Status& status, const std::string& address);
+
+// Waits for an asynchronous call. Ctrl-C cancels it.
+class CallWaiter {
+ public:
+  // For the call's callback.
+  void Done(const grpc::Status& status);
+  // Errors: CallStatus; InterruptedError.
+  absl::Status Wait(grpc::ClientContext& context, const std::string& address);
+
+ private:
+  // True once the call is done; false after a while.
+  bool WaitOnce();
+
+  absl::Mutex mu_;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Starts a unary call with `start(context, done)` and waits for its answer.
+absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
+                                         std::function<void(grpc::Status)>)>
+                      start,
+                  const std::string& address);
+
+// Text from the worker at `address`.
+std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_REMOTE_H_

@@ -1,0 +1,48 @@
+// Flags as a request of plimsoll.v1.
+#include "services/cli/request.h"
+
+#include <utility>
+
+#include "services/common/to_proto.h"
+
+namespace plimsoll::cli {
+
+v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags) {
+  v1::StreamGenerateRequest request;
+  v1::SamplingOptions& sampling = *request.mutable_sampling();
+  sampling.set_temperature(flags.sampling.temperature);
+  sampling.set_top_k(services::ToUint32(flags.sampling.top_k));
+  sampling.set_top_p(flags.sampling.top_p);
+  sampling.set_min_p(flags.sampling.min_p);
+  sampling.set_seed(flags.sampling.seed);
+  v1::StoppingOptions& stopping = *request.mutable_stopping();
+  if (flags.max_tokens.has_value()) {
+    stopping.set_max_tokens(services::ToUint32(*flags.max_tokens));
+  }
+  for (const std::string& text : flags.stop) stopping.add_stop_strings(text);
+  for (int64_t id : flags.stop_tokens) {
+    stopping.add_stop_token_ids(services::ToUint32(id));
+  }
+  stopping.set_ignore_eos(flags.ignore_eos);
+  if (flags.top_logprobs >= 0) {
+    request.mutable_response()->set_top_logprobs(
+        services::ToUint32(flags.top_logprobs));
+  }
+  return request;
+}
+
+void SetRawPrompt(std::string text, v1::StreamGenerateRequest& request) {
+  v1::TextPrompt& prompt = *request.mutable_text();
+  prompt.set_raw_text(std::move(text));
+  prompt.set_add_bos(true);
+  prompt.set_parse_special(true);
+}
+
+void AddMessage(v1::ChatRole role, std::string content,
+                v1::ChatPrompt& conversation) {
+  v1::ChatMessage& message = *conversation.add_messages();
+  message.set_role(role);
+  message.set_content(std::move(content));
+}
+
+}  // namespace plimsoll::cli

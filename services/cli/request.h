@@ -1,0 +1,24 @@
+// Flags as a request of plimsoll.v1, the same for this process and a worker.
+#ifndef PLIMSOLL_SERVICES_CLI_REQUEST_H_
+#define PLIMSOLL_SERVICES_CLI_REQUEST_H_
+
+#include <string>
+
+#include "plimsoll/v1/generation.pb.h"
+#include "services/cli/flags.h"
+
+namespace plimsoll::cli {
+
+// The parts of a request that are not its prompt.
+v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags);
+
+// Any bytes, without a chat format, with the model's BOS rule and special
+// tokens parsed (--raw).
+void SetRawPrompt(std::string text, v1::StreamGenerateRequest& request);
+
+void AddMessage(v1::ChatRole role, std::string content,
+                v1::ChatPrompt& conversation);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_REQUEST_H_
