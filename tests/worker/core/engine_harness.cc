@@ -1,0 +1,166 @@
+#include "tests/worker/core/engine_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "planner/memory_plan.h"
+#include "worker/device.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// Only ever reached by a stream that hangs.
+constexpr absl::Duration kPatience = absl::Minutes(5);
+constexpr int64_t kPlenty = int64_t{1} << 40;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
+    const std::string& path, const EngineSetup& setup) {
+  ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+  planner::LoadOptions load;
+  load.n_ctx = setup.n_ctx;
+  load.max_inference_len = setup.max_inference_len;
+  load.n_slots = setup.n_slots;
+  load.n_ubatch = setup.n_ubatch;
+  load.k_type = setup.kv_type;
+  load.v_type = setup.kv_type;
+  ASSIGN_OR_RETURN(
+      const planner::MemoryPlan plan,
+      planner::Layout(file->shape(), load, worker::LocalCpuProfile(), kPlenty));
+  worker::EngineOptions options;
+  options.precision = setup.precision;
+  options.n_threads = setup.n_threads;
+  options.max_queued = setup.max_queued;
+  options.clock = setup.clock;
+  return worker::Engine::Load(*file, plan, options, setup.fence);
+}
+
+std::vector<int32_t> Generated::ids() const {
+  std::vector<int32_t> ids;
+  for (const worker::TokenOutput& token : tokens) ids.push_back(token.id);
+  return ids;
+}
+
+bool CollectSink::OnOutput(worker::StepOutput& output) {
+  int64_t n_tokens = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    EXPECT_EQ(n_ends_, 0) << "output after the end";
+    if (static_cast<int64_t>(result_.tokens.size()) >= limit_) {
+      has_refused_ = true;
+      return false;
+    }
+    result_.text += output.text;
+    for (worker::TokenOutput& token : output.tokens) {
+      result_.tokens.push_back(std::move(token));
+    }
+    n_tokens = static_cast<int64_t>(result_.tokens.size());
+  }
+  if (after_output) after_output(n_tokens);
+  return true;
+}
+
+void CollectSink::OnEnd(const absl::Status& status,
+                        const worker::FinishInfo& info) {
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(n_ends_, 0) << "ended twice";
+  ++n_ends_;
+  result_.status = status;
+  result_.info = info;
+}
+
+bool CollectSink::Abandoned() const {
+  absl::MutexLock lock(&mu_);
+  return is_abandoned_;
+}
+
+void CollectSink::Accept() {
+  absl::MutexLock lock(&mu_);
+  limit_ = INT64_MAX;
+}
+
+void CollectSink::Abandon() {
+  absl::MutexLock lock(&mu_);
+  is_abandoned_ = true;
+}
+
+void CollectSink::AwaitRefusal() {
+  absl::MutexLock lock(&mu_);
+  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return has_refused_;
+  };
+  EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&ready), kPatience));
+}
+
+Generated CollectSink::Await() {
+  absl::MutexLock lock(&mu_);
+  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return n_ends_ > 0;
+  };
+  if (!mu_.AwaitWithTimeout(absl::Condition(&ready), kPatience)) {
+    ADD_FAILURE() << "the stream did not end";
+    result_.status = absl::DeadlineExceededError("the test's patience");
+  }
+  return result_;
+}
+
+worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens,
+                               int top_logprobs) {
+  worker::GenerateOptions options;
+  options.prompt_ids = std::move(prompt);
+  options.max_tokens = max_tokens;
+  options.sampling.temperature = 0;
+  options.ignore_eos = true;
+  options.top_logprobs = top_logprobs;
+  return options;
+}
+
+Generated Generate(worker::Engine& engine, worker::GenerateOptions options) {
+  auto sink = std::make_shared<CollectSink>();
+  const absl::Status status = engine.Submit(std::move(options), sink);
+  if (!status.ok()) {
+    Generated refused;
+    refused.status = status;
+    return refused;
+  }
+  return sink->Await();
+}
+
+bool SameBits(const Generated& a, const Generated& b) {
+  const auto same = [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  };
+  if (a.tokens.size() != b.tokens.size() || a.text != b.text) return false;
+  for (size_t i = 0; i < a.tokens.size(); ++i) {
+    const worker::TokenOutput& x = a.tokens[i];
+    const worker::TokenOutput& y = b.tokens[i];
+    if (x.id != y.id || !same(x.logprob, y.logprob) ||
+        x.candidates.size() != y.candidates.size()) {
+      return false;
+    }
+    for (size_t j = 0; j < x.candidates.size(); ++j) {
+      if (x.candidates[j].id != y.candidates[j].id ||
+          !same(x.candidates[j].logprob, y.candidates[j].logprob)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::optional<Json> ReadJson(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::stringstream text;
+  text << in.rdbuf();
+  return Json::Parse(text.str());
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,98 @@
+// Engines over small files, and sinks that collect what they say.
+#ifndef PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_
+#define PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/worker/core/json.h"
+#include "worker/engine.h"
+
+namespace plimsoll::testing {
+
+struct EngineSetup {
+  std::optional<int64_t> n_ctx = 256;
+  std::optional<int64_t> max_inference_len = std::nullopt;
+  int64_t n_slots = 1;
+  int64_t n_ubatch = 512;
+  DType kv_type = DType::kF32;
+  worker::Precision precision = worker::Precision::kExact;
+  int n_threads = 2;
+  int max_queued = worker::EngineOptions::kMaxQueued;
+  std::function<absl::Time()> clock = absl::Now;
+  worker::LoadFence fence = [](const worker::LoadProgress&) {
+    return absl::OkStatus();
+  };
+};
+
+absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
+    const std::string& path, const EngineSetup& setup);
+
+// Everything one stream said.
+struct Generated {
+  std::string text;
+  std::vector<worker::TokenOutput> tokens;
+  absl::Status status;
+  worker::FinishInfo info;
+
+  std::vector<int32_t> ids() const;
+};
+
+// A sink that takes everything, unless told to refuse; thread-safe.
+class CollectSink : public worker::TokenSink {
+ public:
+  // Refuses output once `limit` tokens were taken, until Accept().
+  explicit CollectSink(int64_t limit = INT64_MAX) : limit_(limit) {}
+
+  bool OnOutput(worker::StepOutput& output) override;
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override;
+  bool Abandoned() const override;
+
+  // Called after each output taken, on the step thread, with the number of
+  // tokens so far. Set before Submit.
+  std::function<void(int64_t n_tokens)> after_output;
+
+  void Accept();   // takes everything from now on
+  void Abandon();  // nobody reads any more
+  // Waits until output was refused.
+  void AwaitRefusal();
+  // Waits for the end, up to a generous limit after which the status is
+  // kDeadlineExceeded, and returns everything.
+  Generated Await();
+
+ private:
+  mutable absl::Mutex mu_;
+  int64_t limit_ ABSL_GUARDED_BY(mu_);
+  bool has_refused_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
+  int n_ends_ ABSL_GUARDED_BY(mu_) = 0;
+  Generated result_ ABSL_GUARDED_BY(mu_);
+};
+
+// Greedy, no end tokens, with `top_logprobs` candidates.
+worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens,
+                               int top_logprobs = 10);
+
+// Submits and waits. A refusal is the result's status.
+Generated Generate(worker::Engine& engine, worker::GenerateOptions options);
+
+// True if tokens, candidates and log-probabilities are the same bits.
+bool SameBits(const Generated& a, const Generated& b);
+
+// The parsed file, or nullopt if it is not there.
+std::optional<Json> ReadJson(const std::string& path);
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_

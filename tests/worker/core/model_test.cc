@@ -1,0 +1,314 @@
+// The models against an independent forward pass, and against themselves: what
+// a sequence says depends on its prompt alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::Fnv1a;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::Json;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomModel;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::RandomModels;
+using ::plimsoll::testing::ReadJson;
+using ::plimsoll::testing::SameBits;
+using ::plimsoll::testing::TemporaryFile;
+
+const Json& Goldens() {
+  static const auto* const kGoldens =
+      new Json(ReadJson("tests/testdata/random_models.json").value_or(Json()));
+  return *kGoldens;
+}
+
+class RandomModelTest : public ::testing::TestWithParam<RandomModel> {
+ protected:
+  RandomModelTest() : file_(RandomModelBytes(GetParam())) {}
+
+  std::unique_ptr<Engine> Load(const EngineSetup& setup) {
+    auto engine = LoadEngine(file_.path(), setup);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return engine.ok() ? *std::move(engine) : nullptr;
+  }
+
+  const Json& Cases() const { return Goldens()[GetParam().name]["cases"]; }
+
+  // Greedy continuation of a golden case's prompt.
+  static Generated Continue(Engine& engine, const Json& golden) {
+    return Generate(engine,
+                    Greedy(golden["prompt_ids"].Ints(),
+                           static_cast<int64_t>(golden["steps"].size())));
+  }
+
+  // Ids equal to the oracle's and every one of its candidates within
+  // `tolerance`.
+  static void ExpectAgrees(const Generated& got, const Json& golden,
+                           double tolerance) {
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    ASSERT_EQ(got.tokens.size(), golden["steps"].size());
+    for (size_t i = 0; i < got.tokens.size(); ++i) {
+      const Json& step = golden["steps"][i];
+      ASSERT_EQ(got.tokens[i].id, step["id"].Int()) << "step " << i;
+      std::map<int32_t, float> candidates;
+      for (const Candidate& c : got.tokens[i].candidates) {
+        candidates[c.id] = c.logprob;
+      }
+      for (const Json& candidate : step["top"]) {
+        const auto it =
+            candidates.find(static_cast<int32_t>(candidate[0].Int()));
+        const double wanted = candidate[1].Number();
+        // The last places may change hands between near-equals.
+        const double floor =
+            static_cast<double>(got.tokens[i].candidates.back().logprob);
+        const double value =
+            it == candidates.end() ? floor : static_cast<double>(it->second);
+        EXPECT_NEAR(value, wanted, tolerance)
+            << "step " << i << " candidate " << candidate[0].Int();
+      }
+    }
+  }
+
+  TemporaryFile file_;
+};
+
+TEST_P(RandomModelTest, IsTheFileThatTheGoldensWereComputedFrom) {
+  const auto bytes = RandomModelBytes(GetParam());
+  EXPECT_EQ(absl::StrFormat("%016x", Fnv1a(bytes.data(), bytes.size())),
+            Goldens()[GetParam().name]["file_hash"].Text());
+}
+
+TEST_P(RandomModelTest, ExactPrecisionAgreesWithPlainArithmetic) {
+  auto engine = Load({});
+  ASSERT_NE(engine, nullptr);
+  ASSERT_EQ(Cases().size(), 5u);
+  for (const Json& golden : Cases()) {
+    SCOPED_TRACE(golden["prompt_ids"].size());
+    ExpectAgrees(Continue(*engine, golden), golden, 5e-4);
+  }
+}
+
+TEST_P(RandomModelTest, ExactPrecisionInSmallChunksAgreesToo) {
+  auto engine = Load({.n_ubatch = 7});
+  ASSERT_NE(engine, nullptr);
+  for (const Json& golden : Cases()) {
+    SCOPED_TRACE(golden["prompt_ids"].size());
+    ExpectAgrees(Continue(*engine, golden), golden, 5e-4);
+  }
+}
+
+TEST_P(RandomModelTest, DefaultPrecisionStaysClose) {
+  auto engine =
+      Load({.kv_type = DType::kF16, .precision = Precision::kDefault});
+  ASSERT_NE(engine, nullptr);
+  for (const Json& golden : Cases()) {
+    SCOPED_TRACE(golden["prompt_ids"].size());
+    const Generated got = Continue(*engine, golden);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    std::map<int64_t, double> wanted;
+    for (const Json& c : golden["steps"][0]["top"]) {
+      wanted[c[0].Int()] = c[1].Number();
+    }
+    int n_common = 0;
+    for (const Candidate& c : got.tokens.front().candidates) {
+      const auto it = wanted.find(c.id);
+      if (it == wanted.end()) continue;
+      ++n_common;
+      EXPECT_NEAR(static_cast<double>(c.logprob), it->second, 0.1);
+    }
+    EXPECT_GE(n_common, 8);
+  }
+}
+
+TEST_P(RandomModelTest, TheLastPositionOfTheContextIsUsed) {
+  const Json& golden = Cases()[4];
+  const auto n_prompt = static_cast<int64_t>(golden["prompt_ids"].size());
+  for (const int64_t n_more : {0, 1, 5}) {
+    auto engine = Load({.n_ctx = n_prompt + n_more});
+    ASSERT_NE(engine, nullptr);
+    const Generated got =
+        Generate(*engine, Greedy(golden["prompt_ids"].Ints(), 0));
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    EXPECT_EQ(got.info.reason, FinishReason::kLength);
+    ASSERT_EQ(got.info.n_generated, n_more + 1);
+    for (int64_t i = 0; i <= n_more; ++i) {
+      const auto at = static_cast<size_t>(i);
+      EXPECT_EQ(got.tokens[at].id, golden["steps"][at]["id"].Int());
+    }
+  }
+}
+
+// The prompts of the sameness tests: short, and longer than a page and every
+// window.
+std::vector<GenerateOptions> SamenessRequests() {
+  std::mt19937 random(99);
+  std::vector<GenerateOptions> requests;
+  for (const size_t n : {3, 70, 17, 131, 1, 40}) {
+    std::vector<int32_t> prompt;
+    for (size_t i = 0; i < n; ++i) {
+      prompt.push_back(static_cast<int32_t>(random() % 323));
+    }
+    requests.push_back(Greedy(prompt, 10));
+  }
+  // One that draws, and asks for no candidates.
+  requests[2].sampling = {.temperature = 1.3f, .top_k = 0, .seed = 5};
+  requests[4].top_logprobs = 0;
+  requests[5].sampling = {.temperature = 0.7f, .top_k = 20, .seed = 6};
+  return requests;
+}
+
+std::vector<Generated> OneByOne(Engine& engine) {
+  std::vector<Generated> results;
+  for (const GenerateOptions& request : SamenessRequests()) {
+    results.push_back(Generate(engine, request));
+    EXPECT_TRUE(results.back().status.ok()) << results.back().status;
+  }
+  return results;
+}
+
+// All requests at once in a random order, each submitted while a random number
+// of tokens of the one before has come.
+std::vector<Generated> Mixed(Engine& engine, uint32_t seed) {
+  std::mt19937 random(seed);
+  const std::vector<GenerateOptions> requests = SamenessRequests();
+  std::vector<size_t> order(requests.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<std::shared_ptr<CollectSink>> sinks(requests.size());
+  for (auto& sink : sinks) sink = std::make_shared<CollectSink>();
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    const auto after = static_cast<int64_t>(1 + random() % 6);
+    const size_t next = order[i + 1];
+    sinks[order[i]]->after_output = [&, after, next](int64_t n_tokens) {
+      if (n_tokens != after) return;
+      EXPECT_TRUE(engine.Submit(requests[next], sinks[next]).ok());
+    };
+  }
+  EXPECT_TRUE(engine.Submit(requests[order[0]], sinks[order[0]]).ok());
+  for (size_t i = 0; i < order.size(); ++i) sinks[order[i]]->Await();
+  std::vector<Generated> results;
+  for (auto& sink : sinks) results.push_back(sink->Await());
+  return results;
+}
+
+void ExpectSame(const std::vector<Generated>& got,
+                const std::vector<Generated>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(got[i].status.ok()) << got[i].status;
+    EXPECT_TRUE(SameBits(got[i], wanted[i])) << "request " << i;
+  }
+}
+
+struct Kind {
+  Precision precision;
+  DType kv_type;
+};
+constexpr Kind kKinds[] = {{Precision::kExact, DType::kF32},
+                           {Precision::kExact, DType::kF16},
+                           {Precision::kDefault, DType::kF32},
+                           {Precision::kDefault, DType::kF16}};
+
+TEST_P(RandomModelTest, ChunksAndThreadsChangeNoBit) {
+  for (const Kind& kind : kKinds) {
+    EngineSetup setup = {.kv_type = kind.kv_type, .precision = kind.precision};
+    setup.n_threads = 1;
+    auto alone = Load(setup);
+    ASSERT_NE(alone, nullptr);
+    const std::vector<Generated> wanted = OneByOne(*alone);
+    for (const int64_t n_ubatch : {1, 7, 64, 512}) {
+      for (const int n_threads : {1, 2, 3}) {
+        // A full product costs time and adds little.
+        if (n_threads == 1 && n_ubatch == 512) continue;
+        if (n_threads == 3 && n_ubatch != 7 && n_ubatch != 512) continue;
+        SCOPED_TRACE(
+            absl::StrFormat("n_ubatch %d, %d threads", n_ubatch, n_threads));
+        setup.n_ubatch = n_ubatch;
+        setup.n_threads = n_threads;
+        auto engine = Load(setup);
+        ASSERT_NE(engine, nullptr);
+        ExpectSame(OneByOne(*engine), wanted);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(RandomModelTest, CompanyChangesNoBit) {
+  uint32_t seed = 1;
+  for (const Kind& kind : kKinds) {
+    EngineSetup setup = {.kv_type = kind.kv_type, .precision = kind.precision};
+    auto alone = Load(setup);
+    ASSERT_NE(alone, nullptr);
+    const std::vector<Generated> wanted = OneByOne(*alone);
+    for (const int64_t n_ubatch : {2, 7, 64, 512}) {
+      SCOPED_TRACE(n_ubatch);
+      setup.n_ubatch = n_ubatch;
+      setup.n_slots = n_ubatch == 64 ? 6 : 3;
+      auto engine = Load(setup);
+      ASSERT_NE(engine, nullptr);
+      ExpectSame(Mixed(*engine, seed++), wanted);
+      ExpectSame(Mixed(*engine, seed++), wanted);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(RandomModelTest, AShortContextChangesNoBitWithinIt) {
+  const auto request = Greedy({4, 100, 200, 300, 9}, 27);
+  for (const Kind& kind : kKinds) {
+    const EngineSetup small = {.n_ctx = std::nullopt,
+                               .max_inference_len = 32,
+                               .kv_type = kind.kv_type,
+                               .precision = kind.precision};
+    EngineSetup large = small;
+    large.max_inference_len = testing::kRandomContext;
+    auto short_engine = Load(small);
+    auto long_engine = Load(large);
+    ASSERT_NE(short_engine, nullptr);
+    ASSERT_NE(long_engine, nullptr);
+    EXPECT_EQ(short_engine->n_ctx(), 32);
+    EXPECT_EQ(long_engine->n_ctx(), testing::kRandomContext);
+    const Generated a = Generate(*short_engine, request);
+    const Generated b = Generate(*long_engine, request);
+    EXPECT_EQ(a.info.n_generated, 27);
+    EXPECT_TRUE(SameBits(a, b));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RandomModelTest,
+                         ::testing::ValuesIn(RandomModels()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(MaxInferenceLenTest, ShrinksTheCacheOfFullAttentionAHundredfold) {
+  const TemporaryFile file(
+      RandomModelBytes(testing::FindRandomModel("llama_f32")));
+  const auto kv_bytes = [&](int64_t max_inference_len) {
+    auto engine = LoadEngine(
+        file.path(),
+        {.n_ctx = std::nullopt, .max_inference_len = max_inference_len});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    if (!engine.ok()) return int64_t{0};
+    return (*engine)->plan().FindRegion("kv_full")->bytes;
+  };
+  EXPECT_GT(kv_bytes(32), 0);
+  EXPECT_GE(kv_bytes(4096), 100 * kv_bytes(32));
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

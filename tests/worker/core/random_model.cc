@@ -1,0 +1,463 @@
+#include "tests/worker/core/random_model.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// splitmix64's numbers after `seed`, little-endian.
+Bytes RandomBytes(uint64_t seed, size_t n) {
+  Bytes bytes;
+  bytes.reserve(n + 8);
+  while (bytes.size() < n) {
+    seed += 0x9E3779B97F4A7C15;
+    uint64_t z = seed;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    for (int i = 0; i < 8; ++i) {
+      bytes.push_back(static_cast<std::byte>(z >> 8 * i));
+    }
+  }
+  bytes.resize(n);
+  return bytes;
+}
+
+template <typename T>
+T Load(const Bytes& bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void Store(Bytes& bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof(T));
+}
+
+struct Tensor {
+  std::string name;
+  DType dtype;
+  uint64_t cols;
+  uint64_t rows;  // 1 = a vector
+};
+
+// Weights of the matrix are about as large as 2^Gain.
+int Gain(const Tensor& tensor) {
+  if (tensor.name == "token_embd.weight" || tensor.name == "output.weight") {
+    return -5;
+  }
+  const int gain = -static_cast<int>(std::bit_width(tensor.cols)) / 2;
+  const bool is_score = absl::StrContains(tensor.name, "attn_q.") ||
+                        absl::StrContains(tensor.name, "attn_k.");
+  return is_score ? gain + 1 : gain;
+}
+
+float VectorBase(const std::string& name) {
+  if (name == "output_norm.weight") return 6.0f;
+  const bool is_head_norm = absl::StrContains(name, "_q_norm.") ||
+                            absl::StrContains(name, "_k_norm.");
+  return is_head_norm ? 1.75f : 1.0f;
+}
+
+// A number of [-1, 1) in steps of 2^-19, from 32 random bits.
+double Unit(uint32_t bits) {
+  return (static_cast<double>(bits >> 12) - 524'288.0) / 524'288.0;
+}
+
+// Gives the scales of quantised blocks the exponents that make weights as large
+// as 2^gain.
+void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
+  const std::map<DType, int> below = {{DType::kQ8_0, 6},
+                                      {DType::kQ4_1, 2},
+                                      {DType::kQ5_0, 3},
+                                      {DType::kQ4_K, 8},
+                                      {DType::kQ6_K, 10}};
+  const int exponent = 15 + gain - below.at(dtype);
+  const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
+  const size_t at = dtype == DType::kQ6_K ? 208 : 0;
+  for (size_t block = 0; block < bytes.size(); block += step) {
+    const int random = Load<uint16_t>(bytes, block + at);
+    const int d = (random & 0x03ff) | exponent << 10;
+    Store(bytes, block + at, static_cast<uint16_t>(d));
+    if (dtype != DType::kQ4_1 && dtype != DType::kQ4_K) continue;
+    int m = (d + 0x0c00) ^ (Load<uint16_t>(bytes, block + 2) & 0x3f);
+    if (dtype == DType::kQ4_1) m |= 0x8000;
+    Store(bytes, block + 2, static_cast<uint16_t>(m));
+  }
+}
+
+Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
+  const DTypeInfo& info = InfoOf(tensor.dtype);
+  const uint64_t n_blocks =
+      tensor.cols / static_cast<uint64_t>(info.block_elems) * tensor.rows;
+  const std::string key = model + "/" + tensor.name;
+  Bytes bytes = RandomBytes(Fnv1a(key.data(), key.size()),
+                            n_blocks * static_cast<uint64_t>(info.block_bytes));
+  const int gain = Gain(tensor);
+  if (tensor.dtype == DType::kF32) {
+    for (size_t i = 0; i < n_blocks; ++i) {
+      const double unit = Unit(Load<uint32_t>(bytes, 4 * i));
+      double value = std::ldexp(unit, gain);
+      if (tensor.rows == 1) {
+        value = static_cast<double>(VectorBase(tensor.name)) + 0.25 * unit;
+      }
+      if (tensor.name == "rope_freqs.weight") {
+        value = 1.0 + static_cast<double>(i % 4);
+      }
+      Store(bytes, 4 * i, static_cast<float>(value));
+    }
+  } else if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16) {
+    const bool is_half = tensor.dtype == DType::kF16;
+    const int shift = is_half ? 10 : 7;
+    for (size_t i = 0; i < n_blocks; ++i) {
+      const int bits = Load<uint16_t>(bytes, 2 * i);
+      const int exponent =
+          (is_half ? 15 : 127) + gain - 3 + (bits >> shift & 3);
+      Store(bytes, 2 * i,
+            static_cast<uint16_t>((bits & (is_half ? 0x83ff : 0x807f)) |
+                                  exponent << shift));
+    }
+  } else {
+    ShapeBlocks(tensor.dtype, gain, bytes);
+  }
+  return bytes;
+}
+
+// The file's metadata, and bytes in general, in the order they are appended.
+class Writer {
+ public:
+  template <typename T>
+  void Raw(T value) {
+    const size_t at = bytes_.size();
+    bytes_.resize(at + sizeof(T));
+    Store(bytes_, at, value);
+  }
+  void String(absl::string_view text) {
+    Raw(static_cast<uint64_t>(text.size()));
+    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+  }
+  void U32(absl::string_view key, uint32_t value) { Value(key, 4, value); }
+  void F32(absl::string_view key, float value) { Value(key, 6, value); }
+  void Bool(absl::string_view key, bool value) {
+    Value(key, 7, static_cast<uint8_t>(value));
+  }
+  void Text(absl::string_view key, absl::string_view value) {
+    Key(key, 8);
+    String(value);
+  }
+  void Texts(absl::string_view key, const std::vector<std::string>& values) {
+    Array(key, 8, values.size());
+    for (const std::string& value : values) String(value);
+  }
+  template <typename T>
+  void Values(absl::string_view key, uint32_t type,
+              const std::vector<T>& values) {
+    Array(key, type, values.size());
+    for (const T& value : values) Raw(value);
+  }
+  void Append(const Bytes& more) {
+    bytes_.insert(bytes_.end(), more.begin(), more.end());
+  }
+  void Pad() { bytes_.resize((bytes_.size() + 31) / 32 * 32); }
+  Bytes& bytes() { return bytes_; }
+  uint64_t n_values() const { return n_values_; }
+
+ private:
+  void Key(absl::string_view key, uint32_t type) {
+    ++n_values_;
+    String(key);
+    Raw(type);
+  }
+  template <typename T>
+  void Value(absl::string_view key, uint32_t type, T value) {
+    Key(key, type);
+    Raw(value);
+  }
+  void Array(absl::string_view key, uint32_t type, size_t n) {
+    Key(key, 9);
+    Raw(type);
+    Raw(static_cast<uint64_t>(n));
+  }
+
+  Bytes bytes_;
+  uint64_t n_values_ = 0;
+};
+
+void WriteSpmVocab(Writer& w) {
+  const std::string space = "\xe2\x96\x81";
+  std::vector<std::string> tokens = {
+      "<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"};
+  std::vector<int32_t> types = {3, 3, 3, 2, 3, 3};
+  for (int b = 0; b < 256; ++b) {
+    tokens.push_back(absl::StrFormat("<0x%02X>", b));
+    types.push_back(6);
+  }
+  std::vector<float> scores(tokens.size(), 0.0f);
+  tokens.push_back(space);
+  for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
+  for (char c = 'a'; c <= 'z'; ++c) tokens.push_back(space + c);
+  for (const char* pair : {"th", "he", "in", "er", "an", "re", "on", "at"}) {
+    tokens.emplace_back(pair);
+  }
+  for (size_t i = types.size(); i < tokens.size(); ++i) {
+    scores.push_back(-static_cast<float>(i - types.size()));
+  }
+  types.resize(tokens.size(), 1);
+  w.Text("tokenizer.ggml.model", "llama");
+  w.Texts("tokenizer.ggml.tokens", tokens);
+  w.Values("tokenizer.ggml.scores", 6, scores);
+  w.Values("tokenizer.ggml.token_type", 5, types);
+  w.U32("tokenizer.ggml.bos_token_id", 2);
+  w.U32("tokenizer.ggml.eos_token_id", 1);
+  w.Bool("tokenizer.ggml.add_bos_token", true);
+  w.Bool("tokenizer.ggml.add_space_prefix", false);
+}
+
+void WriteBpeVocab(Writer& w) {
+  std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>",
+                                     "<|im_end|>"};
+  int next = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool is_printable =
+        (b >= 33 && b < 127) || (b >= 161 && b < 173) || b >= 174;
+    const int code = is_printable ? b : next++;
+    std::string text;
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+    } else {
+      text += static_cast<char>(0xc0 | code >> 6);
+      text += static_cast<char>(0x80 | (code & 0x3f));
+    }
+    tokens.push_back(text);
+  }
+  std::vector<std::string> merges;
+  for (const char a : std::string("abcdefgh")) {
+    for (const char b : std::string("stuvwxyz")) {
+      merges.push_back(std::string(1, a) + " " + b);
+      tokens.push_back(std::string(1, a) + b);
+    }
+  }
+  std::vector<int32_t> types(tokens.size(), 1);
+  types[0] = types[1] = types[2] = 3;
+  w.Text("tokenizer.ggml.model", "gpt2");
+  w.Text("tokenizer.ggml.pre", "smollm");
+  w.Texts("tokenizer.ggml.tokens", tokens);
+  w.Values("tokenizer.ggml.token_type", 5, types);
+  w.Texts("tokenizer.ggml.merges", merges);
+  w.U32("tokenizer.ggml.bos_token_id", 1);
+  w.U32("tokenizer.ggml.eos_token_id", 2);
+  w.Bool("tokenizer.ggml.add_bos_token", false);
+}
+
+Writer Metadata(const RandomModel& m) {
+  const bool is_gemma = m.architecture == "gemma3";
+  const std::string a = m.architecture + ".";
+  Writer w;
+  w.Text("general.architecture", m.architecture);
+  w.U32(a + "block_count", m.n_layers);
+  w.U32(a + "context_length", kRandomContext);
+  w.U32(a + "embedding_length", m.dim);
+  w.U32(a + "feed_forward_length", m.ffn_dim);
+  w.U32(a + "attention.head_count", m.n_heads);
+  w.U32(a + "attention.head_count_kv", m.n_kv_heads);
+  w.U32(a + "attention.key_length", m.head_dim);
+  w.U32(a + "attention.value_length", m.head_dim);
+  w.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
+  w.F32(a + "rope.freq_base", is_gemma ? 1e6f : 1e4f);
+  if (!is_gemma) w.U32(a + "rope.dimension_count", m.head_dim);
+  if (m.window > 0) w.U32(a + "attention.sliding_window", m.window);
+  if (!m.pattern.empty()) {
+    w.Values(a + "attention.sliding_window_pattern", 7,
+             std::vector<uint8_t>(m.pattern.begin(), m.pattern.end()));
+  }
+  if (m.rope_factor > 0) {
+    w.Text(a + "rope.scaling.type", "linear");
+    w.F32(a + "rope.scaling.factor", m.rope_factor);
+  }
+  is_gemma ? WriteSpmVocab(w) : WriteBpeVocab(w);
+  return w;
+}
+
+std::vector<Tensor> Tensors(const RandomModel& m) {
+  const uint64_t q = m.n_heads * m.head_dim;
+  const uint64_t kv = m.n_kv_heads * m.head_dim;
+  const auto type_of = [&](const std::string& role) {
+    const auto it = m.types.find(role);
+    return it == m.types.end() ? m.default_type : it->second;
+  };
+  std::vector<Tensor> tensors;
+  const auto add = [&](const std::string& prefix, const std::string& role,
+                       uint64_t cols, uint64_t rows) {
+    tensors.push_back({prefix + role + ".weight",
+                       rows == 1 ? DType::kF32 : type_of(role), cols, rows});
+  };
+  add("", "token_embd", m.dim, kRandomVocab);
+  if (m.has_rope_freqs) add("", "rope_freqs", m.head_dim / 2, 1);
+  for (uint32_t il = 0; il < m.n_layers; ++il) {
+    const std::string p = absl::StrCat("blk.", il, ".");
+    add(p, "attn_norm", m.dim, 1);
+    add(p, "ffn_norm", m.dim, 1);
+    if (m.architecture == "gemma3") {
+      add(p, "attn_q_norm", m.head_dim, 1);
+      add(p, "attn_k_norm", m.head_dim, 1);
+      add(p, "post_attention_norm", m.dim, 1);
+      add(p, "post_ffw_norm", m.dim, 1);
+    }
+    add(p, "attn_q", m.dim, q);
+    add(p, "attn_k", m.dim, kv);
+    add(p, "attn_v", m.dim, kv);
+    add(p, "attn_output", q, m.dim);
+    add(p, "ffn_gate", m.dim, m.ffn_dim);
+    add(p, "ffn_up", m.dim, m.ffn_dim);
+    add(p, "ffn_down", m.ffn_dim, m.dim);
+  }
+  add("", "output_norm", m.dim, 1);
+  if (m.is_untied) add("", "output", m.dim, kRandomVocab);
+  return tensors;
+}
+
+}  // namespace
+
+uint64_t Fnv1a(const void* data, size_t n) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (size_t i = 0; i < n; ++i) {
+    hash = (hash ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3;
+  }
+  return hash;
+}
+
+const std::vector<RandomModel>& RandomModels() {
+  static const auto* const kModels = new std::vector<RandomModel>{
+      {.name = "llama_f32",
+       .architecture = "llama",
+       .dim = 64,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 16,
+       .ffn_dim = 128,
+       .n_layers = 2,
+       .default_type = DType::kF32,
+       .types = {},
+       .pattern = {},
+       .has_rope_freqs = true},
+      {.name = "llama_half",
+       .architecture = "llama",
+       .dim = 80,
+       .n_heads = 5,
+       .n_kv_heads = 1,
+       .head_dim = 16,
+       .ffn_dim = 112,
+       .n_layers = 2,
+       .default_type = DType::kF16,
+       .types = {{"attn_v", DType::kBF16},
+                 {"ffn_down", DType::kBF16},
+                 {"output", DType::kBF16}},
+       .pattern = {},
+       .is_untied = true},
+      {.name = "llama_q4_1",
+       .architecture = "llama",
+       .dim = 96,
+       .n_heads = 3,
+       .n_kv_heads = 1,
+       .head_dim = 32,
+       .ffn_dim = 160,
+       .n_layers = 3,
+       .default_type = DType::kQ4_1,
+       .types = {{"token_embd", DType::kQ8_0}},
+       .pattern = {}},
+      {.name = "gemma_q5_0",
+       .architecture = "gemma3",
+       .dim = 96,
+       .n_heads = 4,
+       .n_kv_heads = 1,
+       .head_dim = 32,
+       .ffn_dim = 160,
+       .n_layers = 7,
+       .default_type = DType::kQ5_0,
+       .types = {{"token_embd", DType::kQ8_0}, {"attn_v", DType::kQ8_0}},
+       .window = 16,
+       .pattern = {}},
+      {.name = "gemma_k",
+       .architecture = "gemma3",
+       .dim = 256,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 64,
+       .ffn_dim = 512,
+       .n_layers = 3,
+       .default_type = DType::kQ4_K,
+       .types = {{"token_embd", DType::kQ6_K},
+                 {"attn_v", DType::kQ6_K},
+                 {"ffn_down", DType::kQ6_K}},
+       .window = 24,
+       .pattern = {true, false, true},
+       .rope_factor = 8.0f},
+  };
+  return *kModels;
+}
+
+const RandomModel& FindRandomModel(absl::string_view name) {
+  for (const RandomModel& model : RandomModels()) {
+    if (model.name == name) return model;
+  }
+  ADD_FAILURE() << "there is no model " << name;
+  return RandomModels().front();
+}
+
+Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
+  const std::vector<Tensor> tensors = Tensors(model);
+  Writer metadata = Metadata(model);
+  Writer data;
+  Writer file;
+  for (const char c : std::string("GGUF")) file.Raw(c);
+  file.Raw(uint32_t{3});
+  file.Raw(static_cast<uint64_t>(tensors.size()));
+  file.Raw(metadata.n_values());
+  file.Append(metadata.bytes());
+  for (const Tensor& tensor : tensors) {
+    file.String(tensor.name);
+    file.Raw(tensor.rows == 1 ? uint32_t{1} : uint32_t{2});
+    file.Raw(tensor.cols);
+    if (tensor.rows > 1) file.Raw(tensor.rows);
+    file.Raw(static_cast<uint32_t>(tensor.dtype));
+    file.Raw(static_cast<uint64_t>(data.bytes().size()));
+    Bytes bytes = TensorBytes(model.name, tensor);
+    if (spoil) spoil(tensor.name, bytes);
+    data.Append(bytes);
+    data.Pad();
+  }
+  file.Pad();
+  file.Append(data.bytes());
+  return file.bytes();
+}
+
+TemporaryFile::TemporaryFile(const Bytes& bytes) {
+  static std::atomic<int> next{0};
+  path_ = absl::StrCat(::testing::TempDir(), "plimsoll_", getpid(), "_",
+                       next.fetch_add(1), ".gguf");
+  std::ofstream out(path_, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
+  EXPECT_TRUE(out.good());
+}
+
+TemporaryFile::~TemporaryFile() { std::remove(path_.c_str()); }
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,64 @@
+// Writes the tiny random models of tests/testdata/make_random_models.py, byte
+// for byte, so that none needs to be stored.
+#ifndef PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
+#define PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/dtype.h"
+
+namespace plimsoll::testing {
+
+inline constexpr int32_t kRandomVocab = 323;
+inline constexpr int64_t kRandomContext = 4'096;
+
+struct RandomModel {
+  std::string name;
+  std::string architecture;
+  uint32_t dim, n_heads, n_kv_heads, head_dim, ffn_dim, n_layers;
+  DType default_type;
+  std::map<std::string, DType> types;  // by role: "attn_v", "token_embd"
+  uint32_t window = 0;
+  std::vector<bool> pattern;  // true = window; empty = the family's own
+  float rope_factor = 0;      // 0 = none
+  bool has_rope_freqs = false;
+  bool is_untied = false;
+};
+
+// llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
+const std::vector<RandomModel>& RandomModels();
+const RandomModel& FindRandomModel(absl::string_view name);
+
+// Changes a tensor's bytes before they are written.
+using Spoil = std::function<void(const std::string& tensor,
+                                 std::vector<std::byte>& bytes)>;
+
+// The whole file.
+std::vector<std::byte> RandomModelBytes(const RandomModel& model,
+                                        const Spoil& spoil = nullptr);
+
+// The hash that random_models.json records of a file.
+uint64_t Fnv1a(const void* data, size_t n);
+
+// A file in the test's temporary folder, removed at the end.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::vector<std::byte>& bytes);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
