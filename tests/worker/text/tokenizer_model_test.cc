@@ -213,6 +213,7 @@ TEST_P(TokenizerModelTest, EncodesAMebibyteOfAnything) {
     std::string text;
     while (text.size() < kBytes) text += unit;
     for (const bool parse_special : {false, true}) {
+      if (parse_special && unit[0] != '<') continue;
       std::string back;
       for (const int32_t id : Encode(text, parse_special)) {
         tokenizer_->AppendBytes(id, parse_special, back);
