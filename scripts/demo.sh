@@ -76,12 +76,11 @@ start_worker() {
   worker_address=$listening
 }
 
-# The worker listens before its model is loaded; `models` answers then, and
-# lists the model once it serves.
+# The worker listens before its model is loaded.
 wait_for_model() {
   local deadline=$((SECONDS + start_seconds))
-  until "$bin/plimsoll" models --address "$worker_address" 2>/dev/null |
-    grep -q smollm2; do
+  until "$bin/plimsoll" models --address "$worker_address" -o json |
+    grep -q MODEL_STATE_READY; do
     kill -0 "$worker_pid" 2>/dev/null || die "plimsoll-worker ended"
     ((SECONDS < deadline)) || die "no model after $start_seconds s"
     sleep 0.1
