@@ -73,7 +73,7 @@ TEST_P(TopKTest, AscendingAndDescendingRowsAreHandled) {
 TEST_P(TopKTest, AnyValueThatIsNotFiniteGivesNan) {
   RandomData random(11);
   for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
-    for (const size_t at : {0, 77, 9999}) {
+    for (const size_t at : {size_t{0}, size_t{77}, size_t{9999}}) {
       auto logits = random.Floats(20000);
       logits[at] = bad;
       const Result result = LargestOf(backend(), logits, 2, 10);
