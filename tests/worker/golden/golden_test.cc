@@ -1,0 +1,295 @@
+// The two real models against an oracle's completions, through the engine.
+// Skipped visibly where the models or the shared data are not there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/worker/core/engine_harness.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::Json;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::ReadJson;
+
+constexpr const char* kSmolLm = "SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr const char* kGemma = "gemma-3-270m-q4_k_m.gguf";
+constexpr int kTopOfFirstStep = 6;
+
+std::string ModelPath(const std::string& name) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::string base =
+      cache != nullptr && *cache != '\0'
+          ? std::string(cache)
+          : std::string(home != nullptr ? home : "") + "/.cache";
+  return base + "/plimsoll/models/" + name;
+}
+
+bool Exists(const std::string& path) { return std::ifstream(path).good(); }
+
+std::string GoldenPath(const std::string& model) {
+  return model == kGemma ? "../shared/golden/gemma3-270m.public.json"
+                         : "../shared/golden/smollm2-135m.public.json";
+}
+
+EngineSetup SetupFor(Precision precision) {
+  EngineSetup setup;
+  setup.n_ctx = 2048;
+  setup.precision = precision;
+  setup.kv_type = precision == Precision::kExact ? DType::kF32 : DType::kF16;
+  return setup;
+}
+
+std::unique_ptr<Engine> Load(const std::string& model,
+                             const EngineSetup& setup) {
+  auto engine = LoadEngine(ModelPath(model), setup);
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+// Log-probabilities by token id.
+std::map<int64_t, double> Candidates(const TokenOutput& token) {
+  std::map<int64_t, double> result;
+  for (const Candidate& c : token.candidates) {
+    result[c.id] = static_cast<double>(c.logprob);
+  }
+  return result;
+}
+
+// True if the oracle's own first two are so close that either may win.
+bool IsTossUp(const Json& step) {
+  return step["top"][size_t{0}][1].Number() - step["top"][1][1].Number() <=
+         0.01;
+}
+
+class GoldenTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!Exists(ModelPath(GetParam()))) {
+      GTEST_SKIP() << "the model " << GetParam() << " is not in the cache";
+    }
+  }
+
+  std::optional<Json> Completions() {
+    const auto json = ReadJson(GoldenPath(GetParam()));
+    if (!json) return std::nullopt;
+    return (*json)["completions"];
+  }
+};
+
+TEST_P(GoldenTest, ExactPrecisionGivesTheOraclesTokensAndProbabilities) {
+  const auto completions = Completions();
+  if (!completions) GTEST_SKIP() << "no shared data beside the source";
+  auto engine = Load(GetParam(), SetupFor(Precision::kExact));
+  ASSERT_NE(engine, nullptr);
+  double worst = 0;
+  int n_tokens = 0;
+  for (const Json& golden : *completions) {
+    SCOPED_TRACE(golden["prompt"].Text());
+    const Generated got = Generate(
+        *engine, Greedy(golden["prompt_ids"].Ints(),
+                        static_cast<int64_t>(golden["steps"].size()), 12));
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    for (size_t i = 0; i < golden["steps"].size(); ++i) {
+      const Json& step = golden["steps"][i];
+      ++n_tokens;
+      const auto candidates = Candidates(got.tokens[i]);
+      for (const Json& c : step["top"]) {
+        const auto it = candidates.find(c[0].Int());
+        ASSERT_NE(it, candidates.end()) << "step " << i;
+        const double error = std::abs(it->second - c[1].Number());
+        EXPECT_LE(error, 0.02) << "step " << i << " id " << c[0].Int();
+        worst = std::max(worst, error);
+      }
+      if (got.tokens[i].id == step["id"].Int()) continue;
+      EXPECT_TRUE(IsTossUp(step)) << "step " << i;
+      break;  // another token: what follows has another context
+    }
+  }
+  std::printf("[ exact    ] %s: %d tokens, worst log-probability error %.5f\n",
+              GetParam(), n_tokens, worst);
+}
+
+struct Closeness {
+  double prefix = 0;  // sum of matching fractions
+  double error = 0;   // sum of first steps' largest errors
+  double worst = 0;
+  int n = 0;
+};
+
+// The first step's largest error over the oracle's top candidates; a missing
+// one counts 1.
+double FirstStepError(const TokenOutput& token, const Json& step) {
+  const auto candidates = Candidates(token);
+  double error = 0;
+  for (size_t i = 0; i < kTopOfFirstStep; ++i) {
+    const auto it = candidates.find(step["top"][i][size_t{0}].Int());
+    error = std::max(error,
+                     it == candidates.end()
+                         ? 1.0
+                         : std::abs(it->second - step["top"][i][1].Number()));
+  }
+  return error;
+}
+
+Closeness Measure(Engine& engine, const Json& completions) {
+  Closeness sum;
+  for (const Json& golden : completions) {
+    const Json& steps = golden["steps"];
+    const Generated got =
+        Generate(engine, Greedy(golden["prompt_ids"].Ints(),
+                                static_cast<int64_t>(steps.size())));
+    EXPECT_TRUE(got.status.ok()) << got.status;
+    if (got.tokens.size() != steps.size()) continue;
+    size_t n = 0;
+    while (n < steps.size() && got.tokens[n].id == steps[n]["id"].Int()) ++n;
+    sum.prefix += static_cast<double>(n) / static_cast<double>(steps.size());
+    const double error = FirstStepError(got.tokens[0], steps[0]);
+    sum.error += error;
+    sum.worst = std::max(sum.worst, error);
+    ++sum.n;
+  }
+  return sum;
+}
+
+TEST(GoldenClosenessTest, DefaultPrecisionIsCloseToTheOracle) {
+  Closeness all;
+  for (const char* model : {kSmolLm, kGemma}) {
+    const auto json = ReadJson(GoldenPath(model));
+    if (!Exists(ModelPath(model)) || !json) {
+      GTEST_SKIP() << model << " or the shared data is not there";
+    }
+    auto engine = Load(model, SetupFor(Precision::kDefault));
+    ASSERT_NE(engine, nullptr);
+    const Closeness one = Measure(*engine, (*json)["completions"]);
+    ASSERT_GT(one.n, 0);
+    std::printf("[ default  ] %s: prefix %.3f, error mean %.3f worst %.3f\n",
+                model, one.prefix / one.n, one.error / one.n, one.worst);
+    all.prefix += one.prefix;
+    all.error += one.error;
+    all.worst = std::max(all.worst, one.worst);
+    all.n += one.n;
+  }
+  std::printf("[ default  ] both: prefix %.3f, error mean %.3f worst %.3f\n",
+              all.prefix / all.n, all.error / all.n, all.worst);
+  EXPECT_GE(all.prefix / all.n, 0.72);
+  EXPECT_LE(all.error / all.n, 0.15);
+  EXPECT_LE(all.worst, 0.6);
+}
+
+// Completions known from the models' own arithmetic: logits of the five most
+// likely next tokens (only their differences are seen here) and greedy ids.
+struct KnownCase {
+  const char* model;
+  std::vector<int32_t> prompt;
+  std::vector<std::pair<int32_t, double>> top;
+  std::vector<int32_t> greedy;
+};
+
+TEST_P(GoldenTest, KnownCompletionsComeOut) {
+  const std::vector<KnownCase> cases = {
+      {kSmolLm,
+       {504, 3575, 282, 4649, 314},
+       {{7042, 17.371},
+        {260, 14.889},
+        {4528, 13.245},
+        {2250, 13.009},
+        {1315, 12.952}},
+       {7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34}},
+      {kSmolLm,
+       {1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520,
+        9531},
+       {{198, 36.452},
+        {2, 27.710},
+        {1116, 26.935},
+        {3805, 26.522},
+        {1, 25.684}},
+       {198, 504, 3575, 282, 4649, 314, 7042, 30, 2, 198}},
+      {kGemma,
+       {2, 818, 5279, 529, 7001, 563},
+       {{506, 19.091},
+        {496, 18.548},
+        {9079, 18.269},
+        {886, 18.113},
+        {3224, 17.784}},
+       {506, 5279, 529, 506, 2891, 529, 7001, 236761, 1030, 563}},
+      {kGemma,
+       {2, 14946, 3324, 496, 990, 236764},
+       {{993, 24.021},
+        {496, 23.575},
+        {528, 23.563},
+        {564, 23.122},
+        {506, 22.971}},
+       {993, 691, 496, 2268, 3953, 7489, 60708, 236761, 2625, 691}}};
+  auto engine = Load(GetParam(), SetupFor(Precision::kExact));
+  ASSERT_NE(engine, nullptr);
+  for (const KnownCase& known : cases) {
+    if (known.model != std::string(GetParam())) continue;
+    const Generated got = Generate(*engine, Greedy(known.prompt, 10));
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    EXPECT_EQ(got.ids(), known.greedy);
+    const auto& candidates = got.tokens[0].candidates;
+    for (size_t i = 0; i < known.top.size(); ++i) {
+      EXPECT_EQ(candidates[i].id, known.top[i].first);
+      const double below = static_cast<double>(candidates[0].logprob) -
+                           static_cast<double>(candidates[i].logprob);
+      EXPECT_NEAR(below, known.top[0].second - known.top[i].second, 0.02);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::Values(kSmolLm, kGemma),
+                         [](const auto& test) {
+                           return test.param == std::string(kGemma)
+                                      ? "gemma3_270m"
+                                      : "smollm2_135m";
+                         });
+
+// 600 tokens whose last position tells a window of 512 from 511, 513 and none:
+// the logit of the most likely token is known, so its log-probability gives the
+// log-sum-exp.
+TEST(WindowTest, SeesExactlyItsTokens) {
+  if (!Exists(ModelPath(kGemma))) {
+    GTEST_SKIP() << "the model " << kGemma << " is not in the cache";
+  }
+  constexpr double kLogSumExp = -0.4233;  // 511: -0.3768, 513: -0.2105
+  constexpr double kTopLogit = -5.4875;
+  std::vector<int32_t> prompt = {2};
+  for (int i = 0; i < 599; ++i) {
+    prompt.push_back((7919 * i + 13) % 200'000 + 1'000);
+  }
+  for (const int64_t n_ubatch : {512, 100}) {
+    EngineSetup setup = SetupFor(Precision::kExact);
+    setup.n_ubatch = n_ubatch;
+    auto engine = Load(kGemma, setup);
+    ASSERT_NE(engine, nullptr);
+    const Generated got = Generate(*engine, Greedy(prompt, 1));
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    const auto& candidates = got.tokens[0].candidates;
+    ASSERT_EQ(candidates[0].id, 236764);
+    EXPECT_EQ(candidates[1].id, 236945);
+    EXPECT_EQ(candidates[2].id, 8455);
+    const double logprob = static_cast<double>(candidates[0].logprob);
+    std::printf("[ window   ] n_ubatch %d: log-sum-exp %.4f\n",
+                static_cast<int>(n_ubatch), kTopLogit - logprob);
+    EXPECT_NEAR(kTopLogit - logprob, kLogSumExp, 0.02);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
