@@ -166,7 +166,11 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info) {
   }
   profile.workspace.activation_block = info.activation_block;
   profile.workspace.activation_block_bytes = info.activation_block_bytes;
-  profile.workspace.kernel_scratch_bytes = info.scratch_bytes;
+  // The CPU backend's scratch is the process's own memory, not the arena's: it
+  // counts as runtime.
+  const bool owns_scratch = info.kind == "cpu";
+  profile.workspace.kernel_scratch_bytes =
+      owns_scratch ? 0 : info.scratch_bytes;
   return profile;
 }
 

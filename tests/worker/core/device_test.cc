@@ -1,0 +1,68 @@
+// What this machine says of itself makes sense to a planner.
+#include "worker/device.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/device_profile.h"
+
+namespace plimsoll::worker {
+namespace {
+
+TEST(DeviceTest, MemoryFiguresAreConsistent) {
+  const int64_t total = TotalMemoryBytes();
+  const int64_t available = AvailableMemoryBytes();
+  EXPECT_GT(total, int64_t{16} << 20);
+  EXPECT_GT(available, 0);
+  EXPECT_LE(available, total);
+  EXPECT_GT(ResidentBytes(), 0);
+  EXPECT_GE(PeakResidentBytes(), ResidentBytes());
+  EXPECT_LT(PeakResidentBytes(), total);
+}
+
+TEST(DeviceTest, SomeThreadsAreUsable) {
+  EXPECT_GE(UsableThreads(), 1);
+  EXPECT_LE(UsableThreads(), 256);
+}
+
+TEST(DeviceTest, TheLocalProfileIsValidAndRunsEveryPromisedType) {
+  const planner::DeviceProfile profile = LocalCpuProfile();
+  EXPECT_TRUE(planner::ValidateProfile(profile).ok())
+      << planner::ValidateProfile(profile);
+  EXPECT_EQ(profile.kind, "cpu");
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1,
+        DType::kQ5_0, DType::kQ4_K, DType::kQ6_K}) {
+    EXPECT_NE(planner::FindStorageRule(profile, dtype), nullptr)
+        << DTypeName(dtype);
+  }
+}
+
+TEST(DeviceTest, TheCommittedProfileIsTheActualOne) {
+  const planner::DeviceProfile actual = LocalCpuProfile();
+  const planner::DeviceProfile committed = planner::CommittedCpuProfile();
+  EXPECT_EQ(committed.id, actual.id);
+  EXPECT_EQ(committed.kind, actual.kind);
+  EXPECT_EQ(committed.alignment, actual.alignment);
+  EXPECT_EQ(committed.allocation, actual.allocation);
+  EXPECT_EQ(committed.granularity_bytes, actual.granularity_bytes);
+  EXPECT_EQ(committed.workspace.activation_block,
+            actual.workspace.activation_block);
+  EXPECT_EQ(committed.workspace.activation_block_bytes,
+            actual.workspace.activation_block_bytes);
+  EXPECT_EQ(committed.workspace.kernel_scratch_bytes,
+            actual.workspace.kernel_scratch_bytes);
+  EXPECT_EQ(committed.workspace.min_logits_rows,
+            actual.workspace.min_logits_rows);
+  EXPECT_EQ(committed.workspace.max_candidates,
+            actual.workspace.max_candidates);
+  EXPECT_EQ(committed.runtime_bytes, actual.runtime_bytes);
+  ASSERT_EQ(committed.storage.size(), actual.storage.size());
+  for (const planner::StorageRule& rule : committed.storage) {
+    const auto* other = planner::FindStorageRule(actual, rule.dtype);
+    ASSERT_NE(other, nullptr) << DTypeName(rule.dtype);
+    EXPECT_EQ(rule.row_multiple, other->row_multiple);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
