@@ -136,6 +136,7 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
                        .was_confirmed = false,
                        .expires = now + kTtl};
   leases_[lease.id] = {lease, false};
+  deadlines_.emplace(lease.expires, lease.id);
   ++n_live_;
   device->second.held_bytes += lease.bytes;
   device->second.unread_bytes += lease.bytes;
@@ -182,7 +183,9 @@ absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindForHolder(
 }
 
 void LeaseBook::Extend(Lease& lease, absl::Time now) {
+  deadlines_.erase({lease.expires, lease.id});
   lease.expires = std::max(lease.expires, now + kTtl);
+  deadlines_.emplace(lease.expires, lease.id);
   if (lease.state == LeaseState::kSuspect) lease.state = LeaseState::kConfirmed;
 }
 
@@ -215,6 +218,7 @@ absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
 void LeaseBook::Free(Entry& entry) {
   Lease& lease = entry.lease;
   Device& device = devices_.at(lease.device_id);
+  deadlines_.erase({lease.expires, lease.id});
   device.held_bytes -= lease.bytes;
   device.leases.erase(lease.id);
   if (!entry.in_reading) {
@@ -268,10 +272,9 @@ int64_t LeaseBook::HolderDied(const std::string& holder) {
 }
 
 void LeaseBook::Expire(absl::Time now) {
-  for (auto& [id, entry] : leases_) {
-    if (IsLive(entry.lease) && entry.lease.expires <= now) {
-      entry.lease.state = LeaseState::kSuspect;
-    }
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    leases_.at(deadlines_.begin()->second).lease.state = LeaseState::kSuspect;
+    deadlines_.erase(deadlines_.begin());
   }
 }
 

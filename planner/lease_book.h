@@ -132,12 +132,14 @@ class LeaseBook {
   absl::StatusOr<Entry*> FindForHolder(const std::string& lease_id,
                                        int64_t epoch);
   // Extends to now + kTtl, never shortens, and ends suspicion.
-  static void Extend(Lease& lease, absl::Time now);
+  void Extend(Lease& lease, absl::Time now);
   void Free(Entry& entry);
 
   std::map<std::string, Device> devices_;
   std::map<std::string, Entry> leases_;  // live ones and lately released ones
   int64_t n_live_ = 0;
+  // When the live leases that are not suspect expire, and their ids.
+  std::set<std::pair<absl::Time, std::string>> deadlines_;
   // Released leases, oldest first, so that a late or repeated call is answered.
   std::deque<std::pair<std::string, int64_t>> released_order_;  // id, epoch
   std::map<std::string, absl::StatusOr<Lease>> replies_;        // by request_id

@@ -235,14 +235,16 @@ absl::StatusOr<int64_t> CheckRotation(const Hyperparameters& keys,
 absl::StatusOr<int64_t> ReadVocabSize(const Hyperparameters& keys,
                                       const VocabShape& vocab) {
   if (vocab.n_tokens > 0) return vocab.n_tokens;
-  std::optional<int64_t> rows;
-  if (const GgufTensor* table = keys.header().FindTensor("token_embd.weight")) {
-    rows = table->ne[1];
-    if (*rows > ModelShape::kMaxVocab) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor \"token_embd.weight\" has ", *rows,
-                       " rows, the limit is ", ModelShape::kMaxVocab));
-    }
+  const GgufTensor* table = keys.header().FindTensor("token_embd.weight");
+  if (table == nullptr) {
+    return absl::InvalidArgumentError(
+        "tensor \"token_embd.weight\" is missing");
+  }
+  const int64_t rows = table->ne[1];
+  if (rows > ModelShape::kMaxVocab) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"token_embd.weight\" has ", rows,
+                     " rows, the limit is ", ModelShape::kMaxVocab));
   }
   return keys.Int("vocab_size", 1, ModelShape::kMaxVocab, rows);
 }

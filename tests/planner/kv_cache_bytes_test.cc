@@ -1,0 +1,198 @@
+// KV bytes: pinned values, pages and rings, errors, and the shared oracle.
+#include "planner/kv_cache_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/planner/gguf_builder.h"
+
+namespace plimsoll::planner {
+namespace {
+
+ModelShape Shape(int64_t n_layers, int64_t n_kv_heads, int64_t head_dim,
+                 int64_t window = 0) {
+  ModelShape shape = {};
+  shape.n_layers = n_layers;
+  for (int64_t il = 0; il < n_layers; ++il) {
+    shape.layers.push_back({n_kv_heads, head_dim, 1, window, il});
+  }
+  return shape;
+}
+
+TEST(KvCacheBytesTest, EqualsThePublishedSizeOfLlama3) {
+  const auto f16 =
+      KvCacheBytes(Shape(32, 8, 128), 8'192, 1, 0, DType::kF16, DType::kF16);
+  ASSERT_TRUE(f16.ok());
+  EXPECT_EQ(f16->full_bytes, 1'073'741'824);
+  EXPECT_EQ(f16->window_bytes, 0);
+  EXPECT_EQ(f16->bytes_per_token, 131'072);
+  const auto q8 =
+      KvCacheBytes(Shape(32, 8, 128), 8'192, 1, 0, DType::kQ8_0, DType::kQ8_0);
+  ASSERT_TRUE(q8.ok());
+  EXPECT_EQ(q8->full_bytes, 570'425'344);
+}
+
+TEST(KvCacheBytesTest, PagesAreSixteenToSixtyFourTokens) {
+  EXPECT_EQ(PageTokens(1), 16);
+  EXPECT_EQ(PageTokens(16), 16);
+  EXPECT_EQ(PageTokens(17), 32);
+  EXPECT_EQ(PageTokens(49), 64);
+  EXPECT_EQ(PageTokens(64), 64);
+  EXPECT_EQ(PageTokens(65), 64);
+  EXPECT_EQ(PageTokens(std::numeric_limits<int64_t>::max()), 64);
+}
+
+TEST(KvCacheBytesTest, AWindowHasARingOnlyIfTheContextIsLonger) {
+  EXPECT_FALSE(HasRing(0, 1'000'000));
+  EXPECT_FALSE(HasRing(512, 512));
+  EXPECT_TRUE(HasRing(512, 513));
+  EXPECT_FALSE(HasRing(512, 449));
+  EXPECT_TRUE(HasRing(500, 450));  // 450 tokens take pages for 512
+  EXPECT_FALSE(HasRing(512, 1));
+  EXPECT_TRUE(HasRing(8, 1));
+  EXPECT_TRUE(HasRing(512, std::numeric_limits<int64_t>::max()));
+}
+
+TEST(KvCacheBytesTest, RingsHaveExactlyTheirWindow) {
+  const auto kv =
+      KvCacheBytes(Shape(2, 1, 16, 100), 4'096, 3, 2, DType::kF16, DType::kF32);
+  ASSERT_TRUE(kv.ok());
+  EXPECT_EQ(kv->full_bytes, 0);
+  EXPECT_EQ(kv->page_bytes, 0);
+  EXPECT_EQ(kv->ring_bytes, 2 * 100 * 16 * (2 + 4));
+  EXPECT_EQ(kv->window_bytes, 5 * kv->ring_bytes);
+}
+
+TEST(KvCacheBytesTest, LayersThatShareKeysAndValuesCostNothing) {
+  ModelShape shape = Shape(4, 2, 32);
+  shape.layers[3].kv_source = 1;
+  const auto kv = KvCacheBytes(shape, 64, 1, 0, DType::kF16, DType::kF16);
+  ASSERT_TRUE(kv.ok());
+  EXPECT_EQ(kv->full_bytes, 64 * 3 * 2 * 32 * 4);
+}
+
+TEST(KvCacheBytesTest, RejectsCountsThatMakeNoSense) {
+  const ModelShape shape = Shape(2, 1, 16);
+  const auto bytes = [](const ModelShape& s, int64_t n_ctx, int64_t slots,
+                        int64_t idle) {
+    return KvCacheBytes(s, n_ctx, slots, idle, DType::kF16, DType::kF16)
+        .status();
+  };
+  EXPECT_TRUE(bytes(shape, 1, 1, 0).ok());
+  for (int64_t bad :
+       {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(bytes(shape, bad, 1, 0)));
+    EXPECT_TRUE(absl::IsInvalidArgument(bytes(shape, 1, bad, 0)));
+    EXPECT_TRUE(absl::IsInvalidArgument(bytes(Shape(1, bad, 16), 1, 1, 0)));
+    EXPECT_TRUE(absl::IsInvalidArgument(bytes(Shape(1, 1, bad), 1, 1, 0)));
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(bytes(shape, 1, 1, -1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(bytes(Shape(1, 1, 16, -1), 1, 1, 0)));
+}
+
+TEST(KvCacheBytesTest, RejectsPartsOfABlock) {
+  const auto kv =
+      KvCacheBytes(Shape(1, 1, 48), 64, 1, 0, DType::kF16, DType::kQ8_0);
+  EXPECT_TRUE(absl::IsInvalidArgument(kv.status()));
+}
+
+TEST(KvCacheBytesTest, ReportsOverflow) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const auto bytes = [](int64_t n_ctx, int64_t slots, int64_t idle,
+                        int64_t window) {
+    return KvCacheBytes(Shape(2, 1, 16, window), n_ctx, slots, idle,
+                        DType::kF16, DType::kF16)
+        .status();
+  };
+  EXPECT_TRUE(absl::IsOutOfRange(bytes(kMax, 1, 0, 0)));
+  EXPECT_TRUE(absl::IsOutOfRange(bytes(64, kMax, 0, 0)));
+  EXPECT_TRUE(absl::IsOutOfRange(bytes(kMax, 1, kMax, 512)));
+  EXPECT_TRUE(absl::IsOutOfRange(bytes(int64_t{1} << 60, 1, 0, 0)));
+}
+
+struct OracleRow {
+  std::string model, architecture, type;
+  int64_t context, full, ring;
+  bool is_beyond_max;
+};
+
+// The shared oracle's rows beside header-only files of its models.
+class KvOracleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("../shared/data/kv_oracle.json")) {
+      GTEST_SKIP() << "there is no shared data beside this checkout";
+    }
+    if (std::system("python3 -c pass 2> /dev/null") != 0) {
+      GTEST_SKIP() << "there is no python3";
+    }
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              absl::StrCat("kv_oracle_",
+                           ::testing::UnitTest::GetInstance()->random_seed());
+    std::filesystem::create_directories(folder_);
+    const std::string rows = (folder_ / "rows.txt").string();
+    const std::string command =
+        absl::StrCat("python3 tests/planner/kv_oracle_rows.py ../shared '",
+                     folder_.string(), "' > '", rows, "'");
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    std::ifstream file(rows);
+    OracleRow row;
+    while (file >> row.model >> row.architecture >> row.context >>
+           row.is_beyond_max >> row.type >> row.full >> row.ring) {
+      rows_.push_back(row);
+    }
+  }
+  void TearDown() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  // Header-only: the file is sparse, so only its start is kept.
+  ModelShape ShapeOf(const std::string& model) {
+    const std::filesystem::path path = folder_ / (model + ".gguf");
+    std::string header(4 << 20, '\0');
+    std::ifstream(path, std::ios::binary)
+        .read(header.data(), static_cast<std::streamsize>(header.size()));
+    HeaderSource source(header,
+                        static_cast<int64_t>(std::filesystem::file_size(path)));
+    const auto gguf = ReadGgufHeader(source);
+    EXPECT_TRUE(gguf.ok()) << model << ": " << gguf.status();
+    const auto shape = ShapeFromGguf(*gguf);
+    EXPECT_TRUE(shape.ok()) << model << ": " << shape.status();
+    return *shape;
+  }
+
+  std::filesystem::path folder_;
+  std::vector<OracleRow> rows_;
+};
+
+TEST_F(KvOracleTest, EveryRowIsReproducedToTheByte) {
+  ASSERT_GE(rows_.size(), 50u);
+  std::string model;
+  ModelShape shape;
+  int64_t n_within = 0;
+  for (const OracleRow& row : rows_) {
+    if (row.model != model) shape = ShapeOf(model = row.model);
+    const DTypeInfo* type = FindDType(absl::string_view(row.type));
+    ASSERT_NE(type, nullptr) << row.type;
+    EXPECT_EQ(row.is_beyond_max, row.context > shape.n_ctx_train) << row.model;
+    const auto kv =
+        KvCacheBytes(shape, row.context, 1, 0, type->dtype, type->dtype);
+    ASSERT_TRUE(kv.ok()) << kv.status();
+    EXPECT_EQ(kv->full_bytes + kv->window_bytes, row.ring)
+        << row.model << " " << row.context << " " << row.type;
+    if (row.architecture == "llama") {
+      EXPECT_EQ(kv->full_bytes, row.full);
+    }
+    n_within += row.is_beyond_max ? 0 : 1;
+  }
+  EXPECT_GE(n_within, 20);
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

@@ -1,0 +1,304 @@
+// Plans: regions that sum exactly, the one chokepoint of n_ctx, and advice that
+// holds.
+#include "planner/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "planner/explain.h"
+#include "tests/planner/shapes.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
+                  int64_t budget = 64 * kGiB) {
+  auto plan = Layout(shape, options, CommittedCpuProfile(), budget);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : MemoryPlan{};
+}
+
+LoadOptions Context(int64_t n_ctx) {
+  LoadOptions options;
+  options.n_ctx = n_ctx;
+  return options;
+}
+
+TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
+  LoadOptions options = Context(1'000);
+  options.n_slots = 3;
+  options.margin_bytes = 12'345;
+  const MemoryPlan plan = PlanOf(Gemma270m(), options);
+  std::vector<std::string> names;
+  int64_t end = 0;
+  int64_t sum = 0;
+  for (const Region& region : plan.regions) {
+    names.emplace_back(region.name);
+    sum += region.bytes;
+    EXPECT_GE(region.bytes, 0);
+    EXPECT_FALSE(region.formula.empty());
+    if (region.offset < 0) continue;
+    EXPECT_EQ(region.offset, end);
+    EXPECT_EQ(region.offset % region.alignment, 0);
+    end = region.offset + region.bytes;
+  }
+  EXPECT_THAT(names,
+              ElementsAre("weights", "kv_full", "kv_window", "kv_draft",
+                          "kv_snapshots", "workspace", "logits", "candidates",
+                          "tables", "vocab", "runtime", "margin"));
+  EXPECT_EQ(end, plan.arena_bytes);
+  EXPECT_EQ(sum, plan.total_bytes);
+  EXPECT_EQ(plan.total_bytes,
+            *AllocatedBytes(CommittedCpuProfile(), plan.arena_bytes) +
+                plan.FindRegion("vocab")->bytes +
+                plan.FindRegion("runtime")->bytes + 12'345);
+  EXPECT_EQ(plan.FindRegion("weights")->basis, Basis::kDerived);
+  EXPECT_EQ(plan.FindRegion("vocab")->basis, Basis::kEstimated);
+  EXPECT_EQ(plan.FindRegion("nothing"), nullptr);
+}
+
+TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
+  ModelShape shape = Smollm2();
+  shape.weights = {{"a", DType::kQ8_0, 64, 17, false, 0, 0},
+                   {"b", DType::kF16, 7, 1, true, 0, 0},
+                   {"c", DType::kF32, 3, 16, false, 0, 0}};
+  const MemoryPlan plan = PlanOf(shape, Context(64));
+  ASSERT_EQ(plan.weights.size(), 3u);
+  EXPECT_EQ(plan.weights[0].offset, 0);
+  EXPECT_EQ(plan.weights[0].bytes, 32 * 68);  // 17 rows padded to 32
+  EXPECT_EQ(plan.weights[1].offset, 32 * 68);
+  EXPECT_EQ(plan.weights[1].bytes, 28);  // float32 whatever the file has
+  EXPECT_EQ(plan.weights[2].offset, 32 * 68 + 64);
+  EXPECT_EQ(plan.weights[2].bytes, 16 * 12);
+}
+
+TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
+  ModelShape shape = Smollm2();
+  shape.weights[3].dtype = DType::kQ4_0;
+  const auto plan = Layout(shape, {}, CommittedCpuProfile(), kGiB);
+  EXPECT_TRUE(absl::IsUnimplemented(plan.status())) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()),
+              HasSubstr("tensor \"w3\" is of type q4_0"));
+}
+
+TEST(MemoryPlanTest, AnExplicitContextIsClampedToTheTrainedOneAndSaysSo) {
+  const MemoryPlan plan = PlanOf(Gemma270m(), Context(999'999'999));
+  EXPECT_EQ(plan.n_ctx, 32'768);
+  EXPECT_EQ(plan.context_limit, ContextLimit::kTrainedContext);
+  EXPECT_EQ(plan.n_ctx_reason,
+            "the model was trained for 32,768 tokens; the requested "
+            "999,999,999 was cut to it");
+  EXPECT_TRUE(plan.fits);
+  EXPECT_EQ(PlanOf(Gemma270m(), Context(kMax)).n_ctx, 32'768);
+}
+
+TEST(MemoryPlanTest, MaxInferenceLenCapsContextAndEverythingLengthDependent) {
+  LoadOptions options;
+  options.max_inference_len = 32;
+  const MemoryPlan small = PlanOf(Smollm2(), options);
+  EXPECT_EQ(small.n_ctx, 32);
+  EXPECT_EQ(small.n_rows, 32);
+  EXPECT_EQ(small.context_limit, ContextLimit::kMaxInferenceLen);
+  EXPECT_THAT(small.n_ctx_reason, HasSubstr("max_inference_len is 32"));
+  const MemoryPlan large = PlanOf(Smollm2(), Context(4'096));
+  EXPECT_GE(large.FindRegion("kv_full")->bytes,
+            100 * small.FindRegion("kv_full")->bytes);
+  EXPECT_GE(large.workspace.bytes, 10 * small.workspace.bytes);
+  options.n_ctx = 100;
+  EXPECT_EQ(PlanOf(Smollm2(), options).n_ctx, 32);
+  options.n_ctx = 20;
+  EXPECT_EQ(PlanOf(Smollm2(), options).n_ctx, 20);
+  EXPECT_EQ(PlanOf(Smollm2(), options).context_limit, ContextLimit::kRequested);
+}
+
+TEST(MemoryPlanTest, OmittedContextIsSolvedUpToTheTrainedOne) {
+  const MemoryPlan plan = PlanOf(Smollm2(), {});
+  EXPECT_EQ(plan.n_ctx, 8'192);
+  EXPECT_EQ(plan.context_limit, ContextLimit::kTrainedContext);
+}
+
+TEST(MemoryPlanTest, TheSolvedContextIsTheLargestThatFits) {
+  const MemoryPlan plan = PlanOf(Smollm2(), {}, 300 * kMiB);
+  EXPECT_TRUE(plan.fits);
+  EXPECT_EQ(plan.context_limit, ContextLimit::kMemory);
+  EXPECT_EQ(plan.n_ctx % 64, 0);
+  EXPECT_TRUE(PlanOf(Smollm2(), Context(plan.n_ctx), 300 * kMiB).fits);
+  const MemoryPlan next =
+      PlanOf(Smollm2(), Context(plan.n_ctx + 64), 300 * kMiB);
+  EXPECT_FALSE(next.fits);
+  EXPECT_THAT(plan.n_ctx_reason, HasSubstr("one page more needs " +
+                                           WithThousands(next.total_bytes)));
+  EXPECT_THAT(plan.n_ctx_reason, HasSubstr("the budget is 314,572,800"));
+}
+
+TEST(MemoryPlanTest, WhereNotEvenTheSmallestContextFitsNCtxIsZero) {
+  const MemoryPlan plan = PlanOf(Smollm2(), {}, 10 * kMiB);
+  EXPECT_EQ(plan.n_ctx, 0);
+  EXPECT_FALSE(plan.fits);
+  EXPECT_EQ(plan.missing_bytes, plan.total_bytes - 10 * kMiB);
+  EXPECT_THAT(plan.n_ctx_reason, HasSubstr("not even 16 tokens fit"));
+  EXPECT_TRUE(plan.suggestions.empty());
+}
+
+TEST(MemoryPlanTest, EverySuggestionFits) {
+  LoadOptions options = Context(8'192);
+  options.n_slots = 4;
+  options.k_type = options.v_type = DType::kF32;
+  const int64_t budget = 500 * kMiB;
+  const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
+  ASSERT_FALSE(plan.fits);
+  EXPECT_EQ(plan.missing_bytes, plan.total_bytes - budget);
+  ASSERT_FALSE(plan.suggestions.empty());
+  for (const Suggestion& suggestion : plan.suggestions) {
+    EXPECT_GE(suggestion.saves_bytes, plan.missing_bytes) << suggestion.text;
+  }
+  const std::string last = plan.suggestions.back().text;
+  ASSERT_THAT(last, HasSubstr("--n-ctx "));
+  LoadOptions changed = options;
+  changed.n_ctx = std::stoll(last.substr(std::string("--n-ctx ").size()));
+  EXPECT_TRUE(PlanOf(Smollm2(), changed, budget).fits);
+  changed.n_ctx = *changed.n_ctx + 64;
+  EXPECT_FALSE(PlanOf(Smollm2(), changed, budget).fits);
+}
+
+TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
+  LoadOptions options = Context(4'096);
+  options.n_slots = 2;
+  options.k_type = options.v_type = DType::kF32;
+  const int64_t need = PlanOf(Smollm2(), options).total_bytes;
+  const MemoryPlan plan = PlanOf(Smollm2(), options, need - 1);
+  std::vector<std::string> texts;
+  for (const Suggestion& s : plan.suggestions) texts.push_back(s.text);
+  EXPECT_THAT(texts, ElementsAre("--n-ubatch 256", "--kv-type f16", "--slots 1",
+                                 HasSubstr("--n-ctx ")));
+}
+
+TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
+  LoadOptions options = Context(4'096);
+  options.n_slots = 64;
+  options.k_type = options.v_type = DType::kF32;
+  LoadOptions least = Context(16);
+  least.n_ubatch = 16;
+  const int64_t budget = PlanOf(Smollm2(), least).total_bytes;
+  const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
+  ASSERT_EQ(plan.suggestions.size(), 1u);
+  EXPECT_THAT(plan.suggestions[0].text,
+              HasSubstr("--n-ubatch 16 --kv-type f16 --slots 1 --n-ctx "));
+}
+
+TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
+  const auto status = [](auto change) {
+    LoadOptions options = Context(16);
+    change(options);
+    return Layout(Smollm2(), options, CommittedCpuProfile(), kMax).status();
+  };
+  using O = LoadOptions;
+  EXPECT_TRUE(status([](O& o) { o.n_slots = O::kMaxSlots; }).ok());
+  EXPECT_TRUE(status([](O& o) { o.n_ubatch = O::kMaxUbatch; }).ok());
+  EXPECT_TRUE(
+      status([](O& o) { o.n_idle_sessions = O::kMaxIdleSessions; }).ok());
+  const auto expect_named = [&](auto change, const char* field) {
+    const absl::Status bad = status(change);
+    EXPECT_TRUE(absl::IsInvalidArgument(bad)) << field << ": " << bad;
+    EXPECT_THAT(std::string(bad.message()), HasSubstr(field));
+  };
+  expect_named([](O& o) { o.n_slots = O::kMaxSlots + 1; }, "n_slots");
+  expect_named([](O& o) { o.n_slots = 0; }, "n_slots");
+  expect_named([](O& o) { o.n_ubatch = O::kMaxUbatch + 1; }, "n_ubatch");
+  expect_named([](O& o) { o.n_ubatch = 0; }, "n_ubatch");
+  expect_named([](O& o) { o.n_idle_sessions = O::kMaxIdleSessions + 1; },
+               "n_idle_sessions");
+  expect_named([](O& o) { o.n_idle_sessions = -1; }, "n_idle_sessions");
+  expect_named([](O& o) { o.n_ctx = 0; }, "n_ctx");
+  expect_named([](O& o) { o.n_ctx = -1; }, "n_ctx");
+  expect_named([](O& o) { o.max_inference_len = 0; }, "max_inference_len");
+  expect_named([](O& o) { o.margin_bytes = -1; }, "margin_bytes");
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Layout(Smollm2(), {}, CommittedCpuProfile(), -1).status()));
+}
+
+TEST(MemoryPlanTest, KeysAndValuesOfAnyTypeWhoseBlockFitsArePlanned) {
+  LoadOptions options = Context(4'096);
+  options.k_type = DType::kQ8_0;
+  options.v_type = DType::kQ4_0;
+  EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_full")->bytes,
+            int64_t{4'096} * 30 * 3 * (64 / 32 * 34 + 64 / 32 * 18));
+  options.k_type = DType::kQ4_K;  // blocks of 256 do not divide 64
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Layout(Smollm2(), options, CommittedCpuProfile(), kGiB).status()));
+}
+
+TEST(MemoryPlanTest, ReportsOverflow) {
+  LoadOptions options = Context(16);
+  options.margin_bytes = kMax;
+  EXPECT_TRUE(absl::IsOutOfRange(
+      Layout(Smollm2(), options, CommittedCpuProfile(), kGiB).status()));
+  ModelShape shape = Smollm2();
+  shape.n_ctx_train = ModelShape::kMaxContext;
+  options = Context(ModelShape::kMaxContext);
+  options.n_slots = LoadOptions::kMaxSlots;
+  EXPECT_TRUE(absl::IsOutOfRange(
+      Layout(shape, options, CommittedCpuProfile(), kGiB).status()));
+  options.n_ctx
+      .reset();  // solving treats what does not fit in int64 as too big
+  const auto solved = Layout(shape, options, CommittedCpuProfile(), 512 * kGiB);
+  ASSERT_TRUE(solved.ok()) << solved.status();
+  EXPECT_TRUE(solved->fits);
+}
+
+TEST(MemoryPlanTest, ShapesThatMakeNoSenseAreRejected) {
+  const auto status = [](auto change) {
+    ModelShape shape = Smollm2();
+    change(shape);
+    return Layout(shape, {}, CommittedCpuProfile(), kGiB).status();
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(status([](auto& s) { s = {}; })));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(status([](auto& s) { s.n_ctx_train = 0; })));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(status([](auto& s) { s.layers.clear(); })));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      status([](auto& s) { s.layers[3].n_kv_heads = 0; })));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(status([](auto& s) { s.weights[0].rows = -5; })));
+}
+
+TEST(MemoryPlanTest, Gemma270mStaysWithin32MiBBesideWeightsAndKv) {
+  for (int64_t n_ctx = 16; n_ctx <= 32'768;
+       n_ctx += n_ctx < 1'024 ? 16 : 1'008) {
+    const MemoryPlan plan = PlanOf(Gemma270m(), Context(n_ctx));
+    int64_t bytes = 0;
+    for (const char* name : {"workspace", "logits", "candidates", "tables"}) {
+      bytes += plan.FindRegion(name)->bytes;
+    }
+    EXPECT_LE(bytes, 32 * kMiB) << n_ctx;
+  }
+}
+
+TEST(MemoryPlanTest, VocabBytesGrowWithTokensAndMerges) {
+  EXPECT_EQ(VocabBytes({"no_vocab", 0, 0, 0, 0}), 0);
+  EXPECT_EQ(VocabBytes({"llama", 262'144, 1'000'000, 0, 0}),
+            1'000'000 + 262'144 * 9 + 8 * 524'288 + (64 << 10));
+  EXPECT_EQ(VocabBytes({"gpt2", 3, 10, 2, 8}),
+            10 + 27 + 8 * 8 + 16 * 4 + (64 << 10));
+}
+
+TEST(MemoryPlanTest, NumbersForPeopleHaveSeparators) {
+  EXPECT_EQ(WithThousands(0), "0");
+  EXPECT_EQ(WithThousands(999), "999");
+  EXPECT_EQ(WithThousands(1'000), "1,000");
+  EXPECT_EQ(WithThousands(-123'456), "-123,456");
+  EXPECT_EQ(WithThousands(1'234'567), "1,234,567");
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

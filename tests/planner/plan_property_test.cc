@@ -1,0 +1,123 @@
+// Properties of plans over many random models: the solved context is maximal,
+// and more of anything never costs less.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "planner/auto_context.h"
+#include "planner/memory_plan.h"
+#include "tests/planner/shapes.h"
+
+namespace plimsoll::planner {
+namespace {
+
+constexpr int kNumShapes = 10'000;
+
+LoadOptions RandomOptions(std::mt19937_64& random) {
+  LoadOptions options;
+  options.n_slots = LogUniform(random, 64);
+  options.n_ubatch = LogUniform(random, 1'024);
+  options.n_idle_sessions = static_cast<int64_t>(random() % 4);
+  if (random() % 4 == 0) options.max_inference_len = LogUniform(random, 8'192);
+  constexpr std::array<DType, 4> kTypes = {DType::kQ8_0, DType::kF16,
+                                           DType::kF32, DType::kQ4_0};
+  options.k_type = kTypes[random() % kTypes.size()];
+  options.v_type = kTypes[random() % kTypes.size()];
+  return options;
+}
+
+DeviceProfile RandomProfile(std::mt19937_64& random) {
+  DeviceProfile profile = CommittedCpuProfile();
+  constexpr std::array<AllocationRule, 3> kRules = {
+      AllocationRule::kExact, AllocationRule::kGranularity,
+      AllocationRule::kPow2};
+  profile.allocation = kRules[random() % kRules.size()];
+  return profile;
+}
+
+int64_t BytesOf(const ModelShape& shape, LoadOptions options,
+                const DeviceProfile& profile, int64_t n_ctx) {
+  options.n_ctx = n_ctx;
+  options.max_inference_len.reset();
+  const auto plan =
+      Layout(shape, options, profile, std::numeric_limits<int64_t>::max());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? plan->total_bytes : -1;
+}
+
+TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
+  std::mt19937_64 random(1);
+  int n_solved = 0;
+  for (int i = 0; i < kNumShapes; ++i) {
+    const ModelShape shape = RandomShape(random);
+    const LoadOptions options = RandomOptions(random);
+    const DeviceProfile profile = RandomProfile(random);
+    const int64_t cap = std::min(shape.n_ctx_train,
+                                 options.max_inference_len.value_or(1 << 30));
+    const int64_t least = BytesOf(shape, options, profile, ContextAt(0, cap));
+    const int64_t most = BytesOf(shape, options, profile, cap);
+    // Budgets from just too small to just too large.
+    const int64_t budget =
+        least - 2 +
+        static_cast<int64_t>(random() %
+                             static_cast<uint64_t>(most - least + 5));
+    const auto plan = Layout(shape, options, profile, budget);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(plan->n_ctx > 0, budget >= least) << i;
+    ASSERT_EQ(plan->fits, plan->n_ctx > 0) << i;
+    ASSERT_LE(plan->n_ctx, cap);
+    if (plan->n_ctx == 0) continue;
+    ASSERT_LE(plan->total_bytes, budget);
+    ASSERT_EQ(plan->total_bytes, BytesOf(shape, options, profile, plan->n_ctx));
+    if (plan->n_ctx == cap) continue;
+    ++n_solved;
+    const int64_t next = NextContext(plan->n_ctx, cap);
+    ASSERT_GT(next, plan->n_ctx);
+    ASSERT_GT(BytesOf(shape, options, profile, next), budget) << i;
+  }
+  EXPECT_GT(n_solved, kNumShapes / 4);
+}
+
+TEST(PlanPropertyTest, MoreOfAnythingNeverCostsLess) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < kNumShapes; ++i) {
+    const ModelShape shape = RandomShape(random);
+    const LoadOptions options = RandomOptions(random);
+    const DeviceProfile profile = RandomProfile(random);
+    const int64_t n_ctx = LogUniform(random, shape.n_ctx_train);
+    const int64_t bytes = BytesOf(shape, options, profile, n_ctx);
+    const auto more = [&](auto change) {
+      LoadOptions changed = options;
+      change(changed);
+      return BytesOf(shape, changed, profile, n_ctx);
+    };
+    const int64_t step = LogUniform(random, 64);
+    ASSERT_GE(BytesOf(shape, options, profile,
+                      std::min(n_ctx + step, shape.n_ctx_train)),
+              bytes)
+        << i;
+    ASSERT_GE(more([&](auto& o) { o.n_slots += step; }), bytes) << i;
+    ASSERT_GE(more([&](auto& o) { o.n_ubatch += step; }), bytes) << i;
+    ASSERT_GE(more([&](auto& o) { o.n_idle_sessions += step; }), bytes) << i;
+    ASSERT_GE(more([&](auto& o) { o.k_type = DType::kF32; }), bytes) << i;
+    ASSERT_GE(more([&](auto& o) { o.v_type = DType::kF32; }), bytes) << i;
+  }
+}
+
+TEST(PlanPropertyTest, ContextsAreStrictlyIncreasingUpToTheCap) {
+  for (int64_t cap = 1; cap <= 700; ++cap) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < NumContexts(cap); ++i) {
+      const int64_t n_ctx = ContextAt(i, cap);
+      ASSERT_GT(n_ctx, last) << cap;
+      if (i > 0) {
+        ASSERT_EQ(NextContext(last, cap), n_ctx) << cap;
+      }
+      last = n_ctx;
+    }
+    ASSERT_EQ(last, cap);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

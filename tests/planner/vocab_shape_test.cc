@@ -1,0 +1,114 @@
+// The vocabulary's declaration: lengths, types and special ids.
+#include "planner/vocab_shape.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/planner/tiny_models.h"
+
+namespace plimsoll::planner {
+namespace {
+
+TinyModel Spm(std::vector<std::string> skip = {}) {
+  TinyModel m;
+  m.has_vocab = true;
+  m.skip = std::move(skip);
+  return m;
+}
+
+absl::StatusOr<VocabShape> VocabOf(const GgufBuilder& builder) {
+  const auto header = Parse(builder.Build());
+  if (!header.ok()) return header.status();
+  return ReadVocabShape(*header);
+}
+
+void ExpectNamed(const GgufBuilder& builder, const std::string& key) {
+  const auto vocab = VocabOf(builder);
+  EXPECT_TRUE(absl::IsInvalidArgument(vocab.status())) << vocab.status();
+  EXPECT_NE(vocab.status().message().find(key), std::string::npos)
+      << vocab.status();
+}
+
+TEST(VocabShapeTest, CountsTokensAndTheirBytes) {
+  const auto vocab = VocabOf(BuilderOf(Spm()));
+  ASSERT_TRUE(vocab.ok()) << vocab.status();
+  EXPECT_EQ(vocab->model, "llama");
+  EXPECT_EQ(vocab->n_tokens, 40);
+  EXPECT_EQ(vocab->token_bytes, 10 * 2 + 30 * 3);  // "t0" ... "t39"
+  EXPECT_EQ(vocab->n_merges, 0);
+}
+
+TEST(VocabShapeTest, CountsMergesOfByteLevelBpe) {
+  const auto vocab =
+      VocabOf(BuilderOf(Spm({"model"}))
+                  .Text("tokenizer.ggml.model", "gpt2")
+                  .Strings("tokenizer.ggml.merges", {"a b", "ab c"}));
+  ASSERT_TRUE(vocab.ok()) << vocab.status();
+  EXPECT_EQ(vocab->n_merges, 2);
+  EXPECT_EQ(vocab->merge_bytes, 7);
+  ExpectNamed(BuilderOf(Spm({"model"})).Text("tokenizer.ggml.model", "gpt2"),
+              "tokenizer.ggml.merges");
+}
+
+TEST(VocabShapeTest, ModelsWithoutAVocabularyCanBePlanned) {
+  for (const char* name : {"no_vocab", "none"}) {
+    const auto vocab =
+        VocabOf(BuilderOf(Spm({"model"})).Text("tokenizer.ggml.model", name));
+    ASSERT_TRUE(vocab.ok()) << vocab.status();
+    EXPECT_EQ(vocab->model, "no_vocab");
+    EXPECT_EQ(vocab->n_tokens, 0);
+  }
+}
+
+TEST(VocabShapeTest, OtherTokenizersAreRefusedByName) {
+  const auto vocab =
+      VocabOf(BuilderOf(Spm({"model"})).Text("tokenizer.ggml.model", "bert"));
+  EXPECT_TRUE(absl::IsUnimplemented(vocab.status()));
+  EXPECT_NE(vocab.status().message().find("bert"), std::string::npos);
+  ExpectNamed(BuilderOf(Spm({"model"})), "tokenizer.ggml.model");
+}
+
+TEST(VocabShapeTest, TokensAreANonEmptyArrayOfStrings) {
+  const std::string key = "tokenizer.ggml.tokens";
+  ExpectNamed(BuilderOf(Spm({"tokens"})), key);
+  ExpectNamed(BuilderOf(Spm({"tokens"})).Strings(key, {}), key);
+  ExpectNamed(
+      BuilderOf(Spm({"tokens"})).Array<int32_t>(key, GgufType::kI32, {1, 2}),
+      key);
+  ExpectNamed(BuilderOf(Spm({"tokens"})).Text(key, "a"), key);
+}
+
+TEST(VocabShapeTest, CompanionsAreLongEnoughAndOfTheirType) {
+  const std::string scores = "tokenizer.ggml.scores";
+  const std::string types = "tokenizer.ggml.token_type";
+  EXPECT_TRUE(VocabOf(BuilderOf(Spm({"scores", "token_type"}))).ok());
+  ExpectNamed(BuilderOf(Spm({"scores"}))
+                  .Array(scores, GgufType::kF32, std::vector<float>(39)),
+              scores);
+  // One byte an element, which other readers took for four.
+  ExpectNamed(BuilderOf(Spm({"scores"}))
+                  .Array(scores, GgufType::kU8, std::vector<uint8_t>(40)),
+              scores);
+  ExpectNamed(BuilderOf(Spm({"token_type"}))
+                  .Array(types, GgufType::kU8, std::vector<uint8_t>(40)),
+              types);
+  ExpectNamed(BuilderOf(Spm({"token_type"}))
+                  .Array(types, GgufType::kI32, std::vector<int32_t>(39)),
+              types);
+}
+
+TEST(VocabShapeTest, SpecialIdsAreTokens) {
+  for (const char* name :
+       {"bos_token_id", "eos_token_id", "eot_token_id", "padding_token_id",
+        "unknown_token_id", "fim_pre_token_id"}) {
+    const std::string key = absl::StrCat("tokenizer.ggml.", name);
+    const TinyModel m = Spm({"bos_token_id"});
+    EXPECT_TRUE(VocabOf(BuilderOf(m).U32(key, 39)).ok());
+    ExpectNamed(BuilderOf(m).U32(key, 40), key);
+    ExpectNamed(BuilderOf(m).U32(key, 0xFFFFFFFF), key);
+    ExpectNamed(BuilderOf(m).Text(key, "1"), key);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

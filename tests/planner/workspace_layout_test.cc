@@ -1,0 +1,116 @@
+// The step's buffers: what lives together never overlaps, and sizes are exact.
+#include "planner/workspace_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <string>
+
+#include "tests/planner/shapes.h"
+
+namespace plimsoll::planner {
+namespace {
+
+absl::StatusOr<WorkspacePlan> LayoutOf(const ModelShape& shape, int64_t n_rows,
+                                       bool has_rings) {
+  return WorkspaceLayout(shape, n_rows, 16, has_rings, DType::kF16, DType::kF32,
+                         CommittedCpuProfile());
+}
+
+TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
+  for (const ModelShape& shape : {Gemma270m(), Smollm2()}) {
+    for (int64_t n_rows : {1, 7, 16, 512, 2048}) {
+      const auto plan = LayoutOf(shape, n_rows, true);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      for (size_t i = 0; i < plan->buffers.size(); ++i) {
+        const WorkspaceBuffer& a = plan->buffers[i];
+        EXPECT_EQ(a.offset % 64, 0);
+        EXPECT_LE(a.offset + a.bytes, plan->bytes);
+        EXPECT_LE(a.first_stage, a.last_stage);
+        for (size_t j = 0; j < i; ++j) {
+          const WorkspaceBuffer& b = plan->buffers[j];
+          const bool live_together =
+              a.first_stage <= b.last_stage && b.first_stage <= a.last_stage;
+          const bool overlap =
+              a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+          EXPECT_FALSE(live_together && overlap)
+              << StepBufferName(static_cast<StepBuffer>(i)) << " and "
+              << StepBufferName(static_cast<StepBuffer>(j));
+        }
+      }
+    }
+  }
+}
+
+TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
+  const auto plan = LayoutOf(Gemma270m(), 512, true);
+  ASSERT_TRUE(plan.ok());
+  const auto bytes = [&](StepBuffer b) { return (*plan)[b].bytes; };
+  EXPECT_EQ(bytes(StepBuffer::kResidual), 512 * 640 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kActivations), 512 * 2048 / 32 * 72);
+  EXPECT_EQ(bytes(StepBuffer::kAngles), 512 * 2 * 128 * 2 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kPrefixAngles), bytes(StepBuffer::kAngles));
+  EXPECT_EQ(bytes(StepBuffer::kQuery), 512 * 4 * 256 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kKey), 512 * 256 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kChunkKey), 512 * 256 * 2);
+  EXPECT_EQ(bytes(StepBuffer::kChunkValue), 512 * 256 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kGate), 512 * 2048 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kSampled), 16 * 640 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kSampledActivations), 16 * 640 / 32 * 72);
+}
+
+TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
+  const auto plan = LayoutOf(Smollm2(), 512, false);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kChunkKey].bytes, 0);
+  EXPECT_EQ((*plan)[StepBuffer::kChunkValue].bytes, 0);
+  EXPECT_EQ((*plan)[StepBuffer::kAngles].bytes, 512 * 64 * 4);
+}
+
+TEST(WorkspaceLayoutTest, BuffersOfDifferentPhasesShareMemory) {
+  const auto plan = LayoutOf(Gemma270m(), 512, true);
+  ASSERT_TRUE(plan.ok());
+  int64_t sum = 0;
+  for (const WorkspaceBuffer& buffer : plan->buffers) sum += buffer.bytes;
+  EXPECT_LT(plan->bytes, sum * 3 / 4);
+}
+
+TEST(WorkspaceLayoutTest, ScratchIsTheProfiles) {
+  DeviceProfile profile = CommittedCpuProfile();
+  profile.workspace.kernel_scratch_bytes = 12'345;
+  const auto plan = WorkspaceLayout(Smollm2(), 16, 16, false, DType::kF16,
+                                    DType::kF16, profile);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kScratch].bytes, 12'345);
+}
+
+TEST(WorkspaceLayoutTest, RejectsCountsThatAreNotPositive) {
+  for (int64_t bad : {int64_t{0}, int64_t{-1}}) {
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(LayoutOf(Smollm2(), bad, false).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        WorkspaceLayout(Smollm2(), 1, bad, false, DType::kF16, DType::kF16,
+                        CommittedCpuProfile())
+            .status()));
+  }
+}
+
+TEST(WorkspaceLayoutTest, ReportsOverflow) {
+  EXPECT_TRUE(absl::IsOutOfRange(
+      LayoutOf(Smollm2(), std::numeric_limits<int64_t>::max(), false)
+          .status()));
+  EXPECT_TRUE(absl::IsOutOfRange(
+      LayoutOf(Smollm2(), int64_t{1} << 50, false).status()));
+}
+
+TEST(WorkspaceLayoutTest, EveryBufferHasItsOwnName) {
+  std::set<std::string> names;
+  for (int i = 0; i < kNumStepBuffers; ++i) {
+    names.insert(StepBufferName(static_cast<StepBuffer>(i)));
+  }
+  EXPECT_EQ(names.size(), static_cast<size_t>(kNumStepBuffers));
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
