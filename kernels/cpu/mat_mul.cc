@@ -10,6 +10,7 @@
 //
 #include <algorithm>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/packed_row.h"
@@ -92,6 +93,16 @@ struct PanelTask {
   bool accumulate;
 };
 
+// With few rows the weights come from memory at the speed of reading them: ask
+// for those of the columns some way ahead, also across the end of the panel.
+template <class Decoder>
+HWY_INLINE void PrefetchAhead(const uint8_t* block, int64_t sub) {
+  constexpr int64_t kAheadBytes = 4096;
+  constexpr int64_t kSubBytes = Decoder::kBlockBytes / Decoder::kSubBlocks;
+  const uint8_t* at = block + sub * kSubBytes + kAheadBytes;
+  for (int64_t i = 0; i < kSubBytes; i += 64) hwy::Prefetch(at + i);
+}
+
 template <class Decoder, int kRows>
 void MultiplyPanel(const PanelTask& task) {
   // Few rows leave the integer chains short of work, so they get two each.
@@ -107,6 +118,7 @@ void MultiplyPanel(const PanelTask& task) {
     const uint8_t* block =
         task.panel + s / Decoder::kSubBlocks * Decoder::kBlockBytes;
     const int64_t sub = s % Decoder::kSubBlocks;
+    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(block, sub);
     RowSums sums[kRows][kSums];
     for (int m = 0; m < kRows; ++m) {
       for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
