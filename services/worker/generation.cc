@@ -1,0 +1,102 @@
+#include "services/worker/generation.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/common/errors.h"
+#include "services/common/from_proto.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+// When a slot may be free again; nobody knows better.
+constexpr absl::Duration kQueueRetry = absl::Seconds(1);
+
+// Both requests have the same fields.
+template <typename Request>
+absl::StatusOr<Prompt> PromptOf(const LoadedModel& model,
+                                const Request& request) {
+  switch (request.input_case()) {
+    case Request::kText:
+      return FromText(model, request.text());
+    case Request::kTokens:
+      return FromIds(model, request.tokens());
+    case Request::kChat:
+      return FromChat(model, request.chat());
+    default:
+      return absl::InvalidArgumentError(
+          "input: text, tokens or chat is needed");
+  }
+}
+
+template <typename Request>
+absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
+                                      const Request& request) {
+  Generation generation;
+  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(generation.options,
+                   FromProto(request.sampling(), request.stopping(),
+                             request.response(), request.context_policy()));
+  ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
+  generation.options.prompt_ids = generation.prompt.ids;
+  return generation;
+}
+
+// A refusal of Engine::Submit, with details.
+absl::Status Refusal(absl::Status status, const Generation& generation) {
+  switch (status.code()) {
+    case absl::StatusCode::kOutOfRange:
+      return WithDetails(
+          std::move(status),
+          {v1::ERROR_REASON_PROMPT_TOO_LONG,
+           {{"prompt_tokens", absl::StrCat(generation.prompt.ids.size())},
+            {"n_ctx", absl::StrCat(generation.model->engine->n_ctx())}},
+           std::nullopt});
+    case absl::StatusCode::kResourceExhausted:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_QUEUE_FULL, {}, kQueueRetry});
+    case absl::StatusCode::kUnavailable:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_MODEL_NOT_READY, {}, kQueueRetry});
+    default:
+      return status;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::GenerateRequest& request) {
+  return PrepareAny(registry, request);
+}
+
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::StreamGenerateRequest& request) {
+  return PrepareAny(registry, request);
+}
+
+absl::Status Submit(const Generation& generation, absl::Duration time_left,
+                    absl::Time now, std::shared_ptr<worker::TokenSink> sink) {
+  worker::GenerateOptions options = generation.options;
+  options.deadline = now + time_left;
+  const absl::Status status =
+      generation.model->engine->Submit(std::move(options), std::move(sink));
+  return status.ok() ? status : Refusal(status, generation);
+}
+
+absl::Status EndStatus(absl::Status status) {
+  if (status.code() == absl::StatusCode::kOutOfRange) {
+    return WithDetails(std::move(status),
+                       {v1::ERROR_REASON_CONTEXT_FULL, {}, std::nullopt});
+  }
+  return status;
+}
+
+v1::MemoryReport MemoryOf(const LoadedModel& model) {
+  return ToProto(model.engine->Memory());
+}
+
+}  // namespace plimsoll::services

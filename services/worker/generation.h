@@ -1,0 +1,48 @@
+// What both forms of generation have in common: a request becomes a submitted
+// sequence, and its end becomes a status.
+#ifndef PLIMSOLL_SERVICES_WORKER_GENERATION_H_
+#define PLIMSOLL_SERVICES_WORKER_GENERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/worker/loaded_model.h"
+#include "services/worker/model_registry.h"
+#include "services/worker/prompt.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// A request that was understood, not submitted yet.
+struct Generation {
+  LoadedModel::Use model;
+  Prompt prompt;
+  worker::GenerateOptions options;  // prompt_ids included
+};
+
+// Errors: what ModelRegistry::Use, the prompt and the options report.
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::GenerateRequest& request);
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::StreamGenerateRequest& request);
+
+// Submits it to its model; it ends `time_left` from `now` at the latest.
+// Errors: as Engine::Submit, with details.
+absl::Status Submit(const Generation& generation, absl::Duration time_left,
+                    absl::Time now, std::shared_ptr<worker::TokenSink> sink);
+
+// An end that is not OK, with details.
+absl::Status EndStatus(absl::Status status);
+
+// A model's memory as it is now.
+v1::MemoryReport MemoryOf(const LoadedModel& model);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_GENERATION_H_

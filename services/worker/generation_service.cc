@@ -1,0 +1,41 @@
+#include "plimsoll/v1/generation.grpc.pb.h"
+#include "services/worker/services.h"
+#include "services/worker/stream_call.h"
+#include "services/worker/unary_call.h"
+
+namespace plimsoll::services {
+namespace {
+
+using grpc::CallbackServerContext;
+
+class GenerationServiceImpl final
+    : public v1::GenerationService::CallbackService {
+ public:
+  GenerationServiceImpl(ModelRegistry& registry, CallGate& gate)
+      : registry_(registry), gate_(gate) {}
+
+  grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
+                                     const v1::GenerateRequest* request,
+                                     v1::GenerateResponse* response) override {
+    return UnaryCall::Start(*context, registry_, gate_, *request, *response);
+  }
+
+  grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
+      CallbackServerContext* context,
+      const v1::StreamGenerateRequest* request) override {
+    return StreamCall::Start(*context, registry_, gate_, *request);
+  }
+
+ private:
+  ModelRegistry& registry_;
+  CallGate& gate_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewGenerationService(ModelRegistry& registry,
+                                                    CallGate& gate) {
+  return std::make_unique<GenerationServiceImpl>(registry, gate);
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,73 @@
+// Keeps a worker's leases alive, and says until when it may allocate on them.
+#ifndef PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_
+#define PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_
+
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "planner/device_profile.h"
+#include "services/worker/planner_client.h"
+
+namespace plimsoll::services {
+
+// Renews every lease each third of its time to live, on one thread; while the
+// planner does not answer, after a jittered delay of at most 2 s. A worker goes
+// on serving whatever the planner says. Thread-safe.
+class LeaseKeeper {
+ public:
+  // Before a reservation's end, for the time a chunk of a load takes.
+  static constexpr absl::Duration kFenceMargin = absl::Seconds(2);
+  static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+
+  // `client` must outlive it. `profile` reads the device.
+  LeaseKeeper(PlannerClient& client,
+              std::function<planner::DeviceProfile()> profile,
+              std::function<absl::Time()> clock);
+  ~LeaseKeeper();
+  LeaseKeeper(const LeaseKeeper&) = delete;
+  LeaseKeeper& operator=(const LeaseKeeper&) = delete;
+
+  void Add(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // OK while memory may be allocated on a lease that is not confirmed yet.
+  // Errors: kUnavailable once it was not renewed in time, or the planner does
+  // not know it any more.
+  absl::Status Fence(const std::string& lease_id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Kept {
+    LeaseGrant grant;
+    absl::Time fence;  // no allocation from here on
+    bool is_lost = false;
+  };
+
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_);
+  // One round of calls. False if the planner did not answer.
+  bool RenewAll() ABSL_LOCKS_EXCLUDED(mu_);
+  bool RenewOne(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Duration NextDelay(bool answered) ABSL_LOCKS_EXCLUDED(mu_);
+
+  PlannerClient& client_;
+  const std::function<planner::DeviceProfile()> profile_;
+  const std::function<absl::Time()> clock_;
+  std::minstd_rand jitter_;     // of Loop() only
+  bool is_registered_ = false;  // of Loop() only
+  bool was_answered_ = true;    // of Loop() only
+  mutable absl::Mutex mu_;
+  std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_

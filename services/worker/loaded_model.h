@@ -1,0 +1,75 @@
+// A model in memory, and who uses it.
+#ifndef PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_
+#define PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/worker/planner_client.h"
+#include "worker/chat_template.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// Owned by the registry, which destroys it only when nobody uses it. All but
+// the count of uses is constant. Thread-safe.
+class LoadedModel {
+ public:
+  // Whoever holds one may use the model.
+  class Use {
+   public:
+    Use() = default;
+    Use(Use&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
+    Use& operator=(Use&& other) noexcept {
+      std::swap(model_, other.model_);
+      return *this;
+    }
+    ~Use() {
+      if (model_ != nullptr) model_->Leave();
+    }
+    explicit operator bool() const { return model_ != nullptr; }
+    const LoadedModel* operator->() const { return model_; }
+    const LoadedModel& operator*() const { return *model_; }
+
+   private:
+    friend class LoadedModel;
+    explicit Use(LoadedModel* model) : model_(model) {}
+    LoadedModel* model_ = nullptr;
+  };
+
+  LoadedModel() = default;
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  Use Enter();
+  // Waits until nobody uses it. False if that took longer than `timeout`.
+  bool AwaitUnused(absl::Duration timeout);
+
+  std::string name;
+  std::string architecture;
+  std::string display_name;
+  std::string device_id;
+  int64_t n_ctx_train = 0;
+  // Why there is none, if there is none: only chats fail then.
+  absl::StatusOr<worker::ChatFormatChoice> chat_format =
+      absl::UnimplementedError("no chat format");
+  std::optional<LeaseGrant> lease;
+  std::unique_ptr<worker::Engine> engine;
+
+ private:
+  void Leave();
+
+  absl::Mutex mu_;
+  int64_t uses_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_

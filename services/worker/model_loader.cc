@@ -1,0 +1,172 @@
+#include "services/worker/model_loader.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "services/common/errors.h"
+#include "services/common/header_bytes.h"
+#include "services/common/log.h"
+#include "services/common/random_id.h"
+#include "services/common/to_proto.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::services {
+namespace {
+
+// The refusal of a plan that does not fit, with its arithmetic.
+absl::Status DoesNotFit(const std::string& name, const v1::MemoryPlan& plan) {
+  std::vector<std::string> texts;
+  for (const v1::Suggestion& suggestion : plan.suggestions()) {
+    texts.push_back(suggestion.text());
+  }
+  const std::string tries = absl::StrJoin(texts, "; ");
+  return WithDetails(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "model ", name, " needs ", plan.total_bytes(), " bytes, ",
+          plan.budget_bytes(), " are there: ", plan.missing_bytes(),
+          " bytes are missing", tries.empty() ? "" : "; try ", tries)),
+      {v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED,
+       {{"wanted_bytes", absl::StrCat(plan.total_bytes())},
+        {"available_bytes", absl::StrCat(plan.budget_bytes())},
+        {"missing_bytes", absl::StrCat(plan.missing_bytes())},
+        {"try", tries}},
+       std::nullopt});
+}
+
+// What is left of the worker's own limit.
+std::optional<int64_t> OwnLimit(const WorkerOptions& options,
+                                int64_t held_bytes) {
+  if (!options.device_memory_bytes.has_value()) return std::nullopt;
+  return std::max<int64_t>(*options.device_memory_bytes - held_bytes, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
+    const ModelFlag& flag, const planner::LoadOptions& options,
+    int64_t held_bytes, const LoadHooks& hooks) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<worker::ModelFile> file,
+                   worker::ModelFile::Open(flag.path));
+  ASSIGN_OR_RETURN(const Granted granted,
+                   client_ == nullptr
+                       ? PlanAlone(*file, options, flag.name, held_bytes)
+                       : PlanAndReserve(*file, options, flag.name, held_bytes));
+  hooks.on_plan(granted.plan);
+  if (granted.lease.has_value()) keeper_->Add(*granted.lease);
+  absl::StatusOr<std::unique_ptr<LoadedModel>> model =
+      Fill(*file, flag, granted, hooks);
+  if (!model.ok() && granted.lease.has_value()) Release(*granted.lease);
+  return model;
+}
+
+absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAlone(
+    const worker::ModelFile& file, const planner::LoadOptions& options,
+    const std::string& name, int64_t held_bytes) {
+  const planner::DeviceProfile profile = options_.profile();
+  const int64_t budget =
+      std::min(profile.free_bytes,
+               OwnLimit(options_, held_bytes).value_or(profile.free_bytes));
+  Granted granted;
+  ASSIGN_OR_RETURN(granted.plan,
+                   planner::Layout(file.shape(), options, profile, budget));
+  if (!granted.plan.fits) {
+    return DoesNotFit(name, ToProto(granted.plan));
+  }
+  return granted;
+}
+
+absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
+    const worker::ModelFile& file, const planner::LoadOptions& options,
+    const std::string& name, int64_t held_bytes) {
+  const std::string header = HeaderBytes(file.header(), file.shape().vocab);
+  absl::Status refusal;
+  for (int attempt = 0; attempt < kMaxReserveAttempts; ++attempt) {
+    const planner::DeviceProfile profile = options_.profile();
+    RETURN_IF_ERROR(client_->RegisterDevice(profile));
+    ASSIGN_OR_RETURN(const v1::MemoryPlan wire,
+                     client_->Plan(header, file.Size(), options,
+                                   OwnLimit(options_, held_bytes)));
+    if (!wire.fits()) return DoesNotFit(name, wire);
+    // The worker lays out the same plan itself; the totals must agree.
+    planner::LoadOptions exact = options;
+    exact.n_ctx = wire.n_ctx();
+    Granted granted;
+    ASSIGN_OR_RETURN(granted.plan,
+                     planner::Layout(file.shape(), exact, profile,
+                                     static_cast<int64_t>(wire.total_bytes())));
+    if (ToUint64(granted.plan.total_bytes) != wire.total_bytes() ||
+        ToUint64(granted.plan.arena_bytes) != wire.arena_bytes()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the planner plans ", wire.total_bytes(), " bytes, this worker ",
+          granted.plan.total_bytes, ": they are of different builds"));
+    }
+    granted.plan.n_ctx_reason = wire.n_ctx_reason();
+    absl::StatusOr<LeaseGrant> lease =
+        client_->Reserve(RandomId(), name, granted.plan.total_bytes);
+    if (lease.ok()) {
+      granted.lease = *std::move(lease);
+      return granted;
+    }
+    refusal = lease.status();
+    if (refusal.code() != absl::StatusCode::kResourceExhausted) break;
+  }
+  return refusal;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
+    worker::ModelFile& file, const ModelFlag& flag, const Granted& granted,
+    const LoadHooks& hooks) {
+  auto model = std::make_unique<LoadedModel>();
+  model->name = flag.name;
+  model->architecture = file.shape().architecture;
+  model->display_name = file.shape().name;
+  model->n_ctx_train = file.shape().n_ctx_train;
+  model->device_id = options_.device_id;
+  model->lease = granted.lease;
+  if (options_.chat_format.has_value()) {
+    model->chat_format = worker::ChatFormatChoice{*options_.chat_format,
+                                                  "the worker's --chat-format"};
+  } else {
+    model->chat_format = worker::ChooseChatFormat(file.header());
+  }
+  const worker::EngineOptions engine{.precision = options_.precision,
+                                     .n_threads = options_.n_threads,
+                                     .clock = options_.clock};
+  const auto fence = [&](const worker::LoadProgress& progress) {
+    RETURN_IF_ERROR(hooks.on_progress(progress));
+    return granted.lease.has_value() ? keeper_->Fence(granted.lease->id)
+                                     : absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(model->engine,
+                   worker::Engine::Load(file, granted.plan, engine, fence));
+  RETURN_IF_ERROR(file.CheckUnchanged());
+  RETURN_IF_ERROR(Confirm(*model));
+  return model;
+}
+
+absl::Status ModelLoader::Confirm(const LoadedModel& model) {
+  if (!model.lease.has_value()) return absl::OkStatus();
+  const worker::MemoryReport memory = model.engine->Memory();
+  const int64_t measured = memory.allocated_bytes + memory.vocab_bytes;
+  return client_->Confirm(*model.lease, std::min(measured, model.lease->bytes),
+                          options_.profile().free_bytes);
+}
+
+void ModelLoader::Release(const LeaseGrant& lease) {
+  if (client_ == nullptr) return;
+  keeper_->Remove(lease.id);
+  const absl::Status status = client_->Release(lease);
+  if (!status.ok()) {
+    Log(absl::StrCat("a lease could not be released: ", status.message()));
+    return;
+  }
+  // The planner's last reading still misses the bytes that just came free.
+  client_->RegisterDevice(options_.profile()).IgnoreError();
+}
+
+}  // namespace plimsoll::services

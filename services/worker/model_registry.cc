@@ -1,0 +1,367 @@
+#include "services/worker/model_registry.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "services/common/errors.h"
+#include "services/common/from_proto.h"
+#include "services/common/log.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::Status Refused(absl::Status status, v1::ErrorReason reason,
+                     const std::string& name,
+                     std::optional<absl::Duration> retry_after) {
+  return WithDetails(std::move(status),
+                     {reason, {{"model", name}}, retry_after});
+}
+
+absl::Status NotReady(const std::string& name, absl::string_view what) {
+  return Refused(
+      absl::UnavailableError(absl::StrCat("model ", name, " ", what)),
+      v1::ERROR_REASON_MODEL_NOT_READY, name, absl::Seconds(1));
+}
+
+bool IsLoading(v1::ModelState state) {
+  return state == v1::MODEL_STATE_RESERVING || state == v1::MODEL_STATE_LOADING;
+}
+
+}  // namespace
+
+ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
+                             LeaseKeeper* keeper)
+    : options_(std::move(options)), loader_(options_, client, keeper) {
+  absl::MutexLock lock(&mu_);
+  for (const ModelFlag& flag : options_.models) {
+    entries_[flag.name].flag = flag;
+  }
+}
+
+ModelRegistry::~ModelRegistry() { UnloadAll(); }
+
+void ModelRegistry::SetReadyListener(std::function<void(bool)> listener) {
+  absl::MutexLock lock(&mu_);
+  ready_listener_ = std::move(listener);
+  NotifyReady();
+}
+
+void ModelRegistry::NotifyReady() {
+  if (ready_listener_ == nullptr) return;
+  bool is_ready = options_.lazy || entries_.empty();
+  for (const auto& [name, entry] : entries_) {
+    is_ready |= entry.state == v1::MODEL_STATE_READY;
+  }
+  ready_listener_(is_ready && starting_ == 0 && !is_stopping_);
+}
+
+void ModelRegistry::LoadAtStart() {
+  absl::MutexLock lock(&mu_);
+  if (options_.lazy) return;
+  for (auto& [name, entry] : entries_) {
+    if (entry.state != v1::MODEL_STATE_ABSENT) continue;
+    entry.is_start = true;
+    ++starting_;
+    StartLoad(entry, options_.load);
+  }
+  NotifyReady();
+}
+
+absl::StatusOr<ModelRegistry::Entry*> ModelRegistry::Find(
+    const std::string& name) {
+  if (name.empty() && entries_.size() == 1) return &entries_.begin()->second;
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        "model must be named: this worker has not exactly one");
+  }
+  const auto found = entries_.find(name);
+  if (found != entries_.end()) return &found->second;
+  const std::string names = absl::StrJoin(
+      entries_, ", ",
+      [](std::string* out, const auto& entry) { out->append(entry.first); });
+  return Refused(absl::NotFoundError(
+                     absl::StrCat("no such model; this worker has: ", names)),
+                 v1::ERROR_REASON_MODEL_NOT_FOUND, name, std::nullopt);
+}
+
+absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  if (entry->state == v1::MODEL_STATE_READY) return entry->model->Enter();
+  if (IsLoading(entry->state)) return NotReady(entry->flag.name, "is loading");
+  if (entry->state == v1::MODEL_STATE_DRAINING) {
+    return NotReady(entry->flag.name, "is being unloaded");
+  }
+  return Refused(absl::FailedPreconditionError(absl::StrCat(
+                     "model ", entry->flag.name, " is not loaded",
+                     entry->last_error.empty() ? "" : ": ", entry->last_error)),
+                 v1::ERROR_REASON_MODEL_NOT_LOADED, entry->flag.name,
+                 std::nullopt);
+}
+
+absl::Status ModelRegistry::Load(const std::string& name,
+                                 const v1::LoadOptions& options,
+                                 std::shared_ptr<LoadWatcher> watcher) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  if (is_stopping_ || entry->state == v1::MODEL_STATE_DRAINING) {
+    return NotReady(entry->flag.name, "is being unloaded");
+  }
+  if (entry->state == v1::MODEL_STATE_READY) {
+    v1::LoadModelResponse last;
+    last.set_state(entry->state);
+    *last.mutable_plan() = ToProto(entry->model->engine->plan());
+    *last.mutable_model() = Describe(*entry);
+    watcher->OnProgress(last);
+    watcher->OnLoadEnd(absl::OkStatus());
+    return absl::OkStatus();
+  }
+  if (IsLoading(entry->state)) {
+    if (!entry->unload_waiters.empty()) {
+      return NotReady(entry->flag.name, "is being unloaded");
+    }
+    watcher->OnProgress(entry->progress);
+    entry->watchers.push_back(std::move(watcher));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const planner::LoadOptions checked,
+                   FromProto(options, options_.load));
+  entry->watchers.push_back(std::move(watcher));
+  StartLoad(*entry, checked);
+  return absl::OkStatus();
+}
+
+void ModelRegistry::Spawn(Entry& entry, std::function<void()> work) {
+  // The last thread may still be telling its watchers, which may take mu_.
+  entry.thread = std::thread(
+      [old = std::move(entry.thread), work = std::move(work)]() mutable {
+        if (old.joinable()) old.join();
+        work();
+      });
+}
+
+void ModelRegistry::StartLoad(Entry& entry,
+                              const planner::LoadOptions& options) {
+  entry.state = v1::MODEL_STATE_RESERVING;
+  entry.last_error.clear();
+  entry.progress.Clear();
+  entry.progress.set_state(entry.state);
+  Spawn(entry, [this, &entry, options] { RunLoad(entry, options); });
+}
+
+absl::Status ModelRegistry::CheckWanted(const Entry& entry) {
+  absl::MutexLock lock(&mu_);
+  if (entry.unload_waiters.empty() && !is_stopping_) return absl::OkStatus();
+  return absl::CancelledError("the load was ended by an unload");
+}
+
+void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options) {
+  while (true) {
+    absl::StatusOr<std::unique_ptr<LoadedModel>> model =
+        TryLoad(entry, options);
+    const bool is_retried =
+        entry.is_start &&
+        model.status().code() == absl::StatusCode::kUnavailable;
+    if (!is_retried) return EndLoad(entry, std::move(model));
+    absl::MutexLock lock(&mu_);
+    entry.last_error = WithoutSecrets(model.status().message());
+    const auto unwanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return is_stopping_ || !entry.unload_waiters.empty();
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&unwanted), kStartRetry);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
+    Entry& entry, const planner::LoadOptions& options) {
+  absl::MutexLock load_lock(&load_mu_);
+  RETURN_IF_ERROR(CheckWanted(entry));
+  const LoadHooks hooks = {
+      .on_plan =
+          [&](const planner::MemoryPlan& plan) {
+            Report(entry, [&plan](v1::LoadModelResponse& progress) {
+              progress.set_state(v1::MODEL_STATE_LOADING);
+              *progress.mutable_plan() = ToProto(plan);
+            });
+          },
+      .on_progress =
+          [&](const worker::LoadProgress& at) {
+            Report(entry, [&at](v1::LoadModelResponse& progress) {
+              progress.set_bytes_done(ToUint64(at.bytes_done));
+              progress.set_bytes_total(ToUint64(at.bytes_total));
+            });
+            return CheckWanted(entry);
+          }};
+  return loader_.Load(entry.flag, options, HeldBytes(), hooks);
+}
+
+void ModelRegistry::Report(
+    Entry& entry, const std::function<void(v1::LoadModelResponse&)>& change) {
+  absl::MutexLock lock(&mu_);
+  change(entry.progress);
+  entry.state = entry.progress.state();
+  for (const auto& watcher : entry.watchers) {
+    watcher->OnProgress(entry.progress);
+  }
+}
+
+int64_t ModelRegistry::HeldBytes() {
+  absl::MutexLock lock(&mu_);
+  int64_t bytes = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.model != nullptr)
+      bytes += entry.model->engine->plan().total_bytes;
+  }
+  return bytes;
+}
+
+void ModelRegistry::EndLoad(
+    Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model) {
+  absl::MutexLock lock(&mu_);
+  if (entry.is_start) --starting_;
+  entry.is_start = false;
+  std::vector<std::shared_ptr<LoadWatcher>> watchers;
+  watchers.swap(entry.watchers);
+  entry.progress.Clear();
+  if (model.ok()) {
+    entry.model = *std::move(model);
+    entry.state = v1::MODEL_STATE_READY;
+    entry.last_error.clear();
+    Log(absl::StrCat("model ", entry.flag.name,
+                     " is ready: ", entry.model->engine->plan().n_ctx_reason));
+    v1::LoadModelResponse last;
+    last.set_state(entry.state);
+    *last.mutable_model() = Describe(entry);
+    for (const auto& watcher : watchers) watcher->OnProgress(last);
+  } else {
+    entry.state = v1::MODEL_STATE_ABSENT;
+    entry.last_error = WithoutSecrets(model.status().message());
+    Log(absl::StrCat("model ", entry.flag.name,
+                     " was not loaded: ", model.status().message()));
+  }
+  for (const auto& watcher : watchers) watcher->OnLoadEnd(model.status());
+  NotifyReady();
+  if (entry.unload_waiters.empty() && !is_stopping_) return;
+  if (entry.state == v1::MODEL_STATE_READY) {  // it was too late to end it
+    entry.state = v1::MODEL_STATE_DRAINING;
+    Spawn(entry, [this, &entry] { RunUnload(entry); });
+    return;
+  }
+  for (const auto& done : entry.unload_waiters) done();
+  entry.unload_waiters.clear();
+}
+
+absl::Status ModelRegistry::Unload(const std::string& name,
+                                   std::function<void()> done) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  if (entry->state == v1::MODEL_STATE_ABSENT) {
+    done();
+    return absl::OkStatus();
+  }
+  entry->unload_waiters.push_back(std::move(done));
+  if (entry->state != v1::MODEL_STATE_READY) return absl::OkStatus();
+  entry->state = v1::MODEL_STATE_DRAINING;
+  NotifyReady();
+  Spawn(*entry, [this, entry] { RunUnload(*entry); });
+  return absl::OkStatus();
+}
+
+void ModelRegistry::RunUnload(Entry& entry) {
+  LoadedModel* model = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    model = entry.model.get();
+  }
+  model->engine->Drain();
+  if (!model->AwaitUnused(options_.drain_timeout)) {
+    model->engine->AbortAll(
+        absl::UnavailableError("the model is being unloaded"));
+    model->AwaitUnused(absl::InfiniteDuration());
+  }
+  const std::optional<LeaseGrant> lease = model->lease;
+  std::unique_ptr<LoadedModel> owned;
+  {
+    absl::MutexLock lock(&mu_);
+    owned = std::move(entry.model);
+  }
+  owned.reset();  // the memory first, then the lease
+  if (lease.has_value()) loader_.Release(*lease);
+  absl::MutexLock lock(&mu_);
+  entry.state = v1::MODEL_STATE_ABSENT;
+  Log(absl::StrCat("model ", entry.flag.name, " is unloaded"));
+  for (const auto& done : entry.unload_waiters) done();
+  entry.unload_waiters.clear();
+}
+
+v1::Model ModelRegistry::Describe(const Entry& entry) const {
+  v1::Model message;
+  message.set_name(entry.flag.name);
+  message.set_state(entry.state);
+  message.set_last_error(entry.last_error);
+  if (entry.model == nullptr) return message;
+  const LoadedModel& model = *entry.model;
+  message.set_architecture(model.architecture);
+  message.set_display_name(model.display_name);
+  message.set_n_ctx(ToUint32(model.engine->n_ctx()));
+  message.set_n_ctx_train(ToUint32(model.n_ctx_train));
+  message.set_total_bytes(ToUint64(model.engine->plan().total_bytes));
+  message.set_device_id(model.device_id);
+  const worker::EngineLoad load = model.engine->CurrentLoad();
+  message.set_n_slots(ToUint32(load.n_slots));
+  message.set_running(ToUint32(load.running));
+  message.set_waiting(ToUint32(load.waiting));
+  message.set_steps(ToUint64(load.steps));
+  message.set_generated_tokens(ToUint64(load.generated_tokens));
+  if (model.chat_format.ok()) {
+    message.set_chat_format(
+        std::string(worker::ChatFormatName(model.chat_format->format)));
+  }
+  return message;
+}
+
+v1::ListModelsResponse ModelRegistry::List() {
+  absl::MutexLock lock(&mu_);
+  v1::ListModelsResponse response;
+  for (const auto& [name, entry] : entries_) {
+    *response.add_models() = Describe(entry);
+  }
+  return response;
+}
+
+void ModelRegistry::AbortAll() {
+  absl::MutexLock lock(&mu_);
+  for (const auto& [name, entry] : entries_) {
+    if (entry.model == nullptr) continue;
+    entry.model->engine->AbortAll(
+        WithDetails(absl::UnavailableError("this server is shutting down"),
+                    {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
+  }
+}
+
+void ModelRegistry::UnloadAll() {
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mu_);
+    is_stopping_ = true;
+    NotifyReady();
+    for (auto& [name, entry] : entries_) {
+      if (entry.state == v1::MODEL_STATE_READY) {
+        entry.state = v1::MODEL_STATE_DRAINING;
+        Spawn(entry, [this, &entry = entry] { RunUnload(entry); });
+      }
+      const auto absent = [&entry = entry]() {
+        return entry.state == v1::MODEL_STATE_ABSENT;
+      };
+      mu_.Await(absl::Condition(&absent));
+      if (entry.thread.joinable()) threads.push_back(std::move(entry.thread));
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace plimsoll::services

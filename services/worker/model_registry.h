@@ -1,0 +1,142 @@
+// The models of a worker and their states: absent, reserving, loading, ready,
+// draining, absent.
+#ifndef PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_
+#define PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/model.pb.h"
+#include "services/worker/lease_keeper.h"
+#include "services/worker/loaded_model.h"
+#include "services/worker/model_loader.h"
+#include "services/worker/options.h"
+#include "services/worker/planner_client.h"
+
+namespace plimsoll::services {
+
+// Hears how a load goes. Called from the load's thread, or from within Load();
+// must not block and not call the registry.
+class LoadWatcher {
+ public:
+  virtual ~LoadWatcher() = default;
+  virtual void OnProgress(const v1::LoadModelResponse& progress) = 0;
+  // Once, last. After an OK the model is READY.
+  virtual void OnLoadEnd(const absl::Status& status) = 0;
+};
+
+// Single flight: any number of loads of one model are one load. Loads of
+// different models come one after another. Each load and unload runs on a
+// thread of its own. Thread-safe.
+class ModelRegistry {
+ public:
+  // Errors that start-up retries while the planner does not answer.
+  static constexpr absl::Duration kStartRetry = absl::Seconds(1);
+
+  // Without a planner both pointers are null; else they outlive it.
+  ModelRegistry(WorkerOptions options, PlannerClient* client,
+                LeaseKeeper* keeper);
+  // UnloadAll().
+  ~ModelRegistry();
+  ModelRegistry(const ModelRegistry&) = delete;
+  ModelRegistry& operator=(const ModelRegistry&) = delete;
+
+  // Where readiness goes: true once the loads of the start have ended and a
+  // model is ready, or none was to be loaded. Called at once and on every
+  // change, under a lock; must not block.
+  void SetReadyListener(std::function<void(bool)> listener)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Loads every configured model, unless the worker is lazy. While the planner
+  // does not answer it is asked again.
+  void LoadAtStart() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The ready model of this name; an empty name means the only model.
+  // Errors: kNotFound; kFailedPrecondition if it is not loaded; kUnavailable
+  // if it is loading or draining; kInvalidArgument for an empty name where
+  // there are several.
+  absl::StatusOr<LoadedModel::Use> Use(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Starts a load, or joins the one that runs. A refusal is returned and
+  // `watcher` is never called.
+  // Errors: as Use for the name; kUnavailable while it drains;
+  // kInvalidArgument for options that make no sense.
+  absl::Status Load(const std::string& name, const v1::LoadOptions& options,
+                    std::shared_ptr<LoadWatcher> watcher)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends a load or drains a model, then calls `done`, maybe at once.
+  // Errors: as Use for the name; then `done` is never called.
+  absl::Status Unload(const std::string& name, std::function<void()> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  v1::ListModelsResponse List() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends every stream with kUnavailable.
+  void AbortAll() ABSL_LOCKS_EXCLUDED(mu_);
+  // Refuses loads from now on, unloads everything and returns when all leases
+  // are released.
+  void UnloadAll() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Entry {
+    ModelFlag flag;
+    v1::ModelState state = v1::MODEL_STATE_ABSENT;
+    std::unique_ptr<LoadedModel> model;  // if READY or DRAINING
+    v1::LoadModelResponse progress;      // while it loads
+    std::vector<std::shared_ptr<LoadWatcher>> watchers;
+    std::vector<std::function<void()>> unload_waiters;
+    bool is_start = false;  // the load of the start: retried
+    std::string last_error;
+    std::thread thread;  // of the last load or unload
+  };
+
+  absl::StatusOr<Entry*> Find(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Runs `work` on a new thread, after the entry's last one has ended.
+  void Spawn(Entry& entry, std::function<void()> work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartLoad(Entry& entry, const planner::LoadOptions& options)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunLoad(Entry& entry, const planner::LoadOptions& options)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(
+      Entry& entry, const planner::LoadOptions& options)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndLoad(Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void RunUnload(Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckWanted(const Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
+  // Passes the entry's progress, changed by `change`, to its watchers.
+  void Report(Entry& entry,
+              const std::function<void(v1::LoadModelResponse&)>& change)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
+  void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::Model Describe(const Entry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const WorkerOptions options_;
+  ModelLoader loader_;   // its Load() is called under load_mu_
+  absl::Mutex load_mu_;  // held during a load; never taken under mu_
+  absl::Mutex mu_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);  // keys constant
+  std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
+  int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_

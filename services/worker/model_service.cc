@@ -1,0 +1,184 @@
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "plimsoll/v1/model.grpc.pb.h"
+#include "services/common/call.h"
+#include "services/common/to_proto.h"
+#include "services/worker/services.h"
+#include "worker/device.h"
+
+namespace plimsoll::services {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// One LoadModel call. While a message is in flight the next one waits, and
+// later ones are merged into it: a slow reader misses steps, nothing else.
+//
+// Lifetime: gRPC and the registry each hold one reference; gRPC's ends in
+// OnDone.
+class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
+                       public LoadWatcher,
+                       public std::enable_shared_from_this<LoadCall> {
+ public:
+  static LoadCall* Start(CallbackServerContext& context,
+                         ModelRegistry& registry, CallGate& gate,
+                         const v1::LoadModelRequest& request) {
+    auto call = std::shared_ptr<LoadCall>(new LoadCall(context));
+    call->grpc_reference_ = call;
+    if (const absl::Status status =
+            call->Begin(context, registry, gate, request);
+        !status.ok()) {
+      call->OnLoadEnd(status);
+    }
+    return call.get();
+  }
+
+  void OnProgress(const v1::LoadModelResponse& progress) override {
+    absl::MutexLock lock(&mu_);
+    if (is_gone_ || is_finished_) return;
+    const bool may_merge = pending_.size() > 1;
+    if (!may_merge) pending_.emplace_back();
+    const bool had_plan = pending_.back().has_plan();
+    pending_.back().MergeFrom(progress);
+    if (!had_plan && is_plan_sent_) pending_.back().clear_plan();
+    is_plan_sent_ |= pending_.back().has_plan();
+    if (pending_.size() == 1) StartWrite(&pending_.front());
+  }
+
+  void OnLoadEnd(const absl::Status& status) override {
+    absl::MutexLock lock(&mu_);
+    end_ = status;
+    FinishIfSent();
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    pending_.pop_front();
+    if (!ok) Leave();
+    if (!pending_.empty()) StartWrite(&pending_.front());
+    FinishIfSent();
+  }
+
+  // The load goes on; only this call ends.
+  void OnCancel() override {
+    absl::MutexLock lock(&mu_);
+    is_gone_ = true;
+    if (pending_.empty()) Leave();
+    FinishIfSent();
+  }
+
+  void OnDone() override { grpc_reference_.reset(); }
+
+ private:
+  explicit LoadCall(CallbackServerContext& context)
+      : request_id_(TakeRequestId(context)) {}
+
+  absl::Status Begin(CallbackServerContext& context, ModelRegistry& registry,
+                     CallGate& gate, const v1::LoadModelRequest& request) {
+    ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
+    return registry.Load(request.model(), request.options(),
+                         shared_from_this());
+  }
+
+  void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    is_gone_ = true;
+    pending_.clear();
+    if (!end_.has_value()) end_ = absl::CancelledError("the client is gone");
+  }
+
+  void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
+    is_finished_ = true;
+    Finish(ToGrpc(*end_, request_id_));
+  }
+
+  const std::string request_id_;
+  CallGate::Pass pass_;
+  absl::Mutex mu_;
+  // The front is being written; at most one more waits.
+  std::deque<v1::LoadModelResponse> pending_ ABSL_GUARDED_BY(mu_);
+  bool is_plan_sent_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_gone_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<LoadCall> grpc_reference_;  // released in OnDone
+};
+
+absl::Status GetMemory(ModelRegistry& registry,
+                       const v1::GetMemoryRequest& request,
+                       v1::GetMemoryResponse& response) {
+  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  *response.mutable_plan() = ToProto(model->engine->plan());
+  *response.mutable_measured() = ToProto(model->engine->Memory());
+  response.set_rss_bytes(ToUint64(worker::ResidentBytes()));
+  response.set_model(model->name);
+  return absl::OkStatus();
+}
+
+class ModelServiceImpl final : public v1::ModelService::CallbackService {
+ public:
+  ModelServiceImpl(ModelRegistry& registry, CallGate& gate)
+      : registry_(registry), gate_(gate) {}
+
+  grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(
+      CallbackServerContext* context,
+      const v1::LoadModelRequest* request) override {
+    return LoadCall::Start(*context, registry_, gate_, *request);
+  }
+
+  ServerUnaryReactor* UnloadModel(CallbackServerContext* context,
+                                  const v1::UnloadModelRequest* request,
+                                  v1::UnloadModelResponse*) override {
+    const std::string request_id = TakeRequestId(*context);
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, gate_);
+    absl::Status status = pass.status();
+    if (status.ok()) {
+      // Shared because a std::function must be copyable.
+      auto held = std::make_shared<CallGate::Pass>(*std::move(pass));
+      status = registry_.Unload(request->model(), [reactor, held] {
+        reactor->Finish(grpc::Status::OK);
+      });
+    }
+    if (!status.ok()) reactor->Finish(ToGrpc(status, request_id));
+    return reactor;
+  }
+
+  ServerUnaryReactor* ListModels(CallbackServerContext* context,
+                                 const v1::ListModelsRequest*,
+                                 v1::ListModelsResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      *response = registry_.List();
+      return absl::OkStatus();
+    });
+  }
+
+  ServerUnaryReactor* GetMemory(CallbackServerContext* context,
+                                const v1::GetMemoryRequest* request,
+                                v1::GetMemoryResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return services::GetMemory(registry_, *request, *response);
+    });
+  }
+
+ private:
+  ModelRegistry& registry_;
+  CallGate& gate_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,
+                                               CallGate& gate) {
+  return std::make_unique<ModelServiceImpl>(registry, gate);
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,46 @@
+// How a worker is configured.
+#ifndef PLIMSOLL_SERVICES_WORKER_OPTIONS_H_
+#define PLIMSOLL_SERVICES_WORKER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "planner/device_profile.h"
+#include "planner/memory_plan.h"
+#include "services/common/flags.h"
+#include "worker/chat_template.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// A worker's load options where no flag says otherwise: four slots.
+inline planner::LoadOptions WorkerLoadDefaults() {
+  planner::LoadOptions options;
+  options.n_slots = 4;
+  return options;
+}
+
+struct WorkerOptions {
+  std::vector<ModelFlag> models;
+  bool lazy = false;  // models are loaded by LoadModel only
+  planner::LoadOptions load = WorkerLoadDefaults();
+  worker::Precision precision = worker::Precision::kDefault;
+  int n_threads = 0;                           // 0 = all usable ones
+  std::optional<int64_t> device_memory_bytes;  // of all models together
+  std::optional<worker::ChatFormat> chat_format;
+  absl::Duration drain_timeout = absl::Seconds(30);
+  std::string planner;    // address; empty = plans by itself
+  std::string device_id;  // as the planner is to know it
+  std::string holder;     // of the leases
+  // This machine's device, with its memory as it is now.
+  std::function<planner::DeviceProfile()> profile;
+  std::function<absl::Time()> clock;  // BootTime
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_OPTIONS_H_

@@ -1,0 +1,138 @@
+#include "services/worker/planner_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/common/errors.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::Status FromPlanner(const grpc::Status& status) {
+  const bool is_silent =
+      (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  if (!is_silent) return FromGrpc(status);
+  return WithDetails(
+      absl::UnavailableError("the planner does not answer"),
+      {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, PlannerClient::kRetryDelay});
+}
+
+}  // namespace
+
+struct PlannerClient::Stub {
+  std::unique_ptr<v1::PlannerService::Stub> planner;
+
+  // Makes one call, `method` of the stub.
+  template <typename Method, typename Request, typename Response>
+  absl::Status Call(Method method, const Request& request,
+                    Response& response) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         absl::ToChronoMilliseconds(kCallDeadline));
+    return FromPlanner((planner.get()->*method)(&context, request, &response));
+  }
+};
+
+PlannerClient::PlannerClient(const std::string& address, std::string device_id,
+                             std::string holder,
+                             std::function<absl::Time()> clock)
+    : stub_(std::make_unique<Stub>()),
+      device_id_(std::move(device_id)),
+      holder_(std::move(holder)),
+      clock_(std::move(clock)) {
+  grpc::ChannelArguments arguments;
+  // A planner that comes back is noticed within a renewal.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+}
+
+PlannerClient::~PlannerClient() = default;
+
+absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile) {
+  profile.id = device_id_;
+  v1::RegisterDeviceRequest request;
+  *request.mutable_profile() = ToProto(profile);
+  v1::RegisterDeviceResponse response;
+  return stub_->Call(&v1::PlannerService::Stub::RegisterDevice, request,
+                     response);
+}
+
+absl::StatusOr<v1::MemoryPlan> PlannerClient::Plan(
+    const std::string& header, int64_t file_bytes,
+    const planner::LoadOptions& options, std::optional<int64_t> budget_bytes) {
+  v1::PlanRequest request;
+  request.mutable_source()->mutable_header()->set_gguf(header);
+  request.mutable_source()->mutable_header()->set_file_bytes(
+      ToUint64(file_bytes));
+  *request.mutable_options() = ToProto(options);
+  request.set_device_id(device_id_);
+  if (budget_bytes.has_value()) {
+    request.set_budget_bytes(ToUint64(*budget_bytes));
+  }
+  v1::PlanResponse response;
+  RETURN_IF_ERROR(
+      stub_->Call(&v1::PlannerService::Stub::Plan, request, response));
+  return std::move(*response.mutable_plan());
+}
+
+absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
+                                                  const std::string& purpose,
+                                                  int64_t bytes) {
+  v1::ReserveRequest request;
+  request.set_request_id(request_id);
+  request.set_device_id(device_id_);
+  request.set_holder(holder_);
+  request.set_purpose(purpose);
+  request.set_bytes(ToUint64(bytes));
+  LeaseGrant grant;
+  grant.asked = clock_();
+  v1::ReserveResponse response;
+  RETURN_IF_ERROR(
+      stub_->Call(&v1::PlannerService::Stub::Reserve, request, response));
+  grant.id = response.lease().id();
+  grant.epoch = static_cast<int64_t>(response.lease().epoch());
+  grant.bytes = static_cast<int64_t>(response.lease().bytes());
+  grant.ttl = absl::Seconds(response.lease().ttl().seconds()) +
+              absl::Nanoseconds(response.lease().ttl().nanos());
+  return grant;
+}
+
+absl::Status PlannerClient::Confirm(const LeaseGrant& lease,
+                                    int64_t measured_bytes,
+                                    int64_t device_free_bytes) {
+  v1::ConfirmRequest request;
+  request.set_lease_id(lease.id);
+  request.set_epoch(ToUint64(lease.epoch));
+  request.set_measured_bytes(ToUint64(measured_bytes));
+  request.set_device_free_bytes(ToUint64(device_free_bytes));
+  v1::ConfirmResponse response;
+  return stub_->Call(&v1::PlannerService::Stub::Confirm, request, response);
+}
+
+absl::Status PlannerClient::Renew(const LeaseGrant& lease,
+                                  int64_t device_free_bytes) {
+  v1::RenewRequest request;
+  request.set_lease_id(lease.id);
+  request.set_epoch(ToUint64(lease.epoch));
+  request.set_device_free_bytes(ToUint64(device_free_bytes));
+  v1::RenewResponse response;
+  return stub_->Call(&v1::PlannerService::Stub::Renew, request, response);
+}
+
+absl::Status PlannerClient::Release(const LeaseGrant& lease) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease.id);
+  request.set_epoch(ToUint64(lease.epoch));
+  v1::ReleaseResponse response;
+  return stub_->Call(&v1::PlannerService::Stub::Release, request, response);
+}
+
+}  // namespace plimsoll::services

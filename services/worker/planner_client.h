@@ -1,0 +1,65 @@
+// A worker's calls to its planner.
+#ifndef PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_
+#define PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "planner/device_profile.h"
+#include "planner/memory_plan.h"
+#include "plimsoll/v1/common.pb.h"
+
+namespace plimsoll::services {
+
+// Bytes that the planner granted.
+struct LeaseGrant {
+  std::string id;
+  int64_t epoch = 0;
+  int64_t bytes = 0;
+  absl::Duration ttl;
+  absl::Time asked;  // on our clock, before the request was sent
+};
+
+// Thread-safe. Every call blocks for at most kCallDeadline.
+// Errors of every call: kUnavailable with PLANNER_UNAVAILABLE and a retry delay
+// if the planner does not answer; else what it answered, details included.
+class PlannerClient {
+ public:
+  static constexpr absl::Duration kCallDeadline = absl::Seconds(5);
+  static constexpr absl::Duration kRetryDelay = absl::Seconds(2);
+
+  PlannerClient(const std::string& address, std::string device_id,
+                std::string holder, std::function<absl::Time()> clock);
+  ~PlannerClient();
+
+  // The profile goes out under this worker's device id.
+  absl::Status RegisterDevice(planner::DeviceProfile profile);
+  // The plan on this worker's device, within `budget_bytes` if given.
+  absl::StatusOr<v1::MemoryPlan> Plan(const std::string& header,
+                                      int64_t file_bytes,
+                                      const planner::LoadOptions& options,
+                                      std::optional<int64_t> budget_bytes);
+  absl::StatusOr<LeaseGrant> Reserve(const std::string& request_id,
+                                     const std::string& purpose, int64_t bytes);
+  absl::Status Confirm(const LeaseGrant& lease, int64_t measured_bytes,
+                       int64_t device_free_bytes);
+  absl::Status Renew(const LeaseGrant& lease, int64_t device_free_bytes);
+  absl::Status Release(const LeaseGrant& lease);
+
+ private:
+  struct Stub;  // keeps gRPC out of this header
+  std::unique_ptr<Stub> stub_;
+  const std::string device_id_;
+  const std::string holder_;
+  const std::function<absl::Time()> clock_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_

@@ -1,0 +1,74 @@
+#include "services/worker/prompt.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/common/from_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(
+    const LoadedModel& model, const v1::ChatPrompt& prompt) {
+  if (!prompt.has_chat_format()) return model.chat_format;
+  ASSIGN_OR_RETURN(const worker::ChatFormat format,
+                   worker::ParseChatFormat(prompt.chat_format()));
+  return worker::ChatFormatChoice{format, "the request's chat_format"};
+}
+
+}  // namespace
+
+absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+                                const v1::TextPrompt& prompt) {
+  if (prompt.content_case() == v1::TextPrompt::CONTENT_NOT_SET) {
+    return absl::InvalidArgumentError("text.content is needed");
+  }
+  const std::string& text =
+      prompt.has_raw_text() ? prompt.raw_text() : prompt.text();
+  const worker::Tokenizer& tokenizer = model.engine->tokenizer();
+  const bool add_bos = !prompt.has_add_bos() || prompt.add_bos();
+  Prompt result;
+  ASSIGN_OR_RETURN(result.ids,
+                   add_bos
+                       ? tokenizer.EncodeWithBos(text, prompt.parse_special())
+                       : tokenizer.Encode(text, prompt.parse_special()));
+  return result;
+}
+
+absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
+                               const v1::TokenPrompt& prompt) {
+  const auto vocab_size =
+      static_cast<uint32_t>(model.engine->tokenizer().vocab_size());
+  Prompt result;
+  result.ids.reserve(static_cast<size_t>(prompt.ids_size()));
+  for (const uint32_t id : prompt.ids()) {
+    if (id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens.ids: ", id, " is outside the vocabulary of ",
+                       vocab_size, " tokens"));
+    }
+    result.ids.push_back(static_cast<int32_t>(id));
+  }
+  return result;
+}
+
+absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
+                                const v1::ChatPrompt& prompt) {
+  ASSIGN_OR_RETURN(const worker::ChatFormatChoice choice,
+                   ChooseFormat(model, prompt));
+  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
+                   FromProto(prompt));
+  const bool add_generation_prompt =
+      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
+  ASSIGN_OR_RETURN(
+      const std::vector<worker::ChatSegment> segments,
+      worker::RenderChat(choice.format, messages, add_generation_prompt));
+  Prompt result;
+  ASSIGN_OR_RETURN(result.ids,
+                   worker::EncodeChat(model.engine->tokenizer(), segments));
+  result.text = worker::ChatText(segments);
+  result.chat_format = std::string(worker::ChatFormatName(choice.format));
+  result.chat_format_reason = choice.reason;
+  return result;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,34 @@
+// What a request's input becomes: token ids of one model.
+#ifndef PLIMSOLL_SERVICES_WORKER_PROMPT_H_
+#define PLIMSOLL_SERVICES_WORKER_PROMPT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plimsoll/v1/common.pb.h"
+#include "services/worker/loaded_model.h"
+
+namespace plimsoll::services {
+
+struct Prompt {
+  std::vector<int32_t> ids;
+  // Of a conversation only:
+  std::string text;                // for people
+  std::string chat_format;         // its name
+  std::string chat_format_reason;  // why this one
+};
+
+// Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
+// chat format that we know.
+absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+                                const v1::TextPrompt& prompt);
+absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
+                               const v1::TokenPrompt& prompt);
+absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
+                                const v1::ChatPrompt& prompt);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_PROMPT_H_

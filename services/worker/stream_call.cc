@@ -1,0 +1,151 @@
+#include "services/worker/stream_call.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "services/common/call.h"
+#include "services/common/clock.h"
+#include "services/common/errors.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+
+StreamCall::StreamCall(grpc::CallbackServerContext& context)
+    : context_(context),
+      start_(BootTime()),
+      request_id_(TakeRequestId(context)) {}
+
+StreamCall* StreamCall::Start(grpc::CallbackServerContext& context,
+                              ModelRegistry& registry, CallGate& gate,
+                              const v1::StreamGenerateRequest& request) {
+  auto call = std::shared_ptr<StreamCall>(new StreamCall(context));
+  call->grpc_reference_ = call;
+  if (const absl::Status status = call->Begin(registry, gate, request);
+      !status.ok()) {
+    call->OnEnd(status, {});
+  }
+  return call.get();
+}
+
+absl::Status StreamCall::Begin(ModelRegistry& registry, CallGate& gate,
+                               const v1::StreamGenerateRequest& request) {
+  ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
+  ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
+  v1::PromptInfo info;
+  for (const int32_t id : generation.prompt.ids) {
+    info.add_prompt_ids(ToUint32(id));
+  }
+  info.set_model(generation.model->name);
+  info.set_request_id(request_id_);
+  info.set_n_ctx(ToUint32(generation.model->engine->n_ctx()));
+  info.set_chat_format(generation.prompt.chat_format);
+  ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
+  {
+    absl::MutexLock lock(&mu_);
+    prompt_ = std::move(info);
+    model_ = std::move(use);
+  }
+  return Submit(generation, TimeLeft(context_), start_, shared_from_this());
+}
+
+void StreamCall::Push(v1::StreamGenerateResponse message) {
+  if (prompt_.has_value()) {
+    *message.mutable_prompt() = *std::exchange(prompt_, std::nullopt);
+  }
+  pending_bytes_ += message.ByteSizeLong();
+  pending_.push_back(std::move(message));
+  if (pending_.size() == 1) StartWrite(&pending_.front());
+}
+
+bool StreamCall::OnOutput(worker::StepOutput& output) {
+  absl::MutexLock lock(&mu_);
+  if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
+  if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
+    StartSlowReaderAlarm();
+    return false;
+  }
+  v1::StreamGenerateResponse message;
+  message.set_text(std::move(output.text));
+  for (const worker::TokenOutput& token : output.tokens) {
+    *message.add_tokens() = ToProto(token);
+  }
+  Push(std::move(message));
+  return true;
+}
+
+void StreamCall::OnEnd(const absl::Status& status,
+                       const worker::FinishInfo& info) {
+  LoadedModel::Use model;  // let go without our lock
+  absl::MutexLock lock(&mu_);
+  std::swap(model, model_);
+  end_ = EndStatus(status);
+  if (status.ok() && !is_cancelled_) {
+    v1::StreamGenerateResponse last;
+    v1::FinishInfo& finish = *last.mutable_finish();
+    finish.set_finish_reason(ToProto(info.reason));
+    if (info.reason == worker::FinishReason::kStopString) {
+      finish.set_stop_string(info.stop_string);
+    }
+    *finish.mutable_timing() = TimingToProto(info, BootTime() - start_);
+    *finish.mutable_usage() = UsageToProto(info);
+    *finish.mutable_memory() = MemoryOf(*model);
+    Push(std::move(last));
+  }
+  FinishIfSent();
+}
+
+bool StreamCall::Abandoned() const {
+  absl::MutexLock lock(&mu_);
+  return is_cancelled_;
+}
+
+void StreamCall::OnWriteDone(bool ok) {
+  absl::MutexLock lock(&mu_);
+  slow_reader_.reset();
+  pending_bytes_ -= pending_.front().ByteSizeLong();
+  pending_.pop_front();
+  if (!ok) {
+    pending_.clear();
+    pending_bytes_ = 0;
+    is_cancelled_ = true;
+  }
+  if (!pending_.empty()) StartWrite(&pending_.front());
+  FinishIfSent();
+  if (model_) model_->engine->Wake();
+}
+
+void StreamCall::OnCancel() {
+  absl::MutexLock lock(&mu_);
+  is_cancelled_ = true;
+  if (model_) model_->engine->Wake();
+}
+
+void StreamCall::FinishIfSent() {
+  if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
+  is_finished_ = true;
+  slow_reader_.reset();
+  Finish(ToGrpc(*end_, request_id_));
+}
+
+void StreamCall::StartSlowReaderAlarm() {
+  if (slow_reader_ != nullptr) return;
+  slow_reader_ = std::make_unique<grpc::Alarm>();
+  slow_reader_->Set(std::chrono::system_clock::now() +
+                        absl::ToChronoMilliseconds(kSlowReaderTimeout),
+                    [weak = weak_from_this()](bool expired) {
+                      const auto call = weak.lock();
+                      if (expired && call != nullptr) call->OnSlowReader();
+                    });
+}
+
+void StreamCall::OnSlowReader() {
+  absl::MutexLock lock(&mu_);
+  // A write may have ended while we waited for the lock.
+  if (slow_reader_ == nullptr || is_finished_) return;
+  context_.TryCancel();  // OnCancel follows
+}
+
+void StreamCall::OnDone() { grpc_reference_.reset(); }
+
+}  // namespace plimsoll::services

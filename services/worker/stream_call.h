@@ -1,0 +1,90 @@
+// One StreamGenerate call: the bridge from an engine's step thread to gRPC's
+// threads.
+#ifndef PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/common/call_gate.h"
+#include "services/worker/generation.h"
+#include "services/worker/model_registry.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// At most one write is in flight and at most kMaxPending chunks of
+// kMaxPendingBytes wait, so a client that does not read costs a bounded amount
+// of memory; one that has not read for kSlowReaderTimeout is cancelled.
+//
+// Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
+class StreamCall final
+    : public grpc::ServerWriteReactor<v1::StreamGenerateResponse>,
+      public worker::TokenSink,
+      public std::enable_shared_from_this<StreamCall> {
+ public:
+  static constexpr size_t kMaxPending = 16;
+  static constexpr size_t kMaxPendingBytes = 64 << 10;
+  static constexpr absl::Duration kSlowReaderTimeout = absl::Seconds(30);
+
+  // Starts the call; what is returned lives until OnDone.
+  static StreamCall* Start(grpc::CallbackServerContext& context,
+                           ModelRegistry& registry, CallGate& gate,
+                           const v1::StreamGenerateRequest& request);
+
+  // From the step thread.
+  bool OnOutput(worker::StepOutput& output) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Abandoned() const override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From gRPC: the front of `pending_` was sent, or (not `ok`) the stream is
+  // gone.
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone() override;
+
+ private:
+  explicit StreamCall(grpc::CallbackServerContext& context);
+
+  absl::Status Begin(ModelRegistry& registry, CallGate& gate,
+                     const v1::StreamGenerateRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Push(v1::StreamGenerateResponse message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartSlowReaderAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnSlowReader() ABSL_LOCKS_EXCLUDED(mu_);
+
+  grpc::CallbackServerContext& context_;  // until Finish
+  const absl::Time start_;
+  const std::string request_id_;
+  CallGate::Pass pass_;
+  mutable absl::Mutex mu_;
+  LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
+  // For the first message; then empty.
+  std::optional<v1::PromptInfo> prompt_ ABSL_GUARDED_BY(mu_);
+  // The front is being written; the rest wait.
+  std::deque<v1::StreamGenerateResponse> pending_ ABSL_GUARDED_BY(mu_);
+  size_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<grpc::Alarm> slow_reader_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<StreamCall> grpc_reference_;  // released in OnDone
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_

@@ -1,0 +1,67 @@
+// One Generate call: collects what an engine brings until it ends.
+#ifndef PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/common/call_gate.h"
+#include "services/worker/generation.h"
+#include "services/worker/model_registry.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// What it collects is bounded by the context of a slot.
+//
+// Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
+class UnaryCall final : public grpc::ServerUnaryReactor,
+                        public worker::TokenSink,
+                        public std::enable_shared_from_this<UnaryCall> {
+ public:
+  // Starts the call; what is returned lives until OnDone.
+  static UnaryCall* Start(grpc::CallbackServerContext& context,
+                          ModelRegistry& registry, CallGate& gate,
+                          const v1::GenerateRequest& request,
+                          v1::GenerateResponse& response);
+
+  // From the step thread.
+  bool OnOutput(worker::StepOutput& output) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Abandoned() const override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From gRPC.
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone() override;
+
+ private:
+  UnaryCall(grpc::CallbackServerContext& context,
+            v1::GenerateResponse& response);
+
+  absl::Status Begin(grpc::CallbackServerContext& context,
+                     ModelRegistry& registry, CallGate& gate,
+                     const v1::GenerateRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const absl::Time start_;
+  const std::string request_id_;
+  CallGate::Pass pass_;
+  mutable absl::Mutex mu_;
+  LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);          // until OnEnd
+  v1::GenerateResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
+  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<UnaryCall> grpc_reference_;  // released in OnDone
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_

@@ -1,0 +1,90 @@
+#include "services/worker/worker_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "base/dtype.h"
+#include "services/common/flags.h"
+
+namespace plimsoll::services {
+namespace {
+
+constexpr int64_t kMaxCount = std::numeric_limits<uint32_t>::max();
+
+void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
+  app.add_option("--n-ctx", load.n_ctx,
+                 "Tokens of context of one slot (the largest that fits)")
+      ->check(CLI::Range(int64_t{1}, kMaxCount));
+  app.add_option("--max-inference-len", load.max_inference_len,
+                 "Upper limit on context and every length-dependent buffer")
+      ->check(CLI::Range(int64_t{1}, kMaxCount));
+  app.add_option("--slots", load.n_slots, "Sequences that run at once")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxSlots));
+  app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxUbatch));
+  app.add_option_function<std::string>(
+         "--kv-type",
+         [&load](const std::string& name) {
+           load.k_type = load.v_type =
+               FindDType(absl::string_view(name))->dtype;
+         },
+         "Element type of the KV cache: f16 or f32 (f16)")
+      ->check(CLI::IsMember({"f16", "f32"}));
+}
+
+void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
+  app.add_option("--threads", options.n_threads,
+                 "Threads that compute (all usable ones)")
+      ->check(CLI::Range(0, 1024));
+  const std::map<std::string, worker::Precision> precisions = {
+      {"default", worker::Precision::kDefault},
+      {"exact", worker::Precision::kExact}};
+  app.add_option("--precision", options.precision,
+                 "\"exact\" computes with float32 activations (default)")
+      ->transform(CLI::CheckedTransformer(precisions))
+      ->default_str("default");
+  app.add_option_function<std::string>(
+      "--chat-format",
+      [&options](const std::string& name) {
+        const auto format = worker::ParseChatFormat(name);
+        if (!format.ok()) {
+          throw CLI::ValidationError("--chat-format",
+                                     std::string(format.status().message()));
+        }
+        options.chat_format = *format;
+      },
+      "smollm2, chatml or gemma3, whatever the model's file says");
+}
+
+}  // namespace
+
+std::optional<int> ParseWorkerFlags(int argc, char** argv,
+                                    ServerOptions& server,
+                                    WorkerOptions& options) {
+  CLI::App app("Loads language models exactly to their plan and serves them.",
+               "plimsoll-worker");
+  AddServerFlags(app, server);
+  AddModelFlag(app, options.models);
+  app.add_flag("--lazy", options.lazy,
+               "Load models when LoadModel asks for them, not at the start");
+  AddLoadFlags(app, options.load);
+  AddBytesFlag(app, "--device-memory", options.device_memory_bytes,
+               "Bytes that all models together may use, such as 12GiB (all "
+               "that is free)");
+  AddEngineFlags(app, options);
+  app.add_option("--planner", options.planner,
+                 "HOST:PORT of a planner (none: the worker plans by itself)");
+  app.add_option("--device-id", options.device_id,
+                 "Name of this device for the planner (HOSTNAME/cpu)")
+      ->check([](const std::string& id) {
+        return id.size() <= 256 ? std::string() : "at most 256 bytes";
+      });
+  return ParseFlags(app, argc, argv);
+}
+
+}  // namespace plimsoll::services

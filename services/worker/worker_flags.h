@@ -1,0 +1,19 @@
+// The flags of plimsoll-worker.
+#ifndef PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_
+#define PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_
+
+#include <optional>
+
+#include "services/common/server.h"
+#include "services/worker/options.h"
+
+namespace plimsoll::services {
+
+// Parses; the exit code if the process is to end now.
+std::optional<int> ParseWorkerFlags(int argc, char** argv,
+                                    ServerOptions& server,
+                                    WorkerOptions& options);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_

@@ -1,0 +1,85 @@
+// plimsoll-worker: loads models exactly to their plan and serves them.
+#include <grpcpp/impl/service_type.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/clock.h"
+#include "services/common/flags.h"
+#include "services/common/log.h"
+#include "services/common/server.h"
+#include "services/worker/lease_keeper.h"
+#include "services/worker/model_registry.h"
+#include "services/worker/options.h"
+#include "services/worker/planner_client.h"
+#include "services/worker/services.h"
+#include "services/worker/worker_flags.h"
+#include "worker/device.h"
+
+namespace plimsoll::services {
+namespace {
+
+// This host's name, so that devices of several hosts differ.
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+void FillDefaults(WorkerOptions& options) {
+  options.profile = worker::LocalCpuProfile;
+  options.clock = BootTime;
+  if (options.device_id.empty()) {
+    options.device_id =
+        options.planner.empty() ? "cpu" : absl::StrCat(HostName(), "/cpu");
+  }
+  options.holder = absl::StrCat(HostName(), "/", getpid());
+}
+
+absl::Status Run(const ServerOptions& server_options,
+                 const WorkerOptions& options) {
+  std::unique_ptr<PlannerClient> client;
+  std::unique_ptr<LeaseKeeper> keeper;
+  if (!options.planner.empty()) {
+    client = std::make_unique<PlannerClient>(options.planner, options.device_id,
+                                             options.holder, options.clock);
+    keeper =
+        std::make_unique<LeaseKeeper>(*client, options.profile, options.clock);
+  }
+  ModelRegistry registry(options, client.get(), keeper.get());
+  CallGate gate;
+  const auto generation = NewGenerationService(registry, gate);
+  const auto tokenizer = NewTokenizerService(registry, gate);
+  const auto model = NewModelService(registry, gate);
+  auto server = Server::Start(
+      server_options, {generation.get(), tokenizer.get(), model.get()}, gate);
+  if (!server.ok()) return server.status();
+  registry.LoadAtStart();
+  registry.SetReadyListener([&](bool ready) { (*server)->SetReady(ready); });
+  AnnounceAddress((*server)->address());
+  AwaitSignal();
+  Log("draining");
+  (*server)->Drain([&] { registry.AbortAll(); });
+  registry.UnloadAll();  // leases are released last
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  HoldSignals();
+  ServerOptions server;
+  WorkerOptions options;
+  if (const auto code = ParseWorkerFlags(argc, argv, server, options)) {
+    return *code;
+  }
+  options.drain_timeout = server.drain_timeout;
+  FillDefaults(options);
+  return ExitCode(Run(server, options));
+}
+
+}  // namespace
+}  // namespace plimsoll::services
+
+int main(int argc, char** argv) { return plimsoll::services::Main(argc, argv); }
