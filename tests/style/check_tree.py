@@ -105,9 +105,11 @@ def check_file(path, text):
     lines = text.splitlines()
     if path.endswith(CODE) and len(lines) > MAX_LINES:
         yield MAX_LINES + 1, f"longer than {MAX_LINES} lines"
-    # A .cc that opens with its own header has its purpose there.
-    own_header = f'#include "{path.removesuffix(".cc")}.h"'
-    if path.endswith(CPP) and not text.startswith(("//", own_header)):
+    # A .cc that opens with its own header, or a test that opens with the header
+    # it tests, has its purpose there.
+    own = pathlib.PurePath(path).stem.removesuffix("_test")
+    opening = re.compile(rf'//|#include "([\w/]+/)?{re.escape(own)}\.h"')
+    if path.endswith(CPP) and not opening.match(text):
         yield 1, "no sentence of purpose at the top"
     for number, line in enumerate(lines, 1):
         for finding in check_line(path, line):
