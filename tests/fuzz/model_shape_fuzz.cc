@@ -89,8 +89,10 @@ void CheckPlan(const MemoryPlan& plan, const ModelShape& shape) {
   }
 }
 
-void PlanFile(absl::string_view file, Input input) {
-  const auto header = Parse(file);
+// `file_bytes` may be more than `bytes`: the rest are zeros, never stored.
+void PlanFile(absl::string_view bytes, int64_t file_bytes, Input input) {
+  HeaderSource source(bytes, file_bytes);
+  const auto header = ReadGgufHeader(source);
   if (!header.ok()) return;
   const auto shape = ShapeFromGguf(*header);
   if (!shape.ok()) return;
@@ -106,18 +108,21 @@ void PlanFile(absl::string_view file, Input input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using plimsoll::planner::Input;
   Input input(data, size);
-  const uint8_t mode = input.Take<uint8_t>();
+  const auto mode = input.Take<uint8_t>();
   if (mode % 4 == 0) {
-    plimsoll::planner::PlanFile(input.Rest(), input);
+    const absl::string_view rest = input.Rest();
+    plimsoll::planner::PlanFile(rest, static_cast<int64_t>(rest.size()), input);
     return 0;
   }
-  std::string file =
-      plimsoll::planner::BuilderOf(plimsoll::planner::TakeModel(input)).Build();
-  // Then a few of the good file's bytes are changed.
+  const auto builder =
+      plimsoll::planner::BuilderOf(plimsoll::planner::TakeModel(input));
+  std::string header = builder.Header();
+  const int64_t file_bytes = builder.FileBytes(header.size());
+  // Then a few of the good header's bytes are changed.
   for (int i = 0; i < mode % 4 - 1; ++i) {
-    const size_t at = input.Take<uint32_t>() % file.size();
-    file[at] = static_cast<char>(input.Take<uint8_t>());
+    const size_t at = input.Take<uint32_t>() % header.size();
+    header[at] = static_cast<char>(input.Take<uint8_t>());
   }
-  plimsoll::planner::PlanFile(file, input);
+  plimsoll::planner::PlanFile(header, file_bytes, input);
   return 0;
 }

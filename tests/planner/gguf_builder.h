@@ -112,12 +112,15 @@ class GgufBuilder {
     out.PutRaw(metadata_.bytes()).PutRaw(tensors_.bytes());
     return out.bytes();
   }
+  // The whole file's length, if its header has `header_bytes`.
+  int64_t FileBytes(size_t header_bytes) const {
+    return *CheckedRoundUp(static_cast<int64_t>(header_bytes), alignment) +
+           data_bytes_ + extra_data;
+  }
   // The whole file, its data all zeros.
   std::string Build() const {
     std::string file = Header();
-    const auto start =
-        *CheckedRoundUp(static_cast<int64_t>(file.size()), alignment);
-    file.resize(static_cast<size_t>(start + data_bytes_ + extra_data));
+    file.resize(static_cast<size_t>(FileBytes(file.size())));
     return file;
   }
 
