@@ -1,6 +1,8 @@
 #include "planner/vocab_shape.h"
 
+#include <array>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,6 +12,9 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr absl::string_view kPrefix = "tokenizer.ggml.";
+constexpr absl::string_view kCountedModel = "plimsoll.vocab.model";
+// No header within its limits counts more bytes of strings.
+constexpr int64_t kMaxCountedBytes = int64_t{1} << 40;
 
 // Source: the GGUF specification; "seperator" is spelt like that.
 constexpr std::array<absl::string_view, 14> kSpecialIds = {
@@ -60,6 +65,29 @@ absl::Status CheckSpecialIds(const GgufHeader& header, int64_t n_tokens) {
   return absl::OkStatus();
 }
 
+// The counts of a header that came without its tokenizer, under
+// plimsoll.vocab.*: {model, n_tokens, token_bytes, n_merges, merge_bytes}.
+absl::StatusOr<VocabShape> ReadVocabCounts(const GgufHeader& header) {
+  VocabShape vocab;
+  ASSIGN_OR_RETURN(const auto model, header.String(kCountedModel));
+  vocab.model = model.value_or("");
+  const std::array<std::tuple<absl::string_view, int64_t*, int64_t>, 4> counts =
+      {{{"plimsoll.vocab.n_tokens", &vocab.n_tokens, ModelShape::kMaxVocab},
+        {"plimsoll.vocab.token_bytes", &vocab.token_bytes, kMaxCountedBytes},
+        {"plimsoll.vocab.n_merges", &vocab.n_merges,
+         GgufHeader::kMaxArrayElements},
+        {"plimsoll.vocab.merge_bytes", &vocab.merge_bytes, kMaxCountedBytes}}};
+  for (const auto& [key, count, limit] : counts) {
+    ASSIGN_OR_RETURN(const auto value, header.Int(key));
+    if (!value || *value < 0 || *value > limit) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "metadata \"", key, "\" is missing or not in 0 to ", limit));
+    }
+    *count = *value;
+  }
+  return vocab;
+}
+
 }  // namespace
 
 absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
@@ -67,6 +95,9 @@ absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
     return absl::StrCat(kPrefix, name);
   };
   ASSIGN_OR_RETURN(const auto model, header.String(key("model")));
+  if (!model && header.metadata.contains(kCountedModel)) {
+    return ReadVocabCounts(header);
+  }
   if (!model) {
     return absl::InvalidArgumentError(
         absl::StrCat("metadata \"", key("model"), "\" is missing"));

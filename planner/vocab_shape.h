@@ -13,7 +13,8 @@ namespace plimsoll::planner {
 // Errors: kInvalidArgument naming the key that is missing, of a wrong type or
 // length, or a special id that is no token; kUnimplemented naming another
 // tokenizer model.
-// Source: GGUF keys `tokenizer.ggml.*`.
+// Source: GGUF keys `tokenizer.ggml.*`; for a header that travels without its
+// tokenizer `plimsoll.vocab.*`.
 absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header);
 
 }  // namespace plimsoll::planner

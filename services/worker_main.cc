@@ -64,6 +64,7 @@ absl::Status Run(const ServerOptions& server_options,
   Log("draining");
   (*server)->Drain([&] { registry.AbortAll(); });
   registry.UnloadAll();  // leases are released last
+  registry.SetReadyListener(nullptr);
   return absl::OkStatus();
 }
 

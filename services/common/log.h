@@ -7,8 +7,8 @@
 
 namespace plimsoll::services {
 
-// Writes one line, with the time in front. Control characters are escaped, so
-// that nobody can forge a line. Thread-safe.
+// Writes one line, with the time in front. Control characters are escaped.
+// Thread-safe.
 void Log(absl::string_view message);
 
 }  // namespace plimsoll::services
