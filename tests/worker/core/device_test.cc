@@ -14,8 +14,11 @@ TEST(DeviceTest, MemoryFiguresAreConsistent) {
   EXPECT_GT(total, int64_t{16} << 20);
   EXPECT_GT(available, 0);
   EXPECT_LE(available, total);
-  EXPECT_GT(ResidentBytes(), 0);
-  EXPECT_GE(PeakResidentBytes(), ResidentBytes());
+  // The kernel counts pages per thread and adds them up now and then.
+  constexpr int64_t kSlack = 1 << 20;
+  const int64_t resident = ResidentBytes();
+  EXPECT_GT(resident, 0);
+  EXPECT_GE(PeakResidentBytes() + kSlack, resident);
   EXPECT_LT(PeakResidentBytes(), total);
 }
 
