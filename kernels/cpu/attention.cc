@@ -16,36 +16,8 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_tasks.h"
 #include "kernels/cpu/ops.h"
-
-// Shared by all instruction paths.
-#ifndef PLIMSOLL_KERNELS_CPU_ATTENTION_ONCE_
-#define PLIMSOLL_KERNELS_CPU_ATTENTION_ONCE_
-namespace plimsoll::kernels::cpu {
-
-inline constexpr int64_t kMaxQueries = 16;  // rows x heads of a task
-
-// Rows [first_row, first_row + n_rows) of a segment and heads [first_head,
-// first_head + n_heads), all of which read `kv_head`.
-struct AttentionTask {
-  const AttentionSegment* segment;
-  int64_t first_row;  // in the segment
-  int64_t n_rows;
-  int64_t first_head;
-  int64_t n_heads;
-  int64_t kv_head;
-};
-
-// One thread's scratch.
-struct AttentionScratch {
-  float* keys;    // [kAttentionBlock, head_dim]
-  float* values;  // [kAttentionBlock, head_dim]
-  float* sums;    // [kMaxQueries, head_dim]
-  float* scores;  // [kMaxQueries, kAttentionBlock]
-};
-
-}  // namespace plimsoll::kernels::cpu
-#endif  // PLIMSOLL_KERNELS_CPU_ATTENTION_ONCE_
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -357,84 +329,26 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(Attend);
 
-namespace {
-
-// How every segment is cut: tiles of rows, and parts of a head group.
-struct Split {
-  int64_t tile_rows;
-  int64_t part_heads;
-  int64_t n_parts;  // of one head group
-};
-
-int64_t Tiles(const AttentionSegment& segment, const Split& split) {
-  return (segment.n_rows + split.tile_rows - 1) / split.tile_rows;
-}
-
-// Whole groups read each key once; where that leaves threads without work (a
-// decode step on one KV head), groups are cut.
-Split ChooseSplit(const AttentionArgs& args, int n_threads) {
-  const int64_t group = args.n_heads / args.n_kv_heads;
-  Split split;
-  split.part_heads = std::min(group, kMaxQueries);
-  split.tile_rows = kMaxQueries / split.part_heads;
-  int64_t n_tasks = 0;
-  for (const AttentionSegment& segment : args.segments) {
-    n_tasks += Tiles(segment, split) * args.n_kv_heads;
-  }
-  if (n_tasks < n_threads && group > 1) {
-    const int64_t parts =
-        (n_threads + n_tasks - 1) / std::max<int64_t>(n_tasks, 1);
-    split.part_heads = std::min(split.part_heads, (group + parts - 1) / parts);
-  }
-  split.n_parts = (group + split.part_heads - 1) / split.part_heads;
-  return split;
-}
-
-AttentionTask TaskAt(const AttentionArgs& args, const Split& split,
-                     int64_t index) {
-  const int64_t per_tile = args.n_kv_heads * split.n_parts;
-  size_t s = 0;
-  while (index >= Tiles(args.segments[s], split) * per_tile) {
-    index -= Tiles(args.segments[s], split) * per_tile;
-    ++s;
-  }
-  const int64_t group = args.n_heads / args.n_kv_heads;
-  const int64_t part = index % split.n_parts;
-  AttentionTask task;
-  task.segment = &args.segments[s];
-  task.kv_head = index / split.n_parts % args.n_kv_heads;
-  task.first_row = index / per_tile * split.tile_rows;
-  task.n_rows =
-      std::min(split.tile_rows, task.segment->n_rows - task.first_row);
-  task.first_head = task.kv_head * group + part * split.part_heads;
-  task.n_heads = std::min(split.part_heads, group - part * split.part_heads);
-  return task;
-}
-
-}  // namespace
-
 int64_t AttentionScratchFloats() {
   return 2 * kAttentionBlock * kMaxHeadDim + kMaxQueries * kMaxHeadDim +
          kMaxQueries * kAttentionBlock;
 }
 
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch) {
-  const Split split = ChooseSplit(args, pool.n_threads());
-  int64_t n_tasks = 0;
-  for (const AttentionSegment& segment : args.segments) {
-    n_tasks += Tiles(segment, split) * args.n_kv_heads * split.n_parts;
-  }
-  pool.ParallelFor(n_tasks, 1, [&](int64_t begin, int64_t end, int thread) {
-    float* at = scratch + thread * AttentionScratchFloats();
-    AttentionScratch own;
-    own.keys = at;
-    own.values = own.keys + kAttentionBlock * args.head_dim;
-    own.sums = own.values + kAttentionBlock * args.head_dim;
-    own.scores = own.sums + kMaxQueries * args.head_dim;
-    for (int64_t i = begin; i < end; ++i) {
-      HWY_DYNAMIC_DISPATCH(Attend)(args, TaskAt(args, split, i), own);
-    }
-  });
+  const AttentionSplit split = SplitAttention(args, pool.n_threads());
+  pool.ParallelFor(split.n_tasks, 1,
+                   [&](int64_t begin, int64_t end, int thread) {
+                     float* at = scratch + thread * AttentionScratchFloats();
+                     AttentionScratch own;
+                     own.keys = at;
+                     own.values = own.keys + kAttentionBlock * args.head_dim;
+                     own.sums = own.values + kAttentionBlock * args.head_dim;
+                     own.scores = own.sums + kMaxQueries * args.head_dim;
+                     for (int64_t i = begin; i < end; ++i) {
+                       HWY_DYNAMIC_DISPATCH(Attend)
+                       (args, AttentionTaskAt(args, split, i), own);
+                     }
+                   });
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -200,15 +200,15 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
 void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   switch (args.w.dtype) {
     case DType::kQ8_0:
-      return MultiplyPanels<DecoderQ8_0>(args, begin, end);
+      return MultiplyPanels<DecoderQ80>(args, begin, end);
     case DType::kQ4_1:
-      return MultiplyPanels<DecoderQ4_1>(args, begin, end);
+      return MultiplyPanels<DecoderQ41>(args, begin, end);
     case DType::kQ5_0:
-      return MultiplyPanels<DecoderQ5_0>(args, begin, end);
+      return MultiplyPanels<DecoderQ50>(args, begin, end);
     case DType::kQ4_K:
-      return MultiplyPanels<DecoderQ4_K>(args, begin, end);
+      return MultiplyPanels<DecoderQ4K>(args, begin, end);
     case DType::kQ6_K:
-      return MultiplyPanels<DecoderQ6_K>(args, begin, end);
+      return MultiplyPanels<DecoderQ6K>(args, begin, end);
     default:
       return;  // MatMul sends float types elsewhere
   }

@@ -22,20 +22,20 @@ void PlaceNibbles(ConstBytes qs, int64_t r, Bytes nibbles) {
   }
 }
 
-void PackQ8_0(ConstBytes block, int64_t r, Bytes out) {
+void PackQ80(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   for (int64_t p = 0; p < 16; ++p) {
     Copy2(block + 2 + 2 * p, out + 32 + p * 32 + r * 2);
   }
 }
 
-void PackQ4_1(ConstBytes block, int64_t r, Bytes out) {
+void PackQ41(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);
   PlaceNibbles(block + 4, r, out + 64);
 }
 
-void PackQ5_0(ConstBytes block, int64_t r, Bytes out) {
+void PackQ50(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   uint32_t high;
   std::memcpy(&high, block + 2, 4);
@@ -48,43 +48,55 @@ void PackQ5_0(ConstBytes block, int64_t r, Bytes out) {
   PlaceNibbles(block + 6, r, out + 96);
 }
 
-void PackQ4_K(ConstBytes block, int64_t r, Bytes out) {
+// The nibbles at `shift` of 32 bytes, as PlaceNibbles takes them; eight bytes
+// at a time.
+void RegroupNibbles(ConstBytes q, int shift, Bytes nibbles) {
+  constexpr uint64_t kLow = 0x0F0F0F0F0F0F0F0F;
+  for (int64_t i = 0; i < 16; i += 8) {
+    uint64_t low;
+    uint64_t high;
+    std::memcpy(&low, q + i, 8);
+    std::memcpy(&high, q + 16 + i, 8);
+    const uint64_t both =
+        ((low >> shift) & kLow) | (((high >> shift) & kLow) << 4);
+    std::memcpy(nibbles + i, &both, 8);
+  }
+}
+
+void PackQ4K(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);
   for (int64_t i = 0; i < 12; ++i) out[64 + i * 16 + r] = block[4 + i];
   for (int64_t j = 0; j < 8; ++j) {
-    ConstBytes qs = block + 16 + 32 * (j / 2);
-    const int shift = j % 2 == 0 ? 0 : 4;
     uint8_t nibbles[16];
-    for (int b = 0; b < 16; ++b) {
-      const int low = (qs[b] >> shift) & 15;
-      const int high = (qs[b + 16] >> shift) & 15;
-      nibbles[b] = static_cast<uint8_t>(low | (high << 4));
-    }
+    RegroupNibbles(block + 16 + 32 * (j / 2), j % 2 == 0 ? 0 : 4, nibbles);
     PlaceNibbles(nibbles, r, out + 64 + 192 + j * kNibblesBytes);
   }
 }
 
-void PackQ6_K(ConstBytes block, int64_t r, Bytes out) {
+// Byte b gets the bit pairs at 2 * group of bytes b, b + 8, b + 16, b + 24.
+uint64_t RegroupHighs(ConstBytes qh, int64_t group) {
+  constexpr uint64_t kPair = 0x0303030303030303;
+  uint64_t highs = 0;
+  for (int t = 0; t < 4; ++t) {
+    uint64_t bytes;
+    std::memcpy(&bytes, qh + 8 * t, 8);
+    highs |= ((bytes >> (2 * group)) & kPair) << (2 * t);
+  }
+  return highs;
+}
+
+void PackQ6K(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block + 208, out + 2 * r);
   for (int64_t i = 0; i < 16; ++i) out[32 + i * 16 + r] = block[192 + i];
   for (int64_t s = 0; s < 8; ++s) {
     const int64_t h = s / 4;
     const int64_t g = s % 4;
-    ConstBytes ql = block + 64 * h + 32 * (g & 1);
-    ConstBytes qh = block + 128 + 32 * h;
-    const int shift = g < 2 ? 0 : 4;
     uint8_t nibbles[16];
-    uint8_t highs[8] = {};
-    for (int l = 0; l < 16; ++l) {
-      const int low = (ql[l] >> shift) & 15;
-      const int high = (ql[l + 16] >> shift) & 15;
-      nibbles[l] = static_cast<uint8_t>(low | (high << 4));
-    }
-    for (int l = 0; l < 32; ++l) {
-      const int bits = (qh[l] >> (2 * g)) & 3;
-      highs[l % 8] = static_cast<uint8_t>(highs[l % 8] | bits << (2 * (l / 8)));
-    }
+    RegroupNibbles(block + 64 * h + 32 * (g & 1), g < 2 ? 0 : 4, nibbles);
+    uint8_t highs[8];
+    const uint64_t pairs = RegroupHighs(block + 128 + 32 * h, g);
+    std::memcpy(highs, &pairs, 8);
     Bytes sub = out + 32 + 256 + s * (kNibblesBytes + kHighsBytes);
     PlaceNibbles(nibbles, r, sub);
     for (int64_t p = 0; p < 4; ++p) {
@@ -107,19 +119,19 @@ void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
       Bytes to = out + b * info.block_bytes * kPanelRows;
       switch (dtype) {
         case DType::kQ8_0:
-          PackQ8_0(block, r, to);
+          PackQ80(block, r, to);
           break;
         case DType::kQ4_1:
-          PackQ4_1(block, r, to);
+          PackQ41(block, r, to);
           break;
         case DType::kQ5_0:
-          PackQ5_0(block, r, to);
+          PackQ50(block, r, to);
           break;
         case DType::kQ4_K:
-          PackQ4_K(block, r, to);
+          PackQ4K(block, r, to);
           break;
         case DType::kQ6_K:
-          PackQ6_K(block, r, to);
+          PackQ6K(block, r, to);
           break;
         default:  // F32, F16, BF16
           std::memcpy(to + r * info.block_bytes, block,

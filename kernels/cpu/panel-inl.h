@@ -131,7 +131,7 @@ struct Scales {
 // kBlockBytes; LoadScales and Decode take the panel block and the index of the
 // 32 columns in it. Decode gives column pairs i and i + 8, for i < 8.
 
-struct DecoderQ8_0 {
+struct DecoderQ80 {
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 34;
   static constexpr bool kHasMin = false;
@@ -163,7 +163,7 @@ HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
   }
 }
 
-struct DecoderQ4_1 {
+struct DecoderQ41 {
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 20;
   static constexpr bool kHasMin = true;
@@ -180,7 +180,7 @@ struct DecoderQ4_1 {
   }
 };
 
-struct DecoderQ5_0 {
+struct DecoderQ50 {
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 22;
   static constexpr bool kHasMin = false;
@@ -206,7 +206,7 @@ struct DecoderQ5_0 {
   }
 };
 
-struct DecoderQ4_K {
+struct DecoderQ4K {
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 144;
   static constexpr bool kHasMin = true;
@@ -241,7 +241,7 @@ struct DecoderQ4_K {
   }
 };
 
-struct DecoderQ6_K {
+struct DecoderQ6K {
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 210;
   static constexpr bool kHasMin = false;
@@ -320,19 +320,19 @@ HWY_INLINE const float* DecodeTile(DType dtype, const uint8_t* panel, int64_t s,
                                    int64_t n_columns, float* tile) {
   switch (dtype) {
     case DType::kQ8_0:
-      DecodeTile<DecoderQ8_0>(panel, s, tile);
+      DecodeTile<DecoderQ80>(panel, s, tile);
       return tile;
     case DType::kQ4_1:
-      DecodeTile<DecoderQ4_1>(panel, s, tile);
+      DecodeTile<DecoderQ41>(panel, s, tile);
       return tile;
     case DType::kQ5_0:
-      DecodeTile<DecoderQ5_0>(panel, s, tile);
+      DecodeTile<DecoderQ50>(panel, s, tile);
       return tile;
     case DType::kQ4_K:
-      DecodeTile<DecoderQ4_K>(panel, s, tile);
+      DecodeTile<DecoderQ4K>(panel, s, tile);
       return tile;
     case DType::kQ6_K:
-      DecodeTile<DecoderQ6_K>(panel, s, tile);
+      DecodeTile<DecoderQ6K>(panel, s, tile);
       return tile;
     case DType::kF16:
       for (int64_t c = 0; c < n_columns; ++c) {

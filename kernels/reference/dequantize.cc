@@ -25,7 +25,7 @@ int Byte(const std::byte* bytes, int i) {
 }
 
 // f16 d; i8 q[32].
-void DecodeQ8_0(const std::byte* block, float* out) {
+void DecodeQ80(const std::byte* block, float* out) {
   const float d = ReadF16(block);
   for (int e = 0; e < 32; ++e) {
     out[e] = d * static_cast<float>(Read<int8_t>(block + 2 + e));
@@ -33,7 +33,7 @@ void DecodeQ8_0(const std::byte* block, float* out) {
 }
 
 // f16 d; f16 m; u8 qs[16]: low nibbles are elements 0..15.
-void DecodeQ4_1(const std::byte* block, float* out) {
+void DecodeQ41(const std::byte* block, float* out) {
   const float d = ReadF16(block);
   const float m = ReadF16(block + 2);
   for (int j = 0; j < 16; ++j) {
@@ -44,7 +44,7 @@ void DecodeQ4_1(const std::byte* block, float* out) {
 }
 
 // f16 d; u32 fifth bits; u8 qs[16].
-void DecodeQ5_0(const std::byte* block, float* out) {
+void DecodeQ50(const std::byte* block, float* out) {
   const float d = ReadF16(block);
   const auto high = Read<uint32_t>(block + 2);
   for (int e = 0; e < 32; ++e) {
@@ -55,7 +55,7 @@ void DecodeQ5_0(const std::byte* block, float* out) {
 }
 
 // f16 d; f16 dmin; u8 scales[12]; u8 qs[128].
-void DecodeQ4_K(const std::byte* block, float* out) {
+void DecodeQ4K(const std::byte* block, float* out) {
   const float d = ReadF16(block);
   const float dmin = ReadF16(block + 2);
   const std::byte* s = block + 4;
@@ -79,7 +79,7 @@ void DecodeQ4_K(const std::byte* block, float* out) {
 }
 
 // u8 ql[128]; u8 qh[64]; i8 scales[16]; f16 d.
-void DecodeQ6_K(const std::byte* block, float* out) {
+void DecodeQ6K(const std::byte* block, float* out) {
   const float d = ReadF16(block + 208);
   for (int e = 0; e < 256; ++e) {
     const int h = e / 128;
@@ -106,15 +106,15 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       *out = F32FromBf16(Read<uint16_t>(block));
       return;
     case DType::kQ8_0:
-      return DecodeQ8_0(block, out);
+      return DecodeQ80(block, out);
     case DType::kQ4_1:
-      return DecodeQ4_1(block, out);
+      return DecodeQ41(block, out);
     case DType::kQ5_0:
-      return DecodeQ5_0(block, out);
+      return DecodeQ50(block, out);
     case DType::kQ4_K:
-      return DecodeQ4_K(block, out);
+      return DecodeQ4K(block, out);
     case DType::kQ6_K:
-      return DecodeQ6_K(block, out);
+      return DecodeQ6K(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
