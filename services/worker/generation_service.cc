@@ -1,3 +1,4 @@
+// GenerationService on the wire: each call becomes a sequence of an engine.
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "services/worker/services.h"
 #include "services/worker/stream_call.h"

@@ -32,7 +32,7 @@ LeaseKeeper::~LeaseKeeper() {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
   }
-  thread_.join();
+  thread_.Join();
 }
 
 void LeaseKeeper::Add(const LeaseGrant& lease) {

@@ -6,13 +6,13 @@
 #include <map>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "planner/device_profile.h"
+#include "services/common/background.h"
 #include "services/worker/planner_client.h"
 
 namespace plimsoll::services {
@@ -65,7 +65,7 @@ class LeaseKeeper {
   mutable absl::Mutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // last: it uses everything above
+  Background thread_;  // last: it uses everything above
 };
 
 }  // namespace plimsoll::services

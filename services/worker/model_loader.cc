@@ -38,6 +38,21 @@ absl::Status DoesNotFit(const std::string& name, const v1::MemoryPlan& plan) {
        std::nullopt});
 }
 
+// Whether the device itself says, just before we allocate, that the bytes are
+// there: whatever was granted, somebody else may have taken them.
+absl::Status CheckFree(const std::string& name, const planner::MemoryPlan& plan,
+                       int64_t free_bytes) {
+  if (plan.arena_bytes <= free_bytes) return absl::OkStatus();
+  return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
+                         "model ", name, " was granted ", plan.total_bytes,
+                         " bytes, but the device has ", free_bytes,
+                         " bytes free for its ", plan.arena_bytes)),
+                     {v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED,
+                      {{"wanted_bytes", absl::StrCat(plan.arena_bytes)},
+                       {"available_bytes", absl::StrCat(free_bytes)}},
+                      std::nullopt});
+}
+
 // What is left of the worker's own limit.
 std::optional<int64_t> OwnLimit(const WorkerOptions& options,
                                 int64_t held_bytes) {
@@ -134,6 +149,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   } else {
     model->chat_format = worker::ChooseChatFormat(file.header());
   }
+  RETURN_IF_ERROR(
+      CheckFree(flag.name, granted.plan, options_.profile().free_bytes));
   const worker::EngineOptions engine{.precision = options_.precision,
                                      .n_threads = options_.n_threads,
                                      .clock = options_.clock};

@@ -137,11 +137,11 @@ absl::Status ModelRegistry::Load(const std::string& name,
 
 void ModelRegistry::Spawn(Entry& entry, std::function<void()> work) {
   // The last thread may still be telling its watchers, which may take mu_.
-  entry.thread = std::thread(
-      [old = std::move(entry.thread), work = std::move(work)]() mutable {
-        if (old.joinable()) old.join();
-        work();
-      });
+  auto last = std::make_shared<Background>(std::move(entry.thread));
+  entry.thread = Background([last, work = std::move(work)] {
+    last->Join();
+    work();
+  });
 }
 
 void ModelRegistry::StartLoad(Entry& entry,
@@ -344,7 +344,7 @@ void ModelRegistry::AbortAll() {
 }
 
 void ModelRegistry::UnloadAll() {
-  std::vector<std::thread> threads;
+  std::vector<Background> threads;  // joined last
   {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
@@ -358,10 +358,9 @@ void ModelRegistry::UnloadAll() {
         return entry.state == v1::MODEL_STATE_ABSENT;
       };
       mu_.Await(absl::Condition(&absent));
-      if (entry.thread.joinable()) threads.push_back(std::move(entry.thread));
+      threads.push_back(std::move(entry.thread));
     }
   }
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace plimsoll::services

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/model.pb.h"
+#include "services/common/background.h"
 #include "services/worker/lease_keeper.h"
 #include "services/worker/loaded_model.h"
 #include "services/worker/model_loader.h"
@@ -99,7 +99,7 @@ class ModelRegistry {
     std::vector<std::function<void()>> unload_waiters;
     bool is_start = false;  // the load of the start: retried
     std::string last_error;
-    std::thread thread;  // of the last load or unload
+    Background thread;  // of the last load or unload
   };
 
   absl::StatusOr<Entry*> Find(const std::string& name)

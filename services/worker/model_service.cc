@@ -1,3 +1,4 @@
+// ModelService on the wire: each call goes to the registry.
 #include <deque>
 #include <memory>
 #include <optional>

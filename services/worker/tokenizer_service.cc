@@ -1,3 +1,4 @@
+// TokenizerService on the wire: answered at once by a loaded model's tables.
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -58,7 +58,7 @@ THREAD_FILES = {
     "worker/engine.cc",
     "kernels/cpu/thread_pool.cc",
     "kernels/cpu/thread_pool.h",
-    "services/common/drain.cc",
+    "services/common/background.h",
 }
 
 
