@@ -168,7 +168,7 @@ TEST(GgufReaderTest, RejectsWrongKeyLengths) {
 }
 
 TEST(GgufReaderTest, AcceptsKeysUpToTheirLimitAndNotPastIt) {
-  for (size_t extra : {0, 1}) {
+  for (size_t extra : {0u, 1u}) {
     GgufBuilder builder;
     builder.U32(std::string(GgufHeader::kMaxKeyBytes + extra, 'k'), 1);
     EXPECT_EQ(Parse(builder.Build()).ok(), extra == 0);
@@ -176,7 +176,7 @@ TEST(GgufReaderTest, AcceptsKeysUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(GgufReaderTest, AcceptsStringsUpToTheirLimitAndNotPastIt) {
-  for (size_t extra : {0, 1}) {
+  for (size_t extra : {0u, 1u}) {
     const std::string text(GgufHeader::kMaxStringBytes + extra, 's');
     GgufBuilder builder;
     builder.Text("text", text);
@@ -251,8 +251,8 @@ TEST(GgufReaderTest, RejectsArraysPastTheirLimitThoughTheFileHoldsThem) {
 }
 
 TEST(GgufReaderTest, KeepsShortNumericArraysInline) {
-  for (size_t n :
-       {GgufHeader::kMaxInlineElements, GgufHeader::kMaxInlineElements + 1}) {
+  constexpr size_t kMost = GgufHeader::kMaxInlineElements;
+  for (size_t n : {kMost, kMost + 1}) {
     GgufBuilder builder;
     builder.Array("k", GgufType::kI16, std::vector<int16_t>(n, -5));
     const auto header = Parse(builder.Build());
@@ -260,7 +260,7 @@ TEST(GgufReaderTest, KeepsShortNumericArraysInline) {
     const GgufArray* array = *header->Array("k");
     EXPECT_EQ(array->n, static_cast<int64_t>(n));
     EXPECT_EQ(array->bytes, static_cast<int64_t>(2 * n));
-    if (n > GgufHeader::kMaxInlineElements) {
+    if (n > kMost) {
       EXPECT_TRUE(array->numbers.empty());
     } else {
       EXPECT_EQ(array->numbers, std::vector<double>(n, -5.0));
@@ -411,7 +411,7 @@ TEST(GgufReaderTest, RejectsRepeatedEmptyAndLongTensorNames) {
   GgufBuilder empty;
   empty.Tensor("", DType::kF32, {8});
   ExpectRejected(empty.Build(), "is empty");
-  for (size_t extra : {0, 1}) {
+  for (size_t extra : {0u, 1u}) {
     GgufBuilder builder;
     builder.Tensor(std::string(GgufHeader::kMaxTensorNameBytes + extra, 'n'),
                    DType::kF32, {8});

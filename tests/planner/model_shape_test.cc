@@ -346,7 +346,7 @@ TEST(ModelShapeTest, TheVocabularyIsTheEmbeddingsSize) {
 }
 
 TEST(ModelShapeTest, VocabularyUpToItsLimitAndNotPastIt) {
-  for (uint64_t extra : {0, 1}) {
+  for (uint64_t extra : {0u, 1u}) {
     GgufBuilder builder = BuilderOf(Without("token_embd.weight"));
     const auto rows = static_cast<uint64_t>(ModelShape::kMaxVocab) + extra;
     builder.Tensor("token_embd.weight", DType::kF32, {64, rows});
@@ -359,7 +359,7 @@ TEST(ModelShapeTest, VocabularyUpToItsLimitAndNotPastIt) {
 }
 
 TEST(ModelShapeTest, WidthsUpToTheirLimitAndNotPastIt) {
-  for (uint32_t extra : {0, 32}) {
+  for (uint32_t extra : {0u, 32u}) {
     TinyModel m;
     m.n_layers = 1;
     m.ffn_dim = (1 << 20) + extra;
