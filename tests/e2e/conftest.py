@@ -1,0 +1,86 @@
+"""Fixtures: the models, the shared data and servers with them."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+import stubs
+from servers import Planner, Worker
+
+CACHE_DIR = pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+)
+MODEL_FILES = {
+    "smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "gemma3": "gemma-3-270m-q4_k_m.gguf",
+}
+GOLDEN_FILES = {
+    "smollm2": "smollm2-135m.public.json",
+    "gemma3": "gemma3-270m.public.json",
+}
+
+
+def model_file(name):
+    """The file of a real model; skips the test if it is not there."""
+    path = CACHE_DIR / "plimsoll" / "models" / MODEL_FILES[name]
+    if not path.is_file():
+        pytest.skip(f"no {path.name}; scripts/fetch_model.sh gets it")
+    return path
+
+
+def model_flag(name):
+    """NAME=FILE for --model."""
+    return f"--model={name}={model_file(name)}"
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    return model_file("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3():
+    return model_file("gemma3")
+
+
+@pytest.fixture(params=list(MODEL_FILES))
+def any_model(request):
+    """The name of each model in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def goldens():
+    """The oracle's answers of a model, by name; skips without them."""
+
+    def read(name):
+        path = stubs.SOURCE_DIR.parent / "shared" / "golden" / GOLDEN_FILES[name]
+        if not path.is_file():
+            pytest.skip(f"no shared data: {path.name}")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    return read
+
+
+@pytest.fixture
+def planner():
+    with Planner() as server:
+        yield server
+
+
+@pytest.fixture
+def lazy_worker(smollm2):
+    """A worker that has loaded nothing yet."""
+    flags = ("--lazy", "--n-ctx=512", "--slots=2")
+    with Worker(model_flag("smollm2"), *flags) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def worker(smollm2, gemma3):
+    """Both models, ready. Tests leave it as it was."""
+    flags = ("--n-ctx=512", "--slots=2")
+    with Worker(model_flag("smollm2"), model_flag("gemma3"), *flags) as server:
+        yield server.await_ready()

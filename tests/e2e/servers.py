@@ -1,0 +1,205 @@
+"""Starts the real binaries on a free port and talks to them."""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import time
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+import stubs
+
+BUILD_DIR = pathlib.Path(
+    os.environ.get("PLIMSOLL_BUILD", stubs.SOURCE_DIR / "build" / "release")
+)
+START_SECONDS = 30  # a slow machine, a sanitizer
+READY_SECONDS = 120
+CALL_SECONDS = 120  # bounds every call of a test; none comes near it
+
+
+def binary(name):
+    """The path of a binary of the build under test."""
+    path = BUILD_DIR / "bin" / name
+    if not path.is_file():
+        pytest.fail(f"no {name} in {BUILD_DIR}: build it, or set PLIMSOLL_BUILD")
+    return str(path)
+
+
+def until(condition, seconds=10, what="the condition"):
+    """Polls until `condition()` is true and returns what it gave."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {seconds} s")
+        time.sleep(0.02)
+
+
+class Failure:
+    """A refused call: its code, its message and its details."""
+
+    def __init__(self, error):
+        self.code = error.code()
+        self.message = error.details()
+        self.info = None
+        self.retry = None
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                self._read(status_pb2.Status.FromString(value))
+
+    def _read(self, status):
+        assert status.message == self.message
+        for detail in status.details:
+            for field, kind in (
+                ("info", error_details_pb2.ErrorInfo),
+                ("retry", error_details_pb2.RetryInfo),
+            ):
+                if detail.Is(kind.DESCRIPTOR):
+                    setattr(self, field, kind())
+                    detail.Unpack(getattr(self, field))
+
+    def __repr__(self):
+        return f"{self.code}: {self.message} ({self.info})"
+
+
+@contextlib.contextmanager
+def refused(code, reason=None):
+    """Expects the call in its body to fail; yields a list with the Failure."""
+    failures = []
+    with pytest.raises(grpc.RpcError) as caught:
+        yield failures
+    failure = Failure(caught.value)
+    failures.append(failure)
+    assert failure.code == code, failure
+    if reason is not None:
+        assert failure.info is not None, failure
+        assert failure.info.domain == "plimsoll.dev"
+        assert failure.info.reason == reason, failure
+
+
+class Server:
+    """A process of ours that listens; a context manager."""
+
+    def __init__(self, name, *flags):
+        self.errors = tempfile.TemporaryFile()
+        command = [binary(name), "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(
+            command + [str(flag) for flag in flags],
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+        )
+        try:
+            self.address = self._await_address()
+        except BaseException:
+            self.close()
+            raise
+        self.channel = grpc.insecure_channel(self.address)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def _await_address(self):
+        readable, _, _ = select.select([self.process.stdout], [], [], START_SECONDS)
+        line = self.process.stdout.readline().decode() if readable else ""
+        match = re.fullmatch(r"listening on (\S+:\d+)\n", line)
+        assert match, f"said {line!r} on stdout and on stderr:\n{self.log()}"
+        return match[1]
+
+    def log(self):
+        """What it wrote on stderr so far."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def serving(self, service=""):
+        """Whether the health service says SERVING."""
+        request = health_pb2.HealthCheckRequest(service=service)
+        reply = self.health.Check(request, timeout=CALL_SECONDS)
+        return reply.status == health_pb2.HealthCheckResponse.SERVING
+
+    def terminate(self):
+        """Sends SIGTERM; does not wait."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        """Ends it with SIGKILL."""
+        self.process.kill()
+        self.process.wait(timeout=START_SECONDS)
+
+    def close(self):
+        """Ends it, if it still runs."""
+        if hasattr(self, "channel"):
+            self.channel.close()
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.process.stdout.close()
+        self.errors.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+
+class Planner(Server):
+    """plimsoll-planner."""
+
+    def __init__(self, *flags):
+        super().__init__("plimsoll-planner", *flags)
+        self.stub = stubs.PlannerStub(self.channel)
+
+    def leases(self):
+        """All live leases."""
+        return self.stub.ListLeases(stubs.planner.ListLeasesRequest()).leases
+
+    def devices(self):
+        """All devices."""
+        return self.stub.ListDevices(stubs.planner.ListDevicesRequest()).devices
+
+
+class Worker(Server):
+    """plimsoll-worker."""
+
+    def __init__(self, *flags):
+        super().__init__("plimsoll-worker", *flags)
+        self.connect(self.channel)
+
+    def connect(self, channel):
+        """Makes the stubs on `channel`."""
+        self.models = stubs.ModelStub(channel)
+        self.generation = stubs.GenerationStub(channel)
+        self.tokenizer = stubs.TokenizerStub(channel)
+
+    def await_ready(self):
+        """Returns itself once its models are loaded."""
+        until(self._is_ready, READY_SECONDS, "readiness")
+        return self
+
+    def _is_ready(self):
+        assert self.process.poll() is None, self.log()
+        return self.serving()
+
+    def model(self, name=None):
+        """The state of one model; without a name, of the first."""
+        request = stubs.model.ListModelsRequest()
+        models = self.models.ListModels(request, timeout=CALL_SECONDS).models
+        return next(m for m in models if name in (None, m.name))
+
+    def load(self, name="", **options):
+        """All messages of a LoadModel call."""
+        request = stubs.model.LoadModelRequest(
+            model=name, options=stubs.common.LoadOptions(**options)
+        )
+        return list(self.models.LoadModel(request, timeout=CALL_SECONDS))

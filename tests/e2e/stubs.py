@@ -1,0 +1,51 @@
+"""Makes the Python stubs of proto/ in a temporary folder and imports them.
+
+The client knows nothing of the project but these protos.
+"""
+
+import atexit
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import grpc_tools
+from grpc_tools import protoc
+
+SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
+
+
+def _generate():
+    """Compiles every proto and puts the result on sys.path."""
+    folder = tempfile.mkdtemp(prefix="plimsoll-stubs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    protos = SOURCE_DIR / "proto"
+    well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+    files = sorted(str(path) for path in protos.glob("plimsoll/v1/*.proto"))
+    arguments = ["protoc", f"-I{protos}", f"-I{well_known}"]
+    arguments += [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    if not files or protoc.main(arguments + files) != 0:
+        raise RuntimeError(f"no stubs from {protos}")
+    sys.path.insert(0, folder)
+
+
+_generate()
+
+# They exist from here on only.
+from plimsoll.v1 import common_pb2 as common  # noqa: E402
+from plimsoll.v1 import generation_pb2 as generation  # noqa: E402
+from plimsoll.v1 import generation_pb2_grpc  # noqa: E402
+from plimsoll.v1 import model_pb2 as model  # noqa: E402
+from plimsoll.v1 import model_pb2_grpc  # noqa: E402
+from plimsoll.v1 import planner_pb2 as planner  # noqa: E402
+from plimsoll.v1 import planner_pb2_grpc  # noqa: E402
+from plimsoll.v1 import tokenizer_pb2 as tokenizer  # noqa: E402
+from plimsoll.v1 import tokenizer_pb2_grpc  # noqa: E402
+
+PlannerStub = planner_pb2_grpc.PlannerServiceStub
+ModelStub = model_pb2_grpc.ModelServiceStub
+GenerationStub = generation_pb2_grpc.GenerationServiceStub
+TokenizerStub = tokenizer_pb2_grpc.TokenizerServiceStub
+
+__all__ = ["common", "generation", "model", "planner", "tokenizer"]
+__all__ += ["PlannerStub", "ModelStub", "GenerationStub", "TokenizerStub"]
