@@ -92,9 +92,10 @@ class Server:
 
     def __init__(self, name, *flags):
         self.errors = tempfile.TemporaryFile()
-        command = [binary(name), "--listen", "127.0.0.1:0"]
+        if not any(flag.startswith("--listen=") for flag in flags):
+            flags += ("--listen=127.0.0.1:0",)
         self.process = subprocess.Popen(
-            command + [str(flag) for flag in flags],
+            [binary(name), *flags],
             stdout=subprocess.PIPE,
             stderr=self.errors,
         )

@@ -76,3 +76,96 @@ def test_racing_reservations_never_exceed_the_device(device):
     assert sorted(lease.id for lease in device.leases()) == sorted(granted)
     assert device.devices()[0].held_bytes == 900
     assert device.devices()[0].available_bytes == 100
+
+
+def test_refusal_says_wanted_and_available_bytes(device):
+    reserve(device, "most", 700)
+    with refused(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, "MEMORY_BUDGET_EXCEEDED"
+    ) as failures:
+        reserve(device, "too much", 301)
+    assert failures[0].info.metadata["wanted_bytes"] == "301"
+    assert failures[0].info.metadata["available_bytes"] == "300"
+    assert reserve(device, "the rest", 300).bytes == 300
+
+
+def test_lease_is_confirmed_renewed_and_released(device):
+    lease = reserve(device, "a life", 600)
+    confirmed = device.stub.Confirm(
+        v1.ConfirmRequest(**named(lease), measured_bytes=550)
+    ).lease
+    assert confirmed.state == v1.LEASE_STATE_CONFIRMED
+    assert (confirmed.bytes, confirmed.measured_bytes) == (600, 550)
+    renewed = device.stub.Renew(v1.RenewRequest(**named(lease))).lease
+    assert (renewed.id, renewed.epoch) == (lease.id, lease.epoch)
+    assert renewed.expires_in.ToMilliseconds() > 0
+    for _ in range(2):  # idempotent
+        released = device.stub.Release(v1.ReleaseRequest(**named(lease))).lease
+        assert released.state == v1.LEASE_STATE_RELEASED
+    assert not device.leases()
+    assert device.devices()[0].held_bytes == 0
+
+
+def test_wrong_epoch_and_unknown_lease_are_refused(device):
+    lease = reserve(device, "mine", 100)
+    wrong = {"lease_id": lease.id, "epoch": lease.epoch + 1}
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "LEASE_LOST"):
+        device.stub.Renew(v1.RenewRequest(**wrong))
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "LEASE_LOST"):
+        device.stub.Release(v1.ReleaseRequest(**wrong))
+    unknown = {"lease_id": "0" * 32, "epoch": 1}
+    with refused(grpc.StatusCode.NOT_FOUND, "LEASE_NOT_FOUND"):
+        device.stub.Confirm(v1.ConfirmRequest(**unknown, measured_bytes=1))
+    assert device.devices()[0].held_bytes == 100
+
+
+def test_confirming_more_than_was_granted_is_refused(device):
+    lease = reserve(device, "greedy", 100)
+    with refused(grpc.StatusCode.INVALID_ARGUMENT):
+        device.stub.Confirm(v1.ConfirmRequest(**named(lease), measured_bytes=101))
+
+
+def test_unknown_device_is_refused(planner):
+    with refused(grpc.StatusCode.NOT_FOUND, "DEVICE_NOT_FOUND"):
+        reserve(planner, "nowhere", 1)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("request_id", ""),
+        ("request_id", "x" * 257),
+        ("holder", ""),
+        ("holder", "x" * 257),
+        ("purpose", "x" * 257),
+        ("bytes", 0),
+        ("bytes", 1 << 63),
+    ],
+)
+def test_bad_field_of_a_reservation_is_named(device, field, value):
+    fields = {"request_id": "r", "holder": "h", "bytes": 1, field: value}
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD") as failures:
+        device.stub.Reserve(v1.ReserveRequest(device_id=DEVICE, **fields))
+    assert field in failures[0].message
+
+
+def test_expiry_frees_nothing_and_a_confirmed_lease_comes_back(device):
+    reserved = reserve(device, "never confirmed", 300)
+    loaded = reserve(device, "loaded", 400)
+    device.stub.Confirm(v1.ConfirmRequest(**named(loaded), measured_bytes=400))
+
+    def all_suspect():
+        states = {lease.state for lease in device.leases()}
+        return states == {v1.LEASE_STATE_SUSPECT}
+
+    until(all_suspect, seconds=20, what="the end of both leases")
+    assert device.devices()[0].held_bytes == 700
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        reserve(device, "another", 301)
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "LEASE_LOST"):
+        device.stub.Renew(v1.RenewRequest(**named(reserved)))
+    adopted = device.stub.Renew(v1.RenewRequest(**named(loaded))).lease
+    assert (adopted.id, adopted.epoch) == (loaded.id, loaded.epoch)
+    assert adopted.state == v1.LEASE_STATE_CONFIRMED
+    device.stub.Release(v1.ReleaseRequest(**named(reserved)))
+    assert device.devices()[0].held_bytes == 400
