@@ -10,7 +10,7 @@ namespace plimsoll::kernels {
 
 inline constexpr int64_t kActivationBlock = 32;
 // 32 int16 values, a float scale and a float scaled sum.
-inline constexpr int64_t kActivationBlockBytes = 32 * 2 + 4 + 4;
+inline constexpr int64_t kActivationBlockBytes = int64_t{32} * 2 + 4 + 4;
 inline constexpr float kActivationMax = 32767.0f;
 // Blocks whose largest magnitude is below this are stored as zeros: its
 // reciprocal must stay finite. A block with a value that is not finite gets

@@ -26,8 +26,9 @@
 namespace plimsoll::kernels::cpu {
 
 inline constexpr int64_t kPanelRows = 16;
-inline constexpr int64_t kNibblesBytes = 8 * 16 * 2;
-inline constexpr int64_t kHighsBytes = 4 * 16 * 2;  // of Q6_K, 32 columns
+inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
+inline constexpr int64_t kHighsBytes =
+    int64_t{4} * 16 * 2;  // of Q6_K, 32 columns
 
 // Writes one panel of 16 * row_bytes bytes from `n_rows` (1..16) file rows;
 // missing rows become zeros. dtype is a weight type, `cols` whole blocks.
