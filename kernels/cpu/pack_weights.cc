@@ -78,7 +78,7 @@ void PackQ4K(ConstBytes block, int64_t r, Bytes out) {
 uint64_t RegroupHighs(ConstBytes qh, int64_t group) {
   constexpr uint64_t kPair = 0x0303030303030303;
   uint64_t highs = 0;
-  for (int t = 0; t < 4; ++t) {
+  for (int64_t t = 0; t < 4; ++t) {
     uint64_t bytes;
     std::memcpy(&bytes, qh + 8 * t, 8);
     highs |= ((bytes >> (2 * group)) & kPair) << (2 * t);

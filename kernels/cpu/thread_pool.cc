@@ -58,12 +58,13 @@ void PinTo(std::thread& thread, int cpu) {
 }  // namespace
 
 struct ThreadPool::Impl {
-  // Written before `epoch` advances, read after it was seen to.
-  absl::FunctionRef<void(int)>* function = nullptr;
-  bool is_stopping = false;
+  // Each on a cache line of its own.
   alignas(64) std::atomic<uint32_t> epoch{0};
   alignas(64) std::atomic<uint32_t> n_running{0};
   alignas(64) std::atomic<int64_t> next{0};
+  // Written before `epoch` advances, read after it was seen to.
+  absl::FunctionRef<void(int)>* function = nullptr;
+  bool is_stopping = false;
   std::vector<std::thread> workers;
 
   void Work(int thread) {

@@ -88,9 +88,9 @@ void DecodeQ6K(const std::byte* block, float* out) {
     const int low =
         (Byte(block, 64 * h + l + 32 * (g & 1)) >> (g < 2 ? 0 : 4)) & 15;
     const int high = (Byte(block, 128 + 32 * h + l) >> (2 * g)) & 3;
-    const int scale = Read<int8_t>(block + 192 + e / 16);
+    const auto scale = static_cast<float>(Read<int8_t>(block + 192 + e / 16));
     const int q = (low | (high << 4)) - 32;
-    out[e] = d * static_cast<float>(scale) * static_cast<float>(q);
+    out[e] = d * scale * static_cast<float>(q);
   }
 }
 
