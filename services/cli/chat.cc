@@ -69,8 +69,8 @@ class Conversation {
     streams_.out << "\n" << std::flush;
     if (response->finish_reason() == v1::FINISH_REASON_LENGTH) {
       const v1::TokenUsage& usage = response->usage();
-      streams_.err << "the context is full: "
-                   << usage.prompt_tokens() + usage.generated_tokens()
+      streams_.err << "the context is full after " << usage.prompt_tokens()
+                   << " + " << usage.generated_tokens()
                    << " tokens; --n-ctx makes it longer\n";
       return false;
     }

@@ -116,10 +116,9 @@ absl::StatusOr<planner::MemoryPlan> PlanHere(const worker::ModelFile& file,
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams) {
-  const std::string path = ResolveModel(model);
-  ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
   LoadedModel loaded;
-  loaded.name = BaseName(path);
+  loaded.name = BaseName(ResolveModel(model));
   ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
   ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
                    PlanHere(*file, flags, ContextDefault::kShort));

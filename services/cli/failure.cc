@@ -12,6 +12,8 @@ namespace plimsoll::cli {
 namespace {
 
 // Payloads that tell apart what the status code alone does not.
+constexpr absl::string_view kErrorInfoUrl =
+    "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr absl::string_view kUsageUrl = "plimsoll.dev/cli/usage";
 constexpr absl::string_view kSaidUrl = "plimsoll.dev/cli/said";
 constexpr absl::string_view kInterruptedUrl = "plimsoll.dev/cli/interrupted";
@@ -69,7 +71,9 @@ int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   if (status.GetPayload(kUsageUrl).has_value()) return kExitUsage;
   if (status.GetPayload(kInterruptedUrl).has_value()) return kExitInterrupted;
+  // Without details of its own it may be a full queue as well.
   if (status.code() == absl::StatusCode::kResourceExhausted &&
+      status.GetPayload(kErrorInfoUrl).has_value() &&
       services::DetailsOf(status).reason ==
           v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED) {
     return kExitDoesNotFit;

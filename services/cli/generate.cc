@@ -78,9 +78,9 @@ absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
 void PrintSummary(const v1::GenerateResponse& response, Streams& streams) {
   const v1::TokenUsage& usage = response.usage();
   if (response.finish_reason() == v1::FINISH_REASON_LENGTH) {
-    streams.err << "note: the context is full ("
-                << usage.prompt_tokens() + usage.generated_tokens()
-                << " tokens); --n-ctx makes it longer\n";
+    streams.err << "note: the context is full after " << usage.prompt_tokens()
+                << " + " << usage.generated_tokens()
+                << " tokens; --n-ctx makes it longer\n";
   }
   if (!streams.err_style.is_tty) return;
   std::string line = absl::StrCat(usage.prompt_tokens(), " + ",

@@ -31,9 +31,10 @@ absl::StatusOr<std::string> JsonStringField(absl::string_view text,
   const auto status =
       google::protobuf::util::JsonStringToMessage(std::string(text), &object);
   if (!status.ok()) {
+    // Further lines of the message repeat the text.
+    const std::string message(status.message().data(), status.message().size());
     return absl::InvalidArgumentError(absl::StrCat(
-        "not a JSON object: ",
-        std::string(status.message().data(), status.message().size())));
+        "not a JSON object: ", message.substr(0, message.find('\n'))));
   }
   const auto field = object.fields().find(name);
   if (field == object.fields().end() ||

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "services/cli/failure.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -55,6 +56,19 @@ std::string ResolveModel(const std::string& model) {
     if (!model.empty() && IsFile(cached)) return cached.string();
   }
   return model;
+}
+
+absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
+    const std::string& model) {
+  const std::string path = ResolveModel(model);
+  auto file = worker::ModelFile::Open(path);
+  if (file.ok()) return file;
+  const absl::Status status = Prefixed(absl::StrCat(path, ": "), file.status());
+  if (!absl::IsNotFound(status)) return status;
+  return absl::NotFoundError(
+      absl::StrCat(status.message(),
+                   "\n  try: 'plimsoll models' lists those in the cache; "
+                   "scripts/fetch_model.sh gets one"));
 }
 
 }  // namespace plimsoll::cli

@@ -2,8 +2,12 @@
 #ifndef PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
 #define PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model_file.h"
 
 namespace plimsoll::cli {
 
@@ -19,6 +23,12 @@ std::vector<std::string> CachedModels();
 // `model` if there is such a file or it contains a slash; else the cached file
 // of that name, with or without ".gguf"; else `model`, for the error message.
 std::string ResolveModel(const std::string& model);
+
+// Opens ResolveModel(model).
+// Errors: those of ModelFile::Open, naming the file; for one that is not there,
+// with where models come from.
+absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
+    const std::string& model);
 
 }  // namespace plimsoll::cli
 

@@ -46,7 +46,7 @@ struct Planned {
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
-  ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+  ASSIGN_OR_RETURN(const auto file, OpenModel(path));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
       PlanHere(*file, flags.load, ContextDefault::kLongestThatFits));
@@ -62,7 +62,7 @@ absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   // The wire takes 32 bits; more is more than any model was trained for.
   int64_t n_ctx_train = std::numeric_limits<uint32_t>::max();
   if (std::filesystem::exists(path, error)) {
-    ASSIGN_OR_RETURN(const auto file, worker::ModelFile::Open(path));
+    ASSIGN_OR_RETURN(const auto file, OpenModel(path));
     n_ctx_train = file->shape().n_ctx_train;
     v1::ModelHeader& header = *request.mutable_source()->mutable_header();
     header.set_gguf(services::HeaderBytes(file->header(), file->shape().vocab));
@@ -103,6 +103,9 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
 
 absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
+  if (flags.model.empty()) {
+    return UsageError("there is no model; name a file: plimsoll plan FILE");
+  }
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
         "a worker does not plan; give --planner HOST:PORT, or no address to "
@@ -138,8 +141,7 @@ void AddPlan(CLI::App& app, Commands& commands) {
       ->add_option("FILE,--model", flags->model,
                    "A GGUF file, a name in the cache, or with --planner a "
                    "configured model")
-      ->type_name("FILE")
-      ->required();
+      ->type_name("FILE");
   AddPlanFlags(*command, &flags->load);
   command
       ->add_option("--device", flags->device,

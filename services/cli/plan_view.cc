@@ -67,9 +67,8 @@ std::string Verdict(const v1::MemoryPlan& plan, const Style& style) {
   }
   return absl::StrCat("  ", Paint(style, Color::kRed, "DOES NOT FIT"), ": ",
                       FormatBytes(total), " wanted, ", FormatBytes(budget),
-                      " there, ", FormatCount(Signed(plan.missing_bytes())),
-                      " bytes (", FormatBytes(Signed(plan.missing_bytes())),
-                      ") missing\n");
+                      " there, ", FormatBytes(Signed(plan.missing_bytes())),
+                      " missing\n");
 }
 
 std::string Suggestions(const v1::MemoryPlan& plan) {

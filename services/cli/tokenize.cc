@@ -46,8 +46,7 @@ struct TokenizeFlags {
 
 absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
     const std::string& model) {
-  ASSIGN_OR_RETURN(const auto file,
-                   worker::ModelFile::Open(ResolveModel(model)));
+  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
   return worker::LoadTokenizer(file->header(), *file);
 }
 

@@ -1,0 +1,78 @@
+// Values of flags.
+#include "services/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "services/cli/embedded.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParseCountTest, TakesBothEndsAndNothingBeyond) {
+  EXPECT_EQ(*ParseCount("1", 1, 64), 1);
+  EXPECT_EQ(*ParseCount("64", 1, 64), 64);
+  for (const char* text : {"0", "65", "", "x", "1.5", "99999999999999999999"}) {
+    EXPECT_THAT(std::string(ParseCount(text, 1, 64).status().message()),
+                HasSubstr("not a whole number from 1 to 64"))
+        << text;
+  }
+}
+
+TEST(ParseContextTest, TakesTokensAutoAndMax) {
+  EXPECT_EQ(ParseContext("512")->tokens, 512);
+  EXPECT_EQ(ParseContext("auto")->kind, ContextFlag::Kind::kAuto);
+  EXPECT_EQ(ParseContext("max")->kind, ContextFlag::Kind::kMax);
+  EXPECT_FALSE(ParseContext("0").ok());
+  EXPECT_FALSE(ParseContext("all").ok());
+}
+
+TEST(ParseKvTypesTest, TakesOneTypeForBothOrOneEach) {
+  EXPECT_EQ(ParseKvTypes("f32")->k, DType::kF32);
+  EXPECT_EQ(ParseKvTypes("f32")->v, DType::kF32);
+  EXPECT_EQ(ParseKvTypes("q8_0,f16")->k, DType::kQ8_0);
+  EXPECT_EQ(ParseKvTypes("q8_0,f16")->v, DType::kF16);
+  EXPECT_FALSE(ParseKvTypes("f17").ok());
+  EXPECT_FALSE(ParseKvTypes("f16,f16,f16").ok());
+  EXPECT_FALSE(ParseKvTypes("").ok());
+}
+
+TEST(SamplingFlagsTest, ValuesReachTheRequest) {
+  CLI::App app;
+  SamplingFlags flags;
+  AddSamplingFlags(app, &flags);
+  app.parse(std::vector<std::string>{
+      "3", "--stop-token", "[x]", "--stop", "a,b", "--stop",
+      "18446744073709551615", "--seed", "7", "--top-k", "0.5", "--top-p", "0",
+      "--temperature", "64", "--top-logprobs"});
+  EXPECT_EQ(flags.top_logprobs, 64);
+  EXPECT_EQ(flags.sampling.temperature, 0);
+  EXPECT_EQ(flags.sampling.top_p, 0.5f);
+  EXPECT_EQ(flags.sampling.top_k, 7);
+  EXPECT_EQ(flags.sampling.seed, 18'446'744'073'709'551'615u);
+  EXPECT_THAT(flags.stop, ElementsAre("a,b", "[x]"));
+  EXPECT_THAT(flags.stop_tokens, ElementsAre(3));
+}
+
+TEST(ToLoadOptionsTest, OmittedContextIsShortToLoadAndSolvedToPlan) {
+  const LoadFlags flags;
+  EXPECT_EQ(ToLoadOptions(flags, 8'192, ContextDefault::kShort).n_ctx, 4'096);
+  EXPECT_EQ(ToLoadOptions(flags, 2'048, ContextDefault::kShort).n_ctx, 2'048);
+  EXPECT_FALSE(ToLoadOptions(flags, 8'192, ContextDefault::kLongestThatFits)
+                   .n_ctx.has_value());
+}
+
+TEST(ToLoadOptionsTest, AutoSolvesAndMaxIsTheTrainedContext) {
+  LoadFlags flags;
+  flags.n_ctx = *ParseContext("auto");
+  EXPECT_FALSE(
+      ToLoadOptions(flags, 8'192, ContextDefault::kShort).n_ctx.has_value());
+  flags.n_ctx = *ParseContext("max");
+  EXPECT_EQ(ToLoadOptions(flags, 8'192, ContextDefault::kShort).n_ctx, 8'192);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

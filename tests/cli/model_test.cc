@@ -1,0 +1,267 @@
+// The forms that scripts rely on, with real models.
+#include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "absl/strings/str_split.h"
+#include "services/cli/cli.h"
+#include "tests/cli/run_cli.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::google::protobuf::Struct;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Parses JSON the strict way; a test fails on anything else.
+Struct Json(const std::string& text) {
+  Struct object;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(text, &object);
+  EXPECT_TRUE(status.ok()) << status.ToString() << "\n" << text;
+  return object;
+}
+
+std::vector<std::string> With(std::vector<std::string> args,
+                              const std::vector<std::string>& more) {
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+class ModelTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto path = FindModel(GetParam());
+    if (!path.has_value()) GTEST_SKIP() << GetParam() << " is not in the cache";
+    model_ = *path;
+  }
+  std::vector<std::string> Generate(const std::vector<std::string>& more) {
+    return With(
+        {"generate", "--model", model_, "--n-ctx", "128", "--temperature", "0"},
+        more);
+  }
+  std::string model_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelTest,
+                         ::testing::Values(kSmolLm2, kGemma3));
+
+TEST_P(ModelTest, TokenizePrintsIdsAndTakesAnyBytes) {
+  const std::vector<std::string> args = {
+      "tokenize", "--model", model_, "--file", "-", "-o", "json"};
+  EXPECT_EQ(RunCli(args, "").out, "{\"ids\":[]}\n");
+  const CliResult bytes = RunCli(args, std::string("\xFF\0\xC3", 3));
+  EXPECT_EQ(bytes.code, kExitOk) << bytes.err;
+  EXPECT_GE(Json(bytes.out).fields().at("ids").list_value().values_size(), 1);
+}
+
+TEST_P(ModelTest, TokenizeParsesControlTokensOnlyWhereAsked) {
+  const std::string end =
+      GetParam() == kSmolLm2 ? "<|im_end|>" : "<end_of_turn>";
+  const std::vector<std::string> args = {
+      "tokenize", "--model", model_, "--text", end, "-o", "json"};
+  EXPECT_GT(
+      Json(RunCli(args).out).fields().at("ids").list_value().values_size(), 2);
+  EXPECT_LE(Json(RunCli(With(args, {"--special"})).out)
+                .fields()
+                .at("ids")
+                .list_value()
+                .values_size(),
+            2);
+}
+
+TEST_P(ModelTest, DetokenizeGivesTheTextBack) {
+  const CliResult ids =
+      RunCli({"tokenize", "--model", model_, "--text", "Hello, world"});
+  const CliResult text = RunCli(
+      {"tokenize", "--model", model_, "--file", "-", "--detokenize"}, ids.out);
+  EXPECT_EQ(text.out, "Hello, world\n");
+}
+
+TEST_P(ModelTest, PlanHasTheFieldsThatScriptsRead) {
+  const CliResult result =
+      RunCli({"plan", model_, "--device-memory", "12GiB", "-o", "json"});
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  const Struct plan = Json(result.out);
+  EXPECT_TRUE(plan.fields().at("fits").bool_value());
+  EXPECT_GT(plan.fields().at("n_ctx").number_value(), 0);
+  EXPECT_THAT(plan.fields().at("n_ctx_reason").string_value(), Not(IsEmpty()));
+  EXPECT_EQ(plan.fields().at("budget_bytes").string_value(), "12884901888");
+  int64_t sum = 0;
+  for (const auto& region : plan.fields().at("regions").list_value().values()) {
+    const auto& fields = region.struct_value().fields();
+    EXPECT_THAT(fields.at("name").string_value(), Not(IsEmpty()));
+    EXPECT_THAT(fields.at("basis").string_value(), HasSubstr("BASIS_"));
+    sum += std::stoll(fields.at("bytes").string_value());
+  }
+  EXPECT_LE(sum, std::stoll(plan.fields().at("total_bytes").string_value()));
+}
+
+TEST_P(ModelTest, PlanThatDoesNotFitEndsWithThreeInBothForms) {
+  const std::vector<std::string> args = {"plan", model_, "--device-memory",
+                                         "64MiB"};
+  const CliResult table = RunCli(args);
+  EXPECT_EQ(table.code, kExitDoesNotFit);
+  EXPECT_THAT(table.out, HasSubstr("DOES NOT FIT"));
+  EXPECT_THAT(table.out, HasSubstr("try: "));
+  const CliResult json = RunCli(With(args, {"-o", "json"}));
+  EXPECT_EQ(json.code, kExitDoesNotFit);
+  EXPECT_FALSE(Json(json.out).fields().at("fits").bool_value());
+}
+
+TEST_P(ModelTest, GenerateThatDoesNotFitEndsWithThreeAndTheBytes) {
+  const CliResult result =
+      RunCli(Generate({"--device-memory", "64MiB", "--prompt", "x", "--raw"}));
+  EXPECT_EQ(result.code, kExitDoesNotFit);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("67,108,864"));
+  EXPECT_THAT(result.err, HasSubstr("try: "));
+}
+
+TEST_P(ModelTest, GenerateHasTheFieldsThatScriptsRead) {
+  const CliResult result =
+      RunCli(Generate({"--file", "-", "--raw", "--max-tokens", "4",
+                       "--top-logprobs", "3", "--ignore-eos", "-o", "json"}),
+             "The capital of France is");
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  const Struct reply = Json(result.out);
+  EXPECT_THAT(reply.fields().at("text").string_value(), Not(IsEmpty()));
+  EXPECT_GE(reply.fields().at("prompt_ids").list_value().values_size(), 5);
+  EXPECT_EQ(reply.fields().at("finish_reason").string_value(),
+            "FINISH_REASON_MAX_TOKENS");
+  EXPECT_TRUE(reply.fields().count("timing"));
+  const auto& tokens = reply.fields().at("tokens").list_value();
+  ASSERT_EQ(tokens.values_size(), 4);
+  const auto& token = tokens.values(0).struct_value().fields();
+  const auto& candidates = token.at("candidates").list_value();
+  ASSERT_EQ(candidates.values_size(), 3);
+  // Greedy: the first candidate is the token.
+  const auto& best = candidates.values(0).struct_value().fields();
+  EXPECT_EQ(best.at("id").number_value(), token.at("id").number_value());
+  EXPECT_EQ(best.at("logprob").number_value(),
+            token.at("logprob").number_value());
+  const auto& memory = reply.fields().at("memory").struct_value().fields();
+  EXPECT_EQ(memory.at("planned_bytes").string_value(),
+            memory.at("allocated_bytes").string_value());
+  EXPECT_EQ(memory.at("device_allocations_after_load").number_value(), 0);
+  EXPECT_TRUE(memory.count("peak_rss_bytes"));
+}
+
+TEST_P(ModelTest, LogprobsComeOnlyWhereAsked) {
+  const CliResult result = RunCli(Generate(
+      {"--prompt", "Hello", "--raw", "--max-tokens", "2", "-o", "json"}));
+  EXPECT_THAT(result.out, Not(HasSubstr("logprob")));
+  EXPECT_THAT(result.out, Not(HasSubstr("candidates")));
+}
+
+TEST_P(ModelTest, TextGoesToOutAndEverythingElseToErr) {
+  const CliResult result =
+      RunCli(Generate({"--prompt", "Hello", "--max-tokens", "3"}));
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_EQ(result.out.find("loading"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("loading"));
+  EXPECT_EQ(result.out.back(), '\n');
+}
+
+TEST_P(ModelTest, BatchKeepsTheOrderWhateverTheSlots) {
+  const std::string batch =
+      "{\"prompt\": \"One\"}\n\n{\"prompt\": \"Two two\"}\n"
+      "{\"prompt\": \"Three\"}\n";
+  const auto texts = [&](const char* slots) {
+    const CliResult result =
+        RunCli(Generate({"--batch", "-", "--raw", "--max-tokens", "6",
+                         "--slots", slots, "--ignore-eos"}),
+               batch);
+    EXPECT_EQ(result.code, kExitOk) << result.err;
+    std::vector<std::string> found;
+    for (absl::string_view line :
+         absl::StrSplit(result.out, '\n', absl::SkipEmpty())) {
+      found.push_back(
+          Json(std::string(line)).fields().at("text").string_value());
+    }
+    return found;
+  };
+  const std::vector<std::string> one = texts("1");
+  EXPECT_EQ(one.size(), 3u);
+  EXPECT_EQ(one, texts("2"));
+}
+
+TEST_P(ModelTest, BatchNamesTheLineThatIsWrongAfterPrintingTheOthers) {
+  const CliResult result = RunCli(
+      Generate({"--batch", "-", "--raw", "--max-tokens", "1"}),
+      "{\"prompt\": \"One\"}\n{\"text\": \"Two\"}\n{\"prompt\": \"Three\"}\n");
+  EXPECT_EQ(result.code, kExitError);
+  EXPECT_THAT(result.err, HasSubstr("batch line 2: no string \"prompt\""));
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+}
+
+TEST_P(ModelTest, PromptLongerThanTheContextNamesBothNumbers) {
+  std::string prompt;
+  for (int i = 0; i < 200; ++i) prompt += " word";
+  const CliResult result =
+      RunCli(Generate({"--file", "-", "--raw", "--max-tokens", "1"}), prompt);
+  EXPECT_EQ(result.code, kExitError);
+  EXPECT_THAT(result.err, HasSubstr("128"));
+  EXPECT_THAT(result.err, HasSubstr("20"));
+}
+
+TEST_P(ModelTest, ChatAnswersEveryLineAndEndsAtTheEndOfInput) {
+  const CliResult result = RunCli({"chat", "--model", model_, "--n-ctx", "256",
+                                   "--temperature", "0", "--max-tokens", "4"},
+                                  "Hello\n/reset\n\nAgain\n");
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_GE(std::count(result.out.begin(), result.out.end(), '\n'), 2);
+}
+
+TEST_P(ModelTest, ChatEndsAndSaysSoWhenTheContextIsFull) {
+  const CliResult result = RunCli({"chat", "--model", model_, "--n-ctx", "64",
+                                   "--temperature", "0", "--ignore-eos"},
+                                  "Tell me a story\nMore\nMore\n");
+  EXPECT_EQ(result.code, kExitOk);
+  EXPECT_THAT(result.err, HasSubstr("the context is full"));
+}
+
+TEST_P(ModelTest, MemoryShowsPlannedBesideMeasured) {
+  const CliResult result =
+      RunCli({"memory", "--model", model_, "--n-ctx", "64"});
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("planned - measured"));
+  EXPECT_THAT(result.out, HasSubstr("device allocations after load: 0"));
+}
+
+TEST_P(ModelTest, ClampedContextIsSaid) {
+  const CliResult result =
+      RunCli({"generate", "--model", model_, "--n-ctx", "999999999",
+              "--max-inference-len", "32", "--prompt", "Hi", "--raw",
+              "--max-tokens", "1"});
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("context of 32 tokens"));
+}
+
+TEST(GemmaTest, FormatOfTheArchitectureIsSaid) {
+  const auto model = FindModel(kGemma3);
+  if (!model.has_value()) GTEST_SKIP() << kGemma3 << " is not in the cache";
+  const std::vector<std::string> args = {"generate", "--model",      *model,
+                                         "--prompt", "Hi",           "--n-ctx",
+                                         "64",       "--max-tokens", "1"};
+  EXPECT_THAT(RunCli(args).err, HasSubstr("chat format gemma3"));
+  EXPECT_THAT(RunCli(With(args, {"--chat-format", "gemma3"})).err,
+              Not(HasSubstr("chat format")));
+}
+
+TEST(CacheTest, ModelsListsWhatIsThereAndNamesAreEnough) {
+  if (!FindModel(kSmolLm2).has_value()) {
+    GTEST_SKIP() << kSmolLm2 << " is not in the cache";
+  }
+  EXPECT_THAT(RunCli({"models"}).out, HasSubstr(kSmolLm2));
+  EXPECT_EQ(RunCli({"plan", kSmolLm2}).code, kExitOk);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

@@ -1,0 +1,169 @@
+// Command lines: exit codes, help and errors that say what to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "absl/strings/str_split.h"
+#include "services/cli/cli.h"
+#include "services/cli/failure.h"
+#include "services/cli/terminal.h"
+#include "tests/cli/run_cli.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Le;
+
+constexpr const char* kCommands[] = {"plan",   "generate", "chat",   "tokenize",
+                                     "models", "devices",  "memory", "version"};
+
+TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
+  for (const char* command : kCommands) {
+    const CliResult result = RunCli({command, "--help"});
+    EXPECT_EQ(result.code, kExitOk) << command;
+    EXPECT_THAT(result.out,
+                HasSubstr(std::string("Usage: plimsoll ") + command));
+    for (absl::string_view line : absl::StrSplit(result.out, '\n')) {
+      EXPECT_THAT(Columns(line), Le(80)) << line;
+    }
+  }
+}
+
+TEST(RunTest, HelpListsEveryCommandAndTheExitCodes) {
+  const CliResult result = RunCli({"--help"});
+  EXPECT_EQ(result.code, kExitOk);
+  for (const char* command : kCommands) {
+    EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + command + " "));
+  }
+  EXPECT_THAT(result.out, HasSubstr("3 does not fit"));
+}
+
+TEST(RunTest, NoCommandIsAUsageErrorThatShowsTheHelp) {
+  const CliResult result = RunCli({});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("Usage: plimsoll COMMAND"));
+}
+
+struct BadLine {
+  std::vector<std::string> args;
+  const char* message;
+};
+
+class UsageTest : public ::testing::TestWithParam<BadLine> {};
+
+TEST_P(UsageTest, EndsWithTwoAndSaysWhy) {
+  const CliResult result = RunCli(GetParam().args);
+  EXPECT_EQ(result.code, kExitUsage) << result.err;
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Lines, UsageTest,
+    ::testing::Values(
+        BadLine{{"sail"}, "sail"}, BadLine{{"plan"}, "there is no model"},
+        BadLine{{"plan", "m", "--device-memory", "12GB"}, "write 12GiB"},
+        BadLine{{"plan", "m", "--n-ctx", "0"}, "--n-ctx"},
+        BadLine{{"plan", "m", "--n-ctx", "all"}, "'auto'"},
+        BadLine{{"plan", "m", "--slots", "4097"}, "from 1 to 4096"},
+        BadLine{{"plan", "m", "--n-ubatch", "65537"}, "from 1 to 65536"},
+        BadLine{{"plan", "m", "--kv-type", "f17"}, "f16"},
+        BadLine{{"plan", "m", "-o", "yaml"}, "table, json"},
+        BadLine{{"plan", "m", "--address", "localhost:1"}, "--planner"},
+        BadLine{{"plan", "m", "--device", "cpu"}, "--planner"},
+        BadLine{{"plan", "m", "--sails", "3"}, "--sails"},
+        BadLine{{"devices", "--address", "localhost:1"}, "--planner"},
+        BadLine{{"memory"}, "--model FILE"}, BadLine{{"chat"}, "--model FILE"},
+        BadLine{{"tokenize", "--model", "m"}, "--text"},
+        BadLine{{"tokenize", "--text", "x"}, "--model"},
+        BadLine{{"tokenize", "--model", "m", "--text", "x", "--file", "-"},
+                "--text"},
+        BadLine{{"generate", "--prompt", "x"}, "there is no model"},
+        BadLine{{"generate", "--model", "m"}, "there is no prompt"},
+        BadLine{{"generate", "--model", "m", "--prompt", "a", "--file", "-"},
+                "more than one prompt"},
+        BadLine{{"generate", "--model", "m", "--prompt", "a", "--raw",
+                 "--system", "b"},
+                "--raw"},
+        BadLine{{"generate", "--model", "m", "--max-tokens", "0"},
+                "--max-tokens"},
+        BadLine{{"generate", "--model", "m", "--top-logprobs", "65"},
+                "from 0 to 64"},
+        BadLine{{"generate", "--model", "m", "--temperature", "101"},
+                "from 0 to 100"},
+        BadLine{{"generate", "--model", "m", "--temperature", "nan"},
+                "--temperature"},
+        BadLine{{"generate", "--model", "m", "--seed", "-1"}, "--seed"},
+        BadLine{{"generate", "--model", "m", "--precision", "high"}, "exact"}));
+
+TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"plan", "no/such.gguf"},
+        {"generate", "--model", "no/such.gguf", "--prompt", "x"},
+        {"tokenize", "--model", "no/such.gguf", "--text", "x"},
+        {"chat", "--model", "no/such.gguf"},
+        {"memory", "--model", "no/such.gguf"}}) {
+    const CliResult result = RunCli(args);
+    EXPECT_EQ(result.code, kExitError) << args[0];
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr("no/such.gguf"));
+    EXPECT_THAT(result.err, HasSubstr("plimsoll models"));
+  }
+}
+
+TEST(RunTest, NobodyAtTheAddressIsAnErrorThatSaysWhatToStart) {
+  // Port 1 is privileged and unused; refusal is immediate.
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"models", "--address", "127.0.0.1:1"},
+        {"memory", "--address", "127.0.0.1:1"},
+        {"tokenize", "--address", "127.0.0.1:1", "--text", "x"},
+        {"generate", "--address", "127.0.0.1:1", "--prompt", "x"},
+        {"devices", "--planner", "127.0.0.1:1"}}) {
+    const CliResult result = RunCli(args);
+    EXPECT_EQ(result.code, kExitError) << args[0];
+    EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1")) << args[0];
+    EXPECT_THAT(result.err, HasSubstr("try: start plimsoll-worker"));
+  }
+}
+
+TEST(RunTest, GlobalFlagsStandBeforeOrAfterTheCommand) {
+  const CliResult before = RunCli({"--address", "127.0.0.1:1", "models"});
+  EXPECT_EQ(before.code, kExitError);
+  EXPECT_THAT(before.err, HasSubstr("127.0.0.1:1"));
+}
+
+TEST(RunTest, VersionAndDevicesAreJsonWhereAsked) {
+  const CliResult version = RunCli({"version", "-o", "json"});
+  EXPECT_EQ(version.code, kExitOk);
+  EXPECT_THAT(version.out, HasSubstr("\"cpu_target\""));
+  const CliResult devices = RunCli({"devices", "-o", "json"});
+  EXPECT_EQ(devices.code, kExitOk);
+  EXPECT_THAT(devices.out, HasSubstr("\"free_bytes\""));
+}
+
+TEST(RunTest, OutputThatCannotBeWrittenIsAnError) {
+  std::istringstream in;
+  std::ostringstream out;
+  std::ostringstream err;
+  out.setstate(std::ios::badbit);
+  Streams streams{in, out, err, {}, {}};
+  EXPECT_EQ(cli::Run({"version"}, streams), kExitError);
+  EXPECT_THAT(err.str(), HasSubstr("could not be written"));
+}
+
+TEST(ExitCodeOfTest, TellsFullMemoryFromAFullQueue) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("x")), 1);
+  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("64 requests wait")), 1);
+  EXPECT_EQ(ExitCodeOf(UsageError("x")), 2);
+  EXPECT_EQ(ExitCodeOf(DoesNotFit("x")), 3);
+  EXPECT_EQ(ExitCodeOf(Prefixed("line 1: ", DoesNotFit("x"))), 3);
+  EXPECT_EQ(ExitCodeOf(InterruptedError()), 130);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
