@@ -26,10 +26,13 @@
 #define ASSIGN_OR_RETURN(declaration, expression)                         \
   ASSIGN_OR_RETURN_IMPL_(PLIMSOLL_CONCAT_(status_or_value_, __COUNTER__), \
                          declaration, expression)
+// A declaration cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ASSIGN_OR_RETURN_IMPL_(temporary, declaration, expression) \
   auto temporary = (expression);                                   \
   if (!temporary.ok()) return std::move(temporary).status();       \
   declaration = *std::move(temporary)
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Dies with a sentence if an invariant of our own code is broken. Nothing that
 // a file or a request can cause may reach a CHECK.
