@@ -10,6 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+// A declaration cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+
 // Returns from the enclosing function if `expression` is not OK.
 #define RETURN_IF_ERROR(expression)                         \
   do {                                                      \
@@ -44,5 +47,7 @@
       std::abort();                                                   \
     }                                                                 \
   } while (false)
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // PLIMSOLL_BASE_STATUS_MACROS_H_

@@ -62,7 +62,7 @@ std::string CgroupFolder(absl::string_view controller) {
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
     if (parts[0] == "0" && parts[1].empty()) {
-      const std::string v2 = absl::StrCat("/sys/fs/cgroup", parts[2]);
+      std::string v2 = absl::StrCat("/sys/fs/cgroup", parts[2]);
       if (access(absl::StrCat(v2, "/cgroup.controllers").c_str(), R_OK) == 0) {
         return v2;
       }
