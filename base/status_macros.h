@@ -10,9 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// A declaration cannot stand in parentheses.
-// NOLINTBEGIN(bugprone-macro-parentheses)
-
 // Returns from the enclosing function if `expression` is not OK.
 #define RETURN_IF_ERROR(expression)                         \
   do {                                                      \
@@ -47,7 +44,5 @@
       std::abort();                                                   \
     }                                                                 \
   } while (false)
-
-// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // PLIMSOLL_BASE_STATUS_MACROS_H_
