@@ -100,6 +100,10 @@ absl::Status WithDetails(absl::Status status, const ErrorDetails& details) {
   return status;
 }
 
+bool HasDetails(const absl::Status& status) {
+  return status.GetPayload(kInfoUrl).has_value();
+}
+
 ErrorDetails DetailsOf(const absl::Status& status) {
   ErrorDetails details;
   details.reason = DefaultReason(status.code());

@@ -29,6 +29,8 @@ struct ErrorDetails {
 // An OK status stays as it is.
 absl::Status WithDetails(absl::Status status, const ErrorDetails& details);
 
+bool HasDetails(const absl::Status& status);
+
 // The details that `status` carries, or what its code alone says.
 ErrorDetails DetailsOf(const absl::Status& status);
 

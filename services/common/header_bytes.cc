@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <utility>
 #include <variant>
@@ -20,6 +19,8 @@ namespace {
 using planner::GgufArray;
 using planner::GgufType;
 using planner::GgufValue;
+
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 60;
 
 // Appends the low `n` bytes of `value`, little end first.
 void PutBytes(std::string& out, uint64_t value, int n) {
@@ -189,13 +190,13 @@ absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
         absl::StrCat("header.gguf has ", size, " bytes, at most ",
                      kMaxHeaderBytes, " are accepted"));
   }
-  if (file_bytes < bytes.size() ||
-      file_bytes > std::numeric_limits<int64_t>::max()) {
+  if (file_bytes < bytes.size() || file_bytes > kMaxFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "header.file_bytes ", file_bytes,
         " cannot be the size of a file with this header of ", size, " bytes"));
   }
-  HeaderSource source(bytes, static_cast<int64_t>(file_bytes));
+  // A header that counts a vocabulary of few tokens is longer than the file's.
+  HeaderSource source(bytes, static_cast<int64_t>(file_bytes) + size);
   ASSIGN_OR_RETURN(const planner::GgufHeader header,
                    planner::ReadGgufHeader(source));
   const int64_t last = (size + header.alignment - 1) / header.alignment;

@@ -88,7 +88,7 @@ absl::Status Submit(const Generation& generation, absl::Duration time_left,
 }
 
 absl::Status EndStatus(absl::Status status) {
-  if (status.code() == absl::StatusCode::kOutOfRange) {
+  if (status.code() == absl::StatusCode::kOutOfRange && !HasDetails(status)) {
     return WithDetails(std::move(status),
                        {v1::ERROR_REASON_CONTEXT_FULL, {}, std::nullopt});
   }

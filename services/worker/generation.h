@@ -37,7 +37,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 absl::Status Submit(const Generation& generation, absl::Duration time_left,
                     absl::Time now, std::shared_ptr<worker::TokenSink> sink);
 
-// An end that is not OK, with details.
+// A sequence's end, with details where it has none yet.
 absl::Status EndStatus(absl::Status status);
 
 // A model's memory as it is now.

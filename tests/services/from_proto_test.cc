@@ -1,0 +1,195 @@
+#include "services/common/from_proto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::HasSubstr;
+using Code = absl::StatusCode;
+
+absl::StatusOr<worker::GenerateOptions> Options(
+    const v1::StoppingOptions& stopping) {
+  return FromProto(v1::SamplingOptions(), stopping, v1::ResponseOptions(),
+                   v1::CONTEXT_POLICY_UNSPECIFIED);
+}
+
+TEST(FromProtoTest, AbsentFieldsAreTheDefaults) {
+  const auto options = Options({});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->sampling.temperature, 0.8f);
+  EXPECT_EQ(options->sampling.top_k, 40);
+  EXPECT_EQ(options->sampling.top_p, 0.95f);
+  EXPECT_EQ(options->sampling.min_p, 0.05f);
+  EXPECT_EQ(options->sampling.seed, 0u);
+  EXPECT_EQ(options->max_tokens, 0);
+  EXPECT_EQ(options->top_logprobs, -1);
+  EXPECT_EQ(options->context_policy, worker::ContextPolicy::kStop);
+}
+
+TEST(FromProtoTest, ZeroIsNotAbsent) {
+  v1::SamplingOptions message;
+  message.set_temperature(0);
+  message.set_top_k(0);
+  message.set_min_p(0);
+  const auto sampling = FromProto(message);
+  ASSERT_TRUE(sampling.ok());
+  EXPECT_EQ(sampling->temperature, 0);
+  EXPECT_EQ(sampling->top_k, 0);
+  EXPECT_EQ(sampling->min_p, 0);
+}
+
+TEST(FromProtoTest, SamplingThatMakesNoSenseIsRefused) {
+  for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::infinity()}) {
+    v1::SamplingOptions message;
+    message.set_temperature(bad);
+    EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);
+    message.Clear();
+    message.set_top_p(bad);
+    EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);
+    message.Clear();
+    message.set_min_p(bad);
+    EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);
+  }
+  v1::SamplingOptions message;
+  message.set_top_k(std::numeric_limits<uint32_t>::max());
+  EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);
+}
+
+TEST(FromProtoTest, StopStringsAreLimited) {
+  v1::StoppingOptions stopping;
+  for (int i = 0; i < worker::GenerateOptions::kMaxStopStrings; ++i) {
+    stopping.add_stop_strings(
+        std::string(worker::GenerateOptions::kMaxStopStringBytes, 'x'));
+  }
+  EXPECT_TRUE(Options(stopping).ok());
+  stopping.mutable_stop_strings(0)->push_back('x');
+  EXPECT_EQ(Options(stopping).status().code(), Code::kInvalidArgument);
+  stopping.mutable_stop_strings(0)->clear();
+  EXPECT_EQ(Options(stopping).status().code(), Code::kInvalidArgument);
+  stopping.set_stop_strings(0, "x");
+  stopping.add_stop_strings("x");
+  EXPECT_THAT(std::string(Options(stopping).status().message()),
+              HasSubstr("stopping.stop_strings"));
+}
+
+TEST(FromProtoTest, StopTokensAreLimited) {
+  v1::StoppingOptions stopping;
+  for (int i = 0; i < worker::GenerateOptions::kMaxStopTokens; ++i) {
+    stopping.add_stop_token_ids(1);
+  }
+  EXPECT_TRUE(Options(stopping).ok());
+  stopping.add_stop_token_ids(1);
+  EXPECT_EQ(Options(stopping).status().code(), Code::kInvalidArgument);
+  stopping.clear_stop_token_ids();
+  stopping.add_stop_token_ids(std::numeric_limits<uint32_t>::max());
+  EXPECT_EQ(Options(stopping).status().code(), Code::kInvalidArgument);
+}
+
+TEST(FromProtoTest, CandidatesAreLimited) {
+  const auto with = [](uint32_t k) {
+    v1::ResponseOptions response;
+    response.set_top_logprobs(k);
+    return FromProto(v1::SamplingOptions(), v1::StoppingOptions(), response,
+                     v1::CONTEXT_POLICY_ERROR);
+  };
+  EXPECT_EQ(with(0)->top_logprobs, 0);
+  EXPECT_EQ(with(64)->top_logprobs, 64);
+  EXPECT_EQ(with(65).status().code(), Code::kInvalidArgument);
+}
+
+TEST(FromProtoTest, UnknownEnumsAreRefusedByName) {
+  const auto policy =
+      FromProto(v1::SamplingOptions(), v1::StoppingOptions(),
+                v1::ResponseOptions(), static_cast<v1::ContextPolicy>(999));
+  EXPECT_THAT(std::string(policy.status().message()),
+              HasSubstr("context_policy"));
+  v1::ChatPrompt chat;
+  chat.add_messages()->set_role(static_cast<v1::ChatRole>(999));
+  EXPECT_EQ(FromProto(chat).status().code(), Code::kInvalidArgument);
+  chat.mutable_messages(0)->set_role(v1::CHAT_ROLE_UNSPECIFIED);
+  EXPECT_EQ(FromProto(chat).status().code(), Code::kInvalidArgument);
+  v1::LoadOptions load;
+  load.set_k_type(static_cast<v1::ElementType>(999));
+  EXPECT_THAT(
+      std::string(FromProto(load, planner::LoadOptions{}).status().message()),
+      HasSubstr("k_type"));
+}
+
+TEST(FromProtoTest, LoadOptionsAreLimited) {
+  const auto check = [](auto set) {
+    v1::LoadOptions message;
+    set(message);
+    return FromProto(message, planner::LoadOptions{}).status().code();
+  };
+  using M = v1::LoadOptions;
+  EXPECT_EQ(check([](M& m) { m.set_n_slots(0); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_slots(4096); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_n_slots(4097); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_ubatch(0); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_ubatch(65536); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_n_ubatch(65537); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_ctx(0); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_ctx(999'999'999); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_max_inference_len(0); }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65536); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65537); }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_margin_bytes(uint64_t{1} << 63); }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_v_type(v1::ELEMENT_TYPE_Q8_0); }),
+            Code::kInvalidArgument);
+}
+
+TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
+  planner::LoadOptions defaults;
+  defaults.n_slots = 4;
+  defaults.n_ctx = 128;
+  const auto options = FromProto(v1::LoadOptions(), defaults);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->n_slots, 4);
+  EXPECT_EQ(options->n_ctx, 128);
+}
+
+TEST(FromProtoTest, AProfileSurvivesTheWayThereAndBack) {
+  planner::DeviceProfile profile = planner::CommittedCpuProfile();
+  profile.total_bytes = 1 << 30;
+  profile.free_bytes = 1 << 29;
+  const auto back = FromProto(ToProto(profile));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToProto(*back).SerializeAsString(),
+            ToProto(profile).SerializeAsString());
+}
+
+TEST(FromProtoTest, AProfilesRulesAreLimited) {
+  planner::DeviceProfile profile = planner::CommittedCpuProfile();
+  profile.total_bytes = profile.free_bytes = 1 << 30;
+  v1::DeviceProfile message = ToProto(profile);
+  while (message.storage_size() < 65) {
+    *message.add_storage() = message.storage(0);
+  }
+  EXPECT_THAT(std::string(FromProto(message).status().message()),
+              HasSubstr("storage"));
+  message = ToProto(profile);
+  message.set_allocation(v1::ALLOCATION_RULE_UNSPECIFIED);
+  EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);
+}
+
+TEST(FromProtoTest, EveryElementTypeHasItsNumber) {
+  for (const DTypeInfo& info : kDTypes) {
+    const v1::ElementType type = ToProto(info.dtype);
+    EXPECT_TRUE(v1::ElementType_IsValid(type)) << info.name;
+    EXPECT_EQ(*FromProto(type, "type"), info.dtype);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::services

@@ -1,0 +1,206 @@
+#include "services/worker/model_registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "services/common/errors.h"
+#include "tests/services/worker_fixture.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+
+TEST(ModelRegistryTest, ALoadReportsItsPlanOnceAndEndsReady) {
+  TestWorker worker;
+  std::vector<v1::LoadModelResponse> messages;
+  ASSERT_TRUE(worker.Load("a", &messages).ok());
+  int plans = 0;
+  for (const auto& message : messages) plans += message.has_plan() ? 1 : 0;
+  EXPECT_EQ(plans, 1);
+  ASSERT_FALSE(messages.empty());
+  EXPECT_EQ(messages.back().model().state(), v1::MODEL_STATE_READY);
+  EXPECT_EQ(messages.back().model().n_ctx(), 4'096u);
+  EXPECT_EQ(messages.back().model().n_slots(), 2u);
+}
+
+TEST(ModelRegistryTest, ManyLoadsAreOneAndAllAreAnswered) {
+  TestPlanner planner;
+  TestWorker worker(&planner);
+  std::atomic<int> ready = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&] {
+      std::vector<v1::LoadModelResponse> messages;
+      if (worker.Load("a", &messages).ok() && !messages.empty() &&
+          messages.back().model().state() == v1::MODEL_STATE_READY) {
+        ++ready;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(ready, 8);
+  EXPECT_EQ(planner.Leases().size(), 1u);
+}
+
+TEST(ModelRegistryTest, ALeaseIsConfirmedWhileLoadedAndGoneAfterwards) {
+  TestPlanner planner;
+  TestWorker worker(&planner);
+  ASSERT_TRUE(worker.Load("a").ok());
+  ASSERT_EQ(planner.Leases().size(), 1u);
+  const v1::Lease lease = planner.Leases().front();
+  EXPECT_EQ(lease.state(), v1::LEASE_STATE_CONFIRMED);
+  EXPECT_EQ(lease.bytes(), worker.Describe("a").total_bytes());
+  EXPECT_EQ(lease.purpose(), "a");
+  EXPECT_LE(lease.measured_bytes(), lease.bytes());
+  ASSERT_TRUE(worker.Unload("a").ok());
+  EXPECT_TRUE(planner.Leases().empty());
+  EXPECT_EQ(worker.Describe("a").state(), v1::MODEL_STATE_ABSENT);
+}
+
+TEST(ModelRegistryTest, WhatDoesNotFitIsRefusedWithItsNumbers) {
+  TestPlanner planner;
+  for (TestPlanner* with : {&planner, static_cast<TestPlanner*>(nullptr)}) {
+    TestWorker worker(with, 1'000'000);
+    const absl::Status status = FromGrpc(worker.Load("a"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    const ErrorDetails details = DetailsOf(status);
+    EXPECT_EQ(details.reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
+    for (const char* key :
+         {"wanted_bytes", "available_bytes", "missing_bytes"}) {
+      EXPECT_THAT(details.metadata, Contains(Key(key)));
+    }
+    EXPECT_NE(worker.Describe("a").last_error(), "");
+  }
+  EXPECT_TRUE(planner.Leases().empty());
+}
+
+TEST(ModelRegistryTest, AnUnloadEndsRunningStreams) {
+  TestWorker worker;
+  ASSERT_TRUE(worker.Load("a").ok());
+  grpc::ClientContext context;
+  auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
+  request.mutable_response()->set_top_logprobs(64);
+  const auto reader = worker.generation->StreamGenerate(&context, request);
+  v1::StreamGenerateResponse part;
+  ASSERT_TRUE(reader->Read(&part));
+  ASSERT_TRUE(worker.Unload("a").ok());
+  bool is_finished = false;
+  while (reader->Read(&part)) is_finished = part.has_finish();
+  EXPECT_FALSE(is_finished);
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST(ModelRegistryTest, UnloadingWhatIsAbsentIsNoError) {
+  TestWorker worker;
+  EXPECT_TRUE(worker.Unload("a").ok());
+  EXPECT_EQ(worker.Unload("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(ModelRegistryTest, LoadsAndUnloadsInAnyOrderEndAbsent) {
+  TestPlanner planner;
+  TestWorker worker(&planner);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&worker, i] {
+      const std::string model = i % 2 == 0 ? "a" : "b";
+      for (int round = 0; round < 4; ++round) {
+        worker.Load(model).ok();
+        worker.Unload(model).ok();
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_TRUE(worker.Unload("a").ok());
+  EXPECT_TRUE(worker.Unload("b").ok());
+  EXPECT_TRUE(planner.Leases().empty());
+}
+
+TEST(ModelRegistryTest, ADestroyedWorkerGivesItsLeasesBack) {
+  TestPlanner planner;
+  {
+    TestWorker worker(&planner);
+    ASSERT_TRUE(worker.Load("a").ok());
+    ASSERT_TRUE(worker.Load("b").ok());
+    EXPECT_EQ(planner.Leases().size(), 2u);
+  }
+  EXPECT_TRUE(planner.Leases().empty());
+}
+
+TEST(ModelRegistryTest, AWorkerServesOnWithoutItsPlanner) {
+  auto planner = std::make_unique<TestPlanner>();
+  TestWorker worker(planner.get());
+  ASSERT_TRUE(worker.Load("a").ok());
+  planner.reset();
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  EXPECT_TRUE(worker.generation
+                  ->Generate(&context,
+                             GreedyRequest<v1::GenerateRequest>("hello", 3),
+                             &response)
+                  .ok());
+  const absl::Status status = FromGrpc(worker.Load("b"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_PLANNER_UNAVAILABLE);
+  EXPECT_TRUE(DetailsOf(status).retry_after.has_value());
+}
+
+TEST(ModelRegistryTest, AnOmittedContextIsTheLargestThatFits) {
+  TestWorker worker;
+  grpc::ClientContext context;
+  v1::LoadModelRequest request;
+  request.set_model("a");
+  const auto reader = worker.models->LoadModel(&context, request);
+  v1::LoadModelResponse message;
+  uint32_t n_ctx = 0;
+  while (reader->Read(&message)) {
+    if (message.has_plan()) n_ctx = message.plan().n_ctx();
+  }
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(n_ctx, testing::kRandomContext);
+}
+
+TEST(ModelRegistryTest, MemoryIsThePlanBesideWhatWasMeasured) {
+  TestWorker worker;
+  ASSERT_TRUE(worker.Load("a").ok());
+  grpc::ClientContext context;
+  v1::GetMemoryRequest request;
+  request.set_model("a");
+  v1::GetMemoryResponse response;
+  ASSERT_TRUE(worker.models->GetMemory(&context, request, &response).ok());
+  EXPECT_EQ(response.measured().planned_bytes(),
+            response.measured().allocated_bytes());
+  EXPECT_GE(response.measured().allocated_bytes(),
+            response.plan().arena_bytes());
+  uint64_t in_arena = 0;
+  for (const auto& region : response.plan().regions()) {
+    if (region.has_offset()) in_arena += region.bytes();
+  }
+  EXPECT_LE(in_arena, response.plan().arena_bytes());
+  EXPECT_GT(response.rss_bytes(), 0u);
+}
+
+TEST(ModelRegistryTest, AnEmptyNameNeedsASingleModel) {
+  TestWorker worker;
+  EXPECT_EQ(worker.Load("").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(ModelRegistryTest, ReadinessFollowsTheModels) {
+  TestWorker worker;
+  std::vector<bool> heard;
+  worker.registry->SetReadyListener(
+      [&](bool ready) { heard.push_back(ready); });
+  EXPECT_EQ(heard, std::vector<bool>{true});  // lazy: ready without a model
+  worker.registry->UnloadAll();
+  EXPECT_FALSE(heard.back());
+  worker.registry->SetReadyListener(nullptr);
+}
+
+}  // namespace
+}  // namespace plimsoll::services

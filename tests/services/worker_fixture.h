@@ -1,0 +1,161 @@
+// A worker, and a planner if wanted, in this process on real sockets, with tiny
+// random models.
+#ifndef PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
+#define PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plimsoll/v1/generation.grpc.pb.h"
+#include "plimsoll/v1/model.grpc.pb.h"
+#include "plimsoll/v1/planner.grpc.pb.h"
+#include "plimsoll/v1/tokenizer.grpc.pb.h"
+#include "services/common/clock.h"
+#include "services/common/server.h"
+#include "services/planner/planner.h"
+#include "services/planner/planner_service.h"
+#include "services/worker/lease_keeper.h"
+#include "services/worker/model_registry.h"
+#include "services/worker/planner_client.h"
+#include "services/worker/services.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/device.h"
+
+namespace plimsoll::services {
+
+// A planner behind its service.
+struct TestPlanner {
+  TestPlanner() {
+    auto started = Server::Start({}, {service.get()}, gate);
+    EXPECT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    stub = v1::PlannerService::NewStub(grpc::CreateChannel(
+        server->address(), grpc::InsecureChannelCredentials()));
+  }
+
+  std::vector<v1::Lease> Leases() {
+    grpc::ClientContext context;
+    v1::ListLeasesResponse response;
+    EXPECT_TRUE(stub->ListLeases(&context, {}, &response).ok());
+    return {response.leases().begin(), response.leases().end()};
+  }
+
+  CallGate gate;
+  Planner planner{{}, BootTime};
+  std::unique_ptr<grpc::Service> service = NewPlannerService(planner, gate);
+  std::unique_ptr<Server> server;
+  std::unique_ptr<v1::PlannerService::Stub> stub;
+};
+
+// A worker behind its services, with the models "a" and "b", both lazy.
+struct TestWorker {
+  explicit TestWorker(TestPlanner* planner = nullptr,
+                      std::optional<int64_t> device_memory = std::nullopt)
+      : file(testing::RandomModelBytes(testing::FindRandomModel("llama_f32"))) {
+    WorkerOptions options;
+    options.models = {{"a", file.path()}, {"b", file.path()}};
+    options.lazy = true;
+    options.load.n_slots = 2;
+    options.load.n_ubatch = 64;
+    options.n_threads = 1;
+    options.chat_format = worker::ChatFormat::kChatMl;
+    options.device_memory_bytes = device_memory;
+    options.drain_timeout = absl::ZeroDuration();
+    options.device_id = "test/cpu";
+    options.holder = "test/1";
+    options.profile = worker::LocalCpuProfile;
+    options.clock = BootTime;
+    if (planner != nullptr) {
+      client = std::make_unique<PlannerClient>(planner->server->address(),
+                                               options.device_id,
+                                               options.holder, options.clock);
+      keeper = std::make_unique<LeaseKeeper>(*client, options.profile,
+                                             options.clock);
+    }
+    registry =
+        std::make_unique<ModelRegistry>(options, client.get(), keeper.get());
+    services.push_back(NewGenerationService(*registry, gate));
+    services.push_back(NewTokenizerService(*registry, gate));
+    services.push_back(NewModelService(*registry, gate));
+    auto started = Server::Start(
+        {}, {services[0].get(), services[1].get(), services[2].get()}, gate);
+    EXPECT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    const auto channel = grpc::CreateChannel(
+        server->address(), grpc::InsecureChannelCredentials());
+    generation = v1::GenerationService::NewStub(channel);
+    tokenizer = v1::TokenizerService::NewStub(channel);
+    models = v1::ModelService::NewStub(channel);
+  }
+
+  // All messages of a LoadModel call.
+  grpc::Status Load(const std::string& model,
+                    std::vector<v1::LoadModelResponse>* messages = nullptr,
+                    uint32_t n_ctx = 4'096) {
+    grpc::ClientContext context;
+    v1::LoadModelRequest request;
+    request.set_model(model);
+    request.mutable_options()->set_n_ctx(n_ctx);
+    const auto reader = models->LoadModel(&context, request);
+    v1::LoadModelResponse message;
+    while (reader->Read(&message)) {
+      if (messages != nullptr) messages->push_back(message);
+    }
+    return reader->Finish();
+  }
+
+  grpc::Status Unload(const std::string& model) {
+    grpc::ClientContext context;
+    v1::UnloadModelRequest request;
+    request.set_model(model);
+    v1::UnloadModelResponse response;
+    return models->UnloadModel(&context, request, &response);
+  }
+
+  v1::Model Describe(const std::string& name) {
+    const v1::ListModelsResponse list = registry->List();
+    for (const v1::Model& model : list.models()) {
+      if (model.name() == name) return model;
+    }
+    return {};
+  }
+
+  // Waits until `name` runs `running` sequences; it happens or the test's own
+  // time limit ends it.
+  void AwaitRunning(const std::string& name, uint32_t running) {
+    while (Describe(name).running() != running) std::this_thread::yield();
+  }
+
+  testing::TemporaryFile file;
+  CallGate gate;
+  std::unique_ptr<PlannerClient> client;
+  std::unique_ptr<LeaseKeeper> keeper;
+  std::unique_ptr<ModelRegistry> registry;
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  std::unique_ptr<Server> server;
+  std::unique_ptr<v1::GenerationService::Stub> generation;
+  std::unique_ptr<v1::TokenizerService::Stub> tokenizer;
+  std::unique_ptr<v1::ModelService::Stub> models;
+};
+
+// Both kinds of request have the same fields.
+template <typename Request>
+Request GreedyRequest(const std::string& text, uint32_t max_tokens) {
+  Request request;
+  request.set_model("a");
+  request.mutable_text()->set_text(text);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_stopping()->set_max_tokens(max_tokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  return request;
+}
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
