@@ -99,11 +99,13 @@ absl::Status RunOne(Generator& generator, std::string prompt,
                    RequestFor(std::move(prompt), flags));
   ASSIGN_OR_RETURN(const auto stream, generator.Start(request));
   const bool is_json = flags.output == "json";
+  // A cut answer ends its line too, before the error is printed.
+  bool is_line_open = false;
   const auto response =
       Collect(*stream, [&](const v1::StreamGenerateResponse& part) {
-        if (!is_json && !part.text().empty()) {
-          streams.out << part.text() << std::flush;
-        }
+        if (is_json || part.text().empty()) return;
+        streams.out << part.text() << std::flush;
+        is_line_open = !absl::EndsWith(part.text(), "\n");
       });
   if (is_json) {
     RETURN_IF_ERROR(response.status());
@@ -112,10 +114,7 @@ absl::Status RunOne(Generator& generator, std::string prompt,
     streams.out << json;
     return absl::OkStatus();
   }
-  // A cut answer ends its line too, before the error is printed.
-  if (!response.ok() || !absl::EndsWith(response->text(), "\n")) {
-    streams.out << "\n" << std::flush;
-  }
+  if (is_line_open) streams.out << "\n" << std::flush;
   RETURN_IF_ERROR(response.status());
   PrintSummary(*response, streams);
   return absl::OkStatus();

@@ -96,7 +96,8 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
       address));
   return Planned{
       response.plan(),
-      absl::StrCat(flags.model, " on ",
+      absl::StrCat(std::filesystem::path(flags.model).filename().string(),
+                   " on ",
                    flags.device.empty() ? worker::LocalCpuProfile().name
                                         : flags.device)};
 }
