@@ -1,205 +1,86 @@
-"""A client made from the protos alone, and the binaries under test."""
+"""Fixtures: the models, the shared data and servers with them."""
 
-import contextlib
-import importlib
+import json
 import os
 import pathlib
-import signal
-import subprocess
-import sys
-import time
-import types
 
-import grpc
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROTO_DIR = ROOT / "proto"
-GOOGLEAPIS = pathlib.Path("/usr/share/gocode/src/github.com/gogo/googleapis")
-PROTOS = ("common", "planner", "generation", "tokenizer", "model")
-# Seconds that anything may take on a slow machine; nothing waits for its end.
-PATIENCE = 120
+import stubs
+from servers import Planner, Worker
+
+CACHE_DIR = pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+)
+MODEL_FILES = {
+    "smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "gemma3": "gemma-3-270m-q4_k_m.gguf",
+}
+GOLDEN_FILES = {
+    "smollm2": "smollm2-135m.public.json",
+    "gemma3": "gemma3-270m.public.json",
+}
 
 
-def binary(name):
-    """The path of a built binary: PLIMSOLL_BIN, PLIMSOLL_BUILD/bin, release."""
-    folders = [ROOT / "build" / "release" / "bin"]
-    if "PLIMSOLL_BUILD" in os.environ:
-        folders.insert(0, pathlib.Path(os.environ["PLIMSOLL_BUILD"]) / "bin")
-    if "PLIMSOLL_BIN" in os.environ:
-        folders.insert(0, pathlib.Path(os.environ["PLIMSOLL_BIN"]))
-    for folder in folders:
-        if (folder / name).exists():
-            return folder / name
-    pytest.fail(f"{name} is not built; looked in {[str(f) for f in folders]}")
-
-
-def wait_for(what, condition):
-    """Asks until it is true; fails when patience ends."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.01)
-    pytest.fail(f"waited {PATIENCE} s for {what}")
-
-
-class Process:
-    """A server of ours, its address, and its end."""
-
-    def __init__(self, name, *arguments):
-        self.process = subprocess.Popen(
-            [str(binary(name)), "--listen", "127.0.0.1:0", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on "), (name, line)
-        self.address = line.removeprefix("listening on ").strip()
-        self.channel = grpc.insecure_channel(self.address)
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def wait(self):
-        return self.process.wait(timeout=PATIENCE)
-
-    def close(self):
-        self.channel.close()
-        if self.process.poll() is None:
-            self.signal(signal.SIGTERM)
-            try:
-                self.wait()
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.process.stdout.close()
-
-
-@pytest.fixture(scope="session")
-def api(tmp_path_factory):
-    """The generated modules: api.common.ChatPrompt, api.model_grpc..., and
-    api.error_details of google.rpc."""
-    out = tmp_path_factory.mktemp("generated")
-    files = [f"plimsoll/v1/{name}.proto" for name in PROTOS]
-    google = ["google/rpc/status.proto", "google/rpc/error_details.proto"]
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "grpc_tools.protoc",
-            f"-I{PROTO_DIR}",
-            f"-I{GOOGLEAPIS}",
-            f"--python_out={out}",
-            f"--grpc_python_out={out}",
-            *files,
-            *google,
-        ],
-        check=True,
-    )
-    # Not "google": that package is protobuf's own.
-    os.rename(out / "google" / "rpc", out / "google_rpc")
-    details = out / "google_rpc" / "error_details_pb2.py"
-    assert "google.rpc" in details.read_text(encoding="utf-8")
-    sys.path.insert(0, str(out))
-    modules = types.SimpleNamespace()
-    for name in PROTOS:
-        setattr(modules, name, importlib.import_module(f"plimsoll.v1.{name}_pb2"))
-        setattr(
-            modules,
-            f"{name}_grpc",
-            importlib.import_module(f"plimsoll.v1.{name}_pb2_grpc"),
-        )
-    for name in ("status", "error_details"):
-        setattr(modules, name, importlib.import_module(f"google_rpc.{name}_pb2"))
-    return modules
-
-
-def error_info(api, error):
-    """The google.rpc.ErrorInfo of a call's error: (reason, metadata)."""
-    metadata = dict(error.trailing_metadata())
-    status = api.status.Status.FromString(metadata["grpc-status-details-bin"])
-    for detail in status.details:
-        info = api.error_details.ErrorInfo()
-        if detail.Unpack(info):
-            assert info.domain == "plimsoll.dev"
-            return info.reason, dict(info.metadata)
-    pytest.fail("the error has no ErrorInfo")
-
-
-def model_path(name):
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    path = pathlib.Path(cache) / "plimsoll" / "models" / name
-    if not path.exists():
-        pytest.skip(f"{name} is absent; scripts/fetch_model.sh fetches it")
+def model_file(name):
+    """The file of a real model; skips the test if it is not there."""
+    path = CACHE_DIR / "plimsoll" / "models" / MODEL_FILES[name]
+    if not path.is_file():
+        pytest.skip(f"no {path.name}; scripts/fetch_model.sh gets it")
     return path
+
+
+def model_flag(name):
+    """NAME=FILE for --model."""
+    return f"--model={name}={model_file(name)}"
 
 
 @pytest.fixture(scope="session")
 def smollm2():
-    return model_path("SmolLM2-135M-Instruct.Q4_1.gguf")
+    return model_file("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3():
+    return model_file("gemma3")
+
+
+@pytest.fixture(params=list(MODEL_FILES))
+def any_model(request):
+    """The name of each model in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def goldens():
+    """The oracle's answers of a model, by name; skips without them."""
+
+    def read(name):
+        path = stubs.SOURCE_DIR.parent / "shared" / "golden" / GOLDEN_FILES[name]
+        if not path.is_file():
+            pytest.skip(f"no shared data: {path.name}")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    return read
 
 
 @pytest.fixture
-def start():
-    """Starts servers that end with the test."""
-    with contextlib.ExitStack() as stack:
-
-        def run(name, *arguments):
-            process = Process(name, *arguments)
-            stack.callback(process.close)
-            return process
-
-        yield run
+def planner():
+    with Planner() as server:
+        yield server
 
 
-class Worker:
-    """Stubs of a worker's services."""
-
-    def __init__(self, api, process):
-        self.api = api
-        self.process = process
-        channel = process.channel
-        self.generation = api.generation_grpc.GenerationServiceStub(channel)
-        self.tokenizer = api.tokenizer_grpc.TokenizerServiceStub(channel)
-        self.models = api.model_grpc.ModelServiceStub(channel)
-
-    def model(self):
-        request = self.api.model.ListModelsRequest()
-        return self.models.ListModels(request, timeout=PATIENCE).models[0]
-
-    def load(self, **options):
-        request = self.api.model.LoadModelRequest(
-            options=self.api.common.LoadOptions(**options)
-        )
-        return list(self.models.LoadModel(request, timeout=PATIENCE))
-
-    def stream(self, text="Once upon a time", max_tokens=0, **fields):
-        request = self.api.generation.StreamGenerateRequest(
-            text=self.api.common.TextPrompt(text=text),
-            sampling=self.api.generation.SamplingOptions(temperature=0),
-            stopping=self.api.generation.StoppingOptions(
-                max_tokens=max_tokens, ignore_eos=True
-            ),
-            **fields,
-        )
-        return self.generation.StreamGenerate(request, timeout=PATIENCE)
+@pytest.fixture
+def lazy_worker(smollm2):
+    """A worker that has loaded nothing yet."""
+    flags = ("--lazy", "--n-ctx=512", "--slots=2")
+    with Worker(model_flag("smollm2"), *flags) as server:
+        yield server
 
 
-@pytest.fixture(scope="module")
-def pair(api, smollm2):
-    """A planner, and a worker of it with SmolLM2 loaded: (planner's stub,
-    worker)."""
-    with contextlib.ExitStack() as stack:
-        planner = Process("plimsoll-planner", "--model", f"smol={smollm2}")
-        stack.callback(planner.close)
-        process = Process(
-            "plimsoll-worker",
-            *("--model", f"smol={smollm2}", "--lazy", "--slots", 2),
-            *("--n-ctx", 1024, "--planner", planner.address),
-        )
-        stack.callback(process.close)
-        worker = Worker(api, process)
-        worker.load()
-        yield api.planner_grpc.PlannerServiceStub(planner.channel), worker
+@pytest.fixture(scope="session")
+def worker(smollm2, gemma3):
+    """Both models, ready. Tests leave it as it was."""
+    flags = ("--n-ctx=512", "--slots=2")
+    with Worker(model_flag("smollm2"), model_flag("gemma3"), *flags) as server:
+        yield server.await_ready()

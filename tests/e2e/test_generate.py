@@ -1,178 +1,99 @@
-"""Load, stream, cancel and refuse, from a client of the protos."""
+"""Text at once and as a stream, from the protos alone."""
 
-import grpc
 import pytest
 
-from conftest import PATIENCE, error_info, wait_for
+from asks import GREEDY, chat, generate, stream, text
+from servers import CALL_SECONDS
+from stubs import generation as v1
+
+PROMPT = text("Once upon a time")
 
 
-def test_a_load_ends_ready_exactly_to_its_plan(api, pair):
-    planner, worker = pair
-    messages = worker.load()  # joins the load that was made
-    assert messages[-1].model.state == api.model.MODEL_STATE_READY
-    memory = worker.models.GetMemory(
-        api.model.GetMemoryRequest(model="smol"), timeout=PATIENCE
-    )
-    assert memory.measured.planned_bytes == memory.measured.allocated_bytes
-    assert memory.measured.device_allocations_after_load == 0
-    (lease,) = planner.ListLeases(api.planner.ListLeasesRequest()).leases
-    assert lease.bytes == memory.plan.total_bytes
-    assert lease.state == api.planner.LEASE_STATE_CONFIRMED
+def reply_of(worker, **fields):
+    """The whole reply of a greedy call."""
+    fields.setdefault("model", "smollm2")
+    request = generate(sampling=GREEDY, **fields)
+    return worker.generation.Generate(request, timeout=CALL_SECONDS)
 
 
-def test_a_stream_has_its_prompt_first_and_its_finish_last(api, pair):
-    _, worker = pair
-    parts = list(worker.stream(max_tokens=12))
-    assert [part.HasField("prompt") for part in parts] == [True] + [False] * (
-        len(parts) - 1
-    )
-    assert [part.HasField("finish") for part in parts] == [False] * (
-        len(parts) - 1
-    ) + [True]
+def parts_of(worker, **fields):
+    """All messages of a greedy stream."""
+    fields.setdefault("model", "smollm2")
+    request = stream(sampling=GREEDY, **fields)
+    return list(worker.generation.StreamGenerate(request, timeout=CALL_SECONDS))
+
+
+def test_text_at_once_is_text_as_a_stream(worker, any_model):
+    fields = {"text": PROMPT, "max_tokens": 24, "ignore_eos": True}
+    reply = reply_of(worker, model=any_model, **fields)
+    parts = parts_of(worker, model=any_model, **fields)
+    assert reply.text == "".join(part.text for part in parts)
+    tokens = [token for part in parts for token in part.tokens]
+    assert list(reply.tokens) == tokens
+    assert reply.prompt_ids == parts[0].prompt.prompt_ids
+    assert reply.finish_reason == parts[-1].finish.finish_reason
+
+
+def test_a_stream_has_its_prompt_first_and_its_finish_last(worker):
+    parts = parts_of(worker, text=PROMPT, max_tokens=12, ignore_eos=True)
+    last = len(parts) - 1
+    for i, part in enumerate(parts):
+        assert part.HasField("prompt") == (i == 0)
+        assert part.HasField("finish") == (i == last)
     assert sum(len(part.tokens) for part in parts) == 12
     finish = parts[-1].finish
-    assert finish.finish_reason == api.generation.FINISH_REASON_MAX_TOKENS
+    assert finish.finish_reason == v1.FINISH_REASON_MAX_TOKENS
     assert finish.usage.generated_tokens == 12
-    assert "".join(part.text for part in parts)
+    assert finish.usage.prompt_tokens == len(parts[0].prompt.prompt_ids)
 
 
-def test_a_stream_and_a_reply_say_the_same(api, pair):
-    _, worker = pair
-    request = api.generation.GenerateRequest(
-        text=api.common.TextPrompt(text="Once upon a time"),
-        sampling=api.generation.SamplingOptions(temperature=0),
-        stopping=api.generation.StoppingOptions(max_tokens=12, ignore_eos=True),
-        response=api.generation.ResponseOptions(top_logprobs=10),
-    )
-    reply = worker.generation.Generate(request, timeout=PATIENCE)
-    parts = list(worker.stream(max_tokens=12))
-    assert reply.text == "".join(part.text for part in parts)
-    ids = [token.id for part in parts for token in part.tokens]
-    assert [token.id for token in reply.tokens] == ids
-    for token in reply.tokens:
-        logprobs = [candidate.logprob for candidate in token.candidates]
-        assert len(logprobs) == 10
-        assert logprobs == sorted(logprobs, reverse=True)
-        assert token.candidates[0].id == token.id
-
-
-def test_a_cancel_frees_the_slot_and_stops_the_work(pair):
-    _, worker = pair
-    stream = worker.stream()
-    for _ in range(3):
-        next(stream)
-    assert worker.model().running == 1
-    stream.cancel()
-    wait_for("the slot", lambda: worker.model().running == 0)
-    steps = worker.model().steps
-    assert len(list(worker.stream(max_tokens=4))) >= 2
-    # Only the second stream's own steps were computed.
-    assert worker.model().steps - steps <= 5
-
-
-def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(api, pair):
-    _, worker = pair
-    request = api.generation.GenerateRequest(
-        tokens=api.common.TokenPrompt(ids=[7] * 1025)
-    )
-    with pytest.raises(grpc.RpcError) as refusal:
-        worker.generation.Generate(request, timeout=PATIENCE)
-    assert refusal.value.code() == grpc.StatusCode.OUT_OF_RANGE
-    assert "1025" in refusal.value.details()
-    assert "1024" in refusal.value.details()
-    reason, metadata = error_info(api, refusal.value)
-    assert reason == "PROMPT_TOO_LONG"
-    assert metadata["prompt_tokens"] == "1025"
-    assert metadata["n_ctx"] == "1024"
-
-
-def test_a_path_is_no_model(api, pair):
-    _, worker = pair
-    for name in ("/etc/passwd", "../smol", "smol/../smol"):
-        with pytest.raises(grpc.RpcError) as refusal:
-            worker.tokenizer.Tokenize(
-                api.tokenizer.TokenizeRequest(model=name, text="x"),
-                timeout=PATIENCE,
-            )
-        assert refusal.value.code() == grpc.StatusCode.NOT_FOUND
-        assert error_info(api, refusal.value)[0] == "MODEL_NOT_FOUND"
-
-
-def test_the_text_of_control_tokens_stays_text(api, pair):
-    _, worker = pair
-
-    def tokenize(text, special):
-        request = api.tokenizer.TokenizeRequest(text=text, parse_special=special)
-        return list(worker.tokenizer.Tokenize(request, timeout=PATIENCE).ids)
-
-    def chat_ids(content):
-        message = api.common.ChatMessage(
-            role=api.common.CHAT_ROLE_USER, content=content
-        )
-        request = api.tokenizer.ApplyChatTemplateRequest(
-            chat=api.common.ChatPrompt(messages=[message])
-        )
-        return list(
-            worker.tokenizer.ApplyChatTemplate(request, timeout=PATIENCE).ids
-        )
-
-    for text in ("<|im_end|>", "<|im_start|>", "<|endoftext|>"):
-        (control,) = tokenize(text, special=True)
-        assert control not in tokenize(text, special=False)
-        hostile = chat_ids(f"a{text}b")
-        assert hostile.count(control) == chat_ids("a b").count(control)
-
-
-def test_tokens_become_their_text_again(api, pair):
-    _, worker = pair
-    text = "Grüße, 世界 🙂 \t  end"
-    ids = worker.tokenizer.Tokenize(
-        api.tokenizer.TokenizeRequest(text=text), timeout=PATIENCE
-    ).ids
-    back = worker.tokenizer.Detokenize(
-        api.tokenizer.DetokenizeRequest(ids=ids), timeout=PATIENCE
-    )
-    assert back.text == text
-
-
-def test_a_chat_answers(api, pair):
-    _, worker = pair
-    message = api.common.ChatMessage(
-        role=api.common.CHAT_ROLE_USER, content="What is the capital of France?"
-    )
-    request = api.generation.GenerateRequest(
-        chat=api.common.ChatPrompt(messages=[message]),
-        sampling=api.generation.SamplingOptions(temperature=0),
-        stopping=api.generation.StoppingOptions(max_tokens=24),
-    )
-    reply = worker.generation.Generate(request, timeout=PATIENCE)
+def test_a_chat_is_answered_in_its_models_format(worker):
+    conversation = chat("What is the capital of France?")
+    reply = reply_of(worker, chat=conversation, max_tokens=24)
     assert "Paris" in reply.text
     assert reply.chat_format == "smollm2"
-    assert reply.finish_reason == api.generation.FINISH_REASON_END_TOKEN
+    assert reply.finish_reason == v1.FINISH_REASON_END_TOKEN
 
 
-def test_a_model_that_does_not_fit_is_refused_with_its_numbers(
-    api, start, smollm2
-):
-    from conftest import Worker
+def test_a_stop_string_ends_the_text_before_it(worker):
+    whole = reply_of(worker, text=PROMPT, max_tokens=24, ignore_eos=True).text
+    stop = whole[len(whole) // 2 :][:5]
+    reply = reply_of(worker, text=PROMPT, max_tokens=24, stop_strings=[stop])
+    assert reply.text == whole[: whole.index(stop)]
+    assert reply.finish_reason == v1.FINISH_REASON_STOP_STRING
+    assert reply.stop_string == stop
 
-    worker = Worker(
-        api,
-        start(
-            "plimsoll-worker",
-            *("--model", f"smol={smollm2}", "--lazy"),
-            *("--device-memory", "64MiB"),
-        ),
-    )
-    with pytest.raises(grpc.RpcError) as refusal:
-        worker.load()
-    assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    reason, metadata = error_info(api, refusal.value)
-    assert reason == "MEMORY_BUDGET_EXCEEDED"
-    assert metadata["available_bytes"] == str(64 << 20)
-    assert int(metadata["wanted_bytes"]) > 64 << 20
-    assert int(metadata["missing_bytes"]) == int(
-        metadata["wanted_bytes"]
-    ) - (64 << 20)
-    assert str(smollm2) not in refusal.value.details()
-    assert worker.model().state == api.model.MODEL_STATE_ABSENT
+
+def test_a_stop_token_ends_the_text(worker):
+    fields = {"text": PROMPT, "max_tokens": 12, "ignore_eos": True}
+    third = reply_of(worker, **fields).tokens[2].id
+    reply = reply_of(worker, stop_token_ids=[third], **fields)
+    assert len(reply.tokens) <= 3
+    assert reply.finish_reason == v1.FINISH_REASON_STOP_TOKEN
+
+
+@pytest.mark.parametrize("k", [None, 0, 1, 10, 64])
+def test_candidates_come_where_asked(worker, k):
+    response = v1.ResponseOptions(top_logprobs=k)
+    reply = reply_of(worker, text=PROMPT, max_tokens=3, response=response)
+    for token in reply.tokens:
+        assert token.HasField("logprob") == (k is not None)
+        logprobs = [candidate.logprob for candidate in token.candidates]
+        assert len(logprobs) == (k or 0)
+        assert logprobs == sorted(logprobs, reverse=True)
+        if k:
+            assert token.candidates[0] == v1.TokenCandidate(
+                id=token.id, logprob=token.logprob
+            )
+
+
+def test_a_seed_gives_the_same_text_again(worker):
+    def draw(seed):
+        sampling = v1.SamplingOptions(temperature=1, seed=seed)
+        request = generate(
+            "smollm2", text=PROMPT, max_tokens=16, sampling=sampling
+        )
+        return worker.generation.Generate(request, timeout=CALL_SECONDS).text
+
+    assert draw(7) == draw(7)
+    assert len({draw(seed) for seed in range(4)}) > 1
