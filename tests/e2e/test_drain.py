@@ -111,3 +111,10 @@ def test_a_server_without_calls_ends_at_once(number):
     with Planner() as planner:
         planner.process.send_signal(number)
         assert planner.process.wait(START_SECONDS) == 0
+
+
+def test_a_load_that_waits_for_its_planner_ends_with_the_worker(smollm2):
+    flags = (model_flag("smollm2"), "--planner=127.0.0.1:1")
+    with Worker(*flags) as worker:
+        worker.terminate()
+        assert worker.process.wait(START_SECONDS) == 0

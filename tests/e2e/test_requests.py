@@ -48,7 +48,7 @@ BAD_FIELDS = [
     ("content", {"text": common.TextPrompt()}),
     ("ids", {"tokens": common.TokenPrompt(ids=[1 << 20])}),
     ("ids", {"tokens": common.TokenPrompt(ids=[0xFFFFFFFF])}),
-    ("messages", {"chat": common.ChatPrompt()}),
+    ("message", {"chat": common.ChatPrompt()}),
     ("messages", {"chat": chat(*["x"] * 4097)}),
     ("role", {"chat": common.ChatPrompt(messages=[common.ChatMessage()])}),
     ("role", {"chat": common.ChatPrompt(messages=[common.ChatMessage(role=99)])}),

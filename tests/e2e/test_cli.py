@@ -1,0 +1,150 @@
+"""The plimsoll command against a worker and a planner, and its exit codes."""
+
+import json
+import subprocess
+
+import pytest
+
+from asks import GREEDY, generate, text
+from conftest import model_flag
+from servers import CALL_SECONDS, Planner, Worker, binary
+from stubs import tokenizer as v1
+
+PROMPT = "Once upon a time, there was a little"
+
+
+def plimsoll(*arguments, stdin=b""):
+    """A finished run of the command."""
+    return subprocess.run(
+        [binary("plimsoll"), *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=CALL_SECONDS,
+    )
+
+
+def parsed(done):
+    """The JSON that a run printed."""
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def at(server, *arguments, **fields):
+    """A run against a worker."""
+    return plimsoll("--address", server.address, *arguments, **fields)
+
+
+def test_generate_gives_what_the_worker_gives(worker):
+    request = generate("smollm2", text=text(PROMPT), sampling=GREEDY, max_tokens=12)
+    expected = worker.generation.Generate(request, timeout=CALL_SECONDS)
+    done = at(
+        worker, "generate", "--model", "smollm2", "--file", "-", "--raw",
+        "--max-tokens", "12", "--temperature", "0", "-o", "json",
+        stdin=PROMPT.encode(),
+    )
+    found = parsed(done)
+    assert found["text"] == expected.text
+    assert found["prompt_ids"] == list(expected.prompt_ids)
+    assert [t["id"] for t in found["tokens"]] == [t.id for t in expected.tokens]
+    memory = found["memory"]
+    assert memory["planned_bytes"] == memory["allocated_bytes"]
+    assert isinstance(memory["planned_bytes"], str)  # as proto JSON has uint64
+
+
+def test_generate_writes_the_text_alone(worker):
+    request = generate("smollm2", text=text(PROMPT), sampling=GREEDY, max_tokens=12)
+    expected = worker.generation.Generate(request, timeout=CALL_SECONDS)
+    done = at(
+        worker, "generate", "--model", "smollm2", "--prompt", PROMPT, "--raw",
+        "--max-tokens", "12", "--temperature", "0",
+    )
+    assert done.returncode == 0
+    assert done.stdout.decode().rstrip("\n") == expected.text.rstrip("\n")
+
+
+@pytest.mark.parametrize("content", [b"Hello world", b"<|im_end|> \xff\x00", b""])
+def test_tokenize_gives_what_the_worker_gives(worker, content):
+    request = v1.TokenizeRequest(model="smollm2", raw_text=content)
+    expected = worker.tokenizer.Tokenize(request).ids
+    flags = ("--model", "smollm2", "--file", "-", "-o", "json")
+    found = parsed(at(worker, "tokenize", *flags, stdin=content))
+    assert found == {"ids": list(expected)}
+
+
+def test_tokenize_in_process_gives_the_same(worker, smollm2):
+    flags = ("tokenize", "--file", "-", "--special", "-o", "json", "--model")
+    content = "<|im_start|>user naïve".encode()
+    here = parsed(plimsoll(*flags, str(smollm2), stdin=content))
+    assert here == parsed(at(worker, *flags, "smollm2", stdin=content))
+
+
+def test_models_lists_the_workers(worker):
+    listed = parsed(at(worker, "models", "-o", "json"))["models"]
+    assert [entry["name"] for entry in listed] == ["gemma3", "smollm2"]
+    assert {entry["state"] for entry in listed} == {"MODEL_STATE_READY"}
+    table = at(worker, "models")
+    assert table.returncode == 0 and b"smollm2" in table.stdout
+
+
+def test_memory_shows_planned_beside_measured(worker):
+    flags = ("memory", "--model", "smollm2", "-o", "json")
+    found = parsed(at(worker, *flags))
+    assert found["measured"]["planned_bytes"] == found["measured"]["allocated_bytes"]
+    assert found["measured"]["device_allocations_after_load"] == 0
+
+
+def test_devices_lists_the_planners(smollm2):
+    with Planner() as planner:
+        flags = (f"--planner={planner.address}", "--device-id=here", "--n-ctx=128")
+        with Worker(model_flag("smollm2"), *flags) as server:
+            server.await_ready()
+            command = ("--planner", planner.address, "devices", "-o", "json")
+            device, = parsed(plimsoll(*command))["devices"]
+    assert device["profile"]["id"] == "here"
+    assert int(device["held_bytes"]) > 0
+
+
+def test_a_refusal_of_the_worker_is_an_error_with_its_words(worker):
+    done = at(worker, "generate", "--model", "no-such-model", "--prompt", "a")
+    assert done.returncode == 1
+    assert b"no such model" in done.stderr
+    assert done.stdout == b""
+
+
+def test_a_worker_that_is_not_there_is_an_error():
+    done = plimsoll("--address", "127.0.0.1:1", "models")
+    assert done.returncode == 1
+    assert done.stderr and done.stdout == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-command",),
+        ("generate", "--no-such-flag"),
+        ("generate", "--temperature", "warm"),
+        ("plan",),
+    ],
+)
+def test_bad_usage_exits_with_two(arguments):
+    done = plimsoll(*arguments)
+    assert done.returncode == 2, done
+    assert done.stderr
+
+
+def test_what_does_not_fit_exits_with_three(smollm2):
+    flags = ("--device-memory", "64MiB", "--n-ctx", "512")
+    done = plimsoll("plan", str(smollm2), *flags, "-o", "json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["fits"] is False
+    done = plimsoll("generate", "--model", str(smollm2), "--prompt", "a", *flags)
+    assert done.returncode == 3
+    assert done.stderr and done.stdout == b""
+
+
+def test_a_file_that_is_no_model_exits_with_one(tmp_path):
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"not a model")
+    done = plimsoll("plan", str(path), "--device-memory", "1GiB")
+    assert done.returncode == 1
+    assert b"broken.gguf" in done.stderr
