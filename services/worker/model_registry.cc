@@ -191,8 +191,13 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
       .on_progress =
           [&](const worker::LoadProgress& at) {
             Report(entry, [&at](v1::LoadModelResponse& progress) {
-              progress.set_bytes_done(ToUint64(at.bytes_done));
-              progress.set_bytes_total(ToUint64(at.bytes_total));
+              // The other phases count the arena, not weights.
+              if (at.phase == "weights") {
+                progress.set_bytes_done(ToUint64(at.bytes_done));
+                progress.set_bytes_total(ToUint64(at.bytes_total));
+              } else if (at.phase == "ready") {
+                progress.set_bytes_done(progress.bytes_total());
+              }
             });
             return CheckWanted(entry);
           }};

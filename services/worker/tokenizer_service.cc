@@ -27,6 +27,9 @@ absl::Status Tokenize(ModelRegistry& registry,
                       const v1::TokenizeRequest& request,
                       v1::TokenizeResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
+    return absl::InvalidArgumentError("content: text or raw_text is needed");
+  }
   v1::TextPrompt prompt;
   prompt.set_raw_text(request.has_raw_text() ? request.raw_text()
                                              : request.text());
