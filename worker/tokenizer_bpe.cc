@@ -71,7 +71,7 @@ void AppendUnmapped(absl::string_view text, std::string& out) {
       code_point = (static_cast<size_t>(text[0] & 0x1F) << 6) |
                    static_cast<size_t>(text[1] & 0x3F);
     }
-    const int16_t byte =
+    const int byte =
         code_point < kMappedCodePoints ? kByteOfCodePoint[code_point] : -1;
     if (byte >= 0) {
       out.push_back(static_cast<char>(byte));
