@@ -2,7 +2,6 @@
 #include "services/cli/embedded.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -61,12 +60,16 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.n_threads = static_cast<int>(flags.threads);
   options.clock = services::BootTime;
   Progress progress(name, services::BootTime(), streams);
+  int64_t weight_bytes = 0;
   auto engine = worker::Engine::Load(
       file, plan, options, [&](const worker::LoadProgress& at) -> absl::Status {
         if (Interrupted()) return InterruptedError();
-        if (at.phase != "allocate") {
-          progress.Update(at.bytes_done, at.bytes_total, services::BootTime());
-        }
+        if (at.phase == "allocate") return absl::OkStatus();
+        // "ready" counts the whole arena; the bar is about what is read.
+        const bool is_ready = at.phase == "ready";
+        if (!is_ready) weight_bytes = at.bytes_total;
+        progress.Update(is_ready ? weight_bytes : at.bytes_done, weight_bytes,
+                        services::BootTime());
         return absl::OkStatus();
       });
   if (engine.status().code() == absl::StatusCode::kResourceExhausted) {
