@@ -99,11 +99,12 @@ def test_a_stream_past_the_drain_timeout_is_unavailable(drained):
 
 def test_a_second_signal_ends_it_at_once(drained):
     worker = drained()
-    stream_of(worker)
+    stream, _ = stream_of(worker)
     worker.terminate()
     await_not_ready(worker)
     worker.terminate()
     assert worker.process.wait(START_SECONDS) == -signal.SIGTERM
+    stream.cancel()  # it was held so long, or the drain would have ended
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
