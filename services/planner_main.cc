@@ -1,9 +1,6 @@
 // plimsoll-planner: plans models on devices and grants their memory.
 #include <grpcpp/impl/service_type.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +11,7 @@
 #include "services/common/log.h"
 #include "services/common/server.h"
 #include "services/planner/planner.h"
+#include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
 #include "worker/model_file.h"
 
@@ -51,15 +49,11 @@ absl::Status Run(const ServerOptions& options,
 
 int Main(int argc, char** argv) {
   HoldSignals();
-  CLI::App app(
-      "Plans how much of a device's memory a language model may use, "
-      "and grants it.",
-      "plimsoll-planner");
   ServerOptions options;
   std::vector<ModelFlag> models;
-  AddServerFlags(app, options);
-  AddModelFlag(app, models);
-  if (const auto exit_code = ParseFlags(app, argc, argv)) return *exit_code;
+  if (const auto code = ParsePlannerFlags(argc, argv, options, models)) {
+    return *code;
+  }
   return ExitCode(Run(options, models));
 }
 

@@ -226,13 +226,14 @@ int64_t ModelRegistry::HeldBytes() {
 
 void ModelRegistry::EndLoad(
     Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model) {
+  const absl::Status status = model.status();
   absl::MutexLock lock(&mu_);
   if (entry.is_start) --starting_;
   entry.is_start = false;
   std::vector<std::shared_ptr<LoadWatcher>> watchers;
   watchers.swap(entry.watchers);
   entry.progress.Clear();
-  if (model.ok()) {
+  if (status.ok()) {
     entry.model = *std::move(model);
     entry.state = v1::MODEL_STATE_READY;
     entry.last_error.clear();
@@ -244,11 +245,11 @@ void ModelRegistry::EndLoad(
     for (const auto& watcher : watchers) watcher->OnProgress(last);
   } else {
     entry.state = v1::MODEL_STATE_ABSENT;
-    entry.last_error = WithoutSecrets(model.status().message());
+    entry.last_error = WithoutSecrets(status.message());
     Log(absl::StrCat("model ", entry.flag.name,
-                     " was not loaded: ", model.status().message()));
+                     " was not loaded: ", status.message()));
   }
-  for (const auto& watcher : watchers) watcher->OnLoadEnd(model.status());
+  for (const auto& watcher : watchers) watcher->OnLoadEnd(status);
   NotifyReady();
   if (entry.unload_waiters.empty() && !is_stopping_) return;
   if (entry.state == v1::MODEL_STATE_READY) {  // it was too late to end it

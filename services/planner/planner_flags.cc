@@ -1,0 +1,19 @@
+#include "services/planner/planner_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace plimsoll::services {
+
+std::optional<int> ParsePlannerFlags(int argc, char** argv,
+                                     ServerOptions& server,
+                                     std::vector<ModelFlag>& models) {
+  CLI::App app(
+      "Plans how much of a device's memory a language model may use, and "
+      "grants it.",
+      "plimsoll-planner");
+  AddServerFlags(app, server);
+  AddModelFlag(app, models);
+  return ParseFlags(app, argc, argv);
+}
+
+}  // namespace plimsoll::services
