@@ -1,13 +1,11 @@
 #include "worker/model.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/reference/dequantize.h"
 #include "worker/model_gemma.h"
 #include "worker/model_llama.h"
 
@@ -17,23 +15,6 @@ namespace {
 // Bytes of file read at once; a chunk is whole rows, at least one panel's.
 constexpr int64_t kChunkBytes = 1 << 20;
 
-float Widen(uint16_t bits, DType dtype) {
-  if (dtype == DType::kBF16) {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  }
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const int exponent = bits >> 10 & 31;
-  const uint32_t mantissa = bits & 1023;
-  if (exponent == 31) {
-    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
-  }
-  const float magnitude =
-      exponent == 0
-          ? std::ldexp(static_cast<float>(mantissa), -24)
-          : std::ldexp(static_cast<float>(mantissa | 1024), exponent - 25);
-  return sign != 0 ? -magnitude : magnitude;
-}
-
 // A norm or bias, as float32 whatever the file has.
 absl::Status LoadVector(ModelFile& file, const planner::WeightTensor& tensor,
                         kernels::BufferView to, kernels::Backend& backend,
@@ -42,11 +23,8 @@ absl::Status LoadVector(ModelFile& file, const planner::WeightTensor& tensor,
   RETURN_IF_ERROR(file.Read(tensor.file_offset, buffer));
   if (tensor.dtype == DType::kF32) return backend.Upload(buffer, to);
   std::vector<float> values(static_cast<size_t>(tensor.cols));
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, buffer.data() + 2 * i, sizeof(bits));
-    values[i] = Widen(bits, tensor.dtype);
-  }
+  RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, buffer.data(),
+                                         tensor.cols, values.data()));
   return backend.Upload(std::as_bytes(std::span(values)), to);
 }
 
