@@ -330,7 +330,8 @@ absl::Status HeaderReader::SizeTensor(GgufTensor& tensor,
 }
 
 absl::Status HeaderReader::CheckPlacement() {
-  const auto start = CheckedRoundUp(stream_.Offset(), header_.alignment);
+  header_.header_bytes = stream_.Offset();
+  const auto start = CheckedRoundUp(header_.header_bytes, header_.alignment);
   if (!start) return absl::InvalidArgumentError("the header's end overflows");
   header_.data_offset = *start;
   if (header_.tensors.empty()) return absl::OkStatus();

@@ -100,7 +100,8 @@ struct GgufHeader {
   uint32_t version;
   int64_t file_bytes;
   int64_t alignment;
-  int64_t data_offset;  // of the data section, from the start of the file
+  int64_t header_bytes;  // up to the end of the tensor table, unpadded
+  int64_t data_offset;   // of the data section, from the start of the file
   std::map<std::string, GgufValue, std::less<>> metadata;
   std::vector<GgufTensor> tensors;  // in the file's order
 

@@ -47,7 +47,8 @@ absl::string_view RoleName(ChatRole role) {
 
 absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
   if (messages.empty()) {
-    return absl::InvalidArgumentError("a conversation needs a message");
+    return absl::InvalidArgumentError(
+        "chat.messages is empty: a conversation needs a message");
   }
   if (static_cast<int64_t>(messages.size()) > kMaxChatMessages) {
     return absl::InvalidArgumentError(

@@ -2,6 +2,7 @@
 #include "worker/tokenizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -11,10 +12,48 @@
 
 namespace plimsoll::worker {
 
+Tokenizer::Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles)
+    : vocab_(std::move(vocab)),
+      special_(std::move(special)),
+      roles_(std::move(roles)) {}
+
+void Tokenizer::AppendBytes(int32_t id, bool render_special,
+                            std::string& out) const {
+  if (id < 0 || id >= vocab_size()) return;
+  const absl::string_view text = vocab_.Text(id);
+  switch (vocab_.Type(id)) {
+    case TokenType::kNormal:
+      AppendNormal(text, out);
+      return;
+    case TokenType::kUserDefined:
+      out.append(text.data(), text.size());
+      return;
+    case TokenType::kByte:
+      out.push_back(static_cast<char>(ParseByteToken(text)));
+      return;
+    case TokenType::kControl:
+    case TokenType::kUnknown:
+      if (render_special) out.append(text.data(), text.size());
+      return;
+    case TokenType::kUnused:
+      return;
+  }
+}
+
+std::optional<int32_t> Tokenizer::Find(absl::string_view text) const {
+  const int32_t id = vocab_.Find(text);
+  return id < 0 ? std::nullopt : std::optional<int32_t>(id);
+}
+
+int64_t Tokenizer::TableBytes() const {
+  return vocab_.MemoryBytes() + special_.MemoryBytes() +
+         static_cast<int64_t>(roles_.end_tokens.capacity() * sizeof(int32_t));
+}
+
 absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeWithBos(
     absl::string_view text, bool parse_special) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(text, parse_special));
-  if (add_bos_ && bos_) ids.insert(ids.begin(), *bos_);
+  if (roles_.add_bos && roles_.bos) ids.insert(ids.begin(), *roles_.bos);
   return ids;
 }
 
@@ -26,7 +65,7 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids,
     const size_t begin = bytes.size();
     AppendBytes(ids[i], render_special, bytes);
     // The space that Encode put in front of the text stands after BOS.
-    const bool is_bos = i == 0 && bos_ && ids[0] == *bos_;
+    const bool is_bos = i == 0 && ids[0] == roles_.bos;
     if (!strip_space || is_bos || bytes.size() == begin) continue;
     if (bytes[begin] == ' ') bytes.erase(begin, 1);
     strip_space = false;
@@ -37,7 +76,8 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids,
 }
 
 bool Tokenizer::IsEnd(int32_t id) const {
-  return std::binary_search(end_tokens_.begin(), end_tokens_.end(), id);
+  return std::binary_search(roles_.end_tokens.begin(), roles_.end_tokens.end(),
+                            id);
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(

@@ -12,18 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
+#include "worker/special_tokens.h"
+#include "worker/vocab_table.h"
 
 namespace plimsoll::worker {
-
-// Source: GGUF key tokenizer.ggml.token_type.
-enum class TokenType : uint8_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6,
-};
 
 // Immutable after loading, so thread-safe.
 class Tokenizer {
@@ -47,30 +39,36 @@ class Tokenizer {
   // Appends the bytes that token `id` stands for. Control and unknown tokens
   // give nothing unless `render_special`. Ids outside the vocabulary give
   // nothing. The bytes of one token need not be valid UTF-8.
-  virtual void AppendBytes(int32_t id, bool render_special,
-                           std::string& out) const = 0;
+  void AppendBytes(int32_t id, bool render_special, std::string& out) const;
 
   // The text of a sequence (ill-formed bytes become U+FFFD).
   std::string Decode(std::span<const int32_t> ids, bool render_special) const;
 
   // The token whose stored text is exactly `text`, if any.
-  virtual std::optional<int32_t> Find(absl::string_view text) const = 0;
-  virtual TokenType Type(int32_t id) const = 0;
+  std::optional<int32_t> Find(absl::string_view text) const;
+  TokenType Type(int32_t id) const { return vocab_.Type(id); }
   virtual int64_t MemoryBytes() const = 0;  // of all tables, measured
 
-  int32_t vocab_size() const { return vocab_size_; }
-  std::optional<int32_t> bos() const { return bos_; }
-  bool add_bos() const { return add_bos_; }
+  int32_t vocab_size() const { return vocab_.size(); }
+  std::optional<int32_t> bos() const { return roles_.bos; }
+  bool add_bos() const { return roles_.add_bos; }
   // True for tokens that end generation (MODELS.md 4.7).
   bool IsEnd(int32_t id) const;
-  const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
+  const std::vector<int32_t>& end_tokens() const { return roles_.end_tokens; }
 
  protected:
-  int32_t vocab_size_ = 0;
-  std::optional<int32_t> bos_;
-  bool add_bos_ = false;
+  Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles);
+
+  // Appends what a normal token's stored text stands for.
+  virtual void AppendNormal(absl::string_view text, std::string& out) const = 0;
+
+  // Of the tables below.
+  int64_t TableBytes() const;
+
+  VocabTable vocab_;
+  SpecialTokens special_;
+  TokenRoles roles_;
   bool strip_leading_space_ = false;  // add_space_prefix models, in Decode
-  std::vector<int32_t> end_tokens_;   // sorted
 };
 
 // Loads the tokenizer that `header` describes, reading its string tables from

@@ -185,14 +185,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
 BpeTokenizer::BpeTokenizer(VocabTable vocab, SpecialTokens special,
                            TokenRoles roles, PreTokenizer pretokenizer,
                            MergeTable merges)
-    : vocab_(std::move(vocab)),
-      special_(std::move(special)),
+    : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
       pretokenizer_(std::move(pretokenizer)),
       merges_(std::move(merges)) {
-  vocab_size_ = vocab_.size();
-  bos_ = roles.bos;
-  add_bos_ = roles.add_bos;
-  end_tokens_ = std::move(roles.end_tokens);
   for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
     const int32_t id = vocab_.Find(MappedByte(byte));
     byte_ids_[byte] = id >= 0 && !vocab_.IsControl(id) ? id : -1;
@@ -246,39 +241,14 @@ void BpeTokenizer::EncodePiece(absl::string_view piece, PairMerger& merger,
   }
 }
 
-void BpeTokenizer::AppendBytes(int32_t id, bool render_special,
-                               std::string& out) const {
-  if (id < 0 || id >= vocab_size_) return;
-  const absl::string_view text = vocab_.Text(id);
-  switch (vocab_.Type(id)) {
-    case TokenType::kNormal:
-      AppendUnmapped(text, out);
-      return;
-    case TokenType::kUserDefined:
-      out.append(text.data(), text.size());
-      return;
-    case TokenType::kByte:
-      out.push_back(static_cast<char>(ParseByteToken(text)));
-      return;
-    case TokenType::kControl:
-    case TokenType::kUnknown:
-      if (render_special) out.append(text.data(), text.size());
-      return;
-    case TokenType::kUnused:
-      return;
-  }
-}
-
-std::optional<int32_t> BpeTokenizer::Find(absl::string_view text) const {
-  const int32_t id = vocab_.Find(text);
-  return id < 0 ? std::nullopt : std::optional<int32_t>(id);
+void BpeTokenizer::AppendNormal(absl::string_view text,
+                                std::string& out) const {
+  AppendUnmapped(text, out);
 }
 
 int64_t BpeTokenizer::MemoryBytes() const {
-  return vocab_.MemoryBytes() + special_.MemoryBytes() +
-         pretokenizer_.MemoryBytes() + merges_.MemoryBytes() +
-         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(Tokenizer) +
-                              end_tokens_.capacity() * sizeof(int32_t));
+  return TableBytes() + pretokenizer_.MemoryBytes() + merges_.MemoryBytes() +
+         static_cast<int64_t>(sizeof(byte_ids_));
 }
 
 }  // namespace plimsoll::worker

@@ -61,21 +61,17 @@ class BpeTokenizer final : public Tokenizer {
 
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, bool parse_special) const override;
-  void AppendBytes(int32_t id, bool render_special,
-                   std::string& out) const override;
-  std::optional<int32_t> Find(absl::string_view text) const override;
-  TokenType Type(int32_t id) const override { return vocab_.Type(id); }
   int64_t MemoryBytes() const override;
 
  private:
   BpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                PreTokenizer pretokenizer, MergeTable merges);
 
+  void AppendNormal(absl::string_view text, std::string& out) const override;
+
   void EncodePiece(absl::string_view piece, PairMerger& merger,
                    std::vector<int32_t>& ids) const;
 
-  VocabTable vocab_;
-  SpecialTokens special_;
   PreTokenizer pretokenizer_;
   MergeTable merges_;
   std::array<int32_t, 256> byte_ids_;  // of single bytes, or -1

@@ -65,21 +65,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SpmTokenizer::Load(
 
 SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
                            TokenRoles roles, bool add_space_prefix)
-    : vocab_(std::move(vocab)),
-      special_(std::move(special)),
-      unknown_(roles.unknown),
+    : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
+      unknown_(roles_.unknown),
       add_space_prefix_(add_space_prefix) {
-  vocab_size_ = vocab_.size();
-  bos_ = roles.bos;
-  add_bos_ = roles.add_bos;
-  end_tokens_ = std::move(roles.end_tokens);
   strip_leading_space_ = add_space_prefix;
   // What text cannot become must not be a control token either.
   if (unknown_ && vocab_.Type(*unknown_) == TokenType::kControl) {
     unknown_.reset();
   }
   byte_ids_.fill(-1);
-  for (int32_t id = 0; id < vocab_size_; ++id) {
+  for (int32_t id = 0; id < vocab_size(); ++id) {
     const absl::string_view text = vocab_.Text(id);
     if (vocab_.Type(id) == TokenType::kByte) {
       const int byte = ParseByteToken(text);
@@ -194,46 +189,21 @@ void SpmTokenizer::AppendAsBytes(absl::string_view text,
   }
 }
 
-void SpmTokenizer::AppendBytes(int32_t id, bool render_special,
-                               std::string& out) const {
-  if (id < 0 || id >= vocab_size_) return;
-  const absl::string_view text = vocab_.Text(id);
-  switch (vocab_.Type(id)) {
-    case TokenType::kNormal:
-      for (size_t i = 0; i < text.size();) {
-        if (text.substr(i, kSpaceMark.size()) == kSpaceMark) {
-          out.push_back(' ');
-          i += kSpaceMark.size();
-        } else {
-          out.push_back(text[i++]);
-        }
-      }
-      return;
-    case TokenType::kUserDefined:
-      out.append(text.data(), text.size());
-      return;
-    case TokenType::kByte:
-      out.push_back(static_cast<char>(ParseByteToken(text)));
-      return;
-    case TokenType::kControl:
-    case TokenType::kUnknown:
-      if (render_special) out.append(text.data(), text.size());
-      return;
-    case TokenType::kUnused:
-      return;
+void SpmTokenizer::AppendNormal(absl::string_view text,
+                                std::string& out) const {
+  for (size_t i = 0; i < text.size();) {
+    if (text.substr(i, kSpaceMark.size()) == kSpaceMark) {
+      out.push_back(' ');
+      i += kSpaceMark.size();
+    } else {
+      out.push_back(text[i++]);
+    }
   }
 }
 
-std::optional<int32_t> SpmTokenizer::Find(absl::string_view text) const {
-  const int32_t id = vocab_.Find(text);
-  return id < 0 ? std::nullopt : std::optional<int32_t>(id);
-}
-
 int64_t SpmTokenizer::MemoryBytes() const {
-  return vocab_.MemoryBytes() + special_.MemoryBytes() +
-         static_cast<int64_t>(sizeof(*this) - sizeof(vocab_) -
-                              sizeof(special_) +
-                              end_tokens_.capacity() * sizeof(int32_t));
+  return TableBytes() +
+         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(joins_space_));
 }
 
 }  // namespace plimsoll::worker

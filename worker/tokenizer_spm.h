@@ -32,15 +32,13 @@ class SpmTokenizer final : public Tokenizer {
 
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, bool parse_special) const override;
-  void AppendBytes(int32_t id, bool render_special,
-                   std::string& out) const override;
-  std::optional<int32_t> Find(absl::string_view text) const override;
-  TokenType Type(int32_t id) const override { return vocab_.Type(id); }
   int64_t MemoryBytes() const override;
 
  private:
   SpmTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                bool add_space_prefix);
+
+  void AppendNormal(absl::string_view text, std::string& out) const override;
 
   void EncodeRaw(absl::string_view text, bool with_space_prefix,
                  PairMerger& merger, std::vector<int32_t>& ids) const;
@@ -52,8 +50,6 @@ class SpmTokenizer final : public Tokenizer {
   // user text cannot become one. -1 if there is none.
   int32_t FindMergeable(absl::string_view text) const;
 
-  VocabTable vocab_;
-  SpecialTokens special_;
   std::optional<int32_t> unknown_;  // for bytes in no token; else dropped
   bool add_space_prefix_;
   std::array<int32_t, 256> byte_ids_;  // of the byte tokens, or -1

@@ -11,9 +11,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
-#include "worker/tokenizer.h"
 
 namespace plimsoll::worker {
+
+// Source: GGUF key tokenizer.ggml.token_type.
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
 
 // Immutable after Load, so thread-safe. Ids given to it must be in [0, size).
 class VocabTable {

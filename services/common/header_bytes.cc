@@ -199,9 +199,10 @@ absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
   HeaderSource source(bytes, static_cast<int64_t>(file_bytes) + size);
   ASSIGN_OR_RETURN(const planner::GgufHeader header,
                    planner::ReadGgufHeader(source));
-  const int64_t last = (size + header.alignment - 1) / header.alignment;
-  if (header.data_offset > last * header.alignment) {
-    return absl::InvalidArgumentError("header.gguf ends early");
+  if (header.header_bytes > size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("header.gguf has ", size, " bytes of a header of ",
+                     header.header_bytes, ": it is truncated"));
   }
   return planner::ShapeFromGguf(header);
 }

@@ -85,7 +85,7 @@ TEST(HeaderBytesTest, ABeginningOfARealFileIsAccepted) {
 TEST(HeaderBytesTest, AHeaderThatEndsEarlyIsRefused) {
   const Whole whole = Make(TinyModel());
   const std::string bytes = HeaderBytes(whole.header, whole.shape.vocab);
-  for (size_t n = 0; n + 64 < bytes.size(); n += 7) {
+  for (size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_FALSE(
         ShapeFromHeaderBytes(bytes.substr(0, n), whole.file.size()).ok())
         << n;
