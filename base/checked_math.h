@@ -41,6 +41,13 @@ class Checked {
  public:
   constexpr Checked(int64_t value) : value_(value) {}  // NOLINT: a number
 
+  // What has overflowed already.
+  static constexpr Checked Overflow() {
+    Checked checked = 0;
+    checked.overflow_ = true;
+    return checked;
+  }
+
   friend constexpr Checked operator+(Checked a, Checked b) {
     a.overflow_ |= b.overflow_;
     a.overflow_ |= __builtin_add_overflow(a.value_, b.value_, &a.value_);

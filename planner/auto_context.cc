@@ -1,6 +1,7 @@
 #include "planner/auto_context.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -14,46 +15,53 @@ constexpr int64_t kNumShortPages = kPage / kShortPage;
 
 }  // namespace
 
-int64_t NumContexts(int64_t cap) {
-  if (cap <= kPage) return CeilDiv(cap, kShortPage);
-  return kNumShortPages + CeilDiv(cap, kPage) - 1;
+int64_t ContextGrid::size() const {
+  if (counts_tokens_) return cap_;
+  if (cap_ <= kPage) return CeilDiv(cap_, kShortPage);
+  return kNumShortPages + CeilDiv(cap_, kPage) - 1;
 }
 
-int64_t ContextAt(int64_t index, int64_t cap) {
-  if (index < kNumShortPages) return std::min((index + 1) * kShortPage, cap);
+int64_t ContextGrid::At(int64_t index) const {
+  if (counts_tokens_) return index + 1;
+  if (index < kNumShortPages) return std::min((index + 1) * kShortPage, cap_);
   const int64_t pages = index - kNumShortPages + 2;
-  return std::min(CheckedMul(pages, kPage).value_or(cap), cap);
+  return std::min(CheckedMul(pages, kPage).value_or(cap_), cap_);
 }
 
-int64_t NextContext(int64_t n_ctx, int64_t cap) {
+int64_t ContextGrid::Next(int64_t n_ctx) const {
+  if (counts_tokens_) return n_ctx + 1;
   const int64_t step = n_ctx < kPage ? kShortPage : kPage;
-  return std::min(CheckedAdd(n_ctx, step).value_or(cap), cap);
+  return std::min(CheckedAdd(n_ctx, step).value_or(cap_), cap_);
+}
+
+absl::StatusOr<bool> Fits(const PlanInputs& inputs, int64_t n_ctx) {
+  const auto sizes = SizeRegions(inputs, n_ctx, false);
+  if (absl::IsOutOfRange(sizes.status())) return false;
+  if (!sizes.ok()) return sizes.status();
+  return sizes->total_bytes <= inputs.budget_bytes() &&
+         sizes->host_bytes <= inputs.options().host_budget_bytes.value_or(
+                                  std::numeric_limits<int64_t>::max());
 }
 
 absl::StatusOr<std::optional<int64_t>> TotalBytes(const PlanInputs& inputs,
                                                   int64_t n_ctx) {
-  const auto sizes = SizeRegions(inputs, n_ctx);
+  const auto sizes = SizeRegions(inputs, n_ctx, false);
   if (sizes.ok()) return sizes->total_bytes;
   if (absl::IsOutOfRange(sizes.status())) return std::nullopt;
   return sizes.status();
 }
 
-absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap,
-                                       int64_t budget_bytes) {
+absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap) {
+  const ContextGrid grid(cap, inputs.counts_tokens());
   // Contexts below `low` fit, those from `high` on do not.
   int64_t low = 0;
-  int64_t high = NumContexts(cap);
+  int64_t high = grid.size();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(const auto bytes,
-                     TotalBytes(inputs, ContextAt(middle, cap)));
-    if (bytes && *bytes <= budget_bytes) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+    ASSIGN_OR_RETURN(const bool fits, Fits(inputs, grid.At(middle)));
+    (fits ? low : high) = fits ? middle + 1 : middle;
   }
-  return low == 0 ? 0 : ContextAt(low - 1, cap);
+  return low == 0 ? 0 : grid.At(low - 1);
 }
 
 }  // namespace plimsoll::planner

@@ -10,24 +10,39 @@
 
 namespace plimsoll::planner {
 
-// The contexts that a solver chooses among, smallest first: 16, 32, 48 and 64
-// tokens (one short page), then whole pages of 64, the last one cut to `cap`.
-// Requires 0 <= index < NumContexts(cap) and cap > 0.
-int64_t ContextAt(int64_t index, int64_t cap);
-int64_t NumContexts(int64_t cap);
-// The context after `n_ctx`, which is one of them and not the last.
-int64_t NextContext(int64_t n_ctx, int64_t cap);
+// The contexts up to `cap` tokens that a solver chooses among, smallest first:
+// 16, 32, 48 and 64 tokens (one short page), then whole pages of 64, the last
+// one cut to `cap`; or every number of tokens.
+class ContextGrid {
+ public:
+  // Requires cap > 0.
+  ContextGrid(int64_t cap, bool counts_tokens)
+      : cap_(cap), counts_tokens_(counts_tokens) {}
+
+  int64_t size() const;
+  // Requires 0 <= index < size().
+  int64_t At(int64_t index) const;
+  // The context after `n_ctx`, which is one of them and not the last.
+  int64_t Next(int64_t n_ctx) const;
+
+ private:
+  int64_t cap_;
+  bool counts_tokens_;
+};
+
+// Whether the plan for `n_ctx` fits its budgets. What does not fit in int64
+// does not. Errors: those of SizeRegions but kOutOfRange.
+absl::StatusOr<bool> Fits(const PlanInputs& inputs, int64_t n_ctx);
 
 // Total bytes of the plan for `n_ctx`; nothing if they do not fit in int64.
 // Errors: those of SizeRegions but kOutOfRange.
 absl::StatusOr<std::optional<int64_t>> TotalBytes(const PlanInputs& inputs,
                                                   int64_t n_ctx);
 
-// Returns the largest of the contexts up to `cap` whose plan takes at most
-// `budget_bytes`, or 0 if none does. Exact, because a plan's bytes never shrink
-// as its context grows. Errors: as TotalBytes.
-absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap,
-                                       int64_t budget_bytes);
+// Returns the largest of the contexts up to `cap` whose plan fits, or 0 if none
+// does. Exact, because a plan's bytes never shrink as its context grows.
+// Errors: as TotalBytes.
+absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap);
 
 }  // namespace plimsoll::planner
 

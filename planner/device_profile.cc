@@ -62,6 +62,7 @@ DeviceProfile CommittedCpuProfile() {
       .granularity_bytes = kCpuGranularityBytes,
       .alignment = 64,
       .storage = {},
+      .kv_types = {DType::kF32, DType::kF16},
       // A block is 32 int16 values, their float32 scale and scaled sum.
       .workspace = {.activation_block = 32,
                     .activation_block_bytes = 72,
@@ -84,13 +85,14 @@ const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype) {
   return nullptr;
 }
 
-absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
-                                       int64_t bytes) {
+absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
+                                        int64_t granularity_bytes,
+                                        int64_t bytes) {
   if (bytes < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("an allocation of ", bytes, " bytes"));
   }
-  switch (profile.allocation) {
+  switch (rule) {
     case AllocationRule::kExact:
       return bytes;
     case AllocationRule::kPow2:
@@ -98,16 +100,21 @@ absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
     case AllocationRule::kGranularity:
       break;
   }
-  if (profile.granularity_bytes <= 0) {
-    return Bad("granularity_bytes", profile.granularity_bytes, "positive");
+  if (granularity_bytes <= 0) {
+    return Bad("granularity_bytes", granularity_bytes, "positive");
   }
-  const auto rounded = CheckedRoundUp(bytes, profile.granularity_bytes);
+  const auto rounded = CheckedRoundUp(bytes, granularity_bytes);
   if (!rounded) {
     return absl::OutOfRangeError(
         absl::StrCat("an allocation of ", bytes,
                      " bytes, rounded up, does not fit in int64"));
   }
   return *rounded;
+}
+
+absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
+                                       int64_t bytes) {
+  return RoundAllocation(profile.allocation, profile.granularity_bytes, bytes);
 }
 
 absl::Status ValidateProfile(const DeviceProfile& profile) {

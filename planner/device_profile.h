@@ -55,6 +55,7 @@ struct DeviceProfile {
   int64_t granularity_bytes;  // for kGranularity
   int64_t alignment;          // of every region and tensor; a power of two
   std::vector<StorageRule> storage;  // the element types it can run
+  std::vector<DType> kv_types;       // those of keys and values
   WorkspaceParameters workspace;
   int64_t runtime_bytes;  // context, libraries, code: outside the arena
   Basis runtime_basis;
@@ -67,6 +68,14 @@ DeviceProfile CommittedCpuProfile();
 
 // The rule for `dtype`, or nullptr if the device cannot run it.
 const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
+
+// `bytes` rounded up by an allocator's rule; `granularity_bytes` is that of
+// kGranularity.
+// Errors: kInvalidArgument for a negative request or a bad granularity;
+// kOutOfRange on overflow.
+absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
+                                        int64_t granularity_bytes,
+                                        int64_t bytes);
 
 // Bytes that the device's allocator really takes for a request of `bytes`.
 // Errors: kInvalidArgument for a negative request or a bad granularity;

@@ -26,27 +26,36 @@ void Append(std::string& text, absl::string_view flag) {
 
 class Adviser {
  public:
-  Adviser(const PlanInputs& inputs, int64_t total_bytes, int64_t budget_bytes)
-      : inputs_(inputs),
-        total_bytes_(total_bytes),
-        budget_bytes_(budget_bytes) {}
+  Adviser(const PlanInputs& inputs, const MemoryPlan& plan, int64_t cap)
+      : inputs_(inputs), plan_(plan), cap_(cap) {}
 
   // Adds the change to the list if its plan fits, and returns whether it does.
   absl::StatusOr<bool> Try(const Change& change) {
-    const PlanInputs inputs = {inputs_.shape, change.options, inputs_.profile,
-                               inputs_.weight_bytes};
+    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
+    ASSIGN_OR_RETURN(const bool fits, Fits(inputs, change.n_ctx));
+    if (!fits) return false;
     ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, change.n_ctx));
-    if (!bytes || *bytes > budget_bytes_) return false;
-    suggestions_.push_back({change.text, total_bytes_ - *bytes});
+    suggestions_.push_back(
+        {change.text, plan_.total_bytes - bytes.value_or(0), change.n_ctx});
     return true;
+  }
+
+  // Adds the change if it gives a longer context than the plan has.
+  absl::Status TryLonger(const Change& change) {
+    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
+    ASSIGN_OR_RETURN(const int64_t n_ctx, LargestContext(inputs, cap_));
+    if (n_ctx <= plan_.n_ctx) return absl::OkStatus();
+    // What it saves is told at the context that the plan has.
+    ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, plan_.n_ctx));
+    suggestions_.push_back(
+        {change.text, plan_.total_bytes - bytes.value_or(0), n_ctx});
+    return absl::OkStatus();
   }
 
   // The largest context below `change.n_ctx` that fits with its options.
   absl::StatusOr<bool> TryContext(Change change) {
-    const PlanInputs inputs = {inputs_.shape, change.options, inputs_.profile,
-                               inputs_.weight_bytes};
-    ASSIGN_OR_RETURN(change.n_ctx,
-                     LargestContext(inputs, change.n_ctx, budget_bytes_));
+    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
+    ASSIGN_OR_RETURN(change.n_ctx, LargestContext(inputs, change.n_ctx));
     if (change.n_ctx == 0) return false;
     const absl::string_view flag =
         change.options.n_ctx ? "--n-ctx" : "--max-inference-len";
@@ -71,10 +80,9 @@ class Adviser {
     while (failing - fitting > 1) {
       const int64_t middle = fitting + (failing - fitting) / 2;
       change.options.n_slots = middle;
-      const PlanInputs inputs = {inputs_.shape, change.options, inputs_.profile,
-                                 inputs_.weight_bytes};
-      ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, change.n_ctx));
-      (bytes && *bytes <= budget_bytes_ ? fitting : failing) = middle;
+      ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
+      ASSIGN_OR_RETURN(const bool fits, Fits(inputs, change.n_ctx));
+      (fits ? fitting : failing) = middle;
     }
     if (fitting == 0) return absl::OkStatus();
     change.options.n_slots = fitting;
@@ -87,31 +95,67 @@ class Adviser {
 
  private:
   const PlanInputs& inputs_;
-  int64_t total_bytes_;
-  int64_t budget_bytes_;
+  const MemoryPlan& plan_;
+  int64_t cap_;
   std::vector<Suggestion> suggestions_;
 };
 
-// Halves float32 keys and values; nothing else can be run.
-bool UseHalfKv(Change& change) {
-  if (change.options.k_type != DType::kF32 &&
-      change.options.v_type != DType::kF32) {
-    return false;
+// Element types of keys and values below those of `options`, the largest
+// first: those that the device runs; of an engine that reserves first, all.
+std::vector<DType> SmallerKvTypes(const PlanInputs& inputs) {
+  constexpr int64_t kElements = 256;  // whole blocks of every type
+  const LoadOptions& options = inputs.options();
+  const auto bytes_of = [](DType type) {
+    return RowBytes(type, kElements).value_or(0);
+  };
+  const int64_t now =
+      std::max(bytes_of(options.k_type), bytes_of(options.v_type));
+  std::vector<DType> types = {DType::kF16, DType::kQ8_0, DType::kQ4_0};
+  if (!inputs.counts_tokens()) types = inputs.profile().kv_types;
+  std::erase_if(types, [&](DType type) { return bytes_of(type) >= now; });
+  std::stable_sort(types.begin(), types.end(),
+                   [&](DType a, DType b) { return bytes_of(a) > bytes_of(b); });
+  return types;
+}
+
+Change WithKvType(Change change, DType type) {
+  change.options.k_type = type;
+  change.options.v_type = type;
+  Append(change.text, absl::StrCat("--kv-type ", DTypeName(type)));
+  return change;
+}
+
+// Weights that the host could keep.
+bool KeepOnHost(const PlanInputs& inputs, Change& change) {
+  if (inputs.profile().kind == "cpu") return false;
+  HostWeights& host = change.options.host_weights;
+  std::string words;
+  for (const WeightTensor& tensor : inputs.shape().weights) {
+    if (tensor.kind == WeightKind::kExpert && !host.experts) {
+      host.experts = true;
+      absl::StrAppend(&words, words.empty() ? "" : ",", "experts");
+    }
+    if (tensor.kind == WeightKind::kPerLayerEmbedding &&
+        !host.per_layer_embeddings) {
+      host.per_layer_embeddings = true;
+      absl::StrAppend(&words, words.empty() ? "" : ",", "per-layer-embeddings");
+    }
   }
-  change.options.k_type = DType::kF16;
-  change.options.v_type = DType::kF16;
-  Append(change.text, "--kv-type f16");
+  if (words.empty()) return false;
+  Append(change.text, absl::StrCat("--host-weights ", words));
   return true;
 }
 
 // Every reduction at once, for when no single one is enough.
-Change SmallestChange(const Change& base) {
+Change SmallestChange(const PlanInputs& inputs, const Change& base) {
   Change change = base;
+  KeepOnHost(inputs, change);
   if (change.options.n_ubatch > kSmallestUbatch) {
     change.options.n_ubatch = kSmallestUbatch;
     Append(change.text, absl::StrCat("--n-ubatch ", kSmallestUbatch));
   }
-  UseHalfKv(change);
+  const std::vector<DType> types = SmallerKvTypes(inputs);
+  if (!types.empty()) change = WithKvType(change, types.back());
   if (change.options.n_slots > 1) {
     change.options.n_slots = 1;
     Append(change.text, "--slots 1");
@@ -136,6 +180,7 @@ absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
                                           const MemoryPlan& plan, int64_t cap) {
   const LoadOptions& options = plan.options;
   const std::string budget = WithThousands(plan.budget_bytes);
+  const ContextGrid grid(cap, inputs.counts_tokens());
   const std::string cut =
       options.n_ctx && *options.n_ctx > plan.n_ctx
           ? absl::StrCat("; the requested ", WithThousands(*options.n_ctx),
@@ -154,32 +199,68 @@ absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
       break;
   }
   if (plan.n_ctx == 0) {
-    return absl::StrCat(
-        "not even ", ContextAt(0, cap), " tokens fit: they need ",
-        WithThousands(plan.total_bytes), " bytes, the budget is ", budget);
+    return absl::StrCat("not even ", grid.At(0), " tokens fit: they need ",
+                        WithThousands(plan.total_bytes),
+                        " bytes, the budget is ", budget);
   }
-  ASSIGN_OR_RETURN(const auto bytes,
-                   TotalBytes(inputs, NextContext(plan.n_ctx, cap)));
-  return absl::StrCat(
-      WithThousands(plan.n_ctx),
-      " tokens are the largest context that fits: one page more needs ",
-      bytes ? WithThousands(*bytes) : "more than 2^63",
-      " bytes, the budget is ", budget);
+  ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, grid.Next(plan.n_ctx)));
+  return absl::StrCat(WithThousands(plan.n_ctx),
+                      " tokens are the largest context that fits: one ",
+                      inputs.counts_tokens() ? "token" : "page", " more needs ",
+                      bytes ? WithThousands(*bytes) : "more than 2^63",
+                      " bytes, the budget is ", budget);
+}
+
+std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes) {
+  const Region* largest = nullptr;
+  for (const Region& region : sizes.regions) {
+    if (region.on_host) continue;
+    if (largest == nullptr || region.bytes > largest->bytes) largest = &region;
+  }
+  if (largest == nullptr) return "";
+  if (largest->name != "kv_full" && largest->name != "kv_window") {
+    return std::string(largest->name);
+  }
+  const bool is_ring = largest->name == "kv_window";
+  int64_t n_layers = 0;
+  for (size_t il = 0; il < inputs.shape().layers.size(); ++il) {
+    const LayerShape& layer = inputs.shape().layers[il];
+    if (layer.kv_source != static_cast<int64_t>(il)) continue;
+    n_layers += (layer.window > 0) == is_ring ? 1 : 0;
+  }
+  return absl::StrCat(largest->name, ": keys and values of ", n_layers,
+                      is_ring ? " window layers" : " full layers");
 }
 
 absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
+                                                       const MemoryPlan& plan,
                                                        int64_t n_ctx,
-                                                       int64_t total_bytes,
-                                                       int64_t budget_bytes) {
-  Adviser adviser(inputs, total_bytes, budget_bytes);
-  const Change base = {inputs.options, n_ctx, ""};
+                                                       int64_t cap) {
+  Adviser adviser(inputs, plan, cap);
+  const Change base = {inputs.options(), n_ctx, ""};
+  const std::vector<DType> types = SmallerKvTypes(inputs);
+  Change on_host = base;
+  const bool may_be_on_host = KeepOnHost(inputs, on_host);
+  if (plan.fits) {
+    for (const DType type : types) {
+      RETURN_IF_ERROR(adviser.TryLonger(WithKvType(base, type)));
+    }
+    if (may_be_on_host) RETURN_IF_ERROR(adviser.TryLonger(on_host));
+    Change one = base;
+    one.options.n_slots = 1;
+    one.text = "--slots 1";
+    if (base.options.n_slots > 1) RETURN_IF_ERROR(adviser.TryLonger(one));
+    return adviser.Take();
+  }
   RETURN_IF_ERROR(adviser.TryUbatch(base));
-  Change half = base;
-  if (UseHalfKv(half)) RETURN_IF_ERROR(adviser.Try(half).status());
+  for (const DType type : types) {
+    RETURN_IF_ERROR(adviser.Try(WithKvType(base, type)).status());
+  }
+  if (may_be_on_host) RETURN_IF_ERROR(adviser.Try(on_host).status());
   RETURN_IF_ERROR(adviser.TrySlots(base));
   RETURN_IF_ERROR(adviser.TryContext(base).status());
   if (adviser.empty()) {
-    const Change all = SmallestChange(base);
+    const Change all = SmallestChange(inputs, base);
     if (!all.text.empty()) {
       ASSIGN_OR_RETURN(const bool fits, adviser.Try(all));
       if (!fits) RETURN_IF_ERROR(adviser.TryContext(all).status());

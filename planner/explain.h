@@ -21,13 +21,19 @@ std::string WithThousands(int64_t value);
 absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
                                           const MemoryPlan& plan, int64_t cap);
 
-// Changes that make a plan of `total_bytes` for `n_ctx` tokens fit the budget,
-// each checked by planning again, the cheapest loss first.
+// The region that takes most of the device, in words: "weights", "kv_full: keys
+// and values of 8 full layers".
+std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes);
+
+// Changes that help `plan`, which has `n_ctx` tokens (or whose smallest context
+// those are): where it does not fit, those that make it; where memory bounds
+// its context, those that give a longer one, up to `cap`. Each was checked by
+// planning again; the least loss first.
 // Errors: those of SizeRegions but kOutOfRange.
 absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
+                                                       const MemoryPlan& plan,
                                                        int64_t n_ctx,
-                                                       int64_t total_bytes,
-                                                       int64_t budget_bytes);
+                                                       int64_t cap);
 
 }  // namespace plimsoll::planner
 

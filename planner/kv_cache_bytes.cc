@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kPageTokens = 64;
 constexpr int64_t kShortPageMultiple = 16;
+// What kWindowPlusUbatch rounds cells up to. Source: PLANNER.md 1.1.
+constexpr int64_t kPaddedCells = 256;
 
 absl::Status CheckPositive(absl::string_view name, int64_t count) {
   if (count > 0) return absl::OkStatus();
@@ -18,14 +20,25 @@ absl::Status CheckPositive(absl::string_view name, int64_t count) {
       absl::StrCat(name, " must be positive, got ", count));
 }
 
-// Bytes that one token takes in `layer`: K and V of all its heads.
-absl::StatusOr<Checked> TokenBytes(const LayerShape& layer, DType k_type,
-                                   DType v_type) {
-  RETURN_IF_ERROR(CheckPositive("n_kv_heads", layer.n_kv_heads));
-  RETURN_IF_ERROR(CheckPositive("head_dim", layer.head_dim));
-  ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
-  ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
-  return Checked(layer.n_kv_heads) * (Checked(k_row) + v_row);
+int64_t PageTokensOf(const KvRules& rules, int64_t n_ctx) {
+  if (rules.ring == RingRule::kWindowPlusUbatch) return kPaddedCells;
+  return rules.has_pages ? PageTokens(n_ctx) : 1;
+}
+
+// Cells of a ring layer, or 0 if it is kept like a full one. `cells` are those
+// of a full layer.
+int64_t RingCells(const KvRules& rules, int64_t window, Checked cells) {
+  if (window == 0 || rules.ring == RingRule::kFull) return 0;
+  const auto full = cells.Get();
+  if (rules.ring == RingRule::kExact) {
+    return full && *full <= window ? 0 : window;
+  }
+  auto ring = CheckedAdd(window, rules.ring_tokens);
+  if (!ring || (full && *full < *ring)) ring = full;
+  if (rules.ring == RingRule::kWindowPlusUbatch && ring) {
+    ring = CheckedRoundUp(*ring, kPaddedCells);
+  }
+  return ring.value_or(0);
 }
 
 }  // namespace
@@ -41,39 +54,92 @@ bool HasRing(int64_t window, int64_t n_ctx) {
   return !cells || *cells > window;
 }
 
-absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
-                                     int64_t n_slots, int64_t n_idle,
-                                     DType k_type, DType v_type) {
+void KvModel::Add(const Group& layer) {
+  for (Group& group : groups_) {
+    if (group.k_row == layer.k_row && group.v_row == layer.v_row &&
+        group.window == layer.window) {
+      ++group.n_layers;
+      return;
+    }
+  }
+  groups_.push_back(layer);
+}
+
+absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
+                                        DType v_type, const KvRules& rules) {
+  KvModel model;
+  model.rules_ = rules;
+  int64_t widest_v_row = 0;
+  for (size_t il = 0; il < shape.layers.size(); ++il) {
+    const LayerShape& layer = shape.layers[il];
+    RETURN_IF_ERROR(CheckPositive("n_kv_heads", layer.n_kv_heads));
+    RETURN_IF_ERROR(CheckPositive("head_dim", layer.head_dim));
+    if (layer.window < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("window must not be negative, got ", layer.window));
+    }
+    ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+    const auto k = CheckedMul(layer.n_kv_heads, k_row);
+    const auto v = CheckedMul(layer.n_kv_heads, v_row);
+    if (!k || !v) {
+      return absl::OutOfRangeError("a token's keys do not fit in int64 bytes");
+    }
+    widest_v_row = std::max(widest_v_row, *v);
+    if (layer.kv_source != static_cast<int64_t>(il)) continue;
+    model.Add({*k, *v, layer.window, 1});
+  }
+  if (!rules.has_flash_attention) {
+    for (Group& group : model.groups_) group.v_row = widest_v_row;
+  }
+  return model;
+}
+
+absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
+                                       int64_t n_idle) const {
   RETURN_IF_ERROR(CheckPositive("n_ctx", n_ctx));
   RETURN_IF_ERROR(CheckPositive("n_slots", n_slots));
   if (n_idle < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("n_idle must not be negative, got ", n_idle));
   }
-  Checked paged = 0;  // bytes of one token in all layers in pages
-  Checked rings = 0;
-  for (size_t il = 0; il < shape.layers.size(); ++il) {
-    const LayerShape& layer = shape.layers[il];
-    if (layer.kv_source != static_cast<int64_t>(il)) continue;
-    if (layer.window < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("window must not be negative, got ", layer.window));
-    }
-    ASSIGN_OR_RETURN(const Checked token, TokenBytes(layer, k_type, v_type));
-    if (HasRing(layer.window, n_ctx)) {
-      rings += token * layer.window;
+  const int64_t page_tokens = PageTokensOf(rules_, n_ctx);
+  const int64_t pages = CeilDiv(n_ctx, page_tokens);
+  const Checked cells = Checked(pages) * page_tokens;
+  // A buffer of `row` bytes a cell, rounded as the engine's allocator does.
+  const auto buffer = [this](int64_t row, Checked n_cells) -> Checked {
+    const auto bytes = (n_cells * row).Get();
+    if (!bytes) return Checked::Overflow();
+    const auto rounded =
+        RoundAllocation(rules_.allocation, rules_.granularity_bytes, *bytes);
+    return rounded.ok() ? Checked(*rounded) : Checked::Overflow();
+  };
+  Checked paged_row = 0;
+  Checked ring = 0;
+  Checked full = 0;
+  Checked window = 0;
+  for (const Group& group : groups_) {
+    const int64_t ring_cells = RingCells(rules_, group.window, cells);
+    const Checked row = Checked(group.k_row) + group.v_row;
+    const Checked all_cells = ring_cells > 0
+                                  ? (Checked(n_slots) + n_idle) * ring_cells
+                                  : cells * n_slots;
+    const Checked bytes =
+        (buffer(group.k_row, all_cells) + buffer(group.v_row, all_cells)) *
+        group.n_layers;
+    if (ring_cells > 0) {
+      ring += row * ring_cells * group.n_layers;
+      window += bytes;
     } else {
-      paged += token;
+      paged_row += row * group.n_layers;
+      full += bytes;
     }
   }
-  const int64_t page_tokens = PageTokens(n_ctx);
-  const int64_t pages = CeilDiv(n_ctx, page_tokens);
-  const auto page_bytes = (paged * page_tokens).Get();
-  const auto ring_bytes = rings.Get();
-  const auto full = (paged * page_tokens * pages * n_slots).Get();
-  const auto window = (rings * (Checked(n_slots) + n_idle)).Get();
-  if (!page_bytes || !ring_bytes || !full || !window ||
-      (Checked(*full) + *window).overflow()) {
+  const auto page_bytes = (paged_row * page_tokens).Get();
+  const auto ring_bytes = ring.Get();
+  const auto full_bytes = full.Get();
+  const auto window_bytes = window.Get();
+  if (!page_bytes || !ring_bytes || (full + window).overflow()) {
     return absl::OutOfRangeError(
         absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
                      " tokens does not fit in int64 bytes"));
@@ -82,9 +148,18 @@ absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
                  .pages_per_slot = pages,
                  .page_bytes = *page_bytes,
                  .ring_bytes = *ring_bytes,
-                 .full_bytes = *full,
-                 .window_bytes = *window,
+                 .full_bytes = *full_bytes,
+                 .window_bytes = *window_bytes,
                  .bytes_per_token = *page_bytes / page_tokens};
+}
+
+absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
+                                     int64_t n_slots, int64_t n_idle,
+                                     DType k_type, DType v_type,
+                                     const KvRules& rules) {
+  ASSIGN_OR_RETURN(const KvModel model,
+                   KvModel::Create(shape, k_type, v_type, rules));
+  return model.Bytes(n_ctx, n_slots, n_idle);
 }
 
 }  // namespace plimsoll::planner

@@ -3,12 +3,34 @@
 #define PLIMSOLL_PLANNER_KV_CACHE_BYTES_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "planner/device_profile.h"
 #include "planner/model_shape.h"
 
 namespace plimsoll::planner {
+
+// How many cells a sliding-window layer keeps for a sequence.
+enum class RingRule {
+  kExact,             // `window`
+  kFull,              // as many as a full layer
+  kWindowPlusUbatch,  // window + n_ubatch; all layers in multiples of 256
+  kWindowPlusTokens,  // window + a constant
+};
+
+// How an engine lays out its KV cache; the defaults are Plimsoll's own.
+struct KvRules {
+  RingRule ring = RingRule::kExact;
+  int64_t ring_tokens = 0;  // beyond the window, for kWindowPlus*
+  bool has_pages = true;    // false: contexts are counted in single tokens
+  // Without it the values of every layer are as wide as those of the widest.
+  bool has_flash_attention = true;
+  // How every layer's keys, and its values, are rounded: a buffer each.
+  AllocationRule allocation = AllocationRule::kExact;
+  int64_t granularity_bytes = 0;
+};
 
 // Tokens of one page of a context of `n_ctx` tokens: 64, or for a short context
 // n_ctx rounded up to 16. Requires n_ctx > 0.
@@ -32,18 +54,47 @@ struct KvBytes {
   int64_t bytes_per_token;
 };
 
-// Returns the device memory that `n_slots` sequences of `n_ctx` tokens reserve
-// for keys and values, plus rings for `n_idle` idle sessions.
-//
-//   row(layer)  = n_kv_heads * (RowBytes(k, head_dim) + RowBytes(v, head_dim))
-//   kv_full     = slots * ceil(n_ctx / page) * page * sum of paged layers' rows
-//   kv_window   = (slots + idle) * sum of ring layers' window * row
-//
-// Errors: kInvalidArgument for a count that is not positive or a head_dim that
-// is not a multiple of the type's block; kOutOfRange if it overflows int64.
+// What the KV bytes of a model depend on, so that many contexts can be asked
+// for at a cost that does not grow with its layers.
+class KvModel {
+ public:
+  // Errors: kInvalidArgument for a count that is not positive or a head_dim
+  // that is not a multiple of a type's block.
+  static absl::StatusOr<KvModel> Create(const ModelShape& shape, DType k_type,
+                                        DType v_type, const KvRules& rules);
+
+  // The device memory that `n_slots` sequences of `n_ctx` tokens reserve for
+  // keys and values, plus rings for `n_idle` idle sessions.
+  //
+  //   row(layer)  = n_kv_heads * (RowBytes(k, head_dim) + RowBytes(v,
+  //   head_dim)) kv_full     = slots * ceil(n_ctx / page) * page * sum of paged
+  //   rows kv_window   = (slots + idle) * sum of ring layers' cells * row
+  //
+  // Errors: kInvalidArgument for a count that is not positive; kOutOfRange if
+  // it overflows int64.
+  absl::StatusOr<KvBytes> Bytes(int64_t n_ctx, int64_t n_slots,
+                                int64_t n_idle) const;
+
+ private:
+  // Layers that are alike.
+  struct Group {
+    int64_t k_row;  // bytes of one token's keys
+    int64_t v_row;
+    int64_t window;  // 0 = full
+    int64_t n_layers;
+  };
+
+  void Add(const Group& layer);
+
+  KvRules rules_;
+  std::vector<Group> groups_;
+};
+
+// KvModel::Create and Bytes at once.
 absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
                                      int64_t n_slots, int64_t n_idle,
-                                     DType k_type, DType v_type);
+                                     DType k_type, DType v_type,
+                                     const KvRules& rules = {});
 
 }  // namespace plimsoll::planner
 

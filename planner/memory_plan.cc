@@ -36,7 +36,9 @@ absl::Status ValidateShape(const ModelShape& shape) {
         CheckLimits("n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim));
     RETURN_IF_ERROR(
         CheckLimits("head_dim", layer.head_dim, ModelShape::kMaxHeadDim));
-    RETURN_IF_ERROR(CheckLimits("ffn_dim", layer.ffn_dim, ModelShape::kMaxDim));
+    RETURN_IF_ERROR(CheckLimits("ffn_dim",
+                                std::max(layer.ffn_dim, layer.expert_ffn_dim),
+                                ModelShape::kMaxDim));
   }
   return absl::OkStatus();
 }
@@ -58,17 +60,77 @@ Cap CapOf(const ModelShape& shape, const LoadOptions& options) {
 
 // The one place where n_ctx is decided. 0 if nothing fits.
 absl::StatusOr<int64_t> ResolveContext(const PlanInputs& inputs, const Cap& cap,
-                                       int64_t budget_bytes,
                                        ContextLimit& limit) {
-  if (inputs.options.n_ctx) {
-    const int64_t requested = *inputs.options.n_ctx;
+  if (inputs.options().n_ctx) {
+    const int64_t requested = *inputs.options().n_ctx;
     limit = requested <= cap.n_ctx ? ContextLimit::kRequested : cap.limit;
     return std::min(requested, cap.n_ctx);
   }
-  ASSIGN_OR_RETURN(const int64_t n_ctx,
-                   LargestContext(inputs, cap.n_ctx, budget_bytes));
+  ASSIGN_OR_RETURN(const int64_t n_ctx, LargestContext(inputs, cap.n_ctx));
   limit = n_ctx == cap.n_ctx ? cap.limit : ContextLimit::kMemory;
   return n_ctx;
+}
+
+// Bytes beyond the budgets of the device and of the host.
+int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
+  const int64_t host =
+      sizes.host_bytes -
+      inputs.options().host_budget_bytes.value_or(sizes.host_bytes);
+  return std::max<int64_t>(sizes.total_bytes - inputs.budget_bytes(), 0) +
+         std::max<int64_t>(host, 0);
+}
+
+// What more of everything would cost before the allocator rounds; 0 where it
+// does not fit in int64.
+absl::StatusOr<int64_t> Growth(const PlanInputs& more, int64_t n_ctx,
+                               const MemoryPlan& plan) {
+  const auto sizes = SizeRegions(more, n_ctx, false);
+  if (absl::IsOutOfRange(sizes.status())) return 0;
+  if (!sizes.ok()) return sizes.status();
+  if (plan.arena_bytes > 0) return sizes->arena_bytes - plan.arena_bytes;
+  return sizes->total_bytes - plan.total_bytes;
+}
+
+absl::Status AddMargins(const PlanInputs& inputs, int64_t n_ctx,
+                        MemoryPlan& plan) {
+  const int64_t page = plan.kv.page_tokens;
+  if (const auto next = CheckedAdd(n_ctx, page)) {
+    ASSIGN_OR_RETURN(const int64_t bytes, Growth(inputs, *next, plan));
+    plan.bytes_per_token = bytes / page;
+  }
+  LoadOptions options = inputs.options();
+  if (++options.n_slots > LoadOptions::kMaxSlots) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const PlanInputs with_slot, inputs.With(options));
+  ASSIGN_OR_RETURN(plan.bytes_per_slot, Growth(with_slot, n_ctx, plan));
+  return absl::OkStatus();
+}
+
+bool Has(const std::vector<DType>& types, DType type) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
+                                        const LoadOptions& options,
+                                        const DeviceProfile& profile) {
+  std::vector<std::string> reasons;
+  std::vector<DType> seen;
+  for (const WeightTensor& tensor : shape.weights) {
+    if (tensor.is_vector || Has(seen, tensor.dtype)) continue;
+    seen.push_back(tensor.dtype);
+    if (FindStorageRule(profile, tensor.dtype) != nullptr) continue;
+    reasons.push_back(absl::StrCat("tensor \"", tensor.name, "\" is of type ",
+                                   DTypeName(tensor.dtype), ", which device \"",
+                                   profile.id, "\" cannot run"));
+  }
+  const auto check_kv = [&](DType type) {
+    if (Has(profile.kv_types, type)) return;
+    reasons.push_back(absl::StrCat("device \"", profile.id,
+                                   "\" has no keys or values of type ",
+                                   DTypeName(type)));
+  };
+  check_kv(options.k_type);
+  if (options.v_type != options.k_type) check_kv(options.v_type);
+  return reasons;
 }
 
 int64_t NextPowerOfTwo(int64_t value) {
@@ -111,34 +173,43 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
     return absl::InvalidArgumentError(
         absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
   }
-  ASSIGN_OR_RETURN(WeightLayout weights, LayoutWeights(shape, profile));
-  const PlanInputs inputs = {shape, options, profile, weights.bytes};
+  ASSIGN_OR_RETURN(WeightLayout weights,
+                   LayoutWeights(shape, profile, options.host_weights));
+  ASSIGN_OR_RETURN(
+      const PlanInputs inputs,
+      PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
   const Cap cap = CapOf(shape, options);
 
   MemoryPlan plan = {};
   plan.options = options;
   plan.budget_bytes = budget_bytes;
-  ASSIGN_OR_RETURN(plan.n_ctx, ResolveContext(inputs, cap, budget_bytes,
-                                              plan.context_limit));
+  ASSIGN_OR_RETURN(plan.n_ctx, ResolveContext(inputs, cap, plan.context_limit));
   // Where nothing fits the regions are those of the smallest context.
-  const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : ContextAt(0, cap.n_ctx);
-  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx));
+  const ContextGrid grid(cap.n_ctx, inputs.counts_tokens());
+  const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : grid.At(0);
+  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx, true));
   ExplainRegions(inputs, sizes);
   plan.n_rows = sizes.n_rows;
   plan.n_sampled = sizes.n_sampled;
   plan.arena_bytes = sizes.arena_bytes;
   plan.total_bytes = sizes.total_bytes;
-  plan.fits = plan.total_bytes <= budget_bytes;
-  plan.missing_bytes = plan.fits ? 0 : plan.total_bytes - budget_bytes;
+  plan.host_bytes = sizes.host_bytes;
+  plan.missing_bytes = Missing(sizes, inputs);
+  plan.fits = plan.missing_bytes == 0;
+  plan.binding_term = BindingTerm(inputs, sizes);
   plan.regions = std::move(sizes.regions);
   plan.kv = sizes.kv;
   plan.workspace = sizes.workspace;
   plan.weights = std::move(weights.placements);
+  plan.not_runnable = WhyNotRunnable(shape, options, profile);
+  if (const Region* reserve = plan.FindRegion("reserve")) {
+    plan.reserve_bytes = reserve->bytes;
+  }
   ASSIGN_OR_RETURN(plan.n_ctx_reason, ContextReason(inputs, plan, cap.n_ctx));
-  if (!plan.fits) {
-    ASSIGN_OR_RETURN(
-        plan.suggestions,
-        SuggestChanges(inputs, n_ctx, plan.total_bytes, budget_bytes));
+  RETURN_IF_ERROR(AddMargins(inputs, n_ctx, plan));
+  if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
+    ASSIGN_OR_RETURN(plan.suggestions,
+                     SuggestChanges(inputs, plan, n_ctx, cap.n_ctx));
   }
   return plan;
 }

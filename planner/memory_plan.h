@@ -14,9 +14,22 @@
 #include "planner/device_profile.h"
 #include "planner/kv_cache_bytes.h"
 #include "planner/model_shape.h"
+#include "planner/reserve.h"
 #include "planner/workspace_layout.h"
 
 namespace plimsoll::planner {
+
+// How an engine's allocator rounds, where that is not the device's own rule.
+struct AllocationChoice {
+  AllocationRule rule = AllocationRule::kExact;
+  int64_t granularity_bytes = 0;  // for kGranularity
+};
+
+// Weights that stay in host memory although the device is another.
+struct HostWeights {
+  bool experts = false;
+  bool per_layer_embeddings = false;
+};
 
 // How a model is to be loaded.
 struct LoadOptions {
@@ -34,6 +47,17 @@ struct LoadOptions {
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
+
+  // What follows plans for engines other than this one's worker, which refuses
+  // it, and for hosts with a device of its own memory.
+  ReservePolicy policy = ReservePolicy::kExact;
+  RingRule ring = RingRule::kExact;
+  int64_t ring_tokens = 0;  // for kWindowPlusTokens
+  bool flash_attention = true;
+  std::optional<AllocationChoice> allocation;  // absent = the device's rule
+  std::optional<int64_t> weight_bytes;         // absent = from the tensors
+  HostWeights host_weights;
+  std::optional<int64_t> host_budget_bytes;  // absent = not checked
 };
 
 struct Region {
@@ -42,12 +66,13 @@ struct Region {
   int64_t bytes;
   int64_t alignment;
   Basis basis;
-  std::string formula;  // how `bytes` came about, for people
+  std::string formula;   // how `bytes` came about, for people
+  bool on_host = false;  // in host memory, and the device is not the host
 };
 
 // Where a weight tensor lies in the region `weights`.
 struct WeightPlacement {
-  int64_t offset;  // from the start of the region
+  int64_t offset;  // from the start of the region; -1 = in host memory
   int64_t bytes;   // in the device's storage rule, row padding included
 };
 
@@ -60,10 +85,12 @@ enum class ContextLimit {
 };
 const char* ContextLimitName(ContextLimit limit);
 
-// A change that makes a plan fit, verified by planning again with it.
+// A change that makes a plan fit, or its context longer, verified by planning
+// again with it.
 struct Suggestion {
   std::string text;  // "--kv-type q8_0", in the command line's words
   int64_t saves_bytes;
+  int64_t n_ctx;  // that it gives
 };
 
 struct MemoryPlan {
@@ -75,17 +102,27 @@ struct MemoryPlan {
   std::string n_ctx_reason;  // one sentence with numbers
   bool fits;
   int64_t budget_bytes;
-  int64_t arena_bytes;  // one allocation: all regions with offset >= 0
-  int64_t total_bytes;  // arena after the allocator's rounding + vocab +
-                        // runtime + margin
-  // In the arena's order, then those outside. Their bytes sum to total_bytes:
-  // `margin` includes what the allocator's rounding adds to the arena.
+  int64_t arena_bytes;    // one allocation: all regions with offset >= 0
+  int64_t total_bytes;    // arena after the allocator's rounding + vocab +
+                          // runtime + margin
+  int64_t host_bytes;     // of regions in host memory, not in total_bytes
+  int64_t reserve_bytes;  // of a reserve-first policy; 0 for kExact
+  // In the arena's order, then those outside. The bytes of those on the device
+  // sum to total_bytes: `margin` includes what the allocator's rounding adds.
   std::vector<Region> regions;
   KvBytes kv;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
-  // If !fits: bytes missing, and what would help, cheapest loss first.
-  int64_t missing_bytes;
+  // Why the device's backend cannot run this yet, one sentence each. The bytes
+  // are right all the same.
+  std::vector<std::string> not_runnable;
+  std::string binding_term;  // what takes most of the device, in words
+  // What one more token of context in every slot, averaged over a page, and
+  // one more slot would cost before the allocator rounds.
+  int64_t bytes_per_token;
+  int64_t bytes_per_slot;
+  int64_t missing_bytes;  // 0 if it fits
+  // What would make it fit, or its context longer; the cheapest loss first.
   std::vector<Suggestion> suggestions;
 
   const Region* FindRegion(absl::string_view name) const;
@@ -93,14 +130,14 @@ struct MemoryPlan {
 
 // Computes the plan. n_ctx = min(requested or solved, max_inference_len if
 // given, trained context) at this one place; a solved n_ctx is the largest
-// multiple of a page whose plan fits, so one page more does not fit. A plan
+// multiple of a page (of a token, for reserve-first policies) whose plan fits,
+// so one more does not fit. A plan
 // that does not fit is still an OK result with `fits` false, its bytes and
 // suggestions.
 //
 // Pure. More context, slots or bytes per element never costs less.
 // Errors: kInvalidArgument naming the field for options or profile that make no
-// sense; kUnimplemented naming an element type the device cannot run;
-// kOutOfRange on overflow.
+// sense; kOutOfRange on overflow.
 absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "planner/architectures.h"
 #include "planner/gguf_stream.h"
 #include "planner/hyperparameters.h"
 #include "planner/tensor_table.h"
@@ -15,78 +16,35 @@
 namespace plimsoll::planner {
 namespace {
 
-using enum TensorDim;
-
-constexpr std::array<TensorRole, 4> kLlamaModelRoles = {{
-    {"token_embd.weight", kModel, kVocab},
-    {"output_norm.weight", kModel, kNone},
-    {"output.weight", kModel, kVocab, true},
-    {"rope_freqs.weight", kRotary, kNone, true},
-}};
-constexpr std::array<TensorRole, 9> kLlamaLayerRoles = {{
-    {"attn_norm.weight", kModel, kNone},
-    {"attn_q.weight", kModel, kQuery},
-    {"attn_k.weight", kModel, kKv},
-    {"attn_v.weight", kModel, kKv},
-    {"attn_output.weight", kQuery, kModel},
-    {"ffn_norm.weight", kModel, kNone},
-    {"ffn_gate.weight", kModel, kFfn},
-    {"ffn_up.weight", kModel, kFfn},
-    {"ffn_down.weight", kFfn, kModel},
-}};
-constexpr std::array<TensorRole, 3> kGemma3ModelRoles = {{
-    {"token_embd.weight", kModel, kVocab},
-    {"output_norm.weight", kModel, kNone},
-    {"output.weight", kModel, kVocab, true},
-}};
-constexpr std::array<TensorRole, 13> kGemma3LayerRoles = {{
-    {"attn_norm.weight", kModel, kNone},
-    {"attn_q.weight", kModel, kQuery},
-    {"attn_k.weight", kModel, kKv},
-    {"attn_v.weight", kModel, kKv},
-    {"attn_output.weight", kQuery, kModel},
-    {"attn_q_norm.weight", kHead, kNone},
-    {"attn_k_norm.weight", kHead, kNone},
-    {"post_attention_norm.weight", kModel, kNone},
-    {"ffn_norm.weight", kModel, kNone},
-    {"ffn_gate.weight", kModel, kFfn},
-    {"ffn_up.weight", kModel, kFfn},
-    {"ffn_down.weight", kFfn, kModel},
-    {"post_ffw_norm.weight", kModel, kNone},
-}};
-
-// What one architecture adds to what all share.
-struct Architecture {
-  absl::string_view name;
-  std::span<const TensorRole> model_roles;
-  std::span<const TensorRole> layer_roles;
-  // Sets the window of every layer.
-  absl::Status (*read_windows)(const Hyperparameters& keys, ModelShape& shape);
-};
-
-absl::Status NoWindows(const Hyperparameters& keys, ModelShape&) {
-  ASSIGN_OR_RETURN(const int64_t window, keys.Int("attention.sliding_window", 0,
-                                                  ModelShape::kMaxContext, 0));
-  if (window == 0) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "metadata \"", keys.Key("attention.sliding_window"), "\" is ", window,
-      ": windows are not supported for this architecture"));
+absl::StatusOr<const Architecture*> ReadArchitecture(const GgufHeader& header) {
+  constexpr absl::string_view kKey = "general.architecture";
+  ASSIGN_OR_RETURN(const auto name, header.String(kKey));
+  if (!name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", kKey, "\" is missing"));
+  }
+  const Architecture* architecture = FindArchitecture(*name);
+  if (architecture != nullptr) return architecture;
+  return absl::UnimplementedError(
+      absl::StrCat("architecture ", Quoted(*name), " is not supported (",
+                   SupportedArchitectures(), " are)"));
 }
 
-// Which layers slide: true = local. Source: MODELS.md 3.5; by default every
-// sixth layer is global.
+// Which layers slide by pattern: true = local. By default the last layer of
+// every period is global. Source: MODELS.md 3.
 absl::StatusOr<std::vector<bool>> SlidingLayers(const Hyperparameters& keys,
-                                                int64_t n_layers) {
+                                                int64_t n_layers,
+                                                int64_t default_period) {
   constexpr absl::string_view kSuffix = "attention.sliding_window_pattern";
-  constexpr int64_t kDefaultPeriod = 6;
+  std::optional<int64_t> fallback;
+  if (default_period > 0) fallback = default_period;
   const std::string key = keys.Key(kSuffix);
   std::vector<bool> slides(static_cast<size_t>(n_layers));
   const auto it = keys.header().metadata.find(key);
   if (it == keys.header().metadata.end() ||
       it->second.type != GgufType::kArray) {
-    ASSIGN_OR_RETURN(
-        const int64_t period,
-        keys.Int(kSuffix, 1, ModelShape::kMaxLayers, kDefaultPeriod));
+    ASSIGN_OR_RETURN(const int64_t period,
+                     keys.Int(kSuffix, 1, ModelShape::kMaxLayers, fallback));
     for (int64_t il = 0; il < n_layers; ++il) {
       slides[static_cast<size_t>(il)] = il % period != period - 1;
     }
@@ -105,55 +63,44 @@ absl::StatusOr<std::vector<bool>> SlidingLayers(const Hyperparameters& keys,
   return slides;
 }
 
-absl::Status Gemma3Windows(const Hyperparameters& keys, ModelShape& shape) {
-  ASSIGN_OR_RETURN(const int64_t window, keys.Int("attention.sliding_window", 0,
-                                                  ModelShape::kMaxContext, 0));
-  ASSIGN_OR_RETURN(const std::vector<bool> slides,
-                   SlidingLayers(keys, shape.n_layers));
+absl::Status ReadWindows(const Hyperparameters& keys,
+                         const Architecture& architecture, ModelShape& shape) {
+  constexpr absl::string_view kSuffix = "attention.sliding_window";
+  ASSIGN_OR_RETURN(const int64_t window,
+                   keys.Int(kSuffix, 0, ModelShape::kMaxContext, 0));
+  std::vector<bool> slides(shape.layers.size(), true);
+  if (architecture.windows == WindowRule::kNone && window > 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("metadata \"", keys.Key(kSuffix), "\" is ", window,
+                     ": windows are not supported for this architecture"));
+  }
+  if (architecture.windows == WindowRule::kPattern) {
+    ASSIGN_OR_RETURN(slides, SlidingLayers(keys, shape.n_layers,
+                                           architecture.window_period));
+  }
   for (size_t il = 0; il < slides.size(); ++il) {
     if (slides[il]) shape.layers[il].window = window;
   }
   return absl::OkStatus();
 }
 
-// In alphabetical order, for messages.
-constexpr std::array<Architecture, 2> kArchitectures = {{
-    {"gemma3", kGemma3ModelRoles, kGemma3LayerRoles, Gemma3Windows},
-    {"llama", kLlamaModelRoles, kLlamaLayerRoles, NoWindows},
-}};
-
-absl::StatusOr<const Architecture*> FindArchitecture(const GgufHeader& header) {
-  constexpr absl::string_view kKey = "general.architecture";
-  ASSIGN_OR_RETURN(const auto name, header.String(kKey));
-  if (!name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metadata \"", kKey, "\" is missing"));
-  }
-  for (const Architecture& architecture : kArchitectures) {
-    if (architecture.name == *name) return &architecture;
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("architecture ", Quoted(*name), " is not supported (",
-                   SupportedArchitectures(), " are)"));
-}
-
-// head_dim of keys, values and queries alike.
+// head_dim of keys, values and queries alike; `suffix` is "_swa" for layers
+// with a window and empty for the others.
 absl::StatusOr<int64_t> ReadHeadDim(const Hyperparameters& keys,
-                                    const ModelShape& shape) {
+                                    absl::string_view suffix,
+                                    std::optional<int64_t> fallback) {
   constexpr int64_t kHeadDimMultiple = 16;
-  std::optional<int64_t> fallback;
-  if (shape.model_dim % shape.n_heads == 0) {
-    fallback = shape.model_dim / shape.n_heads;
-  }
-  ASSIGN_OR_RETURN(const int64_t k, keys.Int("attention.key_length", 1,
-                                             ModelShape::kMaxDim, fallback));
-  ASSIGN_OR_RETURN(const int64_t v, keys.Int("attention.value_length", 1,
-                                             ModelShape::kMaxDim, fallback));
-  const std::string key = keys.Key("attention.key_length");
+  const std::string k_suffix = absl::StrCat("attention.key_length", suffix);
+  const std::string v_suffix = absl::StrCat("attention.value_length", suffix);
+  ASSIGN_OR_RETURN(const int64_t k,
+                   keys.Int(k_suffix, 1, ModelShape::kMaxDim, fallback));
+  ASSIGN_OR_RETURN(const int64_t v,
+                   keys.Int(v_suffix, 1, ModelShape::kMaxDim, fallback));
+  const std::string key = keys.Key(k_suffix);
   if (k != v) {
     return absl::UnimplementedError(absl::StrCat(
-        "metadata \"", key, "\" is ", k, " and \"",
-        keys.Key("attention.value_length"), "\" is ", v,
+        "metadata \"", key, "\" is ", k, " and \"", keys.Key(v_suffix),
+        "\" is ", v,
         ": keys and values of different lengths are not supported"));
   }
   if (k % kHeadDimMultiple != 0 || k > ModelShape::kMaxHeadDim) {
@@ -163,6 +110,29 @@ absl::StatusOr<int64_t> ReadHeadDim(const Hyperparameters& keys,
                      ModelShape::kMaxHeadDim));
   }
   return k;
+}
+
+absl::Status ReadHeadDims(const Hyperparameters& keys, ModelShape& shape) {
+  std::optional<int64_t> fallback;
+  if (shape.model_dim % shape.n_heads == 0) {
+    fallback = shape.model_dim / shape.n_heads;
+  }
+  ASSIGN_OR_RETURN(const int64_t head_dim, ReadHeadDim(keys, "", fallback));
+  ASSIGN_OR_RETURN(const int64_t window_head_dim,
+                   ReadHeadDim(keys, "_swa", head_dim));
+  if (shape.n_heads * std::max(head_dim, window_head_dim) >
+      ModelShape::kMaxDim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "metadata \"", keys.Key("attention.head_count"), "\" is ",
+        shape.n_heads, ": that many heads of ", head_dim,
+        " elements are wider than the limit of ", ModelShape::kMaxDim));
+  }
+  for (LayerShape& layer : shape.layers) {
+    layer.head_dim = layer.window > 0 ? window_head_dim : head_dim;
+  }
+  shape.has_window_head_dim =
+      keys.header().metadata.contains(keys.Key("attention.key_length_swa"));
+  return absl::OkStatus();
 }
 
 absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
@@ -180,13 +150,6 @@ absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
                    keys.PerLayer("attention.head_count_kv", shape.n_layers,
                                  kMaxHeads, heads));
-  ASSIGN_OR_RETURN(const int64_t head_dim, ReadHeadDim(keys, shape));
-  if (shape.n_heads * head_dim > ModelShape::kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "metadata \"", keys.Key("attention.head_count"), "\" is ",
-        shape.n_heads, ": that many heads of ", head_dim,
-        " elements are wider than the limit of ", ModelShape::kMaxDim));
-  }
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     if (shape.n_heads % kv_heads[il] != 0) {
       return absl::InvalidArgumentError(
@@ -195,7 +158,58 @@ absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
                        shape.n_heads, " heads"));
     }
     shape.layers[il].n_kv_heads = kv_heads[il];
-    shape.layers[il].head_dim = head_dim;
+  }
+  return ReadHeadDims(keys, shape);
+}
+
+// The last layers may read keys and values of the last layer before them that
+// sees as far as they do. Source: MODELS.md 3.7.
+absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
+  constexpr absl::string_view kSuffix = "attention.shared_kv_layers";
+  ASSIGN_OR_RETURN(const int64_t n_shared,
+                   keys.Int(kSuffix, 0, shape.n_layers - 1, 0));
+  const auto n_own = static_cast<size_t>(shape.n_layers - n_shared);
+  for (size_t il = 0; il < shape.layers.size(); ++il) {
+    LayerShape& layer = shape.layers[il];
+    layer.kv_source = static_cast<int64_t>(il);
+    if (il < n_own) continue;
+    size_t end = n_own;
+    while (end > 0 && shape.layers[end - 1].window != layer.window) --end;
+    if (end == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "metadata \"", keys.Key(kSuffix), "\" is ", n_shared, ": layer ", il,
+          " has no layer of its kind to read keys and values from"));
+    }
+    layer.kv_source = static_cast<int64_t>(end) - 1;
+    if (shape.layers[end - 1].n_kv_heads != layer.n_kv_heads) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "metadata \"", keys.Key("attention.head_count_kv"), "\" gives layer ",
+          il, " other heads than layer ", end - 1, ", whose keys it reads"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Which layers have experts: those whose router the file has; all of them where
+// no tensor is known.
+absl::Status ReadExperts(const Hyperparameters& keys,
+                         const Architecture& architecture, ModelShape& shape) {
+  ASSIGN_OR_RETURN(shape.n_experts,
+                   keys.Int("expert_count", 0, ModelShape::kMaxExperts, 0));
+  if (shape.n_experts == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(shape.n_experts_used,
+                   keys.Int("expert_used_count", 1, shape.n_experts));
+  ASSIGN_OR_RETURN(const int64_t ffn_dim,
+                   keys.Int("expert_feed_forward_length", 1,
+                            ModelShape::kMaxDim, shape.layers.front().ffn_dim));
+  const GgufHeader& header = keys.header();
+  for (size_t il = 0; il < shape.layers.size(); ++il) {
+    const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
+    if (!header.tensors.empty() && header.FindTensor(router) == nullptr) {
+      continue;
+    }
+    shape.layers[il].expert_ffn_dim = ffn_dim;
+    if (!architecture.is_gated_by_residual) shape.layers[il].ffn_dim = 0;
   }
   return absl::OkStatus();
 }
@@ -203,16 +217,16 @@ absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
 absl::Status ReadLayers(const Hyperparameters& keys,
                         const Architecture& architecture, ModelShape& shape) {
   shape.layers.resize(static_cast<size_t>(shape.n_layers));
+  RETURN_IF_ERROR(ReadWindows(keys, architecture, shape));
   RETURN_IF_ERROR(ReadHeads(keys, shape));
+  RETURN_IF_ERROR(ReadSharedKv(keys, shape));
   ASSIGN_OR_RETURN(const std::vector<int64_t> ffn_dims,
                    keys.PerLayer("feed_forward_length", shape.n_layers,
                                  ModelShape::kMaxDim));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     shape.layers[il].ffn_dim = ffn_dims[il];
-    shape.layers[il].window = 0;
-    shape.layers[il].kv_source = static_cast<int64_t>(il);
   }
-  return architecture.read_windows(keys, shape);
+  return ReadExperts(keys, architecture, shape);
 }
 
 // Checks what does not change memory but would make the model nonsense, and
@@ -223,7 +237,10 @@ absl::StatusOr<int64_t> CheckRotation(const Hyperparameters& keys,
       keys.PositiveFloat("attention.layer_norm_rms_epsilon").status());
   RETURN_IF_ERROR(keys.PositiveFloat("rope.freq_base", 10'000).status());
   RETURN_IF_ERROR(keys.PositiveFloat("rope.freq_base_swa", 10'000).status());
-  const int64_t head_dim = shape.layers.front().head_dim;
+  int64_t head_dim = 0;
+  for (const LayerShape& layer : shape.layers) {
+    head_dim = std::max(head_dim, layer.head_dim);
+  }
   ASSIGN_OR_RETURN(const int64_t n_rot,
                    keys.Int("rope.dimension_count", 2, head_dim, head_dim));
   if (n_rot % 2 == 0) return n_rot;
@@ -237,6 +254,9 @@ absl::StatusOr<int64_t> ReadVocabSize(const Hyperparameters& keys,
   if (vocab.n_tokens > 0) return vocab.n_tokens;
   const GgufTensor* table = keys.header().FindTensor("token_embd.weight");
   if (table == nullptr) {
+    if (keys.header().tensors.empty()) {
+      return keys.Int("vocab_size", 1, ModelShape::kMaxVocab);
+    }
     return absl::InvalidArgumentError(
         "tensor \"token_embd.weight\" is missing");
   }
@@ -249,19 +269,19 @@ absl::StatusOr<int64_t> ReadVocabSize(const Hyperparameters& keys,
   return keys.Int("vocab_size", 1, ModelShape::kMaxVocab, rows);
 }
 
-}  // namespace
+// Everything but the tensors.
+struct Numbers {
+  ModelShape shape;
+  const Architecture* architecture;
+  int64_t n_rot;
+};
 
-std::string SupportedArchitectures() {
-  return absl::StrJoin(kArchitectures, ", ",
-                       [](std::string* out, const Architecture& a) {
-                         absl::StrAppend(out, a.name);
-                       });
-}
-
-absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
-  ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(header));
-  ModelShape shape = {};
-  shape.architecture = std::string(architecture->name);
+absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
+  Numbers numbers = {};
+  ASSIGN_OR_RETURN(numbers.architecture, ReadArchitecture(header));
+  const Architecture& architecture = *numbers.architecture;
+  ModelShape& shape = numbers.shape;
+  shape.architecture = std::string(architecture.name);
   const Hyperparameters keys(header, shape.architecture);
   ASSIGN_OR_RETURN(const auto name, header.String("general.name"));
   shape.name = name.value_or("");
@@ -271,22 +291,86 @@ absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
                    keys.Int("embedding_length", 1, ModelShape::kMaxDim));
   ASSIGN_OR_RETURN(shape.n_ctx_train,
                    keys.Int("context_length", 1, ModelShape::kMaxContext));
-  ASSIGN_OR_RETURN(const int64_t n_experts,
-                   keys.Int("expert_count", 0, ModelShape::kMaxDim, 0));
-  if (n_experts > 0) {
-    return absl::UnimplementedError(
-        absl::StrCat("metadata \"", keys.Key("expert_count"), "\" is ",
-                     n_experts, ": experts are not supported"));
+  ASSIGN_OR_RETURN(shape.ple_dim, keys.Int("embedding_length_per_layer_input",
+                                           0, ModelShape::kMaxDim, 0));
+  constexpr int64_t kAltupStreams = 4;
+  shape.n_streams = 1;
+  if (architecture.has_altup) {
+    ASSIGN_OR_RETURN(shape.n_streams,
+                     keys.Int("altup.num_inputs", 2, ModelShape::kMaxStreams,
+                              kAltupStreams));
   }
-  RETURN_IF_ERROR(ReadLayers(keys, *architecture, shape));
-  ASSIGN_OR_RETURN(const int64_t n_rot, CheckRotation(keys, shape));
+  RETURN_IF_ERROR(ReadLayers(keys, architecture, shape));
+  ASSIGN_OR_RETURN(numbers.n_rot, CheckRotation(keys, shape));
   ASSIGN_OR_RETURN(shape.vocab, ReadVocabShape(header));
   ASSIGN_OR_RETURN(shape.vocab_size, ReadVocabSize(keys, shape.vocab));
-  ASSIGN_OR_RETURN(shape.weights, CheckTensors(header, {shape, n_rot},
-                                               architecture->model_roles,
-                                               architecture->layer_roles));
-  shape.tied_output = header.FindTensor("output.weight") == nullptr;
-  return shape;
+  return numbers;
+}
+
+TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
+  return {.shape = numbers.shape,
+          .architecture = *numbers.architecture,
+          .n_rot = numbers.n_rot,
+          .is_qkv_fused =
+              header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
+              (header.tensors.empty() && numbers.architecture->is_fused),
+          .is_gate_up_fused =
+              header.FindTensor("blk.0.ffn_gate_up_exps.weight") != nullptr};
+}
+
+// The type of a tensor, or as near to it as its rows allow.
+DType TypeOf(const TensorSpec& spec, const TensorTypes& types) {
+  if (spec.is_vector) return DType::kF32;
+  DType wanted = types.dense;
+  if (spec.kind == WeightKind::kExpert) wanted = types.experts;
+  if (spec.kind == WeightKind::kEmbedding ||
+      spec.kind == WeightKind::kPerLayerEmbedding ||
+      spec.name == "output.weight") {
+    wanted = types.embedding;
+  }
+  for (const DType candidate : {wanted, DType::kQ8_0}) {
+    if (RowBytes(candidate, spec.ne[0]).ok()) return candidate;
+  }
+  return DType::kF16;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
+  ASSIGN_OR_RETURN(Numbers numbers, ReadNumbers(header));
+  ASSIGN_OR_RETURN(numbers.shape.weights,
+                   CheckTensors(header, ContextOf(numbers, header)));
+  numbers.shape.tied_output = header.FindTensor("output.weight") == nullptr;
+  return std::move(numbers.shape);
+}
+
+absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
+                        bool tied_output) {
+  ASSIGN_OR_RETURN(const Numbers numbers, ReadNumbers(header));
+  Checked end = 0;
+  for (const TensorSpec& spec : TensorSpecs(ContextOf(numbers, header))) {
+    const bool is_output = spec.name == "output.weight";
+    if (is_output ? tied_output : !spec.is_usual) continue;
+    const DType type = TypeOf(spec, types);
+    ASSIGN_OR_RETURN(const int64_t row, RowBytes(type, spec.ne[0]));
+    const auto offset = end.Get();
+    const auto bytes = (Checked(row) * spec.ne[1] * spec.ne[2]).Get();
+    const auto padded =
+        bytes ? CheckedRoundUp(*bytes, header.alignment) : std::nullopt;
+    if (!offset || !padded) {
+      return absl::OutOfRangeError("the model does not fit in int64 bytes");
+    }
+    const int n_dims = spec.is_vector ? 1 : spec.ne[2] > 1 ? 3 : 2;
+    header.tensors.push_back({.name = spec.name,
+                              .dtype = type,
+                              .n_dims = n_dims,
+                              .ne = spec.ne,
+                              .offset = *offset,
+                              .bytes = *bytes});
+    end += *padded;
+  }
+  header.file_bytes = end.Get().value_or(0);
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::planner

@@ -22,6 +22,16 @@ struct LayerShape {
                       // 0 = full attention
   int64_t kv_source;  // the layer whose keys and values it reads; its own
                       // index if it owns them
+  int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is 0
+                               // where there is no dense FFN beside them
+};
+
+// What a weight is for, as far as where it may lie is concerned.
+enum class WeightKind {
+  kDense,              // read every step
+  kEmbedding,          // one row a token is gathered (and read whole if tied)
+  kPerLayerEmbedding,  // one row a token is gathered, never multiplied
+  kExpert,             // read only by the tokens routed to it
 };
 
 // One weight tensor, in the file's order.
@@ -29,10 +39,12 @@ struct WeightTensor {
   std::string name;
   DType dtype;
   int64_t cols;         // ne[0]: elements of one contiguous row (inputs)
-  int64_t rows;         // outputs; 1 for a vector
+  int64_t rows;         // outputs of one matrix; 1 for a vector
   bool is_vector;       // 1-D: a norm or a bias, kept as float32
   int64_t file_offset;  // from the start of the file
   int64_t file_bytes;
+  int64_t n_matrices = 1;  // of rows x cols, one after the other: experts
+  WeightKind kind = WeightKind::kDense;
 };
 
 // Tokenizer tables as the header declares them (the strings stay in the file).
@@ -51,8 +63,10 @@ struct ModelShape {
   static constexpr int64_t kMaxVocab = 1 << 24;
   static constexpr int64_t kMaxContext = int64_t{1} << 40;
   static constexpr int64_t kMaxHeadDim = 512;  // kernels' limit as well
+  static constexpr int64_t kMaxExperts = 4'096;
+  static constexpr int64_t kMaxStreams = 16;
 
-  std::string architecture;  // "llama", "gemma3"
+  std::string architecture;  // "llama", "gemma3", ...
   std::string name;          // general.name, may be empty
   int64_t n_layers;
   int64_t model_dim;
@@ -60,13 +74,16 @@ struct ModelShape {
   int64_t vocab_size;
   int64_t n_ctx_train;
   bool tied_output;  // the vocabulary projection is the embedding table
+  int64_t n_experts = 0;
+  int64_t n_experts_used = 0;  // by one token
+  int64_t ple_dim = 0;         // width of per-layer embeddings; 0 = none
+  int64_t n_streams = 1;       // residual streams
+  // The file gives window layers a head_dim of their own.
+  bool has_window_head_dim = false;
   std::vector<LayerShape> layers;     // [n_layers]
   std::vector<WeightTensor> weights;  // in the file's order
   VocabShape vocab;
 };
-
-// The architectures this build can describe, for messages: "gemma3, llama".
-std::string SupportedArchitectures();
 
 // Builds the shape of the model in `header`: every count positive and within
 // the limits above, every tensor present with exactly the shape that the
@@ -78,6 +95,21 @@ std::string SupportedArchitectures();
 // Source: GGUF keys `general.architecture`, `A.block_count`,
 // `A.embedding_length`, `A.attention.*`, ...
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
+
+// Element types of a model's matrices.
+struct TensorTypes {
+  DType dense;
+  DType embedding;  // and of the vocabulary projection
+  DType experts;
+};
+
+// Gives a header that has a model's numbers but no tensors every tensor that
+// such a model has, norms and biases in float32, so that it can be planned
+// without its file. A type whose block does not divide a row gives way to Q8_0,
+// and that to F16.
+// Errors: those of ShapeFromGguf; kOutOfRange on overflow.
+absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
+                        bool tied_output);
 
 }  // namespace plimsoll::planner
 

@@ -1,6 +1,8 @@
 #include "planner/plan_regions.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -32,81 +34,41 @@ absl::StatusOr<int64_t> Fitting(Checked value) {
   return TooBig();
 }
 
-absl::Status CannotRun(const WeightTensor& tensor,
-                       const DeviceProfile& profile) {
-  return absl::UnimplementedError(absl::StrCat(
-      "tensor \"", tensor.name, "\" is of type ", DTypeName(tensor.dtype),
-      ", which device \"", profile.id, "\" cannot run (it can run ",
-      absl::StrJoin(profile.storage, ", ",
-                    [](std::string* out, const StorageRule& rule) {
-                      absl::StrAppend(out, DTypeName(rule.dtype));
-                    }),
-      ")"));
-}
-
+// A type that the device has no rule for is counted as it is in the file.
 absl::StatusOr<int64_t> StoredBytes(const WeightTensor& tensor,
                                     const DeviceProfile& profile) {
-  if (tensor.cols <= 0 || tensor.rows <= 0) {
+  if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor \"", tensor.name, "\" is empty"));
   }
   if (tensor.is_vector) return Fitting(Checked(tensor.cols) * kFloatBytes);
   const StorageRule* rule = FindStorageRule(profile, tensor.dtype);
-  if (rule == nullptr) return CannotRun(tensor, profile);
   ASSIGN_OR_RETURN(const int64_t row, RowBytes(tensor.dtype, tensor.cols));
-  const auto rows = CheckedRoundUp(tensor.rows, rule->row_multiple);
+  const auto rows =
+      CheckedRoundUp(tensor.rows, rule == nullptr ? 1 : rule->row_multiple);
   if (!rows) return TooBig();
-  return Fitting(Checked(row) * *rows);
+  return Fitting(Checked(row) * *rows * tensor.n_matrices);
 }
 
-// Appends regions one after another, in the arena or outside it.
-class RegionList {
- public:
-  explicit RegionList(int64_t alignment) : alignment_(alignment) {}
+bool StaysOnHost(WeightKind kind, const HostWeights& host) {
+  return (kind == WeightKind::kExpert && host.experts) ||
+         (kind == WeightKind::kPerLayerEmbedding && host.per_layer_embeddings);
+}
 
-  // A region's bytes are whole multiples of the alignment, so that the sum of
-  // the regions is the arena.
-  absl::Status AddToArena(absl::string_view name, Checked bytes) {
-    ASSIGN_OR_RETURN(const int64_t wanted, Fitting(bytes));
-    const auto rounded = CheckedRoundUp(wanted, alignment_);
-    if (!rounded) return TooBig();
-    regions_.push_back({name, arena_bytes_, *rounded, alignment_,
-                        Basis::kDerived, std::string()});
-    ASSIGN_OR_RETURN(arena_bytes_, Fitting(Checked(arena_bytes_) + *rounded));
-    return absl::OkStatus();
+KvRules RulesOf(const LoadOptions& options) {
+  KvRules rules = {.ring = options.ring,
+                   .ring_tokens = options.ring_tokens,
+                   .has_pages = options.policy == ReservePolicy::kExact,
+                   .has_flash_attention = options.flash_attention};
+  if (options.ring == RingRule::kWindowPlusUbatch) {
+    rules.ring_tokens = options.n_ubatch;
   }
-  void AddOutside(absl::string_view name, int64_t bytes, Basis basis) {
-    regions_.push_back({name, -1, bytes, 1, basis, std::string()});
+  // An engine that reserves first allocates every buffer by itself.
+  if (options.policy != ReservePolicy::kExact && options.allocation) {
+    rules.allocation = options.allocation->rule;
+    rules.granularity_bytes = options.allocation->granularity_bytes;
   }
-
-  int64_t arena_bytes() const { return arena_bytes_; }
-  std::vector<Region> Take() { return std::move(regions_); }
-
- private:
-  int64_t alignment_;
-  int64_t arena_bytes_ = 0;
-  std::vector<Region> regions_;
-};
-
-absl::Status AddArenaRegions(const PlanInputs& inputs, const RegionSizes& sizes,
-                             RegionList& regions) {
-  const int64_t n_slots = inputs.options.n_slots;
-  const Checked sampled = sizes.n_sampled;
-  RETURN_IF_ERROR(regions.AddToArena("weights", inputs.weight_bytes));
-  RETURN_IF_ERROR(regions.AddToArena("kv_full", sizes.kv.full_bytes));
-  RETURN_IF_ERROR(regions.AddToArena("kv_window", sizes.kv.window_bytes));
-  RETURN_IF_ERROR(regions.AddToArena("kv_draft", 0));
-  RETURN_IF_ERROR(regions.AddToArena("kv_snapshots", 0));
-  RETURN_IF_ERROR(regions.AddToArena("workspace", sizes.workspace.bytes));
-  RETURN_IF_ERROR(regions.AddToArena(
-      "logits", sampled * inputs.shape.vocab_size * kFloatBytes));
-  RETURN_IF_ERROR(regions.AddToArena(
-      "candidates",
-      sampled * inputs.profile.workspace.max_candidates * kCandidateBytes));
-  return regions.AddToArena(
-      "tables", Checked(n_slots) * sizes.kv.pages_per_slot * kPageEntryBytes +
-                    Checked(n_slots) * kSlotStateBytes +
-                    Checked(sizes.n_rows) * kRowStateBytes);
+  return rules;
 }
 
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t min,
@@ -116,20 +78,41 @@ absl::Status CheckRange(absl::string_view name, int64_t value, int64_t min,
       absl::StrCat(name, " is ", value, ", not ", min, " to ", max));
 }
 
+absl::Status CheckKvType(absl::string_view name, DType type) {
+  constexpr std::array<DType, 9> kTypes = {
+      DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ5_1,
+      DType::kQ5_0, DType::kQ4_1, DType::kQ4_0, DType::kIq4Nl};
+  if (std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " is ", DTypeName(type), ", not one of ",
+      absl::StrJoin(kTypes, ", ", [](std::string* out, DType known) {
+        absl::StrAppend(out, DTypeName(known));
+      })));
+}
+
+std::string KvFormula(const LoadOptions& options, const KvBytes& kv) {
+  return absl::StrCat(
+      options.n_slots, " slots x ", kv.pages_per_slot,
+      kv.page_tokens == 1 ? " cells x " : " pages x ", kv.page_bytes,
+      " bytes (",
+      kv.page_tokens == 1 ? std::string()
+                          : absl::StrCat(kv.page_tokens, " tokens a page, "),
+      DTypeName(options.k_type), " keys, ", DTypeName(options.v_type),
+      " values", options.flash_attention ? "" : ", no flash attention", ")");
+}
+
 std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                       absl::string_view region) {
-  const LoadOptions& options = inputs.options;
+  const LoadOptions& options = inputs.options();
   if (region == "weights") {
-    return absl::StrCat(inputs.shape.weights.size(),
-                        " tensors as stored on the device");
+    return options.weight_bytes
+               ? "as given"
+               : absl::StrCat(inputs.shape().weights.size(),
+                              " tensors as stored on the device");
   }
-  if (region == "kv_full") {
-    return absl::StrCat(options.n_slots, " slots x ", sizes.kv.pages_per_slot,
-                        " pages x ", sizes.kv.page_bytes, " bytes (",
-                        sizes.kv.page_tokens, " tokens a page, ",
-                        DTypeName(options.k_type), " keys, ",
-                        DTypeName(options.v_type), " values)");
-  }
+  if (region == "kv_full") return KvFormula(options, sizes.kv);
   if (region == "kv_window") {
     return absl::StrCat("(", options.n_slots, " slots + ",
                         options.n_idle_sessions, " idle) x ",
@@ -140,12 +123,12 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                         sizes.n_sampled, " of them sampled");
   }
   if (region == "logits") {
-    return absl::StrCat(sizes.n_sampled, " rows x ", inputs.shape.vocab_size,
+    return absl::StrCat(sizes.n_sampled, " rows x ", inputs.shape().vocab_size,
                         " tokens x 4 bytes");
   }
   if (region == "candidates") {
     return absl::StrCat(sizes.n_sampled, " rows x ",
-                        inputs.profile.workspace.max_candidates,
+                        inputs.profile().workspace.max_candidates,
                         " candidates x 8 bytes");
   }
   if (region == "tables") {
@@ -155,6 +138,14 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   }
   if (region == "vocab") return "tokenizer tables on the host";
   if (region == "runtime") return "the process itself, outside the arena";
+  if (region == "weights_host") return "experts and tables kept on the host";
+  if (region == "scratch") return "one token's buffers and logits";
+  if (region == "reserve") {
+    return options.policy == ReservePolicy::kDense
+               ? "max(a third of the device, 2 GiB)"
+               : "min(max(a third, 2 GiB), max(a sixth, 2 GiB) + 4096 tokens' "
+                 "activations)";
+  }
   if (region == "margin") {
     return absl::StrCat(options.margin_bytes,
                         " bytes of policy + the allocator's rounding");
@@ -164,16 +155,142 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
 
 }  // namespace
 
+// Adds up the regions of one context, in the arena's order, then those outside.
+class RegionSizer {
+ public:
+  RegionSizer(const PlanInputs& inputs, int64_t n_ctx, bool with_regions)
+      : inputs_(inputs), with_regions_(with_regions) {
+    sizes_.n_ctx = n_ctx;
+  }
+
+  absl::StatusOr<RegionSizes> Run() {
+    const LoadOptions& options = inputs_.options();
+    ASSIGN_OR_RETURN(sizes_.kv, inputs_.kv_.Bytes(sizes_.n_ctx, options.n_slots,
+                                                  options.n_idle_sessions));
+    if (options.policy == ReservePolicy::kExact) {
+      RETURN_IF_ERROR(AddExact());
+    } else {
+      AddReserved();
+    }
+    if (total_.overflow() || host_.overflow()) return TooBig();
+    sizes_.total_bytes = *total_.Get();
+    sizes_.host_bytes = *host_.Get();
+    return std::move(sizes_);
+  }
+
+ private:
+  // A region's bytes are whole multiples of the alignment, so that the sum of
+  // the regions is the arena.
+  void AddToArena(absl::string_view name, Checked bytes) {
+    const int64_t alignment = inputs_.profile().alignment;
+    const auto wanted = bytes.Get();
+    const auto rounded =
+        wanted ? CheckedRoundUp(*wanted, alignment) : std::nullopt;
+    if (!rounded) {
+      arena_ = Checked::Overflow();
+      return;
+    }
+    Append({name, arena_.Get().value_or(0), *rounded, alignment,
+            Basis::kDerived, std::string()});
+    arena_ += *rounded;
+  }
+  void AddOutside(absl::string_view name, Checked bytes, Basis basis) {
+    total_ += bytes;
+    Append({name, -1, bytes.Get().value_or(0), 1, basis, std::string()});
+  }
+  // Host memory; where the device is the host it is the device's.
+  void AddHost(absl::string_view name, Checked bytes, Basis basis) {
+    const bool is_apart = inputs_.profile().kind != "cpu";
+    (is_apart ? host_ : total_) += bytes;
+    Append(
+        {name, -1, bytes.Get().value_or(0), 1, basis, std::string(), is_apart});
+  }
+  void Append(Region region) {
+    if (with_regions_) sizes_.regions.push_back(std::move(region));
+  }
+
+  absl::Status AddExact() {
+    const LoadOptions& options = inputs_.options();
+    const DeviceProfile& profile = inputs_.profile();
+    sizes_.n_rows = std::min(
+        options.n_ubatch,
+        CheckedRoundUp(sizes_.n_ctx, kRowMultiple).value_or(options.n_ubatch));
+    sizes_.n_sampled =
+        std::max(options.n_slots, profile.workspace.min_logits_rows);
+    ASSIGN_OR_RETURN(
+        sizes_.workspace,
+        WorkspaceLayout(inputs_.shape(), inputs_.widths_, sizes_.n_rows,
+                        sizes_.n_sampled, sizes_.kv.ring_bytes > 0, profile));
+    const Checked sampled = sizes_.n_sampled;
+    const Checked n_slots = options.n_slots;
+    AddToArena("weights", inputs_.weight_bytes_);
+    AddToArena("kv_full", sizes_.kv.full_bytes);
+    AddToArena("kv_window", sizes_.kv.window_bytes);
+    AddToArena("kv_draft", 0);
+    AddToArena("kv_snapshots", 0);
+    AddToArena("workspace", sizes_.workspace.bytes);
+    AddToArena("logits", sampled * inputs_.shape().vocab_size * kFloatBytes);
+    AddToArena("candidates",
+               sampled * profile.workspace.max_candidates * kCandidateBytes);
+    AddToArena("tables", n_slots * sizes_.kv.pages_per_slot * kPageEntryBytes +
+                             n_slots * kSlotStateBytes +
+                             Checked(sizes_.n_rows) * kRowStateBytes);
+    ASSIGN_OR_RETURN(sizes_.arena_bytes, Fitting(arena_));
+    const AllocationChoice allocation = options.allocation.value_or(
+        AllocationChoice{profile.allocation, profile.granularity_bytes});
+    ASSIGN_OR_RETURN(
+        const int64_t allocated,
+        RoundAllocation(allocation.rule, allocation.granularity_bytes,
+                        sizes_.arena_bytes));
+    total_ = arena_;
+    AddHost("vocab", VocabBytes(inputs_.shape().vocab), Basis::kEstimated);
+    if (inputs_.weights_.host > 0) {
+      AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
+    }
+    AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
+    AddOutside("margin",
+               Checked(options.margin_bytes) + (allocated - sizes_.arena_bytes),
+               Basis::kDerived);
+    return absl::OkStatus();
+  }
+
+  // Nothing is laid out: there is no arena.
+  void AddReserved() {
+    AddOutside("weights", inputs_.weight_bytes_, Basis::kDerived);
+    AddOutside("kv_full", sizes_.kv.full_bytes, Basis::kDerived);
+    AddOutside("kv_window", sizes_.kv.window_bytes, Basis::kDerived);
+    AddOutside("scratch", inputs_.scratch_bytes_, Basis::kEstimated);
+    AddOutside("reserve", inputs_.reserve_bytes_, Basis::kEstimated);
+    if (inputs_.weights_.host > 0) {
+      AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
+    }
+  }
+
+  const PlanInputs& inputs_;
+  bool with_regions_;
+  Checked arena_ = 0;
+  Checked total_ = 0;
+  Checked host_ = 0;
+  RegionSizes sizes_ = {};
+};
+
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
-                                           const DeviceProfile& profile) {
-  WeightLayout layout = {{}, 0};
+                                           const DeviceProfile& profile,
+                                           const HostWeights& host) {
+  WeightLayout layout = {};
   layout.placements.reserve(shape.weights.size());
   for (const WeightTensor& tensor : shape.weights) {
+    if (StaysOnHost(tensor.kind, host)) {
+      layout.placements.push_back({-1, tensor.file_bytes});
+      ASSIGN_OR_RETURN(layout.bytes.host,
+                       Fitting(Checked(layout.bytes.host) + tensor.file_bytes));
+      continue;
+    }
     ASSIGN_OR_RETURN(const int64_t bytes, StoredBytes(tensor, profile));
-    const auto offset = CheckedRoundUp(layout.bytes, profile.alignment);
+    const auto offset = CheckedRoundUp(layout.bytes.device, profile.alignment);
     if (!offset) return TooBig();
     layout.placements.push_back({*offset, bytes});
-    ASSIGN_OR_RETURN(layout.bytes, Fitting(Checked(*offset) + bytes));
+    ASSIGN_OR_RETURN(layout.bytes.device, Fitting(Checked(*offset) + bytes));
   }
   return layout;
 }
@@ -189,44 +306,78 @@ absl::Status ValidateOptions(const LoadOptions& options) {
       CheckRange("n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch));
   RETURN_IF_ERROR(CheckRange("n_idle_sessions", options.n_idle_sessions, 0,
                              LoadOptions::kMaxIdleSessions));
-  return CheckRange("margin_bytes", options.margin_bytes, 0, kAny);
+  RETURN_IF_ERROR(CheckKvType("k_type", options.k_type));
+  RETURN_IF_ERROR(CheckKvType("v_type", options.v_type));
+  RETURN_IF_ERROR(CheckRange("margin_bytes", options.margin_bytes, 0, kAny));
+  RETURN_IF_ERROR(CheckRange("ring_tokens", options.ring_tokens, 0,
+                             ModelShape::kMaxContext));
+  RETURN_IF_ERROR(
+      CheckRange("weight_bytes", options.weight_bytes.value_or(1), 1, kAny));
+  RETURN_IF_ERROR(CheckRange("host_budget_bytes",
+                             options.host_budget_bytes.value_or(0), 0, kAny));
+  if (options.allocation &&
+      options.allocation->rule == AllocationRule::kGranularity) {
+    return CheckRange("granularity_bytes",
+                      options.allocation->granularity_bytes, 1, kAny);
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
-                                        int64_t n_ctx) {
-  const LoadOptions& options = inputs.options;
-  RegionSizes sizes = {};
-  sizes.n_ctx = n_ctx;
-  sizes.n_rows =
-      std::min(options.n_ubatch,
-               CheckedRoundUp(n_ctx, kRowMultiple).value_or(options.n_ubatch));
-  sizes.n_sampled =
-      std::max(options.n_slots, inputs.profile.workspace.min_logits_rows);
-  ASSIGN_OR_RETURN(sizes.kv, KvCacheBytes(inputs.shape, n_ctx, options.n_slots,
-                                          options.n_idle_sessions,
-                                          options.k_type, options.v_type));
-  ASSIGN_OR_RETURN(sizes.workspace,
-                   WorkspaceLayout(inputs.shape, sizes.n_rows, sizes.n_sampled,
-                                   sizes.kv.ring_bytes > 0, options.k_type,
-                                   options.v_type, inputs.profile));
-  RegionList regions(inputs.profile.alignment);
-  RETURN_IF_ERROR(AddArenaRegions(inputs, sizes, regions));
-  sizes.arena_bytes = regions.arena_bytes();
-  ASSIGN_OR_RETURN(const int64_t allocated,
-                   AllocatedBytes(inputs.profile, sizes.arena_bytes));
-  const int64_t vocab = VocabBytes(inputs.shape.vocab);
+absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
+                                              const LoadOptions& options,
+                                              const DeviceProfile& profile,
+                                              const WeightBytes& weights,
+                                              int64_t budget_bytes) {
+  PlanInputs inputs;
+  inputs.shape_ = &shape;
+  inputs.options_ = &options;
+  inputs.profile_ = &profile;
+  inputs.budget_bytes_ = budget_bytes;
+  inputs.weights_ = weights;
+  inputs.weight_bytes_ = options.weight_bytes.value_or(weights.device);
   ASSIGN_OR_RETURN(
-      const int64_t margin,
-      Fitting(Checked(options.margin_bytes) + (allocated - sizes.arena_bytes)));
-  regions.AddOutside("vocab", vocab, Basis::kEstimated);
-  regions.AddOutside("runtime", inputs.profile.runtime_bytes,
-                     inputs.profile.runtime_basis);
-  regions.AddOutside("margin", margin, Basis::kDerived);
-  ASSIGN_OR_RETURN(sizes.total_bytes,
-                   Fitting(Checked(sizes.arena_bytes) + vocab +
-                           inputs.profile.runtime_bytes + margin));
-  sizes.regions = regions.Take();
-  return sizes;
+      inputs.kv_,
+      KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
+  if (options.policy == ReservePolicy::kExact) {
+    ASSIGN_OR_RETURN(inputs.widths_,
+                     WidthsOf(shape, options.k_type, options.v_type));
+    return inputs;
+  }
+  if (!options.weight_bytes) {
+    // Such an engine keeps tensors as they are in the file.
+    Checked bytes = -weights.host;
+    for (const WeightTensor& tensor : shape.weights) bytes += tensor.file_bytes;
+    ASSIGN_OR_RETURN(inputs.weight_bytes_, Fitting(bytes));
+  }
+  ASSIGN_OR_RETURN(inputs.scratch_bytes_, TokenScratchBytes(shape));
+  inputs.reserve_bytes_ = DenseReserve(budget_bytes);
+  if (options.policy == ReservePolicy::kWindowed) {
+    ASSIGN_OR_RETURN(inputs.reserve_bytes_,
+                     WindowedReserve(shape, budget_bytes));
+  }
+  return inputs;
+}
+
+absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
+  WeightBytes weights = weights_;
+  const HostWeights& host = options.host_weights;
+  if (host.experts != options_->host_weights.experts ||
+      host.per_layer_embeddings !=
+          options_->host_weights.per_layer_embeddings) {
+    ASSIGN_OR_RETURN(const WeightLayout layout,
+                     LayoutWeights(*shape_, *profile_, host));
+    weights = layout.bytes;
+  }
+  return Create(*shape_, options, *profile_, weights, budget_bytes_);
+}
+
+bool PlanInputs::counts_tokens() const {
+  return options_->policy != ReservePolicy::kExact;
+}
+
+absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs, int64_t n_ctx,
+                                        bool with_regions) {
+  return RegionSizer(inputs, n_ctx, with_regions).Run();
 }
 
 void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes) {

@@ -11,29 +11,66 @@
 
 namespace plimsoll::planner {
 
+struct WeightBytes {
+  int64_t device;  // laid out as the device stores them
+  int64_t host;    // of those that stay in host memory
+};
+
 struct WeightLayout {
   std::vector<WeightPlacement> placements;  // by index in ModelShape::weights
-  int64_t bytes;
+  WeightBytes bytes;
 };
 
 // Places the weights in the file's order: matrices in the device's storage
-// rule, vectors as float32, each aligned.
-// Errors: kUnimplemented naming a tensor whose type the device cannot run;
-// kInvalidArgument; kOutOfRange on overflow.
+// rule, vectors as float32, each aligned; what `host` names stays in host
+// memory as it is in the file.
+// Errors: kInvalidArgument; kOutOfRange on overflow.
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
-                                           const DeviceProfile& profile);
-
-// What a plan is computed from. Refers to objects that outlive it.
-struct PlanInputs {
-  const ModelShape& shape;
-  const LoadOptions& options;
-  const DeviceProfile& profile;
-  int64_t weight_bytes;
-};
+                                           const DeviceProfile& profile,
+                                           const HostWeights& host = {});
 
 // Errors: kInvalidArgument naming the field of the options that is out of
 // range.
 absl::Status ValidateOptions(const LoadOptions& options);
+
+// What a plan is computed from: all that does not depend on the context is
+// worked out once, so that a solver may ask for many. Refers to shape, options
+// and profile, which outlive it.
+class PlanInputs {
+ public:
+  // Requires valid options and a valid profile.
+  // Errors: kInvalidArgument; kOutOfRange on overflow.
+  static absl::StatusOr<PlanInputs> Create(const ModelShape& shape,
+                                           const LoadOptions& options,
+                                           const DeviceProfile& profile,
+                                           const WeightBytes& weights,
+                                           int64_t budget_bytes);
+
+  // The same model with other options.
+  absl::StatusOr<PlanInputs> With(const LoadOptions& options) const;
+
+  const ModelShape& shape() const { return *shape_; }
+  const LoadOptions& options() const { return *options_; }
+  const DeviceProfile& profile() const { return *profile_; }
+  int64_t budget_bytes() const { return budget_bytes_; }
+  // Contexts are counted in single tokens, not in pages.
+  bool counts_tokens() const;
+
+ private:
+  friend class RegionSizer;
+  PlanInputs() = default;
+
+  const ModelShape* shape_;
+  const LoadOptions* options_;
+  const DeviceProfile* profile_;
+  int64_t budget_bytes_;
+  WeightBytes weights_;
+  int64_t weight_bytes_;
+  int64_t reserve_bytes_ = 0;
+  int64_t scratch_bytes_ = 0;
+  KvModel kv_;
+  StepWidths widths_;
+};
 
 // Everything that depends on the context, in bytes.
 struct RegionSizes {
@@ -42,14 +79,15 @@ struct RegionSizes {
   int64_t n_sampled;
   KvBytes kv;
   WorkspacePlan workspace;
-  std::vector<Region> regions;  // without formulas
-  int64_t arena_bytes;
-  int64_t total_bytes;
+  int64_t arena_bytes;          // sum of the regions in it
+  int64_t total_bytes;          // on the device
+  int64_t host_bytes;           // elsewhere
+  std::vector<Region> regions;  // without formulas; empty unless asked for
 };
 
 // Errors: kOutOfRange on overflow; kInvalidArgument.
-absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
-                                        int64_t n_ctx);
+absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs, int64_t n_ctx,
+                                        bool with_regions);
 
 // Fills in the regions' formulas.
 void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes);

@@ -1,52 +1,49 @@
-// Which tensors an architecture has and of what shape, as tables, and the check
-// of a file's tensors against them.
+// Which tensors an architecture has and of what shape, as one table, and the
+// check of a file's tensors against it.
 #ifndef PLIMSOLL_PLANNER_TENSOR_TABLE_H_
 #define PLIMSOLL_PLANNER_TENSOR_TABLE_H_
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "planner/architectures.h"
 #include "planner/gguf_reader.h"
 #include "planner/model_shape.h"
 
 namespace plimsoll::planner {
 
-// A dimension of a tensor, in terms of the model.
-enum class TensorDim {
-  kNone,    // no second dimension: the tensor is a vector
-  kModel,   // model_dim
-  kVocab,   // vocab_size
-  kQuery,   // n_heads * head_dim
-  kKv,      // n_kv_heads * head_dim
-  kHead,    // head_dim
-  kFfn,     // ffn_dim
-  kRotary,  // half the rotated dimensions
+// What the table's dimensions and conditions refer to.
+struct TensorContext {
+  const ModelShape& shape;  // all but `weights` is set
+  const Architecture& architecture;
+  int64_t n_rot;          // rotated dimensions of a head
+  bool is_qkv_fused;      // one attn_qkv instead of attn_q, _k and _v
+  bool is_gate_up_fused;  // one ffn_gate_up_exps instead of two tensors
 };
 
-struct TensorRole {
-  absl::string_view name;  // after "blk.N." for a layer's
-  TensorDim cols;
-  TensorDim rows;
-  bool is_optional = false;
+// A tensor that a model of this shape has.
+struct TensorSpec {
+  std::string name;
+  std::array<int64_t, 4> ne;  // ne[0] is the contiguous one; unused are 1
+  bool is_vector;             // 1-D: a norm or a bias
+  bool is_optional;           // a file may lack it
+  bool is_usual;              // a model of this kind has it
+  bool is_ignored;            // the file may have it, nothing reads it
+  WeightKind kind;
 };
 
-// What the tables' dimensions refer to.
-struct TensorDims {
-  const ModelShape& shape;
-  int64_t n_rot;  // rotated dimensions of a head
-};
+// The tensors of a model, those of no layer first.
+std::vector<TensorSpec> TensorSpecs(const TensorContext& context);
 
 // Returns the tensors of the file, in its order, each checked to have exactly
-// the shape of its role, none missing and none unknown.
+// the shape of its spec, none missing and none unknown; ignored ones are left
+// out.
 // Errors: kInvalidArgument naming the tensor; kUnimplemented naming a bias or
 // another tensor that the format knows and this build does not.
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
-    const GgufHeader& header, const TensorDims& dims,
-    std::span<const TensorRole> model_roles,
-    std::span<const TensorRole> layer_roles);
+    const GgufHeader& header, const TensorContext& context);
 
 }  // namespace plimsoll::planner
 

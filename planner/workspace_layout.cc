@@ -63,56 +63,21 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kAttention, kAttend, kOutputProduct},
     {kGate, kGateUp, kDownProduct},
     {kUp, kGateUp, kActivate},
+    {kRouter, kFfnNorm, kDownProduct},
+    {kPerLayer, kAttnNorm, kSample},
     {kSampled, kSample, kSample},
     {kSampledActivations, kSample, kSample},
 }};
-
-// The widest of every kind over all layers.
-struct Widths {
-  int64_t query = 0;
-  int64_t kv = 0;
-  int64_t ffn = 0;
-  int64_t head_dim = 0;
-  int64_t chunk_key_bytes = 0;
-  int64_t chunk_value_bytes = 0;
-  bool has_windows = false;
-};
 
 absl::StatusOr<int64_t> Product(Checked value) {
   if (const auto product = value.Get()) return *product;
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
 
-absl::StatusOr<Widths> WidestOf(const ModelShape& shape, DType k_type,
-                                DType v_type) {
-  Widths widths;
-  for (const LayerShape& layer : shape.layers) {
-    ASSIGN_OR_RETURN(const int64_t query,
-                     Product(Checked(shape.n_heads) * layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t kv,
-                     Product(Checked(layer.n_kv_heads) * layer.head_dim));
-    widths.query = std::max(widths.query, query);
-    widths.kv = std::max(widths.kv, kv);
-    widths.ffn = std::max(widths.ffn, layer.ffn_dim);
-    widths.head_dim = std::max(widths.head_dim, layer.head_dim);
-    if (layer.window == 0) continue;
-    widths.has_windows = true;
-    ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t k_bytes,
-                     Product(Checked(layer.n_kv_heads) * k_row));
-    ASSIGN_OR_RETURN(const int64_t v_bytes,
-                     Product(Checked(layer.n_kv_heads) * v_row));
-    widths.chunk_key_bytes = std::max(widths.chunk_key_bytes, k_bytes);
-    widths.chunk_value_bytes = std::max(widths.chunk_value_bytes, v_bytes);
-  }
-  return widths;
-}
-
 using Sizes = std::array<Checked, kNumStepBuffers>;
 
 Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
-              bool has_rings, const Widths& widths,
+              bool has_rings, const StepWidths& widths,
               const WorkspaceParameters& parameters) {
   const auto packed = [&parameters](int64_t n) {
     return Checked(CeilDiv(n, parameters.activation_block)) *
@@ -124,11 +89,11 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
     sizes[static_cast<size_t>(buffer)] = bytes;
   };
-  set(kResidual, rows * floats(shape.model_dim));
+  set(kResidual, rows * floats(shape.model_dim) * shape.n_streams);
   set(kNormed, rows * floats(shape.model_dim));
   set(kActivations, rows * packed(widest));
   set(kAngles, rows * angles);
@@ -144,6 +109,8 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kAttention, rows * floats(widths.query));
   set(kGate, rows * floats(widths.ffn));
   set(kUp, rows * floats(widths.ffn));
+  set(kRouter, rows * floats(shape.n_experts));
+  set(kPerLayer, rows * floats(shape.ple_dim) * shape.n_layers);
   set(kSampled, Checked(n_sampled) * floats(shape.model_dim));
   set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
   set(kScratch, parameters.kernel_scratch_bytes);
@@ -170,27 +137,59 @@ absl::StatusOr<int64_t> OffsetOf(const Lifetime& lifetime, size_t n_placed,
 
 const char* StepBufferName(StepBuffer buffer) {
   constexpr std::array<const char*, kNumStepBuffers> kNames = {
-      "residual",      "normed",    "activations",  "angles",
-      "prefix_angles", "query",     "prefix_query", "key",
-      "value",         "chunk_key", "chunk_value",  "attention",
-      "gate",          "up",        "sampled",      "sampled_activations",
+      "residual",      "normed",
+      "activations",   "angles",
+      "prefix_angles", "query",
+      "prefix_query",  "key",
+      "value",         "chunk_key",
+      "chunk_value",   "attention",
+      "gate",          "up",
+      "router",        "per_layer",
+      "sampled",       "sampled_activations",
       "scratch"};
   const auto index = static_cast<size_t>(buffer);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
+absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
+                                    DType v_type) {
+  StepWidths widths;
+  for (const LayerShape& layer : shape.layers) {
+    ASSIGN_OR_RETURN(const int64_t query,
+                     Product(Checked(shape.n_heads) * layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t kv,
+                     Product(Checked(layer.n_kv_heads) * layer.head_dim));
+    widths.query = std::max(widths.query, query);
+    widths.kv = std::max(widths.kv, kv);
+    ASSIGN_OR_RETURN(
+        const int64_t experts,
+        Product(Checked(shape.n_experts_used) * layer.expert_ffn_dim));
+    widths.ffn = std::max({widths.ffn, layer.ffn_dim, experts});
+    widths.head_dim = std::max(widths.head_dim, layer.head_dim);
+    if (layer.window == 0) continue;
+    widths.has_windows = true;
+    ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t k_bytes,
+                     Product(Checked(layer.n_kv_heads) * k_row));
+    ASSIGN_OR_RETURN(const int64_t v_bytes,
+                     Product(Checked(layer.n_kv_heads) * v_row));
+    widths.chunk_key_bytes = std::max(widths.chunk_key_bytes, k_bytes);
+    widths.chunk_value_bytes = std::max(widths.chunk_value_bytes, v_bytes);
+  }
+  return widths;
+}
+
 absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
+                                              const StepWidths& widths,
                                               int64_t n_rows, int64_t n_sampled,
-                                              bool has_rings, DType k_type,
-                                              DType v_type,
+                                              bool has_rings,
                                               const DeviceProfile& profile) {
   if (n_rows <= 0 || n_sampled <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a step's rows must be positive, got n_rows ", n_rows,
                      " and n_sampled ", n_sampled));
   }
-  RETURN_IF_ERROR(ValidateProfile(profile));
-  ASSIGN_OR_RETURN(const Widths widths, WidestOf(shape, k_type, v_type));
   const Sizes sizes =
       SizesOf(shape, n_rows, n_sampled, has_rings, widths, profile.workspace);
   WorkspacePlan plan = {};

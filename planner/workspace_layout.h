@@ -14,9 +14,10 @@
 namespace plimsoll::planner {
 
 // R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim,
-// KV = n_kv_heads * head_dim, F = ffn_dim, widest layer each; S = sampled rows.
+// KV = n_kv_heads * head_dim, F = ffn_dim or that of all experts of a token,
+// widest layer each; S = sampled rows.
 enum class StepBuffer {
-  kResidual,      // f32 [R, D], the stream
+  kResidual,      // f32 [R, streams, D]
   kNormed,        // f32 [R, D], input of projections and output of post-norms
   kActivations,   // packed activations of the widest product input
   kAngles,        // f32 [R, 2, head_dim / 2, cos|sin]: local and global base
@@ -30,11 +31,13 @@ enum class StepBuffer {
   kAttention,     // f32 [R, Q], output of attention
   kGate,          // f32 [R, F]
   kUp,            // f32 [R, F]
+  kRouter,        // f32 [R, experts], scores of experts
+  kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
   kSampled,       // f32 [S, D], the rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
   kScratch,             // kernels' own
 };
-inline constexpr int kNumStepBuffers = 17;
+inline constexpr int kNumStepBuffers = 19;
 const char* StepBufferName(StepBuffer buffer);
 
 struct WorkspaceBuffer {
@@ -52,17 +55,35 @@ struct WorkspacePlan {
   }
 };
 
+// The widest layer of every kind: all that a step's buffers depend on besides
+// its rows.
+struct StepWidths {
+  int64_t query = 0;  // n_heads * head_dim
+  int64_t kv = 0;     // n_kv_heads * head_dim
+  int64_t ffn = 0;    // of a dense FFN, or of a token's experts together
+  int64_t head_dim = 0;
+  int64_t chunk_key_bytes = 0;  // of one row of a layer with a window
+  int64_t chunk_value_bytes = 0;
+  bool has_windows = false;
+};
+
+// Errors: kInvalidArgument for an element type whose block does not divide a
+// head; kOutOfRange on overflow.
+absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
+                                    DType v_type);
+
 // Lays out the buffers of one step of at most `n_rows` rows of which at most
 // `n_sampled` are sampled. `has_rings` says whether any layer has a ring (else
 // the chunk buffers are empty). Buffers whose lifetimes overlap never overlap
 // in memory; offsets are multiples of the profile's alignment.
 //
+// Requires a valid profile.
 // Errors: kInvalidArgument for a count that is not positive; kOutOfRange on
 // overflow.
 absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
+                                              const StepWidths& widths,
                                               int64_t n_rows, int64_t n_sampled,
-                                              bool has_rings, DType k_type,
-                                              DType v_type,
+                                              bool has_rings,
                                               const DeviceProfile& profile);
 
 }  // namespace plimsoll::planner

@@ -372,6 +372,7 @@ absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
     ModelFile& file, const planner::MemoryPlan& plan,
     const EngineOptions& options, const LoadFence& fence) {
+  RETURN_IF_ERROR(CheckRunnable(file.shape(), plan));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the plan needs ", plan.total_bytes, " bytes, the budget is ",

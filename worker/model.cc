@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/reference/dequantize.h"
@@ -72,14 +73,43 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
   return file.CheckUnchanged();
 }
 
+absl::Status CheckRunnable(const planner::ModelShape& shape,
+                           const planner::MemoryPlan& plan) {
+  const std::string& architecture = shape.architecture;
+  const auto refuse = [&](absl::string_view what) {
+    return absl::UnimplementedError(
+        absl::StrCat("architecture \"", architecture, "\"", what,
+                     " can be planned but not run by this build"));
+  };
+  if (architecture != "llama" && architecture != "gemma3") return refuse("");
+  if (shape.n_experts > 0) return refuse(" with experts");
+  for (const planner::WeightTensor& tensor : shape.weights) {
+    if (absl::EndsWith(tensor.name, ".bias") ||
+        absl::EndsWith(tensor.name, "attn_qkv.weight")) {
+      return refuse(absl::StrCat(" with tensor \"", tensor.name, "\""));
+    }
+  }
+  if (!plan.not_runnable.empty()) {
+    return absl::UnimplementedError(plan.not_runnable.front());
+  }
+  const planner::LoadOptions& options = plan.options;
+  if (options.policy != planner::ReservePolicy::kExact ||
+      options.ring != planner::RingRule::kExact || !options.flash_attention ||
+      options.allocation || options.weight_bytes ||
+      options.host_weights.experts ||
+      options.host_weights.per_layer_embeddings) {
+    return absl::InvalidArgumentError(
+        "policy, ring, flash_attention, allocation, weight_bytes and "
+        "host_weights plan for other engines; a load takes none of them");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
     const planner::GgufHeader& header, const ModelParts& parts) {
   const std::string& architecture = parts.shape->architecture;
   if (architecture == "llama") return BuildLlama(header, parts);
-  if (architecture == "gemma3") return BuildGemma3(header, parts);
-  return absl::UnimplementedError(
-      absl::StrCat("architecture \"", architecture,
-                   "\" can be planned but not run by this build"));
+  return BuildGemma3(header, parts);
 }
 
 }  // namespace plimsoll::worker

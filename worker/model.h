@@ -67,9 +67,16 @@ struct ModelParts {
 absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
                          const LoadFence& fence);
 
-// Builds the graph of the file's architecture over loaded weights.
-// Errors: kUnimplemented naming an architecture that this build cannot run;
-// kInvalidArgument naming a hyperparameter that is missing or makes no sense.
+// Whether this build can run the model under the plan.
+// Errors: kUnimplemented naming the architecture, tensor or element type that
+// it cannot; kInvalidArgument for a plan made for another engine.
+absl::Status CheckRunnable(const planner::ModelShape& shape,
+                           const planner::MemoryPlan& plan);
+
+// Builds the graph of the file's architecture over loaded weights. Requires
+// CheckRunnable.
+// Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
+// sense.
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
     const planner::GgufHeader& header, const ModelParts& parts);
 

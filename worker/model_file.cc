@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -33,6 +34,25 @@ absl::Status OpenError(int error) {
 
 absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::Open(
     const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelFile> file, OpenHeader(path));
+  ASSIGN_OR_RETURN(const auto n_files, file->header_.Int("split.count"));
+  if (n_files.value_or(1) > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("the model lies in ", *n_files,
+                     " files; it can be planned but not run by this build"));
+  }
+  ASSIGN_OR_RETURN(file->shape_, planner::ShapeFromGguf(file->header_));
+  return file;
+}
+
+absl::StatusOr<planner::GgufHeader> ModelFile::ReadHeader(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, OpenHeader(path));
+  return std::move(file->header_);
+}
+
+absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::OpenHeader(
+    const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not wait for its other end.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return OpenError(errno);
@@ -49,7 +69,6 @@ absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::Open(
   file->inode_ = info.st_ino;
   file->modified_ns_ = ModifiedNs(info);
   ASSIGN_OR_RETURN(file->header_, planner::ReadGgufHeader(*file));
-  ASSIGN_OR_RETURN(file->shape_, planner::ShapeFromGguf(file->header_));
   return file;
 }
 

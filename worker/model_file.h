@@ -20,9 +20,13 @@ class ModelFile final : public planner::ByteSource {
  public:
   // Opens a regular file and reads its header and shape.
   // Errors: kNotFound if there is no such file; kFailedPrecondition if it is
-  // not a regular file or cannot be read; what ReadGgufHeader and
-  // ShapeFromGguf report.
+  // not a regular file or cannot be read; kUnimplemented for one of several
+  // files; what ReadGgufHeader and ShapeFromGguf report.
   static absl::StatusOr<std::unique_ptr<ModelFile>> Open(
+      const std::string& path);
+  // Only the header, of a file that need not be a whole model.
+  // Errors: as Open, without those of ShapeFromGguf.
+  static absl::StatusOr<planner::GgufHeader> ReadHeader(
       const std::string& path);
   ~ModelFile() override;
 
@@ -38,6 +42,9 @@ class ModelFile final : public planner::ByteSource {
 
  private:
   ModelFile() = default;
+  static absl::StatusOr<std::unique_ptr<ModelFile>> OpenHeader(
+      const std::string& path);
+
   int fd_ = -1;
   int64_t size_ = 0;
   uint64_t device_ = 0;

@@ -15,6 +15,7 @@
 #include "services/common/clock.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
+#include "worker/model.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -103,16 +104,23 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;
+  options.policy = flags.policy;
+  options.allocation = flags.allocation;
+  options.ring = flags.ring.rule;
+  options.ring_tokens = flags.ring.tokens;
+  options.flash_attention = !flags.no_flash_attention;
+  options.weight_bytes = flags.weight_bytes;
+  options.host_weights = flags.host_weights;
+  options.host_budget_bytes = flags.host_memory;
   return options;
 }
 
-absl::StatusOr<planner::MemoryPlan> PlanHere(const worker::ModelFile& file,
+absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape,
                                              const LoadFlags& flags,
                                              ContextDefault context_default) {
   const planner::DeviceProfile profile = worker::LocalCpuProfile();
   return planner::Layout(
-      file.shape(),
-      ToLoadOptions(flags, file.shape().n_ctx_train, context_default), profile,
+      shape, ToLoadOptions(flags, shape.n_ctx_train, context_default), profile,
       flags.device_memory.value_or(profile.free_bytes));
 }
 
@@ -124,7 +132,8 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
   loaded.name = BaseName(ResolveModel(model));
   ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
   ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
-                   PlanHere(*file, flags, ContextDefault::kShort));
+                   PlanHere(file->shape(), flags, ContextDefault::kShort));
+  RETURN_IF_ERROR(worker::CheckRunnable(file->shape(), plan));
   if (!plan.fits) return DoesNotFit(services::ToProto(plan));
   NotePlan(flags, plan, streams);
   ASSIGN_OR_RETURN(loaded.engine,

@@ -28,7 +28,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
 // The plan on this machine's CPU, within --device-memory or what is available.
-absl::StatusOr<planner::MemoryPlan> PlanHere(const worker::ModelFile& file,
+absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape,
                                              const LoadFlags& flags,
                                              ContextDefault context_default);
 

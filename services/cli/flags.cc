@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
@@ -91,6 +92,65 @@ absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
   return types;
 }
 
+absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text) {
+  if (text == "exact") return planner::ReservePolicy::kExact;
+  if (text == "windowed") return planner::ReservePolicy::kWindowed;
+  if (text == "dense") return planner::ReservePolicy::kDense;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text.substr(0, 40),
+                   "' is not a policy; write exact, windowed or dense"));
+}
+
+absl::StatusOr<planner::AllocationChoice> ParseAllocation(
+    absl::string_view text) {
+  using planner::AllocationRule;
+  if (text == "exact") return planner::AllocationChoice{AllocationRule::kExact};
+  if (text == "pow2") return planner::AllocationChoice{AllocationRule::kPow2};
+  if (absl::ConsumePrefix(&text, "granularity:")) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(std::string(text)));
+    if (bytes > 0) {
+      return planner::AllocationChoice{AllocationRule::kGranularity, bytes};
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40),
+      "' is not a rule; write exact, pow2 or granularity:BYTES (2MiB)"));
+}
+
+absl::StatusOr<RingFlag> ParseRing(absl::string_view text) {
+  using planner::RingRule;
+  if (text == "exact") return RingFlag{RingRule::kExact};
+  if (text == "full") return RingFlag{RingRule::kFull};
+  if (text == "window+ubatch") return RingFlag{RingRule::kWindowPlusUbatch};
+  absl::string_view tokens = text;
+  if (absl::ConsumePrefix(&tokens, "window+")) {
+    ASSIGN_OR_RETURN(
+        const int64_t n,
+        ParseCount(tokens, 0, std::numeric_limits<int32_t>::max()));
+    return RingFlag{RingRule::kWindowPlusTokens, n};
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40),
+      "' is not a rule; write exact, full, window+ubatch or window+N"));
+}
+
+absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text) {
+  planner::HostWeights host;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (part == "experts") {
+      host.experts = true;
+    } else if (part == "per-layer-embeddings") {
+      host.per_layer_embeddings = true;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", part.substr(0, 40),
+                       "' cannot stay on the host; write experts, "
+                       "per-layer-embeddings, or both with a comma"));
+    }
+  }
+  return host;
+}
+
 void AddOutput(CLI::App& app, std::string* out,
                const std::vector<std::string>& formats) {
   *out = formats.front();
@@ -130,6 +190,36 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBytes, "BYTES",
             "The budget, as bytes or 12GiB; default: what this machine has "
             "available now")
+      ->group(group);
+}
+
+void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
+  const std::string group = "Other engines and devices";
+  AddParsed(app, "--policy", &flags->policy, ParsePolicy,
+            "exact|windowed|dense",
+            "What is kept free: the buffers themselves, or what an engine that "
+            "reserves first keeps (exact)")
+      ->group(group);
+  AddParsed(app, "--alloc", &flags->allocation, ParseAllocation,
+            "exact|pow2|granularity:BYTES",
+            "How the engine's allocator rounds; default: the device's own rule")
+      ->group(group);
+  AddParsed(app, "--ring", &flags->ring, ParseRing,
+            "exact|full|window+ubatch|window+N",
+            "Cells of a sliding-window layer (exact)")
+      ->group(group);
+  app.add_flag("--no-flash-attention", flags->no_flash_attention,
+               "Values of every layer as wide as those of the widest")
+      ->group(group);
+  AddParsed(app, "--weight-bytes", &flags->weight_bytes, ParseBytes, "BYTES",
+            "Weights take this; default: from the file's tensors")
+      ->group(group);
+  AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
+            "experts|per-layer-embeddings",
+            "Weights that stay in host memory, on a device with its own")
+      ->group(group);
+  AddParsed(app, "--host-memory", &flags->host_memory, ParseBytes, "BYTES",
+            "The host's budget, on a device with its own memory")
       ->group(group);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
+#include "planner/memory_plan.h"
 #include "worker/engine.h"
 
 namespace plimsoll::cli {
@@ -33,6 +34,12 @@ struct KvTypes {
   DType v = DType::kF16;
 };
 
+// --ring exact|full|window+ubatch|window+N.
+struct RingFlag {
+  planner::RingRule rule = planner::RingRule::kExact;
+  int64_t tokens = 0;  // for window+N
+};
+
 // How a model is planned and loaded.
 struct LoadFlags {
   ContextFlag n_ctx;
@@ -41,6 +48,14 @@ struct LoadFlags {
   KvTypes kv;
   std::optional<int64_t> max_inference_len;
   std::optional<int64_t> device_memory;
+  // Those of AddEngineFlags.
+  planner::ReservePolicy policy = planner::ReservePolicy::kExact;
+  std::optional<planner::AllocationChoice> allocation;
+  RingFlag ring;
+  bool no_flash_attention = false;
+  std::optional<int64_t> weight_bytes;
+  planner::HostWeights host_weights;
+  std::optional<int64_t> host_memory;
   // The two below are for commands that load.
   int64_t threads = 0;
   std::string precision = "default";
@@ -61,6 +76,13 @@ struct SamplingFlags {
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
                                    int64_t max);
 absl::StatusOr<ContextFlag> ParseContext(absl::string_view text);
+absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text);
+// "exact", "pow2" or "granularity:BYTES".
+absl::StatusOr<planner::AllocationChoice> ParseAllocation(
+    absl::string_view text);
+absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
+// "experts", "per-layer-embeddings" or both with a comma.
+absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
 // "f16" for both, or "q8_0,f16" for keys and values.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
 
@@ -99,7 +121,9 @@ void AddOutput(CLI::App& app, std::string* out,
                const std::vector<std::string>& formats);
 // Flags of planning: --n-ctx, --slots, --kv-type, ...
 void AddPlanFlags(CLI::App& app, LoadFlags* flags);
-// The same and --threads, --precision.
+// Flags that plan for other engines and devices: --policy, --alloc, --ring, ...
+void AddEngineFlags(CLI::App& app, LoadFlags* flags);
+// Those of AddPlanFlags and --threads, --precision.
 void AddLoadFlags(CLI::App& app, LoadFlags* flags);
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 

@@ -1,4 +1,5 @@
 // `plimsoll plan`: what a model would take of a device's memory.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
 #include "services/cli/model_path.h"
+#include "services/cli/plan_source.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
 #include "services/common/header_bytes.h"
@@ -30,6 +32,8 @@ constexpr char kFooter[] =
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
     "  plimsoll plan model.gguf --device-memory 2GiB --n-ctx 8192 --slots 4\n"
     "  plimsoll plan model.gguf --kv-type f32 --max-inference-len 32 -o json\n"
+    "  plimsoll plan big-00001-of-00003.gguf --device-memory 80GiB\n"
+    "  plimsoll plan repo/config.json --device-memory 24GiB  # no weights\n"
     "  plimsoll plan gemma --planner localhost:7070   # a configured model";
 
 struct PlanFlags {
@@ -46,10 +50,10 @@ struct Planned {
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
-  ASSIGN_OR_RETURN(const auto file, OpenModel(path));
+  ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      PlanHere(*file, flags.load, ContextDefault::kLongestThatFits));
+      PlanHere(source.shape, flags.load, ContextDefault::kLongestThatFits));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
                               " on ", worker::LocalCpuProfile().name)};
@@ -62,11 +66,13 @@ absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   // The wire takes 32 bits; more is more than any model was trained for.
   int64_t n_ctx_train = std::numeric_limits<uint32_t>::max();
   if (std::filesystem::exists(path, error)) {
-    ASSIGN_OR_RETURN(const auto file, OpenModel(path));
-    n_ctx_train = file->shape().n_ctx_train;
+    ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
+    n_ctx_train = source.shape.n_ctx_train;
     v1::ModelHeader& header = *request.mutable_source()->mutable_header();
-    header.set_gguf(services::HeaderBytes(file->header(), file->shape().vocab));
-    header.set_file_bytes(services::ToUint64(file->Size()));
+    header.set_gguf(services::HeaderBytes(source.header, source.shape.vocab));
+    // At least what the header's own bytes are, where there is no file.
+    header.set_file_bytes(std::max<uint64_t>(
+        services::ToUint64(source.header.file_bytes), header.gguf().size()));
   } else {
     request.mutable_source()->set_model(flags.model);
   }
@@ -140,10 +146,11 @@ void AddPlan(CLI::App& app, Commands& commands) {
   auto flags = std::make_shared<PlanFlags>();
   command
       ->add_option("FILE,--model", flags->model,
-                   "A GGUF file, a name in the cache, or with --planner a "
-                   "configured model")
+                   "A GGUF file or the first of several, a config.json, a name "
+                   "in the cache, or with --planner a configured model")
       ->type_name("FILE");
   AddPlanFlags(*command, &flags->load);
+  AddEngineFlags(*command, &flags->load);
   command
       ->add_option("--device", flags->device,
                    "With --planner: a registered device, such as cpu")

@@ -18,7 +18,7 @@ size_t KindOf(absl::string_view region) {
   if (region == "weights") return 0;
   if (absl::StartsWith(region, "kv_")) return 1;
   if (region == "vocab" || region == "runtime") return 3;
-  if (region == "margin") return 4;
+  if (region == "margin" || region == "reserve") return 4;
   return 2;
 }
 
@@ -31,7 +31,7 @@ std::string BasisTag(v1::Basis basis) {
 int64_t RegionSum(const v1::MemoryPlan& plan) {
   int64_t sum = 0;
   for (const v1::MemoryRegion& region : plan.regions()) {
-    sum += Signed(region.bytes());
+    if (!region.on_host()) sum += Signed(region.bytes());
   }
   return sum;
 }
@@ -75,7 +75,12 @@ std::string Suggestions(const v1::MemoryPlan& plan) {
   std::string out;
   for (const v1::Suggestion& suggestion : plan.suggestions()) {
     absl::StrAppend(&out, "  try: ", Printable(suggestion.text()), "  (saves ",
-                    FormatBytes(Signed(suggestion.saves_bytes())), ")\n");
+                    FormatBytes(Signed(suggestion.saves_bytes())));
+    if (suggestion.n_ctx() > plan.n_ctx() && plan.n_ctx() > 0) {
+      absl::StrAppend(&out, ", gives ", FormatCount(suggestion.n_ctx()),
+                      " tokens");
+    }
+    absl::StrAppend(&out, ")\n");
   }
   if (out.empty() && !plan.fits()) {
     out =
@@ -91,6 +96,7 @@ std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan) {
   std::vector<Segment> segments = {
       {"weights", 0}, {"kv", 0}, {"scratch", 0}, {"host", 0}, {"margin", 0}};
   for (const v1::MemoryRegion& region : plan.regions()) {
+    if (region.on_host()) continue;
     segments[KindOf(region.name())].bytes += Signed(region.bytes());
   }
   const int64_t rest = Signed(plan.total_bytes()) - RegionSum(plan);
@@ -118,8 +124,21 @@ std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
   }
   absl::StrAppend(
       &out, "  one more token of context costs ",
-      FormatCount(Signed(plan.kv_bytes_per_token()) * options.n_slots()),
-      " bytes in pages of ", plan.page_tokens(), "\n");
+      FormatCount(Signed(plan.marginal_bytes_per_token())), " bytes",
+      plan.page_tokens() > 1 ? absl::StrCat(" in pages of ", plan.page_tokens())
+                             : "",
+      ", one more slot ", FormatBytes(Signed(plan.marginal_bytes_per_slot())),
+      "\n");
+  const auto say = [&](absl::string_view what, absl::string_view text) {
+    for (const std::string& line :
+         Wrap(absl::StrCat(what, ": ", Printable(text)), style.width - 2)) {
+      absl::StrAppend(&out, "  ", line, "\n");
+    }
+  };
+  say("takes most", plan.binding_term());
+  for (const std::string& reason : plan.not_runnable()) {
+    say("note", absl::StrCat(reason, "; the bytes are right all the same"));
+  }
   return absl::StrCat(out, Suggestions(plan));
 }
 

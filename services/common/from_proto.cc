@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/plan_regions.h"
 
 namespace plimsoll::services {
 namespace {
@@ -51,11 +52,6 @@ absl::StatusOr<planner::Basis> FromProto(v1::Basis basis,
   }
 }
 
-absl::Status CheckKvType(DType dtype, absl::string_view field) {
-  if (dtype == DType::kF16 || dtype == DType::kF32) return absl::OkStatus();
-  return Bad(field, "must be F16 or F32");
-}
-
 absl::Status FillKvTypes(const v1::LoadOptions& message,
                          planner::LoadOptions& options) {
   if (message.k_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
@@ -66,8 +62,72 @@ absl::Status FillKvTypes(const v1::LoadOptions& message,
     ASSIGN_OR_RETURN(options.v_type,
                      services::FromProto(message.v_type(), "v_type"));
   }
-  RETURN_IF_ERROR(CheckKvType(options.k_type, "k_type"));
-  return CheckKvType(options.v_type, "v_type");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<planner::ReservePolicy> FromProto(v1::ReservePolicy policy) {
+  switch (policy) {
+    case v1::RESERVE_POLICY_UNSPECIFIED:
+    case v1::RESERVE_POLICY_EXACT:
+      return planner::ReservePolicy::kExact;
+    case v1::RESERVE_POLICY_DENSE:
+      return planner::ReservePolicy::kDense;
+    case v1::RESERVE_POLICY_WINDOWED:
+      return planner::ReservePolicy::kWindowed;
+    default:
+      return Bad("policy", "is not a known policy");
+  }
+}
+
+absl::StatusOr<planner::RingRule> FromProto(v1::RingRule rule) {
+  switch (rule) {
+    case v1::RING_RULE_UNSPECIFIED:
+    case v1::RING_RULE_EXACT:
+      return planner::RingRule::kExact;
+    case v1::RING_RULE_FULL:
+      return planner::RingRule::kFull;
+    case v1::RING_RULE_WINDOW_PLUS_UBATCH:
+      return planner::RingRule::kWindowPlusUbatch;
+    case v1::RING_RULE_WINDOW_PLUS_TOKENS:
+      return planner::RingRule::kWindowPlusTokens;
+    default:
+      return Bad("ring", "is not a known rule");
+  }
+}
+
+// What plans of other engines are made with.
+absl::Status FillOtherEngines(const v1::LoadOptions& message,
+                              planner::LoadOptions& options) {
+  ASSIGN_OR_RETURN(options.policy, FromProto(message.policy()));
+  ASSIGN_OR_RETURN(options.ring, FromProto(message.ring()));
+  options.ring_tokens = message.ring_tokens();
+  options.flash_attention =
+      !message.has_flash_attention() || message.flash_attention();
+  if (message.allocation() != v1::ALLOCATION_RULE_UNSPECIFIED) {
+    planner::AllocationChoice choice = {};
+    ASSIGN_OR_RETURN(choice.rule, FromProto(message.allocation()));
+    ASSIGN_OR_RETURN(choice.granularity_bytes,
+                     Bytes(message.granularity_bytes(), "granularity_bytes"));
+    options.allocation = choice;
+  }
+  if (message.has_weight_bytes()) {
+    ASSIGN_OR_RETURN(options.weight_bytes,
+                     Bytes(message.weight_bytes(), "weight_bytes"));
+  }
+  for (const int weights : message.host_weights()) {
+    if (weights == v1::HOST_WEIGHTS_EXPERTS) {
+      options.host_weights.experts = true;
+    } else if (weights == v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS) {
+      options.host_weights.per_layer_embeddings = true;
+    } else {
+      return Bad("host_weights", "has a kind that is not known");
+    }
+  }
+  if (message.has_host_budget_bytes()) {
+    ASSIGN_OR_RETURN(options.host_budget_bytes,
+                     Bytes(message.host_budget_bytes(), "host_budget_bytes"));
+  }
+  return planner::ValidateOptions(options);
 }
 
 absl::Status FillWorkspace(const v1::WorkspaceParameters& message,
@@ -163,6 +223,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
                absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
   }
   RETURN_IF_ERROR(FillKvTypes(message, options));
+  RETURN_IF_ERROR(FillOtherEngines(message, options));
   return options;
 }
 
@@ -186,6 +247,17 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
   for (const v1::StorageRule& rule : message.storage()) {
     ASSIGN_OR_RETURN(const DType dtype, FromProto(rule.type(), "storage.type"));
     profile.storage.push_back({dtype, rule.row_multiple()});
+  }
+  if (message.kv_types_size() > kMaxStorageRules) {
+    return Bad("kv_types", "has more than 64 types");
+  }
+  for (const int type : message.kv_types()) {
+    ASSIGN_OR_RETURN(const DType dtype,
+                     FromProto(static_cast<v1::ElementType>(type), "kv_types"));
+    profile.kv_types.push_back(dtype);
+  }
+  if (profile.kv_types.empty()) {
+    profile.kv_types = {DType::kF32, DType::kF16};
   }
   RETURN_IF_ERROR(FillWorkspace(message.workspace(), profile.workspace));
   ASSIGN_OR_RETURN(profile.runtime_bytes,

@@ -36,6 +36,32 @@ v1::AllocationRule ToProto(planner::AllocationRule rule) {
   return v1::ALLOCATION_RULE_UNSPECIFIED;
 }
 
+v1::ReservePolicy ToProto(planner::ReservePolicy policy) {
+  switch (policy) {
+    case planner::ReservePolicy::kExact:
+      return v1::RESERVE_POLICY_EXACT;
+    case planner::ReservePolicy::kDense:
+      return v1::RESERVE_POLICY_DENSE;
+    case planner::ReservePolicy::kWindowed:
+      return v1::RESERVE_POLICY_WINDOWED;
+  }
+  return v1::RESERVE_POLICY_UNSPECIFIED;
+}
+
+v1::RingRule ToProto(planner::RingRule rule) {
+  switch (rule) {
+    case planner::RingRule::kExact:
+      return v1::RING_RULE_EXACT;
+    case planner::RingRule::kFull:
+      return v1::RING_RULE_FULL;
+    case planner::RingRule::kWindowPlusUbatch:
+      return v1::RING_RULE_WINDOW_PLUS_UBATCH;
+    case planner::RingRule::kWindowPlusTokens:
+      return v1::RING_RULE_WINDOW_PLUS_TOKENS;
+  }
+  return v1::RING_RULE_UNSPECIFIED;
+}
+
 v1::LeaseState ToProto(planner::LeaseState state) {
   switch (state) {
     case planner::LeaseState::kReserved:
@@ -58,6 +84,7 @@ v1::MemoryRegion ToProto(const planner::Region& region) {
   message.set_formula(region.formula);
   if (region.offset >= 0) message.set_offset(ToUint64(region.offset));
   if (region.alignment > 0) message.set_alignment(ToUint64(region.alignment));
+  if (region.on_host) message.set_on_host(true);
   return message;
 }
 
@@ -83,6 +110,36 @@ void AddWeightSummaries(const planner::ModelShape& shape,
     summary.set_type(services::ToProto(dtype));
     summary.set_n_tensors(ToUint32(counts.first));
     summary.set_bytes(ToUint64(counts.second));
+  }
+}
+
+// What differs from this engine's own ways; absent where it does not.
+void SetOtherEngines(const planner::LoadOptions& options,
+                     v1::LoadOptions& message) {
+  if (options.policy != planner::ReservePolicy::kExact) {
+    message.set_policy(ToProto(options.policy));
+  }
+  if (options.ring != planner::RingRule::kExact) {
+    message.set_ring(ToProto(options.ring));
+    message.set_ring_tokens(ToUint32(options.ring_tokens));
+  }
+  if (!options.flash_attention) message.set_flash_attention(false);
+  if (options.allocation) {
+    message.set_allocation(ToProto(options.allocation->rule));
+    message.set_granularity_bytes(
+        ToUint64(options.allocation->granularity_bytes));
+  }
+  if (options.weight_bytes) {
+    message.set_weight_bytes(ToUint64(*options.weight_bytes));
+  }
+  if (options.host_weights.experts) {
+    message.add_host_weights(v1::HOST_WEIGHTS_EXPERTS);
+  }
+  if (options.host_weights.per_layer_embeddings) {
+    message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
+  }
+  if (options.host_budget_bytes) {
+    message.set_host_budget_bytes(ToUint64(*options.host_budget_bytes));
   }
 }
 
@@ -126,6 +183,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_k_type(ToProto(options.k_type));
   message.set_v_type(ToProto(options.v_type));
   message.set_margin_bytes(ToUint64(options.margin_bytes));
+  SetOtherEngines(options, message);
   return message;
 }
 
@@ -146,11 +204,20 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
     v1::Suggestion& added = *message.add_suggestions();
     added.set_text(suggestion.text);
     added.set_saves_bytes(ToUint64(suggestion.saves_bytes));
+    added.set_n_ctx(ToUint32(suggestion.n_ctx));
   }
   *message.mutable_options() = ToProto(plan.options);
   message.set_n_rows(ToUint32(plan.n_rows));
   message.set_kv_bytes_per_token(ToUint64(plan.kv.bytes_per_token));
   message.set_page_tokens(ToUint32(plan.kv.page_tokens));
+  message.set_reserve_bytes(ToUint64(plan.reserve_bytes));
+  message.set_host_bytes(ToUint64(plan.host_bytes));
+  message.set_binding_term(plan.binding_term);
+  message.set_marginal_bytes_per_token(ToUint64(plan.bytes_per_token));
+  message.set_marginal_bytes_per_slot(ToUint64(plan.bytes_per_slot));
+  for (const std::string& reason : plan.not_runnable) {
+    message.add_not_runnable(reason);
+  }
   return message;
 }
 
@@ -168,6 +235,9 @@ v1::DeviceProfile ToProto(const planner::DeviceProfile& profile) {
     v1::StorageRule& added = *message.add_storage();
     added.set_type(ToProto(rule.dtype));
     added.set_row_multiple(ToUint32(rule.row_multiple));
+  }
+  for (const DType type : profile.kv_types) {
+    message.add_kv_types(ToProto(type));
   }
   const planner::WorkspaceParameters& workspace = profile.workspace;
   v1::WorkspaceParameters& wire = *message.mutable_workspace();

@@ -10,7 +10,7 @@
 #include "planner/memory_plan.h"
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
-#include "services/common/header_bytes.h"
+#include "services/common/model_source.h"
 #include "services/common/random_id.h"
 #include "services/common/to_proto.h"
 
@@ -59,12 +59,8 @@ absl::StatusOr<planner::ModelShape> Planner::ShapeOf(
            {{"model", source.model()}},
            std::nullopt});
     }
-    case v1::ModelSource::kHeader:
-      return ShapeFromHeaderBytes(source.header().gguf(),
-                                  source.header().file_bytes());
     default:
-      return absl::InvalidArgumentError(
-          "source: a model or a header is needed");
+      return ShapeFromSource(source);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "services/common/log.h"
 #include "services/common/random_id.h"
 #include "services/common/to_proto.h"
+#include "worker/model.h"
 #include "worker/model_file.h"
 
 namespace plimsoll::services {
@@ -89,6 +90,7 @@ absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAlone(
   Granted granted;
   ASSIGN_OR_RETURN(granted.plan,
                    planner::Layout(file.shape(), options, profile, budget));
+  RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), granted.plan));
   if (!granted.plan.fits) {
     return DoesNotFit(name, ToProto(granted.plan));
   }
@@ -106,7 +108,9 @@ absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     ASSIGN_OR_RETURN(const v1::MemoryPlan wire,
                      client_->Plan(header, file.Size(), options,
                                    OwnLimit(options_, held_bytes)));
-    if (!wire.fits()) return DoesNotFit(name, wire);
+    if (!wire.fits() && wire.not_runnable().empty()) {
+      return DoesNotFit(name, wire);
+    }
     // The worker lays out the same plan itself; the totals must agree.
     planner::LoadOptions exact = options;
     exact.n_ctx = wire.n_ctx();
@@ -114,6 +118,7 @@ absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     ASSIGN_OR_RETURN(granted.plan,
                      planner::Layout(file.shape(), exact, profile,
                                      static_cast<int64_t>(wire.total_bytes())));
+    RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), granted.plan));
     if (ToUint64(granted.plan.total_bytes) != wire.total_bytes() ||
         ToUint64(granted.plan.arena_bytes) != wire.arena_bytes()) {
       return absl::FailedPreconditionError(absl::StrCat(

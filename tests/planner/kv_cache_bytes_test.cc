@@ -116,9 +116,73 @@ TEST(KvCacheBytesTest, ReportsOverflow) {
   EXPECT_TRUE(absl::IsOutOfRange(bytes(int64_t{1} << 60, 1, 0, 0)));
 }
 
+int64_t BytesBy(const ModelShape& shape, const KvRules& rules, int64_t n_ctx,
+                int64_t n_slots = 1) {
+  const auto kv =
+      KvCacheBytes(shape, n_ctx, n_slots, 0, DType::kF16, DType::kF16, rules);
+  EXPECT_TRUE(kv.ok()) << kv.status();
+  return kv.ok() ? kv->full_bytes + kv->window_bytes : -1;
+}
+
+TEST(KvRulesTest, RingsMayBeLongerThanTheirWindow) {
+  const ModelShape shape = Shape(1, 1, 16, 100);  // 64 bytes a token
+  const KvRules plus = {.ring = RingRule::kWindowPlusTokens, .ring_tokens = 28};
+  EXPECT_EQ(BytesBy(shape, plus, 4'096), 128 * 64);
+  EXPECT_EQ(BytesBy(shape, plus, 64), 64 * 64);  // no more than the context
+  const KvRules ubatch = {.ring = RingRule::kWindowPlusUbatch,
+                          .ring_tokens = 200};
+  EXPECT_EQ(BytesBy(shape, ubatch, 4'096), 512 * 64);  // 300 padded
+  EXPECT_EQ(BytesBy(shape, ubatch, 10), 256 * 64);
+  const KvRules full = {.ring = RingRule::kFull};
+  EXPECT_EQ(BytesBy(shape, full, 4'096), 4'096 * 64);
+}
+
+TEST(KvRulesTest, ContextsMayBeCountedInTokens) {
+  const KvRules tokens = {.has_pages = false};
+  EXPECT_EQ(BytesBy(Shape(1, 1, 16), tokens, 1), 64);
+  EXPECT_EQ(BytesBy(Shape(1, 1, 16), tokens, 65), 65 * 64);
+  EXPECT_EQ(BytesBy(Shape(1, 1, 16, 100), tokens, 99), 99 * 64);
+  EXPECT_EQ(BytesBy(Shape(1, 1, 16, 100), tokens, 101), 100 * 64);
+}
+
+TEST(KvRulesTest, WithoutFlashAttentionValuesAreAsWideAsTheWidest) {
+  ModelShape shape = Shape(2, 1, 16);
+  shape.layers[1].n_kv_heads = 4;
+  const KvRules off = {.has_flash_attention = false};
+  EXPECT_EQ(BytesBy(shape, {}, 64), 64 * 2 * (16 + 16 + 64 + 64));
+  EXPECT_EQ(BytesBy(shape, off, 64), 64 * 2 * (16 + 64 + 64 + 64));
+}
+
+TEST(KvRulesTest, EveryLayersKeysAndValuesAreRoundedApart) {
+  const KvRules pow2 = {.has_pages = false,
+                        .allocation = AllocationRule::kPow2};
+  EXPECT_EQ(BytesBy(Shape(3, 1, 16), pow2, 100), 3 * 2 * 4'096);
+  EXPECT_EQ(BytesBy(Shape(3, 1, 16), pow2, 100, 2), 3 * 2 * 8'192);
+  const KvRules granular = {.allocation = AllocationRule::kGranularity,
+                            .granularity_bytes = 10'000};
+  EXPECT_EQ(BytesBy(Shape(3, 1, 16), granular, 64), 3 * 2 * 10'000);
+}
+
+TEST(KvRulesTest, WhatDoesNotFitIsReported) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const auto status = [](const KvRules& rules, int64_t n_ctx) {
+    return KvCacheBytes(Shape(1, 1, 16, 100), n_ctx, 1, 0, DType::kF16,
+                        DType::kF16, rules)
+        .status();
+  };
+  EXPECT_TRUE(absl::IsOutOfRange(status(
+      {.ring = RingRule::kWindowPlusTokens, .ring_tokens = kMax}, kMax)));
+  EXPECT_TRUE(absl::IsOutOfRange(
+      status({.ring = RingRule::kFull, .allocation = AllocationRule::kPow2},
+             kMax / 64)));
+  EXPECT_TRUE(absl::IsOutOfRange(
+      KvModel::Create(Shape(1, kMax, 16), DType::kF16, DType::kF16, {})
+          .status()));
+}
+
 struct OracleRow {
   std::string model, architecture, type;
-  int64_t context, full, ring;
+  int64_t context, full, ring, ring_llama;
   bool is_beyond_max;
 };
 
@@ -144,7 +208,8 @@ class KvOracleTest : public ::testing::Test {
     std::ifstream file(rows);
     OracleRow row;
     while (file >> row.model >> row.architecture >> row.context >>
-           row.is_beyond_max >> row.type >> row.full >> row.ring) {
+           row.is_beyond_max >> row.type >> row.full >> row.ring >>
+           row.ring_llama) {
       rows_.push_back(row);
     }
   }
@@ -172,7 +237,7 @@ class KvOracleTest : public ::testing::Test {
 };
 
 TEST_F(KvOracleTest, EveryRowIsReproducedToTheByte) {
-  ASSERT_GE(rows_.size(), 50u);
+  ASSERT_GE(rows_.size(), 200u);
   std::string model;
   ModelShape shape;
   int64_t n_within = 0;
@@ -181,17 +246,21 @@ TEST_F(KvOracleTest, EveryRowIsReproducedToTheByte) {
     const DTypeInfo* type = FindDType(absl::string_view(row.type));
     ASSERT_NE(type, nullptr) << row.type;
     EXPECT_EQ(row.is_beyond_max, row.context > shape.n_ctx_train) << row.model;
-    const auto kv =
-        KvCacheBytes(shape, row.context, 1, 0, type->dtype, type->dtype);
-    ASSERT_TRUE(kv.ok()) << kv.status();
-    EXPECT_EQ(kv->full_bytes + kv->window_bytes, row.ring)
-        << row.model << " " << row.context << " " << row.type;
-    if (row.architecture == "llama") {
-      EXPECT_EQ(kv->full_bytes, row.full);
-    }
+    const auto bytes = [&](RingRule ring) {
+      const auto kv =
+          KvCacheBytes(shape, row.context, 1, 0, type->dtype, type->dtype,
+                       {.ring = ring, .ring_tokens = 512});
+      EXPECT_TRUE(kv.ok()) << kv.status();
+      return kv.ok() ? kv->full_bytes + kv->window_bytes : -1;
+    };
+    const std::string what =
+        absl::StrCat(row.model, " ", row.context, " ", row.type);
+    EXPECT_EQ(bytes(RingRule::kExact), row.ring) << what;
+    EXPECT_EQ(bytes(RingRule::kFull), row.full) << what;
+    EXPECT_EQ(bytes(RingRule::kWindowPlusUbatch), row.ring_llama) << what;
     n_within += row.is_beyond_max ? 0 : 1;
   }
-  EXPECT_GE(n_within, 20);
+  EXPECT_GE(n_within, 100);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMiB = 1 << 20;
@@ -84,10 +85,15 @@ TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
 TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   ModelShape shape = Smollm2();
   shape.weights[3].dtype = DType::kQ4_0;
-  const auto plan = Layout(shape, {}, CommittedCpuProfile(), kGiB);
-  EXPECT_TRUE(absl::IsUnimplemented(plan.status())) << plan.status();
-  EXPECT_THAT(std::string(plan.status().message()),
-              HasSubstr("tensor \"w3\" is of type q4_0"));
+  const MemoryPlan plan = PlanOf(shape, {}, kGiB);
+  EXPECT_THAT(plan.not_runnable,
+              ElementsAre(HasSubstr("tensor \"w3\" is of type q4_0")));
+  EXPECT_THAT(PlanOf(Smollm2(), {}, kGiB).not_runnable, IsEmpty());
+  LoadOptions options;
+  options.k_type = DType::kQ8_0;
+  options.v_type = DType::kQ4_0;
+  EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable,
+              ElementsAre(HasSubstr("type q8_0"), HasSubstr("type q4_0")));
 }
 
 TEST(MemoryPlanTest, AnExplicitContextIsClampedToTheTrainedOneAndSaysSo) {

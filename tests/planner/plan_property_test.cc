@@ -54,7 +54,8 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
     const DeviceProfile profile = RandomProfile(random);
     const int64_t cap = std::min(shape.n_ctx_train,
                                  options.max_inference_len.value_or(1 << 30));
-    const int64_t least = BytesOf(shape, options, profile, ContextAt(0, cap));
+    const ContextGrid grid(cap, false);
+    const int64_t least = BytesOf(shape, options, profile, grid.At(0));
     const int64_t most = BytesOf(shape, options, profile, cap);
     // Budgets from just too small to just too large.
     const int64_t budget =
@@ -71,7 +72,7 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
     ASSERT_EQ(plan->total_bytes, BytesOf(shape, options, profile, plan->n_ctx));
     if (plan->n_ctx == cap) continue;
     ++n_solved;
-    const int64_t next = NextContext(plan->n_ctx, cap);
+    const int64_t next = grid.Next(plan->n_ctx);
     ASSERT_GT(next, plan->n_ctx);
     ASSERT_GT(BytesOf(shape, options, profile, next), budget) << i;
   }
@@ -107,11 +108,12 @@ TEST(PlanPropertyTest, MoreOfAnythingNeverCostsLess) {
 TEST(PlanPropertyTest, ContextsAreStrictlyIncreasingUpToTheCap) {
   for (int64_t cap = 1; cap <= 700; ++cap) {
     int64_t last = 0;
-    for (int64_t i = 0; i < NumContexts(cap); ++i) {
-      const int64_t n_ctx = ContextAt(i, cap);
+    const ContextGrid grid(cap, false);
+    for (int64_t i = 0; i < grid.size(); ++i) {
+      const int64_t n_ctx = grid.At(i);
       ASSERT_GT(n_ctx, last) << cap;
       if (i > 0) {
-        ASSERT_EQ(NextContext(last, cap), n_ctx) << cap;
+        ASSERT_EQ(grid.Next(last), n_ctx) << cap;
       }
       last = n_ctx;
     }

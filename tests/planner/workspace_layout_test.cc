@@ -12,10 +12,13 @@
 namespace plimsoll::planner {
 namespace {
 
-absl::StatusOr<WorkspacePlan> LayoutOf(const ModelShape& shape, int64_t n_rows,
-                                       bool has_rings) {
-  return WorkspaceLayout(shape, n_rows, 16, has_rings, DType::kF16, DType::kF32,
-                         CommittedCpuProfile());
+absl::StatusOr<WorkspacePlan> LayoutOf(
+    const ModelShape& shape, int64_t n_rows, bool has_rings,
+    int64_t n_sampled = 16,
+    const DeviceProfile& profile = CommittedCpuProfile()) {
+  const auto widths = WidthsOf(shape, DType::kF16, DType::kF32);
+  if (!widths.ok()) return widths.status();
+  return WorkspaceLayout(shape, *widths, n_rows, n_sampled, has_rings, profile);
 }
 
 TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
@@ -79,8 +82,7 @@ TEST(WorkspaceLayoutTest, BuffersOfDifferentPhasesShareMemory) {
 TEST(WorkspaceLayoutTest, ScratchIsTheProfiles) {
   DeviceProfile profile = CommittedCpuProfile();
   profile.workspace.kernel_scratch_bytes = 12'345;
-  const auto plan = WorkspaceLayout(Smollm2(), 16, 16, false, DType::kF16,
-                                    DType::kF16, profile);
+  const auto plan = LayoutOf(Smollm2(), 16, false, 16, profile);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ((*plan)[StepBuffer::kScratch].bytes, 12'345);
 }
@@ -89,10 +91,8 @@ TEST(WorkspaceLayoutTest, RejectsCountsThatAreNotPositive) {
   for (int64_t bad : {int64_t{0}, int64_t{-1}}) {
     EXPECT_TRUE(
         absl::IsInvalidArgument(LayoutOf(Smollm2(), bad, false).status()));
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        WorkspaceLayout(Smollm2(), 1, bad, false, DType::kF16, DType::kF16,
-                        CommittedCpuProfile())
-            .status()));
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(LayoutOf(Smollm2(), 1, false, bad).status()));
   }
 }
 

@@ -1,0 +1,56 @@
+// One model over several devices: which layers lie where.
+#ifndef PLIMSOLL_PLANNER_LAYER_SPLIT_H_
+#define PLIMSOLL_PLANNER_LAYER_SPLIT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/memory_plan.h"
+
+namespace plimsoll::planner {
+
+inline constexpr int64_t kMaxSplitDevices = 64;
+
+// A device, in the order in which a token passes the devices; host memory is
+// one more, usually the first or the last.
+struct SplitDevice {
+  DeviceProfile profile;
+  int64_t budget_bytes;
+};
+
+struct SplitPart {
+  int64_t device;  // index
+  int64_t first_layer;
+  int64_t n_layers;
+  MemoryPlan plan;  // of these layers alone
+};
+
+struct SplitPlan {
+  int64_t n_ctx;  // 0 if not even the smallest context fits
+  bool fits;
+  std::vector<SplitPart> parts;  // devices that hold layers, in order
+  int64_t n_layers_left;         // that found no device, if it does not fit
+};
+
+// The layers [first, first + n) as a model of their own; the first part has the
+// embedding, the last one the vocabulary projection (a tied one is then stored
+// once on each of the two).
+// Errors: kInvalidArgument if the range is empty or outside the model, or if a
+// layer in it reads keys and values of one outside.
+absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
+                                       int64_t n);
+
+// Places consecutive layers on the devices in order, each taking as many as
+// fit, for the context asked for or the largest for which all layers find a
+// device. Placing as many as fit is optimal, because a part never shrinks by
+// taking a layer more.
+// Errors: kInvalidArgument for no devices or more than kMaxSplitDevices; those
+// of Layout.
+absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
+                                      const LoadOptions& options,
+                                      const std::vector<SplitDevice>& devices);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_LAYER_SPLIT_H_

@@ -1,0 +1,39 @@
+// Several models in one process on one device: a model and its draft, or a few
+// that share what there is.
+#ifndef PLIMSOLL_PLANNER_MODEL_SET_H_
+#define PLIMSOLL_PLANNER_MODEL_SET_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/memory_plan.h"
+
+namespace plimsoll::planner {
+
+inline constexpr int64_t kMaxModelsInSet = 64;
+
+struct SetMember {
+  ModelShape shape;
+  LoadOptions options;
+};
+
+struct SetPlan {
+  std::vector<MemoryPlan> plans;  // by member
+  int64_t total_bytes;            // of all; the process is counted once
+  int64_t budget_bytes;
+  bool fits;
+};
+
+// Plans all members within one budget. Those that ask for no context get the
+// same one, each up to its own limit: the largest with which all fit. A draft
+// therefore is planned at the context that it will really have.
+// Errors: kInvalidArgument for no members or more than kMaxModelsInSet; those
+// of Layout, with the member's number in front.
+absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
+                                const DeviceProfile& profile,
+                                int64_t budget_bytes);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_MODEL_SET_H_

@@ -1,0 +1,39 @@
+// How much of a device is kept back by engines that must reserve before they
+// know their buffers.
+#ifndef PLIMSOLL_PLANNER_RESERVE_H_
+#define PLIMSOLL_PLANNER_RESERVE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+
+// What is kept free beside weights and KV.
+enum class ReservePolicy {
+  kExact,     // the buffers themselves, laid out to the byte
+  kDense,     // DenseReserve
+  kWindowed,  // WindowedReserve
+};
+
+// max(total / 3, 2 GiB). All in bytes. Source: PLANNER.md, "Reserve policies".
+int64_t DenseReserve(int64_t total_bytes);
+
+// Floats that one token's activations take: 3 residual streams, queries and
+// attention's output, keys and values, gate and up, and per-layer inputs.
+// Errors: kOutOfRange on overflow.
+absl::StatusOr<int64_t> FloatsPerToken(const ModelShape& shape);
+
+// min(DenseReserve, max(2 GiB, total / 6) + 4,096 tokens' activations) for a
+// model that gives window layers a head_dim of their own and has some; else
+// DenseReserve. Errors: kOutOfRange on overflow.
+absl::StatusOr<int64_t> WindowedReserve(const ModelShape& shape,
+                                        int64_t total_bytes);
+
+// One token's buffers and its logits. Errors: kOutOfRange on overflow.
+absl::StatusOr<int64_t> TokenScratchBytes(const ModelShape& shape);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_RESERVE_H_

@@ -1,0 +1,31 @@
+// A model that lies in several GGUF files, seen as one.
+#ifndef PLIMSOLL_PLANNER_SPLIT_FILES_H_
+#define PLIMSOLL_PLANNER_SPLIT_FILES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+
+namespace plimsoll::planner {
+
+inline constexpr int64_t kMaxSplits = 1'024;
+
+// The names of all parts, given that of the first one: "m-00001-of-00003.gguf"
+// gives three. Empty if `name` is no such name.
+std::vector<std::string> SplitNames(absl::string_view name);
+
+// One header with the metadata of the first part and the tensors of all, as if
+// their data lay in one file.
+// Errors: kInvalidArgument naming the part whose split.no, split.count or
+// split.tensors.count contradicts the others, or a tensor that is there twice;
+// kOutOfRange on overflow.
+// Source: GGUF keys split.*, MODELS.md 1.2.
+absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_SPLIT_FILES_H_

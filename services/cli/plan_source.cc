@@ -1,0 +1,84 @@
+#include "services/cli/plan_source.h"
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "planner/split_files.h"
+#include "services/cli/model_path.h"
+#include "services/common/config_json.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// The config.json that `path` means, or empty if it means a GGUF file.
+std::filesystem::path ConfigOf(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return path / "config.json";
+  const std::string name = path.filename().string();
+  if (absl::EndsWith(name, ".safetensors") ||
+      absl::EndsWith(name, ".safetensors.index.json")) {
+    return path.parent_path() / "config.json";
+  }
+  return absl::EndsWith(name, ".json") ? path : std::filesystem::path();
+}
+
+absl::StatusOr<planner::GgufHeader> ReadConfig(
+    const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than may be, so that a longer file is refused, not cut.
+  std::string json(static_cast<size_t>(services::kMaxConfigBytes) + 1, '\0');
+  file.read(json.data(), static_cast<std::streamsize>(json.size()));
+  if (!file && !file.eof()) {
+    return absl::NotFoundError(
+        absl::StrCat("'", path.string(),
+                     "' cannot be read; a model without a "
+                     "GGUF file needs its config.json"));
+  }
+  json.resize(static_cast<size_t>(file.gcount()));
+  return services::HeaderFromConfig(json);
+}
+
+absl::StatusOr<planner::GgufHeader> ReadParts(
+    const std::filesystem::path& first, const std::vector<std::string>& names) {
+  std::vector<planner::GgufHeader> parts;
+  for (const std::string& name : names) {
+    const std::string path = (first.parent_path() / name).string();
+    auto part = worker::ModelFile::ReadHeader(path);
+    if (!part.ok()) {
+      return absl::Status(
+          part.status().code(),
+          absl::StrCat("'", path, "': ", part.status().message()));
+    }
+    parts.push_back(*std::move(part));
+  }
+  return planner::MergeSplits(parts);
+}
+
+}  // namespace
+
+absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path) {
+  PlanSource source;
+  const std::filesystem::path config = ConfigOf(path);
+  const std::vector<std::string> parts =
+      planner::SplitNames(std::filesystem::path(path).filename().string());
+  if (config.empty() && parts.empty()) {
+    ASSIGN_OR_RETURN(const auto file, OpenModel(path));
+    return PlanSource{file->header(), file->shape()};
+  }
+  if (config.empty()) {
+    ASSIGN_OR_RETURN(source.header, ReadParts(path, parts));
+  } else {
+    ASSIGN_OR_RETURN(source.header, ReadConfig(config));
+  }
+  ASSIGN_OR_RETURN(source.shape, planner::ShapeFromGguf(source.header));
+  if (source.shape.name.empty()) source.shape.name = path;
+  return source;
+}
+
+}  // namespace plimsoll::cli

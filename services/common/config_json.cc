@@ -1,0 +1,292 @@
+#include "services/common/config_json.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::services {
+namespace {
+
+using google::protobuf::Struct;
+using google::protobuf::Value;
+using planner::GgufArray;
+using planner::GgufHeader;
+using planner::GgufType;
+
+// A model_type of config.json and the architecture that it is.
+struct ModelType {
+  absl::string_view name;
+  absl::string_view architecture;
+  bool is_tied_by_default;
+  bool has_windows;  // others carry a sliding_window that nothing uses
+};
+
+constexpr ModelType kModelTypes[] = {
+    {"gemma2", "gemma2", true, true},
+    {"gemma3", "gemma3", true, true},
+    {"gemma3_text", "gemma3", true, true},
+    {"gemma3n", "gemma3n", true, true},
+    {"gemma3n_text", "gemma3n", true, true},
+    {"gemma4", "gemma4", true, true},
+    {"gemma4_text", "gemma4", true, true},
+    {"gpt_oss", "gpt-oss", false, true},
+    {"llama", "llama", false, false},
+    {"mistral", "llama", false, false},
+    {"mixtral", "llama", false, false},
+    {"phi3", "phi3", false, true},
+    {"qwen2", "qwen2", false, false},
+    {"qwen3", "qwen3", false, false},
+    {"qwen3_moe", "qwen3moe", false, false},
+};
+
+// A count of config.json and the header's key for it, after "A.".
+struct CountKey {
+  absl::string_view from;
+  absl::string_view to;
+};
+
+constexpr CountKey kCounts[] = {
+    {"hidden_size", "embedding_length"},
+    {"num_hidden_layers", "block_count"},
+    {"intermediate_size", "feed_forward_length"},
+    {"max_position_embeddings", "context_length"},
+    {"num_attention_heads", "attention.head_count"},
+    {"num_key_value_heads", "attention.head_count_kv"},
+    {"head_dim", "attention.key_length"},
+    {"head_dim", "attention.value_length"},
+    {"vocab_size", "vocab_size"},
+    {"num_kv_shared_layers", "attention.shared_kv_layers"},
+    {"hidden_size_per_layer_input", "embedding_length_per_layer_input"},
+    {"altup_num_inputs", "altup.num_inputs"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"top_k_experts", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"expert_intermediate_size", "expert_feed_forward_length"},
+    {"sliding_window_pattern", "attention.sliding_window_pattern"},
+};
+
+absl::Status Bad(absl::string_view key, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("config.json: \"", key, "\" ", what));
+}
+
+// Reads one object and writes the header's metadata.
+class ConfigReader {
+ public:
+  ConfigReader(const Struct& config, const ModelType& type, GgufHeader& header)
+      : config_(config), type_(type), header_(header) {}
+
+  absl::Status Run() {
+    header_.version = 3;
+    header_.alignment = 32;
+    SetText("general.architecture", type_.architecture);
+    SetText("tokenizer.ggml.model", "no_vocab");
+    header_.metadata[Key("attention.layer_norm_rms_epsilon")] = {GgufType::kF32,
+                                                                 1e-6};
+    for (const CountKey& key : kCounts) {
+      RETURN_IF_ERROR(SetCounts(key.from, key.to));
+    }
+    if (!type_.has_windows) return absl::OkStatus();
+    RETURN_IF_ERROR(SetCounts("sliding_window", "attention.sliding_window"));
+    RETURN_IF_ERROR(SetPattern());
+    return SetGlobalHeads();
+  }
+
+ private:
+  std::string Key(absl::string_view suffix) const {
+    return absl::StrCat(type_.architecture, ".", suffix);
+  }
+  void SetText(const std::string& key, absl::string_view text) {
+    header_.metadata[key] = {GgufType::kString, std::string(text)};
+  }
+  const Value* Find(absl::string_view name) const {
+    const auto it = config_.fields().find(std::string(name));
+    if (it == config_.fields().end() || it->second.has_null_value()) {
+      return nullptr;
+    }
+    return &it->second;
+  }
+
+  static absl::StatusOr<uint64_t> Count(const Value& value,
+                                        absl::string_view name) {
+    constexpr double kMax = 9007199254740992.0;  // doubles are exact up to it
+    const double number = value.number_value();
+    if (!value.has_number_value() || !(number >= 0 && number <= kMax) ||
+        number != std::floor(number)) {
+      return Bad(name, "is not a whole number from 0 to 2^53");
+    }
+    return static_cast<uint64_t>(number);
+  }
+
+  void SetList(absl::string_view suffix, GgufType type,
+               std::vector<double> numbers) {
+    const auto n = static_cast<int64_t>(numbers.size());
+    header_.metadata[Key(suffix)] = {
+        GgufType::kArray, GgufArray{type, n, 0, 0, std::move(numbers)}};
+  }
+
+  // A number, or a list with one a layer.
+  absl::Status SetCounts(absl::string_view name, absl::string_view suffix) {
+    const Value* value = Find(name);
+    if (value == nullptr) return absl::OkStatus();
+    if (!value->has_list_value()) {
+      ASSIGN_OR_RETURN(const uint64_t count, Count(*value, name));
+      header_.metadata[Key(suffix)] = {GgufType::kU64, count};
+      return absl::OkStatus();
+    }
+    std::vector<double> numbers;
+    for (const Value& item : value->list_value().values()) {
+      ASSIGN_OR_RETURN(const uint64_t count, Count(item, name));
+      numbers.push_back(static_cast<double>(count));
+    }
+    SetList(suffix, GgufType::kU32, std::move(numbers));
+    return absl::OkStatus();
+  }
+
+  // Which layers slide.
+  absl::Status SetPattern() {
+    const Value* types = Find("layer_types");
+    if (types == nullptr || type_.architecture == "phi3") {
+      return absl::OkStatus();
+    }
+    for (const Value& item : types->list_value().values()) {
+      slides_.push_back(item.string_value() == "sliding_attention" ? 1 : 0);
+      if (slides_.back() == 0 && item.string_value() != "full_attention") {
+        return Bad("layer_types",
+                   "has another kind of attention than sliding_attention and "
+                   "full_attention");
+      }
+    }
+    SetList("attention.sliding_window_pattern", GgufType::kBool, slides_);
+    return absl::OkStatus();
+  }
+
+  // Full layers with heads of their own: gemma4.
+  absl::Status SetGlobalHeads() {
+    const Value* dim = Find("global_head_dim");
+    if (dim != nullptr) {
+      ASSIGN_OR_RETURN(const uint64_t count, Count(*dim, "global_head_dim"));
+      for (const char* key : {"key_length", "value_length"}) {
+        const std::string name = Key(absl::StrCat("attention.", key));
+        const auto local = header_.metadata.find(name);
+        if (local == header_.metadata.end()) {
+          return Bad("head_dim", "is missing beside global_head_dim");
+        }
+        header_.metadata[absl::StrCat(name, "_swa")] = local->second;
+        header_.metadata[name] = {GgufType::kU64, count};
+      }
+    }
+    const Value* heads = Find("num_global_key_value_heads");
+    const Value* local_heads = Find("num_key_value_heads");
+    if (heads == nullptr || local_heads == nullptr) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const uint64_t n_global,
+                     Count(*heads, "num_global_key_value_heads"));
+    ASSIGN_OR_RETURN(const uint64_t n_local,
+                     Count(*local_heads, "num_key_value_heads"));
+    std::vector<double> per_layer;
+    for (const double slides : slides_) {
+      per_layer.push_back(
+          static_cast<double>(slides != 0 ? n_local : n_global));
+    }
+    SetList("attention.head_count_kv", GgufType::kU32, std::move(per_layer));
+    return absl::OkStatus();
+  }
+
+  const Struct& config_;
+  const ModelType& type_;
+  GgufHeader& header_;
+  std::vector<double> slides_;
+};
+
+std::string TextOf(const Struct& config, const std::string& name) {
+  const auto it = config.fields().find(name);
+  return it == config.fields().end() ? "" : it->second.string_value();
+}
+
+absl::StatusOr<const ModelType*> FindModelType(const Struct& config) {
+  const std::string name = TextOf(config, "model_type");
+  if (name.empty()) return Bad("model_type", "is missing");
+  for (const ModelType& type : kModelTypes) {
+    if (type.name == name) return &type;
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "config.json: model_type \"", name.substr(0, 64), "\" is not known"));
+}
+
+// The type of most tensors, and that of experts.
+struct TensorTypes {
+  DType dense = DType::kBF16;
+  DType experts = DType::kBF16;
+};
+
+absl::StatusOr<TensorTypes> TypesOf(const Struct& config) {
+  std::string name = TextOf(config, "dtype");
+  if (name.empty()) name = TextOf(config, "torch_dtype");
+  TensorTypes types;
+  if (name == "float32") types.dense = DType::kF32;
+  if (name == "float16") types.dense = DType::kF16;
+  types.experts = types.dense;
+  const auto it = config.fields().find("quantization_config");
+  if (it == config.fields().end() || it->second.has_null_value()) return types;
+  const std::string method = TextOf(it->second.struct_value(), "quant_method");
+  if (method != "mxfp4") {
+    return absl::UnimplementedError(
+        absl::StrCat("config.json: quantization_config.quant_method \"",
+                     method.substr(0, 64), "\" is not known"));
+  }
+  types.experts = DType::kMxfp4;
+  return types;
+}
+
+}  // namespace
+
+absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
+  if (static_cast<int64_t>(json.size()) > kMaxConfigBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json has ", json.size(), " bytes, at most ",
+                     kMaxConfigBytes, " are accepted"));
+  }
+  Struct whole;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage(std::string(json), &whole);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json is not a JSON object: ",
+                     std::string(parsed.message()).substr(0, 200)));
+  }
+  const auto text = whole.fields().find("text_config");
+  Struct config = whole;
+  if (text != whole.fields().end()) {
+    // What the text part does not say, the whole does.
+    for (const auto& [name, value] : text->second.struct_value().fields()) {
+      (*config.mutable_fields())[name] = value;
+    }
+  }
+  ASSIGN_OR_RETURN(const ModelType* type, FindModelType(config));
+  ASSIGN_OR_RETURN(const TensorTypes types, TypesOf(config));
+  GgufHeader header = {};
+  RETURN_IF_ERROR(ConfigReader(config, *type, header).Run());
+  const auto tied = config.fields().find("tie_word_embeddings");
+  const bool is_tied = tied == config.fields().end()
+                           ? type->is_tied_by_default
+                           : tied->second.bool_value();
+  RETURN_IF_ERROR(planner::AddTensors(header,
+                                      {.dense = types.dense,
+                                       .embedding = types.dense,
+                                       .experts = types.experts},
+                                      is_tied));
+  return header;
+}
+
+}  // namespace plimsoll::services

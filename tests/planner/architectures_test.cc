@@ -1,0 +1,258 @@
+// Every architecture: its layers, its tensors, and what is wrong with bad ones.
+#include "planner/architectures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "tests/planner/known_models.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Six layers of any architecture.
+HeaderNumbers Small(const std::string& architecture) {
+  HeaderNumbers numbers(architecture);
+  numbers.Int("context_length", 4'096)
+      .Int("embedding_length", 64)
+      .Int("block_count", 6)
+      .Int("feed_forward_length", 96)
+      .Int("attention.head_count", 4)
+      .Int("attention.head_count_kv", 2)
+      .Int("attention.key_length", 32)
+      .Int("attention.value_length", 32)
+      .Int("vocab_size", 100);
+  return numbers;
+}
+
+absl::StatusOr<ModelShape> ShapeOf(HeaderNumbers numbers) {
+  GgufHeader header = numbers.header();
+  const absl::Status added =
+      AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ4_0}, true);
+  if (!added.ok()) return added;
+  return ShapeFromGguf(header);
+}
+
+std::vector<int64_t> Windows(const ModelShape& shape) {
+  std::vector<int64_t> windows;
+  for (const LayerShape& layer : shape.layers) windows.push_back(layer.window);
+  return windows;
+}
+
+bool HasTensor(const ModelShape& shape, const std::string& name) {
+  return std::any_of(shape.weights.begin(), shape.weights.end(),
+                     [&](const auto& tensor) { return tensor.name == name; });
+}
+
+void ExpectInvalid(const HeaderNumbers& numbers, const std::string& words) {
+  const auto shape = ShapeOf(numbers);
+  EXPECT_TRUE(absl::IsInvalidArgument(shape.status())) << shape.status();
+  EXPECT_THAT(std::string(shape.status().message()), HasSubstr(words));
+}
+
+TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
+  EXPECT_EQ(SupportedArchitectures(),
+            "gemma2, gemma3, gemma3n, gemma4, gpt-oss, llama, phi3, qwen2, "
+            "qwen3, qwen3moe");
+  EXPECT_EQ(FindArchitecture("mamba"), nullptr);
+  EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
+}
+
+TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
+  const std::map<std::string, std::vector<int64_t>> expected = {
+      {"gemma2", {8, 0, 8, 0, 8, 0}}, {"gpt-oss", {8, 0, 8, 0, 8, 0}},
+      {"gemma3", {8, 8, 8, 8, 8, 0}}, {"gemma3n", {8, 8, 8, 8, 0, 8}},
+      {"phi3", {8, 8, 8, 8, 8, 8}},
+  };
+  for (const auto& [architecture, windows] : expected) {
+    const auto shape =
+        ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
+    ASSERT_TRUE(shape.ok()) << architecture << ": " << shape.status();
+    EXPECT_EQ(Windows(*shape), windows) << architecture;
+  }
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "qwen3moe"}) {
+    const auto shape =
+        ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
+    EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;
+  }
+}
+
+TEST(ArchitecturesTest, Gemma4NeedsItsPattern) {
+  ExpectInvalid(Small("gemma4").Int("attention.sliding_window", 8),
+                "gemma4.attention.sliding_window_pattern");
+}
+
+TEST(ArchitecturesTest, WindowLayersMayHaveAHeadDimOfTheirOwn) {
+  const ModelShape shape = Gemma4();
+  EXPECT_TRUE(shape.has_window_head_dim);
+  EXPECT_EQ(shape.layers[0].head_dim, 256);
+  EXPECT_EQ(shape.layers[0].n_kv_heads, 8);
+  EXPECT_EQ(shape.layers[5].head_dim, 512);
+  EXPECT_EQ(shape.layers[5].n_kv_heads, 1);
+  EXPECT_FALSE(HasTensor(shape, "blk.5.attn_v.weight"));
+  EXPECT_TRUE(HasTensor(shape, "blk.4.attn_v.weight"));
+}
+
+TEST(ArchitecturesTest, LastLayersMayReadTheKeysOfLayersBeforeThem) {
+  HeaderNumbers numbers = Small("gemma3n");
+  numbers.Int("attention.sliding_window", 8)
+      .Int("attention.shared_kv_layers", 1)
+      .Int("embedding_length_per_layer_input", 32);
+  auto shape = ShapeOf(numbers);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[5].kv_source, 3);  // the last local one before it
+  EXPECT_FALSE(HasTensor(*shape, "blk.5.attn_k.weight"));
+  EXPECT_EQ(shape->n_streams, 4);
+  EXPECT_EQ(shape->ple_dim, 32);
+  ExpectInvalid(numbers.Int("attention.shared_kv_layers", 2), "layer 4");
+  ExpectInvalid(numbers.Int("attention.shared_kv_layers", 6),
+                "attention.shared_kv_layers");
+}
+
+TEST(ArchitecturesTest, SharedKeysHaveTheHeadsOfTheirOwner) {
+  HeaderNumbers numbers = Small("gemma3n");
+  numbers.Int("attention.sliding_window", 8)
+      .Int("attention.shared_kv_layers", 1)
+      .List("attention.head_count_kv", GgufType::kU32, {2, 2, 2, 2, 2, 4});
+  ExpectInvalid(numbers, "attention.head_count_kv");
+}
+
+TEST(ArchitecturesTest, TensorsThatNothingReadsAreAllowedAndNotCounted) {
+  HeaderNumbers numbers = Small("gemma3n");
+  numbers.Int("attention.sliding_window", 8)
+      .Int("attention.shared_kv_layers", 1);
+  GgufHeader header = numbers.header();
+  ASSERT_TRUE(
+      AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ8_0}, true)
+          .ok());
+  const size_t n = ShapeFromGguf(header)->weights.size();
+  header.tensors.push_back({.name = "blk.5.attn_k.weight",
+                            .dtype = DType::kQ8_0,
+                            .n_dims = 2,
+                            .ne = {64, 64, 1, 1},
+                            .offset = 0,
+                            .bytes = 64 * 68});
+  const auto shape = ShapeFromGguf(header);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->weights.size(), n);
+  header.tensors.back().ne[1] = 65;
+  EXPECT_TRUE(absl::IsInvalidArgument(ShapeFromGguf(header).status()));
+}
+
+TEST(ArchitecturesTest, ExpertsTakeThePlaceOfTheFfnOrStandBesideIt) {
+  for (const char* architecture : {"qwen3moe", "gpt-oss", "llama"}) {
+    HeaderNumbers numbers = Small(architecture);
+    numbers.Int("expert_count", 8)
+        .Int("expert_used_count", 2)
+        .Int("expert_feed_forward_length", 32);
+    const auto shape = ShapeOf(numbers);
+    ASSERT_TRUE(shape.ok()) << architecture << ": " << shape.status();
+    EXPECT_EQ(shape->layers[0].ffn_dim, 0);
+    EXPECT_EQ(shape->layers[0].expert_ffn_dim, 32);
+    EXPECT_FALSE(HasTensor(*shape, "blk.0.ffn_gate.weight"));
+    const auto experts = std::find_if(
+        shape->weights.begin(), shape->weights.end(), [](const auto& tensor) {
+          return tensor.name == "blk.0.ffn_down_exps.weight";
+        });
+    ASSERT_NE(experts, shape->weights.end());
+    EXPECT_EQ(experts->kind, WeightKind::kExpert);
+    EXPECT_EQ(experts->dtype, DType::kQ4_0);
+    EXPECT_EQ(experts->n_matrices, 8);
+    EXPECT_EQ(experts->rows, 64);
+    EXPECT_EQ(experts->file_bytes, 8 * 64 * 18);
+  }
+  HeaderNumbers beside = Small("gemma4");
+  beside.Int("expert_count", 8)
+      .Int("expert_used_count", 2)
+      .Int("attention.sliding_window_pattern", 6);
+  const auto shape = ShapeOf(beside);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].ffn_dim, 96);
+  EXPECT_EQ(shape->layers[0].expert_ffn_dim, 96);  // where no key says it
+  EXPECT_TRUE(HasTensor(*shape, "blk.0.pre_ffw_norm_2.weight"));
+}
+
+TEST(ArchitecturesTest, ExpertsNeedToBeUsed) {
+  ExpectInvalid(Small("qwen3moe").Int("expert_count", 8),
+                "qwen3moe.expert_used_count\" is missing");
+  ExpectInvalid(
+      Small("qwen3moe").Int("expert_count", 8).Int("expert_used_count", 9),
+      "qwen3moe.expert_used_count");
+  ExpectInvalid(
+      Small("qwen3moe").Int("expert_count", ModelShape::kMaxExperts + 1),
+      "qwen3moe.expert_count");
+  EXPECT_TRUE(ShapeOf(Small("qwen3moe")
+                          .Int("expert_count", ModelShape::kMaxExperts)
+                          .Int("expert_used_count", 1))
+                  .ok());
+}
+
+TEST(ArchitecturesTest, StreamsUpToTheirLimitAndNotPastIt) {
+  EXPECT_TRUE(
+      ShapeOf(Small("gemma3n").Int("altup.num_inputs", ModelShape::kMaxStreams))
+          .ok());
+  ExpectInvalid(
+      Small("gemma3n").Int("altup.num_inputs", ModelShape::kMaxStreams + 1),
+      "altup.num_inputs");
+  ExpectInvalid(Small("gemma3n").Int("altup.num_inputs", 1),
+                "altup.num_inputs");
+}
+
+TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
+  const auto biases = [](const char* architecture) {
+    const auto shape = ShapeOf(Small(architecture));
+    EXPECT_TRUE(shape.ok()) << shape.status();
+    return std::count_if(shape->weights.begin(), shape->weights.end(),
+                         [](const auto& tensor) {
+                           return absl::EndsWith(tensor.name, ".bias");
+                         });
+  };
+  EXPECT_EQ(biases("llama"), 0);
+  EXPECT_EQ(biases("qwen2"), 6 * 3);
+  EXPECT_EQ(biases("gpt-oss"), 6 * 4);
+}
+
+TEST(ArchitecturesTest, FusedTensorsAreTakenAsTheyAre) {
+  const auto shape = ShapeOf(Small("phi3"));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  const auto rows = [&](const std::string& name) {
+    for (const WeightTensor& tensor : shape->weights) {
+      if (tensor.name == name) return tensor.rows;
+    }
+    return int64_t{0};
+  };
+  EXPECT_EQ(rows("blk.0.attn_qkv.weight"), 4 * 32 + 2 * 2 * 32);
+  EXPECT_EQ(rows("blk.0.ffn_up.weight"), 2 * 96);
+  EXPECT_FALSE(HasTensor(*shape, "blk.0.attn_q.weight"));
+}
+
+TEST(ArchitecturesTest, ATypeThatDoesNotDivideARowGivesWay) {
+  HeaderNumbers numbers = Small("llama");
+  numbers.Int("feed_forward_length", 40);  // ffn_down has rows of 40
+  GgufHeader header = numbers.header();
+  ASSERT_TRUE(
+      AddTensors(header, {DType::kQ4_K, DType::kQ4_K, DType::kQ4_K}, false)
+          .ok());
+  EXPECT_EQ(header.FindTensor("blk.0.ffn_up.weight")->dtype, DType::kQ8_0);
+  EXPECT_EQ(header.FindTensor("blk.0.ffn_down.weight")->dtype, DType::kF16);
+  EXPECT_EQ(header.FindTensor("output.weight")->dtype, DType::kQ8_0);
+  EXPECT_EQ(header.FindTensor("output_norm.weight")->dtype, DType::kF32);
+}
+
+TEST(ArchitecturesTest, NumbersWithoutAVocabularyAreRefused) {
+  HeaderNumbers numbers("llama");
+  EXPECT_FALSE(ShapeOf(numbers).ok());
+  HeaderNumbers without = Small("llama");
+  without.header().metadata.erase("llama.vocab_size");
+  ExpectInvalid(without, "llama.vocab_size");
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

@@ -1,0 +1,163 @@
+// Layers over several devices: nothing lost, nothing twice, and maximal.
+#include "planner/layer_split.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/planner/known_models.h"
+#include "tests/planner/shapes.h"
+
+namespace plimsoll::planner {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+SplitDevice Device(int64_t budget_bytes) {
+  DeviceProfile profile = CommittedCpuProfile();
+  profile.kind = "cuda";
+  profile.runtime_bytes = 100 << 20;
+  return {profile, budget_bytes};
+}
+
+SplitPlan SplitOf(const ModelShape& shape, const LoadOptions& options,
+                  const std::vector<SplitDevice>& devices) {
+  auto split = SplitLayers(shape, options, devices);
+  EXPECT_TRUE(split.ok()) << split.status();
+  return split.ok() ? *std::move(split) : SplitPlan{};
+}
+
+TEST(LayerSplitTest, OneDeviceThatFitsHoldsTheWholeModel) {
+  LoadOptions options;
+  options.n_ctx = 4'096;
+  const SplitDevice device = Device(80 * kGiB);
+  const SplitPlan split = SplitOf(Gemma4(), options, {device, device});
+  ASSERT_EQ(split.parts.size(), 1u);
+  EXPECT_TRUE(split.fits);
+  EXPECT_EQ(split.parts[0].n_layers, 48);
+  const auto whole = Layout(Gemma4(), options, device.profile, 80 * kGiB);
+  EXPECT_EQ(split.parts[0].plan.total_bytes, whole->total_bytes);
+}
+
+TEST(LayerSplitTest, LayersLieInOrderAndEachOnce) {
+  const ModelShape shape = Gemma4();
+  LoadOptions options;
+  options.n_ctx = 32'768;
+  const SplitPlan split = SplitOf(
+      shape, options,
+      {Device(3 * kGiB), Device(3 * kGiB), Device(kGiB / 8), Device(6 * kGiB)});
+  ASSERT_TRUE(split.fits);
+  ASSERT_EQ(split.parts.size(), 3u);  // the third device is too small
+  EXPECT_EQ(split.parts[2].device, 3);
+  int64_t next = 0;
+  for (const SplitPart& part : split.parts) {
+    EXPECT_EQ(part.first_layer, next);
+    EXPECT_GT(part.n_layers, 0);
+    EXPECT_TRUE(part.plan.fits);
+    next += part.n_layers;
+  }
+  EXPECT_EQ(next, shape.n_layers);
+}
+
+TEST(LayerSplitTest, PartsHaveEveryWeightOnceButATiedTableTwice) {
+  const ModelShape shape = Gemma4();
+  const auto bytes = [](const ModelShape& s) {
+    return std::accumulate(
+        s.weights.begin(), s.weights.end(), int64_t{0},
+        [](int64_t sum, const auto& w) { return sum + w.file_bytes; });
+  };
+  const auto first = SliceLayers(shape, 0, 20);
+  const auto last = SliceLayers(shape, 20, 28);
+  ASSERT_TRUE(first.ok() && last.ok());
+  int64_t twice = 0;  // the tied table, and factors of the rotation
+  for (const WeightTensor& tensor : shape.weights) {
+    const bool is_table = tensor.kind == WeightKind::kEmbedding;
+    if (is_table || tensor.name == "rope_freqs.weight") {
+      twice += tensor.file_bytes;
+    }
+  }
+  EXPECT_GT(twice, 0);
+  EXPECT_EQ(bytes(*first) + bytes(*last), bytes(shape) + twice);
+}
+
+TEST(LayerSplitTest, TheSolvedContextIsMaximal) {
+  const std::vector<SplitDevice> devices = {Device(4 * kGiB), Device(6 * kGiB)};
+  const ModelShape shape = Gemma4();
+  const SplitPlan split = SplitOf(shape, {}, devices);
+  ASSERT_TRUE(split.fits);
+  ASSERT_LT(split.n_ctx, shape.n_ctx_train);
+  LoadOptions more;
+  more.n_ctx = split.n_ctx + 64;
+  EXPECT_FALSE(SplitOf(shape, more, devices).fits);
+}
+
+TEST(LayerSplitTest, LayersThatShareKeysStayTogether) {
+  HeaderNumbers numbers("gemma3n");
+  numbers.Int("context_length", 4'096)
+      .Int("embedding_length", 64)
+      .Int("block_count", 10)
+      .Int("feed_forward_length", 96)
+      .Int("attention.head_count", 4)
+      .Int("attention.sliding_window", 64)
+      .Int("attention.shared_kv_layers", 3)
+      .Int("attention.key_length", 32)
+      .Int("attention.value_length", 32)
+      .Int("vocab_size", 100);
+  const ModelShape shape = numbers.Shape(DType::kF16, DType::kF16, true);
+  EXPECT_TRUE(absl::IsInvalidArgument(SliceLayers(shape, 7, 3).status()));
+  LoadOptions options;
+  options.n_ctx = 256;
+  const int64_t whole =
+      Layout(shape, options, Device(kGiB).profile, kGiB)->total_bytes;
+  const SplitPlan split =
+      SplitOf(shape, options, {Device(whole - 1), Device(whole)});
+  ASSERT_TRUE(split.fits);
+  ASSERT_EQ(split.parts.size(), 2u);
+  EXPECT_LE(split.parts[1].first_layer, 4);  // the global layer that is read
+}
+
+TEST(LayerSplitTest, WhatDoesNotFitSaysHowManyLayersAreLeft) {
+  LoadOptions options;
+  options.n_ctx = 4'096;
+  const SplitPlan split = SplitOf(Gemma4(), options, {Device(2 * kGiB)});
+  EXPECT_FALSE(split.fits);
+  EXPECT_GT(split.n_layers_left, 0);
+  EXPECT_LT(split.n_layers_left, 48);
+  const SplitPlan solved = SplitOf(Gemma4(), {}, {Device(2 * kGiB)});
+  EXPECT_FALSE(solved.fits);
+  EXPECT_EQ(solved.n_ctx, 0);
+}
+
+TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {
+  LoadOptions options;
+  options.n_ctx = 64;
+  std::vector<SplitDevice> devices(kMaxSplitDevices, Device(kGiB));
+  EXPECT_TRUE(SplitLayers(Smollm2(), options, devices).ok());
+  devices.push_back(Device(kGiB));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      SplitLayers(Smollm2(), options, devices).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(SplitLayers(Smollm2(), options, {}).status()));
+}
+
+TEST(LayerSplitTest, RangesOutsideTheModelAreRefused) {
+  for (const auto& [first, n] : {std::pair<int64_t, int64_t>{-1, 1},
+                                 {0, 0},
+                                 {0, 31},
+                                 {30, 1},
+                                 {29, 2}}) {
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(SliceLayers(Smollm2(), first, n).status()));
+  }
+  EXPECT_TRUE(SliceLayers(Smollm2(), 29, 1).ok());
+}
+
+TEST(LayerSplitTest, WhatLayoutRefusesIsRefused) {
+  LoadOptions options;
+  options.n_slots = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      SplitLayers(Smollm2(), options, {Device(kGiB)}).status()));
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

@@ -1,0 +1,99 @@
+// Models in several files: names, merging, and parts that contradict.
+#include "planner/split_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<GgufHeader> Parts(int n) {
+  std::vector<GgufHeader> parts;
+  for (int i = 0; i < n; ++i) {
+    GgufHeader part = {};
+    part.alignment = 32;
+    part.metadata["split.no"] = {GgufType::kU16, uint64_t(i)};
+    part.metadata["split.count"] = {GgufType::kU16, uint64_t(n)};
+    part.tensors.push_back({.name = "t" + std::to_string(i),
+                            .dtype = DType::kF32,
+                            .n_dims = 1,
+                            .ne = {10, 1, 1, 1},
+                            .offset = 0,
+                            .bytes = 40});
+    parts.push_back(part);
+  }
+  parts[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t(n)};
+  parts[0].metadata["general.architecture"] = {GgufType::kString,
+                                               std::string("llama")};
+  return parts;
+}
+
+void ExpectError(const std::vector<GgufHeader>& parts,
+                 const std::string& words) {
+  const auto whole = MergeSplits(parts);
+  EXPECT_TRUE(absl::IsInvalidArgument(whole.status())) << whole.status();
+  EXPECT_THAT(std::string(whole.status().message()), HasSubstr(words));
+}
+
+TEST(SplitFilesTest, TheFirstPartNamesTheOthers) {
+  EXPECT_THAT(SplitNames("m-00001-of-00003.gguf"),
+              ElementsAre("m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                          "m-00003-of-00003.gguf"));
+  EXPECT_THAT(SplitNames("m-00001-of-01024.gguf"), SizeIs(kMaxSplits));
+  for (const char* name :
+       {"m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00000.gguf",
+        "m-00001-of-01025.gguf", "-00001-of-00003.gguf",
+        "m-00001-of-0000x.gguf", "m-00001-of-00003.ggufx", ""}) {
+    EXPECT_THAT(SplitNames(name), IsEmpty()) << name;
+  }
+}
+
+TEST(SplitFilesTest, PartsBecomeOneHeader) {
+  const auto whole = MergeSplits(Parts(3));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_THAT(whole->tensors, SizeIs(3));
+  EXPECT_EQ(whole->tensors[1].offset, 64);
+  EXPECT_EQ(whole->tensors[2].offset, 128);
+  EXPECT_EQ(whole->file_bytes, 192);
+  EXPECT_EQ(*whole->String("general.architecture"), "llama");
+}
+
+TEST(SplitFilesTest, PartsThatContradictAreNamed) {
+  EXPECT_FALSE(MergeSplits({}).ok());
+  auto parts = Parts(3);
+  std::swap(parts[1], parts[2]);
+  ExpectError(parts, "part 2: metadata \"split.no\" is 2, not 1");
+  parts = Parts(3);
+  parts.pop_back();
+  ExpectError(parts, "part 1: metadata \"split.count\" is 3, not 2");
+  parts = Parts(3);
+  parts[2].metadata.erase("split.count");
+  ExpectError(parts, "part 3: metadata \"split.count\" is missing");
+  parts = Parts(3);
+  parts[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t{4}};
+  ExpectError(parts, "\"split.tensors.count\" is 4, not 3");
+  parts = Parts(3);
+  parts[2].tensors[0].name = "t1";
+  ExpectError(parts, "\"t1\" is in two parts");
+  parts = Parts(3);
+  parts[1].metadata["split.no"] = {GgufType::kString, std::string("1")};
+  ExpectError(parts, "split.no");
+}
+
+TEST(SplitFilesTest, ReportsOverflow) {
+  auto parts = Parts(3);
+  parts[0].tensors[0].bytes = std::numeric_limits<int64_t>::max() - 63;
+  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
+  parts[0].tensors[0].bytes = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
