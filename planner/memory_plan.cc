@@ -71,6 +71,27 @@ absl::StatusOr<int64_t> ResolveContext(const PlanInputs& inputs, const Cap& cap,
   return n_ctx;
 }
 
+// A plan before it is put into words.
+struct SizedPlan {
+  Cap cap;
+  ContextLimit limit;
+  int64_t n_ctx;  // 0 if nothing fits; then the sizes are the smallest's
+  RegionSizes sizes;
+};
+
+absl::StatusOr<SizedPlan> SizePlan(const PlanInputs& inputs,
+                                   int64_t budget_bytes) {
+  SizedPlan plan = {};
+  plan.cap = CapOf(inputs.shape, inputs.options);
+  ASSIGN_OR_RETURN(plan.n_ctx,
+                   ResolveContext(inputs, plan.cap, budget_bytes, plan.limit));
+  ASSIGN_OR_RETURN(
+      plan.sizes,
+      SizeRegions(inputs,
+                  plan.n_ctx > 0 ? plan.n_ctx : ContextAt(0, plan.cap.n_ctx)));
+  return plan;
+}
+
 int64_t NextPowerOfTwo(int64_t value) {
   int64_t power = 1;
   while (power < value) power *= 2;
@@ -113,17 +134,15 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   }
   ASSIGN_OR_RETURN(WeightLayout weights, LayoutWeights(shape, profile));
   const PlanInputs inputs = {shape, options, profile, weights.bytes};
-  const Cap cap = CapOf(shape, options);
+  ASSIGN_OR_RETURN(SizedPlan sized, SizePlan(inputs, budget_bytes));
+  RegionSizes& sizes = sized.sizes;
+  ExplainRegions(inputs, sizes);
 
   MemoryPlan plan = {};
   plan.options = options;
   plan.budget_bytes = budget_bytes;
-  ASSIGN_OR_RETURN(plan.n_ctx, ResolveContext(inputs, cap, budget_bytes,
-                                              plan.context_limit));
-  // Where nothing fits the regions are those of the smallest context.
-  const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : ContextAt(0, cap.n_ctx);
-  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx));
-  ExplainRegions(inputs, sizes);
+  plan.n_ctx = sized.n_ctx;
+  plan.context_limit = sized.limit;
   plan.n_rows = sizes.n_rows;
   plan.n_sampled = sizes.n_sampled;
   plan.arena_bytes = sizes.arena_bytes;
@@ -134,13 +153,23 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   plan.kv = sizes.kv;
   plan.workspace = sizes.workspace;
   plan.weights = std::move(weights.placements);
-  ASSIGN_OR_RETURN(plan.n_ctx_reason, ContextReason(inputs, plan, cap.n_ctx));
+  ASSIGN_OR_RETURN(plan.n_ctx_reason,
+                   ContextReason(inputs, plan, sized.cap.n_ctx));
   if (!plan.fits) {
     ASSIGN_OR_RETURN(
         plan.suggestions,
-        SuggestChanges(inputs, n_ctx, plan.total_bytes, budget_bytes));
+        SuggestChanges(inputs, sizes.n_ctx, plan.total_bytes, budget_bytes));
   }
   return plan;
+}
+
+absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs,
+                                          int64_t budget_bytes) {
+  ASSIGN_OR_RETURN(const SizedPlan plan, SizePlan(inputs, budget_bytes));
+  return PlanNumbers{.n_ctx = plan.n_ctx,
+                     .arena_bytes = plan.sizes.arena_bytes,
+                     .total_bytes = plan.sizes.total_bytes,
+                     .kv = plan.sizes.kv};
 }
 
 int64_t VocabBytes(const VocabShape& vocab) {

@@ -106,6 +106,23 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes);
 
+// What a plan comes to in numbers; see MemoryPlan. It fits if total_bytes is
+// not above the budget.
+struct PlanNumbers {
+  int64_t n_ctx;
+  int64_t arena_bytes;
+  int64_t total_bytes;
+  KvBytes kv;
+};
+
+struct PlanInputs;  // plan_regions.h
+
+// The numbers of Layout's plan alone, for inputs that Layout would accept.
+// Errors: kOutOfRange on overflow; kInvalidArgument for a KV type that does not
+// suit the model.
+absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs,
+                                          int64_t budget_bytes);
+
 // Host bytes that the tokenizer's tables take, from the header's counts alone.
 // An upper bound that the tokenizers' tests hold them to (ESTIMATED).
 int64_t VocabBytes(const VocabShape& vocab);

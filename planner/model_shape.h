@@ -22,6 +22,8 @@ struct LayerShape {
                       // 0 = full attention
   int64_t kv_source;  // the layer whose keys and values it reads; its own
                       // index if it owns them
+
+  bool operator==(const LayerShape&) const = default;
 };
 
 // One weight tensor, in the file's order.

@@ -83,10 +83,20 @@ absl::StatusOr<int64_t> Product(Checked value) {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
 
+// True for layers that differ at most in whose keys and values they read.
+bool AreAlike(LayerShape a, const LayerShape& b) {
+  a.kv_source = b.kv_source;
+  return a == b;
+}
+
 absl::StatusOr<Widths> WidestOf(const ModelShape& shape, DType k_type,
                                 DType v_type) {
   Widths widths;
+  const LayerShape* last = nullptr;
   for (const LayerShape& layer : shape.layers) {
+    // Layers come in runs of one kind.
+    if (last != nullptr && AreAlike(layer, *last)) continue;
+    last = &layer;
     ASSIGN_OR_RETURN(const int64_t query,
                      Product(Checked(shape.n_heads) * layer.head_dim));
     ASSIGN_OR_RETURN(const int64_t kv,
