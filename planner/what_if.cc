@@ -165,64 +165,71 @@ absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
                                       WhatIfAxes axes) {
   WhatIf what_if(std::move(shape), base, std::move(axes));
   const WhatIfAxes& a = what_if.axes_;
-  Checked n_points = 1;
+  constexpr int64_t kAny = WhatIfAxes::kMaxPoints;
   struct Axis {
     absl::string_view name;
     size_t n;
+    int64_t max;
   };
+  Checked n_points = 1;
   for (const Axis& axis :
-       {Axis{"devices", a.devices.size()}, Axis{"weights", a.weights.size()},
-        Axis{"kv", a.kv.size()}, Axis{"n_ubatch", a.n_ubatch.size()},
-        Axis{"n_slots", a.n_slots.size()}, Axis{"n_ctx", a.n_ctx.size()}}) {
-    if (axis.n == 0) return Bad(axis.name, "has no values");
-    n_points *= static_cast<int64_t>(axis.n);
+       {Axis{"devices", a.devices.size(), WhatIfAxes::kMaxDevices},
+        Axis{"weights", a.weights.size(), WhatIfAxes::kMaxTypes},
+        Axis{"kv", a.kv.size(), WhatIfAxes::kMaxTypes},
+        Axis{"n_ubatch", a.n_ubatch.size(), kAny},
+        Axis{"n_slots", a.n_slots.size(), kAny},
+        Axis{"n_ctx", a.n_ctx.size(), kAny}}) {
+    const auto n = static_cast<int64_t>(axis.n);
+    if (n < 1 || n > axis.max) {
+      return Bad(axis.name,
+                 absl::StrCat("has ", n, " values, not 1 to ", axis.max));
+    }
+    n_points *= n;
   }
   what_if.n_points_ = n_points.Get().value_or(kTooBig);
   if (what_if.n_points_ > WhatIfAxes::kMaxPoints) {
-    return Bad("the grid",
-               absl::StrCat("has ", what_if.n_points_, " points, at most ",
-                            WhatIfAxes::kMaxPoints));
-  }
-  if (a.devices.size() > WhatIfAxes::kMaxDevices) {
-    return Bad("devices",
-               absl::StrCat("has ", a.devices.size(), " values, at most ",
-                            WhatIfAxes::kMaxDevices));
+    return Bad("the grid", absl::StrCat("has ", what_if.n_points_,
+                                        " points, at most ", kAny));
   }
   RETURN_IF_ERROR(what_if.CheckAxes());
   RETURN_IF_ERROR(what_if.LayoutAllWeights());
   return what_if;
 }
 
-// Every value alone, on every device, so that no point can fail later for any
-// other reason than overflow.
+// Every value alone, so that no point can fail later for any other reason than
+// overflow.
 absl::Status WhatIf::CheckAxes() const {
   LoadOptions options = base_;
   options.n_ctx = 1;
-  const auto check = [&]() -> absl::Status { return ValidateOptions(options); };
   for (int64_t n_ubatch : axes_.n_ubatch) {
     options.n_ubatch = n_ubatch;
-    RETURN_IF_ERROR(check());
+    RETURN_IF_ERROR(ValidateOptions(options));
   }
   for (int64_t n_slots : axes_.n_slots) {
     options.n_slots = n_slots;
-    RETURN_IF_ERROR(check());
+    RETURN_IF_ERROR(ValidateOptions(options));
   }
   for (const std::optional<int64_t>& n_ctx : axes_.n_ctx) {
     options.n_ctx = n_ctx.value_or(1);
-    RETURN_IF_ERROR(check());
+    RETURN_IF_ERROR(ValidateOptions(options));
   }
   options = base_;
   options.n_ctx = 1;
-  for (const WhatIfAxes::Device& device : axes_.devices) {
+  const auto check = [&](const WhatIfAxes::Device& device,
+                         const WhatIfAxes::KvType& kv) {
     DeviceProfile profile = device.profile;
     AddMissingRules(shape_, profile);
-    for (const WhatIfAxes::KvType& kv : axes_.kv) {
-      options.k_type = kv.k;
-      options.v_type = kv.v;
-      const absl::Status status =
-          Layout(shape_, options, profile, device.budget_bytes).status();
-      if (!status.ok() && !absl::IsOutOfRange(status)) return status;
-    }
+    options.k_type = kv.k;
+    options.v_type = kv.v;
+    const absl::Status status =
+        Layout(shape_, options, profile, device.budget_bytes).status();
+    return absl::IsOutOfRange(status) ? absl::OkStatus() : status;
+  };
+  for (const WhatIfAxes::Device& device : axes_.devices) {
+    RETURN_IF_ERROR(check(device, axes_.kv.front()));
+  }
+  for (const WhatIfAxes::KvType& kv : axes_.kv) {
+    RETURN_IF_ERROR(check(axes_.devices.front(), kv));
   }
   return absl::OkStatus();
 }

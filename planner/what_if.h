@@ -21,6 +21,7 @@ struct WhatIfAxes {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxPoints = 1'000'000;
   static constexpr int64_t kMaxDevices = 64;
+  static constexpr int64_t kMaxTypes = 64;  // of weights, and of kv
 
   struct Device {
     DeviceProfile profile;

@@ -264,21 +264,37 @@ TEST(WhatIfTest, TheGridHasAtMostAMillionPoints) {
 
 TEST(WhatIfTest, AGridWhoseSizeOverflowsIsRefused) {
   WhatIfAxes axes = OneDevice(kGiB);
-  axes.n_slots.assign(1 << 16, 1);
-  axes.n_ctx.assign(1 << 16, 16);
-  axes.n_ubatch.assign(1 << 16, 16);
-  axes.kv.assign(1 << 16, {DType::kF16, DType::kF16});
+  axes.n_slots.assign(WhatIfAxes::kMaxPoints, 1);
+  axes.n_ctx.assign(WhatIfAxes::kMaxPoints, 16);
+  axes.n_ubatch.assign(WhatIfAxes::kMaxPoints, 16);
+  axes.weights.assign(WhatIfAxes::kMaxTypes, std::nullopt);
   EXPECT_EQ(CreateStatus(Smollm2(), axes).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(WhatIfTest, ThereAreAtMost64Devices) {
+TEST(WhatIfTest, DevicesAndTypesAreAtMost64Each) {
   WhatIfAxes axes = OneDevice(kGiB);
-  axes.devices.assign(WhatIfAxes::kMaxDevices, axes.devices[0]);
+  axes.devices.assign(64, axes.devices[0]);
+  axes.weights.assign(64, DType::kF16);
+  axes.kv.assign(64, {DType::kF16, DType::kF16});
   EXPECT_TRUE(CreateStatus(Smollm2(), axes).ok());
-  axes.devices.push_back(axes.devices[0]);
-  EXPECT_THAT(std::string(CreateStatus(Smollm2(), axes).message()),
-              HasSubstr("devices has 65 values"));
+  const auto expect_refused = [](const WhatIfAxes& axes, const char* text) {
+    const absl::Status status = CreateStatus(Smollm2(), axes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  };
+  WhatIfAxes more = axes;
+  more.devices.push_back(axes.devices[0]);
+  expect_refused(more, "devices has 65 values");
+  more = axes;
+  more.weights.push_back(std::nullopt);
+  expect_refused(more, "weights has 65 values");
+  more = axes;
+  more.kv.push_back(axes.kv[0]);
+  expect_refused(more, "kv has 65 values");
+  more = OneDevice(kGiB);
+  more.n_slots.assign(WhatIfAxes::kMaxPoints + 1, 1);
+  expect_refused(more, "n_slots has 1000001 values");
 }
 
 struct BadAxis {
