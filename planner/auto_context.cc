@@ -74,8 +74,9 @@ class Bracket {
     const double steps = bytes > 0 ? missing / bytes : 0;
     const double at = static_cast<double>(a.index) +
                       steps * static_cast<double>(b.index - a.index);
-    return static_cast<int64_t>(std::clamp(at, static_cast<double>(low_ + 1),
-                                           static_cast<double>(high_ - 1)));
+    const auto first = static_cast<double>(low_ + 1);
+    const auto last = static_cast<double>(high_ - 1);
+    return static_cast<int64_t>(std::clamp(at, first, last));
   }
 
   const PlanInputs& inputs_;

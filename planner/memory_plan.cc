@@ -166,10 +166,12 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
 absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs,
                                           int64_t budget_bytes) {
   ASSIGN_OR_RETURN(const SizedPlan plan, SizePlan(inputs, budget_bytes));
-  return PlanNumbers{.n_ctx = plan.n_ctx,
-                     .arena_bytes = plan.sizes.arena_bytes,
-                     .total_bytes = plan.sizes.total_bytes,
-                     .kv = plan.sizes.kv};
+  PlanNumbers numbers;
+  numbers.n_ctx = plan.n_ctx;
+  numbers.arena_bytes = plan.sizes.arena_bytes;
+  numbers.total_bytes = plan.sizes.total_bytes;
+  numbers.kv = plan.sizes.kv;
+  return numbers;
 }
 
 int64_t VocabBytes(const VocabShape& vocab) {

@@ -90,23 +90,24 @@ class LeastAbove {
                std::numeric_limits<int64_t>::max()) {}
 
   void Insert(const Ranks& ranks, int64_t value) {
-    Visit(
-        ranks, [](size_t i, size_t) { return i - (i & (~i + 1)); },
-        [value](int64_t& cell) { cell = std::min(cell, value); });
+    Visit(ranks, Below,
+          [value](int64_t& cell) { cell = std::min(cell, value); });
   }
   int64_t Find(const Ranks& ranks) {
     int64_t least = std::numeric_limits<int64_t>::max();
-    Visit(
-        ranks,
-        [](size_t i, size_t n) {
-          const size_t next = i + (i & (~i + 1));
-          return next <= n ? next : 0;
-        },
-        [&least](int64_t& cell) { least = std::min(least, cell); });
+    Visit(ranks, Above,
+          [&least](int64_t& cell) { least = std::min(least, cell); });
     return least;
   }
 
  private:
+  static size_t LowestBit(size_t i) { return i & (~i + 1); }
+  static size_t Below(size_t i, size_t) { return i - LowestBit(i); }
+  static size_t Above(size_t i, size_t n) {
+    const size_t next = i + LowestBit(i);
+    return next <= n ? next : 0;
+  }
+
   // Indices of the tree count from 1; `next` gives 0 at its end.
   template <typename Next, typename Use>
   void Visit(const Ranks& ranks, const Next& next, const Use& use) {
