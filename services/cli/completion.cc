@@ -131,27 +131,39 @@ std::string Quoted(absl::string_view text, absl::string_view quote) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", quote}}), "'");
 }
 
-std::string Bash(const std::vector<Node>& nodes) {
-  std::string values;
-  std::string words;
+// What may follow each flag, and each command; read together with Bash.
+std::string BashValues(const std::vector<Node>& nodes) {
+  std::string out;
   for (const Node& node : nodes) {
     for (const Flag& flag : node.flags) {
       if (!flag.has_value) continue;
-      absl::StrAppend(
-          &values, "    ", FlagPatterns(node, flag), ") ",
-          flag.hint.is_file ? "files=1" : "",
-          flag.hint.values.empty()
-              ? ""
-              : absl::StrCat("words='", absl::StrJoin(flag.hint.values, " "),
-                             "'"),
-          flag.hint.is_list ? " list=1" : "", " ;;\n");
+      absl::StrAppend(&out, "    ", FlagPatterns(node, flag), ")");
+      if (flag.hint.is_file) absl::StrAppend(&out, " files=1");
+      if (flag.hint.is_list) absl::StrAppend(&out, " list=1");
+      if (!flag.hint.values.empty()) {
+        absl::StrAppend(&out, " words='", absl::StrJoin(flag.hint.values, " "),
+                        "'");
+      }
+      absl::StrAppend(&out, " ;;\n");
     }
-    absl::StrAppend(&words, "      '", node.path, "') words='",
-                    CommandNames(node), FlagNames(node),
-                    node.operand.values.empty() ? "" : " ",
-                    absl::StrJoin(node.operand.values, " "), "'",
-                    node.operand.is_file ? " files=1" : "", " ;;\n");
   }
+  return out;
+}
+
+std::string BashWords(const std::vector<Node>& nodes) {
+  std::string out;
+  for (const Node& node : nodes) {
+    absl::StrAppend(&out, "      '", node.path, "') words='",
+                    CommandNames(node), FlagNames(node));
+    for (const std::string& value : node.operand.values) {
+      absl::StrAppend(&out, " ", value);
+    }
+    absl::StrAppend(&out, node.operand.is_file ? "' files=1 ;;\n" : "' ;;\n");
+  }
+  return out;
+}
+
+std::string Bash(const std::vector<Node>& nodes) {
   return absl::StrCat(
       "# bash completion of plimsoll.\n"
       "_plimsoll() {\n"
@@ -171,10 +183,10 @@ std::string Bash(const std::vector<Node>& nodes) {
       "    esac\n"
       "  done\n"
       "  case \"$command:$prev\" in\n",
-      values,
+      BashValues(nodes),
       "    *)\n"
       "      case $command in\n",
-      words,
+      BashWords(nodes),
       "      esac\n"
       "      [[ $cur == -* ]] && files= ;;\n"
       "  esac\n"
@@ -199,30 +211,46 @@ std::string Described(absl::string_view name, absl::string_view help) {
       "'\\''");
 }
 
-std::string Zsh(const std::vector<Node>& nodes) {
-  std::string values;
-  std::string words;
+// The same for zsh.
+std::string ZshValues(const std::vector<Node>& nodes) {
+  std::string out;
   for (const Node& node : nodes) {
-    absl::StrAppend(&words, "    '", node.path, "')\n      commands=(");
-    for (const auto& [name, help] : node.commands) {
-      absl::StrAppend(&words, "\n        ", Described(name, help));
-    }
-    absl::StrAppend(&words, ")\n      flags=(");
     for (const Flag& flag : node.flags) {
-      for (const std::string& name : flag.names) {
-        absl::StrAppend(&words, "\n        ", Described(name, flag.help));
-      }
       if (!flag.has_value) continue;
-      absl::StrAppend(&values, "    ", FlagPatterns(node, flag), ") ",
+      absl::StrAppend(&out, "    ", FlagPatterns(node, flag), ") ",
                       flag.hint.is_list ? "compset -P '*,'; " : "",
                       flag.hint.is_file ? "_files" : "compadd -- ",
                       absl::StrJoin(flag.hint.values, " "), "; return ;;\n");
     }
-    absl::StrAppend(&words, ")\n", node.operand.is_file ? "      _files\n" : "",
-                    node.operand.values.empty() ? "" : "      compadd -- ",
-                    absl::StrJoin(node.operand.values, " "),
-                    node.operand.values.empty() ? "" : "\n", "      ;;\n");
   }
+  return out;
+}
+
+std::string ZshWords(const std::vector<Node>& nodes) {
+  std::string out;
+  for (const Node& node : nodes) {
+    absl::StrAppend(&out, "    '", node.path, "')\n      commands=(");
+    for (const auto& [name, help] : node.commands) {
+      absl::StrAppend(&out, "\n        ", Described(name, help));
+    }
+    absl::StrAppend(&out, ")\n      flags=(");
+    for (const Flag& flag : node.flags) {
+      for (const std::string& name : flag.names) {
+        absl::StrAppend(&out, "\n        ", Described(name, flag.help));
+      }
+    }
+    absl::StrAppend(&out, ")\n");
+    if (node.operand.is_file) absl::StrAppend(&out, "      _files\n");
+    if (!node.operand.values.empty()) {
+      absl::StrAppend(&out, "      compadd -- ",
+                      absl::StrJoin(node.operand.values, " "), "\n");
+    }
+    absl::StrAppend(&out, "      ;;\n");
+  }
+  return out;
+}
+
+std::string Zsh(const std::vector<Node>& nodes) {
   return absl::StrCat(
       "#compdef plimsoll\n"
       "# zsh completion of plimsoll.\n"
@@ -238,10 +266,10 @@ std::string Zsh(const std::vector<Node>& nodes) {
       "    esac\n"
       "  done\n"
       "  case \"$command:$prev\" in\n",
-      values,
+      ZshValues(nodes),
       "  esac\n"
       "  case $command in\n",
-      words,
+      ZshWords(nodes),
       "  esac\n"
       "  (( $#commands )) && _describe command commands\n"
       "  _describe flag flags\n"

@@ -70,6 +70,11 @@ uint32_t WireContext(const ContextFlag& flag, int64_t n_ctx_train) {
   }
 }
 
+std::string ContextLabel(uint32_t n_ctx) {
+  if (n_ctx == 0) return "auto";
+  return n_ctx == kMostContext ? "max" : FormatCount(n_ctx);
+}
+
 // Contexts for who names none: powers of four below the trained one, and the
 // longest that fits.
 std::vector<ContextFlag> DefaultContexts(int64_t n_ctx_train) {
@@ -147,7 +152,7 @@ v1::WhatIfRequest ToRequest(const WhatIfFlags& flags, int64_t n_ctx_train,
        flags.n_ctx.empty() ? DefaultContexts(n_ctx_train) : flags.n_ctx) {
     const uint32_t n_ctx = WireContext(flag, n_ctx_train);
     request.add_n_ctx(n_ctx);
-    label(GridAxis::kContext, n_ctx == 0 ? "auto" : FormatCount(n_ctx));
+    label(GridAxis::kContext, ContextLabel(n_ctx));
   }
   return request;
 }
