@@ -95,13 +95,21 @@ inline constexpr std::array<DTypeInfo, 33> kDTypes = {{
     {DType::kNvfp4, "nvfp4", 64, 36},
 }};
 
+// Rows of the table by type id; -1 where there is no such type.
+inline constexpr auto kDTypeRows = [] {
+  std::array<int8_t, 41> rows = {};
+  for (int8_t& row : rows) row = -1;
+  for (size_t i = 0; i < kDTypes.size(); ++i) {
+    rows[static_cast<size_t>(kDTypes[i].dtype)] = static_cast<int8_t>(i);
+  }
+  return rows;
+}();
+
 // The table's row for a type id read from a file, or nullptr if it is unknown
 // or was removed from the format.
 constexpr const DTypeInfo* FindDType(uint32_t id) {
-  for (const DTypeInfo& info : kDTypes) {
-    if (static_cast<uint32_t>(info.dtype) == id) return &info;
-  }
-  return nullptr;
+  if (id >= kDTypeRows.size() || kDTypeRows[id] < 0) return nullptr;
+  return &kDTypes[static_cast<size_t>(kDTypeRows[id])];
 }
 
 // The row for a name as users write it ("f16", "q8_0"), or nullptr.

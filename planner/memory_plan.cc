@@ -214,6 +214,23 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   return plan;
 }
 
+absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
+  const Cap cap = CapOf(inputs.shape(), inputs.options());
+  PlanNumbers numbers = {};
+  ContextLimit limit;
+  ASSIGN_OR_RETURN(numbers.n_ctx, ResolveContext(inputs, cap, limit));
+  const int64_t n_ctx =
+      numbers.n_ctx > 0 ? numbers.n_ctx
+                        : ContextGrid(cap.n_ctx, inputs.counts_tokens()).At(0);
+  ASSIGN_OR_RETURN(const RegionSizes sizes, SizeRegions(inputs, n_ctx, false));
+  numbers.arena_bytes = sizes.arena_bytes;
+  numbers.total_bytes = sizes.total_bytes;
+  numbers.missing_bytes = Missing(sizes, inputs);
+  numbers.fits = numbers.missing_bytes == 0;
+  numbers.kv = sizes.kv;
+  return numbers;
+}
+
 int64_t VocabBytes(const VocabShape& vocab) {
   if (vocab.model == "no_vocab" || vocab.n_tokens <= 0) return 0;
   // A token has its text, a 4-byte end, a 4-byte score and a byte of type; the

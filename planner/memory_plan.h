@@ -143,6 +143,22 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes);
 
+// What a plan comes to in numbers; see MemoryPlan.
+struct PlanNumbers {
+  int64_t n_ctx;
+  bool fits;
+  int64_t arena_bytes;
+  int64_t total_bytes;
+  int64_t missing_bytes;
+  KvBytes kv;
+};
+
+class PlanInputs;  // plan_regions.h
+
+// The numbers of Layout's plan alone.
+// Errors: kOutOfRange on overflow.
+absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs);
+
 // Host bytes that the tokenizer's tables take, from the header's counts alone.
 // An upper bound that the tokenizers' tests hold them to (ESTIMATED).
 int64_t VocabBytes(const VocabShape& vocab);

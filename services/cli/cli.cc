@@ -42,8 +42,11 @@ int Parse(CLI::App& app, const std::vector<std::string>& args,
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
-    streams.out << HelpText(chosen.empty() ? &app : chosen.front());
+    const CLI::App* chosen = &app;
+    while (!chosen->get_subcommands().empty()) {
+      chosen = chosen->get_subcommands().front();
+    }
+    streams.out << HelpText(chosen);
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     return Report(UsageError(error.what()), streams);
@@ -61,6 +64,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   Commands commands{streams, {}, {}};
   AddGlobals(app, &commands.globals);
   AddPlan(app, commands);
+  AddWhatIf(app, commands);
   AddGenerate(app, commands);
   AddChat(app, commands);
   AddTokenize(app, commands);
@@ -68,6 +72,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddDevices(app, commands);
   AddMemory(app, commands);
   AddVersion(app, commands);
+  AddCompletion(app, commands);
   if (const int code = Parse(app, args, streams); code >= 0) return code;
   if (!commands.run) {
     streams.err << HelpText(&app);

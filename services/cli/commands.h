@@ -21,13 +21,16 @@ struct Commands {
 };
 
 void AddPlan(CLI::App& app, Commands& commands);
+void AddWhatIf(CLI::App& app, Commands& commands);
 void AddGenerate(CLI::App& app, Commands& commands);
 void AddChat(CLI::App& app, Commands& commands);
 void AddTokenize(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
+void AddDescribe(CLI::App& models, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
+void AddCompletion(CLI::App& app, Commands& commands);
 
 }  // namespace plimsoll::cli
 

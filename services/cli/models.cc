@@ -28,6 +28,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll models\n"
+    "  plimsoll models describe model.gguf\n"
     "  plimsoll models --address localhost:7071 -o json";
 
 v1::ListModelsResponse CachedModelList() {
@@ -149,7 +150,10 @@ void AddModels(CLI::App& app, Commands& commands) {
   command->footer(kFooter);
   auto output = std::make_shared<std::string>();
   AddOutput(*command, output.get(), {"table", "json"});
-  command->callback([output, &commands] {
+  command->require_subcommand(0, 1);
+  AddDescribe(*command, commands);
+  command->callback([command, output, &commands] {
+    if (!command->get_subcommands().empty()) return;
     commands.run = [output, &commands] { return RunModels(*output, commands); };
   });
 }

@@ -50,7 +50,7 @@ class Planner {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
- private:
+  // What a plan is for, for queries of many plans.
   struct Target {
     planner::DeviceProfile profile;
     int64_t budget_bytes;
@@ -60,6 +60,8 @@ class Planner {
       const v1::ModelSource& source) const;
   absl::StatusOr<Target> TargetOf(const v1::PlanRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
   v1::Device Describe(const planner::BookedDevice& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes over what the device itself says is free.

@@ -2,6 +2,7 @@
 
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/common/call.h"
+#include "services/planner/what_if_queries.h"
 
 namespace plimsoll::services {
 namespace {
@@ -27,6 +28,20 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                            v1::PlanResponse* response) override {
     return AnswerUnary(context, gate_,
                        [&] { return planner_.Plan(*request, *response); });
+  }
+
+  ServerUnaryReactor* BatchPlan(CallbackServerContext* context,
+                                const v1::BatchPlanRequest* request,
+                                v1::BatchPlanResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return services::BatchPlan(planner_, *request, *response);
+    });
+  }
+
+  grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
+      CallbackServerContext* context,
+      const v1::WhatIfRequest* request) override {
+    return StartWhatIf(*context, planner_, gate_, what_if_calls_, *request);
   }
 
   ServerUnaryReactor* Reserve(CallbackServerContext* context,
@@ -83,6 +98,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  private:
   Planner& planner_;
   CallGate& gate_;
+  WhatIfCalls what_if_calls_;
 };
 
 }  // namespace

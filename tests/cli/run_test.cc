@@ -17,8 +17,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Le;
 
-constexpr const char* kCommands[] = {"plan",   "generate", "chat",   "tokenize",
-                                     "models", "devices",  "memory", "version"};
+constexpr const char* kCommands[] = {
+    "plan",   "what-if", "generate", "chat",    "tokenize",
+    "models", "devices", "memory",   "version", "completion"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {

@@ -1,0 +1,145 @@
+// What if: the numbers of many plans of one model, over a grid of contexts,
+// slots, element types, chunks and devices.
+#ifndef PLIMSOLL_PLANNER_WHAT_IF_H_
+#define PLIMSOLL_PLANNER_WHAT_IF_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+#include "planner/plan_regions.h"
+
+namespace plimsoll::planner {
+
+// The axes of a grid; each has at least one value. Points are visited with the
+// last axis running fastest: devices, weights, kv, n_ubatch, n_slots, n_ctx.
+struct WhatIfAxes {
+  // Limits; each has a test at it and one past it.
+  static constexpr int64_t kMaxPoints = 1'000'000;
+  static constexpr int64_t kMaxDevices = 64;
+  static constexpr int64_t kMaxTypes = 64;  // of weights, and of kv
+
+  struct Device {
+    DeviceProfile profile;
+    int64_t budget_bytes;
+  };
+  struct KvType {
+    DType k;
+    DType v;
+  };
+
+  std::vector<Device> devices;
+  // Absent: as in the file. A type: every matrix in it (see WithWeightType).
+  std::vector<std::optional<DType>> weights = {std::nullopt};
+  std::vector<KvType> kv = {{DType::kF16, DType::kF16}};
+  std::vector<int64_t> n_ubatch = {512};
+  std::vector<int64_t> n_slots = {1};
+  // Absent: the largest that fits.
+  std::vector<std::optional<int64_t>> n_ctx = {std::nullopt};
+};
+
+struct WhatIfPoint {
+  int64_t index;  // in the order of the grid, from 0
+  // What was asked: the axes' values here.
+  int64_t device;  // index into WhatIfAxes::devices
+  std::optional<DType> weights;
+  WhatIfAxes::KvType kv;
+  int64_t n_ubatch;
+  int64_t n_slots;
+  std::optional<int64_t> wanted_ctx;
+  // What a plan says; the fields' names and meanings are MemoryPlan's.
+  int64_t n_ctx;
+  bool fits;
+  int64_t budget_bytes;
+  // INT64_MAX, and the two below 0, if they do not fit in 63 bits.
+  int64_t total_bytes;
+  int64_t arena_bytes;
+  int64_t kv_bytes;  // kv_full and kv_window
+  int64_t missing_bytes;
+  int64_t kv_bytes_per_token;
+  // False if this build cannot run it on the device; the bytes are right all
+  // the same.
+  bool can_run;
+};
+
+// `shape` with every matrix stored as `dtype`; vectors stay. A matrix whose
+// rows are not whole blocks of `dtype` becomes q8_0, or f16 if they are not
+// whole blocks of that either. File offsets mean nothing afterwards.
+// Errors: kInvalidArgument for a type that no weights are stored in.
+absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
+
+// Walks a grid, a few points at a time: a caller holds no more than it asks
+// for, and may stop at any time. Not thread-safe.
+class WhatIf {
+ public:
+  // `base` gives every option that is no axis. What depends on the weights only
+  // is computed here, once for each device and type.
+  // Errors: kInvalidArgument naming the axis that is empty, too long or has a
+  // value that makes no sense for this model; what Layout says of the shape
+  // and of the profiles; kOutOfRange if the weights overflow.
+  static absl::StatusOr<WhatIf> Create(ModelShape shape,
+                                       const LoadOptions& base,
+                                       WhatIfAxes axes);
+
+  int64_t n_points() const { return n_points_; }
+  bool done() const { return next_ == n_points_; }
+
+  // The next points, at most `max_points`; none once done. Each is what Layout
+  // says of that load, to the byte.
+  // Errors: those of Layout but kOutOfRange.
+  absl::StatusOr<std::vector<WhatIfPoint>> Next(int64_t max_points);
+
+  // Indices of the visited points that are on their device's Pareto frontier,
+  // in ascending order. A point is on it if it fits, can run, and no other such
+  // point of its device is at least as good in all of these and better in one:
+  // a longer context, more slots, more bits of a key and a value together, more
+  // bits of weights, fewer bytes in all. (The chunk is none of them: it costs
+  // time, not quality.) O(n log n) for n points and short axes.
+  std::vector<int64_t> Frontier() const;
+
+ private:
+  // What a weight type comes to on a device.
+  struct Weights {
+    WeightBytes bytes;
+    bool can_run;
+  };
+  // A point that fits, as far as the frontier is concerned.
+  struct Candidate {
+    int64_t index;
+    int64_t n_ctx;
+    int64_t total_bytes;
+  };
+  // Where a point lies on each axis.
+  struct Place {
+    size_t device, weights, kv, n_ubatch, n_slots, n_ctx;
+  };
+
+  WhatIf(ModelShape shape, const LoadOptions& base, WhatIfAxes axes)
+      : shape_(std::move(shape)), base_(base), axes_(std::move(axes)) {}
+
+  absl::Status CheckAxes() const;
+  absl::Status LayoutAllWeights();
+  Place PlaceOf(int64_t index) const;
+  absl::StatusOr<WhatIfPoint> PointAt(int64_t index) const;
+  void MarkFrontierOf(std::vector<Candidate> candidates,
+                      std::vector<int64_t>& frontier) const;
+
+  ModelShape shape_;
+  LoadOptions base_;
+  WhatIfAxes axes_;
+  int64_t n_points_ = 0;
+  int64_t next_ = 0;
+  std::vector<Weights> weights_;           // [devices, weights]
+  std::vector<int64_t> weight_precision_;  // [weights], bits of all matrices
+  std::vector<Candidate> candidates_;      // of the points visited so far
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_WHAT_IF_H_

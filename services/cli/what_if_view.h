@@ -1,0 +1,86 @@
+// A grid of what-ifs for people and for spreadsheets: heat maps, the frontier,
+// comma-separated values.
+#ifndef PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "plimsoll/v1/planner.pb.h"
+#include "services/cli/terminal.h"
+
+namespace plimsoll::cli {
+
+// The axes of a grid, the slowest first, as WhatIfRequest orders them.
+enum class GridAxis { kDevice, kWeights, kKvType, kUbatch, kSlots, kContext };
+inline constexpr size_t kNumGridAxes = 6;
+// As the flag that gives its values, without dashes: "kv-type".
+absl::string_view GridAxisName(GridAxis axis);
+// Errors: kInvalidArgument listing the names.
+absl::StatusOr<GridAxis> ParseGridAxis(absl::string_view name);
+
+// All that WhatIf answered, and how the axes' values are called.
+struct GridAnswer {
+  std::string title;
+  std::array<std::vector<std::string>, kNumGridAxes> labels;  // by GridAxis
+  v1::WhatIfResponse all;  // every point and the whole frontier
+
+  const std::vector<std::string>& Labels(GridAxis axis) const {
+    return labels[static_cast<size_t>(axis)];
+  }
+};
+
+// Which axes a heat map spans; different ones. The others are panels.
+struct MapAxes {
+  GridAxis rows = GridAxis::kContext;
+  GridAxis columns = GridAxis::kSlots;
+};
+
+// What a cell says of a plan.
+enum class Heat {
+  kLow,     // to 50 % of the budget
+  kMiddle,  // to 75 %
+  kHigh,    // to 90 %
+  kFull,    // to 100 %
+  kOver,    // does not fit
+  kCannot,  // the device cannot run it
+};
+inline constexpr size_t kNumHeats = 6;
+Heat HeatOf(const v1::WhatIfPoint& point);
+// "63%", ">999%"; for a solved context its tokens, such as "30,840".
+std::string CellText(const v1::WhatIfPoint& point);
+
+struct GridCell {
+  const v1::WhatIfPoint* point;
+  bool is_best;  // on the frontier, where not all that fits is
+};
+
+// One heat map: every value of two axes, one value of each other.
+struct GridPanel {
+  std::string heading;  // the other axes that have several values
+  std::vector<std::vector<GridCell>> rows;
+};
+
+// Errors: kInternal if the answer is not as long as its axes say or names
+// points that it does not have.
+absl::StatusOr<std::vector<GridPanel>> PanelsOf(const GridAnswer& answer,
+                                                const MapAxes& axes);
+
+// The axes of one value each, which no heading names: "weights file, slots 1".
+std::string FixedPart(const GridAnswer& answer);
+
+// Heat maps, a legend and the frontier, in style.width columns.
+std::string RenderGrid(const GridAnswer& answer, const MapAxes& axes,
+                       const std::vector<GridPanel>& panels,
+                       const Style& style);
+
+// A header and a line for every point, in the grid's order, of an answer that
+// PanelsOf accepts.
+std::string RenderCsv(const GridAnswer& answer);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_

@@ -1,0 +1,273 @@
+#include "services/planner/what_if_queries.h"
+
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "services/common/call.h"
+#include "services/common/errors.h"
+#include "services/common/from_proto.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::StatusOr<DType> TypeOr(v1::ElementType type, DType absent,
+                             absl::string_view field) {
+  if (type == v1::ELEMENT_TYPE_UNSPECIFIED) return absent;
+  return FromProto(type, field);
+}
+
+v1::WhatIfPoint ToProto(const planner::WhatIfPoint& point) {
+  v1::WhatIfPoint message;
+  message.set_device(ToUint32(point.device));
+  if (point.weights.has_value()) {
+    message.set_weight_type(services::ToProto(*point.weights));
+  }
+  message.set_k_type(services::ToProto(point.kv.k));
+  message.set_v_type(services::ToProto(point.kv.v));
+  message.set_n_ubatch(ToUint32(point.n_ubatch));
+  message.set_n_slots(ToUint32(point.n_slots));
+  message.set_wanted_ctx(ToUint32(point.wanted_ctx.value_or(0)));
+  message.set_n_ctx(ToUint32(point.n_ctx));
+  message.set_fits(point.fits);
+  message.set_can_run(point.can_run);
+  message.set_budget_bytes(ToUint64(point.budget_bytes));
+  message.set_total_bytes(ToUint64(point.total_bytes));
+  message.set_arena_bytes(ToUint64(point.arena_bytes));
+  message.set_kv_bytes(ToUint64(point.kv_bytes));
+  message.set_missing_bytes(ToUint64(point.missing_bytes));
+  message.set_kv_bytes_per_token(ToUint64(point.kv_bytes_per_token));
+  return message;
+}
+
+// The grid of `request`, with its model and devices looked up.
+absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
+                                       const v1::WhatIfRequest& request) {
+  if (request.devices_size() > planner::WhatIfAxes::kMaxDevices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "devices has more than ", planner::WhatIfAxes::kMaxDevices));
+  }
+  ASSIGN_OR_RETURN(planner::ModelShape shape,
+                   planner.ShapeOf(request.source()));
+  std::vector<planner::WhatIfAxes::Device> devices;
+  for (const v1::WhatIfDevice& device : request.devices()) {
+    v1::PlanRequest one;
+    if (device.has_device_id()) one.set_device_id(device.device_id());
+    if (device.has_profile()) *one.mutable_profile() = device.profile();
+    if (device.has_budget_bytes()) one.set_budget_bytes(device.budget_bytes());
+    ASSIGN_OR_RETURN(Planner::Target target, planner.TargetOf(one));
+    devices.push_back({std::move(target.profile), target.budget_bytes});
+  }
+  return ToWhatIf(request, std::move(shape), std::move(devices));
+}
+
+// One WhatIf call. The next message is computed when the last one was sent, so
+// that a call holds one message however slow its reader is, and stops with it.
+//
+// Lifetime: gRPC's reference ends in OnDone; an alarm's is weak.
+class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse>,
+                         public std::enable_shared_from_this<WhatIfCall> {
+ public:
+  static WhatIfCall* Start(grpc::CallbackServerContext& context,
+                           Planner& planner, CallGate& gate, WhatIfCalls& calls,
+                           const v1::WhatIfRequest& request) {
+    auto call = std::shared_ptr<WhatIfCall>(new WhatIfCall(context, calls));
+    call->grpc_reference_ = call;
+    if (const absl::Status status = call->Begin(planner, gate, request);
+        !status.ok()) {
+      call->End(status);
+    } else {
+      call->WriteNext();
+    }
+    return call.get();
+  }
+
+  ~WhatIfCall() override {
+    if (is_counted_) calls_.Leave();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.reset();
+      is_cancelled_ |= !ok;
+    }
+    WriteNext();
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mu_);
+    is_cancelled_ = true;
+  }
+
+  void OnDone() override { grpc_reference_.reset(); }
+
+ private:
+  WhatIfCall(grpc::CallbackServerContext& context, WhatIfCalls& calls)
+      : context_(context), calls_(calls), request_id_(TakeRequestId(context)) {}
+
+  absl::Status Begin(Planner& planner, CallGate& gate,
+                     const v1::WhatIfRequest& request) {
+    ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
+    is_counted_ = calls_.Enter();
+    if (!is_counted_) {
+      return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
+                             kMaxWhatIfCalls, " WhatIf calls run already")),
+                         {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(1)});
+    }
+    ASSIGN_OR_RETURN(planner::WhatIf grid, GridOf(planner, request));
+    messages_.emplace(std::move(grid));
+    return absl::OkStatus();
+  }
+
+  // Never runs twice at once: a write is in flight from its end to its next
+  // start.
+  void WriteNext() {
+    if (IsCancelled()) return End(absl::CancelledError("the client is gone"));
+    auto next = messages_->Next();
+    if (!next.ok()) return End(next.status());
+    if (!next->has_value()) return End(absl::OkStatus());
+    message_ = **std::move(next);
+    absl::MutexLock lock(&mu_);
+    slow_reader_ = std::make_unique<grpc::Alarm>();
+    slow_reader_->Set(std::chrono::system_clock::now() +
+                          absl::ToChronoMilliseconds(kWhatIfReaderTimeout),
+                      [weak = weak_from_this()](bool expired) {
+                        const auto call = weak.lock();
+                        if (expired && call != nullptr) call->OnSlowReader();
+                      });
+    StartWrite(&message_);
+  }
+
+  void OnSlowReader() {
+    absl::MutexLock lock(&mu_);
+    // The write may have ended while we waited for the lock.
+    if (slow_reader_ != nullptr) context_.TryCancel();
+  }
+
+  bool IsCancelled() {
+    absl::MutexLock lock(&mu_);
+    return is_cancelled_;
+  }
+
+  void End(const absl::Status& status) { Finish(ToGrpc(status, request_id_)); }
+
+  grpc::CallbackServerContext& context_;  // until Finish
+  WhatIfCalls& calls_;
+  const std::string request_id_;
+  CallGate::Pass pass_;
+  bool is_counted_ = false;
+  std::optional<WhatIfMessages> messages_;
+  v1::WhatIfResponse message_;  // in flight
+  absl::Mutex mu_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<grpc::Alarm> slow_reader_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<WhatIfCall> grpc_reference_;  // released in OnDone
+};
+
+}  // namespace
+
+absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
+                       v1::BatchPlanResponse& response) {
+  if (request.requests_size() > kMaxBatchPlans) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("requests has ", request.requests_size(), ", at most ",
+                     kMaxBatchPlans));
+  }
+  for (const v1::PlanRequest& one : request.requests()) {
+    v1::BatchPlanResult& result = *response.add_results();
+    v1::PlanResponse planned;
+    const absl::Status status = planner.Plan(one, planned);
+    if (status.ok()) {
+      *result.mutable_plan() = std::move(*planned.mutable_plan());
+      continue;
+    }
+    v1::PlanFailure& failure = *result.mutable_failure();
+    failure.set_code(static_cast<uint32_t>(status.code()));
+    failure.set_message(WithoutSecrets(status.message()));
+    failure.set_reason(DetailsOf(status).reason);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<planner::WhatIf> ToWhatIf(
+    const v1::WhatIfRequest& request, planner::ModelShape shape,
+    std::vector<planner::WhatIfAxes::Device> devices) {
+  ASSIGN_OR_RETURN(const planner::LoadOptions base,
+                   FromProto(request.options(), planner::LoadOptions{}));
+  planner::WhatIfAxes axes;
+  axes.devices = std::move(devices);
+  if (request.weight_types_size() > 0) axes.weights.clear();
+  for (int type : request.weight_types()) {
+    if (type == v1::ELEMENT_TYPE_UNSPECIFIED) {
+      axes.weights.push_back(std::nullopt);
+      continue;
+    }
+    ASSIGN_OR_RETURN(
+        axes.weights.emplace_back(),
+        FromProto(static_cast<v1::ElementType>(type), "weight_types"));
+  }
+  axes.kv = {{base.k_type, base.v_type}};
+  if (request.kv_types_size() > 0) axes.kv.clear();
+  for (const v1::KvTypes& types : request.kv_types()) {
+    ASSIGN_OR_RETURN(const DType k,
+                     TypeOr(types.k_type(), DType::kF16, "kv_types.k_type"));
+    ASSIGN_OR_RETURN(const DType v,
+                     TypeOr(types.v_type(), DType::kF16, "kv_types.v_type"));
+    axes.kv.push_back({k, v});
+  }
+  axes.n_ubatch = {base.n_ubatch};
+  if (request.n_ubatch_size() > 0) {
+    axes.n_ubatch.assign(request.n_ubatch().begin(), request.n_ubatch().end());
+  }
+  axes.n_slots = {base.n_slots};
+  if (request.n_slots_size() > 0) {
+    axes.n_slots.assign(request.n_slots().begin(), request.n_slots().end());
+  }
+  axes.n_ctx = {base.n_ctx};
+  if (request.n_ctx_size() > 0) axes.n_ctx.clear();
+  for (uint32_t n_ctx : request.n_ctx()) {
+    axes.n_ctx.push_back(n_ctx == 0 ? std::nullopt
+                                    : std::optional<int64_t>(n_ctx));
+  }
+  return planner::WhatIf::Create(std::move(shape), base, std::move(axes));
+}
+
+absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next() {
+  v1::WhatIfResponse message;
+  if (std::exchange(is_first_, false)) {
+    message.set_n_points(ToUint32(grid_.n_points()));
+  }
+  if (!grid_.done()) {
+    ASSIGN_OR_RETURN(const std::vector<planner::WhatIfPoint> points,
+                     grid_.Next(kMaxPoints));
+    for (const planner::WhatIfPoint& point : points) {
+      *message.add_points() = ToProto(point);
+    }
+    return message;
+  }
+  if (!frontier_.has_value()) frontier_ = grid_.Frontier();
+  if (n_sent_ == frontier_->size()) return std::nullopt;
+  const size_t end = std::min(n_sent_ + kMaxFrontier, frontier_->size());
+  for (; n_sent_ < end; ++n_sent_) {
+    message.add_frontier(ToUint32((*frontier_)[n_sent_]));
+  }
+  return message;
+}
+
+grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
+    grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
+    WhatIfCalls& calls, const v1::WhatIfRequest& request) {
+  return WhatIfCall::Start(context, planner, gate, calls, request);
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,81 @@
+// Many plans at once: BatchPlan, and WhatIf as a stream of messages.
+#ifndef PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
+#define PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "planner/what_if.h"
+#include "plimsoll/v1/planner.pb.h"
+#include "services/common/call_gate.h"
+#include "services/planner/planner.h"
+
+namespace plimsoll::services {
+
+// Requests of one BatchPlan.
+inline constexpr int kMaxBatchPlans = 256;
+// WhatIf calls that run at once: each holds memory in proportion to its grid.
+inline constexpr int kMaxWhatIfCalls = 8;
+// A reader that takes no message for this long is cancelled.
+inline constexpr absl::Duration kWhatIfReaderTimeout = absl::Seconds(30);
+
+// Answers a BatchPlan: each request as Plan would.
+// Errors: kInvalidArgument beyond kMaxBatchPlans.
+absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
+                       v1::BatchPlanResponse& response);
+
+// The grid of `request` for a model and devices that were looked up already.
+// Errors: kInvalidArgument naming the field; those of planner::WhatIf::Create.
+absl::StatusOr<planner::WhatIf> ToWhatIf(
+    const v1::WhatIfRequest& request, planner::ModelShape shape,
+    std::vector<planner::WhatIfAxes::Device> devices);
+
+// The messages of one WhatIf, made one at a time.
+class WhatIfMessages {
+ public:
+  static constexpr int64_t kMaxPoints = 512;       // of one message
+  static constexpr size_t kMaxFrontier = 1 << 16;  // of one message
+
+  explicit WhatIfMessages(planner::WhatIf grid) : grid_(std::move(grid)) {}
+
+  // The next message; nothing at the end. Errors: those of WhatIf::Next.
+  absl::StatusOr<std::optional<v1::WhatIfResponse>> Next();
+
+ private:
+  planner::WhatIf grid_;
+  bool is_first_ = true;
+  std::optional<std::vector<int64_t>> frontier_;  // once all points are out
+  size_t n_sent_ = 0;                             // of the frontier
+};
+
+// How many WhatIf calls run. Thread-safe; outlives them.
+class WhatIfCalls {
+ public:
+  bool Enter() {
+    if (running_.fetch_add(1) < kMaxWhatIfCalls) return true;
+    Leave();
+    return false;
+  }
+  void Leave() { running_.fetch_sub(1); }
+
+ private:
+  std::atomic<int> running_ = 0;
+};
+
+// Starts a WhatIf call. `planner`, `gate` and `calls` must outlive it.
+grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
+    grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
+    WhatIfCalls& calls, const v1::WhatIfRequest& request);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
