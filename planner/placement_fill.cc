@@ -117,15 +117,25 @@ class DeviceFiller {
   int64_t steps_ = 0;
 };
 
-// Fills one device after the other, used ones first, then the largest.
-void FillDevices(const std::vector<int64_t>& order, std::vector<int64_t> want,
-                 Packing& packing) {
+// The `count` largest devices, the smallest of them first.
+std::vector<int64_t> LargestDevices(const Packing& packing, int64_t count) {
   std::vector<int64_t> devices(Index(packing.n_devices()));
   std::iota(devices.begin(), devices.end(), int64_t{0});
   std::stable_sort(devices.begin(), devices.end(), [&](int64_t a, int64_t b) {
-    if (packing.IsUsed(a) != packing.IsUsed(b)) return packing.IsUsed(a);
     return packing.Free(a) > packing.Free(b);
   });
+  devices.resize(Index(count));
+  std::sort(devices.begin(), devices.end(), [&](int64_t a, int64_t b) {
+    return std::make_pair(packing.Free(a), a) <
+           std::make_pair(packing.Free(b), b);
+  });
+  return devices;
+}
+
+// Fills one of `devices` after the other.
+void FillDevices(const std::vector<int64_t>& devices,
+                 const std::vector<int64_t>& order, std::vector<int64_t> want,
+                 Packing& packing) {
   DeviceFiller filler(order, want, packing);
   for (int64_t device : devices) filler.Fill(device);
 }
@@ -136,7 +146,10 @@ enum class Method { kByDevice, kLargestDevice, kSmallestDevice };
 void FillBy(Method method, const std::vector<int64_t>& order,
             const std::vector<int64_t>& want, Packing& packing) {
   if (method == Method::kByDevice) {
-    FillDevices(order, want, packing);
+    // Small devices first, so that small replicas are not used up on large
+    // ones.
+    FillDevices(LargestDevices(packing, packing.n_devices()), order, want,
+                packing);
   } else {
     Fill(order, want,
          method == Method::kLargestDevice ? Opening::kLargest
@@ -209,6 +222,33 @@ Packing FillByLevels(const std::vector<int64_t>& all, Method method,
   return packing;
 }
 
+// Packs the replicas that `packing` holds into `again`, which is empty, on the
+// fewest of the largest devices that will do; false if none do.
+bool RepackOnFewer(const std::vector<int64_t>& order, const Packing& packing,
+                   Packing& again) {
+  std::vector<int64_t> placed;
+  for (int64_t m = 0; m < packing.n_models(); ++m) {
+    placed.push_back(packing.n_placed(m));
+  }
+  const Packing empty = again;
+  bool found = false;
+  int64_t low = 0;
+  int64_t high = packing.n_used();
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    Packing trial = empty;
+    FillDevices(LargestDevices(empty, middle), order, placed, trial);
+    if (trial.Score().placed == packing.Score().placed) {
+      high = middle;
+      again = std::move(trial);
+      found = true;
+    } else {
+      low = middle;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 void AddWhatFits(Packing& packing) {
@@ -233,15 +273,8 @@ Packing PackByHeuristics(const PlacementProblem& problem) {
     keep_better(all_placed ? std::move(packing)
                            : FillByLevels(order, method, empty));
   }
-  // The same replicas once more, with none of those that found no place in the
-  // way: perhaps on fewer devices.
-  std::vector<int64_t> placed;
-  for (int64_t m = 0; m < best.n_models(); ++m) {
-    placed.push_back(best.n_placed(m));
-  }
   Packing again = empty;
-  FillDevices(order, placed, again);
-  keep_better(std::move(again));
+  if (RepackOnFewer(order, best, again)) keep_better(std::move(again));
   return best;
 }
 

@@ -154,12 +154,12 @@ void ExpectOptimal(uint64_t seed, int n_problems, int64_t max_devices,
 }
 
 TEST(PlacementPropertyTest, SmallFleetsArePlacedAsWellAsBruteForceDoes) {
-  ExpectOptimal(1, 4'000, 4, 6);
+  ExpectOptimal(1, 20'000, 4, 6);
 }
 
 TEST(PlacementPropertyTest, SoAreSomewhatLargerOnes) {
-  ExpectOptimal(2, 400, 3, 9);
-  ExpectOptimal(3, 200, 6, 6);
+  ExpectOptimal(2, 2'000, 3, 9);
+  ExpectOptimal(3, 2'000, 6, 6);
 }
 
 TEST(PlacementPropertyTest, TheOrderOfModelsAndDevicesPlaysNoPart) {
@@ -205,14 +205,15 @@ void ExpectWithinATenth(uint64_t seed, const FleetNumbers& numbers) {
     const auto placement = PlaceModels(problem);
     ASSERT_TRUE(placement.ok()) << placement.status();
     Verify(problem, *placement);
-    RecordProperty("n_wanted", static_cast<int>(placement->n_wanted));
+    if (placement->n_placed < placement->n_wanted) {
+      EXPECT_LE(10 * placement->max_placed_bound, 11 * placement->n_placed)
+          << placement->n_placed << " of " << placement->n_wanted << ", bound "
+          << placement->max_placed_bound;
+      continue;
+    }
     EXPECT_LE(10 * placement->n_devices_used, 11 * placement->min_devices_bound)
-        << placement->n_placed << " of " << placement->n_wanted << " on "
-        << placement->n_devices_used << " devices, bound "
-        << placement->min_devices_bound;
-    EXPECT_LE(10 * placement->max_placed_bound, 11 * placement->n_placed)
-        << placement->n_placed << " of " << placement->n_wanted << ", bound "
-        << placement->max_placed_bound;
+        << placement->n_placed << " on " << placement->n_devices_used
+        << " devices, bound " << placement->min_devices_bound;
   }
 }
 
