@@ -28,16 +28,17 @@ std::string RenderCatalogue(const v1::ListCatalogueResponse& catalogue,
   Table table({{"device"},
                {"memory", Align::kRight},
                {"bandwidth", Align::kRight},
-               {"kind"},
-               {"year"},
                {"name"}});
   for (const v1::CatalogueDevice& device : catalogue.devices()) {
-    table.AddRow(
-        {Printable(device.name()), FormatBytes(Signed(device.memory_bytes())),
-         Bandwidth(device.bandwidth_bytes_per_s()), Printable(device.kind()),
-         absl::StrCat(device.year()), Printable(device.title())});
+    const bool is_nominal = device.memory_basis() == v1::MEMORY_BASIS_NOMINAL;
+    table.AddRow({Printable(device.name()),
+                  absl::StrCat(is_nominal ? "~" : "",
+                               FormatBytes(Signed(device.memory_bytes()))),
+                  Bandwidth(device.bandwidth_bytes_per_s()),
+                  Printable(device.title())});
   }
-  return table.Render(style);
+  return absl::StrCat(table.Render(style),
+                      "\n  ~ as it is sold; what is usable is less\n");
 }
 
 std::string RenderFitting(const v1::FindDevicesResponse& fitting,

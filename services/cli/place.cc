@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/csv.h"
 #include "planner/device_catalogue.h"
@@ -101,7 +101,8 @@ absl::Status AddModel(std::string text, const PlaceFlags& flags, bool is_remote,
   ASSIGN_OR_RETURN(const RequestedModel requested,
                    RequestModel(shortest, is_remote));
   v1::ModelToPlace& model = *request.add_models();
-  const std::string name = std::filesystem::path(shortest).filename().string();
+  const std::string file = std::filesystem::path(shortest).filename().string();
+  const std::string name(absl::StripSuffix(file, ".gguf"));
   model.set_name(name);
   for (int copy = 2; !names.insert(model.name()).second; ++copy) {
     model.set_name(absl::StrCat(name, "#", copy));

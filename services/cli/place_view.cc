@@ -1,10 +1,10 @@
 // A placement for people.
 #include "services/cli/place_view.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "services/cli/bar.h"
 #include "services/cli/bytes.h"
 #include "services/cli/table.h"
@@ -12,7 +12,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr int64_t kBarCells = 12;
+constexpr int64_t kBarCells = 10;
 
 int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 
@@ -20,7 +20,7 @@ std::string Counted(int64_t n, absl::string_view what) {
   return absl::StrCat(FormatCount(n), " ", what, n == 1 ? "" : "s");
 }
 
-// How full a device is: "[####........]".
+// How full a device is: "[####......]".
 std::string LoadBar(const v1::FilledDevice& device, const Style& style) {
   const int64_t used =
       SegmentCells({{"used", Signed(device.used_bytes())}},
@@ -36,29 +36,27 @@ std::string LoadBar(const v1::FilledDevice& device, const Style& style) {
   return bar + "]";
 }
 
-std::string ModelsOn(const v1::FilledDevice& device) {
-  std::vector<std::string> models;
-  for (const v1::PlacedModel& model : device.models()) {
-    const std::string times =
-        model.n_replicas() == 1 ? "" : absl::StrCat(model.n_replicas(), " x ");
-    models.push_back(absl::StrCat(times, Printable(model.name())));
-  }
-  return absl::StrJoin(models, ", ");
-}
-
 std::string DeviceTable(const v1::PlaceModelsResponse& placement,
                         const Style& style) {
   Table table({{"device"},
                {"used", Align::kRight},
                {"free", Align::kRight},
                {"load"},
-               {"models"}});
+               {"n", Align::kRight},
+               {"model"}});
   for (const v1::FilledDevice& device : placement.devices()) {
-    if (device.models().empty()) continue;
     const int64_t used = Signed(device.used_bytes());
-    table.AddRow({Printable(device.id()), FormatBytes(used),
-                  FormatBytes(Signed(device.available_bytes()) - used),
-                  LoadBar(device, style), ModelsOn(device)});
+    const int64_t free = Signed(device.available_bytes()) - used;
+    std::vector<std::string> cells = {Printable(device.id()), FormatBytes(used),
+                                      FormatBytes(free),
+                                      LoadBar(device, style)};
+    for (const v1::PlacedModel& model : device.models()) {
+      cells.push_back(FormatCount(model.n_replicas()));
+      cells.push_back(Printable(model.name()));
+      table.AddRow(std::move(cells));
+      // What the device's first line says is not repeated.
+      cells = {"", "", "", ""};
+    }
   }
   return table.Render(style);
 }

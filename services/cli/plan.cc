@@ -1,6 +1,8 @@
 // `plimsoll plan`: what a model would take of a device's memory.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -12,6 +14,7 @@
 #include "services/cli/model_path.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
+#include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
@@ -28,7 +31,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
-    "  plimsoll plan model.gguf --device-memory 2GiB --n-ctx 8192 --slots 4\n"
+    "  plimsoll plan model.gguf --device rtx-4090 --n-ctx 8192 --slots 4\n"
     "  plimsoll plan model.gguf --kv-type f32 --max-inference-len 32 -o json\n"
     "  plimsoll plan gemma --planner localhost:7070   # a configured model";
 
@@ -44,15 +47,33 @@ struct Planned {
   std::string title;
 };
 
+// The load flags and the name of the device, which is this machine unless
+// --device names one of the catalogue; its memory is then the budget.
+absl::StatusOr<std::pair<LoadFlags, std::string>> DeviceHere(
+    const PlanFlags& flags) {
+  if (flags.device.empty()) {
+    return std::make_pair(flags.load, worker::LocalCpuProfile().name);
+  }
+  ASSIGN_OR_RETURN(const planner::DeviceCatalogue catalogue,
+                   services::LoadCatalogue(""));
+  ASSIGN_OR_RETURN(const planner::CatalogueDevice device,
+                   catalogue.Get(flags.device));
+  LoadFlags load = flags.load;
+  load.device_memory = std::min(
+      device.memory_bytes, load.device_memory.value_or(device.memory_bytes));
+  return std::make_pair(std::move(load), device.title);
+}
+
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
+  ASSIGN_OR_RETURN(const auto here, DeviceHere(flags));
   ASSIGN_OR_RETURN(const auto file, OpenModel(path));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      PlanHere(*file, flags.load, ContextDefault::kLongestThatFits));
+      PlanHere(*file, here.first, ContextDefault::kLongestThatFits));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
-                              " on ", worker::LocalCpuProfile().name)};
+                              " on ", here.second)};
 }
 
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
@@ -112,9 +133,6 @@ absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
         "a worker does not plan; give --planner HOST:PORT, or no address to "
         "plan in this process");
   }
-  if (globals.planner.empty() && !flags.device.empty()) {
-    return UsageError("--device names a planner's device; give --planner too");
-  }
   ASSIGN_OR_RETURN(const Planned planned,
                    globals.planner.empty()
                        ? PlanEmbedded(flags)
@@ -145,9 +163,11 @@ void AddPlan(CLI::App& app, Commands& commands) {
       ->type_name("FILE");
   AddPlanFlags(*command, &flags->load);
   command
-      ->add_option("--device", flags->device,
-                   "With --planner: a registered device, such as cpu")
-      ->type_name("ID")
+      ->add_option(
+          "--device", flags->device,
+          "A device of the catalogue ('plimsoll devices --catalogue'); "
+          "with --planner a registered one, such as cpu")
+      ->type_name("NAME")
       ->group("Memory");
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
