@@ -14,11 +14,11 @@ int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 // Bandwidths are sold in powers of 1000.
 std::string Bandwidth(uint64_t bytes_per_s) {
   const double giga = static_cast<double>(bytes_per_s) / 1e9;
-  return absl::StrFormat(giga < 100 ? "%.1f GB/s" : "%.0f GB/s", giga);
+  return absl::StrFormat("%.*f GB/s", giga < 100 ? 1 : 0, giga);
 }
 
 std::string Rate(double per_s) {
-  return absl::StrFormat(per_s < 100 ? "%.1f" : "%.0f", per_s);
+  return absl::StrFormat("%.*f", per_s < 100 ? 1 : 0, per_s);
 }
 
 }  // namespace

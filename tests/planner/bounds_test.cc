@@ -101,7 +101,7 @@ TEST(BoundDecodeTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(code(kMax, 1, 1), Code::kOutOfRange);
   // Caches that fit in int64, but not together with the weights.
   ModelShape shape = Tiny();
-  shape.weights[0].rows = kMax / 128 - 1'000;
+  shape.weights[0].rows = kMax / 128 - 10'000;
   EXPECT_EQ(BoundDecode(shape, 4'096, 4'096, DType::kF16, DType::kF16, 1)
                 .status()
                 .code(),
