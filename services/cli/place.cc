@@ -199,6 +199,11 @@ absl::Status CheckFlags(const PlaceFlags& flags, const GlobalFlags& globals) {
   if (flags.models.empty()) {
     return UsageError("there is no model; name one: --model FILE[:REPLICAS]");
   }
+  if (flags.load.n_ctx.kind == ContextFlag::Kind::kAuto) {
+    return UsageError(
+        "models that share devices leave no longest context that fits; give "
+        "--n-ctx N or max");
+  }
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
         "a worker does not place models; give --planner HOST:PORT, or no "
