@@ -8,7 +8,7 @@ namespace {
 
 // Devices that one phase of the search looks at; beyond it the packing stays as
 // it is.
-constexpr int64_t kMaxLooks = 10'000'000;
+constexpr int64_t kMaxLooks = 4'000'000;
 
 size_t Index(int64_t index) { return static_cast<size_t>(index); }
 

@@ -12,7 +12,7 @@ namespace plimsoll::planner {
 inline constexpr int64_t kMaxSearchReplicas = 64;
 inline constexpr int64_t kMaxSearchDevices = 64;
 // Devices tried for replicas, all together; then the search gives up.
-inline constexpr int64_t kMaxSearchTrials = 500'000;
+inline constexpr int64_t kMaxSearchTrials = 200'000;
 
 // Replaces `best` by a packing of a higher score if there is one, and returns
 // whether the search went through to its end: then `best` is optimal.

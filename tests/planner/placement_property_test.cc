@@ -186,7 +186,7 @@ TEST(PlacementPropertyTest, TheOrderOfModelsAndDevicesPlaysNoPart) {
 
 TEST(PlacementPropertyTest, MiddlingFleetsKeepEveryRule) {
   std::mt19937_64 random(5);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 40; ++i) {
     const PlacementProblem problem = SmallProblem(random, 40, 150);
     const auto placement = PlaceModels(problem);
     ASSERT_TRUE(placement.ok());
@@ -200,21 +200,20 @@ TEST(PlacementPropertyTest, MiddlingFleetsKeepEveryRule) {
 void ExpectWithinATenth(uint64_t seed, const FleetNumbers& numbers) {
   std::mt19937_64 random(seed);
   PlacementProblem problem = Fleet(random, numbers);
-  for (const bool spread : {false, true}) {
-    if (spread) problem.max_replicas_per_device = 2;
-    const auto placement = PlaceModels(problem);
-    ASSERT_TRUE(placement.ok()) << placement.status();
-    Verify(problem, *placement);
-    if (placement->n_placed < placement->n_wanted) {
-      EXPECT_LE(10 * placement->max_placed_bound, 11 * placement->n_placed)
-          << placement->n_placed << " of " << placement->n_wanted << ", bound "
-          << placement->max_placed_bound;
-      continue;
-    }
-    EXPECT_LE(10 * placement->n_devices_used, 11 * placement->min_devices_bound)
-        << placement->n_placed << " on " << placement->n_devices_used
-        << " devices, bound " << placement->min_devices_bound;
+  // Every other one with a rule.
+  if (seed % 2 == 0) problem.max_replicas_per_device = 2;
+  const auto placement = PlaceModels(problem);
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  Verify(problem, *placement);
+  if (placement->n_placed < placement->n_wanted) {
+    EXPECT_LE(10 * placement->max_placed_bound, 11 * placement->n_placed)
+        << placement->n_placed << " of " << placement->n_wanted << ", bound "
+        << placement->max_placed_bound;
+    return;
   }
+  EXPECT_LE(10 * placement->n_devices_used, 11 * placement->min_devices_bound)
+      << placement->n_placed << " on " << placement->n_devices_used
+      << " devices, bound " << placement->min_devices_bound;
 }
 
 TEST(PlacementScaleTest, AFleetWithRoomIsWithinATenthOfTheBound) {
