@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/common/catalogue_file.h"
 #include "services/common/clock.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
@@ -31,12 +32,15 @@ absl::StatusOr<Planner::Models> ReadModels(
 }
 
 absl::Status Run(const ServerOptions& options,
-                 const std::vector<ModelFlag>& flags) {
+                 const std::vector<ModelFlag>& flags,
+                 const std::string& catalogue_path) {
   auto models = ReadModels(flags);
   if (!models.ok()) return models.status();
+  auto catalogue = LoadCatalogue(catalogue_path);
+  if (!catalogue.ok()) return catalogue.status();
   Planner planner(*std::move(models), BootTime);
   CallGate gate;
-  const auto service = NewPlannerService(planner, gate);
+  const auto service = NewPlannerService(planner, gate, *std::move(catalogue));
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   (*server)->SetReady(true);
@@ -51,10 +55,12 @@ int Main(int argc, char** argv) {
   HoldSignals();
   ServerOptions options;
   std::vector<ModelFlag> models;
-  if (const auto code = ParsePlannerFlags(argc, argv, options, models)) {
+  std::string catalogue;
+  if (const auto code =
+          ParsePlannerFlags(argc, argv, options, models, catalogue)) {
     return *code;
   }
-  return ExitCode(Run(options, models));
+  return ExitCode(Run(options, models, catalogue));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void AddGlobals(CLI::App& app, GlobalFlags* globals) {
                  "configured with")
       ->type_name("HOST:PORT");
   app.add_option("--planner", globals->planner,
-                 "A planner's address, for plan and devices")
+                 "A planner's address, for plan, place and devices")
       ->type_name("HOST:PORT");
 }
 
@@ -70,6 +70,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddTokenize(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);
+  AddPlace(app, commands);
   AddMemory(app, commands);
   AddVersion(app, commands);
   AddCompletion(app, commands);

@@ -28,6 +28,7 @@ void AddTokenize(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
+void AddPlace(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 void AddCompletion(CLI::App& app, Commands& commands);

@@ -11,6 +11,7 @@
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
 #include "services/cli/model_path.h"
+#include "services/cli/plan_source.h"
 #include "services/cli/remote.h"
 #include "services/cli/table.h"
 #include "services/common/to_proto.h"
@@ -31,8 +32,9 @@ constexpr char kFooter[] =
 
 absl::StatusOr<v1::DescribeModelResponse> DescribeHere(
     const std::string& model) {
-  ASSIGN_OR_RETURN(const auto file, OpenModel(ResolveModel(model)));
-  return services::ToProto(file->shape());
+  ASSIGN_OR_RETURN(const PlanSource source,
+                   OpenPlanSource(ResolveModel(model)));
+  return services::ToProto(source.shape);
 }
 
 absl::StatusOr<v1::DescribeModelResponse> DescribeThere(

@@ -1,38 +1,46 @@
-// `plimsoll devices`: this machine's CPU, or the devices of a planner.
+// `plimsoll devices`: this machine's CPU, the devices of a planner, or those of
+// the catalogue.
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/bytes.h"
+#include "services/cli/catalogue_view.h"
 #include "services/cli/commands.h"
+#include "services/cli/embedded.h"
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
+#include "services/cli/local_queries.h"
 #include "services/cli/remote.h"
 #include "services/cli/table.h"
 #include "services/common/to_proto.h"
-#include "worker/device.h"
 
 namespace plimsoll::cli {
 namespace {
 
 constexpr char kDescription[] =
-    "List this machine's device, or the devices of a planner\n"
+    "List this machine's device, a planner's, or those of the catalogue\n"
     "'available' is what a new model could get now: without a planner what the "
-    "system and its cgroup leave, with one what its leases leave.";
+    "system and its cgroup leave, with one what its leases leave. --catalogue "
+    "lists the real devices that are known by name, --fits those of them that "
+    "a model fits on, with what they allow at most.";
 
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll devices\n"
-    "  plimsoll devices --planner localhost:7070 -o json";
+    "  plimsoll devices --planner localhost:7070 -o json\n"
+    "  plimsoll devices --catalogue\n"
+    "  plimsoll devices --fits model.gguf --n-ctx 8192 --catalogue mine.csv";
 
-v1::ListDevicesResponse LocalDevices() {
-  v1::ListDevicesResponse response;
-  v1::Device& device = *response.add_devices();
-  *device.mutable_profile() = services::ToProto(worker::LocalCpuProfile());
-  device.set_available_bytes(device.profile().free_bytes());
-  return response;
-}
+struct DevicesFlags {
+  bool wants_catalogue = false;
+  std::string catalogue;  // the user's own file; may be empty
+  std::string fits;       // a model
+  LoadFlags load;
+  std::string output;
+};
 
 absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
     const std::string& address) {
@@ -49,13 +57,94 @@ absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
   return response;
 }
 
-absl::Status RunDevices(const std::string& output, const Commands& commands) {
+// Fills `response` by asking the planner with `remote`, or here with `local`.
+template <typename Response, typename Local, typename Remote>
+absl::Status AskCatalogue(const DevicesFlags& flags, const GlobalFlags& globals,
+                          const Local& local, const Remote& remote,
+                          Response& response) {
+  if (globals.planner.empty()) {
+    ASSIGN_OR_RETURN(const services::PlacementQueries queries,
+                     LocalQueries(flags.catalogue));
+    return local(queries, response);
+  }
+  if (!flags.catalogue.empty()) {
+    return UsageError("a planner has its own catalogue; name no file");
+  }
+  const auto stub = v1::PlannerService::NewStub(Connect(globals.planner));
+  return Call(
+      [&](grpc::ClientContext* context,
+          std::function<void(grpc::Status)> done) {
+        remote(*stub->async(), context, &response, std::move(done));
+      },
+      globals.planner);
+}
+
+absl::Status RunCatalogue(const DevicesFlags& flags, const Commands& commands) {
+  const v1::ListCatalogueRequest request;
+  v1::ListCatalogueResponse response;
+  RETURN_IF_ERROR(AskCatalogue(
+      flags, commands.globals,
+      [](const services::PlacementQueries& queries, auto& answer) {
+        return queries.ListCatalogue(answer);
+      },
+      [&request](auto& async, auto* context, auto* answer, auto done) {
+        async.ListCatalogue(context, &request, answer, std::move(done));
+      },
+      response));
+  Streams& streams = commands.streams;
+  if (flags.output == "json") {
+    ASSIGN_OR_RETURN(const std::string json,
+                     ToJson(response, JsonForm::kPretty));
+    streams.out << json;
+    return absl::OkStatus();
+  }
+  streams.out << RenderCatalogue(response, streams.out_style);
+  return absl::OkStatus();
+}
+
+absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
+  ASSIGN_OR_RETURN(RequestedModel model,
+                   RequestModel(flags.fits, !commands.globals.planner.empty()));
+  v1::FindDevicesRequest request;
+  *request.mutable_source() = std::move(model.source);
+  *request.mutable_options() = services::ToProto(ToLoadOptions(
+      flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));
+  v1::FindDevicesResponse response;
+  RETURN_IF_ERROR(AskCatalogue(
+      flags, commands.globals,
+      [&request](const services::PlacementQueries& queries, auto& answer) {
+        return queries.FindDevices(request, answer);
+      },
+      [&request](auto& async, auto* context, auto* answer, auto done) {
+        async.FindDevices(context, &request, answer, std::move(done));
+      },
+      response));
+  const absl::Status verdict =
+      response.devices().empty()
+          ? DoesNotFit("the model fits on no device of the catalogue")
+          : absl::OkStatus();
+  Streams& streams = commands.streams;
+  if (flags.output == "json") {
+    ASSIGN_OR_RETURN(const std::string json,
+                     ToJson(response, JsonForm::kPretty));
+    streams.out << json;
+    return verdict;
+  }
+  if (verdict.ok()) {
+    streams.out << RenderFitting(response, streams.out_style);
+  }
+  return verdict;
+}
+
+absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
         "a worker does not list devices; give --planner HOST:PORT, or no "
         "address for this machine");
   }
+  if (!flags.fits.empty()) return RunFits(flags, commands);
+  if (flags.wants_catalogue) return RunCatalogue(flags, commands);
   v1::ListDevicesResponse response;
   if (globals.planner.empty()) {
     response = LocalDevices();
@@ -63,7 +152,7 @@ absl::Status RunDevices(const std::string& output, const Commands& commands) {
     ASSIGN_OR_RETURN(response, PlannerDevices(globals.planner));
   }
   Streams& streams = commands.streams;
-  if (output == "json") {
+  if (flags.output == "json") {
     ASSIGN_OR_RETURN(const std::string json,
                      ToJson(response, JsonForm::kPretty));
     streams.out << json;
@@ -91,12 +180,26 @@ absl::Status RunDevices(const std::string& output, const Commands& commands) {
 void AddDevices(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("devices", kDescription);
   command->footer(kFooter);
-  auto output = std::make_shared<std::string>();
-  AddOutput(*command, output.get(), {"table", "json"});
-  command->callback([output, &commands] {
-    commands.run = [output, &commands] {
-      return RunDevices(*output, commands);
-    };
+  auto flags = std::make_shared<DevicesFlags>();
+  CLI::Option* catalogue =
+      command
+          ->add_option("--catalogue", flags->catalogue,
+                       "The devices that are known by name; FILE adds your own "
+                       "to them")
+          ->type_name("[FILE]")
+          ->expected(0, 1);
+  command
+      ->add_option("--fits", flags->fits,
+                   "Only devices of the catalogue that this model fits on, the "
+                   "smallest first")
+      ->type_name("MODEL");
+  AddPlanFlags(*command, &flags->load);
+  // The devices say what their memory is.
+  command->remove_option(command->get_option("--device-memory"));
+  AddOutput(*command, &flags->output, {"table", "json"});
+  command->callback([flags, catalogue, &commands] {
+    flags->wants_catalogue = catalogue->count() > 0;
+    commands.run = [flags, &commands] { return RunDevices(*flags, commands); };
   });
 }
 

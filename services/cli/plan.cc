@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,10 +11,12 @@
 #include "services/cli/embedded.h"
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
+#include "services/cli/local_queries.h"
 #include "services/cli/model_path.h"
 #include "services/cli/plan_source.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
+#include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
@@ -30,7 +33,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
-    "  plimsoll plan model.gguf --device-memory 2GiB --n-ctx 8192 --slots 4\n"
+    "  plimsoll plan model.gguf --device rtx-4090 --n-ctx 8192 --slots 4\n"
     "  plimsoll plan model.gguf --kv-type f32 --max-inference-len 32 -o json\n"
     "  plimsoll plan big-00001-of-00003.gguf --device-memory 80GiB\n"
     "  plimsoll plan repo/config.json --device-memory 24GiB  # no weights\n"
@@ -48,36 +51,41 @@ struct Planned {
   std::string title;
 };
 
+// The load flags and the name of the device, which is this machine unless
+// --device names one of the catalogue; its memory is then the budget.
+absl::StatusOr<std::pair<LoadFlags, std::string>> DeviceHere(
+    const PlanFlags& flags) {
+  if (flags.device.empty()) {
+    return std::make_pair(flags.load, worker::LocalCpuProfile().name);
+  }
+  ASSIGN_OR_RETURN(const planner::DeviceCatalogue catalogue,
+                   services::LoadCatalogue(""));
+  ASSIGN_OR_RETURN(const planner::CatalogueDevice device,
+                   catalogue.Get(flags.device));
+  LoadFlags load = flags.load;
+  load.device_memory = std::min(
+      device.memory_bytes, load.device_memory.value_or(device.memory_bytes));
+  return std::make_pair(std::move(load), device.title);
+}
+
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
+  ASSIGN_OR_RETURN(const auto here, DeviceHere(flags));
   ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      PlanHere(source.shape, flags.load, ContextDefault::kLongestThatFits));
+      PlanHere(source.shape, here.first, ContextDefault::kLongestThatFits));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
-                              " on ", worker::LocalCpuProfile().name)};
+                              " on ", here.second)};
 }
 
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   v1::PlanRequest request;
-  const std::string path = ResolveModel(flags.model);
-  std::error_code error;
-  // The wire takes 32 bits; more is more than any model was trained for.
-  int64_t n_ctx_train = std::numeric_limits<uint32_t>::max();
-  if (std::filesystem::exists(path, error)) {
-    ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
-    n_ctx_train = source.shape.n_ctx_train;
-    v1::ModelHeader& header = *request.mutable_source()->mutable_header();
-    header.set_gguf(services::HeaderBytes(source.header, source.shape.vocab));
-    // At least what the header's own bytes are, where there is no file.
-    header.set_file_bytes(std::max<uint64_t>(
-        services::ToUint64(source.header.file_bytes), header.gguf().size()));
-  } else {
-    request.mutable_source()->set_model(flags.model);
-  }
-  *request.mutable_options() = services::ToProto(
-      ToLoadOptions(flags.load, n_ctx_train, ContextDefault::kLongestThatFits));
+  ASSIGN_OR_RETURN(RequestedModel model, RequestModel(flags.model, true));
+  *request.mutable_source() = std::move(model.source);
+  *request.mutable_options() = services::ToProto(ToLoadOptions(
+      flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));
   if (!flags.device.empty()) {
     request.set_device_id(flags.device);
   } else {
@@ -118,9 +126,6 @@ absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
         "a worker does not plan; give --planner HOST:PORT, or no address to "
         "plan in this process");
   }
-  if (globals.planner.empty() && !flags.device.empty()) {
-    return UsageError("--device names a planner's device; give --planner too");
-  }
   ASSIGN_OR_RETURN(const Planned planned,
                    globals.planner.empty()
                        ? PlanEmbedded(flags)
@@ -152,9 +157,11 @@ void AddPlan(CLI::App& app, Commands& commands) {
   AddPlanFlags(*command, &flags->load);
   AddEngineFlags(*command, &flags->load);
   command
-      ->add_option("--device", flags->device,
-                   "With --planner: a registered device, such as cpu")
-      ->type_name("ID")
+      ->add_option(
+          "--device", flags->device,
+          "A device of the catalogue ('plimsoll devices --catalogue'); "
+          "with --planner a registered one, such as cpu")
+      ->type_name("NAME")
       ->group("Memory");
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {

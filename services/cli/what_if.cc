@@ -10,13 +10,14 @@
 #include "services/cli/commands.h"
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
+#include "services/cli/local_queries.h"
 #include "services/cli/model_path.h"
+#include "services/cli/plan_source.h"
 #include "services/cli/remote.h"
 #include "services/cli/what_if_request.h"
 #include "services/cli/what_if_svg.h"
 #include "services/cli/what_if_view.h"
 #include "services/common/from_proto.h"
-#include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
 #include "services/planner/what_if_queries.h"
 #include "worker/device.h"
@@ -86,16 +87,16 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
     RETURN_IF_ERROR(AskPlanner(request, planner, answer.all));
     return answer;
   }
-  ASSIGN_OR_RETURN(const auto file, OpenModel(path));
-  v1::WhatIfRequest request =
-      ToRequest(flags, file->shape().n_ctx_train, answer);
   if (planner.empty()) {
-    RETURN_IF_ERROR(AskHere(request, file->shape(), answer.all));
+    ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
+    const v1::WhatIfRequest request =
+        ToRequest(flags, source.shape.n_ctx_train, answer);
+    RETURN_IF_ERROR(AskHere(request, source.shape, answer.all));
     return answer;
   }
-  v1::ModelHeader& header = *request.mutable_source()->mutable_header();
-  header.set_gguf(services::HeaderBytes(file->header(), file->shape().vocab));
-  header.set_file_bytes(services::ToUint64(file->Size()));
+  ASSIGN_OR_RETURN(RequestedModel model, RequestModel(flags.model, true));
+  v1::WhatIfRequest request = ToRequest(flags, model.n_ctx_train, answer);
+  *request.mutable_source() = std::move(model.source);
   RETURN_IF_ERROR(AskPlanner(request, planner, answer.all));
   return answer;
 }

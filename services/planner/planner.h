@@ -50,14 +50,15 @@ class Planner {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The shape of the model that a request means.
+  absl::StatusOr<planner::ModelShape> ShapeOf(
+      const v1::ModelSource& source) const;
   // What a plan is for, for queries of many plans.
   struct Target {
     planner::DeviceProfile profile;
     int64_t budget_bytes;
   };
 
-  absl::StatusOr<planner::ModelShape> ShapeOf(
-      const v1::ModelSource& source) const;
   absl::StatusOr<Target> TargetOf(const v1::PlanRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -13,7 +13,8 @@ namespace plimsoll::services {
 // Parses; the exit code if the process is to end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
                                      ServerOptions& server,
-                                     std::vector<ModelFlag>& models);
+                                     std::vector<ModelFlag>& models,
+                                     std::string& catalogue);
 
 }  // namespace plimsoll::services
 

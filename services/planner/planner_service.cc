@@ -1,8 +1,11 @@
 #include "services/planner/planner_service.h"
 
+#include <utility>
+
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/common/call.h"
 #include "services/planner/what_if_queries.h"
+#include "services/planner/placement_queries.h"
 
 namespace plimsoll::services {
 namespace {
@@ -12,8 +15,9 @@ using grpc::ServerUnaryReactor;
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  PlannerServiceImpl(Planner& planner, CallGate& gate)
-      : planner_(planner), gate_(gate) {}
+  PlannerServiceImpl(Planner& planner, CallGate& gate,
+                     PlacementQueries placement)
+      : planner_(planner), gate_(gate), placement_(std::move(placement)) {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -95,17 +99,57 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
     });
   }
 
+  ServerUnaryReactor* PlaceModels(CallbackServerContext* context,
+                                  const v1::PlaceModelsRequest* request,
+                                  v1::PlaceModelsResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return placement_.PlaceModels(*request, *response);
+    });
+  }
+
+  ServerUnaryReactor* ListCatalogue(
+      CallbackServerContext* context, const v1::ListCatalogueRequest*,
+      v1::ListCatalogueResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return placement_.ListCatalogue(*response); });
+  }
+
+  ServerUnaryReactor* FindDevices(CallbackServerContext* context,
+                                  const v1::FindDevicesRequest* request,
+                                  v1::FindDevicesResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return placement_.FindDevices(*request, *response);
+    });
+  }
+
+  ServerUnaryReactor* GetBounds(CallbackServerContext* context,
+                                const v1::GetBoundsRequest* request,
+                                v1::GetBoundsResponse* response) override {
+    return AnswerUnary(context, gate_, [&] {
+      return placement_.GetBounds(*request, *response);
+    });
+  }
+
  private:
   Planner& planner_;
   CallGate& gate_;
   WhatIfCalls what_if_calls_;
+  const PlacementQueries placement_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
-                                                 CallGate& gate) {
-  return std::make_unique<PlannerServiceImpl>(planner, gate);
+std::unique_ptr<grpc::Service> NewPlannerService(
+    Planner& planner, CallGate& gate, planner::DeviceCatalogue catalogue) {
+  PlacementSources sources{[&planner](const v1::ModelSource& source) {
+                             return planner.ShapeOf(source);
+                           },
+                           [&planner](v1::ListDevicesResponse& devices) {
+                             return planner.ListDevices(devices);
+                           }};
+  return std::make_unique<PlannerServiceImpl>(
+      planner, gate,
+      PlacementQueries(std::move(sources), std::move(catalogue)));
 }
 
 }  // namespace plimsoll::services

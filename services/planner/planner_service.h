@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "planner/device_catalogue.h"
 #include "services/common/call_gate.h"
 #include "services/planner/planner.h"
 
@@ -13,9 +14,11 @@ class Service;
 
 namespace plimsoll::services {
 
-// The service; `planner` and `gate` must outlive it.
-std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
-                                                 CallGate& gate);
+// The service; `planner` and `gate` must outlive it. `catalogue` is what it
+// knows of devices that are not registered.
+std::unique_ptr<grpc::Service> NewPlannerService(
+    Planner& planner, CallGate& gate,
+    planner::DeviceCatalogue catalogue = planner::DeviceCatalogue());
 
 }  // namespace plimsoll::services
 

@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",   "what-if", "generate", "chat",    "tokenize",
-    "models", "devices", "memory",   "version", "completion"};
+    "plan",     "what-if", "place",   "generate", "chat",    "tokenize",
+    "models",   "devices", "memory",  "version",  "completion"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -75,7 +75,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"plan", "m", "--kv-type", "f17"}, "f16"},
         BadLine{{"plan", "m", "-o", "yaml"}, "table, json"},
         BadLine{{"plan", "m", "--address", "localhost:1"}, "--planner"},
-        BadLine{{"plan", "m", "--device", "cpu"}, "--planner"},
         BadLine{{"plan", "m", "--sails", "3"}, "--sails"},
         BadLine{{"devices", "--address", "localhost:1"}, "--planner"},
         BadLine{{"memory"}, "--model FILE"}, BadLine{{"chat"}, "--model FILE"},

@@ -1,0 +1,92 @@
+// What a device allows at most: tokens a second from its memory's bandwidth,
+// sessions and context from its bytes, and which devices are large enough.
+#ifndef PLIMSOLL_PLANNER_BOUNDS_H_
+#define PLIMSOLL_PLANNER_BOUNDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "planner/device_catalogue.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+
+// What a decode step must read, and how often a second that can be done. All
+// ESTIMATED: a bound that leaves out computing, launching and everything else.
+struct DecodeBound {
+  int64_t weight_bytes;  // read once a step
+  int64_t kv_bytes;      // read once a step for each sequence
+  double steps_per_s;
+  double tokens_per_s;  // of all sequences
+};
+
+// Bytes of the weights that a decode step of `n_sequences` tokens reads: all
+// but tables of embeddings that are not also the output projection, of which it
+// gathers single rows, and experts that no token chooses (each token is taken
+// to choose others).
+// Errors: kInvalidArgument, kOutOfRange as of RowBytes.
+absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape,
+                                           int64_t n_sequences);
+
+// The bound for steps of `n_sequences` sequences with caches for `n_ctx` tokens
+// that are full:
+//   steps a second = bandwidth / (weights + n_sequences * kv),
+// kv as KvCacheBytes counts it: whole pages, rings of `window` cells.
+// Errors: kInvalidArgument for a count or bandwidth that is not positive;
+// kOutOfRange on overflow.
+absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
+                                        int64_t n_sequences, DType k_type,
+                                        DType v_type,
+                                        int64_t bandwidth_bytes_per_s);
+
+// Further tokens of context of one slot that a GiB more of memory holds, in
+// whole pages, when the plan's other regions stay as they are; absent if
+// context costs nothing more, because every layer keeps a ring.
+std::optional<int64_t> TokensPerGib(const MemoryPlan& plan);
+
+// The largest number of slots, up to LoadOptions::kMaxSlots, whose plan with
+// options.n_ctx tokens each fits `budget_bytes`; 0 if not even one does.
+// options.n_slots plays no part.
+// Errors: kInvalidArgument if options.n_ctx is absent; those of Layout.
+absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
+                                    const LoadOptions& options,
+                                    const DeviceProfile& profile,
+                                    int64_t budget_bytes);
+
+// What a device allows a model at most.
+struct DeviceBounds {
+  MemoryPlan plan;       // that fits, with options.n_ctx or the longest context
+  int64_t max_sessions;  // slots of plan.n_ctx tokens
+  std::optional<int64_t> tokens_per_gib;
+  // With all slots of the plan at work and their context full; absent if the
+  // bandwidth is not known.
+  std::optional<DecodeBound> decode;
+};
+
+// All of the above for one device, or nothing if no plan fits `budget_bytes`.
+// Errors: those of Layout but kOutOfRange; kInvalidArgument for a bandwidth
+// that is not positive.
+absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
+    const ModelShape& shape, const LoadOptions& options,
+    const DeviceProfile& profile, int64_t budget_bytes,
+    std::optional<int64_t> bandwidth_bytes_per_s);
+
+// A device of the catalogue that a model fits on.
+struct FittingDevice {
+  CatalogueDevice device;
+  DeviceBounds bounds;
+};
+
+// The devices whose whole memory is enough, the smallest first.
+// Errors: as BoundsOn.
+absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
+    const ModelShape& shape, const LoadOptions& options,
+    const DeviceCatalogue& catalogue);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_BOUNDS_H_

@@ -1,0 +1,84 @@
+// Real devices and fleets of them, from text files that people extend.
+#ifndef PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_
+#define PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/device_profile.h"
+
+namespace plimsoll::planner {
+
+// What a device's memory_bytes is.
+enum class MemoryBasis {
+  kDriver,   // the total that its driver reports
+  kNominal,  // as it is sold, in GiB; what is usable is less
+};
+const char* MemoryBasisName(MemoryBasis basis);  // "driver", "nominal"
+
+// One line of data/devices.csv.
+struct CatalogueDevice {
+  static constexpr int64_t kMaxMemoryBytes = int64_t{1} << 48;
+  static constexpr int64_t kMaxBandwidth = int64_t{1} << 50;
+  static constexpr int64_t kMinYear = 1980;
+  static constexpr int64_t kMaxYear = 2100;
+
+  std::string name;   // unique, in any case: "rtx-4090"
+  std::string title;  // as its maker calls it
+  std::string kind;   // "gpu", "unified", "board" or "cpu"
+  int64_t memory_bytes;
+  MemoryBasis memory_basis;
+  int64_t bandwidth_bytes_per_s;  // peak of its memory, read
+  int64_t year;                   // when it came out
+  std::string source;             // where the numbers come from; may be empty
+};
+
+// Devices by name.
+class DeviceCatalogue {
+ public:
+  static constexpr int64_t kMaxDevices = 4'096;  // of one file
+
+  // Reads a table with the columns name, title, kind, memory_bytes,
+  // memory_basis, bandwidth_bytes_per_s, year, source (see csv.h).
+  // Errors: kInvalidArgument naming line and column; also for a name that is
+  // there twice.
+  static absl::StatusOr<DeviceCatalogue> Parse(absl::string_view text);
+
+  // Adds the devices of `other`, which replace those of the same name.
+  void Merge(const DeviceCatalogue& other);
+
+  // By memory, then by bandwidth, then by name.
+  const std::vector<CatalogueDevice>& devices() const { return devices_; }
+
+  // The device called `name` in any case, or nullptr.
+  const CatalogueDevice* Find(absl::string_view name) const;
+  // Errors: kNotFound with the names that come closest.
+  absl::StatusOr<CatalogueDevice> Get(absl::string_view name) const;
+
+ private:
+  std::vector<CatalogueDevice> devices_;
+};
+
+// What a plan needs to know of a catalogue's device: all of its memory, with
+// the storage rules and the runtime of this build's committed profile.
+DeviceProfile ProfileOf(const CatalogueDevice& device);
+
+// One line of a fleet's file.
+struct FleetDevice {
+  std::string id;                          // unique
+  std::string device;                      // a name in the catalogue
+  std::optional<int64_t> available_bytes;  // absent: all of its memory
+};
+
+// Reads a table with the columns id, device, available_bytes, the last of which
+// may be left empty.
+// Errors: kInvalidArgument naming line and column.
+absl::StatusOr<std::vector<FleetDevice>> ParseFleet(absl::string_view text);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_

@@ -1,0 +1,33 @@
+// What no placement can beat: upper bounds on the replicas placed and lower
+// bounds on the devices used, without solving the problem.
+#ifndef PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_
+#define PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/placement.h"
+
+namespace plimsoll::planner {
+
+// No assignment places more than this many of counts[model] replicas of each
+// model. Requires a valid problem.
+//
+// Every device is turned into one unit of each of several measures (its bytes;
+// how many replicas of more than a half, a third, ... of it it could hold), of
+// which a replica takes a share; a fractional assignment that respects one
+// measure is then bounded by prices of the devices (Lagrangian duality). Any
+// prices give a valid bound; a few rounds make them good ones.
+// Source: dual feasible functions, Fekete and Schepers, "New classes of fast
+// lower bounds for bin packing problems", 2001.
+int64_t MaxPlacedBound(const PlacementProblem& problem,
+                       const std::vector<int64_t>& counts);
+
+// No assignment of exactly counts[model] replicas of each model, which must be
+// possible, uses fewer devices.
+int64_t MinDevicesBound(const PlacementProblem& problem,
+                        const std::vector<int64_t>& counts);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_

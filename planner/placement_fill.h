@@ -1,0 +1,17 @@
+// Packings built up from nothing: by best fit, or one device after the other.
+#ifndef PLIMSOLL_PLANNER_PLACEMENT_FILL_H_
+#define PLIMSOLL_PLANNER_PLACEMENT_FILL_H_
+
+#include "planner/placement_packing.h"
+
+namespace plimsoll::planner {
+
+// Adds every missing replica that some device can hold as things lie.
+void AddWhatFits(Packing& packing);
+
+// A good packing, found in a bounded number of steps.
+Packing PackByHeuristics(const PlacementProblem& problem);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_PLACEMENT_FILL_H_

@@ -1,0 +1,16 @@
+// Moves that improve a packing: making room for a replica, emptying a device.
+#ifndef PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_
+#define PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_
+
+#include "planner/placement_packing.h"
+
+namespace plimsoll::planner {
+
+// Moves replicas about so that more find a place and fewer devices are used, as
+// long as moves that each help are found within a number of steps. No score
+// gets worse.
+void ImprovePacking(Packing& packing);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_

@@ -1,0 +1,112 @@
+#include "planner/placement_packing.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace plimsoll::planner {
+
+Packing::Packing(const PlacementProblem& problem)
+    : n_classes_(problem.n_classes),
+      spread_(problem.max_replicas_per_device.value_or(
+          PlacementProblem::kMaxReplicas)),
+      residents_(problem.devices.size()),
+      placed_(problem.models.size()) {
+  std::vector<int64_t> priorities;
+  for (const PlacementModel& model : problem.models) {
+    for (const auto& bytes : model.bytes) {
+      bytes_.push_back(bytes.value_or(kCannotRun));
+    }
+    priorities.push_back(model.priority);
+  }
+  std::sort(priorities.begin(), priorities.end(), std::greater<>());
+  priorities.erase(std::unique(priorities.begin(), priorities.end()),
+                   priorities.end());
+  n_levels_ = static_cast<int64_t>(priorities.size());
+  for (const PlacementDevice& device : problem.devices) {
+    free_.push_back(device.available_bytes);
+    class_.push_back(device.device_class);
+  }
+  for (int64_t m = 0; m < n_models(); ++m) {
+    const PlacementModel& model = problem.models[Size(m)];
+    level_.push_back(std::lower_bound(priorities.begin(), priorities.end(),
+                                      model.priority, std::greater<>()) -
+                     priorities.begin());
+    int64_t least = kCannotRun;
+    int64_t placeable = 0;
+    for (int64_t d = 0; d < n_devices(); ++d) {
+      const int64_t bytes = BytesOn(m, d);
+      if (bytes == kCannotRun) continue;
+      if (least == kCannotRun || bytes < least) least = bytes;
+      // No more than the model wants, so that the sum stays small.
+      placeable += std::min({Free(d) / bytes, spread_, model.n_replicas});
+    }
+    least_bytes_.push_back(least);
+    placeable_.push_back(std::min(placeable, model.n_replicas));
+  }
+}
+
+int64_t Packing::CountOn(int64_t model, int64_t device) const {
+  const auto [first, last] = std::equal_range(Residents(device).begin(),
+                                              Residents(device).end(), model);
+  return last - first;
+}
+
+bool Packing::CanHold(int64_t model, int64_t device) const {
+  const int64_t bytes = BytesOn(model, device);
+  return bytes != kCannotRun && bytes <= Free(device) &&
+         SpreadLeft(model, device) > 0;
+}
+
+PackingScore Packing::Score() const {
+  PackingScore score{std::vector<int64_t>(Size(n_levels_)),
+                     n_devices() - n_used_};
+  for (int64_t m = 0; m < n_models(); ++m) {
+    score.placed[Size(LevelOf(m))] += n_placed(m);
+  }
+  return score;
+}
+
+void Packing::Add(int64_t model, int64_t device) {
+  std::vector<int64_t>& residents = residents_[Size(device)];
+  if (residents.empty()) ++n_used_;
+  // Kept sorted, so that equal residents lie side by side.
+  residents.insert(std::upper_bound(residents.begin(), residents.end(), model),
+                   model);
+  free_[Size(device)] -= BytesOn(model, device);
+  ++placed_[Size(model)];
+}
+
+void Packing::Remove(int64_t model, int64_t device) {
+  std::vector<int64_t>& residents = residents_[Size(device)];
+  residents.erase(std::lower_bound(residents.begin(), residents.end(), model));
+  if (residents.empty()) --n_used_;
+  free_[Size(device)] += BytesOn(model, device);
+  --placed_[Size(model)];
+}
+
+int64_t BestFit(const Packing& packing, int64_t model, Opening opening,
+                int64_t except) {
+  int64_t best = -1;
+  int64_t best_rest = std::numeric_limits<int64_t>::max();
+  int64_t empty = -1;
+  int64_t empty_rest = 0;
+  for (int64_t d = 0; d < packing.n_devices(); ++d) {
+    const int64_t rest = packing.Free(d) - packing.BytesOn(model, d);
+    if (rest < 0 || d == except || !packing.CanHold(model, d)) continue;
+    if (packing.IsUsed(d)) {
+      if (rest < best_rest) {
+        best = d;
+        best_rest = rest;
+      }
+    } else if (empty < 0 ||
+               (opening == Opening::kLargest ? rest > empty_rest
+                                             : rest < empty_rest)) {
+      empty = d;
+      empty_rest = rest;
+    }
+  }
+  return best >= 0 ? best : empty;
+}
+
+}  // namespace plimsoll::planner

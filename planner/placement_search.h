@@ -1,0 +1,23 @@
+// The best packing of a small problem, by branch and bound.
+#ifndef PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_
+#define PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_
+
+#include <cstdint>
+
+#include "planner/placement_packing.h"
+
+namespace plimsoll::planner {
+
+// Problems with more are not searched.
+inline constexpr int64_t kMaxSearchReplicas = 64;
+inline constexpr int64_t kMaxSearchDevices = 64;
+// Devices tried for replicas, all together; then the search gives up.
+inline constexpr int64_t kMaxSearchTrials = 200'000;
+
+// Replaces `best` by a packing of a higher score if there is one, and returns
+// whether the search went through to its end: then `best` is optimal.
+bool SearchPlacement(const PlacementProblem& problem, Packing& best);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_

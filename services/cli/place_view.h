@@ -1,0 +1,22 @@
+// A placement for people: a line a device, then what found no place and why.
+#ifndef PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_
+
+#include <string>
+
+#include "plimsoll/v1/planner.pb.h"
+#include "services/cli/terminal.h"
+
+namespace plimsoll::cli {
+
+// The table of the devices that hold something, the verdict with the bounds,
+// and a certificate for every model with replicas that found no place.
+std::string RenderPlacement(const v1::PlaceModelsResponse& placement,
+                            const Style& style);
+
+// The certificates alone, a line each; empty if all replicas found a place.
+std::string Certificates(const v1::PlaceModelsResponse& placement);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_

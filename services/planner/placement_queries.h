@@ -1,0 +1,53 @@
+// Answers about fleets and the catalogue: where models go, which device is
+// large enough, what a device allows at most.
+#ifndef PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
+#define PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "planner/device_catalogue.h"
+#include "planner/model_shape.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll::services {
+
+// Whom the queries ask.
+struct PlacementSources {
+  std::function<absl::StatusOr<planner::ModelShape>(const v1::ModelSource&)>
+      shape_of;
+  // Fills in the registered devices.
+  std::function<absl::Status(v1::ListDevicesResponse&)> list_devices;
+};
+
+// Thread-safe if its sources are. Every method answers one call of
+// PlannerService; planner.proto says what each does, and errors carry their
+// ErrorDetails.
+class PlacementQueries {
+ public:
+  // Context of a model that is placed without n_ctx, if it was trained for so
+  // much.
+  static constexpr int64_t kDefaultContext = 4'096;
+  static constexpr size_t kMaxNameBytes = 256;
+
+  PlacementQueries(PlacementSources sources, planner::DeviceCatalogue catalogue)
+      : sources_(std::move(sources)), catalogue_(std::move(catalogue)) {}
+
+  absl::Status PlaceModels(const v1::PlaceModelsRequest& request,
+                           v1::PlaceModelsResponse& response) const;
+  absl::Status ListCatalogue(v1::ListCatalogueResponse& response) const;
+  absl::Status FindDevices(const v1::FindDevicesRequest& request,
+                           v1::FindDevicesResponse& response) const;
+  absl::Status GetBounds(const v1::GetBoundsRequest& request,
+                         v1::GetBoundsResponse& response) const;
+
+ private:
+  const PlacementSources sources_;
+  const planner::DeviceCatalogue catalogue_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_

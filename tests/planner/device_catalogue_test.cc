@@ -1,0 +1,222 @@
+#include "planner/device_catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "planner/placement.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+constexpr char kHeader[] =
+    "name,title,kind,memory_bytes,memory_basis,bandwidth_bytes_per_s,year,"
+    "source\n";
+
+DeviceCatalogue Parsed(absl::string_view lines) {
+  auto catalogue = DeviceCatalogue::Parse(absl::StrCat(kHeader, lines));
+  EXPECT_TRUE(catalogue.ok()) << catalogue.status();
+  return catalogue.ok() ? *std::move(catalogue) : DeviceCatalogue();
+}
+
+std::string ErrorOf(absl::string_view lines) {
+  const auto catalogue = DeviceCatalogue::Parse(absl::StrCat(kHeader, lines));
+  EXPECT_EQ(catalogue.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(catalogue.status().message());
+}
+
+std::vector<std::string> Names(const DeviceCatalogue& catalogue) {
+  std::vector<std::string> names;
+  for (const auto& device : catalogue.devices()) names.push_back(device.name);
+  return names;
+}
+
+TEST(DeviceCatalogueTest, ReadsEveryColumn) {
+  const DeviceCatalogue catalogue =
+      Parsed("x-1,Maker X 1,board,4096,nominal,100,2020,a page, and a test\n");
+  ASSERT_EQ(catalogue.devices().size(), 1u);
+  const CatalogueDevice& device = catalogue.devices()[0];
+  EXPECT_EQ(device.name, "x-1");
+  EXPECT_EQ(device.title, "Maker X 1");
+  EXPECT_EQ(device.kind, "board");
+  EXPECT_EQ(device.memory_bytes, 4'096);
+  EXPECT_EQ(device.memory_basis, MemoryBasis::kNominal);
+  EXPECT_EQ(device.bandwidth_bytes_per_s, 100);
+  EXPECT_EQ(device.year, 2020);
+  EXPECT_EQ(device.source, "a page, and a test");
+  EXPECT_STREQ(MemoryBasisName(MemoryBasis::kNominal), "nominal");
+  EXPECT_STREQ(MemoryBasisName(MemoryBasis::kDriver), "driver");
+}
+
+TEST(DeviceCatalogueTest, IsSortedByMemoryThenBandwidthThenName) {
+  EXPECT_THAT(Names(Parsed("d,D,gpu,2,driver,1,2020,\n"
+                           "c,C,gpu,1,driver,9,2020,\n"
+                           "b,B,gpu,1,driver,3,2020,\n"
+                           "a,A,gpu,1,driver,3,2020,\n")),
+              ElementsAre("a", "b", "c", "d"));
+}
+
+TEST(DeviceCatalogueTest, ErrorsNameLineAndColumn) {
+  EXPECT_EQ(ErrorOf("x,X,tpu,1,driver,1,2020,"),
+            "line 2, column kind: 'tpu' is not one of gpu, unified, board, "
+            "cpu");
+  EXPECT_EQ(ErrorOf("x,X,gpu,24GB,driver,1,2020,"),
+            "line 2, column memory_bytes: '24GB' is not a whole number from 1 "
+            "to 281474976710656");
+  EXPECT_EQ(ErrorOf("x,X,gpu,1,guess,1,2020,"),
+            "line 2, column memory_basis: 'guess' is not driver or nominal");
+  EXPECT_THAT(ErrorOf("x,X,gpu,1,driver,0,2020,"),
+              HasSubstr("column bandwidth_bytes_per_s"));
+  EXPECT_THAT(ErrorOf("x,X,gpu,1,driver,1,20,"), HasSubstr("column year"));
+  EXPECT_THAT(ErrorOf("x y,X,gpu,1,driver,1,2020,"), HasSubstr("column name"));
+  EXPECT_EQ(ErrorOf("x,X,gpu,1,driver,1,2020,\nX,X,gpu,1,driver,1,2020,"),
+            "line 3, column name: X is there twice");
+}
+
+TEST(DeviceCatalogueTest, WorksAtEachLimitAndRefusesOneMore) {
+  const auto line = [](int64_t memory, int64_t bandwidth, int64_t year) {
+    return absl::StrCat("x,X,gpu,", memory, ",driver,", bandwidth, ",", year,
+                        ",");
+  };
+  using D = CatalogueDevice;
+  Parsed(line(D::kMaxMemoryBytes, D::kMaxBandwidth, D::kMaxYear));
+  Parsed(line(1, 1, D::kMinYear));
+  EXPECT_THAT(ErrorOf(line(D::kMaxMemoryBytes + 1, 1, 2020)),
+              HasSubstr("memory_bytes"));
+  EXPECT_THAT(ErrorOf(line(1, D::kMaxBandwidth + 1, 2020)),
+              HasSubstr("bandwidth"));
+  EXPECT_THAT(ErrorOf(line(1, 1, D::kMaxYear + 1)), HasSubstr("year"));
+  EXPECT_THAT(ErrorOf(line(1, 1, D::kMinYear - 1)), HasSubstr("year"));
+
+  std::string lines;
+  for (int64_t i = 0; i < DeviceCatalogue::kMaxDevices; ++i) {
+    absl::StrAppend(&lines, "d", i, ",D,gpu,1,driver,1,2020,\n");
+  }
+  EXPECT_EQ(Parsed(lines).devices().size(), 4'096u);
+  EXPECT_THAT(ErrorOf(lines + "x,X,gpu,1,driver,1,2020,"),
+              HasSubstr("more than 4096 rows"));
+}
+
+TEST(DeviceCatalogueTest, AnotherCatalogueAddsAndReplacesByName) {
+  DeviceCatalogue catalogue =
+      Parsed("a,A,gpu,1,driver,1,2020,\nb,B,gpu,2,driver,1,2020,\n");
+  catalogue.Merge(
+      Parsed("A,Mine,gpu,5,driver,1,2020,\nc,C,gpu,3,driver,1,2020,\n"));
+  EXPECT_THAT(Names(catalogue), ElementsAre("b", "c", "A"));
+  EXPECT_EQ(catalogue.Find("a")->title, "Mine");
+}
+
+TEST(DeviceCatalogueTest, NamesAreFoundInAnyCaseAndCloseOnesAreSuggested) {
+  const DeviceCatalogue catalogue = Parsed(
+      "rtx-4070,A,gpu,1,driver,1,2020,\nrtx-4090,B,gpu,2,driver,1,2020,"
+      "\n");
+  EXPECT_EQ(catalogue.Get("RTX-4090")->title, "B");
+  EXPECT_EQ(catalogue.Find("rtx"), nullptr);
+  const absl::Status close = catalogue.Get("rtx").status();
+  EXPECT_EQ(close.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(close.message(),
+            "no device 'rtx' is in the catalogue; did you mean rtx-4070, "
+            "rtx-4090");
+  EXPECT_EQ(catalogue.Get("rtx-4090-ti").status().message(),
+            "no device 'rtx-4090-ti' is in the catalogue; did you mean "
+            "rtx-4090");
+  EXPECT_EQ(catalogue.Get("mi300x").status().message(),
+            "no device 'mi300x' is in the catalogue");
+}
+
+TEST(DeviceCatalogueTest, AProfileHasTheWholeMemoryAndIsValid) {
+  const DeviceCatalogue catalogue =
+      Parsed("x,Maker X,gpu,4096,driver,1,2020,\n");
+  const DeviceProfile profile = ProfileOf(catalogue.devices()[0]);
+  EXPECT_TRUE(ValidateProfile(profile).ok());
+  EXPECT_EQ(profile.id, "x");
+  EXPECT_EQ(profile.name, "Maker X");
+  EXPECT_EQ(profile.total_bytes, 4'096);
+  EXPECT_EQ(profile.free_bytes, 4'096);
+}
+
+class InstalledCatalogueTest : public ::testing::Test {
+ protected:
+  InstalledCatalogueTest() {
+    std::stringstream text;
+    text << std::ifstream("data/devices.csv").rdbuf();
+    auto catalogue = DeviceCatalogue::Parse(text.str());
+    EXPECT_TRUE(catalogue.ok()) << catalogue.status();
+    if (catalogue.ok()) catalogue_ = *std::move(catalogue);
+  }
+
+  DeviceCatalogue catalogue_;
+};
+
+TEST_F(InstalledCatalogueTest, HasManyDevicesOfEveryKindAndTheirSources) {
+  EXPECT_THAT(catalogue_.devices().size(), Ge(40u));
+  std::map<std::string, int> kinds;
+  for (const CatalogueDevice& device : catalogue_.devices()) {
+    ++kinds[device.kind];
+    EXPECT_FALSE(device.source.empty()) << device.name;
+    // Nobody has built a memory that is read whole more than 100 times or less
+    // than once in a minute.
+    const int64_t reads_per_minute =
+        60 * device.bandwidth_bytes_per_s / device.memory_bytes;
+    EXPECT_GE(reads_per_minute, 1) << device.name;
+    EXPECT_LE(reads_per_minute, 6'000) << device.name;
+  }
+  EXPECT_EQ(kinds.size(), 4u);
+}
+
+TEST_F(InstalledCatalogueTest, KnowsTheDevicesThatPeopleAskFor) {
+  const auto* rtx = catalogue_.Find("rtx-4090");
+  ASSERT_NE(rtx, nullptr);
+  EXPECT_EQ(rtx->memory_bytes, int64_t{24'564} << 20);
+  EXPECT_EQ(rtx->bandwidth_bytes_per_s, 1'008'000'000'000);
+  const auto* board = catalogue_.Find("raspberry-pi-5-8gb");
+  ASSERT_NE(board, nullptr);
+  EXPECT_EQ(board->kind, "board");
+}
+
+TEST(ParseFleetTest, ReadsIdsDevicesAndWhatIsAvailable) {
+  const auto fleet =
+      ParseFleet("id,device,available_bytes\nn1/0,a,100\nn1/1,b,\nn2/0,a,0\n");
+  ASSERT_TRUE(fleet.ok()) << fleet.status();
+  ASSERT_EQ(fleet->size(), 3u);
+  EXPECT_EQ((*fleet)[0].id, "n1/0");
+  EXPECT_EQ((*fleet)[0].device, "a");
+  EXPECT_EQ((*fleet)[0].available_bytes, 100);
+  EXPECT_EQ((*fleet)[1].available_bytes, std::nullopt);
+  EXPECT_EQ((*fleet)[2].available_bytes, 0);
+}
+
+TEST(ParseFleetTest, ErrorsNameLineAndColumn) {
+  const auto error = [](absl::string_view lines) {
+    const auto fleet =
+        ParseFleet(absl::StrCat("id,device,available_bytes\n", lines));
+    EXPECT_EQ(fleet.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(fleet.status().message());
+  };
+  EXPECT_EQ(error("a,x,1\na,y,1"), "line 3, column id: a is there twice");
+  EXPECT_THAT(error("a b,x,"), HasSubstr("line 2, column id"));
+  EXPECT_THAT(error("a,x y,"), HasSubstr("line 2, column device"));
+  EXPECT_THAT(error("a,x,-1"), HasSubstr("line 2, column available_bytes"));
+}
+
+TEST(ParseFleetTest, WorksAtTheLimitAndRefusesOneMore) {
+  std::string text = "id,device,available_bytes\n";
+  for (int64_t i = 0; i < PlacementProblem::kMaxDevices; ++i) {
+    absl::StrAppend(&text, "d", i, ",x,\n");
+  }
+  EXPECT_EQ(ParseFleet(text)->size(), 4'096u);
+  EXPECT_THAT(std::string(ParseFleet(text + "e,x,\n").status().message()),
+              HasSubstr("more than 4096 rows"));
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
