@@ -10,6 +10,7 @@
 #include "services/common/flags.h"
 #include "services/common/log.h"
 #include "services/common/server.h"
+#include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
@@ -34,9 +35,10 @@ absl::Status Run(const ServerOptions& options,
                  const std::vector<ModelFlag>& flags) {
   auto models = ReadModels(flags);
   if (!models.ok()) return models.status();
-  Planner planner(*std::move(models), BootTime);
+  Ledger ledger(BootTime);
+  Planner planner(*std::move(models), ledger);
   CallGate gate;
-  const auto service = NewPlannerService(planner, gate);
+  const auto service = NewPlannerService(planner, ledger, gate);
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   (*server)->SetReady(true);

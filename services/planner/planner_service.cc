@@ -11,8 +11,8 @@ using grpc::ServerUnaryReactor;
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  PlannerServiceImpl(Planner& planner, CallGate& gate)
-      : planner_(planner), gate_(gate) {}
+  PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate)
+      : planner_(planner), ledger_(ledger), gate_(gate) {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -33,35 +33,35 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::ReserveRequest* request,
                               v1::ReserveResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Reserve(*request, *response); });
+                       [&] { return ledger_.Reserve(*request, *response); });
   }
 
   ServerUnaryReactor* Confirm(CallbackServerContext* context,
                               const v1::ConfirmRequest* request,
                               v1::ConfirmResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Confirm(*request, *response); });
+                       [&] { return ledger_.Confirm(*request, *response); });
   }
 
   ServerUnaryReactor* Renew(CallbackServerContext* context,
                             const v1::RenewRequest* request,
                             v1::RenewResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Renew(*request, *response); });
+                       [&] { return ledger_.Renew(*request, *response); });
   }
 
   ServerUnaryReactor* Release(CallbackServerContext* context,
                               const v1::ReleaseRequest* request,
                               v1::ReleaseResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Release(*request, *response); });
+                       [&] { return ledger_.Release(*request, *response); });
   }
 
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) override {
     return AnswerUnary(context, gate_, [&] {
-      return planner_.RegisterDevice(*request, *response);
+      return ledger_.RegisterDevice(*request, *response);
     });
   }
 
@@ -69,27 +69,28 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                   const v1::ListDevicesRequest*,
                                   v1::ListDevicesResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.ListDevices(*response); });
+                       [&] { return ledger_.ListDevices(*response); });
   }
 
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
                                  const v1::ListLeasesRequest* request,
                                  v1::ListLeasesResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return planner_.ListLeases(*request, *response);
-    });
+    return AnswerUnary(context, gate_,
+                       [&] { return ledger_.ListLeases(*request, *response); });
   }
 
  private:
   Planner& planner_;
+  Ledger& ledger_;
   CallGate& gate_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
+                                                 Ledger& ledger,
                                                  CallGate& gate) {
-  return std::make_unique<PlannerServiceImpl>(planner, gate);
+  return std::make_unique<PlannerServiceImpl>(planner, ledger, gate);
 }
 
 }  // namespace plimsoll::services

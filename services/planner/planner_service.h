@@ -1,10 +1,11 @@
-// PlannerService on the wire: each call goes to the Planner.
+// PlannerService on the wire: each call goes to the Planner or to the Ledger.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 
 #include <memory>
 
 #include "services/common/call_gate.h"
+#include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 
 namespace grpc {
@@ -13,8 +14,9 @@ class Service;
 
 namespace plimsoll::services {
 
-// The service; `planner` and `gate` must outlive it.
+// The service; `planner`, `ledger` and `gate` must outlive it.
 std::unique_ptr<grpc::Service> NewPlannerService(Planner& planner,
+                                                 Ledger& ledger,
                                                  CallGate& gate);
 
 }  // namespace plimsoll::services
