@@ -26,10 +26,6 @@ absl::Status CheckText(absl::string_view name, const std::string& text) {
                                                  LeaseBook::kMaxIdBytes));
 }
 
-absl::Status UnknownLease() {
-  return absl::NotFoundError("there is no lease with this id");
-}
-
 bool IsLive(const Lease& lease) { return lease.state != LeaseState::kReleased; }
 
 absl::Status OtherEpoch(const Lease& lease, int64_t epoch) {
@@ -37,21 +33,13 @@ absl::Status OtherEpoch(const Lease& lease, int64_t epoch) {
       absl::StrCat("the lease's epoch is ", lease.epoch, ", not ", epoch));
 }
 
-}  // namespace
-
-const char* LeaseStateName(LeaseState state) {
-  switch (state) {
-    case LeaseState::kReserved:
-      return "RESERVED";
-    case LeaseState::kConfirmed:
-      return "CONFIRMED";
-    case LeaseState::kSuspect:
-      return "SUSPECT";
-    case LeaseState::kReleased:
-      return "RELEASED";
-  }
-  return "UNKNOWN";
+absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
+  if (bytes >= 0 && bytes <= lease.bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "measured_bytes is ", bytes, ", not 0 to the granted ", lease.bytes));
 }
+
+}  // namespace
 
 void LeaseBook::Recover(absl::Time now) { doors_open_ = now + kTtl; }
 
@@ -82,11 +70,7 @@ absl::Status LeaseBook::CheckRecord(const LeaseRecord& record) {
                                 .bytes = lease.bytes,
                                 .process = lease.process}));
   RETURN_IF_ERROR(CheckText("request_id", record.request_id));
-  if (lease.measured_bytes < 0 || lease.measured_bytes > lease.bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("measured_bytes is ", lease.measured_bytes,
-                     ", not 0 to the granted ", lease.bytes));
-  }
+  RETURN_IF_ERROR(CheckMeasured(lease.measured_bytes, lease));
   if (lease.epoch <= 0 || lease.epoch > kMaxEpoch) {
     return absl::InvalidArgumentError(
         absl::StrCat("epoch is ", lease.epoch, ", not 1 to ", kMaxEpoch));
@@ -213,25 +197,32 @@ absl::StatusOr<Lease> LeaseBook::Reserve(const ReserveRequest& request,
   return reply;
 }
 
-absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindForHolder(
+absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindLive(
     const std::string& lease_id, int64_t epoch) {
   const auto it = leases_.find(lease_id);
-  if (it == leases_.end()) return UnknownLease();
+  if (it == leases_.end()) {
+    return absl::NotFoundError("there is no lease with this id");
+  }
   Entry& entry = it->second;
   if (entry.lease.epoch != epoch) return OtherEpoch(entry.lease, epoch);
-  if (!IsLive(entry.lease)) {
-    return absl::FailedPreconditionError("the lease was released");
-  }
-  if (entry.has_expired && !entry.lease.was_confirmed) {
-    return absl::FailedPreconditionError(
-        "the reservation expired before it was confirmed");
-  }
-  return &entry;
+  if (IsLive(entry.lease)) return &entry;
+  return absl::FailedPreconditionError("the lease was released");
+}
+
+absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindForHolder(
+    const std::string& lease_id, int64_t epoch) {
+  ASSIGN_OR_RETURN(Entry* const entry, FindLive(lease_id, epoch));
+  if (!entry->has_expired || entry->lease.was_confirmed) return entry;
+  return absl::FailedPreconditionError(
+      "the reservation expired before it was confirmed");
 }
 
 void LeaseBook::Extend(Entry& entry, absl::Time now) {
   Lease& lease = entry.lease;
   Deadlines::node_type node = deadlines_.extract({lease.expires, &entry});
+  if (node.empty()) {  // it has expired, or is in its grace
+    deadlines_.erase({lease.expires + kGrace, &entry});
+  }
   lease.expires = std::max(lease.expires, now + kTtl);
   lease.state =
       lease.was_confirmed ? LeaseState::kConfirmed : LeaseState::kReserved;
@@ -250,17 +241,17 @@ absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
                                          absl::Time now) {
   Expire(now);
   ASSIGN_OR_RETURN(Entry* const entry, FindForHolder(lease_id, epoch));
-  Lease& lease = entry->lease;
-  if (measured_bytes < 0 || measured_bytes > lease.bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("measured_bytes is ", measured_bytes,
-                     ", not 0 to the granted ", lease.bytes));
-  }
-  lease.measured_bytes = measured_bytes;
-  lease.was_confirmed = true;
-  Extend(*entry, now);
-  if (journal_ != nullptr) journal_->Note(lease);
-  return lease;
+  RETURN_IF_ERROR(CheckMeasured(measured_bytes, entry->lease));
+  SetConfirmed(*entry, measured_bytes, now);
+  return entry->lease;
+}
+
+void LeaseBook::SetConfirmed(Entry& entry, int64_t measured_bytes,
+                             absl::Time now) {
+  entry.lease.measured_bytes = measured_bytes;
+  entry.lease.was_confirmed = true;
+  Extend(entry, now);
+  if (journal_ != nullptr) journal_->Note(entry.lease);
 }
 
 absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
@@ -273,9 +264,18 @@ absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
 
 absl::StatusOr<Lease> LeaseBook::Adopt(const Lease& claim, absl::Time now) {
   Expire(now);
-  if (leases_.count(claim.id) > 0) return Renew(claim.id, claim.epoch, now);
-  RETURN_IF_ERROR(CheckRecord({.lease = claim, .request_id = ""}));
-  return TakeIn(claim, now);
+  if (leases_.count(claim.id) == 0) {
+    RETURN_IF_ERROR(CheckRecord({.lease = claim, .request_id = ""}));
+    return TakeIn(claim, now);
+  }
+  ASSIGN_OR_RETURN(Entry* const entry, FindLive(claim.id, claim.epoch));
+  if (entry->lease.was_confirmed) {
+    Extend(*entry, now);
+    return entry->lease;
+  }
+  RETURN_IF_ERROR(CheckMeasured(claim.measured_bytes, entry->lease));
+  SetConfirmed(*entry, claim.measured_bytes, now);
+  return entry->lease;
 }
 
 absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
@@ -355,7 +355,9 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
 absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
                                          int64_t epoch) {
   const auto it = leases_.find(lease_id);
-  if (it == leases_.end()) return UnknownLease();
+  if (it == leases_.end()) {
+    return absl::NotFoundError("there is no lease with this id");
+  }
   if (it->second.lease.epoch != epoch) {
     return OtherEpoch(it->second.lease, epoch);
   }

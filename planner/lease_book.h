@@ -129,12 +129,13 @@ class LeaseBook {
                               absl::Time now);
 
   // A holder presents a confirmed lease that this book may have forgotten; of
-  // `claim` state and times do not count. One that is known is renewed.
-  // Otherwise it is taken in with its id and epoch: while recovering always
-  // (its bytes are in use, whatever the device has), later if it fits.
-  // Errors: as Confirm for one that is known; kNotFound (device),
-  // kInvalidArgument (a field), kResourceExhausted (kMaxLeases),
-  // kFailedPrecondition if it comes too late; kUnavailable (journal).
+  // `claim` state and times do not count. One that is known is renewed, and
+  // confirmed if need be: its bytes are still counted. Otherwise it is taken in
+  // with its id and epoch: while recovering always (its bytes are in use,
+  // whatever the device has), later if it fits.
+  // Errors: kFailedPrecondition for another epoch, one that was released, or
+  // one that comes too late; kNotFound (device), kInvalidArgument (a field),
+  // kResourceExhausted (kMaxLeases); kUnavailable (journal).
   absl::StatusOr<Lease> Adopt(const Lease& claim, absl::Time now);
 
   // Frees the bytes. Idempotent. Errors: kNotFound; kFailedPrecondition for
@@ -206,9 +207,12 @@ class LeaseBook {
   void Remember(const std::string& request_id, absl::StatusOr<Lease> reply);
   // Takes in a lease that counts from now on.
   Entry& Insert(Lease lease, Device& device);
-  // The live lease, or why it may not be confirmed or renewed.
+  // The live lease, or why there is none.
+  absl::StatusOr<Entry*> FindLive(const std::string& lease_id, int64_t epoch);
+  // The same, or why it may not be confirmed or renewed.
   absl::StatusOr<Entry*> FindForHolder(const std::string& lease_id,
                                        int64_t epoch);
+  void SetConfirmed(Entry& entry, int64_t measured_bytes, absl::Time now);
   // Extends to now + kTtl, never shortens, and ends suspicion.
   void Extend(Entry& entry, absl::Time now);
   // Frees. `is_read`: the device's reading shows the bytes free already.

@@ -367,7 +367,7 @@ bool LeaseSimulation::Keep(const Message& message) {
                                     Now());
     Expect(lease.ok() == is_ok, "Adopt");
     if (naive_.entries.size() > before) ++n_adopted;
-    if (!is_ok || naive_.Find(index)->confirmed) return is_ok;
+    return is_ok;
   }
   const bool is_ok = naive_.Keep(index, epoch, h.measured);
   Expect(book_->Confirm(id, epoch, h.measured, Now()).ok() == is_ok, "Confirm");

@@ -140,7 +140,13 @@ class NaiveBook {
     return true;
   }
   bool Adopt(const Entry& claim) {
-    if (Find(claim.id) != nullptr) return Keep(claim.id, claim.epoch, -1);
+    if (Entry* e = Find(claim.id); e != nullptr) {
+      if (e->epoch != claim.epoch || e->released) return false;
+      if (e->confirmed) return Keep(claim.id, claim.epoch, -1);
+      if (claim.measured > e->bytes) return false;
+      e->expired = false;
+      return Keep(claim.id, claim.epoch, claim.measured);
+    }
     const Device& d = devices[static_cast<size_t>(claim.device)];
     if (!d.registered || claim.bytes > d.total) return false;
     const bool fits =
