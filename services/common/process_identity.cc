@@ -42,8 +42,8 @@ std::optional<ProcessIdentity> OwnIdentity() {
   ProcessIdentity own;
   own.pid = getpid();
   const std::optional<int64_t> ticks = StartTicks(own.pid);
-  own.boot_id = std::string(absl::StripAsciiWhitespace(
-      ReadFile("/proc/sys/kernel/random/boot_id")));
+  own.boot_id = std::string(
+      absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
   struct stat pid_namespace {};
   if (!ticks.has_value() || own.boot_id.empty() ||
       own.boot_id.size() > ProcessIdentity::kMaxBootIdBytes ||
@@ -67,8 +67,7 @@ std::optional<ProcessIdentity> ParseIdentity(absl::string_view text) {
       parts[0].size() > ProcessIdentity::kMaxBootIdBytes ||
       !absl::SimpleAtoi(parts[1], &identity.pid_namespace) ||
       !absl::SimpleAtoi(parts[2], &identity.pid) ||
-      !absl::SimpleAtoi(parts[3], &identity.start_ticks) ||
-      identity.pid <= 0) {
+      !absl::SimpleAtoi(parts[3], &identity.start_ticks) || identity.pid <= 0) {
     return std::nullopt;
   }
   identity.boot_id = std::string(parts[0]);

@@ -236,7 +236,8 @@ absl::Status Journal::Read() {
   ASSIGN_OR_RETURN(const int64_t is_partial,
                    QueryInt("SELECT is_partial FROM meta"));
   image_.is_partial = is_partial != 0;
-  ASSIGN_OR_RETURN(const int64_t n_rows, QueryInt("SELECT count(*) FROM lease"));
+  ASSIGN_OR_RETURN(const int64_t n_rows,
+                   QueryInt("SELECT count(*) FROM lease"));
   if (n_rows > kMaxRows || image_.next_epoch < 1 ||
       image_.next_epoch > planner::LeaseBook::kMaxEpoch) {
     return absl::DataLossError("its numbers make no sense");

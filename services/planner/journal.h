@@ -48,8 +48,8 @@ class Journal final : public planner::LeaseJournal {
 
   // What it held when it was opened. Partial if it is new.
   const planner::LeaseImage& image() const { return image_; }
-  // True once nothing can be written until the next start.
-  bool has_failed() const { return has_failed_; }
+  // Whether the last write was one.
+  bool can_write() const { return !has_failed_ && was_good_; }
 
   absl::Status Write(const planner::LeaseRecord& record,
                      int64_t next_epoch) override;
@@ -88,7 +88,7 @@ class Journal final : public planner::LeaseJournal {
   sqlite3* db_ = nullptr;
   int last_code_ = SQLITE_OK;
   bool has_failed_ = false;
-  bool was_good_ = true;  // for the log
+  bool was_good_ = true;  // the last write
   planner::LeaseImage image_;
   std::map<std::string, planner::Lease> noted_;  // by id
 };

@@ -78,7 +78,7 @@ absl::StatusOr<Planner::Target> Planner::TargetOf(
     return target;
   }
   ASSIGN_OR_RETURN(const Ledger::Device device,
-                   ledger_.FindDevice(request.device_id()));
+                   ledger_.FindDevice(request.device_id(), request.purpose()));
   target.profile = device.profile;
   target.budget_bytes =
       std::min(device.available_bytes, limit.value_or(device.available_bytes));

@@ -2,6 +2,7 @@
 
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/common/call.h"
+#include "services/planner/watch_call.h"
 
 namespace plimsoll::services {
 namespace {
@@ -70,6 +71,11 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                   v1::ListDevicesResponse* response) override {
     return AnswerUnary(context, gate_,
                        [&] { return ledger_.ListDevices(*response); });
+  }
+
+  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
+      CallbackServerContext* context, const v1::WatchDevicesRequest*) override {
+    return WatchCall::Start(*context, ledger_, gate_);
   }
 
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
