@@ -31,7 +31,7 @@ void AddGlobals(CLI::App& app, GlobalFlags* globals) {
                  "configured with")
       ->type_name("HOST:PORT");
   app.add_option("--planner", globals->planner,
-                 "A planner's address, for plan and devices")
+                 "A planner's address, for plan, devices and leases")
       ->type_name("HOST:PORT");
 }
 
@@ -66,6 +66,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddTokenize(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);
+  AddLeases(app, commands);
   AddMemory(app, commands);
   AddVersion(app, commands);
   if (const int code = Parse(app, args, streams); code >= 0) return code;

@@ -26,6 +26,7 @@ void AddChat(CLI::App& app, Commands& commands);
 void AddTokenize(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
+void AddLeases(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 
