@@ -1,4 +1,5 @@
-// `plimsoll devices`: this machine's CPU, or the devices of a planner.
+// `plimsoll devices`: this machine's CPU, or the devices of a planner, once or
+// for as long as they change.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -6,6 +7,7 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/bytes.h"
 #include "services/cli/commands.h"
+#include "services/cli/device_watch.h"
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
 #include "services/cli/remote.h"
@@ -24,7 +26,13 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll devices\n"
-    "  plimsoll devices --planner localhost:7070 -o json";
+    "  plimsoll devices --planner localhost:7070 -o json\n"
+    "  plimsoll devices --planner localhost:7070 --watch";
+
+struct DevicesFlags {
+  std::string output;
+  bool watch = false;
+};
 
 v1::ListDevicesResponse LocalDevices() {
   v1::ListDevicesResponse response;
@@ -49,8 +57,49 @@ absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
   return response;
 }
 
-absl::Status RunDevices(const std::string& output, const Commands& commands) {
+template <typename Devices>
+std::string DeviceTable(const Devices& devices, const Style& style) {
+  Table table({{"device"},
+               {"total", Align::kRight},
+               {"held", Align::kRight},
+               {"available", Align::kRight},
+               {"name"}});
+  for (const v1::Device& device : devices) {
+    const std::string name = Printable(device.profile().name());
+    table.AddRow(
+        {Printable(device.profile().id()),
+         FormatBytes(static_cast<int64_t>(device.profile().total_bytes())),
+         FormatBytes(static_cast<int64_t>(device.held_bytes())),
+         FormatBytes(static_cast<int64_t>(device.available_bytes())),
+         device.unhealthy() ? absl::StrCat(name, " (unhealthy)") : name});
+  }
+  return table.Render(style);
+}
+
+absl::Status RunWatch(const DevicesFlags& flags, const Commands& commands) {
+  if (commands.globals.planner.empty()) {
+    return UsageError("--watch needs a planner; give --planner HOST:PORT");
+  }
+  Streams& streams = commands.streams;
+  const auto show = [&](const v1::WatchDevicesResponse& devices) {
+    if (flags.output == "json") {
+      auto json = ToJson(devices, JsonForm::kLine, /*keep_empty=*/true);
+      if (!json.ok()) return json.status();
+      streams.out << *json;
+    } else {
+      streams.out << DeviceTable(devices.devices(), streams.out_style) << "\n";
+    }
+    streams.out.flush();
+    // A pipe that nobody reads any more ends the watch.
+    return streams.out.good() ? absl::OkStatus()
+                              : absl::DataLossError("the output was closed");
+  };
+  return WatchDevices(commands.globals.planner, show);
+}
+
+absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
+  if (flags.watch) return RunWatch(flags, commands);
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
         "a worker does not list devices; give --planner HOST:PORT, or no "
@@ -63,26 +112,13 @@ absl::Status RunDevices(const std::string& output, const Commands& commands) {
     ASSIGN_OR_RETURN(response, PlannerDevices(globals.planner));
   }
   Streams& streams = commands.streams;
-  if (output == "json") {
+  if (flags.output == "json") {
     ASSIGN_OR_RETURN(const std::string json,
                      ToJson(response, JsonForm::kPretty));
     streams.out << json;
     return absl::OkStatus();
   }
-  Table table({{"device"},
-               {"total", Align::kRight},
-               {"held", Align::kRight},
-               {"available", Align::kRight},
-               {"name"}});
-  for (const v1::Device& device : response.devices()) {
-    table.AddRow(
-        {Printable(device.profile().id()),
-         FormatBytes(static_cast<int64_t>(device.profile().total_bytes())),
-         FormatBytes(static_cast<int64_t>(device.held_bytes())),
-         FormatBytes(static_cast<int64_t>(device.available_bytes())),
-         Printable(device.profile().name())});
-  }
-  streams.out << table.Render(streams.out_style);
+  streams.out << DeviceTable(response.devices(), streams.out_style);
   return absl::OkStatus();
 }
 
@@ -91,12 +127,13 @@ absl::Status RunDevices(const std::string& output, const Commands& commands) {
 void AddDevices(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("devices", kDescription);
   command->footer(kFooter);
-  auto output = std::make_shared<std::string>();
-  AddOutput(*command, output.get(), {"table", "json"});
-  command->callback([output, &commands] {
-    commands.run = [output, &commands] {
-      return RunDevices(*output, commands);
-    };
+  auto flags = std::make_shared<DevicesFlags>();
+  AddOutput(*command, &flags->output, {"table", "json"});
+  command->add_flag("--watch", flags->watch,
+                    "Go on, and show the planner's devices after every change "
+                    "(as JSON: one line each)");
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunDevices(*flags, commands); };
   });
 }
 

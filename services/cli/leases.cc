@@ -118,9 +118,8 @@ absl::Status RunLeases(const LeasesFlags& flags, const Commands& commands) {
     Print(response, commands.streams);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(
-      const std::string json,
-      ToJson(response, JsonForm::kPretty, /*keep_empty=*/true));
+  ASSIGN_OR_RETURN(const std::string json,
+                   ToJson(response, JsonForm::kPretty, /*keep_empty=*/true));
   commands.streams.out << json;
   return absl::OkStatus();
 }
