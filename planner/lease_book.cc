@@ -17,12 +17,13 @@ absl::Status CheckId(absl::string_view name, const std::string& id) {
       name, " has ", id.size(), " bytes, not 1 to ", LeaseBook::kMaxIdBytes));
 }
 
-absl::Status UnknownLease() {
-  return absl::NotFoundError("there is no lease with this id");
-}
-
-absl::Status UnknownDevice() {
-  return absl::NotFoundError("there is no device with this id");
+absl::Status CheckText(absl::string_view name, const std::string& text) {
+  if (static_cast<int64_t>(text.size()) <= LeaseBook::kMaxIdBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name, " has ", text.size(),
+                                                 " bytes, more than ",
+                                                 LeaseBook::kMaxIdBytes));
 }
 
 bool IsLive(const Lease& lease) { return lease.state != LeaseState::kReleased; }
@@ -32,73 +33,26 @@ absl::Status OtherEpoch(const Lease& lease, int64_t epoch) {
       absl::StrCat("the lease's epoch is ", lease.epoch, ", not ", epoch));
 }
 
+absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
+  if (bytes >= 0 && bytes <= lease.bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "measured_bytes is ", bytes, ", not 0 to the granted ", lease.bytes));
+}
+
 }  // namespace
 
-const char* LeaseStateName(LeaseState state) {
-  switch (state) {
-    case LeaseState::kReserved:
-      return "RESERVED";
-    case LeaseState::kConfirmed:
-      return "CONFIRMED";
-    case LeaseState::kSuspect:
-      return "SUSPECT";
-    case LeaseState::kReleased:
-      return "RELEASED";
-  }
-  return "UNKNOWN";
+void LeaseBook::Recover(absl::Time now) { doors_open_ = now + kTtl; }
+
+absl::Duration LeaseBook::RecoveryLeft(absl::Time now) const {
+  return std::max(doors_open_ - now, absl::ZeroDuration());
 }
 
-absl::Status LeaseBook::RegisterDevice(const BookedDevice& device) {
-  RETURN_IF_ERROR(CheckId("device id", device.id));
-  if (device.total_bytes <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("total_bytes must be positive, got ", device.total_bytes));
-  }
-  if (device.headroom_bytes < 0 || device.measured_free_bytes.value_or(0) < 0) {
-    return absl::InvalidArgumentError(
-        "headroom_bytes and measured_free_bytes must not be negative");
-  }
-  const auto it = devices_.find(device.id);
-  if (it == devices_.end() &&
-      static_cast<int64_t>(devices_.size()) >= kMaxDevices) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the book holds its limit of ", kMaxDevices, " devices"));
-  }
-  Device& entry = devices_[device.id];
-  entry.booked = device;
-  entry.unread_bytes = 0;
-  for (const std::string& id : entry.leases) {
-    Entry& lease = leases_.at(id);
-    lease.in_reading = lease.lease.was_confirmed;
-    if (!lease.in_reading) entry.unread_bytes += lease.lease.bytes;
-  }
-  return absl::OkStatus();
-}
-
-int64_t LeaseBook::Available(const Device& device) const {
-  const BookedDevice& booked = device.booked;
-  // Each difference of two numbers that are not negative cannot overflow.
-  const auto above_headroom = [&booked](int64_t bytes) {
-    return std::max<int64_t>(bytes - booked.headroom_bytes, 0);
-  };
-  int64_t available = above_headroom(booked.total_bytes) - device.held_bytes;
-  if (booked.measured_free_bytes) {
-    available =
-        std::min(available, above_headroom(*booked.measured_free_bytes) -
-                                device.unread_bytes);
-  }
-  return std::max<int64_t>(available, 0);
-}
-
-absl::Status LeaseBook::CheckRequest(const ReserveRequest& request) const {
+absl::Status LeaseBook::CheckRequest(const ReserveRequest& request) {
   RETURN_IF_ERROR(CheckId("lease_id", request.lease_id));
   RETURN_IF_ERROR(CheckId("device_id", request.device_id));
   RETURN_IF_ERROR(CheckId("holder", request.holder));
-  if (static_cast<int64_t>(request.purpose.size()) > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("purpose has ", request.purpose.size(),
-                     " bytes, more than ", kMaxIdBytes));
-  }
+  RETURN_IF_ERROR(CheckText("purpose", request.purpose));
+  RETURN_IF_ERROR(CheckText("process", request.process));
   if (request.bytes <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("bytes must be positive, got ", request.bytes));
@@ -106,11 +60,70 @@ absl::Status LeaseBook::CheckRequest(const ReserveRequest& request) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
-                                       absl::Time now) {
-  RETURN_IF_ERROR(CheckRequest(request));
-  const auto device = devices_.find(request.device_id);
-  if (device == devices_.end()) return UnknownDevice();
+absl::Status LeaseBook::CheckRecord(const LeaseRecord& record) {
+  const Lease& lease = record.lease;
+  RETURN_IF_ERROR(CheckRequest({.request_id = record.request_id,
+                                .lease_id = lease.id,
+                                .device_id = lease.device_id,
+                                .holder = lease.holder,
+                                .purpose = lease.purpose,
+                                .bytes = lease.bytes,
+                                .process = lease.process}));
+  RETURN_IF_ERROR(CheckText("request_id", record.request_id));
+  RETURN_IF_ERROR(CheckMeasured(lease.measured_bytes, lease));
+  if (lease.epoch <= 0 || lease.epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epoch is ", lease.epoch, ", not 1 to ", kMaxEpoch));
+  }
+  return absl::OkStatus();
+}
+
+LeaseBook::Entry& LeaseBook::Insert(Lease lease, Device& device) {
+  Entry& entry = leases_[lease.id];
+  entry = {.lease = std::move(lease),
+           .device = &device,
+           .index = device.leases.size()};
+  device.leases.push_back(&entry);
+  device.held_bytes += entry.lease.bytes;
+  device.unread_bytes += entry.lease.bytes;
+  deadlines_.emplace(entry.lease.expires, &entry);
+  ++n_live_;
+  return entry;
+}
+
+absl::Status LeaseBook::Restore(const LeaseImage& image, absl::Time now) {
+  next_epoch_ = std::max(next_epoch_, image.next_epoch);
+  if (image.is_partial) Recover(now);
+  for (const LeaseRecord& record : image.records) {
+    absl::Status status = CheckRecord(record);
+    Lease lease = record.lease;
+    Device& device = devices_[lease.device_id];
+    int64_t held = 0;
+    if (status.ok() &&
+        (leases_.count(lease.id) > 0 || n_live_ >= kMaxLeases ||
+         __builtin_add_overflow(device.held_bytes, lease.bytes, &held))) {
+      status = absl::InvalidArgumentError("a lease too many");
+    }
+    if (!status.ok()) {
+      return absl::DataLossError(
+          absl::StrCat("a lease of the journal: ", status.message()));
+    }
+    next_epoch_ = std::max(next_epoch_, lease.epoch + 1);
+    lease.expires = now + kTtl;
+    if (!record.request_id.empty()) Remember(record.request_id, lease);
+    if (IsLive(lease)) {
+      lease.state = LeaseState::kSuspect;
+      Insert(std::move(lease), device).is_restored = true;
+    } else {
+      Bury(lease);
+      leases_[lease.id].lease = std::move(lease);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LeaseBook::CheckRoomFor(const ReserveRequest& request,
+                                     const Device& device) const {
   const auto existing = leases_.find(request.lease_id);
   if (existing != leases_.end() && IsLive(existing->second.lease)) {
     return absl::AlreadyExistsError("the lease id is in use");
@@ -119,34 +132,50 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
     return absl::ResourceExhaustedError(
         absl::StrCat("the book holds its limit of ", kMaxLeases, " leases"));
   }
-  const int64_t available = Available(device->second);
-  if (request.bytes > available) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        request.bytes, " bytes are wanted, ", available, " are available and ",
-        device->second.held_bytes, " are held by leases"));
+  const int64_t available = Available(device, request.purpose);
+  if (request.bytes <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      request.bytes, " bytes are wanted, ", available, " are available and ",
+      device.held_bytes, " are held by leases"));
+}
+
+absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
+                                       absl::Time now) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  Device* const device = FindDevice(request.device_id);
+  if (device == nullptr) {
+    return absl::NotFoundError("there is no device with this id");
   }
-  const Lease lease = {.id = request.lease_id,
-                       .device_id = request.device_id,
-                       .holder = request.holder,
-                       .purpose = request.purpose,
-                       .bytes = request.bytes,
-                       .measured_bytes = 0,
-                       .epoch = next_epoch_++,
-                       .state = LeaseState::kReserved,
-                       .was_confirmed = false,
-                       .expires = now + kTtl};
-  leases_[lease.id] = {lease, false};
-  deadlines_.emplace(lease.expires, lease.id);
-  ++n_live_;
-  device->second.held_bytes += lease.bytes;
-  device->second.unread_bytes += lease.bytes;
-  device->second.leases.insert(lease.id);
-  return lease;
+  if (now < doors_open_) {
+    return absl::UnavailableError(
+        "the planner has just started and waits for leases that are held");
+  }
+  if (device->unhealthy_holder.has_value()) {
+    return absl::UnavailableError("the device is unhealthy");
+  }
+  RETURN_IF_ERROR(CheckRoomFor(request, *device));
+  Lease lease = {.id = request.lease_id,
+                 .device_id = request.device_id,
+                 .holder = request.holder,
+                 .purpose = request.purpose,
+                 .process = request.process,
+                 .bytes = request.bytes,
+                 .measured_bytes = 0,
+                 // Spent even if the journal fails: it may have kept it.
+                 .epoch = next_epoch_++,
+                 .state = LeaseState::kReserved,
+                 .was_confirmed = false,
+                 .granted = now,
+                 .expires = now + kTtl};
+  if (journal_ != nullptr) {
+    RETURN_IF_ERROR(journal_->Write({lease, request.request_id}, next_epoch_));
+  }
+  return Insert(std::move(lease), *device).lease;
 }
 
 void LeaseBook::Remember(const std::string& request_id,
-                         const absl::StatusOr<Lease>& reply) {
-  replies_.emplace(request_id, reply);
+                         absl::StatusOr<Lease> reply) {
+  replies_.emplace(request_id, std::move(reply));
   reply_order_.push_back(request_id);
   if (static_cast<int64_t>(reply_order_.size()) <= kMaxRememberedRequests) {
     return;
@@ -162,31 +191,49 @@ absl::StatusOr<Lease> LeaseBook::Reserve(const ReserveRequest& request,
   const auto first = replies_.find(request.request_id);
   if (first != replies_.end()) return first->second;
   absl::StatusOr<Lease> reply = Grant(request, now);
-  Remember(request.request_id, reply);
+  if (!absl::IsUnavailable(reply.status())) {
+    Remember(request.request_id, reply);
+  }
   return reply;
+}
+
+absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindLive(
+    const std::string& lease_id, int64_t epoch) {
+  const auto it = leases_.find(lease_id);
+  if (it == leases_.end()) {
+    return absl::NotFoundError("there is no lease with this id");
+  }
+  Entry& entry = it->second;
+  if (entry.lease.epoch != epoch) return OtherEpoch(entry.lease, epoch);
+  if (IsLive(entry.lease)) return &entry;
+  return absl::FailedPreconditionError("the lease was released");
 }
 
 absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindForHolder(
     const std::string& lease_id, int64_t epoch) {
-  const auto it = leases_.find(lease_id);
-  if (it == leases_.end()) return UnknownLease();
-  const Lease& lease = it->second.lease;
-  if (lease.epoch != epoch) return OtherEpoch(lease, epoch);
-  if (!IsLive(lease)) {
-    return absl::FailedPreconditionError("the lease was released");
-  }
-  if (lease.state == LeaseState::kSuspect && !lease.was_confirmed) {
-    return absl::FailedPreconditionError(
-        "the reservation expired before it was confirmed");
-  }
-  return &it->second;
+  ASSIGN_OR_RETURN(Entry* const entry, FindLive(lease_id, epoch));
+  if (!entry->has_expired || entry->lease.was_confirmed) return entry;
+  return absl::FailedPreconditionError(
+      "the reservation expired before it was confirmed");
 }
 
-void LeaseBook::Extend(Lease& lease, absl::Time now) {
-  deadlines_.erase({lease.expires, lease.id});
+void LeaseBook::Extend(Entry& entry, absl::Time now) {
+  Lease& lease = entry.lease;
+  Deadlines::node_type node = deadlines_.extract({lease.expires, &entry});
+  if (node.empty()) {  // it has expired, or is in its grace
+    deadlines_.erase({lease.expires + kGrace, &entry});
+  }
   lease.expires = std::max(lease.expires, now + kTtl);
-  deadlines_.emplace(lease.expires, lease.id);
-  if (lease.state == LeaseState::kSuspect) lease.state = LeaseState::kConfirmed;
+  lease.state =
+      lease.was_confirmed ? LeaseState::kConfirmed : LeaseState::kReserved;
+  entry.has_expired = false;
+  entry.is_provable = false;
+  if (node.empty()) {
+    deadlines_.emplace(lease.expires, &entry);
+  } else {
+    node.value().first = lease.expires;
+    deadlines_.insert(std::move(node));
+  }
 }
 
 absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
@@ -194,44 +241,80 @@ absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
                                          absl::Time now) {
   Expire(now);
   ASSIGN_OR_RETURN(Entry* const entry, FindForHolder(lease_id, epoch));
-  Lease& lease = entry->lease;
-  if (measured_bytes < 0 || measured_bytes > lease.bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("measured_bytes is ", measured_bytes,
-                     ", not 0 to the granted ", lease.bytes));
-  }
-  lease.measured_bytes = measured_bytes;
-  lease.state = LeaseState::kConfirmed;
-  lease.was_confirmed = true;
-  Extend(lease, now);
-  return lease;
+  RETURN_IF_ERROR(CheckMeasured(measured_bytes, entry->lease));
+  SetConfirmed(*entry, measured_bytes, now);
+  return entry->lease;
+}
+
+void LeaseBook::SetConfirmed(Entry& entry, int64_t measured_bytes,
+                             absl::Time now) {
+  entry.lease.measured_bytes = measured_bytes;
+  entry.lease.was_confirmed = true;
+  Extend(entry, now);
+  if (journal_ != nullptr) journal_->Note(entry.lease);
 }
 
 absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
                                        int64_t epoch, absl::Time now) {
   Expire(now);
   ASSIGN_OR_RETURN(Entry* const entry, FindForHolder(lease_id, epoch));
-  Extend(entry->lease, now);
+  Extend(*entry, now);
   return entry->lease;
 }
 
-void LeaseBook::Free(Entry& entry) {
-  Lease& lease = entry.lease;
-  Device& device = devices_.at(lease.device_id);
-  deadlines_.erase({lease.expires, lease.id});
-  device.held_bytes -= lease.bytes;
-  device.leases.erase(lease.id);
-  if (!entry.in_reading) {
-    device.unread_bytes -= lease.bytes;
-  } else if (device.booked.measured_free_bytes) {
-    // The reading was taken while these bytes were allocated.
-    int64_t& free = *device.booked.measured_free_bytes;
-    free += std::min(
-        lease.measured_bytes,
-        device.booked.total_bytes - std::min(free, device.booked.total_bytes));
+absl::StatusOr<Lease> LeaseBook::Adopt(const Lease& claim, absl::Time now) {
+  Expire(now);
+  if (leases_.count(claim.id) == 0) {
+    RETURN_IF_ERROR(CheckRecord({.lease = claim, .request_id = ""}));
+    return TakeIn(claim, now);
   }
-  lease.state = LeaseState::kReleased;
-  --n_live_;
+  ASSIGN_OR_RETURN(Entry* const entry, FindLive(claim.id, claim.epoch));
+  if (entry->lease.was_confirmed) {
+    Extend(*entry, now);
+    return entry->lease;
+  }
+  RETURN_IF_ERROR(CheckMeasured(claim.measured_bytes, entry->lease));
+  SetConfirmed(*entry, claim.measured_bytes, now);
+  return entry->lease;
+}
+
+absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
+  Device* const device = FindDevice(claim.device_id);
+  if (device == nullptr) {
+    return absl::NotFoundError("there is no device with this id");
+  }
+  const BookedDevice& booked = device->booked;
+  int64_t held = 0;
+  if (claim.bytes > booked.total_bytes ||
+      __builtin_add_overflow(device->held_bytes, claim.bytes, &held)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "bytes is ", claim.bytes, ", and the device has ", booked.total_bytes));
+  }
+  if (n_live_ >= kMaxLeases) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the book holds its limit of ", kMaxLeases, " leases"));
+  }
+  const bool is_recovering = now < doors_open_;
+  if (!is_recovering && (claim.epoch >= next_epoch_ ||
+                         held > booked.total_bytes - booked.headroom_bytes)) {
+    return absl::FailedPreconditionError(
+        "the lease is not known any more, and others may hold its bytes");
+  }
+  Lease lease = claim;
+  lease.state = LeaseState::kConfirmed;
+  lease.was_confirmed = true;
+  lease.granted = now;
+  lease.expires = now + kTtl;
+  next_epoch_ = std::max(next_epoch_, lease.epoch + 1);
+  if (journal_ != nullptr && !is_recovering) {
+    RETURN_IF_ERROR(journal_->Write({lease, ""}, next_epoch_));
+  } else if (journal_ != nullptr) {
+    journal_->Note(lease);  // with the first grant; until then it is partial
+  }
+  return Insert(std::move(lease), *device).lease;
+}
+
+void LeaseBook::Bury(const Lease& lease) {
   released_order_.emplace_back(lease.id, lease.epoch);
   if (static_cast<int64_t>(released_order_.size()) <= kMaxRememberedRequests) {
     return;
@@ -245,66 +328,74 @@ void LeaseBook::Free(Entry& entry) {
   }
 }
 
+void LeaseBook::Free(Entry& entry, bool is_read) {
+  Lease& lease = entry.lease;
+  Device& device = *entry.device;
+  deadlines_.erase({lease.expires, &entry});
+  deadlines_.erase({lease.expires + kGrace, &entry});
+  device.held_bytes -= lease.bytes;
+  device.leases.back()->index = entry.index;
+  std::swap(device.leases[entry.index], device.leases.back());
+  device.leases.pop_back();
+  if (!entry.in_reading) {
+    device.unread_bytes -= lease.bytes;
+  } else if (device.booked.measured_free_bytes && !is_read) {
+    // The reading was taken while these bytes were allocated.
+    int64_t& free = *device.booked.measured_free_bytes;
+    free += std::min(
+        lease.measured_bytes,
+        device.booked.total_bytes - std::min(free, device.booked.total_bytes));
+  }
+  lease.state = LeaseState::kReleased;
+  --n_live_;
+  if (journal_ != nullptr) journal_->Note(lease);
+  Bury(lease);
+}
+
 absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
                                          int64_t epoch) {
   const auto it = leases_.find(lease_id);
-  if (it == leases_.end()) return UnknownLease();
+  if (it == leases_.end()) {
+    return absl::NotFoundError("there is no lease with this id");
+  }
   if (it->second.lease.epoch != epoch) {
     return OtherEpoch(it->second.lease, epoch);
   }
   if (!IsLive(it->second.lease)) return it->second.lease;
-  Free(it->second);
+  Free(it->second, /*is_read=*/false);
   return it->second.lease;
 }
 
-int64_t LeaseBook::HolderDied(const std::string& holder) {
+int64_t LeaseBook::ProcessDied(const std::string& process) {
   int64_t freed_bytes = 0;
-  std::vector<std::string> ids;
-  for (const auto& [id, entry] : leases_) {
-    if (entry.lease.holder == holder && IsLive(entry.lease)) ids.push_back(id);
+  std::vector<Entry*> entries;
+  for (auto& [id, entry] : leases_) {
+    if (entry.lease.process == process && IsLive(entry.lease)) {
+      entries.push_back(&entry);
+    }
   }
-  for (const std::string& id : ids) {
-    Entry& entry = leases_.at(id);
-    freed_bytes += entry.lease.bytes;
-    Free(entry);
+  for (Entry* const entry : entries) {
+    freed_bytes += entry->lease.bytes;
+    Free(*entry, /*is_read=*/false);
   }
   return freed_bytes;
 }
 
 void LeaseBook::Expire(absl::Time now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    leases_.at(deadlines_.begin()->second).lease.state = LeaseState::kSuspect;
+    Entry& entry = *deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
+    Lease& lease = entry.lease;
+    lease.state = LeaseState::kSuspect;
+    entry.has_expired = true;
+    const absl::Time provable =
+        lease.was_confirmed ? lease.expires : lease.expires + kGrace;
+    if (provable <= now) {
+      entry.is_provable = true;
+    } else {
+      deadlines_.emplace(provable, &entry);
+    }
   }
-}
-
-absl::StatusOr<int64_t> LeaseBook::AvailableBytes(
-    const std::string& device_id) const {
-  const auto it = devices_.find(device_id);
-  if (it == devices_.end()) return UnknownDevice();
-  return Available(it->second);
-}
-
-absl::StatusOr<int64_t> LeaseBook::HeldBytes(
-    const std::string& device_id) const {
-  const auto it = devices_.find(device_id);
-  if (it == devices_.end()) return UnknownDevice();
-  return it->second.held_bytes;
-}
-
-std::vector<BookedDevice> LeaseBook::Devices() const {
-  std::vector<BookedDevice> devices;
-  devices.reserve(devices_.size());
-  for (const auto& [id, device] : devices_) devices.push_back(device.booked);
-  return devices;
-}
-
-std::vector<Lease> LeaseBook::Leases() const {
-  std::vector<Lease> leases;
-  for (const auto& [id, entry] : leases_) {
-    if (IsLive(entry.lease)) leases.push_back(entry.lease);
-  }
-  return leases;
 }
 
 }  // namespace plimsoll::planner

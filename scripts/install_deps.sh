@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_packages=(
   ca-certificates cmake g++ git golang-github-gogo-googleapis-dev libabsl-dev
   libcli11-dev libgrpc++-dev libhwy-dev libpcre2-dev libprotobuf-dev
-  ninja-build pkg-config protobuf-compiler
+  libsqlite3-dev ninja-build pkg-config protobuf-compiler
   protobuf-compiler-grpc python3 python3-venv
 )
 test_packages=(libbenchmark-dev libgmock-dev libgtest-dev nlohmann-json3-dev)

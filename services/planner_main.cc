@@ -6,11 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "services/common/catalogue_file.h"
 #include "services/common/clock.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
 #include "services/common/server.h"
+#include "services/planner/journal.h"
+#include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
@@ -31,22 +35,42 @@ absl::StatusOr<Planner::Models> ReadModels(
   return models;
 }
 
-absl::Status Run(const ServerOptions& options,
-                 const std::vector<ModelFlag>& flags,
-                 const std::string& catalogue_path) {
-  auto models = ReadModels(flags);
+absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
+  LedgerOptions ledger;
+  ledger.clock = BootTime;
+  ledger.is_first = options.is_first;
+  // Grows from start to start, faster than grants can.
+  ledger.first_epoch = absl::ToUnixMillis(absl::Now());
+  if (options.journal.empty()) {
+    Log("no --journal: a restart forgets the leases, and asks for them again");
+    return ledger;
+  }
+  ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
+  const planner::LeaseImage& image = ledger.journal->image();
+  // A whole journal knows the next epoch.
+  if (!image.is_partial) ledger.first_epoch = image.next_epoch;
+  return ledger;
+}
+
+absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
+  auto models = ReadModels(flags.models);
   if (!models.ok()) return models.status();
-  auto catalogue = LoadCatalogue(catalogue_path);
+  auto catalogue = LoadCatalogue(flags.catalogue);
   if (!catalogue.ok()) return catalogue.status();
-  Planner planner(*std::move(models), BootTime);
+  auto ledger_options = OpenLedger(flags);
+  if (!ledger_options.ok()) return ledger_options.status();
+  Ledger ledger(*std::move(ledger_options));
+  Planner planner(*std::move(models), ledger);
   CallGate gate;
-  const auto service = NewPlannerService(planner, gate, *std::move(catalogue));
+  const auto service =
+      NewPlannerService(planner, ledger, gate, *std::move(catalogue));
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   (*server)->SetReady(true);
   AnnounceAddress((*server)->address());
   AwaitSignal();
   Log("draining");
+  ledger.EndWatches();
   (*server)->Drain([] {});
   return absl::OkStatus();
 }
@@ -54,13 +78,11 @@ absl::Status Run(const ServerOptions& options,
 int Main(int argc, char** argv) {
   HoldSignals();
   ServerOptions options;
-  std::vector<ModelFlag> models;
-  std::string catalogue;
-  if (const auto code =
-          ParsePlannerFlags(argc, argv, options, models, catalogue)) {
+  PlannerOptions flags;
+  if (const auto code = ParsePlannerFlags(argc, argv, options, flags)) {
     return *code;
   }
-  return ExitCode(Run(options, models, catalogue));
+  return ExitCode(Run(options, flags));
 }
 
 }  // namespace

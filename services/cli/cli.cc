@@ -31,7 +31,8 @@ void AddGlobals(CLI::App& app, GlobalFlags* globals) {
                  "configured with")
       ->type_name("HOST:PORT");
   app.add_option("--planner", globals->planner,
-                 "A planner's address, for plan, place and devices")
+                 "A planner's address, for plan, what-if, place, devices and "
+                 "leases")
       ->type_name("HOST:PORT");
 }
 
@@ -71,6 +72,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddModels(app, commands);
   AddDevices(app, commands);
   AddPlace(app, commands);
+  AddLeases(app, commands);
   AddMemory(app, commands);
   AddVersion(app, commands);
   AddCompletion(app, commands);

@@ -29,6 +29,7 @@ void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
 void AddPlace(CLI::App& app, Commands& commands);
+void AddLeases(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 void AddCompletion(CLI::App& app, Commands& commands);

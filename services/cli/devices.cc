@@ -1,5 +1,5 @@
-// `plimsoll devices`: this machine's CPU, the devices of a planner, or those of
-// the catalogue.
+// `plimsoll devices`: this machine's CPU, the devices of a planner (once or for
+// as long as they change), or those of the catalogue.
 #include <memory>
 #include <utility>
 
@@ -9,6 +9,7 @@
 #include "services/cli/bytes.h"
 #include "services/cli/catalogue_view.h"
 #include "services/cli/commands.h"
+#include "services/cli/device_watch.h"
 #include "services/cli/embedded.h"
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
@@ -31,6 +32,7 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll devices\n"
     "  plimsoll devices --planner localhost:7070 -o json\n"
+    "  plimsoll devices --planner localhost:7070 --watch\n"
     "  plimsoll devices --catalogue\n"
     "  plimsoll devices --fits model.gguf --n-ctx 8192 --catalogue mine.csv";
 
@@ -40,6 +42,7 @@ struct DevicesFlags {
   std::string fits;       // a model
   LoadFlags load;
   std::string output;
+  bool watch = false;
 };
 
 absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
@@ -136,8 +139,49 @@ absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
   return verdict;
 }
 
+template <typename Devices>
+std::string DeviceTable(const Devices& devices, const Style& style) {
+  Table table({{"device"},
+               {"total", Align::kRight},
+               {"held", Align::kRight},
+               {"available", Align::kRight},
+               {"name"}});
+  for (const v1::Device& device : devices) {
+    const std::string name = Printable(device.profile().name());
+    table.AddRow(
+        {Printable(device.profile().id()),
+         FormatBytes(static_cast<int64_t>(device.profile().total_bytes())),
+         FormatBytes(static_cast<int64_t>(device.held_bytes())),
+         FormatBytes(static_cast<int64_t>(device.available_bytes())),
+         device.unhealthy() ? absl::StrCat(name, " (unhealthy)") : name});
+  }
+  return table.Render(style);
+}
+
+absl::Status RunWatch(const DevicesFlags& flags, const Commands& commands) {
+  if (commands.globals.planner.empty()) {
+    return UsageError("--watch needs a planner; give --planner HOST:PORT");
+  }
+  Streams& streams = commands.streams;
+  const auto show = [&](const v1::WatchDevicesResponse& devices) {
+    if (flags.output == "json") {
+      auto json = ToJson(devices, JsonForm::kLine, /*keep_empty=*/true);
+      if (!json.ok()) return json.status();
+      streams.out << *json;
+    } else {
+      streams.out << DeviceTable(devices.devices(), streams.out_style) << "\n";
+    }
+    streams.out.flush();
+    // A pipe that nobody reads any more ends the watch.
+    return streams.out.good() ? absl::OkStatus()
+                              : absl::DataLossError("the output was closed");
+  };
+  return WatchDevices(commands.globals.planner, show);
+}
+
 absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
+  if (flags.watch) return RunWatch(flags, commands);
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
         "a worker does not list devices; give --planner HOST:PORT, or no "
@@ -158,20 +202,7 @@ absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
     streams.out << json;
     return absl::OkStatus();
   }
-  Table table({{"device"},
-               {"total", Align::kRight},
-               {"held", Align::kRight},
-               {"available", Align::kRight},
-               {"name"}});
-  for (const v1::Device& device : response.devices()) {
-    table.AddRow(
-        {Printable(device.profile().id()),
-         FormatBytes(static_cast<int64_t>(device.profile().total_bytes())),
-         FormatBytes(static_cast<int64_t>(device.held_bytes())),
-         FormatBytes(static_cast<int64_t>(device.available_bytes())),
-         Printable(device.profile().name())});
-  }
-  streams.out << table.Render(streams.out_style);
+  streams.out << DeviceTable(response.devices(), streams.out_style);
   return absl::OkStatus();
 }
 
@@ -197,6 +228,9 @@ void AddDevices(CLI::App& app, Commands& commands) {
   // The devices say what their memory is.
   command->remove_option(command->get_option("--device-memory"));
   AddOutput(*command, &flags->output, {"table", "json"});
+  command->add_flag("--watch", flags->watch,
+                    "Go on, and show the planner's devices after every change "
+                    "(as JSON: one line each)");
   command->callback([flags, catalogue, &commands] {
     flags->wants_catalogue = catalogue->count() > 0;
     commands.run = [flags, &commands] { return RunDevices(*flags, commands); };

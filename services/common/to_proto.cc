@@ -290,6 +290,7 @@ v1::Lease ToProto(const planner::Lease& lease, absl::Time now) {
   message.set_state(ToProto(lease.state));
   *message.mutable_expires_in() = ToProto(lease.expires - now);
   *message.mutable_ttl() = ToProto(planner::LeaseBook::kTtl);
+  *message.mutable_held_for() = ToProto(now - lease.granted);
   return message;
 }
 

@@ -3,6 +3,7 @@
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "services/common/flags.h"
@@ -10,11 +11,17 @@
 
 namespace plimsoll::services {
 
+struct PlannerOptions {
+  std::vector<ModelFlag> models;
+  std::string catalogue;  // a file of devices; empty = none
+  std::string journal;    // a file; empty = none
+  bool is_first = false;  // no earlier planner's leases may still be held
+};
+
 // Parses; the exit code if the process is to end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
                                      ServerOptions& server,
-                                     std::vector<ModelFlag>& models,
-                                     std::string& catalogue);
+                                     PlannerOptions& options);
 
 }  // namespace plimsoll::services
 

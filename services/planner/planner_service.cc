@@ -4,8 +4,9 @@
 
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/common/call.h"
-#include "services/planner/what_if_queries.h"
 #include "services/planner/placement_queries.h"
+#include "services/planner/watch_call.h"
+#include "services/planner/what_if_queries.h"
 
 namespace plimsoll::services {
 namespace {
@@ -15,9 +16,12 @@ using grpc::ServerUnaryReactor;
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  PlannerServiceImpl(Planner& planner, CallGate& gate,
+  PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,
                      PlacementQueries placement)
-      : planner_(planner), gate_(gate), placement_(std::move(placement)) {}
+      : planner_(planner),
+        ledger_(ledger),
+        gate_(gate),
+        placement_(std::move(placement)) {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -52,35 +56,35 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::ReserveRequest* request,
                               v1::ReserveResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Reserve(*request, *response); });
+                       [&] { return ledger_.Reserve(*request, *response); });
   }
 
   ServerUnaryReactor* Confirm(CallbackServerContext* context,
                               const v1::ConfirmRequest* request,
                               v1::ConfirmResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Confirm(*request, *response); });
+                       [&] { return ledger_.Confirm(*request, *response); });
   }
 
   ServerUnaryReactor* Renew(CallbackServerContext* context,
                             const v1::RenewRequest* request,
                             v1::RenewResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Renew(*request, *response); });
+                       [&] { return ledger_.Renew(*request, *response); });
   }
 
   ServerUnaryReactor* Release(CallbackServerContext* context,
                               const v1::ReleaseRequest* request,
                               v1::ReleaseResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.Release(*request, *response); });
+                       [&] { return ledger_.Release(*request, *response); });
   }
 
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) override {
     return AnswerUnary(context, gate_, [&] {
-      return planner_.RegisterDevice(*request, *response);
+      return ledger_.RegisterDevice(*request, *response);
     });
   }
 
@@ -88,15 +92,19 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                   const v1::ListDevicesRequest*,
                                   v1::ListDevicesResponse* response) override {
     return AnswerUnary(context, gate_,
-                       [&] { return planner_.ListDevices(*response); });
+                       [&] { return ledger_.ListDevices(*response); });
+  }
+
+  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
+      CallbackServerContext* context, const v1::WatchDevicesRequest*) override {
+    return WatchCall::Start(*context, ledger_, gate_);
   }
 
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
                                  const v1::ListLeasesRequest* request,
                                  v1::ListLeasesResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return planner_.ListLeases(*request, *response);
-    });
+    return AnswerUnary(context, gate_,
+                       [&] { return ledger_.ListLeases(*request, *response); });
   }
 
   ServerUnaryReactor* PlaceModels(CallbackServerContext* context,
@@ -132,6 +140,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
  private:
   Planner& planner_;
+  Ledger& ledger_;
   CallGate& gate_;
   WhatIfCalls what_if_calls_;
   const PlacementQueries placement_;
@@ -140,15 +149,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, CallGate& gate, planner::DeviceCatalogue catalogue) {
+    Planner& planner, Ledger& ledger, CallGate& gate,
+    planner::DeviceCatalogue catalogue) {
   PlacementSources sources{[&planner](const v1::ModelSource& source) {
                              return planner.ShapeOf(source);
                            },
-                           [&planner](v1::ListDevicesResponse& devices) {
-                             return planner.ListDevices(devices);
+                           [&ledger](v1::ListDevicesResponse& devices) {
+                             return ledger.ListDevices(devices);
                            }};
   return std::make_unique<PlannerServiceImpl>(
-      planner, gate,
+      planner, ledger, gate,
       PlacementQueries(std::move(sources), std::move(catalogue)));
 }
 

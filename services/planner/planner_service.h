@@ -1,4 +1,4 @@
-// PlannerService on the wire: each call goes to the Planner.
+// PlannerService on the wire: each call goes to the Planner or to the Ledger.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 
@@ -6,6 +6,7 @@
 
 #include "planner/device_catalogue.h"
 #include "services/common/call_gate.h"
+#include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 
 namespace grpc {
@@ -14,10 +15,10 @@ class Service;
 
 namespace plimsoll::services {
 
-// The service; `planner` and `gate` must outlive it. `catalogue` is what it
-// knows of devices that are not registered.
+// The service; `planner`, `ledger` and `gate` must outlive it. `catalogue` is
+// what it knows of devices that are not registered.
 std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, CallGate& gate,
+    Planner& planner, Ledger& ledger, CallGate& gate,
     planner::DeviceCatalogue catalogue = planner::DeviceCatalogue());
 
 }  // namespace plimsoll::services

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "planner/lease_book.h"
@@ -37,12 +36,31 @@ LeaseKeeper::~LeaseKeeper() {
 
 void LeaseKeeper::Add(const LeaseGrant& lease) {
   absl::MutexLock lock(&mu_);
-  leases_[lease.id] = {lease, lease.asked + lease.ttl - kFenceMargin};
+  leases_[lease.id] = {.grant = lease,
+                       .fence = lease.asked + lease.ttl - kFenceMargin};
+}
+
+void LeaseKeeper::Confirmed(const std::string& lease_id,
+                            int64_t measured_bytes) {
+  absl::MutexLock lock(&mu_);
+  const auto found = leases_.find(lease_id);
+  if (found != leases_.end()) found->second.measured_bytes = measured_bytes;
+}
+
+void LeaseKeeper::Retire(const std::string& lease_id) {
+  absl::MutexLock lock(&mu_);
+  const auto found = leases_.find(lease_id);
+  if (found != leases_.end()) found->second.is_retired = true;
 }
 
 void LeaseKeeper::Remove(const std::string& lease_id) {
   absl::MutexLock lock(&mu_);
   leases_.erase(lease_id);
+}
+
+void LeaseKeeper::ReleaseLater(const LeaseGrant& lease) {
+  absl::MutexLock lock(&mu_);
+  unreleased_.push_back(lease);
 }
 
 absl::Status LeaseKeeper::Fence(const std::string& lease_id) const {
@@ -84,43 +102,84 @@ absl::Duration LeaseKeeper::NextDelay(bool answered) {
 }
 
 bool LeaseKeeper::RenewAll() {
-  if (!is_registered_) {
-    const absl::Status status = client_.RegisterDevice(profile_());
-    if (IsSilence(status)) return false;
-    if (!status.ok()) {
-      Log(absl::StrCat("the planner refuses this device: ", status.message()));
-    }
-    is_registered_ = status.ok();
-  }
-  std::vector<LeaseGrant> leases;
+  std::vector<std::string> ids;
   {
     absl::MutexLock lock(&mu_);
     for (const auto& [id, kept] : leases_) {
-      if (!kept.is_lost) leases.push_back(kept.grant);
+      if (!kept.is_lost) ids.push_back(id);
     }
   }
-  for (const LeaseGrant& lease : leases) {
-    if (!RenewOne(lease)) return false;
+  // Without a lease nothing else would tell that the planner was restarted.
+  if (!is_registered_ || ids.empty()) {
+    const absl::Status status = client_.RegisterDevice(profile_());
+    if (IsSilence(status)) return false;
+    if (!status.ok() && !was_refused_) {
+      Log(absl::StrCat("the planner refuses this device: ", status.message()));
+    }
+    is_registered_ = status.ok();
+    was_refused_ = !status.ok();
   }
-  return true;
+  for (const std::string& id : ids) {
+    if (!RenewOne(id)) return false;
+  }
+  return ReleaseAll();
 }
 
-bool LeaseKeeper::RenewOne(const LeaseGrant& lease) {
-  const absl::Time before = clock_();
-  const absl::Status status = client_.Renew(lease, profile_().free_bytes);
+bool LeaseKeeper::ReleaseAll() {
+  std::vector<LeaseGrant> leases;
+  {
+    absl::MutexLock lock(&mu_);
+    leases.swap(unreleased_);
+  }
+  bool answered = true;
+  for (const LeaseGrant& lease : leases) {
+    if (answered) answered = !IsSilence(client_.Release(lease));
+    if (!answered) ReleaseLater(lease);
+  }
+  return answered;
+}
+
+bool LeaseKeeper::RenewOne(const std::string& lease_id) {
+  // The reading first: what is not retired after it was allocated during it.
+  const int64_t free_bytes = profile_().free_bytes;
+  std::optional<Kept> kept;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto found = leases_.find(lease_id);
+    if (found == leases_.end()) return true;
+    kept = found->second;
+  }
+  const absl::Time asked = clock_();
+  if (kept->is_retired) {
+    return Learn(lease_id, asked,
+                 client_.Renew(kept->grant, std::nullopt, std::nullopt));
+  }
+  return Learn(lease_id, asked,
+               client_.Renew(kept->grant, free_bytes, kept->measured_bytes));
+}
+
+bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
+                        const absl::StatusOr<bool>& device_is_known) {
+  const absl::Status& status = device_is_known.status();
   if (IsSilence(status)) return false;
+  if (!status.ok() || !*device_is_known) is_registered_ = false;
   absl::MutexLock lock(&mu_);
-  const auto found = leases_.find(lease.id);
+  const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return true;
+  Kept& kept = found->second;
   if (status.ok()) {
-    found->second.fence = before + lease.ttl - kFenceMargin;
+    kept.fence = asked + kept.grant.ttl - kFenceMargin;
+    kept.is_refused = false;
     return true;
   }
-  // A planner without memory of us: its readings of this device must tell it
-  // what is taken.
-  Log(absl::StrCat("a lease was lost, serving goes on: ", status.message()));
-  found->second.is_lost = true;
-  is_registered_ = false;
+  if (!kept.is_refused) {
+    Log(absl::StrCat("a lease is not known any more, serving goes on: ",
+                     status.message()));
+  }
+  kept.is_refused = true;
+  // What is allocated stays so, and is presented again: the planner takes it
+  // back as soon as it can. A reservation without its planner is over.
+  kept.is_lost = !kept.measured_bytes.has_value();
   return true;
 }
 

@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "planner/device_profile.h"
@@ -35,7 +38,16 @@ class LeaseKeeper {
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
   void Add(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
+  // The planner knows that `measured_bytes` are allocated. From now on every
+  // renewal presents the lease, so that a planner that forgot it takes it back.
+  void Confirmed(const std::string& lease_id, int64_t measured_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // From now on the lease's memory may be freed: renewals no longer vouch for
+  // it.
+  void Retire(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Releases a lease that was removed, as soon as the planner answers.
+  void ReleaseLater(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
 
   // OK while memory may be allocated on a lease that is not confirmed yet.
   // Errors: kUnavailable once it was not renewed in time, or the planner does
@@ -47,13 +59,21 @@ class LeaseKeeper {
   struct Kept {
     LeaseGrant grant;
     absl::Time fence;  // no allocation from here on
-    bool is_lost = false;
+    std::optional<int64_t> measured_bytes = std::nullopt;  // once confirmed
+    bool is_retired = false;
+    bool is_lost = false;     // not renewed any more
+    bool is_refused = false;  // was, at the last renewal
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   // One round of calls. False if the planner did not answer.
   bool RenewAll() ABSL_LOCKS_EXCLUDED(mu_);
-  bool RenewOne(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
+  bool ReleaseAll() ABSL_LOCKS_EXCLUDED(mu_);
+  bool RenewOne(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // What a renewal told. False if the planner did not answer.
+  bool Learn(const std::string& lease_id, absl::Time asked,
+             const absl::StatusOr<bool>& device_is_known)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Duration NextDelay(bool answered) ABSL_LOCKS_EXCLUDED(mu_);
 
   PlannerClient& client_;
@@ -62,8 +82,10 @@ class LeaseKeeper {
   std::minstd_rand jitter_;     // of Loop() only
   bool is_registered_ = false;  // of Loop() only
   bool was_answered_ = true;    // of Loop() only
+  bool was_refused_ = false;    // of Loop() only: the device, when last asked
   mutable absl::Mutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
+  std::vector<LeaseGrant> unreleased_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };

@@ -54,6 +54,9 @@ absl::Status CheckFree(const std::string& name, const planner::MemoryPlan& plan,
                       std::nullopt});
 }
 
+// A load that failed is taken to have lacked at least one part in this many.
+constexpr int64_t kMinShortfallShare = 32;
+
 // What is left of the worker's own limit.
 std::optional<int64_t> OwnLimit(const WorkerOptions& options,
                                 int64_t held_bytes) {
@@ -76,8 +79,18 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
   if (granted.lease.has_value()) keeper_->Add(*granted.lease);
   absl::StatusOr<std::unique_ptr<LoadedModel>> model =
       Fill(*file, flag, granted, hooks);
-  if (!model.ok() && granted.lease.has_value()) Release(*granted.lease);
+  if (!model.ok() && granted.lease.has_value()) {
+    Release(*granted.lease, ShortfallBytes(model.status(), granted.plan));
+  }
   return model;
+}
+
+int64_t ModelLoader::ShortfallBytes(const absl::Status& status,
+                                    const planner::MemoryPlan& plan) const {
+  // With details it was our own check: strangers took the memory.
+  if (!absl::IsResourceExhausted(status) || HasDetails(status)) return 0;
+  return std::max(plan.arena_bytes - options_.profile().free_bytes,
+                  plan.arena_bytes / kMinShortfallShare);
 }
 
 absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAlone(
@@ -107,7 +120,7 @@ absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     RETURN_IF_ERROR(client_->RegisterDevice(profile));
     ASSIGN_OR_RETURN(const v1::MemoryPlan wire,
                      client_->Plan(header, file.Size(), options,
-                                   OwnLimit(options_, held_bytes)));
+                                   OwnLimit(options_, held_bytes), name));
     if (!wire.fits() && wire.not_runnable().empty()) {
       return DoesNotFit(name, wire);
     }
@@ -175,14 +188,22 @@ absl::Status ModelLoader::Confirm(const LoadedModel& model) {
   if (!model.lease.has_value()) return absl::OkStatus();
   const worker::MemoryReport memory = model.engine->Memory();
   const int64_t measured = memory.allocated_bytes + memory.vocab_bytes;
-  return client_->Confirm(*model.lease, std::min(measured, model.lease->bytes),
-                          options_.profile().free_bytes);
+  const int64_t bytes = std::min(measured, model.lease->bytes);
+  RETURN_IF_ERROR(
+      client_->Confirm(*model.lease, bytes, options_.profile().free_bytes));
+  keeper_->Confirmed(model.lease->id, bytes);
+  return absl::OkStatus();
 }
 
-void ModelLoader::Release(const LeaseGrant& lease) {
+void ModelLoader::Retire(const LeaseGrant& lease) {
+  if (keeper_ != nullptr) keeper_->Retire(lease.id);
+}
+
+void ModelLoader::Release(const LeaseGrant& lease, int64_t shortfall_bytes) {
   if (client_ == nullptr) return;
   keeper_->Remove(lease.id);
-  const absl::Status status = client_->Release(lease);
+  const absl::Status status = client_->Release(lease, shortfall_bytes);
+  if (absl::IsUnavailable(status)) keeper_->ReleaseLater(lease);
   if (!status.ok()) {
     Log(absl::StrCat("a lease could not be released: ", status.message()));
     return;

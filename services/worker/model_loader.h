@@ -48,8 +48,11 @@ class ModelLoader {
       const ModelFlag& flag, const planner::LoadOptions& options,
       int64_t held_bytes, const LoadHooks& hooks);
 
-  // Gives a model's lease back, once its memory is free.
-  void Release(const LeaseGrant& lease);
+  // To be told before a model's memory is freed; then Release().
+  void Retire(const LeaseGrant& lease);
+  // Gives a model's lease back, once its memory is free. `shortfall_bytes` > 0:
+  // its load failed for want of them.
+  void Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
 
  private:
   struct Granted {
@@ -65,6 +68,10 @@ class ModelLoader {
                                          const planner::LoadOptions& options,
                                          const std::string& name,
                                          int64_t held_bytes);
+  // What a failed load lacked of the bytes that were granted: 0 if it failed
+  // for another reason.
+  int64_t ShortfallBytes(const absl::Status& status,
+                         const planner::MemoryPlan& plan) const;
   absl::StatusOr<std::unique_ptr<LoadedModel>> Fill(worker::ModelFile& file,
                                                     const ModelFlag& flag,
                                                     const Granted& granted,

@@ -290,6 +290,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
     model->AwaitUnused(absl::InfiniteDuration());
   }
   const std::optional<LeaseGrant> lease = model->lease;
+  if (lease.has_value()) loader_.Retire(*lease);
   std::unique_ptr<LoadedModel> owned;
   {
     absl::MutexLock lock(&mu_);

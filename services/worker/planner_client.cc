@@ -14,13 +14,24 @@ namespace plimsoll::services {
 namespace {
 
 absl::Status FromPlanner(const grpc::Status& status) {
+  // A planner that answers says more than the code.
   const bool is_silent =
       (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) &&
+      status.error_details().empty();
   if (!is_silent) return FromGrpc(status);
   return WithDetails(
       absl::UnavailableError("the planner does not answer"),
       {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, PlannerClient::kRetryDelay});
+}
+
+v1::ProcessIdentity ToMessage(const ProcessIdentity& identity) {
+  v1::ProcessIdentity message;
+  message.set_pid(ToUint32(identity.pid));
+  message.set_start_ticks(ToUint64(identity.start_ticks));
+  message.set_boot_id(identity.boot_id);
+  message.set_pid_namespace(ToUint64(identity.pid_namespace));
+  return message;
 }
 
 }  // namespace
@@ -45,7 +56,8 @@ PlannerClient::PlannerClient(const std::string& address, std::string device_id,
     : stub_(std::make_unique<Stub>()),
       device_id_(std::move(device_id)),
       holder_(std::move(holder)),
-      clock_(std::move(clock)) {
+      clock_(std::move(clock)),
+      process_(OwnIdentity()) {
   grpc::ChannelArguments arguments;
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -60,6 +72,7 @@ absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile) {
   profile.id = device_id_;
   v1::RegisterDeviceRequest request;
   *request.mutable_profile() = ToProto(profile);
+  request.set_holder(holder_);
   v1::RegisterDeviceResponse response;
   return stub_->Call(&v1::PlannerService::Stub::RegisterDevice, request,
                      response);
@@ -67,13 +80,15 @@ absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile) {
 
 absl::StatusOr<v1::MemoryPlan> PlannerClient::Plan(
     const std::string& header, int64_t file_bytes,
-    const planner::LoadOptions& options, std::optional<int64_t> budget_bytes) {
+    const planner::LoadOptions& options, std::optional<int64_t> budget_bytes,
+    const std::string& purpose) {
   v1::PlanRequest request;
   request.mutable_source()->mutable_header()->set_gguf(header);
   request.mutable_source()->mutable_header()->set_file_bytes(
       ToUint64(file_bytes));
   *request.mutable_options() = ToProto(options);
   request.set_device_id(device_id_);
+  request.set_purpose(purpose);
   if (budget_bytes.has_value()) {
     request.set_budget_bytes(ToUint64(*budget_bytes));
   }
@@ -92,7 +107,11 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
   request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_bytes(ToUint64(bytes));
+  if (process_.has_value()) {
+    *request.mutable_process() = ToMessage(*process_);
+  }
   LeaseGrant grant;
+  grant.purpose = purpose;
   grant.asked = clock_();
   v1::ReserveResponse response;
   RETURN_IF_ERROR(
@@ -117,20 +136,40 @@ absl::Status PlannerClient::Confirm(const LeaseGrant& lease,
   return stub_->Call(&v1::PlannerService::Stub::Confirm, request, response);
 }
 
-absl::Status PlannerClient::Renew(const LeaseGrant& lease,
-                                  int64_t device_free_bytes) {
+absl::StatusOr<bool> PlannerClient::Renew(
+    const LeaseGrant& lease, std::optional<int64_t> device_free_bytes,
+    std::optional<int64_t> measured_bytes) {
   v1::RenewRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
-  request.set_device_free_bytes(ToUint64(device_free_bytes));
+  if (device_free_bytes.has_value()) {
+    request.set_device_free_bytes(ToUint64(*device_free_bytes));
+  }
+  if (measured_bytes.has_value()) {
+    v1::PresentedLease& presented = *request.mutable_presented();
+    presented.set_device_id(device_id_);
+    presented.set_holder(holder_);
+    presented.set_purpose(lease.purpose);
+    presented.set_bytes(ToUint64(lease.bytes));
+    presented.set_measured_bytes(ToUint64(*measured_bytes));
+    if (process_.has_value()) {
+      *presented.mutable_process() = ToMessage(*process_);
+    }
+  }
   v1::RenewResponse response;
-  return stub_->Call(&v1::PlannerService::Stub::Renew, request, response);
+  RETURN_IF_ERROR(
+      stub_->Call(&v1::PlannerService::Stub::Renew, request, response));
+  return !response.device_unknown();
 }
 
-absl::Status PlannerClient::Release(const LeaseGrant& lease) {
+absl::Status PlannerClient::Release(const LeaseGrant& lease,
+                                    int64_t shortfall_bytes) {
   v1::ReleaseRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  if (shortfall_bytes > 0) {
+    request.set_shortfall_bytes(ToUint64(shortfall_bytes));
+  }
   v1::ReleaseResponse response;
   return stub_->Call(&v1::PlannerService::Stub::Release, request, response);
 }

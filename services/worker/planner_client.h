@@ -14,6 +14,7 @@
 #include "planner/device_profile.h"
 #include "planner/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
+#include "services/common/process_identity.h"
 
 namespace plimsoll::services {
 
@@ -24,11 +25,13 @@ struct LeaseGrant {
   int64_t bytes = 0;
   absl::Duration ttl;
   absl::Time asked;  // on our clock, before the request was sent
+  std::string purpose = {};
 };
 
 // Thread-safe. Every call blocks for at most kCallDeadline.
 // Errors of every call: kUnavailable with PLANNER_UNAVAILABLE and a retry delay
-// if the planner does not answer; else what it answered, details included.
+// if the planner does not answer; else what it answered, details included (such
+// as kUnavailable with PLANNER_RECOVERING).
 class PlannerClient {
  public:
   static constexpr absl::Duration kCallDeadline = absl::Seconds(5);
@@ -44,13 +47,20 @@ class PlannerClient {
   absl::StatusOr<v1::MemoryPlan> Plan(const std::string& header,
                                       int64_t file_bytes,
                                       const planner::LoadOptions& options,
-                                      std::optional<int64_t> budget_bytes);
+                                      std::optional<int64_t> budget_bytes,
+                                      const std::string& purpose);
   absl::StatusOr<LeaseGrant> Reserve(const std::string& request_id,
                                      const std::string& purpose, int64_t bytes);
   absl::Status Confirm(const LeaseGrant& lease, int64_t measured_bytes,
                        int64_t device_free_bytes);
-  absl::Status Renew(const LeaseGrant& lease, int64_t device_free_bytes);
-  absl::Status Release(const LeaseGrant& lease);
+  // `device_free_bytes`, if given, is a reading; `measured_bytes`, if given,
+  // presents a confirmed lease whose memory was allocated during that reading.
+  // Returns false if the planner does not know the device.
+  absl::StatusOr<bool> Renew(const LeaseGrant& lease,
+                             std::optional<int64_t> device_free_bytes,
+                             std::optional<int64_t> measured_bytes);
+  // `shortfall_bytes` > 0: the load failed for want of them.
+  absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
 
  private:
   struct Stub;  // keeps gRPC out of this header
@@ -58,6 +68,7 @@ class PlannerClient {
   const std::string device_id_;
   const std::string holder_;
   const std::function<absl::Time()> clock_;
+  const std::optional<ProcessIdentity> process_;  // ours
 };
 
 }  // namespace plimsoll::services

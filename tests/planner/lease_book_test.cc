@@ -26,9 +26,9 @@ class LeaseBookTest : public ::testing::Test {
   }
   absl::StatusOr<Lease> Reserve(const std::string& id, int64_t bytes,
                                 double now = 0) {
-    return book_.Reserve(
-        {absl::StrCat("r", ++n_requests_), id, "d", "holder", "model", bytes},
-        At(now));
+    return book_.Reserve({absl::StrCat("r", ++n_requests_), id, "d", "holder",
+                          "model", bytes, "p1"},
+                         At(now));
   }
   int64_t Held() { return *book_.HeldBytes("d"); }
 
@@ -155,14 +155,15 @@ TEST_F(LeaseBookTest, ReleaseIsIdempotent) {
       book_.Renew("a", lease->epoch, At(1)).status()));
 }
 
-TEST_F(LeaseBookTest, AHoldersDeathFreesAllItsLeases) {
+TEST_F(LeaseBookTest, AProcesssDeathFreesAllItsLeases) {
   ASSERT_TRUE(Reserve("a", 10).ok());
   const auto b = Reserve("b", 20);
   ASSERT_TRUE(book_.Confirm("b", b->epoch, 20, At(1)).ok());
-  ASSERT_TRUE(book_.Reserve({"x", "c", "d", "other", "", 40}, At(0)).ok());
+  ASSERT_TRUE(
+      book_.Reserve({"x", "c", "d", "other", "", 40, "p2"}, At(0)).ok());
   book_.Expire(At(100));
-  EXPECT_EQ(book_.HolderDied("holder"), 30);
-  EXPECT_EQ(book_.HolderDied("holder"), 0);
+  EXPECT_EQ(book_.ProcessDied("p1"), 30);
+  EXPECT_EQ(book_.ProcessDied("p1"), 0);
   EXPECT_EQ(Held(), 40);
 }
 
@@ -206,11 +207,11 @@ TEST_F(LeaseBookTest, AShrunkDeviceGrantsNothingUntilItFits) {
 TEST_F(LeaseBookTest, ExtremesDoNotOverflow) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   ASSERT_TRUE(book_.RegisterDevice({"m", kMax, 0, kMax}).ok());
-  ASSERT_TRUE(book_.Reserve({"x", "big", "m", "h", "", kMax}, At(0)).ok());
+  ASSERT_TRUE(book_.Reserve({"x", "big", "m", "h", "", kMax, "p"}, At(0)).ok());
   EXPECT_EQ(*book_.AvailableBytes("m"), 0);
   ASSERT_TRUE(book_.RegisterDevice({"m", 1, kMax, 0}).ok());
   EXPECT_EQ(*book_.AvailableBytes("m"), 0);
-  EXPECT_EQ(book_.HolderDied("h"), kMax);
+  EXPECT_EQ(book_.ProcessDied("p"), kMax);
   EXPECT_EQ(*book_.AvailableBytes("m"), 0);
 }
 

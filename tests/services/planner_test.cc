@@ -1,6 +1,5 @@
 #include "services/planner/planner.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -14,8 +13,6 @@
 namespace plimsoll::services {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Pair;
 using Code = absl::StatusCode;
 
 constexpr int64_t kTotal = 1 << 30;
@@ -26,7 +23,7 @@ class PlannerTest : public ::testing::Test {
     const std::string file = planner::BuilderOf(planner::TinyModel()).Build();
     Planner::Models models;
     models["tiny"] = *planner::ShapeFromGguf(*planner::Parse(file));
-    planner_ = std::make_unique<Planner>(models, [this] { return now_; });
+    planner_ = std::make_unique<Planner>(models, ledger_);
     Register(kTotal);
   }
 
@@ -38,7 +35,7 @@ class PlannerTest : public ::testing::Test {
     v1::RegisterDeviceRequest request;
     *request.mutable_profile() = ToProto(profile);
     v1::RegisterDeviceResponse response;
-    ASSERT_TRUE(planner_->RegisterDevice(request, response).ok());
+    ASSERT_TRUE(ledger_.RegisterDevice(request, response).ok());
   }
 
   absl::StatusOr<v1::Lease> Reserve(const std::string& id, int64_t bytes) {
@@ -48,126 +45,15 @@ class PlannerTest : public ::testing::Test {
     request.set_holder("worker");
     request.set_bytes(ToUint64(bytes));
     v1::ReserveResponse response;
-    const absl::Status status = planner_->Reserve(request, response);
+    const absl::Status status = ledger_.Reserve(request, response);
     if (!status.ok()) return status;
     return response.lease();
   }
 
-  uint64_t Available() {
-    v1::ListDevicesResponse response;
-    EXPECT_TRUE(planner_->ListDevices(response).ok());
-    return response.devices(0).available_bytes();
-  }
-
   absl::Time now_ = absl::UnixEpoch();
+  Ledger ledger_{[this] { return now_; }};
   std::unique_ptr<Planner> planner_;
 };
-
-TEST_F(PlannerTest, ARepeatedRequestGetsTheFirstReply) {
-  const auto first = Reserve("r1", 100);
-  const auto second = Reserve("r1", 100);
-  ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_EQ(first->id(), second->id());
-  EXPECT_EQ(Available(), ToUint64(kTotal - 100));
-}
-
-TEST_F(PlannerTest, LeaseIdsAreLongAndDiffer) {
-  const auto a = Reserve("a", 1);
-  const auto b = Reserve("b", 1);
-  EXPECT_EQ(a->id().size(), 32u);
-  EXPECT_NE(a->id(), b->id());
-}
-
-TEST_F(PlannerTest, ARefusalHasItsNumbers) {
-  ASSERT_TRUE(Reserve("a", kTotal - 10).ok());
-  const absl::Status refusal = Reserve("b", 11).status();
-  const ErrorDetails details = DetailsOf(refusal);
-  EXPECT_EQ(refusal.code(), Code::kResourceExhausted);
-  EXPECT_EQ(details.reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
-  EXPECT_THAT(details.metadata, Contains(Pair("wanted_bytes", "11")));
-  EXPECT_THAT(details.metadata, Contains(Pair("available_bytes", "10")));
-  EXPECT_TRUE(details.retry_after.has_value());
-}
-
-TEST_F(PlannerTest, ExpiryFreesNothing) {
-  ASSERT_TRUE(Reserve("a", kTotal).ok());
-  now_ += absl::Hours(1);
-  v1::ListLeasesResponse leases;
-  ASSERT_TRUE(planner_->ListLeases({}, leases).ok());
-  ASSERT_EQ(leases.leases_size(), 1);
-  EXPECT_EQ(leases.leases(0).state(), v1::LEASE_STATE_SUSPECT);
-  EXPECT_EQ(Reserve("b", 1).status().code(), Code::kResourceExhausted);
-}
-
-TEST_F(PlannerTest, AReleaseFreesAll) {
-  const auto lease = Reserve("a", kTotal);
-  v1::ReleaseRequest request;
-  request.set_lease_id(lease->id());
-  request.set_epoch(lease->epoch());
-  v1::ReleaseResponse response;
-  EXPECT_TRUE(planner_->Release(request, response).ok());
-  EXPECT_TRUE(planner_->Release(request, response).ok());
-  EXPECT_TRUE(Reserve("b", kTotal).ok());
-}
-
-TEST_F(PlannerTest, AConfirmedLeaseIsTakenBackAfterItExpired) {
-  const auto lease = Reserve("a", 100);
-  v1::ConfirmRequest confirm;
-  confirm.set_lease_id(lease->id());
-  confirm.set_epoch(lease->epoch());
-  confirm.set_measured_bytes(90);
-  confirm.set_device_free_bytes(ToUint64(kTotal - 90));
-  v1::ConfirmResponse confirmed;
-  ASSERT_TRUE(planner_->Confirm(confirm, confirmed).ok());
-  EXPECT_EQ(confirmed.lease().state(), v1::LEASE_STATE_CONFIRMED);
-  now_ += absl::Hours(1);
-  v1::RenewRequest renew;
-  renew.set_lease_id(lease->id());
-  renew.set_epoch(lease->epoch());
-  v1::RenewResponse renewed;
-  ASSERT_TRUE(planner_->Renew(renew, renewed).ok());
-  EXPECT_EQ(renewed.lease().id(), lease->id());
-  EXPECT_EQ(renewed.lease().state(), v1::LEASE_STATE_CONFIRMED);
-}
-
-TEST_F(PlannerTest, ADeadReservationIsLost) {
-  const auto lease = Reserve("a", 100);
-  now_ += absl::Hours(1);
-  v1::ConfirmRequest confirm;
-  confirm.set_lease_id(lease->id());
-  confirm.set_epoch(lease->epoch());
-  v1::ConfirmResponse response;
-  const absl::Status status = planner_->Confirm(confirm, response);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_LEASE_LOST);
-}
-
-TEST_F(PlannerTest, AnUnknownLeaseIsNotFound) {
-  v1::RenewRequest renew;
-  renew.set_lease_id("nobody's");
-  v1::RenewResponse response;
-  const absl::Status status = planner_->Renew(renew, response);
-  EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_LEASE_NOT_FOUND);
-}
-
-TEST_F(PlannerTest, MemoryTakenByStrangersIsRespected) {
-  Register(1'000);
-  EXPECT_EQ(Reserve("a", 1'001).status().code(), Code::kResourceExhausted);
-  EXPECT_TRUE(Reserve("b", 1'000).ok());
-}
-
-TEST_F(PlannerTest, AnUnknownDeviceIsNotFound) {
-  v1::ReserveRequest request;
-  request.set_request_id("a");
-  request.set_device_id("gpu");
-  request.set_holder("worker");
-  request.set_bytes(1);
-  v1::ReserveResponse response;
-  const absl::Status status = planner_->Reserve(request, response);
-  EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_DEVICE_NOT_FOUND);
-}
 
 TEST_F(PlannerTest, APlanOnADeviceSeesWhatALeaseLeft) {
   ASSERT_TRUE(Reserve("a", kTotal - 1'000).ok());

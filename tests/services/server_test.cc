@@ -74,8 +74,10 @@ class ServerTest : public ::testing::Test {
   }
 
   CallGate gate_;
-  Planner planner_{{}, BootTime};
-  std::unique_ptr<grpc::Service> service_ = NewPlannerService(planner_, gate_);
+  Ledger ledger_{BootTime};
+  Planner planner_{{}, ledger_};
+  std::unique_ptr<grpc::Service> service_ =
+      NewPlannerService(planner_, ledger_, gate_);
   std::unique_ptr<Server> server_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };
@@ -86,9 +88,10 @@ TEST_F(ServerTest, PortZeroBecomesARealPort) {
 }
 
 TEST_F(ServerTest, OneAddressHasOneServer) {
-  Planner planner({}, BootTime);
+  Ledger ledger(BootTime);
+  Planner planner({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(planner, gate);
+  const auto service = NewPlannerService(planner, ledger, gate);
   EXPECT_EQ(Server::Start({.listen = server_->address()}, {service.get()}, gate)
                 .status()
                 .code(),

@@ -47,8 +47,10 @@ struct TestPlanner {
   }
 
   CallGate gate;
-  Planner planner{{}, BootTime};
-  std::unique_ptr<grpc::Service> service = NewPlannerService(planner, gate);
+  Ledger ledger{BootTime};
+  Planner planner{{}, ledger};
+  std::unique_ptr<grpc::Service> service =
+      NewPlannerService(planner, ledger, gate);
   std::unique_ptr<Server> server;
   std::unique_ptr<v1::PlannerService::Stub> stub;
 };

@@ -1,0 +1,19 @@
+#include "planner/lease.h"
+
+namespace plimsoll::planner {
+
+const char* LeaseStateName(LeaseState state) {
+  switch (state) {
+    case LeaseState::kReserved:
+      return "RESERVED";
+    case LeaseState::kConfirmed:
+      return "CONFIRMED";
+    case LeaseState::kSuspect:
+      return "SUSPECT";
+    case LeaseState::kReleased:
+      return "RELEASED";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace plimsoll::planner

@@ -1,0 +1,49 @@
+// What of the lease book must outlive its process, as an interface: the book
+// knows no disk.
+#ifndef PLIMSOLL_PLANNER_LEASE_JOURNAL_H_
+#define PLIMSOLL_PLANNER_LEASE_JOURNAL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "planner/lease.h"
+
+namespace plimsoll::planner {
+
+// A lease as a journal keeps it. Renewals and expiry are not kept: a restored
+// lease gets a whole time to live.
+struct LeaseRecord {
+  Lease lease;
+  std::string request_id;  // of the Reserve that made it; empty if adopted
+};
+
+// What a journal held when it was opened.
+struct LeaseImage {
+  std::vector<LeaseRecord> records;  // live ones and lately released ones
+  int64_t next_epoch = 1;            // above that of every lease ever written
+  // The writer ended before it knew all leases, so the records may be only a
+  // part of what is held.
+  bool is_partial = false;
+};
+
+// Called by the book under its owner's mutex.
+class LeaseJournal {
+ public:
+  virtual ~LeaseJournal() = default;
+
+  // Makes a new lease durable, together with all that was noted before; from
+  // here on the journal is whole. The lease counts only if this is OK; if not,
+  // it may be on the disk or not. Later leases have epochs from `next_epoch`.
+  // Errors: kUnavailable.
+  virtual absl::Status Write(const LeaseRecord& record, int64_t next_epoch) = 0;
+
+  // Notes what became of a lease, to be durable with the next Write at the
+  // latest.
+  virtual void Note(const Lease& lease) = 0;
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_LEASE_JOURNAL_H_

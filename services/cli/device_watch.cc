@@ -1,0 +1,89 @@
+#include "services/cli/device_watch.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/remote.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// Keeps the newest message; gRPC reads on as soon as one is there.
+class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
+ public:
+  explicit Reader(v1::PlannerService::Stub& stub) {
+    stub.async()->WatchDevices(&context_, &request_, this);
+    StartRead(&incoming_);
+    StartCall();
+  }
+  // gRPC must be done with this object before it goes.
+  ~Reader() override {
+    context_.TryCancel();
+    absl::MutexLock lock(&mu_);
+    const auto is_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return status_.has_value();
+    };
+    mu_.Await(absl::Condition(&is_done));
+  }
+
+  // The newest message that was not taken yet; nothing after a while without
+  // one. Once the stream has ended, `end` is its status.
+  std::optional<v1::WatchDevicesResponse> Take(
+      std::optional<grpc::Status>& end) {
+    absl::MutexLock lock(&mu_);
+    const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return newest_.has_value() || status_.has_value();
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&has_news), kInterruptPoll);
+    if (!newest_.has_value()) end = status_;
+    return std::exchange(newest_, std::nullopt);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    {
+      absl::MutexLock lock(&mu_);
+      newest_ = std::move(incoming_);
+    }
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    absl::MutexLock lock(&mu_);
+    status_ = status;
+  }
+
+ private:
+  grpc::ClientContext context_;
+  const v1::WatchDevicesRequest request_;
+  v1::WatchDevicesResponse incoming_;  // gRPC's
+  absl::Mutex mu_;
+  std::optional<v1::WatchDevicesResponse> newest_ ABSL_GUARDED_BY(mu_);
+  std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::Status WatchDevices(
+    const std::string& address,
+    const std::function<absl::Status(const v1::WatchDevicesResponse&)>& show) {
+  const InterruptScope interrupts;
+  const auto stub = v1::PlannerService::NewStub(Connect(address));
+  Reader reader(*stub);
+  std::optional<grpc::Status> end;
+  while (!end.has_value()) {
+    const auto devices = reader.Take(end);
+    if (Interrupted()) return InterruptedError();
+    if (!devices.has_value()) continue;
+    const absl::Status status = show(*devices);
+    if (!status.ok()) return status;
+  }
+  return CallStatus(*end, address);
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,22 @@
+// A planner's devices as a stream: at once, and after every change.
+#ifndef PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_
+#define PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll::cli {
+
+// Calls `show` for every state of the devices of the planner at `address`, on
+// this thread, until it fails or the stream ends.
+// Errors: those of `show`; CallStatus; InterruptedError.
+absl::Status WatchDevices(
+    const std::string& address,
+    const std::function<absl::Status(const v1::WatchDevicesResponse&)>& show);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_

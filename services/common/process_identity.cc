@@ -1,0 +1,77 @@
+#include "services/common/process_identity.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace plimsoll::services {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+std::optional<int64_t> StartTicks(int64_t pid) {
+  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+  // The second field is the program's name, with any characters in it.
+  const size_t end = stat.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  const std::vector<absl::string_view> fields = absl::StrSplit(
+      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty());
+  constexpr size_t kStartTime = 22 - 3;  // of those after the name
+  int64_t ticks = 0;
+  if (fields.size() <= kStartTime ||
+      !absl::SimpleAtoi(fields[kStartTime], &ticks)) {
+    return std::nullopt;
+  }
+  return ticks;
+}
+
+std::optional<ProcessIdentity> OwnIdentity() {
+  ProcessIdentity own;
+  own.pid = getpid();
+  const std::optional<int64_t> ticks = StartTicks(own.pid);
+  own.boot_id = std::string(
+      absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
+  struct stat pid_namespace {};
+  if (!ticks.has_value() || own.boot_id.empty() ||
+      own.boot_id.size() > ProcessIdentity::kMaxBootIdBytes ||
+      stat("/proc/self/ns/pid", &pid_namespace) != 0) {
+    return std::nullopt;
+  }
+  own.start_ticks = *ticks;
+  own.pid_namespace = static_cast<int64_t>(pid_namespace.st_ino);
+  return own;
+}
+
+std::string ToString(const ProcessIdentity& identity) {
+  return absl::StrCat(identity.boot_id, ":", identity.pid_namespace, ":",
+                      identity.pid, ":", identity.start_ticks);
+}
+
+std::optional<ProcessIdentity> ParseIdentity(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  ProcessIdentity identity;
+  if (parts.size() != 4 || parts[0].empty() ||
+      parts[0].size() > ProcessIdentity::kMaxBootIdBytes ||
+      !absl::SimpleAtoi(parts[1], &identity.pid_namespace) ||
+      !absl::SimpleAtoi(parts[2], &identity.pid) ||
+      !absl::SimpleAtoi(parts[3], &identity.start_ticks) || identity.pid <= 0) {
+    return std::nullopt;
+  }
+  identity.boot_id = std::string(parts[0]);
+  return identity;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,37 @@
+// Which process somebody is, so that another one on the same host can tell when
+// it has ended.
+#ifndef PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_
+#define PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::services {
+
+// A pid alone comes again; with the start of its process and of its host, and
+// in its namespace, it does not.
+struct ProcessIdentity {
+  static constexpr size_t kMaxBootIdBytes = 64;
+
+  int64_t pid = 0;
+  int64_t start_ticks = 0;  // since the host started
+  std::string boot_id;
+  int64_t pid_namespace = 0;
+};
+
+// Of this process; absent where /proc does not tell.
+std::optional<ProcessIdentity> OwnIdentity();
+
+// When process `pid` started, in clock ticks; absent if there is none.
+std::optional<int64_t> StartTicks(int64_t pid);
+
+// One word, and back; absent for any other word.
+std::string ToString(const ProcessIdentity& identity);
+std::optional<ProcessIdentity> ParseIdentity(absl::string_view text);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_

@@ -1,0 +1,362 @@
+#include "services/planner/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "planner/lease_book.h"
+#include "services/common/log.h"
+#include "services/common/random_id.h"
+
+namespace plimsoll::services {
+namespace {
+
+constexpr int64_t kSchema = 1;
+constexpr int kBusyMillis = 1'000;
+
+constexpr char kTables[] =
+    "CREATE TABLE lease("
+    "id TEXT PRIMARY KEY, device_uuid TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    "measured_bytes INTEGER NOT NULL, holder TEXT NOT NULL,"
+    "purpose TEXT NOT NULL, process TEXT NOT NULL, epoch INTEGER NOT NULL,"
+    "state TEXT NOT NULL, request_id TEXT NOT NULL,"
+    "granted_wall INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE meta("
+    "schema INTEGER NOT NULL, boot_nonce TEXT NOT NULL,"
+    "next_epoch INTEGER NOT NULL, is_partial INTEGER NOT NULL) STRICT;"
+    "INSERT INTO meta VALUES(1, '', 1, 1);";
+
+// A lease that is there already keeps what never changes of it; one whose id
+// is used again is a new lease.
+constexpr char kPut[] =
+    "INSERT INTO lease VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
+    "ON CONFLICT(id) DO UPDATE SET device_uuid=?2, bytes=?3,"
+    "measured_bytes=?4, holder=?5, purpose=?6, process=?7, state=?9,"
+    "request_id=iif(epoch=?8, request_id, ?10),"
+    "granted_wall=iif(epoch=?8, granted_wall, ?11), epoch=?8";
+
+constexpr char kSelect[] =
+    "SELECT id, device_uuid, bytes, measured_bytes, holder, purpose, process,"
+    "epoch, state, request_id, granted_wall FROM lease ORDER BY epoch";
+
+// A statement that is finalised at the end of its scope.
+struct Statement {
+  Statement(sqlite3* db, const char* sql) {
+    code = sqlite3_prepare_v2(db, sql, -1, &handle, nullptr);
+  }
+  ~Statement() { sqlite3_finalize(handle); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  void Bind(int at, const std::string& text) {
+    sqlite3_bind_text(handle, at, text.data(), static_cast<int>(text.size()),
+                      SQLITE_TRANSIENT);
+  }
+  void Bind(int at, int64_t value) { sqlite3_bind_int64(handle, at, value); }
+  std::string Text(int column) {
+    const auto* const text =
+        static_cast<const char*>(sqlite3_column_blob(handle, column));
+    if (text == nullptr) return "";
+    return {text, static_cast<size_t>(sqlite3_column_bytes(handle, column))};
+  }
+  int64_t Int(int column) { return sqlite3_column_int64(handle, column); }
+
+  sqlite3_stmt* handle = nullptr;
+  int code;
+};
+
+// A lease's state as it is kept: suspicion is not.
+absl::string_view KeptState(const planner::Lease& lease) {
+  if (lease.state == planner::LeaseState::kReleased) return "RELEASED";
+  return lease.was_confirmed ? "CONFIRMED" : "RESERVED";
+}
+
+absl::Status SetState(absl::string_view text, planner::Lease& lease) {
+  using planner::LeaseState;
+  lease.was_confirmed = text == "CONFIRMED";
+  if (text == "RELEASED") {
+    lease.state = LeaseState::kReleased;
+  } else if (text == "CONFIRMED") {
+    lease.state = LeaseState::kConfirmed;
+  } else if (text == "RESERVED") {
+    lease.state = LeaseState::kReserved;
+  } else {
+    return absl::DataLossError("a lease has no known state");
+  }
+  return absl::OkStatus();
+}
+
+bool IsTransient(int code) {
+  const int primary = code & 0xff;
+  return primary == SQLITE_FULL || primary == SQLITE_BUSY ||
+         primary == SQLITE_LOCKED || primary == SQLITE_NOMEM;
+}
+
+}  // namespace
+
+Journal::Journal(std::string path, std::function<absl::Time()> clock,
+                 const char* vfs)
+    : path_(std::move(path)), clock_(std::move(clock)), vfs_(vfs) {}
+
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
+    const std::string& path, std::function<absl::Time()> clock,
+    const char* vfs) {
+  auto journal =
+      std::unique_ptr<Journal>(new Journal(path, std::move(clock), vfs));
+  RETURN_IF_ERROR(journal->Lock());
+  absl::Status status = journal->Start();
+  if (absl::IsDataLoss(status)) {
+    journal->RenameAside(status);
+    status = journal->Start();
+  }
+  if (!status.ok()) {
+    Log(absl::StrCat("THE JOURNAL CANNOT BE USED, so nothing will be granted: ",
+                     status.message()));
+    journal->Close();
+    journal->has_failed_ = true;
+    journal->image_ = {};
+    journal->image_.is_partial = true;
+  }
+  return journal;
+}
+
+Journal::~Journal() {
+  Flush().IgnoreError();
+  Close();
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+void Journal::Close() {
+  sqlite3_close(db_);
+  db_ = nullptr;
+}
+
+absl::Status Journal::Lock() {
+  const std::string name = path_ + ".lock";
+  lock_fd_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // Where no lock can be made, no journal can: Start() says why.
+  if (lock_fd_ < 0 || flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "another process uses this journal; two planners must not share one");
+}
+
+void Journal::RenameAside(const absl::Status& why) {
+  Close();
+  const std::string aside =
+      absl::StrCat(path_, ".bad-", absl::ToUnixSeconds(absl::Now()));
+  Log(absl::StrCat("THE JOURNAL IS NOT SOUND and is kept as ", aside, ": ",
+                   why.message()));
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::rename((path_ + suffix).c_str(), (aside + suffix).c_str());
+  }
+}
+
+absl::Status Journal::Check(int code) {
+  if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) {
+    return absl::OkStatus();
+  }
+  last_code_ = db_ == nullptr ? code : sqlite3_extended_errcode(db_);
+  const std::string text =
+      absl::StrCat("SQLite: ", sqlite3_errstr(code), " (", last_code_, ")");
+  const int primary = code & 0xff;
+  if (primary == SQLITE_NOTADB || primary == SQLITE_CORRUPT ||
+      primary == SQLITE_ERROR || primary == SQLITE_CONSTRAINT) {
+    return absl::DataLossError(text);
+  }
+  return absl::UnavailableError(text);
+}
+
+absl::Status Journal::Run(const char* sql) {
+  return Check(sqlite3_exec(db_, sql, nullptr, nullptr, nullptr));
+}
+
+absl::StatusOr<std::string> Journal::QueryText(const char* sql) {
+  Statement statement(db_, sql);
+  RETURN_IF_ERROR(Check(statement.code));
+  const int code = sqlite3_step(statement.handle);
+  RETURN_IF_ERROR(Check(code));
+  if (code != SQLITE_ROW) return absl::DataLossError("a row is missing");
+  return statement.Text(0);
+}
+
+absl::StatusOr<int64_t> Journal::QueryInt(const char* sql) {
+  Statement statement(db_, sql);
+  RETURN_IF_ERROR(Check(statement.code));
+  const int code = sqlite3_step(statement.handle);
+  RETURN_IF_ERROR(Check(code));
+  if (code != SQLITE_ROW) return absl::DataLossError("a row is missing");
+  return statement.Int(0);
+}
+
+absl::Status Journal::Start() {
+  image_ = {};
+  RETURN_IF_ERROR(Check(sqlite3_open_v2(
+      path_.c_str(), &db_,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, vfs_)));
+  sqlite3_busy_timeout(db_, kBusyMillis);
+  // Nothing in a file of unknown origin may run.
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  ASSIGN_OR_RETURN(const std::string mode,
+                   QueryText("PRAGMA journal_mode=WAL"));
+  if (mode != "wal") {
+    return absl::UnavailableError("the file system has no write-ahead log");
+  }
+  RETURN_IF_ERROR(Run("PRAGMA synchronous=FULL"));
+  ASSIGN_OR_RETURN(const std::string sound, QueryText("PRAGMA quick_check(1)"));
+  if (sound != "ok") return absl::DataLossError(sound);
+  ASSIGN_OR_RETURN(const int64_t n_tables,
+                   QueryInt("SELECT count(*) FROM sqlite_schema"));
+  if (n_tables == 0) RETURN_IF_ERROR(Begin());
+  return Read();
+}
+
+absl::Status Journal::Begin() {
+  return Transact([this] { return Run(kTables); });
+}
+
+absl::Status Journal::Read() {
+  ASSIGN_OR_RETURN(const int64_t schema, QueryInt("SELECT schema FROM meta"));
+  if (schema != kSchema) {
+    return absl::DataLossError(absl::StrCat("its schema is ", schema));
+  }
+  ASSIGN_OR_RETURN(image_.next_epoch, QueryInt("SELECT next_epoch FROM meta"));
+  ASSIGN_OR_RETURN(const int64_t is_partial,
+                   QueryInt("SELECT is_partial FROM meta"));
+  image_.is_partial = is_partial != 0;
+  ASSIGN_OR_RETURN(const int64_t n_rows,
+                   QueryInt("SELECT count(*) FROM lease"));
+  if (n_rows > kMaxRows || image_.next_epoch < 1 ||
+      image_.next_epoch > planner::LeaseBook::kMaxEpoch) {
+    return absl::DataLossError("its numbers make no sense");
+  }
+  const absl::Time now = clock_();
+  const absl::Time wall = absl::Now();
+  Statement rows(db_, kSelect);
+  RETURN_IF_ERROR(Check(rows.code));
+  while (true) {
+    const int code = sqlite3_step(rows.handle);
+    RETURN_IF_ERROR(Check(code));
+    if (code == SQLITE_DONE) break;
+    planner::LeaseRecord record;
+    planner::Lease& lease = record.lease;
+    lease.id = rows.Text(0);
+    lease.device_id = rows.Text(1);
+    lease.bytes = rows.Int(2);
+    lease.measured_bytes = rows.Int(3);
+    lease.holder = rows.Text(4);
+    lease.purpose = rows.Text(5);
+    lease.process = rows.Text(6);
+    lease.epoch = rows.Int(7);
+    RETURN_IF_ERROR(SetState(rows.Text(8), lease));
+    record.request_id = rows.Text(9);
+    const absl::Time granted = absl::FromUnixSeconds(rows.Int(10));
+    lease.granted = now - std::max(wall - granted, absl::ZeroDuration());
+    image_.records.push_back(std::move(record));
+  }
+  RETURN_IF_ERROR(planner::LeaseBook().Restore(image_, now));
+  // The nonce tells one run of the planner from the next in the file, and that
+  // it can be written.
+  return Transact([this] {
+    return Run(
+        absl::StrCat("UPDATE meta SET boot_nonce='", RandomId(), "'").c_str());
+  });
+}
+
+absl::Status Journal::Put(const planner::Lease& lease,
+                          const std::string& request_id) {
+  Statement statement(db_, kPut);
+  RETURN_IF_ERROR(Check(statement.code));
+  statement.Bind(1, lease.id);
+  statement.Bind(2, lease.device_id);
+  statement.Bind(3, lease.bytes);
+  statement.Bind(4, lease.measured_bytes);
+  statement.Bind(5, lease.holder);
+  statement.Bind(6, lease.purpose);
+  statement.Bind(7, lease.process);
+  statement.Bind(8, lease.epoch);
+  statement.Bind(9, std::string(KeptState(lease)));
+  statement.Bind(10, request_id);
+  statement.Bind(11, absl::ToUnixSeconds(absl::Now()));
+  return Check(sqlite3_step(statement.handle));
+}
+
+absl::Status Journal::PutNoted() {
+  for (const auto& [id, lease] : noted_) RETURN_IF_ERROR(Put(lease, ""));
+  return absl::OkStatus();
+}
+
+absl::Status Journal::Transact(absl::FunctionRef<absl::Status()> work) {
+  absl::Status status = Run("BEGIN IMMEDIATE");
+  if (status.ok()) status = work();
+  if (status.ok()) status = Run("COMMIT");
+  if (status.ok()) return status;
+  const int code = last_code_;
+  sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  last_code_ = code;
+  return status;
+}
+
+void Journal::Note(const planner::Lease& lease) {
+  if (!has_failed_) noted_[lease.id] = lease;
+}
+
+absl::Status Journal::Write(const planner::LeaseRecord& record,
+                            int64_t next_epoch) {
+  if (has_failed_) {
+    return absl::UnavailableError("the journal has failed");
+  }
+  const absl::Status status = Transact([&] {
+    RETURN_IF_ERROR(PutNoted());
+    RETURN_IF_ERROR(Put(record.lease, record.request_id));
+    Statement meta(db_, "UPDATE meta SET next_epoch=?1, is_partial=0");
+    RETURN_IF_ERROR(Check(meta.code));
+    meta.Bind(1, next_epoch);
+    RETURN_IF_ERROR(Check(sqlite3_step(meta.handle)));
+    Statement prune(db_,
+                    "DELETE FROM lease WHERE state='RELEASED' AND epoch<?1");
+    RETURN_IF_ERROR(Check(prune.code));
+    prune.Bind(1, next_epoch - kKeptEpochs);
+    return Check(sqlite3_step(prune.handle));
+  });
+  return Settle(status);
+}
+
+absl::Status Journal::Flush() {
+  if (has_failed_ || noted_.empty()) return absl::OkStatus();
+  return Settle(Transact([this] { return PutNoted(); }));
+}
+
+absl::Status Journal::Settle(const absl::Status& status) {
+  if (status.ok()) {
+    if (!was_good_) Log("the journal can be written again");
+    was_good_ = true;
+    noted_.clear();
+    return status;
+  }
+  if (!IsTransient(last_code_)) {
+    has_failed_ = true;
+    noted_.clear();
+    Log(absl::StrCat("THE JOURNAL HAS FAILED; nothing is granted until the ",
+                     "planner is restarted: ", status.message()));
+  } else if (was_good_) {
+    Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
+                     status.message()));
+  }
+  was_good_ = false;
+  return absl::UnavailableError("the journal cannot be written");
+}
+
+}  // namespace plimsoll::services

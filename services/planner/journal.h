@@ -1,0 +1,98 @@
+// The lease book's journal: one SQLite file, written before anything is
+// answered.
+#ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
+#define PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "planner/lease_journal.h"
+
+namespace plimsoll::services {
+
+// Tables `lease` (a row a lease, released ones for a while) and `meta` (one
+// row), in WAL mode with synchronous=FULL. One planner at a time: a lock file
+// lies beside it.
+//
+// Once a write has failed for another reason than a full or busy disk, nothing
+// is written any more until the next start: after a failed fsync nobody knows
+// what is on the disk. Not thread-safe.
+class Journal final : public planner::LeaseJournal {
+ public:
+  // Released leases that are kept, counted in epochs, so that late calls about
+  // them are answered after a restart too.
+  static constexpr int64_t kKeptEpochs = 4'096;
+  // Rows that are read at most; a file with more is not ours.
+  static constexpr int64_t kMaxRows = 131'072;
+
+  // Opens or makes the file at `path`. What is not a sound journal is renamed
+  // to PATH.bad-SECONDS, with a loud log line, and a new one is begun. If no
+  // journal can be had, there is a failed one, whose Write refuses. `clock` is
+  // that of the book; `vfs` is SQLite's file system, null = its default.
+  // Errors: kFailedPrecondition if another process uses the journal.
+  static absl::StatusOr<std::unique_ptr<Journal>> Open(
+      const std::string& path, std::function<absl::Time()> clock,
+      const char* vfs = nullptr);
+  ~Journal() override;
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // What it held when it was opened. Partial if it is new.
+  const planner::LeaseImage& image() const { return image_; }
+  // Whether the last write was one.
+  bool can_write() const { return !has_failed_ && was_good_; }
+
+  absl::Status Write(const planner::LeaseRecord& record,
+                     int64_t next_epoch) override;
+  void Note(const planner::Lease& lease) override;
+  // Writes what was noted. Errors: kUnavailable; it stays noted.
+  absl::Status Flush();
+
+ private:
+  Journal(std::string path, std::function<absl::Time()> clock, const char* vfs);
+
+  absl::Status Lock();
+  // Opens, checks and reads. Errors: kDataLoss if the file is not a sound
+  // journal; kUnavailable if it cannot be used.
+  absl::Status Start();
+  absl::Status Begin();  // a new file
+  absl::Status Read();
+  void RenameAside(const absl::Status& why);
+  void Close();
+
+  // The outcome of a call of SQLite.
+  absl::Status Check(int code);
+  absl::Status Run(const char* sql);
+  absl::StatusOr<int64_t> QueryInt(const char* sql);
+  absl::StatusOr<std::string> QueryText(const char* sql);
+  absl::Status Put(const planner::Lease& lease, const std::string& request_id);
+  absl::Status PutNoted();
+  // `work` in one transaction.
+  absl::Status Transact(absl::FunctionRef<absl::Status()> work);
+  // After a transaction: forgets what was noted, or says how it failed.
+  absl::Status Settle(const absl::Status& status);
+
+  const std::string path_;
+  const std::function<absl::Time()> clock_;
+  const char* const vfs_;
+  int lock_fd_ = -1;
+  sqlite3* db_ = nullptr;
+  int last_code_ = SQLITE_OK;
+  bool has_failed_ = false;
+  bool was_good_ = true;  // the last write
+  planner::LeaseImage image_;
+  std::map<std::string, planner::Lease> noted_;  // by id
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_

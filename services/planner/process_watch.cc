@@ -1,0 +1,99 @@
+#include "services/planner/process_watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace plimsoll::services {
+
+ProcessWatch::ProcessWatch(std::function<void(const std::string&)> on_end,
+                           std::function<void()> on_tick)
+    : on_end_(std::move(on_end)),
+      on_tick_(std::move(on_tick)),
+      own_(OwnIdentity()),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Loop(); }) {}
+
+ProcessWatch::~ProcessWatch() {
+  {
+    absl::MutexLock lock(&mu_);
+    is_stopping_ = true;
+  }
+  Wake();
+  thread_.Join();
+  for (const auto& [process, fd] : pidfds_) close(fd);
+  close(wake_fd_);
+}
+
+void ProcessWatch::Wake() {
+  const uint64_t one = 1;
+  // A full counter wakes as well, so the result tells nothing.
+  [[maybe_unused]] const ssize_t n = write(wake_fd_, &one, sizeof(one));
+}
+
+ProcessWatch::Result ProcessWatch::Watch(const std::string& process) {
+  const std::optional<ProcessIdentity> identity = ParseIdentity(process);
+  if (!identity.has_value() || !own_.has_value() ||
+      identity->boot_id != own_->boot_id ||
+      identity->pid_namespace != own_->pid_namespace) {
+    return Result::kUnwatchable;
+  }
+  absl::MutexLock lock(&mu_);
+  if (pidfds_.count(process) > 0) return Result::kWatching;
+  if (pidfds_.size() >= kMaxWatched) return Result::kUnwatchable;
+  const auto fd = static_cast<int>(
+      syscall(SYS_pidfd_open, static_cast<pid_t>(identity->pid), 0));
+  if (fd < 0) return errno == ESRCH ? Result::kGone : Result::kUnwatchable;
+  // The pid may be another process's by now; the fd cannot change any more.
+  if (StartTicks(identity->pid) != identity->start_ticks) {
+    close(fd);
+    return Result::kGone;
+  }
+  pidfds_[process] = fd;
+  Wake();
+  return Result::kWatching;
+}
+
+bool ProcessWatch::IsWatching(const std::string& process) const {
+  absl::MutexLock lock(&mu_);
+  return pidfds_.count(process) > 0;
+}
+
+void ProcessWatch::Loop() {
+  while (true) {
+    std::vector<pollfd> polled = {{wake_fd_, POLLIN, 0}};
+    std::vector<std::string> processes = {""};
+    {
+      absl::MutexLock lock(&mu_);
+      if (is_stopping_) return;
+      for (const auto& [process, fd] : pidfds_) {
+        polled.push_back({fd, POLLIN, 0});
+        processes.push_back(process);
+      }
+    }
+    poll(polled.data(), polled.size(),
+         static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    uint64_t count = 0;
+    if (polled[0].revents != 0) {
+      [[maybe_unused]] const ssize_t n = read(wake_fd_, &count, sizeof(count));
+    }
+    for (size_t i = 1; i < polled.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      {
+        absl::MutexLock lock(&mu_);
+        pidfds_.erase(processes[i]);
+      }
+      close(polled[i].fd);
+      on_end_(processes[i]);
+    }
+    on_tick_();
+  }
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,58 @@
+// Sees processes of this host end.
+#ifndef PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
+#define PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/common/background.h"
+#include "services/common/process_identity.h"
+
+namespace plimsoll::services {
+
+// Holds a pidfd of every watched process and polls them on one thread.
+// Thread-safe. Processes are named by ToString(ProcessIdentity).
+class ProcessWatch {
+ public:
+  static constexpr size_t kMaxWatched = 1'024;
+  static constexpr absl::Duration kTick = absl::Seconds(1);
+
+  enum class Result {
+    kWatching,
+    kGone,         // it has ended
+    kUnwatchable,  // of another host or namespace, or there are too many
+  };
+
+  // `on_end` is told each watched process once, when it is watched no longer;
+  // `on_tick` is called about every kTick. Both on the watch's own thread.
+  ProcessWatch(std::function<void(const std::string&)> on_end,
+               std::function<void()> on_tick);
+  ~ProcessWatch();
+  ProcessWatch(const ProcessWatch&) = delete;
+  ProcessWatch& operator=(const ProcessWatch&) = delete;
+
+  Result Watch(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsWatching(const std::string& process) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_);
+  void Wake();
+
+  const std::function<void(const std::string&)> on_end_;
+  const std::function<void()> on_tick_;
+  const std::optional<ProcessIdentity> own_;
+  const int wake_fd_;  // an eventfd
+  mutable absl::Mutex mu_;
+  std::map<std::string, int> pidfds_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  Background thread_;  // last: it uses everything above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_

@@ -1,0 +1,72 @@
+// Histories of a planner and its workers under every kind of trouble.
+//
+//   PLIMSOLL_HISTORIES=N  how many (default: PLIMSOLL_DEFAULT_HISTORIES)
+//   PLIMSOLL_SHARD=I/N    the I-th of N parts of them, from 0
+//   PLIMSOLL_SEED=S       only the history of this seed
+#include "tests/planner/lease_simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace plimsoll::planner {
+namespace {
+
+#ifndef PLIMSOLL_DEFAULT_HISTORIES
+#define PLIMSOLL_DEFAULT_HISTORIES 10'000
+#endif
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
+  uint64_t first = 1;
+  uint64_t step = 1;
+  uint64_t last =
+      FromEnvironment("PLIMSOLL_HISTORIES", PLIMSOLL_DEFAULT_HISTORIES);
+  unsigned shard = 0;
+  unsigned n_shards = 1;
+  const char* const shards = std::getenv("PLIMSOLL_SHARD");
+  if (shards != nullptr) {
+    ASSERT_EQ(std::sscanf(shards, "%u/%u", &shard, &n_shards), 2);
+    ASSERT_LT(shard, n_shards);
+    first += shard;
+    step = n_shards;
+  }
+  if (const uint64_t seed = FromEnvironment("PLIMSOLL_SEED", 0); seed > 0) {
+    first = last = seed;
+  }
+  int64_t n_granted = 0, n_adopted = 0, n_proven = 0, n_restarts = 0;
+  int64_t n_histories = 0;
+  for (uint64_t seed = first; seed <= last; seed += step) {
+    LeaseSimulation simulation(seed);
+    const std::string failure = simulation.Run();
+    ASSERT_TRUE(failure.empty())
+        << failure << "; replay it with PLIMSOLL_SEED=" << seed;
+    ++n_histories;
+    n_granted += simulation.n_granted;
+    n_adopted += simulation.n_adopted;
+    n_proven += simulation.n_proven;
+    n_restarts += simulation.n_restarts;
+  }
+  std::printf(
+      "%lld histories of %d operations, seeds %llu to %llu: %lld grants, "
+      "%lld adoptions, %lld proofs by a reading, %lld restarts\n",
+      static_cast<long long>(n_histories), LeaseSimulation::kOperations,
+      static_cast<unsigned long long>(first),
+      static_cast<unsigned long long>(last), static_cast<long long>(n_granted),
+      static_cast<long long>(n_adopted), static_cast<long long>(n_proven),
+      static_cast<long long>(n_restarts));
+  if (n_histories < 1'000) return;
+  // Everything that the histories are there for does come about.
+  EXPECT_GT(n_granted, 4 * n_histories);
+  EXPECT_GT(n_adopted, n_histories / 100);
+  EXPECT_GT(n_proven, n_histories / 100);
+  EXPECT_GT(n_restarts, n_histories);
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
