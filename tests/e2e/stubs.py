@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import types
 
 import grpc_tools
 from grpc_tools import protoc
@@ -37,10 +38,19 @@ from plimsoll.v1 import generation_pb2 as generation  # noqa: E402
 from plimsoll.v1 import generation_pb2_grpc  # noqa: E402
 from plimsoll.v1 import model_pb2 as model  # noqa: E402
 from plimsoll.v1 import model_pb2_grpc  # noqa: E402
-from plimsoll.v1 import planner_pb2 as planner  # noqa: E402
+from plimsoll.v1 import device_pb2  # noqa: E402
+from plimsoll.v1 import lease_pb2  # noqa: E402
+from plimsoll.v1 import placement_pb2  # noqa: E402
+from plimsoll.v1 import plan_pb2  # noqa: E402
+from plimsoll.v1 import planner_pb2  # noqa: E402
 from plimsoll.v1 import planner_pb2_grpc  # noqa: E402
 from plimsoll.v1 import tokenizer_pb2 as tokenizer  # noqa: E402
 from plimsoll.v1 import tokenizer_pb2_grpc  # noqa: E402
+
+# All that the planner's service speaks, whichever file says it.
+planner = types.SimpleNamespace()
+for _module in (device_pb2, lease_pb2, placement_pb2, plan_pb2, planner_pb2):
+    vars(planner).update(vars(_module))
 
 PlannerStub = planner_pb2_grpc.PlannerServiceStub
 ModelStub = model_pb2_grpc.ModelServiceStub
