@@ -13,10 +13,9 @@ namespace {
 
 constexpr int64_t kGib = int64_t{1} << 30;
 
-// Matrices of a tensor that a step of `n_sequences` tokens reads: of experts at
-// most those that its tokens choose, of tables of embeddings single rows.
-int64_t MatricesRead(const ModelShape& shape, const WeightTensor& tensor,
-                     int64_t n_sequences) {
+// Matrices of a tensor that a step reads at least: of experts those that one
+// token chooses, of tables of embeddings single rows.
+int64_t MatricesRead(const ModelShape& shape, const WeightTensor& tensor) {
   switch (tensor.kind) {
     case WeightKind::kDense:
       break;
@@ -25,22 +24,18 @@ int64_t MatricesRead(const ModelShape& shape, const WeightTensor& tensor,
     case WeightKind::kPerLayerEmbedding:
       return 0;
     case WeightKind::kExpert:
-      return std::min(tensor.n_matrices,
-                      CheckedMul(shape.n_experts_used, n_sequences)
-                          .value_or(tensor.n_matrices));
+      return std::min(tensor.n_matrices, shape.n_experts_used);
   }
   return tensor.n_matrices;
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape,
-                                           int64_t n_sequences) {
+absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape) {
   Checked sum = 0;
   for (const WeightTensor& tensor : shape.weights) {
     ASSIGN_OR_RETURN(const int64_t row, RowBytes(tensor.dtype, tensor.cols));
-    sum +=
-        Checked(row) * tensor.rows * MatricesRead(shape, tensor, n_sequences);
+    sum += Checked(row) * tensor.rows * MatricesRead(shape, tensor);
   }
   if (sum.overflow()) {
     return absl::OutOfRangeError("the weights do not fit in int64 bytes");
@@ -57,7 +52,7 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
         "bandwidth_bytes_per_s must be positive, got ", bandwidth_bytes_per_s));
   }
   DecodeBound bound = {};
-  ASSIGN_OR_RETURN(bound.weight_bytes, WeightBytesPerStep(shape, n_sequences));
+  ASSIGN_OR_RETURN(bound.weight_bytes, WeightBytesPerStep(shape));
   ASSIGN_OR_RETURN(const KvBytes kv,
                    KvCacheBytes(shape, n_ctx, n_sequences, 0, k_type, v_type));
   const auto all_kv = CheckedAdd(kv.full_bytes, kv.window_bytes);

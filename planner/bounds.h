@@ -24,13 +24,11 @@ struct DecodeBound {
   double tokens_per_s;  // of all sequences
 };
 
-// Bytes of the weights that a decode step of `n_sequences` tokens reads: all
+// Bytes of the weights that every decode step reads, whatever the batch: all
 // but tables of embeddings that are not also the output projection, of which it
-// gathers single rows, and experts that no token chooses (each token is taken
-// to choose others).
+// gathers single rows, and experts that one token does not choose.
 // Errors: kInvalidArgument, kOutOfRange as of RowBytes.
-absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape,
-                                           int64_t n_sequences);
+absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape);
 
 // The bound for steps of `n_sequences` sequences with caches for `n_ctx` tokens
 // that are full:

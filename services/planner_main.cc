@@ -6,19 +6,20 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/common/catalogue_file.h"
 #include "services/common/clock.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
+#include "services/common/plan_source.h"
 #include "services/common/server.h"
 #include "services/planner/journal.h"
 #include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
-#include "worker/model_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -28,9 +29,13 @@ absl::StatusOr<Planner::Models> ReadModels(
     const std::vector<ModelFlag>& flags) {
   Planner::Models models;
   for (const ModelFlag& flag : flags) {
-    auto file = worker::ModelFile::Open(flag.path);
-    if (!file.ok()) return file.status();
-    models[flag.name] = (*file)->shape();
+    auto source = OpenPlanSource(flag.path);
+    if (!source.ok()) {
+      return absl::Status(
+          source.status().code(),
+          absl::StrCat("model ", flag.name, ": ", source.status().message()));
+    }
+    models[flag.name] = std::move(source->shape);
   }
   return models;
 }

@@ -11,7 +11,6 @@
 #include "services/cli/failure.h"
 #include "services/cli/json.h"
 #include "services/cli/model_path.h"
-#include "services/cli/plan_source.h"
 #include "services/cli/remote.h"
 #include "services/cli/table.h"
 #include "services/common/to_proto.h"
@@ -32,8 +31,7 @@ constexpr char kFooter[] =
 
 absl::StatusOr<v1::DescribeModelResponse> DescribeHere(
     const std::string& model) {
-  ASSIGN_OR_RETURN(const PlanSource source,
-                   OpenPlanSource(ResolveModel(model)));
+  ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(model));
   return services::ToProto(source.shape);
 }
 

@@ -12,7 +12,6 @@
 #include "planner/device_profile.h"
 #include "services/cli/bytes.h"
 #include "services/cli/model_path.h"
-#include "services/cli/plan_source.h"
 #include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
@@ -54,7 +53,7 @@ absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
     requested.n_ctx_train = std::numeric_limits<uint32_t>::max();
     return requested;
   }
-  ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
+  ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
   v1::ModelHeader& header = *requested.source.mutable_header();
   header.set_gguf(services::HeaderBytes(source.header, source.shape.vocab));
   // At least what the header's own bytes are, where there is no file.

@@ -20,6 +20,16 @@ bool IsFile(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+// An error about the model at `path`, with what to try.
+absl::Status Explained(const std::string& path, const absl::Status& error) {
+  const absl::Status status = Prefixed(absl::StrCat(path, ": "), error);
+  if (!absl::IsNotFound(status)) return status;
+  return absl::NotFoundError(
+      absl::StrCat(status.message(),
+                   "\n  try: 'plimsoll models' lists those in the cache; "
+                   "scripts/fetch_model.sh gets one"));
+}
+
 }  // namespace
 
 std::string CacheDirectory() {
@@ -63,12 +73,14 @@ absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
   const std::string path = ResolveModel(model);
   auto file = worker::ModelFile::Open(path);
   if (file.ok()) return file;
-  const absl::Status status = Prefixed(absl::StrCat(path, ": "), file.status());
-  if (!absl::IsNotFound(status)) return status;
-  return absl::NotFoundError(
-      absl::StrCat(status.message(),
-                   "\n  try: 'plimsoll models' lists those in the cache; "
-                   "scripts/fetch_model.sh gets one"));
+  return Explained(path, file.status());
+}
+
+absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model) {
+  const std::string path = ResolveModel(model);
+  auto source = services::OpenPlanSource(path);
+  if (source.ok()) return source;
+  return Explained(path, source.status());
 }
 
 }  // namespace plimsoll::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/common/plan_source.h"
 #include "worker/model_file.h"
 
 namespace plimsoll::cli {
@@ -29,6 +30,10 @@ std::string ResolveModel(const std::string& model);
 // with where models come from.
 absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
     const std::string& model);
+
+// Reads what can be planned of ResolveModel(model), which need not be one file.
+// Errors: those of OpenPlanSource, as OpenModel's.
+absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model);
 
 }  // namespace plimsoll::cli
 

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -13,7 +15,7 @@
 #include "services/cli/json.h"
 #include "services/cli/local_queries.h"
 #include "services/cli/model_path.h"
-#include "services/cli/plan_source.h"
+#include "services/cli/plan_many.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
 #include "services/common/catalogue_file.h"
@@ -37,12 +39,16 @@ constexpr char kFooter[] =
     "  plimsoll plan model.gguf --kv-type f32 --max-inference-len 32 -o json\n"
     "  plimsoll plan big-00001-of-00003.gguf --device-memory 80GiB\n"
     "  plimsoll plan repo/config.json --device-memory 24GiB  # no weights\n"
+    "  plimsoll plan big.gguf --with draft.gguf --device-memory 24GiB\n"
+    "  plimsoll plan big.gguf --split 24GiB,24GiB\n"
     "  plimsoll plan gemma --planner localhost:7070   # a configured model";
 
 struct PlanFlags {
   std::string model;
   LoadFlags load;
   std::string device;
+  std::vector<std::string> with;
+  std::vector<int64_t> split;
   std::string output;
 };
 
@@ -71,7 +77,7 @@ absl::StatusOr<std::pair<LoadFlags, std::string>> DeviceHere(
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
   ASSIGN_OR_RETURN(const auto here, DeviceHere(flags));
-  ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
+  ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
       PlanHere(source.shape, here.first, ContextDefault::kLongestThatFits));
@@ -116,10 +122,52 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
                                         : flags.device)};
 }
 
+// Prints `plan` as JSON, or as `text`; the status says whether it fits.
+template <typename Plan>
+absl::Status Show(const Plan& plan, const std::string& text,
+                  const PlanFlags& flags, Streams& streams) {
+  if (flags.output == "json") {
+    ASSIGN_OR_RETURN(const std::string json, ToJson(plan, JsonForm::kPretty));
+    streams.out << json;
+  } else {
+    streams.out << text;
+  }
+  if (plan.fits()) return absl::OkStatus();
+  const absl::Status verdict = DoesNotFit("the plan does not fit");
+  return flags.output == "json" ? verdict : AlreadySaid(verdict);
+}
+
+// Several models, or several devices: in this process only.
+absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
+  if (!commands.globals.planner.empty()) {
+    return UsageError(
+        "--with and --split plan in this process; leave out "
+        "--planner (the calls are PlanSet and PlanSplit)");
+  }
+  if (!flags.with.empty() && !flags.split.empty()) {
+    return UsageError("--with and --split do not go together");
+  }
+  Streams& streams = commands.streams;
+  if (!flags.split.empty()) {
+    ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
+                     PlanSplitHere(flags.model, flags.split, flags.load));
+    return Show(split, RenderSplit(split, flags.split, streams.out_style),
+                flags, streams);
+  }
+  std::vector<std::string> models = {flags.model};
+  models.insert(models.end(), flags.with.begin(), flags.with.end());
+  ASSIGN_OR_RETURN(const v1::PlanSetResponse set,
+                   PlanSetHere(models, flags.load));
+  return Show(set, RenderSet(set, models, streams.out_style), flags, streams);
+}
+
 absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
   if (flags.model.empty()) {
     return UsageError("there is no model; name a file: plimsoll plan FILE");
+  }
+  if (!flags.with.empty() || !flags.split.empty()) {
+    return RunMany(flags, commands);
   }
   if (globals.planner.empty() && !globals.address.empty()) {
     return UsageError(
@@ -162,6 +210,16 @@ void AddPlan(CLI::App& app, Commands& commands) {
           "A device of the catalogue ('plimsoll devices --catalogue'); "
           "with --planner a registered one, such as cpu")
       ->type_name("NAME")
+      ->group("Memory");
+  command
+      ->add_option("--with", flags->with,
+                   "Another model in the same process, such as a draft; may be "
+                   "given several times")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->group("Memory");
+  AddParsed(*command, "--split", &flags->split, ParseBudgets, "BYTES,...",
+            "Layers over several devices with these budgets, in order")
       ->group("Memory");
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {

@@ -12,7 +12,6 @@
 #include "services/cli/json.h"
 #include "services/cli/local_queries.h"
 #include "services/cli/model_path.h"
-#include "services/cli/plan_source.h"
 #include "services/cli/remote.h"
 #include "services/cli/what_if_request.h"
 #include "services/cli/what_if_svg.h"
@@ -88,7 +87,7 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
     return answer;
   }
   if (planner.empty()) {
-    ASSIGN_OR_RETURN(const PlanSource source, OpenPlanSource(path));
+    ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
     const v1::WhatIfRequest request =
         ToRequest(flags, source.shape.n_ctx_train, answer);
     RETURN_IF_ERROR(AskHere(request, source.shape, answer.all));

@@ -221,6 +221,32 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
   return message;
 }
 
+v1::PlanSetResponse ToProto(const planner::SetPlan& set) {
+  v1::PlanSetResponse message;
+  for (const planner::MemoryPlan& plan : set.plans) {
+    *message.add_plans() = ToProto(plan);
+  }
+  message.set_total_bytes(ToUint64(set.total_bytes));
+  message.set_budget_bytes(ToUint64(set.budget_bytes));
+  message.set_fits(set.fits);
+  return message;
+}
+
+v1::PlanSplitResponse ToProto(const planner::SplitPlan& split) {
+  v1::PlanSplitResponse message;
+  for (const planner::SplitPart& part : split.parts) {
+    v1::SplitPart& added = *message.add_parts();
+    added.set_device(ToUint32(part.device));
+    added.set_first_layer(ToUint32(part.first_layer));
+    added.set_n_layers(ToUint32(part.n_layers));
+    *added.mutable_plan() = ToProto(part.plan);
+  }
+  message.set_n_ctx(ToUint32(split.n_ctx));
+  message.set_fits(split.fits);
+  message.set_n_layers_left(ToUint32(split.n_layers_left));
+  return message;
+}
+
 v1::DeviceProfile ToProto(const planner::DeviceProfile& profile) {
   v1::DeviceProfile message;
   message.set_id(profile.id);

@@ -6,8 +6,10 @@
 
 #include "absl/time/time.h"
 #include "planner/device_profile.h"
+#include "planner/layer_split.h"
 #include "planner/lease_book.h"
 #include "planner/memory_plan.h"
+#include "planner/model_set.h"
 #include "planner/model_shape.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
@@ -25,6 +27,8 @@ v1::ElementType ToProto(DType dtype);
 v1::Basis ToProto(planner::Basis basis);
 v1::LoadOptions ToProto(const planner::LoadOptions& options);
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
+v1::PlanSetResponse ToProto(const planner::SetPlan& set);
+v1::PlanSplitResponse ToProto(const planner::SplitPlan& split);
 v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);
 v1::DescribeModelResponse ToProto(const planner::ModelShape& shape);
 v1::Lease ToProto(const planner::Lease& lease, absl::Time now);

@@ -4,10 +4,13 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/layer_split.h"
 #include "planner/memory_plan.h"
+#include "planner/model_set.h"
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
 #include "services/common/model_source.h"
@@ -24,6 +27,18 @@ absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
         absl::StrCat(field, " does not fit in 63 bits"));
   }
   return static_cast<int64_t>(value);
+}
+
+// A request's device and budget as those of a plan.
+template <typename Request>
+v1::PlanRequest DeviceOnly(const Request& request) {
+  v1::PlanRequest plan;
+  if (request.has_device_id()) plan.set_device_id(request.device_id());
+  if (request.has_profile()) *plan.mutable_profile() = request.profile();
+  if (request.has_budget_bytes()) {
+    plan.set_budget_bytes(request.budget_bytes());
+  }
+  return plan;
 }
 
 }  // namespace
@@ -79,6 +94,49 @@ absl::StatusOr<Planner::Target> Planner::TargetOf(
   target.budget_bytes =
       std::min(device.available_bytes, limit.value_or(device.available_bytes));
   return target;
+}
+
+absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
+                              v1::PlanSetResponse& response) const {
+  if (request.models_size() > planner::kMaxModelsInSet) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("models has ", request.models_size(), " entries, at most ",
+                     planner::kMaxModelsInSet, " are accepted"));
+  }
+  std::vector<planner::SetMember> members;
+  for (const v1::ModelLoad& model : request.models()) {
+    ASSIGN_OR_RETURN(planner::ModelShape shape, ShapeOf(model.source()));
+    ASSIGN_OR_RETURN(const planner::LoadOptions options,
+                     FromProto(model.options(), planner::LoadOptions{}));
+    members.push_back({std::move(shape), options});
+  }
+  ASSIGN_OR_RETURN(const Target target, TargetOf(DeviceOnly(request)));
+  ASSIGN_OR_RETURN(
+      const planner::SetPlan set,
+      planner::PlanSet(members, target.profile, target.budget_bytes));
+  response = ToProto(set);
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
+                                v1::PlanSplitResponse& response) const {
+  if (request.devices_size() > planner::kMaxSplitDevices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "devices has ", request.devices_size(), " entries, at most ",
+        planner::kMaxSplitDevices, " are accepted"));
+  }
+  ASSIGN_OR_RETURN(const planner::ModelShape shape, ShapeOf(request.source()));
+  ASSIGN_OR_RETURN(const planner::LoadOptions options,
+                   FromProto(request.options(), planner::LoadOptions{}));
+  std::vector<planner::SplitDevice> devices;
+  for (const v1::SplitDevice& device : request.devices()) {
+    ASSIGN_OR_RETURN(Target target, TargetOf(DeviceOnly(device)));
+    devices.push_back({std::move(target.profile), target.budget_bytes});
+  }
+  ASSIGN_OR_RETURN(const planner::SplitPlan split,
+                   planner::SplitLayers(shape, options, devices));
+  response = ToProto(split);
+  return absl::OkStatus();
 }
 
 absl::Status Planner::Plan(const v1::PlanRequest& request,

@@ -30,6 +30,10 @@ class Planner {
                              v1::DescribeModelResponse& response) const;
   absl::Status Plan(const v1::PlanRequest& request,
                     v1::PlanResponse& response) const;
+  absl::Status PlanSet(const v1::PlanSetRequest& request,
+                       v1::PlanSetResponse& response) const;
+  absl::Status PlanSplit(const v1::PlanSplitRequest& request,
+                         v1::PlanSplitResponse& response) const;
 
   // The shape of the model that a request means.
   absl::StatusOr<planner::ModelShape> ShapeOf(

@@ -38,6 +38,20 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                        [&] { return planner_.Plan(*request, *response); });
   }
 
+  ServerUnaryReactor* PlanSet(CallbackServerContext* context,
+                              const v1::PlanSetRequest* request,
+                              v1::PlanSetResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.PlanSet(*request, *response); });
+  }
+
+  ServerUnaryReactor* PlanSplit(CallbackServerContext* context,
+                                const v1::PlanSplitRequest* request,
+                                v1::PlanSplitResponse* response) override {
+    return AnswerUnary(context, gate_,
+                       [&] { return planner_.PlanSplit(*request, *response); });
+  }
+
   ServerUnaryReactor* BatchPlan(CallbackServerContext* context,
                                 const v1::BatchPlanRequest* request,
                                 v1::BatchPlanResponse* response) override {

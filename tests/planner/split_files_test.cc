@@ -6,6 +6,8 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+
 namespace plimsoll::planner {
 namespace {
 
@@ -21,7 +23,7 @@ std::vector<GgufHeader> Parts(int n) {
     part.alignment = 32;
     part.metadata["split.no"] = {GgufType::kU16, uint64_t(i)};
     part.metadata["split.count"] = {GgufType::kU16, uint64_t(n)};
-    part.tensors.push_back({.name = "t" + std::to_string(i),
+    part.tensors.push_back({.name = absl::StrCat("t", i),
                             .dtype = DType::kF32,
                             .n_dims = 1,
                             .ne = {10, 1, 1, 1},

@@ -1,6 +1,6 @@
 // What can be planned: a GGUF file, the first of several, or a config.json.
-#ifndef PLIMSOLL_SERVICES_CLI_PLAN_SOURCE_H_
-#define PLIMSOLL_SERVICES_CLI_PLAN_SOURCE_H_
+#ifndef PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_
+#define PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_
 
 #include <string>
 
@@ -8,7 +8,7 @@
 #include "planner/gguf_reader.h"
 #include "planner/model_shape.h"
 
-namespace plimsoll::cli {
+namespace plimsoll::services {
 
 struct PlanSource {
   planner::GgufHeader header;
@@ -18,9 +18,9 @@ struct PlanSource {
 // Reads the headers of a GGUF file, of all parts of a split one (given its
 // first part), or the config.json that is `path`, lies in the folder `path` or
 // beside a *.safetensors or *.safetensors.index.json.
-// Errors: naming the file that is missing or wrong.
+// Errors: those of the readers; of several files, naming the one.
 absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path);
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_CLI_PLAN_SOURCE_H_
+#endif  // PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_

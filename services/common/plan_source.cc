@@ -1,4 +1,4 @@
-#include "services/cli/plan_source.h"
+#include "services/common/plan_source.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,11 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/split_files.h"
-#include "services/cli/model_path.h"
 #include "services/common/config_json.h"
 #include "worker/model_file.h"
 
-namespace plimsoll::cli {
+namespace plimsoll::services {
 namespace {
 
 // The config.json that `path` means, or empty if it means a GGUF file.
@@ -32,7 +31,7 @@ absl::StatusOr<planner::GgufHeader> ReadConfig(
     const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   // One byte more than may be, so that a longer file is refused, not cut.
-  std::string json(static_cast<size_t>(services::kMaxConfigBytes) + 1, '\0');
+  std::string json(static_cast<size_t>(kMaxConfigBytes) + 1, '\0');
   file.read(json.data(), static_cast<std::streamsize>(json.size()));
   if (!file && !file.eof()) {
     return absl::NotFoundError(
@@ -41,7 +40,7 @@ absl::StatusOr<planner::GgufHeader> ReadConfig(
                      "GGUF file needs its config.json"));
   }
   json.resize(static_cast<size_t>(file.gcount()));
-  return services::HeaderFromConfig(json);
+  return HeaderFromConfig(json);
 }
 
 absl::StatusOr<planner::GgufHeader> ReadParts(
@@ -51,9 +50,8 @@ absl::StatusOr<planner::GgufHeader> ReadParts(
     const std::string path = (first.parent_path() / name).string();
     auto part = worker::ModelFile::ReadHeader(path);
     if (!part.ok()) {
-      return absl::Status(
-          part.status().code(),
-          absl::StrCat("'", path, "': ", part.status().message()));
+      return absl::Status(part.status().code(),
+                          absl::StrCat(name, ": ", part.status().message()));
     }
     parts.push_back(*std::move(part));
   }
@@ -67,18 +65,15 @@ absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path) {
   const std::filesystem::path config = ConfigOf(path);
   const std::vector<std::string> parts =
       planner::SplitNames(std::filesystem::path(path).filename().string());
-  if (config.empty() && parts.empty()) {
-    ASSIGN_OR_RETURN(const auto file, OpenModel(path));
-    return PlanSource{file->header(), file->shape()};
-  }
-  if (config.empty()) {
+  if (!config.empty()) {
+    ASSIGN_OR_RETURN(source.header, ReadConfig(config));
+  } else if (!parts.empty()) {
     ASSIGN_OR_RETURN(source.header, ReadParts(path, parts));
   } else {
-    ASSIGN_OR_RETURN(source.header, ReadConfig(config));
+    ASSIGN_OR_RETURN(source.header, worker::ModelFile::ReadHeader(path));
   }
   ASSIGN_OR_RETURN(source.shape, planner::ShapeFromGguf(source.header));
-  if (source.shape.name.empty()) source.shape.name = path;
   return source;
 }
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll::services

@@ -1,0 +1,138 @@
+#include "services/cli/plan_many.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "planner/layer_split.h"
+#include "planner/model_set.h"
+#include "services/cli/bytes.h"
+#include "services/cli/embedded.h"
+#include "services/cli/model_path.h"
+#include "services/cli/table.h"
+#include "services/common/to_proto.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
+
+std::string Verdict(bool fits, absl::string_view text, const Style& style) {
+  return absl::StrCat("\n  ",
+                      fits ? Paint(style, Color::kGreen, "FITS")
+                           : Paint(style, Color::kRed, "DOES NOT FIT"),
+                      ": ", text, "\n");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text) {
+  std::vector<int64_t> budgets;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(std::string(part)));
+    budgets.push_back(bytes);
+  }
+  return budgets;
+}
+
+absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
+    const std::vector<std::string>& models, const LoadFlags& flags) {
+  std::vector<planner::SetMember> members;
+  for (const std::string& model : models) {
+    ASSIGN_OR_RETURN(services::PlanSource source, OpenPlannable(model));
+    const planner::LoadOptions options = ToLoadOptions(
+        flags, source.shape.n_ctx_train, ContextDefault::kLongestThatFits);
+    members.push_back({std::move(source.shape), options});
+  }
+  const planner::DeviceProfile profile = worker::LocalCpuProfile();
+  ASSIGN_OR_RETURN(
+      const planner::SetPlan set,
+      planner::PlanSet(members, profile,
+                       flags.device_memory.value_or(profile.free_bytes)));
+  return services::ToProto(set);
+}
+
+absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
+    const std::string& model, const std::vector<int64_t>& budgets,
+    const LoadFlags& flags) {
+  ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(model));
+  std::vector<planner::SplitDevice> devices;
+  for (const int64_t budget : budgets) {
+    devices.push_back({worker::LocalCpuProfile(), budget});
+  }
+  ASSIGN_OR_RETURN(
+      const planner::SplitPlan split,
+      planner::SplitLayers(source.shape,
+                           ToLoadOptions(flags, source.shape.n_ctx_train,
+                                         ContextDefault::kLongestThatFits),
+                           devices));
+  return services::ToProto(split);
+}
+
+std::string RenderSet(const v1::PlanSetResponse& set,
+                      const std::vector<std::string>& models,
+                      const Style& style) {
+  Table table({{"model"},
+               {"context", Align::kRight},
+               {"weights", Align::kRight},
+               {"kv", Align::kRight},
+               {"total", Align::kRight}});
+  for (int i = 0; i < set.plans_size(); ++i) {
+    const v1::MemoryPlan& plan = set.plans(i);
+    int64_t weights = 0;
+    int64_t kv = 0;
+    for (const v1::MemoryRegion& region : plan.regions()) {
+      if (region.name() == "weights") weights += Signed(region.bytes());
+      if (region.name() == "kv_full" || region.name() == "kv_window") {
+        kv += Signed(region.bytes());
+      }
+    }
+    const std::filesystem::path path = models[static_cast<size_t>(i)];
+    table.AddRow({Printable(path.filename().string()),
+                  FormatCount(plan.n_ctx()), FormatBytes(weights),
+                  FormatBytes(kv), FormatBytes(Signed(plan.total_bytes()))});
+  }
+  const int64_t total = Signed(set.total_bytes());
+  const int64_t budget = Signed(set.budget_bytes());
+  return absl::StrCat(
+      table.Render(style),
+      Verdict(set.fits(),
+              absl::StrCat(FormatBytes(total), " of ", FormatBytes(budget),
+                           set.fits()
+                               ? absl::StrCat(", ", FormatBytes(budget - total),
+                                              " stay free")
+                               : absl::StrCat(", ", FormatBytes(total - budget),
+                                              " missing")),
+              style));
+}
+
+std::string RenderSplit(const v1::PlanSplitResponse& split,
+                        const std::vector<int64_t>& budgets,
+                        const Style& style) {
+  Table table({{"device", Align::kRight},
+               {"layers"},
+               {"used", Align::kRight},
+               {"of", Align::kRight}});
+  for (const v1::SplitPart& part : split.parts()) {
+    table.AddRow({absl::StrCat(part.device() + 1),
+                  absl::StrCat(part.first_layer(), "-",
+                               part.first_layer() + part.n_layers() - 1),
+                  FormatBytes(Signed(part.plan().total_bytes())),
+                  FormatBytes(budgets[part.device()])});
+  }
+  return absl::StrCat(
+      table.Render(style),
+      Verdict(split.fits(),
+              split.fits()
+                  ? absl::StrCat(FormatCount(split.n_ctx()),
+                                 " tokens of context a slot")
+                  : absl::StrCat(split.n_layers_left(),
+                                 " layers find no device; try a larger one, a "
+                                 "smaller --n-ctx or fewer --slots"),
+              style));
+}
+
+}  // namespace plimsoll::cli
