@@ -122,7 +122,7 @@ absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
         async.FindDevices(context, &request, answer, std::move(done));
       },
       response));
-  const absl::Status verdict =
+  absl::Status verdict =
       response.devices().empty()
           ? DoesNotFit("the model fits on no device of the catalogue")
           : absl::OkStatus();

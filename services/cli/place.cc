@@ -75,8 +75,8 @@ absl::StatusOr<int64_t> TakeNumber(std::string& text, int64_t otherwise,
 }
 
 // FILE[:REPLICAS[:PRIORITY]].
-absl::Status AddModel(std::string text, const PlaceFlags& flags, bool is_remote,
-                      std::set<std::string>& names,
+absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
+                      bool is_remote, std::set<std::string>& names,
                       v1::PlaceModelsRequest& request) {
   constexpr int64_t kPriority = std::numeric_limits<int32_t>::max();
   std::string shorter = text;
@@ -233,9 +233,9 @@ absl::Status RunPlace(const PlaceFlags& flags, const Commands& commands) {
     ASSIGN_OR_RETURN(placement, Ask(request, globals.planner));
   }
   Streams& streams = commands.streams;
-  const absl::Status verdict = placement.unplaced().empty()
-                                   ? absl::OkStatus()
-                                   : DoesNotFit(Certificates(placement));
+  absl::Status verdict = placement.unplaced().empty()
+                             ? absl::OkStatus()
+                             : DoesNotFit(Certificates(placement));
   if (flags.output == "json") {
     ASSIGN_OR_RETURN(const std::string json,
                      ToJson(placement, JsonForm::kPretty));
