@@ -135,7 +135,8 @@ void RunChild(const std::string& path, uint64_t seed, int first, int64_t at,
 }
 
 void CheckFile(const std::string& path, const Expected& expected) {
-  const auto journal = Journal::Open(path, Now);
+  testing::SetVfsFaults({});  // no faults, and no waiting for a disk
+  const auto journal = Journal::Open(path, Now, testing::kFaultyVfs);
   ASSERT_TRUE(journal.ok());
   ASSERT_TRUE((*journal)->can_write());
   const planner::LeaseImage& image = (*journal)->image();
