@@ -11,9 +11,9 @@ const char* LeaseStateName(LeaseState state) {
     case LeaseState::kSuspect:
       return "SUSPECT";
     case LeaseState::kReleased:
-      return "RELEASED";
+      break;
   }
-  return "UNKNOWN";
+  return "RELEASED";
 }
 
 }  // namespace plimsoll::planner

@@ -57,6 +57,7 @@ struct LoadOptions {
   std::optional<AllocationChoice> allocation;  // absent = the device's rule
   std::optional<int64_t> weight_bytes;         // absent = from the tensors
   HostWeights host_weights;
+  bool mmap_weights = false;  // read from the mapped file, never packed
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
 };
 

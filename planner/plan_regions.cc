@@ -139,6 +139,7 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   if (region == "vocab") return "tokenizer tables on the host";
   if (region == "runtime") return "the process itself, outside the arena";
   if (region == "weights_host") return "experts and tables kept on the host";
+  if (region == "weights_mmap") return "pages of the mapped file, as they are";
   if (region == "scratch") return "one token's buffers and logits";
   if (region == "reserve") {
     return options.policy == ReservePolicy::kDense
@@ -223,7 +224,11 @@ class RegionSizer {
                         sizes_.n_sampled, sizes_.kv.ring_bytes > 0, profile));
     const Checked sampled = sizes_.n_sampled;
     const Checked n_slots = options.n_slots;
-    AddToArena("weights", inputs_.weight_bytes_);
+    if (options.mmap_weights) {
+      AddHost("weights_mmap", inputs_.weight_bytes_, Basis::kDerived);
+    } else {
+      AddToArena("weights", inputs_.weight_bytes_);
+    }
     AddToArena("kv_full", sizes_.kv.full_bytes);
     AddToArena("kv_window", sizes_.kv.window_bytes);
     AddToArena("kv_draft", 0);
@@ -236,13 +241,13 @@ class RegionSizer {
                              n_slots * kSlotStateBytes +
                              Checked(sizes_.n_rows) * kRowStateBytes);
     ASSIGN_OR_RETURN(sizes_.arena_bytes, Fitting(arena_));
+    total_ += arena_;
     const AllocationChoice allocation = options.allocation.value_or(
         AllocationChoice{profile.allocation, profile.granularity_bytes});
     ASSIGN_OR_RETURN(
         const int64_t allocated,
         RoundAllocation(allocation.rule, allocation.granularity_bytes,
                         sizes_.arena_bytes));
-    total_ = arena_;
     AddHost("vocab", VocabBytes(inputs_.shape().vocab), Basis::kEstimated);
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
@@ -338,16 +343,17 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   ASSIGN_OR_RETURN(
       inputs.kv_,
       KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
-  if (options.policy == ReservePolicy::kExact) {
-    ASSIGN_OR_RETURN(inputs.widths_,
-                     WidthsOf(shape, options.k_type, options.v_type));
-    return inputs;
-  }
-  if (!options.weight_bytes) {
-    // Such an engine keeps tensors as they are in the file.
+  const bool is_exact = options.policy == ReservePolicy::kExact;
+  if (!options.weight_bytes && (!is_exact || options.mmap_weights)) {
+    // Tensors are kept as they are in the file.
     Checked bytes = -weights.host;
     for (const WeightTensor& tensor : shape.weights) bytes += tensor.file_bytes;
     ASSIGN_OR_RETURN(inputs.weight_bytes_, Fitting(bytes));
+  }
+  if (is_exact) {
+    ASSIGN_OR_RETURN(inputs.widths_,
+                     WidthsOf(shape, options.k_type, options.v_type));
+    return inputs;
   }
   ASSIGN_OR_RETURN(inputs.scratch_bytes_, TokenScratchBytes(shape));
   inputs.reserve_bytes_ = DenseReserve(budget_bytes);

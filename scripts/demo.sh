@@ -61,7 +61,7 @@ address() {
 }
 
 start_planner() {
-  "$bin/plimsoll-planner" --listen 127.0.0.1:0 \
+  "$bin/plimsoll-planner" --listen 127.0.0.1:0 --first \
     >"$logs/plimsoll-planner.log" 2>&1 &
   planner_pid=$!
   address "$planner_pid" plimsoll-planner

@@ -44,8 +44,8 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
   LedgerOptions ledger;
   ledger.clock = BootTime;
   ledger.is_first = options.is_first;
-  // Grows from start to start, faster than grants can.
-  ledger.first_epoch = absl::ToUnixMillis(absl::Now());
+  // The clock grows from start to start, and faster than grants can.
+  if (!options.is_first) ledger.first_epoch = absl::ToUnixMillis(absl::Now());
   if (options.journal.empty()) {
     Log("no --journal: a restart forgets the leases, and asks for them again");
     return ledger;

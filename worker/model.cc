@@ -97,10 +97,10 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
       options.ring != planner::RingRule::kExact || !options.flash_attention ||
       options.allocation || options.weight_bytes ||
       options.host_weights.experts ||
-      options.host_weights.per_layer_embeddings) {
+      options.host_weights.per_layer_embeddings || options.mmap_weights) {
     return absl::InvalidArgumentError(
-        "policy, ring, flash_attention, allocation, weight_bytes and "
-        "host_weights plan for other engines; a load takes none of them");
+        "policy, ring, flash_attention, allocation, weight_bytes, host_weights "
+        "and mmap_weights plan for other engines; a load takes none of them");
   }
   return absl::OkStatus();
 }

@@ -218,6 +218,9 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
             "experts|per-layer-embeddings",
             "Weights that stay in host memory, on a device with its own")
       ->group(group);
+  app.add_flag("--mmap", flags->mmap_weights,
+               "Weights stay in the mapped file, never packed")
+      ->group(group);
   AddParsed(app, "--host-memory", &flags->host_memory, ParseBytes, "BYTES",
             "The host's budget, on a device with its own memory")
       ->group(group);

@@ -55,6 +55,7 @@ struct LoadFlags {
   bool no_flash_attention = false;
   std::optional<int64_t> weight_bytes;
   planner::HostWeights host_weights;
+  bool mmap_weights = false;
   std::optional<int64_t> host_memory;
   // The two below are for commands that load.
   int64_t threads = 0;

@@ -15,7 +15,7 @@ int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
 
 // Index into SegmentsOf's list.
 size_t KindOf(absl::string_view region) {
-  if (region == "weights") return 0;
+  if (absl::StartsWith(region, "weights")) return 0;
   if (absl::StartsWith(region, "kv_")) return 1;
   if (region == "vocab" || region == "runtime") return 3;
   if (region == "margin" || region == "reserve") return 4;

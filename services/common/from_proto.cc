@@ -123,6 +123,7 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
       return Bad("host_weights", "has a kind that is not known");
     }
   }
+  options.mmap_weights = message.mmap_weights();
   if (message.has_host_budget_bytes()) {
     ASSIGN_OR_RETURN(options.host_budget_bytes,
                      Bytes(message.host_budget_bytes(), "host_budget_bytes"));

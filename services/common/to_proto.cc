@@ -138,6 +138,7 @@ void SetOtherEngines(const planner::LoadOptions& options,
   if (options.host_weights.per_layer_embeddings) {
     message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
   }
+  if (options.mmap_weights) message.set_mmap_weights(true);
   if (options.host_budget_bytes) {
     message.set_host_budget_bytes(ToUint64(*options.host_budget_bytes));
   }

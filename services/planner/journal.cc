@@ -131,7 +131,9 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
 Journal::~Journal() {
   Flush().IgnoreError();
   Close();
-  if (lock_fd_ >= 0) close(lock_fd_);
+  if (lock_fd_ < 0) return;
+  flock(lock_fd_, LOCK_UN);  // a child that was forked has the lock as well
+  close(lock_fd_);
 }
 
 void Journal::Close() {

@@ -155,15 +155,21 @@ class Server:
 
 
 class Planner(Server):
-    """plimsoll-planner."""
+    """plimsoll-planner; unless `first`, one that may have had a predecessor."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, first=True):
+        if first:
+            flags += ("--first",)
         super().__init__("plimsoll-planner", *flags)
         self.stub = stubs.PlannerStub(self.channel)
 
+    def listed(self):
+        """The whole answer of ListLeases."""
+        return self.stub.ListLeases(stubs.planner.ListLeasesRequest())
+
     def leases(self):
         """All live leases."""
-        return self.stub.ListLeases(stubs.planner.ListLeasesRequest()).leases
+        return self.listed().leases
 
     def devices(self):
         """All devices."""

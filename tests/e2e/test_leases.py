@@ -1,20 +1,21 @@
 """The planner grants nothing twice, and expiry frees nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
+import json
+import subprocess
 
 import grpc
 import pytest
 
-from servers import refused, until
+from servers import Planner, binary, refused, until
 from stubs import common, planner as v1
 
 DEVICE = "e2e/cpu"
 DEVICE_BYTES = 1000
 
 
-@pytest.fixture
-def device(planner):
-    """The planner, with a device of DEVICE_BYTES."""
+def register(server):
+    """Registers a device of DEVICE_BYTES, all of them free."""
     profile = v1.DeviceProfile(
         id=DEVICE,
         kind="cpu",
@@ -32,7 +33,13 @@ def device(planner):
         runtime_bytes=0,
         runtime_basis=common.BASIS_ESTIMATED,
     )
-    planner.stub.RegisterDevice(v1.RegisterDeviceRequest(profile=profile))
+    server.stub.RegisterDevice(v1.RegisterDeviceRequest(profile=profile))
+
+
+@pytest.fixture
+def device(planner):
+    """The planner, with a device of DEVICE_BYTES."""
+    register(planner)
     return planner
 
 
@@ -169,3 +176,96 @@ def test_expiry_frees_nothing_and_a_confirmed_lease_comes_back(device):
     assert adopted.state == v1.LEASE_STATE_CONFIRMED
     device.stub.Release(v1.ReleaseRequest(**named(reserved)))
     assert device.devices()[0].held_bytes == 400
+
+
+def test_a_killed_planner_forgets_nothing_that_it_granted(tmp_path):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal) as planner:
+        register(planner)
+        kept = reserve(planner, "kept", 600)
+        given_back = reserve(planner, "given back", 300)
+        planner.stub.Release(v1.ReleaseRequest(**named(given_back)))
+        latest = reserve(planner, "latest", 100)
+        planner.kill()
+    with Planner(journal, first=False) as planner:
+        assert planner.listed().journal == v1.JOURNAL_STATE_GOOD
+        assert not planner.listed().HasField("recovery_left")
+        assert {lease.id for lease in planner.leases()} == {kept.id, latest.id}
+        register(planner)
+        assert reserve(planner, "kept", 600).id == kept.id
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+            reserve(planner, "too much", 301)
+        assert reserve(planner, "the rest", 300).epoch > latest.epoch
+        renewed = planner.stub.Renew(v1.RenewRequest(**named(kept))).lease
+        assert renewed.epoch == kept.epoch
+
+
+def test_two_planners_do_not_share_a_journal(tmp_path):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal):
+        second = [binary("plimsoll-planner"), journal, "--listen=127.0.0.1:0"]
+        done = subprocess.run(second, capture_output=True, timeout=30)
+    assert done.returncode == 2
+    assert b"another process uses this journal" in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database" * 1000])
+def test_a_planner_without_its_state_grants_nothing_at_first(tmp_path, content):
+    flags = ()
+    if content is not None:
+        path = tmp_path / "leases.db"
+        path.write_bytes(content)
+        flags = (f"--journal={path}",)
+    with Planner(*flags, first=False) as planner:
+        register(planner)
+        with refused(
+            grpc.StatusCode.UNAVAILABLE, "PLANNER_RECOVERING"
+        ) as failures:
+            reserve(planner, "early", 1)
+        assert 0 < failures[0].retry.retry_delay.ToMilliseconds() <= 10_000
+        assert planner.listed().HasField("recovery_left")
+
+
+def test_a_planner_without_a_writable_journal_grants_nothing(tmp_path):
+    with Planner(f"--journal={tmp_path / 'missing' / 'leases.db'}") as planner:
+        register(planner)
+        with refused(grpc.StatusCode.UNAVAILABLE, "JOURNAL_FAILED"):
+            reserve(planner, "a", 1)
+        assert planner.listed().journal == v1.JOURNAL_STATE_FAILED
+        assert "JOURNAL CANNOT BE USED" in planner.log()
+
+
+def test_watched_devices_come_at_once_and_after_every_change(device):
+    watch = device.stub.WatchDevices(v1.WatchDevicesRequest(), timeout=60)
+    assert next(watch).devices[0].held_bytes == 0
+    lease = reserve(device, "seen", 400)
+    assert next(watch).devices[0].held_bytes == 400
+    device.stub.Release(v1.ReleaseRequest(**named(lease)))
+    assert next(watch).devices[0].held_bytes == 0
+    device.terminate()
+    with refused(grpc.StatusCode.UNAVAILABLE, "DRAINING"):
+        next(watch)
+
+
+def test_the_command_line_lists_leases_and_watches_devices(device):
+    def plimsoll(*arguments):
+        command = [binary("plimsoll"), "--planner", device.address, *arguments]
+        return subprocess.run(
+            command, capture_output=True, check=True, timeout=30
+        ).stdout.decode()
+
+    assert "nothing is held" in plimsoll("leases")
+    lease = reserve(device, "shown", 400)
+    table = plimsoll("leases")
+    assert DEVICE in table and "reserved" in table and "a test" in table
+    assert all(len(line) <= 80 for line in table.splitlines())
+    shown, = json.loads(plimsoll("leases", "-o", "json"))["leases"]
+    assert (shown["id"], shown["bytes"]) == (lease.id, "400")
+    command = [binary("plimsoll"), "--planner", device.address]
+    command += ["devices", "--watch", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as watch:
+        first = json.loads(watch.stdout.readline())["devices"][0]
+        device.stub.Release(v1.ReleaseRequest(**named(lease)))
+        second = json.loads(watch.stdout.readline())["devices"][0]
+        watch.terminate()
+    assert (first["held_bytes"], second["held_bytes"]) == ("400", "0")

@@ -130,15 +130,34 @@ def test_lease_holds_the_plan_and_what_was_measured(smollm2):
             assert server.model().device_id == "here"
 
 
-def test_a_killed_workers_bytes_stay_counted(smollm2):
+def test_a_killed_workers_bytes_are_free_again(smollm2):
     with Planner() as planner:
         flags = ("--n-ctx=256", f"--planner={planner.address}")
         with Worker(model_flag("smollm2"), *flags) as server:
             server.await_ready()
             lease, = planner.leases()
+            assert lease.watched_pid == server.process.pid
             server.kill()
-            assert planner.devices()[0].held_bytes == lease.bytes
-            assert [left.id for left in planner.leases()] == [lease.id]
+            until(lambda: not planner.leases(), what="the lease's end")
+            assert planner.devices()[0].held_bytes == 0
+
+
+def test_a_planner_that_forgot_takes_the_lease_back(smollm2):
+    with Planner() as planner:
+        flags = ("--n-ctx=256", f"--planner={planner.address}", "--device-id=here")
+        with Worker(model_flag("smollm2"), *flags) as server:
+            server.await_ready()
+            lease, = planner.leases()
+            planner.kill()
+            assert say(server).text
+            with Planner(f"--listen={planner.address}", first=False) as second:
+                back, = until(second.leases, what="the lease's return")
+                assert (back.id, back.epoch) == (lease.id, lease.epoch)
+                assert back.state == planner_v1.LEASE_STATE_CONFIRMED
+                assert (back.bytes, back.purpose) == (lease.bytes, lease.purpose)
+                assert second.devices()[0].held_bytes == lease.bytes
+                assert second.listed().HasField("recovery_left")
+                assert say(server).text
 
 
 def test_what_does_not_fit_is_refused_with_numbers(smollm2):

@@ -11,7 +11,8 @@
 namespace plimsoll::planner {
 namespace {
 
-constexpr int kNumShapes = 10'000;
+// 100,000, in instrumented builds a tenth.
+constexpr int kNumShapes = PLIMSOLL_DEFAULT_SHAPES;
 
 LoadOptions RandomOptions(std::mt19937_64& random) {
   LoadOptions options;

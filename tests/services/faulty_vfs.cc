@@ -157,14 +157,25 @@ int ShmUnmap(sqlite3_file* file, int remove) {
   return Real(file)->pMethods->xShmUnmap(Real(file), remove);
 }
 
-constexpr sqlite3_io_methods kMethods = {
-    2,        Close,      Read,
-    Write,    Truncate,   Sync,
-    FileSize, Lock,       Unlock,
-    CheckReservedLock,    FileControl,
-    SectorSize,           DeviceCharacteristics,
-    ShmMap,   ShmLock,    ShmBarrier,
-    ShmUnmap, nullptr,    nullptr};
+constexpr sqlite3_io_methods kMethods = {2,
+                                         Close,
+                                         Read,
+                                         Write,
+                                         Truncate,
+                                         Sync,
+                                         FileSize,
+                                         Lock,
+                                         Unlock,
+                                         CheckReservedLock,
+                                         FileControl,
+                                         SectorSize,
+                                         DeviceCharacteristics,
+                                         ShmMap,
+                                         ShmLock,
+                                         ShmBarrier,
+                                         ShmUnmap,
+                                         nullptr,
+                                         nullptr};
 
 int Open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,
          int* out_flags) {

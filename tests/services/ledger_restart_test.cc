@@ -1,0 +1,424 @@
+// The ledger over restarts, deaths of holders and failing journals.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "services/common/errors.h"
+#include "services/common/process_identity.h"
+#include "services/common/to_proto.h"
+#include "services/planner/ledger.h"
+#include "tests/services/faulty_vfs.h"
+#include "tests/services/temporary_folder.h"
+
+namespace plimsoll::services {
+namespace {
+
+using Code = absl::StatusCode;
+using testing::SetVfsFaults;
+
+constexpr int64_t kTotal = 1'000;
+
+// A process that does nothing until it is killed.
+class Sleeper {
+ public:
+  Sleeper() : pid_(fork()) {
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) pause();
+    }
+  }
+  ~Sleeper() { Kill(); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  // As kill -9.
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+  v1::ProcessIdentity Identity() const {
+    const std::optional<ProcessIdentity> own = OwnIdentity();
+    v1::ProcessIdentity identity;
+    identity.set_pid(static_cast<uint32_t>(pid_));
+    identity.set_start_ticks(ToUint64(StartTicks(pid_).value_or(0)));
+    identity.set_boot_id(own->boot_id);
+    identity.set_pid_namespace(ToUint64(own->pid_namespace));
+    return identity;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+class LedgerRestartTest : public ::testing::Test {
+ protected:
+  LedgerRestartTest() {
+    SetVfsFaults({});
+    Start(/*is_first=*/true);
+  }
+
+  // As a planner's process does; ends the one before.
+  void Start(bool is_first = false, int64_t first_epoch = 1) {
+    ledger_.reset();
+    auto journal = Journal::Open(
+        path_, [this] { return now_; }, testing::kFaultyVfs);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    if (!(*journal)->image().is_partial) {
+      first_epoch = (*journal)->image().next_epoch;
+    }
+    ledger_ =
+        std::make_unique<Ledger>(LedgerOptions{.clock = [this] { return now_; },
+                                               .journal = *std::move(journal),
+                                               .is_first = is_first,
+                                               .first_epoch = first_epoch});
+  }
+
+  absl::Status Register(int64_t free_bytes = kTotal,
+                        const std::string& holder = "worker",
+                        bool is_unhealthy = false) {
+    planner::DeviceProfile profile = planner::CommittedCpuProfile();
+    profile.id = "cpu";
+    profile.total_bytes = kTotal;
+    profile.free_bytes = free_bytes;
+    v1::RegisterDeviceRequest request;
+    *request.mutable_profile() = ToProto(profile);
+    request.set_holder(holder);
+    request.set_unhealthy(is_unhealthy);
+    v1::RegisterDeviceResponse response;
+    return ledger_->RegisterDevice(request, response);
+  }
+
+  absl::StatusOr<v1::Lease> Reserve(
+      const std::string& id, uint64_t bytes,
+      const v1::ProcessIdentity* process = nullptr) {
+    v1::ReserveRequest request;
+    request.set_request_id(id);
+    request.set_device_id("cpu");
+    request.set_holder("worker");
+    request.set_purpose("model");
+    request.set_bytes(bytes);
+    if (process != nullptr) *request.mutable_process() = *process;
+    v1::ReserveResponse response;
+    const absl::Status status = ledger_->Reserve(request, response);
+    if (!status.ok()) return status;
+    return response.lease();
+  }
+
+  absl::Status Confirm(const v1::Lease& lease) {
+    v1::ConfirmRequest request;
+    request.set_lease_id(lease.id());
+    request.set_epoch(lease.epoch());
+    request.set_measured_bytes(lease.bytes());
+    request.set_device_free_bytes(kTotal - lease.bytes());
+    v1::ConfirmResponse response;
+    return ledger_->Confirm(request, response);
+  }
+
+  absl::Status Release(const v1::Lease& lease, uint64_t shortfall = 0) {
+    v1::ReleaseRequest request;
+    request.set_lease_id(lease.id());
+    request.set_epoch(lease.epoch());
+    if (shortfall > 0) request.set_shortfall_bytes(shortfall);
+    v1::ReleaseResponse response;
+    return ledger_->Release(request, response);
+  }
+
+  absl::StatusOr<v1::RenewResponse> Renew(const v1::Lease& lease,
+                                          bool is_presented) {
+    v1::RenewRequest request;
+    request.set_lease_id(lease.id());
+    request.set_epoch(lease.epoch());
+    if (is_presented) {
+      request.mutable_presented()->set_device_id(lease.device_id());
+      request.mutable_presented()->set_holder(lease.holder());
+      request.mutable_presented()->set_bytes(lease.bytes());
+      request.mutable_presented()->set_measured_bytes(lease.bytes());
+      request.set_device_free_bytes(kTotal - lease.bytes());
+    }
+    v1::RenewResponse response;
+    const absl::Status status = ledger_->Renew(request, response);
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  v1::ListLeasesResponse List() {
+    v1::ListLeasesResponse response;
+    EXPECT_TRUE(ledger_->ListLeases({}, response).ok());
+    return response;
+  }
+
+  // Death is seen by another thread; the test's own time limit bounds this.
+  void AwaitNothingHeld() {
+    while (List().leases_size() > 0) std::this_thread::yield();
+  }
+
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  testing::TemporaryFolder folder_;
+  const std::string path_ = folder_.File("leases.db");
+  std::unique_ptr<Ledger> ledger_;
+};
+
+v1::ErrorReason ReasonOf(const absl::Status& status) {
+  return DetailsOf(status).reason;
+}
+
+TEST_F(LedgerRestartTest, LeasesEpochsAndRepliesOutliveARestart) {
+  ASSERT_TRUE(Register().ok());
+  const auto loaded = Reserve("a", 400);
+  const auto reserved = Reserve("b", 100);
+  ASSERT_TRUE(loaded.ok() && reserved.ok());
+  ASSERT_TRUE(Confirm(*loaded).ok());
+  Start();
+  ASSERT_EQ(List().leases_size(), 2);
+  EXPECT_EQ(List().leases(0).state(), v1::LEASE_STATE_SUSPECT);
+  EXPECT_FALSE(List().has_recovery_left());
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
+  // Nobody has registered the device yet.
+  EXPECT_EQ(ReasonOf(Reserve("c", 1).status()),
+            v1::ERROR_REASON_DEVICE_NOT_FOUND);
+  const auto renewed = Renew(*loaded, /*is_presented=*/true);
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_TRUE(renewed->device_unknown());
+  EXPECT_EQ(renewed->lease().epoch(), loaded->epoch());
+  EXPECT_EQ(renewed->lease().state(), v1::LEASE_STATE_CONFIRMED);
+  ASSERT_TRUE(Register(kTotal - 400).ok());
+  EXPECT_FALSE(Renew(*loaded, true)->device_unknown());
+  EXPECT_EQ(Reserve("b", 100)->id(), reserved->id());
+  EXPECT_EQ(Reserve("d", 501).status().code(), Code::kResourceExhausted);
+  const auto next = Reserve("e", 500);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_GT(next->epoch(), reserved->epoch());
+}
+
+TEST_F(LedgerRestartTest, AHundredRestartsLoseNothing) {
+  std::vector<v1::Lease> leases;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Register().ok());
+    const auto lease = Reserve(std::to_string(i), 10);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    if (!leases.empty()) {
+      EXPECT_GT(lease->epoch(), leases.back().epoch());
+    }
+    leases.push_back(*lease);
+    Start();
+  }
+  ASSERT_TRUE(Register().ok());
+  EXPECT_EQ(List().leases_size(), 100);
+  EXPECT_EQ(Reserve("more", 1).status().code(), Code::kResourceExhausted);
+  for (const v1::Lease& lease : leases) EXPECT_TRUE(Renew(lease, false).ok());
+}
+
+TEST_F(LedgerRestartTest, ALostJournalMeansRecoveryAndAdoption) {
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 600);
+  ASSERT_TRUE(Confirm(*lease).ok());
+  ledger_.reset();
+  std::filesystem::remove(path_);
+  Start(/*is_first=*/false, /*first_epoch=*/1'000);
+  ASSERT_TRUE(Register(400).ok());
+  const absl::Status refused = Reserve("b", 1).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused), v1::ERROR_REASON_PLANNER_RECOVERING);
+  EXPECT_EQ(DetailsOf(refused).retry_after, planner::LeaseBook::kTtl);
+  EXPECT_EQ(List().recovery_left().seconds(), 10);
+  // Without its particulars a forgotten lease is unknown.
+  EXPECT_EQ(ReasonOf(Renew(*lease, false).status()),
+            v1::ERROR_REASON_LEASE_NOT_FOUND);
+  const auto adopted = Renew(*lease, /*is_presented=*/true);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->lease().id(), lease->id());
+  EXPECT_EQ(adopted->lease().epoch(), lease->epoch());
+  now_ += planner::LeaseBook::kTtl;
+  EXPECT_FALSE(List().has_recovery_left());
+  EXPECT_EQ(Reserve("c", 401).status().code(), Code::kResourceExhausted);
+  const auto rest = Reserve("d", 400);
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_GE(rest->epoch(), 1'000u);
+  // What was adopted is in the new journal too.
+  Start();
+  EXPECT_EQ(List().leases_size(), 2);
+}
+
+TEST_F(LedgerRestartTest, AGarbageJournalMeansRecovery) {
+  ledger_.reset();
+  std::filesystem::resize_file(path_, 5'000);
+  Start();
+  ASSERT_TRUE(Register().ok());
+  EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
+            v1::ERROR_REASON_PLANNER_RECOVERING);
+}
+
+TEST_F(LedgerRestartTest, WithoutAJournalEveryStartIsARecovery) {
+  ledger_ = std::make_unique<Ledger>(
+      LedgerOptions{.clock = [this] { return now_; }, .is_first = false});
+  ASSERT_TRUE(Register().ok());
+  EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
+            v1::ERROR_REASON_PLANNER_RECOVERING);
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_NONE);
+  now_ += planner::LeaseBook::kTtl;
+  EXPECT_TRUE(Reserve("a", 1).ok());
+}
+
+TEST_F(LedgerRestartTest, AFailingJournalStopsGrantsAndNothingElse) {
+  ASSERT_TRUE(Register().ok());
+  const auto a = Reserve("a", 100);
+  const auto b = Reserve("b", 100);
+  ASSERT_TRUE(a.ok() && b.ok());
+  SetVfsFaults({.at = 1, .sync_code = SQLITE_IOERR_FSYNC});
+  const absl::Status refused = Reserve("c", 100).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused), v1::ERROR_REASON_JOURNAL_FAILED);
+  EXPECT_TRUE(DetailsOf(refused).retry_after.has_value());
+  EXPECT_TRUE(Confirm(*a).ok());
+  EXPECT_TRUE(Renew(*a, true).ok());
+  EXPECT_TRUE(Release(*b).ok());
+  EXPECT_EQ(List().leases_size(), 1);
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
+  SetVfsFaults({});
+  EXPECT_EQ(ReasonOf(Reserve("d", 1).status()),
+            v1::ERROR_REASON_JOURNAL_FAILED);
+}
+
+TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper sleeper;
+  const v1::ProcessIdentity process = sleeper.Identity();
+  const auto lease = Reserve("a", kTotal, &process);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lease->watched_pid(), process.pid());
+  EXPECT_EQ(Reserve("b", 1).status().code(), Code::kResourceExhausted);
+  sleeper.Kill();
+  AwaitNothingHeld();
+  EXPECT_TRUE(Reserve("c", kTotal).ok());
+}
+
+TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper dying;
+  Sleeper living;
+  const v1::ProcessIdentity first = dying.Identity();
+  const v1::ProcessIdentity second = living.Identity();
+  ASSERT_TRUE(Reserve("a", 400, &first).ok());
+  ASSERT_TRUE(Reserve("b", 500, &second).ok());
+  ledger_.reset();
+  dying.Kill();
+  Start();
+  ASSERT_EQ(List().leases_size(), 1);
+  EXPECT_EQ(List().leases(0).watched_pid(), second.pid());
+  living.Kill();
+  AwaitNothingHeld();
+}
+
+TEST_F(LedgerRestartTest, ADeadProcessGetsNothing) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper sleeper;
+  v1::ProcessIdentity process = sleeper.Identity();
+  process.set_start_ticks(process.start_ticks() + 1);  // a pid used again
+  EXPECT_EQ(Reserve("a", 1, &process).status().code(),
+            Code::kFailedPrecondition);
+  process = sleeper.Identity();
+  sleeper.Kill();
+  EXPECT_EQ(Reserve("b", 1, &process).status().code(),
+            Code::kFailedPrecondition);
+  EXPECT_EQ(List().leases_size(), 0);
+}
+
+TEST_F(LedgerRestartTest, AForeignProcessIsNotWatched) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper sleeper;
+  v1::ProcessIdentity process = sleeper.Identity();
+  process.set_boot_id("another host");
+  EXPECT_FALSE(Reserve("a", 1, &process)->has_watched_pid());
+  process = sleeper.Identity();
+  process.set_pid_namespace(process.pid_namespace() + 1);
+  EXPECT_FALSE(Reserve("b", 1, &process)->has_watched_pid());
+  process.set_boot_id(std::string(64, 'b'));
+  EXPECT_TRUE(Reserve("c", 1, &process).ok());
+  for (const std::string& bad :
+       {std::string(65, 'b'), std::string("a:b"), std::string()}) {
+    process.set_boot_id(bad);
+    EXPECT_EQ(Reserve("d", 1, &process).status().code(),
+              Code::kInvalidArgument);
+  }
+}
+
+TEST_F(LedgerRestartTest, AnUnhealthyDeviceGetsNothingUntilAFreshWorkerComes) {
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 100);
+  ASSERT_TRUE(Register(kTotal, "worker", /*is_unhealthy=*/true).ok());
+  EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),
+            v1::ERROR_REASON_DEVICE_UNHEALTHY);
+  EXPECT_EQ(ReasonOf(ledger_->FindDevice("cpu").status()),
+            v1::ERROR_REASON_DEVICE_UNHEALTHY);
+  ASSERT_TRUE(Register(kTotal, "worker").ok());  // the one that broke it
+  EXPECT_FALSE(Reserve("c", 1).ok());
+  ASSERT_TRUE(Register(kTotal, "fresh").ok());
+  EXPECT_TRUE(Reserve("d", 1).ok());
+}
+
+TEST_F(LedgerRestartTest, AFailedLoadWidensTheMarginOfItsModel) {
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 900);
+  ASSERT_TRUE(Release(*lease, /*shortfall=*/200).ok());
+  EXPECT_EQ(ledger_->FindDevice("cpu", "model")->available_bytes, kTotal - 200);
+  EXPECT_EQ(ledger_->FindDevice("cpu", "other")->available_bytes, kTotal);
+  EXPECT_EQ(Reserve("b", 801).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(Reserve("c", 800).ok());
+}
+
+// Keeps what it was told.
+class Listener final : public DeviceListener {
+ public:
+  void OnDevices(const v1::WatchDevicesResponse& devices) override {
+    states.push_back(devices);
+  }
+  void OnWatchEnd(const absl::Status& status) override { end = status; }
+
+  std::vector<v1::WatchDevicesResponse> states;
+  absl::Status end;
+};
+
+TEST_F(LedgerRestartTest, ListenersAreToldAtOnceAndOfEveryChange) {
+  const auto listener = std::make_shared<Listener>();
+  ASSERT_TRUE(ledger_->StartListening(listener).ok());
+  ASSERT_EQ(listener->states.size(), 1u);
+  EXPECT_EQ(listener->states[0].devices_size(), 0);
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 300);
+  ASSERT_TRUE(Renew(*lease, false).ok());  // changes nothing
+  ASSERT_EQ(listener->states.size(), 3u);
+  EXPECT_EQ(listener->states[1].devices(0).held_bytes(), 0u);
+  EXPECT_EQ(listener->states[2].devices(0).held_bytes(), 300u);
+  ASSERT_TRUE(Release(*lease).ok());
+  EXPECT_EQ(listener->states.size(), 4u);
+  ledger_->EndWatches();
+  EXPECT_EQ(ReasonOf(listener->end), v1::ERROR_REASON_DRAINING);
+  EXPECT_EQ(ledger_->StartListening(listener).code(), Code::kUnavailable);
+}
+
+TEST_F(LedgerRestartTest, ListenersUpToTheirLimitAndNotPastIt) {
+  std::vector<std::shared_ptr<Listener>> listeners;
+  for (size_t i = 0; i < Ledger::kMaxListeners; ++i) {
+    listeners.push_back(std::make_shared<Listener>());
+    ASSERT_TRUE(ledger_->StartListening(listeners.back()).ok());
+  }
+  const auto one_more = std::make_shared<Listener>();
+  EXPECT_EQ(ledger_->StartListening(one_more).code(), Code::kResourceExhausted);
+  ledger_->StopListening(listeners[0]);
+  EXPECT_TRUE(ledger_->StartListening(one_more).ok());
+}
+
+}  // namespace
+}  // namespace plimsoll::services
