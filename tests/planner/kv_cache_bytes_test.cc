@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <random>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "tests/planner/gguf_builder.h"
+#include "tests/planner/shapes.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -178,6 +180,49 @@ TEST(KvRulesTest, WhatDoesNotFitIsReported) {
   EXPECT_TRUE(absl::IsOutOfRange(
       KvModel::Create(Shape(1, kMax, 16), DType::kF16, DType::kF16, {})
           .status()));
+}
+
+// Written apart from the code: cell by cell, token by token.
+int64_t ByHand(const ModelShape& shape, int64_t n_ctx, int64_t n_slots,
+               int64_t n_idle, DType k_type, DType v_type) {
+  const int64_t page = n_ctx >= 64 ? 64 : (n_ctx + 15) / 16 * 16;
+  const int64_t cells = (n_ctx + page - 1) / page * page;
+  int64_t bytes = 0;
+  for (int64_t il = 0; il < shape.n_layers; ++il) {
+    const LayerShape& layer = shape.layers[static_cast<size_t>(il)];
+    if (layer.kv_source != il) continue;
+    const auto row = [&](DType type) {
+      const DTypeInfo& info = InfoOf(type);
+      return layer.n_kv_heads * layer.head_dim / info.block_elems *
+             info.block_bytes;
+    };
+    const bool is_ring = layer.window > 0 && layer.window < cells;
+    const int64_t sequences = is_ring ? n_slots + n_idle : n_slots;
+    for (int64_t i = 0; i < sequences; ++i) {
+      bytes += (is_ring ? layer.window : cells) * (row(k_type) + row(v_type));
+    }
+  }
+  return bytes;
+}
+
+TEST(KvCacheBytesTest, EqualsASumByHandForEveryTypeAndUpToSixtyFourSlots) {
+  constexpr std::array<DType, 9> kTypes = {
+      DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ5_1,
+      DType::kQ5_0, DType::kQ4_1, DType::kQ4_0, DType::kIq4Nl};
+  std::mt19937_64 random(3);
+  for (int64_t slots = 1; slots <= 64; ++slots) {
+    for (const DType k_type : kTypes) {
+      const DType v_type = kTypes[random() % kTypes.size()];
+      ModelShape shape = RandomShape(random);
+      if (shape.n_layers > 2) shape.layers.back().kv_source = 0;
+      const int64_t n_ctx = LogUniform(random, 1 << 20);
+      const auto n_idle = static_cast<int64_t>(random() % 3);
+      const auto kv = KvCacheBytes(shape, n_ctx, slots, n_idle, k_type, v_type);
+      ASSERT_TRUE(kv.ok()) << kv.status();
+      ASSERT_EQ(kv->full_bytes + kv->window_bytes,
+                ByHand(shape, n_ctx, slots, n_idle, k_type, v_type));
+    }
+  }
 }
 
 struct OracleRow {
