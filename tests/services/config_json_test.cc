@@ -63,8 +63,8 @@ TEST(ConfigJsonTest, ItsHeaderTravels) {
   const auto header = HeaderFromConfig(kQwen3);
   ASSERT_TRUE(header.ok());
   const std::string bytes = HeaderBytes(*header, {});
-  const auto shape = ShapeFromHeaderBytes(
-      bytes, static_cast<uint64_t>(header->file_bytes));
+  const auto shape =
+      ShapeFromHeaderBytes(bytes, static_cast<uint64_t>(header->file_bytes));
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->weights.size(), header->tensors.size());
 }
@@ -87,9 +87,9 @@ TEST(ConfigJsonTest, ReadsTheTextPartOfAMultimodalModel) {
 TEST(ConfigJsonTest, ReadsLayersWithHeadsOfTheirOwn) {
   std::string types;
   for (int il = 0; il < 12; ++il) {
-    absl::StrAppend(&types, il == 0 ? "" : ", ",
-                    il % 6 == 5 ? "\"full_attention\""
-                                : "\"sliding_attention\"");
+    absl::StrAppend(
+        &types, il == 0 ? "" : ", ",
+        il % 6 == 5 ? "\"full_attention\"" : "\"sliding_attention\"");
   }
   const auto shape = ShapeOf(absl::StrCat(
       R"({"model_type": "gemma4_text", "hidden_size": 3840,
@@ -136,9 +136,9 @@ TEST(ConfigJsonTest, WhatIsNotKnownIsNamed) {
   const auto model = ShapeOf(With("qwen3", "mamba"));
   EXPECT_TRUE(absl::IsUnimplemented(model.status()));
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("\"mamba\""));
-  const auto quantised = ShapeOf(With(
-      "\"sliding_window\": null",
-      "\"quantization_config\": {\"quant_method\": \"awq\"}"));
+  const auto quantised =
+      ShapeOf(With("\"sliding_window\": null",
+                   "\"quantization_config\": {\"quant_method\": \"awq\"}"));
   EXPECT_TRUE(absl::IsUnimplemented(quantised.status()));
   EXPECT_THAT(std::string(quantised.status().message()), HasSubstr("\"awq\""));
 }

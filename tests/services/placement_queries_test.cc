@@ -30,12 +30,13 @@ class PlacementQueriesTest : public ::testing::Test {
   PlacementQueriesTest()
       : shape_(*planner::ShapeFromGguf(
             *planner::Parse(planner::BuilderOf(planner::TinyModel()).Build()))),
-        planner_({{"tiny", shape_}}, [] { return absl::UnixEpoch(); }),
+        ledger_([] { return absl::UnixEpoch(); }),
+        planner_({{"tiny", shape_}}, ledger_),
         queries_({[this](const v1::ModelSource& source) {
                     return planner_.ShapeOf(source);
                   },
                   [this](v1::ListDevicesResponse& devices) {
-                    return planner_.ListDevices(devices);
+                    return ledger_.ListDevices(devices);
                   }},
                  *planner::DeviceCatalogue::Parse(kCatalogue)) {}
 
@@ -55,7 +56,7 @@ class PlacementQueriesTest : public ::testing::Test {
     v1::RegisterDeviceRequest request;
     *request.mutable_profile() = ToProto(profile);
     v1::RegisterDeviceResponse response;
-    ASSERT_TRUE(planner_.RegisterDevice(request, response).ok());
+    ASSERT_TRUE(ledger_.RegisterDevice(request, response).ok());
   }
 
   static v1::ModelToPlace& AddTiny(const std::string& name, uint32_t n_replicas,
@@ -73,6 +74,7 @@ class PlacementQueriesTest : public ::testing::Test {
   }
 
   planner::ModelShape shape_;
+  Ledger ledger_;
   Planner planner_;
   PlacementQueries queries_;
   v1::PlaceModelsResponse response_;
@@ -112,7 +114,7 @@ TEST_F(PlacementQueriesTest, LeasesLeaveLessToPlaceOn) {
   reserve.set_holder("h");
   reserve.set_bytes(ToUint64(TinyBytes() + 1));
   v1::ReserveResponse reserved;
-  ASSERT_TRUE(planner_.Reserve(reserve, reserved).ok());
+  ASSERT_TRUE(ledger_.Reserve(reserve, reserved).ok());
   v1::PlaceModelsRequest request;
   AddTiny("a", 3, request);
   ASSERT_TRUE(Place(request).ok());

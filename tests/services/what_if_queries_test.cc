@@ -51,8 +51,9 @@ v1::WhatIfRequest TinyGrid(int n_points) {
 class WhatIfQueriesTest : public ::testing::Test {
  protected:
   WhatIfQueriesTest()
-      : planner_(TinyModels(), [] { return absl::UnixEpoch(); }),
-        service_(NewPlannerService(planner_, gate_)),
+      : ledger_([] { return absl::UnixEpoch(); }),
+        planner_(TinyModels(), ledger_),
+        service_(NewPlannerService(planner_, ledger_, gate_)),
         server_(*Server::Start(ServerOptions{}, {service_.get()}, gate_)),
         stub_(v1::PlannerService::NewStub(grpc::CreateChannel(
             server_->address(), grpc::InsecureChannelCredentials()))) {}
@@ -75,6 +76,7 @@ class WhatIfQueriesTest : public ::testing::Test {
   }
 
   CallGate gate_;
+  Ledger ledger_;
   Planner planner_;
   const std::unique_ptr<grpc::Service> service_;
   const std::unique_ptr<Server> server_;

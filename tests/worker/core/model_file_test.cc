@@ -38,9 +38,10 @@ void Touch(const std::string& path) {
 }
 
 absl::Status LoadFrom(ModelFile& file) {
+  planner::LoadOptions load;
+  load.n_ctx = 64;
   const auto plan =
-      planner::Layout(file.shape(), {.n_ctx = 64, .max_inference_len = {}},
-                      LocalCpuProfile(), int64_t{1} << 40);
+      planner::Layout(file.shape(), load, LocalCpuProfile(), int64_t{1} << 40);
   if (!plan.ok()) return plan.status();
   EngineOptions options;
   options.n_threads = 1;
