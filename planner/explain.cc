@@ -100,9 +100,10 @@ class Adviser {
   std::vector<Suggestion> suggestions_;
 };
 
-// Element types of keys and values below those of `options`, the largest
-// first: those that the device runs; of an engine that reserves first, all.
-std::vector<DType> SmallerKvTypes(const PlanInputs& inputs) {
+// Element types of keys and values below those of the options, the largest
+// first: those that the device runs; all, where it cannot run the plan anyway.
+std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
+                                  const MemoryPlan& plan) {
   constexpr int64_t kElements = 256;  // whole blocks of every type
   const LoadOptions& options = inputs.options();
   const auto bytes_of = [](DType type) {
@@ -111,7 +112,9 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs) {
   const int64_t now =
       std::max(bytes_of(options.k_type), bytes_of(options.v_type));
   std::vector<DType> types = {DType::kF16, DType::kQ8_0, DType::kQ4_0};
-  if (!inputs.counts_tokens()) types = inputs.profile().kv_types;
+  if (plan.not_runnable.empty() && !inputs.counts_tokens()) {
+    types = inputs.profile().kv_types;
+  }
   std::erase_if(types, [&](DType type) { return bytes_of(type) >= now; });
   std::stable_sort(types.begin(), types.end(),
                    [&](DType a, DType b) { return bytes_of(a) > bytes_of(b); });
@@ -147,14 +150,15 @@ bool KeepOnHost(const PlanInputs& inputs, Change& change) {
 }
 
 // Every reduction at once, for when no single one is enough.
-Change SmallestChange(const PlanInputs& inputs, const Change& base) {
+Change SmallestChange(const PlanInputs& inputs, const MemoryPlan& plan,
+                      const Change& base) {
   Change change = base;
   KeepOnHost(inputs, change);
   if (change.options.n_ubatch > kSmallestUbatch) {
     change.options.n_ubatch = kSmallestUbatch;
     Append(change.text, absl::StrCat("--n-ubatch ", kSmallestUbatch));
   }
-  const std::vector<DType> types = SmallerKvTypes(inputs);
+  const std::vector<DType> types = SmallerKvTypes(inputs, plan);
   if (!types.empty()) change = WithKvType(change, types.back());
   if (change.options.n_slots > 1) {
     change.options.n_slots = 1;
@@ -211,22 +215,24 @@ absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
                       " bytes, the budget is ", budget);
 }
 
-std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes) {
+std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
+                        bool only_kv) {
+  const auto is_kv = [](const Region& region) {
+    return region.name == "kv_full" || region.name == "kv_window";
+  };
   const Region* largest = nullptr;
   for (const Region& region : sizes.regions) {
-    if (region.on_host) continue;
+    if (region.on_host || (only_kv && !is_kv(region))) continue;
     if (largest == nullptr || region.bytes > largest->bytes) largest = &region;
   }
   if (largest == nullptr) return "";
-  if (largest->name != "kv_full" && largest->name != "kv_window") {
-    return std::string(largest->name);
-  }
+  if (!is_kv(*largest)) return std::string(largest->name);
   const bool is_ring = largest->name == "kv_window";
   int64_t n_layers = 0;
   for (size_t il = 0; il < inputs.shape().layers.size(); ++il) {
     const LayerShape& layer = inputs.shape().layers[il];
     if (layer.kv_source != static_cast<int64_t>(il)) continue;
-    n_layers += (layer.window > 0) == is_ring ? 1 : 0;
+    n_layers += HasRing(layer.window, sizes.n_ctx) == is_ring ? 1 : 0;
   }
   return absl::StrCat(largest->name, ": keys and values of ", n_layers,
                       is_ring ? " window layers" : " full layers");
@@ -238,7 +244,7 @@ absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
                                                        int64_t cap) {
   Adviser adviser(inputs, plan, cap);
   const Change base = {inputs.options(), n_ctx, ""};
-  const std::vector<DType> types = SmallerKvTypes(inputs);
+  const std::vector<DType> types = SmallerKvTypes(inputs, plan);
   Change on_host = base;
   const bool may_be_on_host = KeepOnHost(inputs, on_host);
   if (plan.fits) {
@@ -260,7 +266,7 @@ absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
   RETURN_IF_ERROR(adviser.TrySlots(base));
   RETURN_IF_ERROR(adviser.TryContext(base).status());
   if (adviser.empty()) {
-    const Change all = SmallestChange(inputs, base);
+    const Change all = SmallestChange(inputs, plan, base);
     if (!all.text.empty()) {
       ASSIGN_OR_RETURN(const bool fits, adviser.Try(all));
       if (!fits) RETURN_IF_ERROR(adviser.TryContext(all).status());

@@ -22,8 +22,9 @@ absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
                                           const MemoryPlan& plan, int64_t cap);
 
 // The region that takes most of the device, in words: "weights", "kv_full: keys
-// and values of 8 full layers".
-std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes);
+// and values of 8 full layers"; with `only_kv` of those that grow with context.
+std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
+                        bool only_kv);
 
 // Changes that help `plan`, which has `n_ctx` tokens (or whose smallest context
 // those are): where it does not fit, those that make it; where memory bounds

@@ -196,7 +196,11 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   plan.host_bytes = sizes.host_bytes;
   plan.missing_bytes = Missing(sizes, inputs);
   plan.fits = plan.missing_bytes == 0;
-  plan.binding_term = BindingTerm(inputs, sizes);
+  const bool is_solved =
+      plan.fits && plan.context_limit == ContextLimit::kMemory;
+  if (!plan.fits || is_solved) {
+    plan.binding_term = BindingTerm(inputs, sizes, is_solved);
+  }
   plan.regions = std::move(sizes.regions);
   plan.kv = sizes.kv;
   plan.workspace = sizes.workspace;

@@ -117,7 +117,9 @@ struct MemoryPlan {
   // Why the device's backend cannot run this yet, one sentence each. The bytes
   // are right all the same.
   std::vector<std::string> not_runnable;
-  std::string binding_term;  // what takes most of the device, in words
+  // What keeps the context from growing, or the plan from fitting, in words;
+  // empty if memory does not.
+  std::string binding_term;
   // What one more token of context in every slot, averaged over a page, and
   // one more slot would cost before the allocator rounds.
   int64_t bytes_per_token;

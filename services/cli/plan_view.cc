@@ -127,15 +127,15 @@ std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
       FormatCount(Signed(plan.marginal_bytes_per_token())), " bytes",
       plan.page_tokens() > 1 ? absl::StrCat(" in pages of ", plan.page_tokens())
                              : "",
-      ", one more slot ", FormatBytes(Signed(plan.marginal_bytes_per_slot())),
-      "\n");
+      "\n  one more slot costs ",
+      FormatBytes(Signed(plan.marginal_bytes_per_slot())), "\n");
   const auto say = [&](absl::string_view what, absl::string_view text) {
     for (const std::string& line :
          Wrap(absl::StrCat(what, ": ", Printable(text)), style.width - 2)) {
       absl::StrAppend(&out, "  ", line, "\n");
     }
   };
-  say("takes most", plan.binding_term());
+  if (!plan.binding_term().empty()) say("binds", plan.binding_term());
   for (const std::string& reason : plan.not_runnable()) {
     say("note", absl::StrCat(reason, "; the bytes are right all the same"));
   }
