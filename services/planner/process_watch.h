@@ -19,7 +19,7 @@ namespace plimsoll::services {
 // Thread-safe. Processes are named by ToString(ProcessIdentity).
 class ProcessWatch {
  public:
-  static constexpr size_t kMaxWatched = 1'024;
+  static constexpr size_t kMaxWatched = 256;
   static constexpr absl::Duration kTick = absl::Seconds(1);
 
   enum class Result {

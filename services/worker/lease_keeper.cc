@@ -77,7 +77,9 @@ absl::Status LeaseKeeper::Fence(const std::string& lease_id) const {
 
 void LeaseKeeper::Loop() {
   while (true) {
-    const bool answered = RenewAll();
+    bool answered = RenewAll();
+    // A planner that turned out not to know the device knows it now.
+    if (answered && !is_registered_) answered = RenewAll();
     if (answered != was_answered_) {
       Log(answered ? "the planner answers again"
                    : "the planner does not answer; serving goes on");

@@ -1,9 +1,5 @@
 // The ledger over restarts, deaths of holders and failing journals.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -13,10 +9,10 @@
 #include <vector>
 
 #include "services/common/errors.h"
-#include "services/common/process_identity.h"
 #include "services/common/to_proto.h"
 #include "services/planner/ledger.h"
 #include "tests/services/faulty_vfs.h"
+#include "tests/services/sleeper.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {
@@ -24,43 +20,9 @@ namespace {
 
 using Code = absl::StatusCode;
 using testing::SetVfsFaults;
+using testing::Sleeper;
 
 constexpr int64_t kTotal = 1'000;
-
-// A process that does nothing until it is killed.
-class Sleeper {
- public:
-  Sleeper() : pid_(fork()) {
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      while (true) pause();
-    }
-  }
-  ~Sleeper() { Kill(); }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-
-  // As kill -9.
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-
-  v1::ProcessIdentity Identity() const {
-    const std::optional<ProcessIdentity> own = OwnIdentity();
-    v1::ProcessIdentity identity;
-    identity.set_pid(static_cast<uint32_t>(pid_));
-    identity.set_start_ticks(ToUint64(StartTicks(pid_).value_or(0)));
-    identity.set_boot_id(own->boot_id);
-    identity.set_pid_namespace(ToUint64(own->pid_namespace));
-    return identity;
-  }
-
- private:
-  pid_t pid_;
-};
 
 class LedgerRestartTest : public ::testing::Test {
  protected:

@@ -133,6 +133,50 @@ TEST(ModelRegistryTest, ADestroyedWorkerGivesItsLeasesBack) {
   EXPECT_TRUE(planner.Leases().empty());
 }
 
+TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
+  TestPlanner planner;
+  TestWorker worker(&planner);
+  ASSERT_TRUE(worker.Load("a").ok());
+  const std::string address = planner.server->address();
+  planner.server.reset();
+  ASSERT_TRUE(worker.Unload("a").ok());
+  const auto held = [&planner] {
+    v1::ListLeasesResponse response;
+    EXPECT_TRUE(planner.ledger.ListLeases({}, response).ok());
+    return response.leases_size();
+  };
+  EXPECT_EQ(held(), 1);
+  CallGate gate;
+  const auto service = NewPlannerService(planner.planner, planner.ledger, gate);
+  const auto server = Server::Start({.listen = address}, {service.get()}, gate);
+  ASSERT_TRUE(server.ok()) << server.status();
+  while (held() > 0) std::this_thread::yield();
+}
+
+TEST(ModelRegistryTest, ALoadedModelIsPresentedToAPlannerThatForgotIt) {
+  TestPlanner planner;
+  TestWorker worker(&planner);
+  ASSERT_TRUE(worker.Load("a").ok());
+  const std::string address = planner.server->address();
+  const v1::Lease lease = planner.Leases().front();
+  planner.server.reset();
+  Ledger ledger(LedgerOptions{
+      .clock = BootTime, .is_first = false, .first_epoch = 1'000});
+  Planner second({}, ledger);
+  CallGate gate;
+  const auto service = NewPlannerService(second, ledger, gate);
+  const auto server = Server::Start({.listen = address}, {service.get()}, gate);
+  ASSERT_TRUE(server.ok()) << server.status();
+  v1::ListLeasesResponse response;
+  while (response.leases_size() == 0) {
+    std::this_thread::yield();
+    ASSERT_TRUE(ledger.ListLeases({}, response).ok());
+  }
+  EXPECT_EQ(response.leases(0).id(), lease.id());
+  EXPECT_EQ(response.leases(0).epoch(), lease.epoch());
+  EXPECT_EQ(response.leases(0).state(), v1::LEASE_STATE_CONFIRMED);
+}
+
 TEST(ModelRegistryTest, AWorkerServesOnWithoutItsPlanner) {
   auto planner = std::make_unique<TestPlanner>();
   TestWorker worker(planner.get());
