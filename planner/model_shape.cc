@@ -369,7 +369,12 @@ absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
                               .bytes = *bytes});
     end += *padded;
   }
-  header.file_bytes = end.Get().value_or(0);
+  // A header in front of the data is padded by less than the alignment.
+  const auto file_bytes = (end + header.alignment).Get();
+  if (!file_bytes) {
+    return absl::OutOfRangeError("the model does not fit in int64 bytes");
+  }
+  header.file_bytes = *file_bytes;
   return absl::OkStatus();
 }
 

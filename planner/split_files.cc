@@ -78,10 +78,12 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
   }
   RETURN_IF_ERROR(CheckKey(parts.front(), 0, "split.tensors.count",
                            static_cast<int64_t>(whole.tensors.size())));
-  if (!end.Get()) {
+  // A header in front of the data is padded by less than the alignment.
+  const auto file_bytes = (end + whole.alignment).Get();
+  if (!file_bytes) {
     return absl::OutOfRangeError("the parts do not fit in int64 bytes");
   }
-  whole.file_bytes = *end.Get();
+  whole.file_bytes = *file_bytes;
   return whole;
 }
 

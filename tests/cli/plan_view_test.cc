@@ -40,7 +40,8 @@ v1::MemoryPlan SmallPlan(uint64_t budget_bytes) {
   plan.set_n_ctx(512);
   plan.set_n_ctx_reason("the model was trained for 512 tokens");
   plan.mutable_options()->set_n_slots(1);
-  plan.set_kv_bytes_per_token(40'960);
+  plan.set_marginal_bytes_per_token(40'960);
+  plan.set_marginal_bytes_per_slot(uint64_t{21} << 20);
   plan.set_page_tokens(64);
   return plan;
 }
@@ -88,6 +89,7 @@ TEST(RenderPlanTest, FittingPlanInAscii) {
   context: 512 tokens a slot, 1 slot
   why: the model was trained for 512 tokens
   one more token of context costs 40,960 bytes in pages of 64
+  one more slot costs 21.0 MiB
 )");
 }
 

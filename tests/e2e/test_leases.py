@@ -22,7 +22,7 @@ def register(server):
         name="a small device",
         total_bytes=DEVICE_BYTES,
         free_bytes=DEVICE_BYTES,
-        allocation=v1.ALLOCATION_RULE_EXACT,
+        allocation=common.ALLOCATION_RULE_EXACT,
         alignment=64,
         workspace=v1.WorkspaceParameters(
             activation_block=32,

@@ -63,7 +63,7 @@ TEST(SplitFilesTest, PartsBecomeOneHeader) {
   ASSERT_THAT(whole->tensors, SizeIs(3));
   EXPECT_EQ(whole->tensors[1].offset, 64);
   EXPECT_EQ(whole->tensors[2].offset, 128);
-  EXPECT_EQ(whole->file_bytes, 192);
+  EXPECT_EQ(whole->file_bytes, 192 + 32);
   EXPECT_EQ(*whole->String("general.architecture"), "llama");
 }
 

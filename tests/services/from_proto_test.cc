@@ -146,6 +146,8 @@ TEST(FromProtoTest, LoadOptionsAreLimited) {
   EXPECT_EQ(check([](M& m) { m.set_margin_bytes(uint64_t{1} << 63); }),
             Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_v_type(v1::ELEMENT_TYPE_Q8_0); }),
+            Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_v_type(v1::ELEMENT_TYPE_Q4_K); }),
             Code::kInvalidArgument);
 }
 

@@ -1,0 +1,214 @@
+// What binds a plan, what more would cost, and advice that holds.
+#include "planner/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/planner/known_models.h"
+#include "tests/planner/shapes.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
+                  int64_t budget,
+                  const DeviceProfile& profile = CommittedCpuProfile()) {
+  auto plan = Layout(shape, options, profile, budget);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : MemoryPlan{};
+}
+
+DeviceProfile Gpu() {
+  DeviceProfile profile = CommittedCpuProfile();
+  profile.id = "gpu";
+  profile.kind = "cuda";
+  return profile;
+}
+
+// A model with experts and per-layer embeddings.
+ModelShape Sparse() {
+  HeaderNumbers numbers("gemma4");
+  numbers.Int("context_length", 65'536)
+      .Int("embedding_length", 512)
+      .Int("block_count", 4)
+      .Int("feed_forward_length", 1'024)
+      .Int("attention.head_count", 4)
+      .Int("attention.key_length", 128)
+      .Int("attention.value_length", 128)
+      .Int("attention.sliding_window_pattern", 2)
+      .Int("embedding_length_per_layer_input", 64)
+      .Int("expert_count", 16)
+      .Int("expert_used_count", 2)
+      .Int("vocab_size", 10'000);
+  return numbers.Shape(DType::kF16, DType::kF16, true);
+}
+
+TEST(BindingTermTest, IsTheCacheWhereMemoryBoundsTheContext) {
+  EXPECT_EQ(PlanOf(Gemma4(), {}, 9 * kGiB).binding_term,
+            "kv_full: keys and values of 8 full layers");
+  LoadOptions wide;
+  wide.n_idle_sessions = 200;
+  EXPECT_EQ(PlanOf(Gemma4(), wide, 80 * kGiB).binding_term,
+            "kv_window: keys and values of 40 window layers");
+}
+
+TEST(BindingTermTest, IsTheLargestRegionWhereThePlanDoesNotFit) {
+  EXPECT_EQ(PlanOf(Gemma4(), {}, kGiB).binding_term, "weights");
+}
+
+TEST(BindingTermTest, IsNothingWhereMemoryDoesNotBind) {
+  EXPECT_EQ(PlanOf(Smollm2(), {}, 8 * kGiB).binding_term, "");
+}
+
+TEST(MarginalBytesTest, AreWhatAPlanWithMoreTakes) {
+  LoadOptions options;
+  options.n_ctx = 4'096;
+  options.n_slots = 3;
+  const MemoryPlan plan = PlanOf(Gemma270m(), options, 8 * kGiB);
+  LoadOptions more = options;
+  more.n_ctx = 4'096 + 64;
+  EXPECT_EQ(
+      plan.bytes_per_token,
+      (PlanOf(Gemma270m(), more, 8 * kGiB).arena_bytes - plan.arena_bytes) /
+          64);
+  more = options;
+  more.n_slots = 4;
+  EXPECT_EQ(plan.bytes_per_slot,
+            PlanOf(Gemma270m(), more, 8 * kGiB).arena_bytes - plan.arena_bytes);
+  options.n_slots = LoadOptions::kMaxSlots;
+  EXPECT_EQ(PlanOf(Smollm2(), options, kGiB).bytes_per_slot, 0);
+}
+
+TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
+  LoadOptions options;
+  options.policy = ReservePolicy::kDense;
+  options.n_ctx = 100;
+  const MemoryPlan plan = PlanOf(Qwen3(), options, 80 * kGiB);
+  EXPECT_EQ(plan.bytes_per_token, plan.kv.bytes_per_token);
+  EXPECT_EQ(plan.bytes_per_slot, 100 * plan.kv.bytes_per_token);
+}
+
+// Every suggestion, applied, does what it says.
+void CheckLonger(const ModelShape& shape, const LoadOptions& options,
+                 int64_t budget, const DeviceProfile& profile) {
+  const MemoryPlan plan = PlanOf(shape, options, budget, profile);
+  ASSERT_EQ(plan.context_limit, ContextLimit::kMemory);
+  ASSERT_FALSE(plan.suggestions.empty());
+  for (const Suggestion& suggestion : plan.suggestions) {
+    LoadOptions changed = options;
+    for (const char* type : {"f16", "q8_0", "q4_0"}) {
+      if (suggestion.text == absl::StrCat("--kv-type ", type)) {
+        changed.k_type = changed.v_type =
+            FindDType(absl::string_view(type))->dtype;
+      }
+    }
+    if (suggestion.text == "--slots 1") changed.n_slots = 1;
+    if (suggestion.text == "--host-weights per-layer-embeddings,experts") {
+      changed.host_weights = {.experts = true, .per_layer_embeddings = true};
+    }
+    EXPECT_EQ(PlanOf(shape, changed, budget, profile).n_ctx, suggestion.n_ctx)
+        << suggestion.text;
+    EXPECT_GT(suggestion.n_ctx, plan.n_ctx) << suggestion.text;
+    EXPECT_GE(suggestion.saves_bytes, 0) << suggestion.text;
+  }
+}
+
+TEST(SuggestionsTest, OfALongerContextHold) {
+  LoadOptions options;
+  options.k_type = options.v_type = DType::kF32;
+  options.n_slots = 2;
+  CheckLonger(Smollm2(), options, kGiB, CommittedCpuProfile());
+  CheckLonger(Gemma4(), options, 12 * kGiB, Gpu());
+  CheckLonger(Sparse(), {}, 110 * kMiB, Gpu());
+}
+
+TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  const int64_t needed = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
+  const MemoryPlan plan = PlanOf(Sparse(), options, needed - 16 * kMiB, Gpu());
+  EXPECT_FALSE(plan.fits);
+  const auto found = std::find_if(
+      plan.suggestions.begin(), plan.suggestions.end(),
+      [](const Suggestion& s) {
+        return s.text == "--host-weights per-layer-embeddings,experts";
+      });
+  ASSERT_NE(found, plan.suggestions.end());
+  EXPECT_GE(found->saves_bytes, 16 * kMiB);
+  for (const Suggestion& suggestion :
+       PlanOf(Sparse(), options, needed - 16 * kMiB).suggestions) {
+    EXPECT_EQ(suggestion.text.find("--host-weights"), std::string::npos);
+  }
+}
+
+TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  const MemoryPlan all = PlanOf(Sparse(), options, kGiB, Gpu());
+  options.host_weights = {.experts = true, .per_layer_embeddings = true};
+  const MemoryPlan some = PlanOf(Sparse(), options, kGiB, Gpu());
+  const Region* host = some.FindRegion("weights_host");
+  ASSERT_NE(host, nullptr);
+  EXPECT_TRUE(host->on_host);
+  EXPECT_EQ(some.host_bytes - all.host_bytes, host->bytes);
+  EXPECT_GE(all.arena_bytes - some.arena_bytes, host->bytes);
+  EXPECT_NE(std::find_if(some.weights.begin(), some.weights.end(),
+                         [](const auto& w) { return w.offset == -1; }),
+            some.weights.end());
+  options.host_budget_bytes = some.host_bytes;
+  EXPECT_TRUE(PlanOf(Sparse(), options, kGiB, Gpu()).fits);
+  options.host_budget_bytes = some.host_bytes - 1;
+  const MemoryPlan tight = PlanOf(Sparse(), options, kGiB, Gpu());
+  EXPECT_FALSE(tight.fits);
+  EXPECT_EQ(tight.missing_bytes, 1);
+  // Where the device is the host nothing is apart.
+  EXPECT_EQ(PlanOf(Sparse(), options, kGiB).host_bytes, 0);
+  options.policy = ReservePolicy::kDense;
+  EXPECT_NE(PlanOf(Sparse(), options, kGiB, Gpu()).FindRegion("weights_host"),
+            nullptr);
+}
+
+TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  options.mmap_weights = true;
+  const ModelShape shape = Gemma4();
+  const MemoryPlan plan = PlanOf(shape, options, 80 * kGiB);
+  EXPECT_EQ(plan.FindRegion("weights"), nullptr);
+  EXPECT_EQ(plan.FindRegion("weights_mmap")->bytes, 6'960'054'464);
+  EXPECT_EQ(plan.FindRegion("weights_mmap")->offset, -1);
+}
+
+TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  options.allocation = AllocationChoice{AllocationRule::kPow2};
+  const MemoryPlan plan = PlanOf(Smollm2(), options, 8 * kGiB);
+  const int64_t outside =
+      plan.FindRegion("vocab")->bytes + plan.FindRegion("runtime")->bytes;
+  EXPECT_EQ(plan.total_bytes - outside, 128 * kMiB);
+  options.allocation = AllocationChoice{AllocationRule::kGranularity, 0};
+  EXPECT_THAT(std::string(Layout(Smollm2(), options, CommittedCpuProfile(), 0)
+                              .status()
+                              .message()),
+              HasSubstr("granularity_bytes"));
+}
+
+TEST(LoadOptionsTest, TypesThatAreNoneOfKeysOrValuesAreNamed) {
+  LoadOptions options;
+  options.v_type = DType::kQ4_K;
+  EXPECT_THAT(std::string(Layout(Smollm2(), options, CommittedCpuProfile(), 0)
+                              .status()
+                              .message()),
+              HasSubstr("v_type is q4_K, not one of f32, f16"));
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
