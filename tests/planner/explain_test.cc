@@ -55,7 +55,7 @@ TEST(BindingTermTest, IsTheCacheWhereMemoryBoundsTheContext) {
             "kv_full: keys and values of 8 full layers");
   LoadOptions wide;
   wide.n_idle_sessions = 200;
-  EXPECT_EQ(PlanOf(Gemma4(), wide, 80 * kGiB).binding_term,
+  EXPECT_EQ(PlanOf(Gemma4(), wide, 71 * kGiB).binding_term,
             "kv_window: keys and values of 40 window layers");
 }
 
@@ -124,9 +124,13 @@ TEST(SuggestionsTest, OfALongerContextHold) {
   LoadOptions options;
   options.k_type = options.v_type = DType::kF32;
   options.n_slots = 2;
-  CheckLonger(Smollm2(), options, kGiB, CommittedCpuProfile());
+  CheckLonger(Smollm2(), options, 600 * kMiB, CommittedCpuProfile());
   CheckLonger(Gemma4(), options, 12 * kGiB, Gpu());
-  CheckLonger(Sparse(), {}, 110 * kMiB, Gpu());
+  LoadOptions short_context;
+  short_context.n_ctx = 2'048;
+  const int64_t budget =
+      PlanOf(Sparse(), short_context, kGiB, Gpu()).total_bytes;
+  CheckLonger(Sparse(), {}, budget, Gpu());
 }
 
 TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
