@@ -1,6 +1,8 @@
 #include "planner/kv_cache_bytes.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -65,29 +67,42 @@ void KvModel::Add(const Group& layer) {
   groups_.push_back(layer);
 }
 
+absl::StatusOr<KvModel::Group> KvModel::GroupOf(const LayerShape& layer,
+                                                DType k_type, DType v_type) {
+  RETURN_IF_ERROR(CheckPositive("n_kv_heads", layer.n_kv_heads));
+  RETURN_IF_ERROR(CheckPositive("head_dim", layer.head_dim));
+  if (layer.window < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("window must not be negative, got ", layer.window));
+  }
+  ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
+  ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+  const auto k = CheckedMul(layer.n_kv_heads, k_row);
+  const auto v = CheckedMul(layer.n_kv_heads, v_row);
+  if (!k || !v) {
+    return absl::OutOfRangeError("a token's keys do not fit in int64 bytes");
+  }
+  return Group{*k, *v, layer.window, 1};
+}
+
 absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
                                         DType v_type, const KvRules& rules) {
   KvModel model;
   model.rules_ = rules;
   int64_t widest_v_row = 0;
+  // Layers are of few kinds: the last two that differed are kept.
+  std::array<std::pair<const LayerShape*, Group>, 2> seen = {};
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     const LayerShape& layer = shape.layers[il];
-    RETURN_IF_ERROR(CheckPositive("n_kv_heads", layer.n_kv_heads));
-    RETURN_IF_ERROR(CheckPositive("head_dim", layer.head_dim));
-    if (layer.window < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("window must not be negative, got ", layer.window));
+    if (seen[1].first != nullptr && layer.IsLike(*seen[1].first)) {
+      std::swap(seen[0], seen[1]);
+    } else if (seen[0].first == nullptr || !layer.IsLike(*seen[0].first)) {
+      seen[1] = seen[0];
+      ASSIGN_OR_RETURN(const Group group, GroupOf(layer, k_type, v_type));
+      seen[0] = {&layer, group};
     }
-    ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
-    const auto k = CheckedMul(layer.n_kv_heads, k_row);
-    const auto v = CheckedMul(layer.n_kv_heads, v_row);
-    if (!k || !v) {
-      return absl::OutOfRangeError("a token's keys do not fit in int64 bytes");
-    }
-    widest_v_row = std::max(widest_v_row, *v);
-    if (layer.kv_source != static_cast<int64_t>(il)) continue;
-    model.Add({*k, *v, layer.window, 1});
+    widest_v_row = std::max(widest_v_row, seen[0].second.v_row);
+    if (layer.kv_source == static_cast<int64_t>(il)) model.Add(seen[0].second);
   }
   if (!rules.has_flash_attention) {
     for (Group& group : model.groups_) group.v_row = widest_v_row;

@@ -84,6 +84,8 @@ class KvModel {
     int64_t n_layers;
   };
 
+  static absl::StatusOr<Group> GroupOf(const LayerShape& layer, DType k_type,
+                                       DType v_type);
   void Add(const Group& layer);
 
   KvRules rules_;

@@ -1,6 +1,7 @@
 #include "planner/memory_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,10 +114,11 @@ std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
                                         const LoadOptions& options,
                                         const DeviceProfile& profile) {
   std::vector<std::string> reasons;
-  std::vector<DType> seen;
+  std::array<bool, kDTypeRows.size()> seen = {};
   for (const WeightTensor& tensor : shape.weights) {
-    if (tensor.is_vector || Has(seen, tensor.dtype)) continue;
-    seen.push_back(tensor.dtype);
+    bool& is_seen = seen[static_cast<size_t>(tensor.dtype)];
+    if (tensor.is_vector || is_seen) continue;
+    is_seen = true;
     if (FindStorageRule(profile, tensor.dtype) != nullptr) continue;
     reasons.push_back(absl::StrCat("tensor \"", tensor.name, "\" is of type ",
                                    DTypeName(tensor.dtype), ", which device \"",

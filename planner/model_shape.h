@@ -24,6 +24,13 @@ struct LayerShape {
                       // index if it owns them
   int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is 0
                                // where there is no dense FFN beside them
+
+  // The same size of everything, whatever layer's keys it reads.
+  bool IsLike(const LayerShape& other) const {
+    return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim &&
+           ffn_dim == other.ffn_dim && window == other.window &&
+           expert_ffn_dim == other.expert_ffn_dim;
+  }
 };
 
 // What a weight is for, as far as where it may lie is concerned.

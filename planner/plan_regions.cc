@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,20 +35,61 @@ absl::StatusOr<int64_t> Fitting(Checked value) {
   return TooBig();
 }
 
-// A type that the device has no rule for is counted as it is in the file.
-absl::StatusOr<int64_t> StoredBytes(const WeightTensor& tensor,
-                                    const DeviceProfile& profile) {
+// As CheckedRoundUp, for a power of two: divisions would be most of the time.
+std::optional<int64_t> AlignUp(int64_t value, int64_t alignment) {
+  const auto sum = CheckedAdd(value, alignment - 1);
+  if (!sum) return std::nullopt;
+  return *sum & -alignment;
+}
+
+// Rows of every element type are padded to a multiple of this; a type that the
+// device has no rule for is counted as it is in the file.
+class RowMultiples {
+ public:
+  explicit RowMultiples(const DeviceProfile& profile) {
+    multiples_.fill(1);
+    for (const StorageRule& rule : profile.storage) {
+      multiples_[static_cast<size_t>(rule.dtype)] = rule.row_multiple;
+    }
+  }
+  int64_t operator[](DType dtype) const {
+    return multiples_[static_cast<size_t>(dtype)];
+  }
+
+ private:
+  std::array<int64_t, kDTypeRows.size()> multiples_;
+};
+
+// Nothing if the tensor is empty, its rows are no whole blocks or its bytes do
+// not fit in int64.
+std::optional<int64_t> StoredBytes(const WeightTensor& tensor,
+                                   const RowMultiples& multiples) {
+  if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
+    return std::nullopt;
+  }
+  if (tensor.is_vector) return (Checked(tensor.cols) * kFloatBytes).Get();
+  const DTypeInfo& info = InfoOf(tensor.dtype);
+  if (tensor.cols % info.block_elems != 0) return std::nullopt;
+  const auto rows = CheckedRoundUp(tensor.rows, multiples[tensor.dtype]);
+  if (!rows) return std::nullopt;
+  return (Checked(tensor.cols / info.block_elems) * info.block_bytes * *rows *
+          tensor.n_matrices)
+      .Get();
+}
+
+absl::Status WhyNotStored(const WeightTensor& tensor) {
   if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor \"", tensor.name, "\" is empty"));
   }
-  if (tensor.is_vector) return Fitting(Checked(tensor.cols) * kFloatBytes);
-  const StorageRule* rule = FindStorageRule(profile, tensor.dtype);
-  ASSIGN_OR_RETURN(const int64_t row, RowBytes(tensor.dtype, tensor.cols));
-  const auto rows =
-      CheckedRoundUp(tensor.rows, rule == nullptr ? 1 : rule->row_multiple);
-  if (!rows) return TooBig();
-  return Fitting(Checked(row) * *rows * tensor.n_matrices);
+  if (tensor.is_vector) return TooBig();
+  RETURN_IF_ERROR(RowBytes(tensor.dtype, tensor.cols).status());
+  return TooBig();
+}
+
+// Rows of a step whose logits are kept.
+int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
+  return std::max(options.n_slots, profile.workspace.min_logits_rows);
 }
 
 bool StaysOnHost(WeightKind kind, const HostWeights& host) {
@@ -185,29 +227,47 @@ class RegionSizer {
   void AddToArena(absl::string_view name, Checked bytes) {
     const int64_t alignment = inputs_.profile().alignment;
     const auto wanted = bytes.Get();
-    const auto rounded =
-        wanted ? CheckedRoundUp(*wanted, alignment) : std::nullopt;
+    const auto rounded = wanted ? AlignUp(*wanted, alignment) : std::nullopt;
     if (!rounded) {
       arena_ = Checked::Overflow();
       return;
     }
-    Append({name, arena_.Get().value_or(0), *rounded, alignment,
-            Basis::kDerived, std::string()});
+    if (with_regions_) {
+      sizes_.regions.push_back({name, arena_.Get().value_or(0), *rounded,
+                                alignment, Basis::kDerived, std::string()});
+    }
     arena_ += *rounded;
   }
   void AddOutside(absl::string_view name, Checked bytes, Basis basis) {
     total_ += bytes;
-    Append({name, -1, bytes.Get().value_or(0), 1, basis, std::string()});
+    AppendOutside(name, bytes, basis, false);
   }
   // Host memory; where the device is the host it is the device's.
   void AddHost(absl::string_view name, Checked bytes, Basis basis) {
     const bool is_apart = inputs_.profile().kind != "cpu";
     (is_apart ? host_ : total_) += bytes;
-    Append(
-        {name, -1, bytes.Get().value_or(0), 1, basis, std::string(), is_apart});
+    AppendOutside(name, bytes, basis, is_apart);
   }
-  void Append(Region region) {
-    if (with_regions_) sizes_.regions.push_back(std::move(region));
+  void AppendOutside(absl::string_view name, Checked bytes, Basis basis,
+                     bool on_host) {
+    if (!with_regions_) return;
+    sizes_.regions.push_back(
+        {name, -1, bytes.Get().value_or(0), 1, basis, std::string(), on_host});
+  }
+
+  // The layout itself is kept only where regions are wanted.
+  absl::StatusOr<int64_t> SizeWorkspace() {
+    const bool has_rings = sizes_.kv.ring_bytes > 0;
+    if (sizes_.n_rows == inputs_.options().n_ubatch &&
+        has_rings == inputs_.widths_.has_windows) {
+      if (with_regions_) sizes_.workspace = inputs_.workspace_;
+      return inputs_.workspace_.bytes;
+    }
+    ASSIGN_OR_RETURN(
+        sizes_.workspace,
+        WorkspaceLayout(inputs_.shape(), inputs_.widths_, sizes_.n_rows,
+                        sizes_.n_sampled, has_rings, inputs_.profile()));
+    return sizes_.workspace.bytes;
   }
 
   absl::Status AddExact() {
@@ -216,12 +276,8 @@ class RegionSizer {
     sizes_.n_rows = std::min(
         options.n_ubatch,
         CheckedRoundUp(sizes_.n_ctx, kRowMultiple).value_or(options.n_ubatch));
-    sizes_.n_sampled =
-        std::max(options.n_slots, profile.workspace.min_logits_rows);
-    ASSIGN_OR_RETURN(
-        sizes_.workspace,
-        WorkspaceLayout(inputs_.shape(), inputs_.widths_, sizes_.n_rows,
-                        sizes_.n_sampled, sizes_.kv.ring_bytes > 0, profile));
+    sizes_.n_sampled = SampledRows(options, profile);
+    ASSIGN_OR_RETURN(const int64_t workspace_bytes, SizeWorkspace());
     const Checked sampled = sizes_.n_sampled;
     const Checked n_slots = options.n_slots;
     if (options.mmap_weights) {
@@ -233,7 +289,7 @@ class RegionSizer {
     AddToArena("kv_window", sizes_.kv.window_bytes);
     AddToArena("kv_draft", 0);
     AddToArena("kv_snapshots", 0);
-    AddToArena("workspace", sizes_.workspace.bytes);
+    AddToArena("workspace", workspace_bytes);
     AddToArena("logits", sampled * inputs_.shape().vocab_size * kFloatBytes);
     AddToArena("candidates",
                sampled * profile.workspace.max_candidates * kCandidateBytes);
@@ -248,7 +304,7 @@ class RegionSizer {
         const int64_t allocated,
         RoundAllocation(allocation.rule, allocation.granularity_bytes,
                         sizes_.arena_bytes));
-    AddHost("vocab", VocabBytes(inputs_.shape().vocab), Basis::kEstimated);
+    AddHost("vocab", inputs_.vocab_bytes_, Basis::kEstimated);
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
@@ -284,19 +340,25 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const HostWeights& host) {
   WeightLayout layout = {};
   layout.placements.reserve(shape.weights.size());
+  const RowMultiples multiples(profile);
+  Checked end = 0;
+  Checked on_host = 0;
   for (const WeightTensor& tensor : shape.weights) {
     if (StaysOnHost(tensor.kind, host)) {
       layout.placements.push_back({-1, tensor.file_bytes});
-      ASSIGN_OR_RETURN(layout.bytes.host,
-                       Fitting(Checked(layout.bytes.host) + tensor.file_bytes));
+      on_host += tensor.file_bytes;
       continue;
     }
-    ASSIGN_OR_RETURN(const int64_t bytes, StoredBytes(tensor, profile));
-    const auto offset = CheckedRoundUp(layout.bytes.device, profile.alignment);
+    const auto bytes = StoredBytes(tensor, multiples);
+    if (!bytes) return WhyNotStored(tensor);
+    const auto offset = AlignUp(end.Get().value_or(0), profile.alignment);
     if (!offset) return TooBig();
-    layout.placements.push_back({*offset, bytes});
-    ASSIGN_OR_RETURN(layout.bytes.device, Fitting(Checked(*offset) + bytes));
+    layout.placements.push_back({*offset, *bytes});
+    end = Checked(*offset) + *bytes;
+    if (end.overflow()) return TooBig();
   }
+  ASSIGN_OR_RETURN(layout.bytes.device, Fitting(end));
+  ASSIGN_OR_RETURN(layout.bytes.host, Fitting(on_host));
   return layout;
 }
 
@@ -339,6 +401,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   inputs.profile_ = &profile;
   inputs.budget_bytes_ = budget_bytes;
   inputs.weights_ = weights;
+  inputs.vocab_bytes_ = VocabBytes(shape.vocab);
   inputs.weight_bytes_ = options.weight_bytes.value_or(weights.device);
   ASSIGN_OR_RETURN(
       inputs.kv_,
@@ -353,6 +416,10 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   if (is_exact) {
     ASSIGN_OR_RETURN(inputs.widths_,
                      WidthsOf(shape, options.k_type, options.v_type));
+    ASSIGN_OR_RETURN(inputs.workspace_,
+                     WorkspaceLayout(shape, inputs.widths_, options.n_ubatch,
+                                     SampledRows(options, profile),
+                                     inputs.widths_.has_windows, profile));
     return inputs;
   }
   ASSIGN_OR_RETURN(inputs.scratch_bytes_, TokenScratchBytes(shape));

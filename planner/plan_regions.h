@@ -66,10 +66,12 @@ class PlanInputs {
   int64_t budget_bytes_;
   WeightBytes weights_;
   int64_t weight_bytes_;
+  int64_t vocab_bytes_;
   int64_t reserve_bytes_ = 0;
   int64_t scratch_bytes_ = 0;
   KvModel kv_;
   StepWidths widths_;
+  WorkspacePlan workspace_;  // of a whole step, with rings if there are windows
 };
 
 // Everything that depends on the context, in bytes.
@@ -78,7 +80,7 @@ struct RegionSizes {
   int64_t n_rows;
   int64_t n_sampled;
   KvBytes kv;
-  WorkspacePlan workspace;
+  WorkspacePlan workspace;      // empty unless regions are asked for
   int64_t arena_bytes;          // sum of the regions in it
   int64_t total_bytes;          // on the device
   int64_t host_bytes;           // elsewhere

@@ -154,7 +154,14 @@ const char* StepBufferName(StepBuffer buffer) {
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type) {
   StepWidths widths;
+  // Layers are of few kinds: the last two that differed are not looked at
+  // again.
+  const LayerShape* seen[2] = {nullptr, nullptr};
   for (const LayerShape& layer : shape.layers) {
+    if (seen[0] != nullptr && layer.IsLike(*seen[0])) continue;
+    if (seen[1] != nullptr && layer.IsLike(*seen[1])) continue;
+    seen[1] = seen[0];
+    seen[0] = &layer;
     ASSIGN_OR_RETURN(const int64_t query,
                      Product(Checked(shape.n_heads) * layer.head_dim));
     ASSIGN_OR_RETURN(const int64_t kv,

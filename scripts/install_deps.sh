@@ -52,6 +52,16 @@ as_root() {
   fi
 }
 
+# Certificates that were put into the system's bundle by hand, such as those of a
+# company's proxy, would be lost when the package makes its own bundle.
+keep_certificates() {
+  local bundle=/etc/ssl/certs/ca-certificates.crt
+  if is_installed ca-certificates || [[ ! -s $bundle ]]; then return 0; fi
+  say "Keeping the certificates of $bundle"
+  as_root install -D -m 644 "$bundle" \
+    /usr/local/share/ca-certificates/kept-bundle.crt
+}
+
 wanted=()
 (($#)) || set -- --build
 for argument in "$@"; do
@@ -74,6 +84,7 @@ if ((${#missing[@]} == 0)); then
 fi
 say "Installing ${#missing[@]} of ${#wanted[@]} packages: ${missing[*]}"
 apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
+keep_certificates
 as_root "${apt[@]}" update >&2
 as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}" \
   </dev/null >&2
