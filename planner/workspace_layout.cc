@@ -1,6 +1,7 @@
 #include "planner/workspace_layout.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -117,16 +118,26 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   return sizes;
 }
 
-// Where `lifetime`'s buffer starts: above every placed one that it meets.
-absl::StatusOr<int64_t> OffsetOf(const Lifetime& lifetime, size_t n_placed,
-                                 const WorkspacePlan& plan, int64_t alignment) {
-  int64_t end = 0;
-  for (size_t i = 0; i < n_placed; ++i) {
-    const WorkspaceBuffer& other = plan[kLifetimes[i].buffer];
-    if (other.last_stage < lifetime.first ||
-        lifetime.last < other.first_stage) {
-      continue;
+// Of every lifetime, the earlier ones that it meets, as bits.
+constexpr auto kMeets = [] {
+  std::array<uint32_t, kNumStepBuffers> meets = {};
+  for (size_t i = 0; i < kLifetimes.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      const bool is_apart = kLifetimes[k].last < kLifetimes[i].first ||
+                            kLifetimes[i].last < kLifetimes[k].first;
+      if (!is_apart) meets[i] |= uint32_t{1} << k;
     }
+  }
+  return meets;
+}();
+
+// Where the i-th lifetime's buffer starts: above every placed one it meets.
+absl::StatusOr<int64_t> OffsetOf(size_t i, const WorkspacePlan& plan,
+                                 int64_t alignment) {
+  int64_t end = 0;
+  for (uint32_t rest = kMeets[i]; rest != 0; rest &= rest - 1) {
+    const auto k = static_cast<size_t>(std::countr_zero(rest));
+    const WorkspaceBuffer& other = plan[kLifetimes[k].buffer];
     end = std::max(end, other.offset + other.bytes);
   }
   if (const auto offset = CheckedRoundUp(end, alignment)) return *offset;
@@ -205,7 +216,7 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
     const auto index = static_cast<size_t>(lifetime.buffer);
     ASSIGN_OR_RETURN(const int64_t bytes, Product(sizes[index]));
     ASSIGN_OR_RETURN(const int64_t offset,
-                     OffsetOf(lifetime, i, plan, profile.alignment));
+                     OffsetOf(i, plan, profile.alignment));
     ASSIGN_OR_RETURN(const int64_t end, Product(Checked(offset) + bytes));
     plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};
     plan.bytes = std::max(plan.bytes, end);
