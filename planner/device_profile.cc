@@ -37,18 +37,6 @@ absl::StatusOr<int64_t> NextPowerOfTwo(int64_t bytes) {
 
 }  // namespace
 
-const char* BasisName(Basis basis) {
-  switch (basis) {
-    case Basis::kDerived:
-      return "DERIVED";
-    case Basis::kMeasured:
-      return "MEASURED";
-    case Basis::kEstimated:
-      return "ESTIMATED";
-  }
-  return "UNKNOWN";
-}
-
 DeviceProfile CommittedCpuProfile() {
   // Rows are padded to the panel of rows that the CPU kernels read together.
   constexpr int64_t kRowMultiple = 16;

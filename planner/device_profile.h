@@ -19,7 +19,6 @@ enum class Basis {
   kMeasured,   // read off a running worker on this device and build
   kEstimated,  // a committed upper bound
 };
-const char* BasisName(Basis basis);  // "DERIVED", ...
 
 // How the device's allocator rounds a request.
 enum class AllocationRule { kExact, kGranularity, kPow2 };

@@ -143,20 +143,6 @@ int64_t NextPowerOfTwo(int64_t value) {
 
 }  // namespace
 
-const char* ContextLimitName(ContextLimit limit) {
-  switch (limit) {
-    case ContextLimit::kRequested:
-      return "REQUESTED";
-    case ContextLimit::kMaxInferenceLen:
-      return "MAX_INFERENCE_LEN";
-    case ContextLimit::kTrainedContext:
-      return "TRAINED_CONTEXT";
-    case ContextLimit::kMemory:
-      return "MEMORY";
-  }
-  return "UNKNOWN";
-}
-
 const Region* MemoryPlan::FindRegion(absl::string_view name) const {
   for (const Region& region : regions) {
     if (region.name == name) return &region;

@@ -84,7 +84,6 @@ enum class ContextLimit {
   kTrainedContext,   // cut to (or solved up to) what the model was trained for
   kMemory,           // the largest that fits the budget
 };
-const char* ContextLimitName(ContextLimit limit);
 
 // A change that makes a plan fit, or its context longer, verified by planning
 // again with it.

@@ -110,5 +110,38 @@ TEST(VocabShapeTest, SpecialIdsAreTokens) {
   }
 }
 
+// A header that came without its tokenizer, with what it counted.
+GgufHeader Counted(int64_t n_tokens) {
+  GgufHeader header = {};
+  header.metadata["plimsoll.vocab.model"] = {GgufType::kString,
+                                             std::string("gpt2")};
+  header.metadata["plimsoll.vocab.n_tokens"] = {GgufType::kI64, n_tokens};
+  for (const char* key : {"token_bytes", "n_merges", "merge_bytes"}) {
+    header.metadata[absl::StrCat("plimsoll.vocab.", key)] = {GgufType::kU64,
+                                                             uint64_t{7}};
+  }
+  return header;
+}
+
+TEST(VocabShapeTest, CountsThatTravelledAreTaken) {
+  const auto vocab = ReadVocabShape(Counted(ModelShape::kMaxVocab));
+  ASSERT_TRUE(vocab.ok()) << vocab.status();
+  EXPECT_EQ(vocab->model, "gpt2");
+  EXPECT_EQ(vocab->n_tokens, ModelShape::kMaxVocab);
+  EXPECT_EQ(vocab->merge_bytes, 7);
+}
+
+TEST(VocabShapeTest, CountsThatMakeNoSenseAreNamed) {
+  for (const int64_t bad : {ModelShape::kMaxVocab + 1, int64_t{-1}}) {
+    const auto vocab = ReadVocabShape(Counted(bad));
+    EXPECT_TRUE(absl::IsInvalidArgument(vocab.status()));
+    EXPECT_NE(vocab.status().message().find("plimsoll.vocab.n_tokens"),
+              absl::string_view::npos);
+  }
+  GgufHeader header = Counted(1);
+  header.metadata.erase("plimsoll.vocab.merge_bytes");
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadVocabShape(header).status()));
+}
+
 }  // namespace
 }  // namespace plimsoll::planner
