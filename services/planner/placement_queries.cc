@@ -177,16 +177,13 @@ absl::Status FillBytes(const planner::ModelShape& shape,
   for (const planner::DeviceProfile& profile : fleet.profiles()) {
     const auto plan =
         planner::Layout(shape, options, profile, PlacementProblem::kMaxBytes);
-    if (absl::IsUnimplemented(plan.status())) {
-      model.bytes.emplace_back();
-      continue;
-    }
     if (!plan.ok()) {
       return absl::Status(
           plan.status().code(),
           absl::StrCat(model.name, ": ", plan.status().message()));
     }
-    model.bytes.emplace_back(plan->total_bytes);
+    model.bytes.emplace_back();
+    if (plan->not_runnable.empty()) model.bytes.back() = plan->total_bytes;
   }
   return absl::OkStatus();
 }

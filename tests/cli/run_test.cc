@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",     "what-if", "place",   "generate", "chat",    "tokenize",
-    "models",   "devices", "memory",  "version",  "completion"};
+    "plan",   "what-if", "place",  "generate", "chat",      "tokenize",
+    "models", "devices", "memory", "version",  "completion"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
