@@ -44,7 +44,7 @@ TEST(ModelSourceTest, LayersMayDiffer) {
   numbers.set_window_head_dim(256);
   numbers.set_window(1'024);
   for (const bool slides : {true, true, false}) numbers.add_slides(slides);
-  for (const uint32_t heads : {8, 8, 1}) numbers.add_layer_kv_heads(heads);
+  for (const uint32_t heads : {8u, 8u, 1u}) numbers.add_layer_kv_heads(heads);
   numbers.set_n_experts(16);
   numbers.set_n_experts_used(2);
   numbers.set_expert_ffn_dim(704);
