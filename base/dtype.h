@@ -97,10 +97,10 @@ inline constexpr std::array<DTypeInfo, 33> kDTypes = {{
 
 // Rows of the table by type id; -1 where there is no such type.
 inline constexpr auto kDTypeRows = [] {
-  std::array<int8_t, 41> rows = {};
-  for (int8_t& row : rows) row = -1;
+  std::array<int, 41> rows = {};
+  for (int& row : rows) row = -1;
   for (size_t i = 0; i < kDTypes.size(); ++i) {
-    rows[static_cast<size_t>(kDTypes[i].dtype)] = static_cast<int8_t>(i);
+    rows[static_cast<size_t>(kDTypes[i].dtype)] = static_cast<int>(i);
   }
   return rows;
 }();

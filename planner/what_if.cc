@@ -132,6 +132,7 @@ std::pair<std::vector<size_t>, size_t> RanksOf(
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   std::vector<size_t> ranks;
+  ranks.reserve(values.size());
   for (int64_t value : values) {
     ranks.push_back(static_cast<size_t>(
         std::lower_bound(sorted.begin(), sorted.end(), value) -
@@ -352,7 +353,7 @@ std::vector<int64_t> WhatIf::Frontier() const {
 // that whatever is better than a point is seen before it; the tree then says in
 // how few bytes a point at least as good in the other three was had. Equal
 // points are asked for together: none of them beats another.
-void WhatIf::MarkFrontierOf(std::vector<Candidate> candidates,
+void WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
                             std::vector<int64_t>& frontier) const {
   const auto [slot_ranks, n_slot_ranks] = RanksOf(axes_.n_slots);
   std::vector<int64_t> kv_precision;

@@ -127,7 +127,7 @@ class WhatIf {
   absl::Status LayoutAllWeights();
   Place PlaceOf(int64_t index) const;
   absl::StatusOr<WhatIfPoint> PointAt(int64_t index) const;
-  void MarkFrontierOf(std::vector<Candidate> candidates,
+  void MarkFrontierOf(const std::vector<Candidate>& candidates,
                       std::vector<int64_t>& frontier) const;
 
   ModelShape shape_;
