@@ -1,5 +1,5 @@
-// The pool's threads wait on one counter that every Run advances, and count
-// themselves off on another.
+// The pool's threads wait on a counter that every loop advances, and enter the
+// loop through a gate that the caller shuts when no index is left.
 #include "kernels/cpu/thread_pool.h"
 
 #include <pthread.h>
@@ -26,15 +26,19 @@ void Pause() {
 #endif
 }
 
-// Returns once `value` differs from `old`: spins, then parks in the kernel.
-void WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
+// Returns the value that differs from `old`: spins, then parks in the kernel.
+uint32_t WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kSpinIterations; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
+    const uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
     Pause();
   }
-  while (value.load(std::memory_order_acquire) == old) {
+  uint32_t now = value.load(std::memory_order_acquire);
+  while (now == old) {
     value.wait(old, std::memory_order_acquire);
+    now = value.load(std::memory_order_acquire);
   }
+  return now;
 }
 
 std::vector<int> AllowedCpus() {
@@ -58,31 +62,72 @@ void PinTo(std::thread& thread, int cpu) {
 }  // namespace
 
 struct ThreadPool::Impl {
+  // The gate: this bit, and the number of workers inside.
+  static constexpr uint32_t kShut = uint32_t{1} << 31;
+
   // Each on a cache line of its own.
-  alignas(64) std::atomic<uint32_t> epoch{0};
-  alignas(64) std::atomic<uint32_t> n_running{0};
+  alignas(64) std::atomic<uint32_t> n_loops{0};
+  alignas(64) std::atomic<uint32_t> gate{kShut};
   alignas(64) std::atomic<int64_t> next{0};
-  // Written before `epoch` advances, read after it was seen to.
-  absl::FunctionRef<void(int)>* function = nullptr;
+  // The loop. Written while the gate is shut and nobody inside.
+  alignas(64) int64_t n = 0;
+  int64_t grain = 1;
+  absl::FunctionRef<void(int64_t, int64_t, int)>* function = nullptr;
   bool is_stopping = false;
   std::vector<std::thread> workers;
 
   void Work(int thread) {
     uint32_t seen = 0;
     while (true) {
-      WaitWhileEqual(epoch, seen);
-      ++seen;
+      seen = WaitWhileEqual(n_loops, seen);
       if (is_stopping) return;
-      (*function)(thread);
-      if (n_running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        n_running.notify_one();
-      }
+      if (!Enter()) continue;
+      TakeTasks(thread);
+      Leave();
     }
   }
 
+  void TakeTasks(int thread) {
+    while (true) {
+      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= n) return;
+      (*function)(begin, std::min(begin + grain, n), thread);
+    }
+  }
+
+  // False for a worker that wakes when the loop is over.
+  bool Enter() {
+    uint32_t inside = gate.load(std::memory_order_acquire);
+    while ((inside & kShut) == 0) {
+      if (gate.compare_exchange_weak(inside, inside + 1,
+                                     std::memory_order_acq_rel)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Leave() {
+    if (gate.fetch_sub(1, std::memory_order_acq_rel) == (kShut | 1)) {
+      gate.notify_one();
+    }
+  }
+
+  void Open() {
+    next.store(0, std::memory_order_relaxed);
+    gate.store(0, std::memory_order_release);
+    Wake();
+  }
+
+  // Returns when nobody is inside any more.
+  void Shut() {
+    uint32_t inside = gate.fetch_or(kShut, std::memory_order_acq_rel) | kShut;
+    while (inside != kShut) inside = WaitWhileEqual(gate, inside);
+  }
+
   void Wake() {
-    epoch.fetch_add(1, std::memory_order_acq_rel);
-    epoch.notify_all();
+    n_loops.fetch_add(1, std::memory_order_acq_rel);
+    n_loops.notify_all();
   }
 };
 
@@ -111,35 +156,18 @@ int ThreadPool::n_threads() const {
   return static_cast<int>(impl_->workers.size()) + 1;
 }
 
-void ThreadPool::Run(absl::FunctionRef<void(int thread)> fn) {
-  if (impl_->workers.empty()) return fn(0);
-  impl_->function = &fn;
-  impl_->n_running.store(static_cast<uint32_t>(impl_->workers.size()),
-                         std::memory_order_relaxed);
-  impl_->Wake();
-  fn(0);
-  uint32_t left = impl_->n_running.load(std::memory_order_acquire);
-  while (left != 0) {
-    WaitWhileEqual(impl_->n_running, left);
-    left = impl_->n_running.load(std::memory_order_acquire);
-  }
-}
-
 void ThreadPool::ParallelFor(
     int64_t n, int64_t grain,
     absl::FunctionRef<void(int64_t, int64_t, int)> fn) {
   grain = std::max<int64_t>(grain, 1);
   if (n <= 0) return;
   if (n <= grain || impl_->workers.empty()) return fn(0, n, 0);
-  std::atomic<int64_t>& next = impl_->next;
-  next.store(0, std::memory_order_relaxed);
-  Run([&](int thread) {
-    while (true) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= n) return;
-      fn(begin, std::min(begin + grain, n), thread);
-    }
-  });
+  impl_->n = n;
+  impl_->grain = grain;
+  impl_->function = &fn;
+  impl_->Open();
+  impl_->TakeTasks(0);
+  impl_->Shut();
 }
 
 }  // namespace plimsoll::kernels

@@ -1,27 +1,14 @@
-// Every thread runs once, every index is covered once, and pools come and go.
+// Every index is covered once, and pools come and go.
 #include "kernels/cpu/thread_pool.h"
 
 #include <atomic>
-#include <mutex>
-#include <set>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 namespace plimsoll::kernels {
 namespace {
-
-TEST(ThreadPoolTest, RunCallsEveryThreadOnce) {
-  for (const int n_threads : {1, 2, 5}) {
-    ThreadPool pool(n_threads);
-    EXPECT_EQ(pool.n_threads(), n_threads);
-    for (int repeat = 0; repeat < 200; ++repeat) {
-      std::vector<int> calls(static_cast<size_t>(n_threads), 0);
-      pool.Run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
-      EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(n_threads), 1));
-    }
-  }
-}
 
 TEST(ThreadPoolTest, ParallelForCoversEveryIndexOnce) {
   ThreadPool pool(3, /*pin=*/false);
@@ -39,22 +26,43 @@ TEST(ThreadPoolTest, ParallelForCoversEveryIndexOnce) {
   }
 }
 
-TEST(ThreadPoolTest, WhatWorkersWriteIsSeenAfterRun) {
+TEST(ThreadPoolTest, WhatWorkersWriteIsSeenAfterTheLoop) {
   ThreadPool pool(4, /*pin=*/false);
-  std::vector<int64_t> sums(4, 0);  // not atomic on purpose
+  std::vector<int64_t> sums(64, 0);  // not atomic on purpose
   for (int64_t repeat = 0; repeat < 1000; ++repeat) {
-    pool.Run([&](int thread) { sums[static_cast<size_t>(thread)] += repeat; });
+    pool.ParallelFor(64, 1, [&](int64_t begin, int64_t, int) {
+      sums[static_cast<size_t>(begin)] += repeat;
+    });
   }
-  EXPECT_EQ(sums, std::vector<int64_t>(4, 499500));
+  EXPECT_EQ(sums, std::vector<int64_t>(64, 499500));
+}
+
+// Every worker and the caller hold a task at once, or this would not end.
+TEST(ThreadPoolTest, EveryThreadTakesItsShare) {
+  for (const int n_threads : {2, 5}) {
+    ThreadPool pool(n_threads);
+    EXPECT_EQ(pool.n_threads(), n_threads);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::atomic<int> n_inside{0};
+      std::vector<int> calls(static_cast<size_t>(n_threads), 0);
+      pool.ParallelFor(n_threads, 1, [&](int64_t, int64_t, int thread) {
+        ++calls[static_cast<size_t>(thread)];
+        ++n_inside;
+        while (n_inside < n_threads) std::this_thread::yield();
+      });
+      EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(n_threads), 1));
+    }
+  }
 }
 
 TEST(ThreadPoolTest, AnUnusedPoolEnds) { ThreadPool pool(8); }
 
 TEST(ThreadPoolTest, TheLargestPoolRuns) {
   ThreadPool pool(ThreadPool::kMaxThreads);
-  std::atomic<int> calls{0};
-  pool.Run([&](int) { ++calls; });
-  EXPECT_EQ(calls.load(), ThreadPool::kMaxThreads);
+  std::atomic<int64_t> n_done{0};
+  pool.ParallelFor(
+      1000, 1, [&](int64_t begin, int64_t end, int) { n_done += end - begin; });
+  EXPECT_EQ(n_done.load(), 1000);
 }
 
 TEST(ThreadPoolDeathTest, RefusesCountsOutOfRange) {
