@@ -153,8 +153,8 @@ void TopKOf(benchmark::State& state) {
 
 void Register() {
   for (const DType dtype :
-       {DType::kQ8_0, DType::kQ4_1, DType::kQ5_0, DType::kQ4_K, DType::kQ6_K,
-        DType::kF16, DType::kF32}) {
+       {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+        DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kF16, DType::kF32}) {
     const bool is_float = dtype == DType::kF16 || dtype == DType::kF32;
     for (const bool is_packed : {true, false}) {
       if (is_packed && is_float) continue;

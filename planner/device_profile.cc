@@ -60,7 +60,8 @@ DeviceProfile CommittedCpuProfile() {
       .runtime_bytes = kCpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated};
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
-                      DType::kQ4_1, DType::kQ5_0, DType::kQ4_K, DType::kQ6_K}) {
+                      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     profile.storage.push_back({dtype, kRowMultiple});
   }
   return profile;

@@ -201,12 +201,18 @@ void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   switch (args.w.dtype) {
     case DType::kQ8_0:
       return MultiplyPanels<DecoderQ80>(args, begin, end);
+    case DType::kQ4_0:
+      return MultiplyPanels<DecoderQ40>(args, begin, end);
     case DType::kQ4_1:
       return MultiplyPanels<DecoderQ41>(args, begin, end);
     case DType::kQ5_0:
       return MultiplyPanels<DecoderQ50>(args, begin, end);
+    case DType::kQ5_1:
+      return MultiplyPanels<DecoderQ51>(args, begin, end);
     case DType::kQ4_K:
       return MultiplyPanels<DecoderQ4K>(args, begin, end);
+    case DType::kQ5_K:
+      return MultiplyPanels<DecoderQ5K>(args, begin, end);
     case DType::kQ6_K:
       return MultiplyPanels<DecoderQ6K>(args, begin, end);
     default:

@@ -29,6 +29,22 @@ void PackQ80(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+// Bit e of `fifths` belongs to element e; two bits of a row in each pair's
+// mask.
+void PlaceFifthBits(uint32_t fifths, int64_t r, Bytes masks) {
+  for (int64_t p = 0; p < 16; ++p) {
+    uint32_t mask;
+    std::memcpy(&mask, masks + 4 * p, 4);
+    mask |= ((fifths >> (2 * p)) & 3u) << (2 * r);
+    std::memcpy(masks + 4 * p, &mask, 4);
+  }
+}
+
+void PackQ40(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  PlaceNibbles(block + 2, r, out + 32);
+}
+
 void PackQ41(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);
@@ -37,15 +53,19 @@ void PackQ41(ConstBytes block, int64_t r, Bytes out) {
 
 void PackQ50(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
-  uint32_t high;
-  std::memcpy(&high, block + 2, 4);
-  for (int64_t p = 0; p < 16; ++p) {
-    uint32_t mask;
-    std::memcpy(&mask, out + 32 + 4 * p, 4);
-    mask |= ((high >> (2 * p)) & 3u) << (2 * r);
-    std::memcpy(out + 32 + 4 * p, &mask, 4);
-  }
-  PlaceNibbles(block + 6, r, out + 96);
+  uint32_t fifths;
+  std::memcpy(&fifths, block + 2, 4);
+  PlaceFifthBits(fifths, r, out + 32);
+  PlaceNibbles(block + 6, r, out + 32 + kFifthsBytes);
+}
+
+void PackQ51(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  Copy2(block + 2, out + 32 + 2 * r);
+  uint32_t fifths;
+  std::memcpy(&fifths, block + 4, 4);
+  PlaceFifthBits(fifths, r, out + 64);
+  PlaceNibbles(block + 8, r, out + 64 + kFifthsBytes);
 }
 
 // The nibbles at `shift` of 32 bytes, as PlaceNibbles takes them; eight bytes
@@ -63,14 +83,39 @@ void RegroupNibbles(ConstBytes q, int shift, Bytes nibbles) {
   }
 }
 
-void PackQ4K(ConstBytes block, int64_t r, Bytes out) {
+// What Q4_K and Q5_K share: both scales and the twelve bytes of six-bit ones.
+void PlaceScales6(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);
   for (int64_t i = 0; i < 12; ++i) out[64 + i * 16 + r] = block[4 + i];
+}
+
+void PackQ4K(ConstBytes block, int64_t r, Bytes out) {
+  PlaceScales6(block, r, out);
   for (int64_t j = 0; j < 8; ++j) {
     uint8_t nibbles[16];
     RegroupNibbles(block + 16 + 32 * (j / 2), j % 2 == 0 ? 0 : 4, nibbles);
     PlaceNibbles(nibbles, r, out + 64 + 192 + j * kNibblesBytes);
+  }
+}
+
+// Bit e is bit j of byte e.
+uint32_t GatherBits(ConstBytes qh, int64_t j) {
+  uint32_t bits = 0;
+  for (int64_t e = 0; e < 32; ++e) {
+    bits |= ((static_cast<uint32_t>(qh[e]) >> j) & 1u) << e;
+  }
+  return bits;
+}
+
+void PackQ5K(ConstBytes block, int64_t r, Bytes out) {
+  PlaceScales6(block, r, out);
+  for (int64_t j = 0; j < 8; ++j) {
+    Bytes sub = out + 64 + 192 + j * (kFifthsBytes + kNibblesBytes);
+    PlaceFifthBits(GatherBits(block + 16, j), r, sub);
+    uint8_t nibbles[16];
+    RegroupNibbles(block + 48 + 32 * (j / 2), j % 2 == 0 ? 0 : 4, nibbles);
+    PlaceNibbles(nibbles, r, sub + kFifthsBytes);
   }
 }
 
@@ -121,14 +166,23 @@ void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
         case DType::kQ8_0:
           PackQ80(block, r, to);
           break;
+        case DType::kQ4_0:
+          PackQ40(block, r, to);
+          break;
         case DType::kQ4_1:
           PackQ41(block, r, to);
           break;
         case DType::kQ5_0:
           PackQ50(block, r, to);
           break;
+        case DType::kQ5_1:
+          PackQ51(block, r, to);
+          break;
         case DType::kQ4_K:
           PackQ4K(block, r, to);
+          break;
+        case DType::kQ5_K:
+          PackQ5K(block, r, to);
           break;
         case DType::kQ6_K:
           PackQ6K(block, r, to);

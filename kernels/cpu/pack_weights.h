@@ -4,10 +4,12 @@
 // of a vector is row r. It is a sequence over the columns of blocks:
 //
 //   Q8_0  f16 d[16]; i8 q[16][16][2]           q[p][r] = columns 2p, 2p + 1
+//   Q4_0  f16 d[16]; nibbles
 //   Q4_1  f16 d[16]; f16 m[16]; nibbles
-//   Q5_0  f16 d[16]; u32 high[16]; nibbles      bit 2r + w of high[p] is the
-//                                               fifth bit of column 2p + w
+//   Q5_0  f16 d[16]; fifths; nibbles
+//   Q5_1  f16 d[16]; f16 m[16]; fifths; nibbles
 //   Q4_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x nibbles
+//   Q5_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x {fifths; nibbles}
 //   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; u8 high[4][16][2]}
 //         bits 2t, 2t + 1 of high[p][r][w] are the top bits of column
 //         2 (p + 4t) + w
@@ -15,6 +17,8 @@
 //
 // nibbles (32 columns) = u8 n[8][16][2]: the low nibble of n[p][r][w] is column
 // 2p + w, the high one column 16 + 2p + w.
+// fifths (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of
+// column 2p + w.
 #ifndef PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
 #define PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
 
@@ -27,6 +31,7 @@ namespace plimsoll::kernels::cpu {
 
 inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
+inline constexpr int64_t kFifthsBytes = int64_t{16} * 4;
 inline constexpr int64_t kHighsBytes =
     int64_t{4} * 16 * 2;  // of Q6_K, 32 columns
 

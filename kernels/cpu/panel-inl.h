@@ -163,6 +163,48 @@ HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
   }
 }
 
+// The fifth bits of a column pair: q + 16 where one is set, or for types with
+// signed quants q - 16 where it is not.
+template <bool kIsSigned>
+HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
+  const VS sixteen = hn::Set(DS(), 16);
+  for (size_t j = 0; j < kVecs; ++j) {
+    const auto is_set = hn::LoadMaskBits(DS(), mask + j * kLanes / 4);
+    q.v[j] = kIsSigned ? hn::Sub(q.v[j], hn::IfThenZeroElse(is_set, sixteen))
+                       : hn::Add(q.v[j], hn::IfThenElseZero(is_set, sixteen));
+  }
+}
+
+// 16 masks of a column pair's fifth bits, then the nibbles.
+template <bool kIsSigned>
+HWY_INLINE void DecodeFiveBits(const uint8_t* masks, int i, Pairs& low,
+                               Pairs& high) {
+  DecodeNibbles(masks + kFifthsBytes, i, low, high);
+  ApplyFifthBits<kIsSigned>(masks + 4 * i, low);
+  ApplyFifthBits<kIsSigned>(masks + 4 * (i + 8), high);
+}
+
+struct DecoderQ40 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 18;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
+                                    Scales& scales) {
+    scales.d[0] = LoadF16(block);
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeNibbles(block + 32, i, low, high);
+    const VS eight = hn::Set(DS(), 8);
+    for (size_t j = 0; j < kVecs; ++j) {
+      low.v[j] = hn::Sub(low.v[j], eight);
+      high.v[j] = hn::Sub(high.v[j], eight);
+    }
+  }
+};
+
 struct DecoderQ41 {
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 20;
@@ -190,19 +232,25 @@ struct DecoderQ50 {
                                     Scales& scales) {
     scales.d[0] = LoadF16(block);
   }
-  // 16 is taken away where the fifth bit is not set.
-  static HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
-    const VS sixteen = hn::Set(DS(), 16);
-    for (size_t j = 0; j < kVecs; ++j) {
-      const auto is_set = hn::LoadMaskBits(DS(), mask + j * kLanes / 4);
-      q.v[j] = hn::Sub(q.v[j], hn::IfThenZeroElse(is_set, sixteen));
-    }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeFiveBits<true>(block + 32, i, low, high);
+  }
+};
+
+struct DecoderQ51 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 24;
+  static constexpr bool kHasMin = true;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
+                                    Scales& scales) {
+    DecoderQ41::LoadScales(block, sub, scales);
   }
   static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
                                 Pairs& low, Pairs& high) {
-    DecodeNibbles(block + 96, i, low, high);
-    ApplyFifthBits(block + 32 + 4 * i, low);
-    ApplyFifthBits(block + 32 + 4 * (i + 8), high);
+    DecodeFiveBits<false>(block + 64, i, low, high);
   }
 };
 
@@ -238,6 +286,23 @@ struct DecoderQ4K {
   static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
                                 Pairs& low, Pairs& high) {
     DecodeNibbles(block + 256 + sub * kNibblesBytes, i, low, high);
+  }
+};
+
+struct DecoderQ5K {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 176;
+  static constexpr bool kHasMin = true;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
+                                    Scales& scales) {
+    DecoderQ4K::LoadScales(block, sub, scales);
+  }
+  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
+                                Pairs& low, Pairs& high) {
+    DecodeFiveBits<false>(block + 256 + sub * (kFifthsBytes + kNibblesBytes), i,
+                          low, high);
   }
 };
 
@@ -322,14 +387,23 @@ HWY_INLINE const float* DecodeTile(DType dtype, const uint8_t* panel, int64_t s,
     case DType::kQ8_0:
       DecodeTile<DecoderQ80>(panel, s, tile);
       return tile;
+    case DType::kQ4_0:
+      DecodeTile<DecoderQ40>(panel, s, tile);
+      return tile;
     case DType::kQ4_1:
       DecodeTile<DecoderQ41>(panel, s, tile);
       return tile;
     case DType::kQ5_0:
       DecodeTile<DecoderQ50>(panel, s, tile);
       return tile;
+    case DType::kQ5_1:
+      DecodeTile<DecoderQ51>(panel, s, tile);
+      return tile;
     case DType::kQ4_K:
       DecodeTile<DecoderQ4K>(panel, s, tile);
+      return tile;
+    case DType::kQ5_K:
+      DecodeTile<DecoderQ5K>(panel, s, tile);
       return tile;
     case DType::kQ6_K:
       DecodeTile<DecoderQ6K>(panel, s, tile);

@@ -32,30 +32,56 @@ void DecodeQ80(const std::byte* block, float* out) {
   }
 }
 
-// f16 d; f16 m; u8 qs[16]: low nibbles are elements 0..15.
+// Element e of 16 bytes of nibbles: low ones are elements 0..15.
+int Nibble(const std::byte* qs, int e) {
+  return (Byte(qs, e % 16) >> (e < 16 ? 0 : 4)) & 15;
+}
+
+// 16 where bit e is set.
+int Fifth(uint32_t bits, int e) { return ((bits >> e) & 1u) != 0 ? 16 : 0; }
+
+// f16 d; u8 qs[16].
+void DecodeQ40(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  for (int e = 0; e < 32; ++e) {
+    out[e] = d * static_cast<float>(Nibble(block + 2, e) - 8);
+  }
+}
+
+// f16 d; f16 m; u8 qs[16].
 void DecodeQ41(const std::byte* block, float* out) {
   const float d = ReadF16(block);
   const float m = ReadF16(block + 2);
-  for (int j = 0; j < 16; ++j) {
-    const int q = Byte(block, 4 + j);
-    out[j] = d * static_cast<float>(q & 15) + m;
-    out[j + 16] = d * static_cast<float>(q >> 4) + m;
+  for (int e = 0; e < 32; ++e) {
+    out[e] = d * static_cast<float>(Nibble(block + 4, e)) + m;
   }
 }
 
 // f16 d; u32 fifth bits; u8 qs[16].
 void DecodeQ50(const std::byte* block, float* out) {
   const float d = ReadF16(block);
-  const auto high = Read<uint32_t>(block + 2);
+  const auto fifths = Read<uint32_t>(block + 2);
   for (int e = 0; e < 32; ++e) {
-    const int nibble = (Byte(block, 6 + e % 16) >> (e < 16 ? 0 : 4)) & 15;
-    const int q = nibble | (((high >> e) & 1u) != 0 ? 16 : 0);
+    const int q = Nibble(block + 6, e) | Fifth(fifths, e);
     out[e] = d * static_cast<float>(q - 16);
   }
 }
 
-// f16 d; f16 dmin; u8 scales[12]; u8 qs[128].
-void DecodeQ4K(const std::byte* block, float* out) {
+// f16 d; f16 m; u32 fifth bits; u8 qs[16].
+void DecodeQ51(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  const float m = ReadF16(block + 2);
+  const auto fifths = Read<uint32_t>(block + 4);
+  for (int e = 0; e < 32; ++e) {
+    const int q = Nibble(block + 8, e) | Fifth(fifths, e);
+    out[e] = d * static_cast<float>(q) + m;
+  }
+}
+
+// f16 d; f16 dmin; u8 scales[12]; for Q5_K u8 fifth bits[32], of which bit j is
+// sub-block j's; u8 qs[128].
+void DecodeK(const std::byte* block, bool has_fifths, float* out) {
+  const std::byte* qs = block + (has_fifths ? 48 : 16);
   const float d = ReadF16(block);
   const float dmin = ReadF16(block + 2);
   const std::byte* s = block + 4;
@@ -72,7 +98,8 @@ void DecodeQ4K(const std::byte* block, float* out) {
     const float factor = d * static_cast<float>(scale);
     const float offset = dmin * static_cast<float>(min);
     for (int l = 0; l < 32; ++l) {
-      const int q = (Byte(block, 16 + 32 * (j / 2) + l) >> (4 * (j % 2))) & 15;
+      int q = (Byte(qs, 32 * (j / 2) + l) >> (4 * (j % 2))) & 15;
+      if (has_fifths) q |= ((Byte(block, 16 + l) >> j) & 1) << 4;
       out[32 * j + l] = factor * static_cast<float>(q) - offset;
     }
   }
@@ -107,12 +134,18 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return;
     case DType::kQ8_0:
       return DecodeQ80(block, out);
+    case DType::kQ4_0:
+      return DecodeQ40(block, out);
     case DType::kQ4_1:
       return DecodeQ41(block, out);
     case DType::kQ5_0:
       return DecodeQ50(block, out);
+    case DType::kQ5_1:
+      return DecodeQ51(block, out);
     case DType::kQ4_K:
-      return DecodeQ4K(block, out);
+      return DecodeK(block, false, out);
+    case DType::kQ5_K:
+      return DecodeK(block, true, out);
     case DType::kQ6_K:
       return DecodeQ6K(block, out);
     default:
@@ -128,9 +161,12 @@ bool IsWeightType(DType dtype) {
     case DType::kF16:
     case DType::kBF16:
     case DType::kQ8_0:
+    case DType::kQ4_0:
     case DType::kQ4_1:
     case DType::kQ5_0:
+    case DType::kQ5_1:
     case DType::kQ4_K:
+    case DType::kQ5_K:
     case DType::kQ6_K:
       return true;
     default:

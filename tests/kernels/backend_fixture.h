@@ -102,14 +102,16 @@ class RandomData {
         std::memcpy(block, reinterpret_cast<const char*>(&value) + 2, 2);
         return;
       case DType::kQ4_1:
+      case DType::kQ5_1:
       case DType::kQ4_K:
+      case DType::kQ5_K:
         SetF16(block);
         SetF16(block + 2);
         return;
       case DType::kQ6_K:
         SetF16(block + 208);
         return;
-      default:  // F16, Q8_0, Q5_0
+      default:  // F16, Q8_0, Q4_0, Q5_0
         SetF16(block);
     }
   }
@@ -120,7 +122,8 @@ class RandomData {
 inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
       DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
-      DType::kQ4_1, DType::kQ5_0, DType::kQ4_K, DType::kQ6_K};
+      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
   return *types;
 }
 

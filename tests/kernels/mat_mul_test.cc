@@ -34,7 +34,7 @@ std::vector<float> Product(Backend& backend, const WeightMatrix& w,
   return out;
 }
 
-// |w| |x| summed; a type with a minimum adds terms that may be 16 times (the
+// |w| |x| summed; a type with a minimum adds terms that may be 32 times (the
 // largest quant) the value they leave.
 double Magnitude(const float* w, const float* x, int64_t n) {
   double sum = 0;
@@ -48,7 +48,9 @@ void ExpectClose(DType dtype, const std::vector<float>& out,
                  const std::vector<float>& w, const std::vector<float>& x,
                  int64_t n_rows, int64_t outputs, int64_t cols,
                  bool is_packed) {
-  const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ4_K;
+  const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 ||
+                       dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+  const double min_factor = has_min ? 32 : 1;
   for (int64_t m = 0; m < n_rows; ++m) {
     for (int64_t r = 0; r < outputs; ++r) {
       const float* row = w.data() + r * cols;
@@ -59,7 +61,7 @@ void ExpectClose(DType dtype, const std::vector<float>& out,
         sum += double{row[c]} * xs[c];
         w_sum += std::abs(row[c]);
       }
-      double tolerance = (has_min ? 16 : 1) * Magnitude(row, xs, cols) *
+      double tolerance = min_factor * Magnitude(row, xs, cols) *
                              static_cast<double>(cols) * 0x1p-24 +
                          1e-12;
       if (is_packed) tolerance += w_sum * 0.5 / 32767 + 1e-6 * w_sum;

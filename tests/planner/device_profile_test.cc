@@ -14,9 +14,9 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   const DeviceProfile profile = CommittedCpuProfile();
   EXPECT_TRUE(ValidateProfile(profile).ok());
   EXPECT_EQ(profile.id, "cpu");
-  EXPECT_EQ(profile.storage.size(), 8u);
+  EXPECT_EQ(profile.storage.size(), 11u);
   ASSERT_NE(FindStorageRule(profile, DType::kQ4_K), nullptr);
-  EXPECT_EQ(FindStorageRule(profile, DType::kQ4_0), nullptr);
+  EXPECT_EQ(FindStorageRule(profile, DType::kQ3_K), nullptr);
 }
 
 TEST(DeviceProfileTest, AllocationsAreRoundedByTheRule) {

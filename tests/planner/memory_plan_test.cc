@@ -84,10 +84,10 @@ TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
 
 TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   ModelShape shape = Smollm2();
-  shape.weights[3].dtype = DType::kQ4_0;
+  shape.weights[3].dtype = DType::kIq4Nl;
   const MemoryPlan plan = PlanOf(shape, {}, kGiB);
   EXPECT_THAT(plan.not_runnable,
-              ElementsAre(HasSubstr("tensor \"w3\" is of type q4_0")));
+              ElementsAre(HasSubstr("tensor \"w3\" is of type iq4_nl")));
   EXPECT_THAT(PlanOf(Smollm2(), {}, kGiB).not_runnable, IsEmpty());
   LoadOptions options;
   options.k_type = DType::kQ8_0;

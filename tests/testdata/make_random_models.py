@@ -18,10 +18,12 @@ import numpy as np
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
-F32, F16, Q4_1, Q5_0, Q8_0, Q4_K, Q6_K, BF16 = 0, 1, 3, 6, 8, 12, 14, 30
+F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
+Q4_K, Q5_K, Q6_K, BF16 = 12, 13, 14, 30
 # Elements and bytes of a block.
-BLOCKS = {F32: (1, 4), F16: (1, 2), BF16: (1, 2), Q4_1: (32, 20),
-          Q5_0: (32, 22), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
+BLOCKS = {F32: (1, 4), F16: (1, 2), BF16: (1, 2), Q4_0: (32, 18),
+          Q4_1: (32, 20), Q5_0: (32, 22), Q5_1: (32, 24), Q8_0: (32, 34),
+          Q4_K: (256, 144), Q5_K: (256, 176), Q6_K: (256, 210)}
 VOCAB = 323
 CONTEXT = 4096
 MARGIN = 0.02  # between the first and the second token of a step
@@ -46,6 +48,10 @@ MODELS = {
         layers=3, window=24, pattern=[True, False, True], rope_factor=8.0,
         types={"token_embd": Q6_K, "attn_v": Q6_K, "ffn_down": Q6_K},
         default=Q4_K),
+    "llama_mixed": dict(
+        arch="llama", dim=256, heads=4, kv_heads=2, head_dim=64, ffn=512,
+        layers=2, types={"attn_v": Q5_K, "ffn_up": Q5_1, "ffn_down": Q5_K},
+        default=Q4_0),
 }
 
 
@@ -108,15 +114,16 @@ def tensor_bytes(model, name, dtype, cols, rows):
         return (bits & keep | exponent << shift).astype("<u2").tobytes()
     blocks = raw.reshape(n_blocks, block_bytes)
     at = 208 if dtype == Q6_K else 0
-    below = {Q8_0: 6, Q4_1: 2, Q5_0: 3, Q4_K: 8, Q6_K: 10}[dtype]
+    below = {Q8_0: 6, Q4_0: 2, Q4_1: 2, Q5_0: 3, Q5_1: 3, Q4_K: 8, Q5_K: 9,
+             Q6_K: 10}[dtype]
     d = blocks[:, at].astype(np.int64) | blocks[:, at + 1].astype(
         np.int64) << 8
     d = d & 0x03FF | (15 + g - below) << 10
     blocks[:, at], blocks[:, at + 1] = d & 255, d >> 8
-    if dtype in (Q4_1, Q4_K):  # the offset, about 8 steps
+    if dtype in (Q4_1, Q5_1, Q4_K, Q5_K):  # the offset, half of the quants
         old = blocks[:, 2].astype(np.int64)
-        m = d + 0x0C00 ^ old & 0x3F
-        if dtype == Q4_1:
+        m = d + (0x1000 if dtype in (Q5_1, Q5_K) else 0x0C00) ^ old & 0x3F
+        if dtype in (Q4_1, Q5_1):
             m |= 0x8000
         blocks[:, 2], blocks[:, 3] = m & 255, m >> 8
     return blocks.tobytes()
@@ -299,12 +306,26 @@ def six_bit_scales(s):
     return sc, mn
 
 
+def fifths(qh):
+    """Bit e of a little-endian u32 is element e's, worth 16."""
+    bits = np.ascontiguousarray(qh).view("<u4").astype(np.int64)
+    return (bits >> np.arange(32) & 1) << 4
+
+
 def q4_k(b):
+    return scaled_k(b, b[:, 16:], np.zeros((len(b), 32), np.int64))
+
+
+def q5_k(b):
+    return scaled_k(b, b[:, 48:], b[:, 16:48].astype(np.int64))
+
+
+def scaled_k(b, nibbles_of_pairs, qh):
     sc, mn = six_bit_scales(b[:, 4:16])
     q = np.zeros((len(b), 8, 32))
     for j in range(8):
-        qs = b[:, 16 + 32 * (j // 2):48 + 32 * (j // 2)]
-        q[:, j] = qs >> 4 if j % 2 else qs & 15
+        qs = nibbles_of_pairs[:, 32 * (j // 2):32 * (j // 2) + 32]
+        q[:, j] = (qs >> 4 if j % 2 else qs & 15) + 16 * (qh >> j & 1)
     d, dmin = half(b, 0)[:, :, None], half(b, 2)[:, :, None]
     return d * sc[:, :, None] * q - dmin * mn[:, :, None]
 
@@ -334,14 +355,18 @@ def dequantise(dtype, cols, rows, content):
         b = np.frombuffer(content, np.uint8).reshape(-1, BLOCKS[dtype][1])
         if dtype == Q8_0:
             values = half(b, 0) * b[:, 2:].view(np.int8)
+        elif dtype == Q4_0:
+            values = half(b, 0) * (nibbles(b[:, 2:]) - 8)
         elif dtype == Q4_1:
             values = half(b, 0) * nibbles(b[:, 4:]) + half(b, 2)
         elif dtype == Q5_0:
-            qh = np.ascontiguousarray(b[:, 2:6]).view("<u4").astype(np.int64)
-            q = nibbles(b[:, 6:]) | (qh >> np.arange(32) & 1) << 4
+            q = nibbles(b[:, 6:]) | fifths(b[:, 2:6])
             values = half(b, 0) * (q - 16)
+        elif dtype == Q5_1:
+            q = nibbles(b[:, 8:]) | fifths(b[:, 4:8])
+            values = half(b, 0) * q + half(b, 2)
         else:
-            values = q4_k(b) if dtype == Q4_K else q6_k(b)
+            values = {Q4_K: q4_k, Q5_K: q5_k, Q6_K: q6_k}[dtype](b)
     return values.reshape(cols) if rows == 1 else values.reshape(rows, cols)
 
 

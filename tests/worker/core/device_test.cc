@@ -33,8 +33,9 @@ TEST(DeviceTest, TheLocalProfileIsValidAndRunsEveryPromisedType) {
       << planner::ValidateProfile(profile);
   EXPECT_EQ(profile.kind, "cpu");
   for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1,
-        DType::kQ5_0, DType::kQ4_K, DType::kQ6_K}) {
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+        DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K,
+        DType::kQ6_K}) {
     EXPECT_NE(planner::FindStorageRule(profile, dtype), nullptr)
         << DTypeName(dtype);
   }

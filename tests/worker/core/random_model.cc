@@ -84,11 +84,10 @@ double Unit(uint32_t bits) {
 // Gives the scales of quantised blocks the exponents that make weights as large
 // as 2^gain.
 void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
-  const std::map<DType, int> below = {{DType::kQ8_0, 6},
-                                      {DType::kQ4_1, 2},
-                                      {DType::kQ5_0, 3},
-                                      {DType::kQ4_K, 8},
-                                      {DType::kQ6_K, 10}};
+  const std::map<DType, int> below = {{DType::kQ8_0, 6}, {DType::kQ4_0, 2},
+                                      {DType::kQ4_1, 2}, {DType::kQ5_0, 3},
+                                      {DType::kQ5_1, 3}, {DType::kQ4_K, 8},
+                                      {DType::kQ5_K, 9}, {DType::kQ6_K, 10}};
   const int exponent = 15 + gain - below.at(dtype);
   const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
   const size_t at = dtype == DType::kQ6_K ? 208 : 0;
@@ -96,9 +95,12 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
     const int random = Load<uint16_t>(bytes, block + at);
     const int d = (random & 0x03ff) | exponent << 10;
     Store(bytes, block + at, static_cast<uint16_t>(d));
-    if (dtype != DType::kQ4_1 && dtype != DType::kQ4_K) continue;
-    int m = (d + 0x0c00) ^ (Load<uint16_t>(bytes, block + 2) & 0x3f);
-    if (dtype == DType::kQ4_1) m |= 0x8000;
+    const bool is_k = dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+    const bool is_5 = dtype == DType::kQ5_1 || dtype == DType::kQ5_K;
+    if (!is_k && dtype != DType::kQ4_1 && dtype != DType::kQ5_1) continue;
+    const int half = is_5 ? 0x1000 : 0x0c00;  // the offset: half of the quants
+    int m = (d + half) ^ (Load<uint16_t>(bytes, block + 2) & 0x3f);
+    if (!is_k) m |= 0x8000;
     Store(bytes, block + 2, static_cast<uint16_t>(m));
   }
 }
@@ -409,6 +411,19 @@ const std::vector<RandomModel>& RandomModels() {
        .window = 24,
        .pattern = {true, false, true},
        .rope_factor = 8.0f},
+      {.name = "llama_mixed",
+       .architecture = "llama",
+       .dim = 256,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 64,
+       .ffn_dim = 512,
+       .n_layers = 2,
+       .default_type = DType::kQ4_0,
+       .types = {{"attn_v", DType::kQ5_K},
+                 {"ffn_up", DType::kQ5_1},
+                 {"ffn_down", DType::kQ5_K}},
+       .pattern = {}},
   };
   return *kModels;
 }
