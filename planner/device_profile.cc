@@ -1,5 +1,7 @@
 #include "planner/device_profile.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 
@@ -71,6 +73,11 @@ const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype) {
     if (rule.dtype == dtype) return &rule;
   }
   return nullptr;
+}
+
+bool HasKvType(const DeviceProfile& profile, DType dtype) {
+  const std::vector<DType>& types = profile.kv_types;
+  return std::find(types.begin(), types.end(), dtype) != types.end();
 }
 
 absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,

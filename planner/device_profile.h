@@ -68,6 +68,9 @@ DeviceProfile CommittedCpuProfile();
 // The rule for `dtype`, or nullptr if the device cannot run it.
 const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
 
+// Whether the device runs keys or values of `dtype`.
+bool HasKvType(const DeviceProfile& profile, DType dtype);
+
 // `bytes` rounded up by an allocator's rule; `granularity_bytes` is that of
 // kGranularity.
 // Errors: kInvalidArgument for a negative request or a bad granularity;

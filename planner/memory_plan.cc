@@ -44,6 +44,16 @@ absl::Status ValidateShape(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
+absl::Status Validate(const ModelShape& shape, const LoadOptions& options,
+                      const DeviceProfile& profile, int64_t budget_bytes) {
+  RETURN_IF_ERROR(ValidateShape(shape));
+  RETURN_IF_ERROR(ValidateOptions(options));
+  RETURN_IF_ERROR(ValidateProfile(profile));
+  if (budget_bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
+}
+
 // The largest context that the model and the options allow, and which of them
 // says so.
 struct Cap {
@@ -106,10 +116,6 @@ absl::Status AddMargins(const PlanInputs& inputs, int64_t n_ctx,
   return absl::OkStatus();
 }
 
-bool Has(const std::vector<DType>& types, DType type) {
-  return std::find(types.begin(), types.end(), type) != types.end();
-}
-
 std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
                                         const LoadOptions& options,
                                         const DeviceProfile& profile) {
@@ -125,7 +131,7 @@ std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
                                    profile.id, "\" cannot run"));
   }
   const auto check_kv = [&](DType type) {
-    if (Has(profile.kv_types, type)) return;
+    if (HasKvType(profile, type)) return;
     reasons.push_back(absl::StrCat("device \"", profile.id,
                                    "\" has no keys or values of type ",
                                    DTypeName(type)));
@@ -154,13 +160,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
-  RETURN_IF_ERROR(ValidateShape(shape));
-  RETURN_IF_ERROR(ValidateOptions(options));
-  RETURN_IF_ERROR(ValidateProfile(profile));
-  if (budget_bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
-  }
+  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
   ASSIGN_OR_RETURN(WeightLayout weights,
                    LayoutWeights(shape, profile, options.host_weights));
   ASSIGN_OR_RETURN(
@@ -221,6 +221,19 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
   numbers.fits = numbers.missing_bytes == 0;
   numbers.kv = sizes.kv;
   return numbers;
+}
+
+absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
+                                          const LoadOptions& options,
+                                          const DeviceProfile& profile,
+                                          int64_t budget_bytes) {
+  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
+  ASSIGN_OR_RETURN(const WeightLayout weights,
+                   LayoutWeights(shape, profile, options.host_weights));
+  ASSIGN_OR_RETURN(
+      const PlanInputs inputs,
+      PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
+  return LayoutNumbers(inputs);
 }
 
 int64_t VocabBytes(const VocabShape& vocab) {

@@ -328,13 +328,17 @@ DType TypeOf(const TensorSpec& spec, const TensorTypes& types) {
       spec.name == "output.weight") {
     wanted = types.embedding;
   }
-  for (const DType candidate : {wanted, DType::kQ8_0}) {
-    if (RowBytes(candidate, spec.ne[0]).ok()) return candidate;
-  }
-  return DType::kF16;
+  return StorableType(wanted, spec.ne[0]);
 }
 
 }  // namespace
+
+DType StorableType(DType wanted, int64_t cols) {
+  for (const DType candidate : {wanted, DType::kQ8_0}) {
+    if (cols % InfoOf(candidate).block_elems == 0) return candidate;
+  }
+  return DType::kF16;
+}
 
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
   ASSIGN_OR_RETURN(Numbers numbers, ReadNumbers(header));

@@ -33,7 +33,7 @@ HeaderNumbers Small(const std::string& architecture) {
 }
 
 absl::StatusOr<ModelShape> ShapeOf(HeaderNumbers numbers) {
-  GgufHeader header = numbers.header();
+  GgufHeader& header = numbers.header();
   const absl::Status added =
       AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ4_0}, true);
   if (!added.ok()) return added;

@@ -103,7 +103,7 @@ TEST(LayerSplitTest, LayersThatShareKeysStayTogether) {
       .Int("attention.key_length", 32)
       .Int("attention.value_length", 32)
       .Int("vocab_size", 100);
-  const ModelShape shape = numbers.Shape(DType::kF16, DType::kF16, true);
+  const ModelShape shape = ShapeWith(numbers, DType::kF16, DType::kF16, true);
   EXPECT_TRUE(absl::IsInvalidArgument(SliceLayers(shape, 7, 3).status()));
   LoadOptions options;
   options.n_ctx = 256;
