@@ -107,6 +107,14 @@ absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
   return *rounded;
 }
 
+Checked RoundedUp(AllocationRule rule, int64_t granularity_bytes,
+                  Checked bytes) {
+  const auto wanted = bytes.Get();
+  if (!wanted) return Checked::Overflow();
+  const auto rounded = RoundAllocation(rule, granularity_bytes, *wanted);
+  return rounded.ok() ? Checked(*rounded) : Checked::Overflow();
+}
+
 absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
                                        int64_t bytes) {
   return RoundAllocation(profile.allocation, profile.granularity_bytes, bytes);

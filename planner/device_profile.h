@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/checked_math.h"
 #include "base/dtype.h"
 
 namespace plimsoll::planner {
@@ -78,6 +79,10 @@ bool HasKvType(const DeviceProfile& profile, DType dtype);
 absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
                                         int64_t granularity_bytes,
                                         int64_t bytes);
+
+// The same for a sum: overflow stays overflow, and so does an error.
+Checked RoundedUp(AllocationRule rule, int64_t granularity_bytes,
+                  Checked bytes);
 
 // Bytes that the device's allocator really takes for a request of `bytes`.
 // Errors: kInvalidArgument for a negative request or a bad granularity;

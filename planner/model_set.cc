@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -12,10 +13,11 @@ namespace {
 
 // The bytes of all members with `n_ctx` tokens where they ask for none;
 // `bytes_of` plans one of them.
-template <typename BytesOf>
+using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
+    const ModelShape&, const LoadOptions&, const DeviceProfile&)>;
 absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile, int64_t n_ctx,
-                                const BytesOf& bytes_of) {
+                                BytesOf bytes_of) {
   DeviceProfile shared = profile;
   Checked total = 0;
   for (size_t i = 0; i < members.size(); ++i) {

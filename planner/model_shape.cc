@@ -356,22 +356,17 @@ absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
     const bool is_output = spec.name == "output.weight";
     if (is_output ? tied_output : !spec.is_usual) continue;
     const DType type = TypeOf(spec, types);
-    ASSIGN_OR_RETURN(const int64_t row, RowBytes(type, spec.ne[0]));
-    const auto offset = end.Get();
-    const auto bytes = (Checked(row) * spec.ne[1] * spec.ne[2]).Get();
-    const auto padded =
-        bytes ? CheckedRoundUp(*bytes, header.alignment) : std::nullopt;
-    if (!offset || !padded) {
-      return absl::OutOfRangeError("the model does not fit in int64 bytes");
-    }
+    const DTypeInfo& info = InfoOf(type);
+    const Checked bytes = Checked(spec.ne[0] / info.block_elems) *
+                          info.block_bytes * spec.ne[1] * spec.ne[2];
     const int n_dims = spec.is_vector ? 1 : spec.ne[2] > 1 ? 3 : 2;
     header.tensors.push_back({.name = spec.name,
                               .dtype = type,
                               .n_dims = n_dims,
                               .ne = spec.ne,
-                              .offset = *offset,
-                              .bytes = *bytes});
-    end += *padded;
+                              .offset = end.Get().value_or(0),
+                              .bytes = bytes.Get().value_or(0)});
+    end = RoundUp(end + bytes, header.alignment);
   }
   // A header in front of the data is padded by less than the alignment.
   const auto file_bytes = (end + header.alignment).Get();
