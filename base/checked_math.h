@@ -73,6 +73,12 @@ class Checked {
   bool overflow_ = false;
 };
 
+// `value` rounded up to a multiple of `multiple` (> 0), as CheckedRoundUp.
+constexpr Checked RoundUp(Checked value, int64_t multiple) {
+  const auto rounded = CheckedRoundUp(value.Get().value_or(0), multiple);
+  return value.overflow() || !rounded ? Checked::Overflow() : Checked(*rounded);
+}
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_BASE_CHECKED_MATH_H_

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/checked_math.h"
-#include "base/status_macros.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -34,32 +33,31 @@ int64_t ContextGrid::Next(int64_t n_ctx) const {
   return std::min(CheckedAdd(n_ctx, step).value_or(cap_), cap_);
 }
 
-absl::StatusOr<bool> Fits(const PlanInputs& inputs, int64_t n_ctx) {
+bool Fits(const PlanInputs& inputs, int64_t n_ctx) {
   const auto sizes = SizeRegions(inputs, n_ctx, false);
-  if (absl::IsOutOfRange(sizes.status())) return false;
-  if (!sizes.ok()) return sizes.status();
-  return sizes->total_bytes <= inputs.budget_bytes() &&
+  return sizes.ok() && sizes->total_bytes <= inputs.budget_bytes() &&
          sizes->host_bytes <= inputs.options().host_budget_bytes.value_or(
                                   std::numeric_limits<int64_t>::max());
 }
 
-absl::StatusOr<std::optional<int64_t>> TotalBytes(const PlanInputs& inputs,
-                                                  int64_t n_ctx) {
+std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx) {
   const auto sizes = SizeRegions(inputs, n_ctx, false);
-  if (sizes.ok()) return sizes->total_bytes;
-  if (absl::IsOutOfRange(sizes.status())) return std::nullopt;
-  return sizes.status();
+  if (!sizes.ok()) return std::nullopt;
+  return sizes->total_bytes;
 }
 
-absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap) {
+int64_t LargestContext(const PlanInputs& inputs, int64_t cap) {
   const ContextGrid grid(cap, inputs.counts_tokens());
   // Contexts below `low` fit, those from `high` on do not.
   int64_t low = 0;
   int64_t high = grid.size();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(const bool fits, Fits(inputs, grid.At(middle)));
-    (fits ? low : high) = fits ? middle + 1 : middle;
+    if (Fits(inputs, grid.At(middle))) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
   }
   return low == 0 ? 0 : grid.At(low - 1);
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/status/statusor.h"
 #include "planner/plan_regions.h"
 
 namespace plimsoll::planner {
@@ -31,18 +30,15 @@ class ContextGrid {
 };
 
 // Whether the plan for `n_ctx` fits its budgets. What does not fit in int64
-// does not. Errors: those of SizeRegions but kOutOfRange.
-absl::StatusOr<bool> Fits(const PlanInputs& inputs, int64_t n_ctx);
+// does not.
+bool Fits(const PlanInputs& inputs, int64_t n_ctx);
 
 // Total bytes of the plan for `n_ctx`; nothing if they do not fit in int64.
-// Errors: those of SizeRegions but kOutOfRange.
-absl::StatusOr<std::optional<int64_t>> TotalBytes(const PlanInputs& inputs,
-                                                  int64_t n_ctx);
+std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx);
 
 // Returns the largest of the contexts up to `cap` whose plan fits, or 0 if none
 // does. Exact, because a plan's bytes never shrink as its context grows.
-// Errors: as TotalBytes.
-absl::StatusOr<int64_t> LargestContext(const PlanInputs& inputs, int64_t cap);
+int64_t LargestContext(const PlanInputs& inputs, int64_t cap);
 
 }  // namespace plimsoll::planner
 

@@ -90,7 +90,7 @@ absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
   while (high - low > 1) {
     LoadOptions trial = options;
     trial.n_slots = low + (high - low) / 2;
-    const auto plan = Layout(shape, trial, profile, budget_bytes);
+    const auto plan = LayoutNumbers(shape, trial, profile, budget_bytes);
     if (!plan.ok() && !absl::IsOutOfRange(plan.status())) return plan.status();
     (plan.ok() && plan->fits ? low : high) = trial.n_slots;
   }

@@ -1,5 +1,7 @@
 #include "planner/device_profile.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 
@@ -74,6 +76,11 @@ const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype) {
   return nullptr;
 }
 
+bool HasKvType(const DeviceProfile& profile, DType dtype) {
+  const std::vector<DType>& types = profile.kv_types;
+  return std::find(types.begin(), types.end(), dtype) != types.end();
+}
+
 absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
                                         int64_t granularity_bytes,
                                         int64_t bytes) {
@@ -99,6 +106,14 @@ absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
                      " bytes, rounded up, does not fit in int64"));
   }
   return *rounded;
+}
+
+Checked RoundedUp(AllocationRule rule, int64_t granularity_bytes,
+                  Checked bytes) {
+  const auto wanted = bytes.Get();
+  if (!wanted) return Checked::Overflow();
+  const auto rounded = RoundAllocation(rule, granularity_bytes, *wanted);
+  return rounded.ok() ? Checked(*rounded) : Checked::Overflow();
 }
 
 absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/checked_math.h"
 #include "base/dtype.h"
 
 namespace plimsoll::planner {
@@ -68,6 +69,9 @@ DeviceProfile CommittedCpuProfile();
 // The rule for `dtype`, or nullptr if the device cannot run it.
 const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
 
+// Whether the device runs keys or values of `dtype`.
+bool HasKvType(const DeviceProfile& profile, DType dtype);
+
 // `bytes` rounded up by an allocator's rule; `granularity_bytes` is that of
 // kGranularity.
 // Errors: kInvalidArgument for a negative request or a bad granularity;
@@ -75,6 +79,10 @@ const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
 absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
                                         int64_t granularity_bytes,
                                         int64_t bytes);
+
+// The same for a sum: overflow stays overflow, and so does an error.
+Checked RoundedUp(AllocationRule rule, int64_t granularity_bytes,
+                  Checked bytes);
 
 // Bytes that the device's allocator really takes for a request of `bytes`.
 // Errors: kInvalidArgument for a negative request or a bad granularity;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
+#include "absl/strings/str_join.h"
 #include "planner/auto_context.h"
 
 namespace plimsoll::planner {
@@ -30,70 +30,70 @@ class Adviser {
       : inputs_(inputs), plan_(plan), cap_(cap) {}
 
   // Adds the change to the list if its plan fits, and returns whether it does.
-  absl::StatusOr<bool> Try(const Change& change) {
-    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
-    ASSIGN_OR_RETURN(const bool fits, Fits(inputs, change.n_ctx));
-    if (!fits) return false;
-    ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, change.n_ctx));
-    suggestions_.push_back(
-        {change.text, plan_.total_bytes - bytes.value_or(0), change.n_ctx});
+  // Options that no plan can be made with do not fit.
+  bool Try(const Change& change) {
+    const auto inputs = inputs_.With(change.options);
+    if (!inputs.ok() || !Fits(*inputs, change.n_ctx)) return false;
+    Add(*inputs, change, change.n_ctx, change.n_ctx);
     return true;
   }
 
   // Adds the change if it gives a longer context than the plan has.
-  absl::Status TryLonger(const Change& change) {
-    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
-    ASSIGN_OR_RETURN(const int64_t n_ctx, LargestContext(inputs, cap_));
-    if (n_ctx <= plan_.n_ctx) return absl::OkStatus();
-    // What it saves is told at the context that the plan has.
-    ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, plan_.n_ctx));
-    suggestions_.push_back(
-        {change.text, plan_.total_bytes - bytes.value_or(0), n_ctx});
-    return absl::OkStatus();
+  void TryLonger(const Change& change) {
+    const auto inputs = inputs_.With(change.options);
+    const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, cap_) : 0;
+    if (n_ctx > plan_.n_ctx) Add(*inputs, change, plan_.n_ctx, n_ctx);
   }
 
-  // The largest context below `change.n_ctx` that fits with its options.
-  absl::StatusOr<bool> TryContext(Change change) {
-    ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
-    ASSIGN_OR_RETURN(change.n_ctx, LargestContext(inputs, change.n_ctx));
-    if (change.n_ctx == 0) return false;
+  // The largest context up to `change.n_ctx` that fits with its options.
+  void TryContext(Change change) {
+    const auto inputs = inputs_.With(change.options);
+    change.n_ctx = inputs.ok() ? LargestContext(*inputs, change.n_ctx) : 0;
+    if (change.n_ctx == 0) return;
     const absl::string_view flag =
         change.options.n_ctx ? "--n-ctx" : "--max-inference-len";
     Append(change.text, absl::StrCat(flag, " ", change.n_ctx));
-    return Try(change);
+    Add(*inputs, change, change.n_ctx, change.n_ctx);
   }
 
-  absl::Status TryUbatch(Change change) {
-    while (change.options.n_ubatch > kSmallestUbatch) {
+  void TryUbatch(Change change) {
+    bool fits = false;
+    while (!fits && change.options.n_ubatch > kSmallestUbatch) {
       change.options.n_ubatch =
           std::max(kSmallestUbatch, change.options.n_ubatch / 2);
       change.text = absl::StrCat("--n-ubatch ", change.options.n_ubatch);
-      ASSIGN_OR_RETURN(const bool fits, Try(change));
-      if (fits) return absl::OkStatus();
+      fits = Try(change);
     }
-    return absl::OkStatus();
   }
 
-  absl::Status TrySlots(Change change) {
+  // The most slots, fewer than now, that fit.
+  void TrySlots(Change change) {
     int64_t fitting = 0;
     int64_t failing = change.options.n_slots;
     while (failing - fitting > 1) {
       const int64_t middle = fitting + (failing - fitting) / 2;
       change.options.n_slots = middle;
-      ASSIGN_OR_RETURN(const PlanInputs inputs, inputs_.With(change.options));
-      ASSIGN_OR_RETURN(const bool fits, Fits(inputs, change.n_ctx));
+      const auto inputs = inputs_.With(change.options);
+      const bool fits = inputs.ok() && Fits(*inputs, change.n_ctx);
       (fits ? fitting : failing) = middle;
     }
-    if (fitting == 0) return absl::OkStatus();
+    if (fitting == 0) return;
     change.options.n_slots = fitting;
     change.text = absl::StrCat("--slots ", fitting);
-    return Try(change).status();
+    Try(change);
   }
 
   std::vector<Suggestion> Take() { return std::move(suggestions_); }
   bool empty() const { return suggestions_.empty(); }
 
  private:
+  // What a change saves is told at the context `saves_at`.
+  void Add(const PlanInputs& inputs, const Change& change, int64_t saves_at,
+           int64_t n_ctx) {
+    const int64_t bytes = TotalBytes(inputs, saves_at).value_or(0);
+    suggestions_.push_back({change.text, plan_.total_bytes - bytes, n_ctx});
+  }
+
   const PlanInputs& inputs_;
   const MemoryPlan& plan_;
   int64_t cap_;
@@ -132,20 +132,21 @@ Change WithKvType(Change change, DType type) {
 bool KeepOnHost(const PlanInputs& inputs, Change& change) {
   if (inputs.profile().kind == "cpu") return false;
   HostWeights& host = change.options.host_weights;
-  std::string words;
+  std::vector<absl::string_view> kinds;
   for (const WeightTensor& tensor : inputs.shape().weights) {
     if (tensor.kind == WeightKind::kExpert && !host.experts) {
       host.experts = true;
-      absl::StrAppend(&words, words.empty() ? "" : ",", "experts");
+      kinds.push_back("experts");
     }
     if (tensor.kind == WeightKind::kPerLayerEmbedding &&
         !host.per_layer_embeddings) {
       host.per_layer_embeddings = true;
-      absl::StrAppend(&words, words.empty() ? "" : ",", "per-layer-embeddings");
+      kinds.push_back("per-layer-embeddings");
     }
   }
-  if (words.empty()) return false;
-  Append(change.text, absl::StrCat("--host-weights ", words));
+  if (kinds.empty()) return false;
+  Append(change.text,
+         absl::StrCat("--host-weights ", absl::StrJoin(kinds, ",")));
   return true;
 }
 
@@ -180,8 +181,8 @@ std::string WithThousands(int64_t value) {
   return out;
 }
 
-absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
-                                          const MemoryPlan& plan, int64_t cap) {
+std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
+                          int64_t cap) {
   const LoadOptions& options = plan.options;
   const std::string budget = WithThousands(plan.budget_bytes);
   const ContextGrid grid(cap, inputs.counts_tokens());
@@ -207,7 +208,7 @@ absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
                         WithThousands(plan.total_bytes),
                         " bytes, the budget is ", budget);
   }
-  ASSIGN_OR_RETURN(const auto bytes, TotalBytes(inputs, grid.Next(plan.n_ctx)));
+  const auto bytes = TotalBytes(inputs, grid.Next(plan.n_ctx));
   return absl::StrCat(WithThousands(plan.n_ctx),
                       " tokens are the largest context that fits: one ",
                       inputs.counts_tokens() ? "token" : "page", " more needs ",
@@ -238,39 +239,31 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
                       is_ring ? " window layers" : " full layers");
 }
 
-absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
-                                                       const MemoryPlan& plan,
-                                                       int64_t n_ctx,
-                                                       int64_t cap) {
+std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
+                                       const MemoryPlan& plan, int64_t n_ctx,
+                                       int64_t cap) {
   Adviser adviser(inputs, plan, cap);
   const Change base = {inputs.options(), n_ctx, ""};
   const std::vector<DType> types = SmallerKvTypes(inputs, plan);
   Change on_host = base;
   const bool may_be_on_host = KeepOnHost(inputs, on_host);
   if (plan.fits) {
-    for (const DType type : types) {
-      RETURN_IF_ERROR(adviser.TryLonger(WithKvType(base, type)));
-    }
-    if (may_be_on_host) RETURN_IF_ERROR(adviser.TryLonger(on_host));
+    for (const DType type : types) adviser.TryLonger(WithKvType(base, type));
+    if (may_be_on_host) adviser.TryLonger(on_host);
     Change one = base;
     one.options.n_slots = 1;
     one.text = "--slots 1";
-    if (base.options.n_slots > 1) RETURN_IF_ERROR(adviser.TryLonger(one));
+    if (base.options.n_slots > 1) adviser.TryLonger(one);
     return adviser.Take();
   }
-  RETURN_IF_ERROR(adviser.TryUbatch(base));
-  for (const DType type : types) {
-    RETURN_IF_ERROR(adviser.Try(WithKvType(base, type)).status());
-  }
-  if (may_be_on_host) RETURN_IF_ERROR(adviser.Try(on_host).status());
-  RETURN_IF_ERROR(adviser.TrySlots(base));
-  RETURN_IF_ERROR(adviser.TryContext(base).status());
+  adviser.TryUbatch(base);
+  for (const DType type : types) adviser.Try(WithKvType(base, type));
+  if (may_be_on_host) adviser.Try(on_host);
+  adviser.TrySlots(base);
+  adviser.TryContext(base);
   if (adviser.empty()) {
     const Change all = SmallestChange(inputs, plan, base);
-    if (!all.text.empty()) {
-      ASSIGN_OR_RETURN(const bool fits, adviser.Try(all));
-      if (!fits) RETURN_IF_ERROR(adviser.TryContext(all).status());
-    }
+    if (!all.text.empty() && !adviser.Try(all)) adviser.TryContext(all);
   }
   return adviser.Take();
 }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "planner/plan_regions.h"
 
 namespace plimsoll::planner {
@@ -17,9 +16,8 @@ std::string WithThousands(int64_t value);
 // One sentence with numbers for the context of `plan`, whose n_ctx,
 // context_limit, options and budget are set. `cap` is the largest context that
 // the model and max_inference_len allow.
-// Errors: those of SizeRegions but kOutOfRange.
-absl::StatusOr<std::string> ContextReason(const PlanInputs& inputs,
-                                          const MemoryPlan& plan, int64_t cap);
+std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
+                          int64_t cap);
 
 // The region that takes most of the device, in words: "weights", "kv_full: keys
 // and values of 8 full layers"; with `only_kv` of those that grow with context.
@@ -30,11 +28,9 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
 // those are): where it does not fit, those that make it; where memory bounds
 // its context, those that give a longer one, up to `cap`. Each was checked by
 // planning again; the least loss first.
-// Errors: those of SizeRegions but kOutOfRange.
-absl::StatusOr<std::vector<Suggestion>> SuggestChanges(const PlanInputs& inputs,
-                                                       const MemoryPlan& plan,
-                                                       int64_t n_ctx,
-                                                       int64_t cap);
+std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
+                                       const MemoryPlan& plan, int64_t n_ctx,
+                                       int64_t cap);
 
 }  // namespace plimsoll::planner
 

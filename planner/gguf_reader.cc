@@ -1,8 +1,9 @@
 #include "planner/gguf_reader.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -49,8 +50,6 @@ class HeaderReader {
                                     int64_t min_record_bytes);
   absl::Status ReadMetadata(int64_t index);
   absl::StatusOr<GgufValue> ReadValue(const std::string& what);
-  template <typename T, typename Stored>
-  absl::StatusOr<GgufValue> ReadScalar(GgufType type, const std::string& what);
   absl::StatusOr<GgufValue> ReadString(const std::string& what);
   absl::StatusOr<GgufValue> ReadArray(const std::string& what);
   absl::Status ReadNumbers(GgufArray& array, const std::string& what);
@@ -70,14 +69,16 @@ class HeaderReader {
 };
 
 absl::Status HeaderReader::ReadVersion() {
-  ASSIGN_OR_RETURN(const auto magic,
-                   (stream_.Value<std::array<char, 4>>("magic")));
-  if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("magic is ", Quoted({magic.data(), magic.size()}),
-                     ", not \"GGUF\": this is not a GGUF file"));
+  ASSIGN_OR_RETURN(const uint64_t bits, stream_.Unsigned(4, "magic"));
+  const auto magic =
+      std::bit_cast<std::array<char, 4>>(static_cast<uint32_t>(bits));
+  const absl::string_view text(magic.data(), magic.size());
+  if (text != "GGUF") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "magic is ", Quoted(text), ", not \"GGUF\": this is not a GGUF file"));
   }
-  ASSIGN_OR_RETURN(header_.version, stream_.Value<uint32_t>("version"));
+  ASSIGN_OR_RETURN(const uint64_t version, stream_.Unsigned(4, "version"));
+  header_.version = static_cast<uint32_t>(version);
   if (header_.version != 0 && (header_.version & 0xFFFF) == 0) {
     return absl::InvalidArgumentError(
         "version: the file has the other byte order (big-endian); convert it "
@@ -93,7 +94,7 @@ absl::Status HeaderReader::ReadVersion() {
 absl::StatusOr<int64_t> HeaderReader::ReadCount(absl::string_view name,
                                                 int64_t max,
                                                 int64_t min_record_bytes) {
-  ASSIGN_OR_RETURN(const uint64_t count, stream_.Value<uint64_t>(name));
+  ASSIGN_OR_RETURN(const uint64_t count, stream_.Unsigned(8, name));
   if (count > static_cast<uint64_t>(max)) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is ", count, ", the limit is ", max));
@@ -133,50 +134,21 @@ absl::Status HeaderReader::ReadMetadata(int64_t index) {
   return absl::OkStatus();
 }
 
-template <typename T, typename Stored>
-absl::StatusOr<GgufValue> HeaderReader::ReadScalar(GgufType type,
-                                                   const std::string& what) {
-  ASSIGN_OR_RETURN(const T value, stream_.Value<T>(what));
-  return GgufValue{type, static_cast<Stored>(value)};
-}
-
 absl::StatusOr<GgufValue> HeaderReader::ReadValue(const std::string& what) {
-  ASSIGN_OR_RETURN(const uint32_t id, stream_.Value<uint32_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t id, stream_.Unsigned(4, what));
   const auto type = static_cast<GgufType>(id);
-  switch (type) {
-    case GgufType::kU8:
-      return ReadScalar<uint8_t, uint64_t>(type, what);
-    case GgufType::kI8:
-      return ReadScalar<int8_t, int64_t>(type, what);
-    case GgufType::kU16:
-      return ReadScalar<uint16_t, uint64_t>(type, what);
-    case GgufType::kI16:
-      return ReadScalar<int16_t, int64_t>(type, what);
-    case GgufType::kU32:
-      return ReadScalar<uint32_t, uint64_t>(type, what);
-    case GgufType::kI32:
-      return ReadScalar<int32_t, int64_t>(type, what);
-    case GgufType::kF32:
-      return ReadScalar<float, double>(type, what);
-    case GgufType::kU64:
-      return ReadScalar<uint64_t, uint64_t>(type, what);
-    case GgufType::kI64:
-      return ReadScalar<int64_t, int64_t>(type, what);
-    case GgufType::kF64:
-      return ReadScalar<double, double>(type, what);
-    case GgufType::kBool: {
-      ASSIGN_OR_RETURN(const uint8_t value, stream_.Value<uint8_t>(what));
-      if (value <= 1) return GgufValue{type, uint64_t{value}};
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " is a bool with the value ", value));
-    }
-    case GgufType::kString:
-      return ReadString(what);
-    case GgufType::kArray:
-      return ReadArray(what);
+  if (type == GgufType::kString) return ReadString(what);
+  if (type == GgufType::kArray) return ReadArray(what);
+  if (ScalarBytes(id) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has the unknown value type ", id));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " has the unknown value type ", id));
+  ASSIGN_OR_RETURN(const GgufScalar scalar, stream_.Scalar(type, what));
+  return std::visit(
+      [type](auto value) {
+        return GgufValue{type, value};
+      },
+      scalar);
 }
 
 absl::StatusOr<GgufValue> HeaderReader::ReadString(const std::string& what) {
@@ -187,7 +159,7 @@ absl::StatusOr<GgufValue> HeaderReader::ReadString(const std::string& what) {
 }
 
 absl::StatusOr<GgufValue> HeaderReader::ReadArray(const std::string& what) {
-  ASSIGN_OR_RETURN(const uint32_t id, stream_.Value<uint32_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t id, stream_.Unsigned(4, what));
   const bool is_string = id == static_cast<uint32_t>(GgufType::kString);
   if (id == static_cast<uint32_t>(GgufType::kArray)) {
     return absl::InvalidArgumentError(
@@ -197,7 +169,7 @@ absl::StatusOr<GgufValue> HeaderReader::ReadArray(const std::string& what) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has the unknown element type ", id));
   }
-  ASSIGN_OR_RETURN(const uint64_t count, stream_.Value<uint64_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t count, stream_.Unsigned(8, what));
   if (count > static_cast<uint64_t>(GgufHeader::kMaxArrayElements)) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has ", count, " elements, the limit is ",
@@ -221,7 +193,7 @@ absl::StatusOr<GgufValue> HeaderReader::ReadArray(const std::string& what) {
   } else if (array.n <= GgufHeader::kMaxInlineElements) {
     RETURN_IF_ERROR(ReadNumbers(array, what));
   } else {
-    RETURN_IF_ERROR(stream_.Skip(min_bytes, what));
+    stream_.Skip(min_bytes);
   }
   array.bytes = stream_.Offset() - array.offset;
   return GgufValue{GgufType::kArray, std::move(array)};
@@ -266,15 +238,15 @@ absl::Status HeaderReader::ReadTensor(int64_t index) {
   GgufTensor tensor = {std::string(view), DType::kF32, 0, {1, 1, 1, 1}, 0, 0};
   const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
   RETURN_IF_ERROR(ReadDimensions(tensor, what));
-  ASSIGN_OR_RETURN(const uint32_t type, stream_.Value<uint32_t>(what));
-  const DTypeInfo* info = FindDType(type);
+  ASSIGN_OR_RETURN(const uint64_t type, stream_.Unsigned(4, what));
+  const DTypeInfo* info = FindDType(static_cast<uint32_t>(type));
   if (info == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has the unknown element type ", type));
   }
   tensor.dtype = info->dtype;
   RETURN_IF_ERROR(SizeTensor(tensor, what));
-  ASSIGN_OR_RETURN(const uint64_t offset, stream_.Value<uint64_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t offset, stream_.Unsigned(8, what));
   if (offset > static_cast<uint64_t>(header_.file_bytes)) {
     return absl::DataLossError(
         absl::StrCat(what, " starts at offset ", offset,
@@ -288,19 +260,19 @@ absl::Status HeaderReader::ReadTensor(int64_t index) {
 
 absl::Status HeaderReader::ReadDimensions(GgufTensor& tensor,
                                           const std::string& what) {
-  ASSIGN_OR_RETURN(const uint32_t n_dims, stream_.Value<uint32_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t n_dims, stream_.Unsigned(4, what));
   if (n_dims < 1 || n_dims > 4) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has ", n_dims, " dimensions, not 1 to 4"));
   }
   tensor.n_dims = static_cast<int>(n_dims);
   Checked elements = 1;
-  for (uint32_t i = 0; i < n_dims; ++i) {
-    ASSIGN_OR_RETURN(const int64_t ne, stream_.Value<int64_t>(what));
+  for (size_t i = 0; i < n_dims; ++i) {
+    ASSIGN_OR_RETURN(const uint64_t count, stream_.Unsigned(8, what));
+    const auto ne = static_cast<int64_t>(count);
     if (ne < 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat(what, " has ", static_cast<uint64_t>(ne),
-                       " elements in dimension ", i));
+          absl::StrCat(what, " has ", count, " elements in dimension ", i));
     }
     tensor.ne[i] = ne;
     elements *= ne;
@@ -331,9 +303,9 @@ absl::Status HeaderReader::SizeTensor(GgufTensor& tensor,
 
 absl::Status HeaderReader::CheckPlacement() {
   header_.header_bytes = stream_.Offset();
-  const auto start = CheckedRoundUp(header_.header_bytes, header_.alignment);
-  if (!start) return absl::InvalidArgumentError("the header's end overflows");
-  header_.data_offset = *start;
+  // Both are within their limits: a header ends within the file.
+  header_.data_offset =
+      CeilDiv(header_.header_bytes, header_.alignment) * header_.alignment;
   if (header_.tensors.empty()) return absl::OkStatus();
   const int64_t data_bytes = header_.file_bytes - header_.data_offset;
   for (const GgufTensor& tensor : header_.tensors) {

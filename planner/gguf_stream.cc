@@ -1,11 +1,36 @@
 #include "planner/gguf_stream.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::planner {
+namespace {
+
+GgufScalar Decode(GgufType type, uint64_t bits) {
+  switch (type) {
+    case GgufType::kI8:
+      return int64_t{static_cast<int8_t>(bits)};
+    case GgufType::kI16:
+      return int64_t{static_cast<int16_t>(bits)};
+    case GgufType::kI32:
+      return int64_t{static_cast<int32_t>(bits)};
+    case GgufType::kI64:
+      return static_cast<int64_t>(bits);
+    case GgufType::kF32:
+      return double{std::bit_cast<float>(static_cast<uint32_t>(bits))};
+    case GgufType::kF64:
+      return std::bit_cast<double>(bits);
+    default:
+      return bits;
+  }
+}
+
+}  // namespace
 
 std::string Quoted(absl::string_view bytes) {
   constexpr size_t kMaxQuotedBytes = 80;
@@ -14,7 +39,7 @@ std::string Quoted(absl::string_view bytes) {
                       is_cut ? "..." : "", "\"");
 }
 
-int64_t ScalarBytes(uint32_t type) {
+int64_t ScalarBytes(uint64_t type) {
   constexpr std::array<int64_t, 13> kBytes = {1, 1, 2, 2, 4, 4, 4,
                                               1, 0, 0, 8, 8, 8};
   return type < kBytes.size() ? kBytes[type] : 0;
@@ -47,45 +72,39 @@ absl::Status GgufStream::Fill(int64_t bytes, absl::string_view what) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> GgufStream::Unsigned(int64_t bytes,
+                                              absl::string_view what) {
+  RETURN_IF_ERROR(Fill(bytes, what));
+  uint64_t value = 0;
+  std::memcpy(&value, buffer_.data() + begin_, static_cast<size_t>(bytes));
+  Advance(bytes);
+  return value;
+}
+
+absl::StatusOr<GgufScalar> GgufStream::Scalar(GgufType type,
+                                              absl::string_view what) {
+  const int64_t bytes = ScalarBytes(static_cast<uint64_t>(type));
+  if (bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not a number"));
+  }
+  ASSIGN_OR_RETURN(const uint64_t bits, Unsigned(bytes, what));
+  if (type == GgufType::kBool && bits > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has a bool with the value ", bits));
+  }
+  return Decode(type, bits);
+}
+
 absl::StatusOr<double> GgufStream::Number(GgufType type,
                                           absl::string_view what) {
-  switch (type) {
-    case GgufType::kU8:
-      return AsDouble<uint8_t>(what);
-    case GgufType::kI8:
-      return AsDouble<int8_t>(what);
-    case GgufType::kU16:
-      return AsDouble<uint16_t>(what);
-    case GgufType::kI16:
-      return AsDouble<int16_t>(what);
-    case GgufType::kU32:
-      return AsDouble<uint32_t>(what);
-    case GgufType::kI32:
-      return AsDouble<int32_t>(what);
-    case GgufType::kF32:
-      return AsDouble<float>(what);
-    case GgufType::kU64:
-      return AsDouble<uint64_t>(what);
-    case GgufType::kI64:
-      return AsDouble<int64_t>(what);
-    case GgufType::kF64:
-      return AsDouble<double>(what);
-    case GgufType::kBool: {
-      ASSIGN_OR_RETURN(const uint8_t value, Value<uint8_t>(what));
-      if (value <= 1) return value;
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " has a bool with the value ", value));
-    }
-    case GgufType::kString:
-    case GgufType::kArray:
-      break;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(what, " is not a number"));
+  ASSIGN_OR_RETURN(const GgufScalar scalar, Scalar(type, what));
+  return std::visit([](auto value) { return static_cast<double>(value); },
+                    scalar);
 }
 
 absl::StatusOr<int64_t> GgufStream::StringLength(int64_t max_bytes,
                                                  absl::string_view what) {
-  ASSIGN_OR_RETURN(const uint64_t length, Value<uint64_t>(what));
+  ASSIGN_OR_RETURN(const uint64_t length, Unsigned(8, what));
   // Compared in the file's own width: a length of 2^64 - 1 is not -1.
   if (length > static_cast<uint64_t>(max_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -108,19 +127,14 @@ absl::StatusOr<absl::string_view> GgufStream::String(int64_t max_bytes,
   long_string_.resize(static_cast<size_t>(bytes));
   RETURN_IF_ERROR(source_.Read(
       offset_, std::as_writable_bytes(std::span<char>(long_string_))));
-  RETURN_IF_ERROR(Skip(bytes, what));
+  Skip(bytes);
   return absl::string_view(long_string_);
 }
 
-absl::Status GgufStream::Skip(int64_t bytes, absl::string_view what) {
-  if (bytes > Remaining()) return Truncated(bytes, what);
-  if (bytes <= static_cast<int64_t>(filled_ - begin_)) {
-    Advance(bytes);
-    return absl::OkStatus();
-  }
+void GgufStream::Skip(int64_t bytes) {
+  if (bytes <= static_cast<int64_t>(filled_ - begin_)) return Advance(bytes);
   offset_ += bytes;
   begin_ = filled_ = 0;
-  return absl::OkStatus();
 }
 
 absl::Status GgufStream::SkipStrings(int64_t n, int64_t max_bytes,
@@ -141,7 +155,7 @@ absl::Status GgufStream::SkipStrings(int64_t n, int64_t max_bytes,
     if (i == n) break;
     const std::string element = absl::StrCat(what, "[", i, "]");
     ASSIGN_OR_RETURN(const int64_t bytes, StringLength(max_bytes, element));
-    RETURN_IF_ERROR(Skip(bytes, element));
+    Skip(bytes);
     ++i;
   }
   return absl::OkStatus();

@@ -6,15 +6,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
-#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/status_macros.h"
 #include "planner/gguf_reader.h"
 
 namespace plimsoll::planner {
@@ -27,7 +25,10 @@ static_assert(std::endian::native == std::endian::little,
 std::string Quoted(absl::string_view bytes);
 
 // Bytes of a value of a fixed size, or 0 for strings, arrays and unknown ids.
-int64_t ScalarBytes(uint32_t type);
+int64_t ScalarBytes(uint64_t type);
+
+// Unsigned types and bool as uint64, signed as int64, floats as double.
+using GgufScalar = std::variant<uint64_t, int64_t, double>;
 
 // Not thread-safe. Reads [offset, end) of the source, and never past `end`.
 class GgufStream {
@@ -38,19 +39,15 @@ class GgufStream {
   int64_t Offset() const { return offset_; }
   int64_t Remaining() const { return end_ - offset_; }
 
-  // One value. Errors: kDataLoss naming `what` if it does not fit.
-  template <typename T>
-  absl::StatusOr<T> Value(absl::string_view what) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    RETURN_IF_ERROR(Fill(sizeof(T), what));
-    T value;
-    std::memcpy(&value, buffer_.data() + begin_, sizeof(T));
-    Advance(sizeof(T));
-    return value;
-  }
+  // An unsigned number of `bytes` (1, 2, 4 or 8) bytes. Errors: kDataLoss
+  // naming `what` if it does not fit.
+  absl::StatusOr<uint64_t> Unsigned(int64_t bytes, absl::string_view what);
 
-  // One element of a scalar type, as a double. Errors: as Value;
-  // kInvalidArgument for a bool that is not 0 or 1, a string or an array.
+  // One value of a scalar type. Errors: as Unsigned; kInvalidArgument for a
+  // bool that is not 0 or 1, a string or an array.
+  absl::StatusOr<GgufScalar> Scalar(GgufType type, absl::string_view what);
+
+  // The same as a double.
   absl::StatusOr<double> Number(GgufType type, absl::string_view what);
 
   // A length-prefixed string of at most `max_bytes`; the view is valid until
@@ -59,8 +56,8 @@ class GgufStream {
   absl::StatusOr<absl::string_view> String(int64_t max_bytes,
                                            absl::string_view what);
 
-  // Passes over `bytes` >= 0 bytes. Errors: kDataLoss naming `what`.
-  absl::Status Skip(int64_t bytes, absl::string_view what);
+  // Passes over `bytes` bytes. Requires 0 <= bytes <= Remaining().
+  void Skip(int64_t bytes);
 
   // Passes over `n` strings of at most `max_bytes` each. Errors: as String,
   // naming `what` and the index.
@@ -75,11 +72,6 @@ class GgufStream {
   void Advance(int64_t bytes) {
     begin_ += static_cast<size_t>(bytes);
     offset_ += bytes;
-  }
-  template <typename T>
-  absl::StatusOr<double> AsDouble(absl::string_view what) {
-    ASSIGN_OR_RETURN(const T value, Value<T>(what));
-    return static_cast<double>(value);
   }
   absl::Status Truncated(int64_t bytes, absl::string_view what) const;
 

@@ -15,8 +15,7 @@ const char* TypeName(GgufType type) {
   constexpr std::array<const char*, 13> kNames = {
       "u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
       "bool", "string", "array", "u64", "i64", "f64"};
-  const auto index = static_cast<size_t>(type);
-  return index < kNames.size() ? kNames[index] : "unknown";
+  return kNames[static_cast<size_t>(type)];
 }
 
 absl::Status WrongType(absl::string_view key, GgufType type,
@@ -31,13 +30,18 @@ const GgufValue* Find(const GgufHeader& header, absl::string_view key) {
   return it == header.metadata.end() ? nullptr : &it->second;
 }
 
+// Whether `array` is one that a header of this source could declare.
+bool LiesWithin(const GgufArray& array, const ByteSource& source) {
+  return array.n >= 0 && array.offset >= 0 && array.bytes >= 0 &&
+         array.bytes <= source.Size() &&
+         array.offset <= source.Size() - array.bytes;
+}
+
 // Calls visit(index, value) for every element of a numeric array.
 absl::Status ForEachNumber(
     ByteSource& source, const GgufArray& array,
     const std::function<absl::Status(int64_t, double)>& visit) {
-  if (array.n < 0 || array.offset < 0 || array.bytes < 0 ||
-      array.bytes > source.Size() ||
-      array.offset > source.Size() - array.bytes) {
+  if (!LiesWithin(array, source)) {
     return absl::DataLossError("an array lies outside the file");
   }
   GgufStream stream(source, array.offset, array.offset + array.bytes);
@@ -127,9 +131,7 @@ absl::Status ForEachString(
         absl::StrCat("an array of ", TypeName(array.element_type),
                      " is not an array of strings"));
   }
-  if (array.n < 0 || array.offset < 0 || array.bytes < 0 ||
-      array.bytes > source.Size() ||
-      array.offset > source.Size() - array.bytes) {
+  if (!LiesWithin(array, source)) {
     return absl::DataLossError("an array of strings lies outside the file");
   }
   GgufStream stream(source, array.offset, array.offset + array.bytes);

@@ -77,12 +77,12 @@ absl::StatusOr<KvModel::Group> KvModel::GroupOf(const LayerShape& layer,
   }
   ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
   ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
-  const auto k = CheckedMul(layer.n_kv_heads, k_row);
-  const auto v = CheckedMul(layer.n_kv_heads, v_row);
-  if (!k || !v) {
+  const Checked k = Checked(layer.n_kv_heads) * k_row;
+  const Checked v = Checked(layer.n_kv_heads) * v_row;
+  if ((k + v).overflow()) {
     return absl::OutOfRangeError("a token's keys do not fit in int64 bytes");
   }
-  return Group{*k, *v, layer.window, 1};
+  return Group{*k.Get(), *v.Get(), layer.window, 1};
 }
 
 absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
@@ -123,11 +123,8 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   const Checked cells = Checked(pages) * page_tokens;
   // A buffer of `row` bytes a cell, rounded as the engine's allocator does.
   const auto buffer = [this](int64_t row, Checked n_cells) -> Checked {
-    const auto bytes = (n_cells * row).Get();
-    if (!bytes) return Checked::Overflow();
-    const auto rounded =
-        RoundAllocation(rules_.allocation, rules_.granularity_bytes, *bytes);
-    return rounded.ok() ? Checked(*rounded) : Checked::Overflow();
+    return RoundedUp(rules_.allocation, rules_.granularity_bytes,
+                     n_cells * row);
   };
   Checked paged_row = 0;
   Checked ring = 0;
@@ -150,22 +147,21 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
       full += bytes;
     }
   }
-  const auto page_bytes = (paged_row * page_tokens).Get();
-  const auto ring_bytes = ring.Get();
-  const auto full_bytes = full.Get();
-  const auto window_bytes = window.Get();
-  if (!page_bytes || !ring_bytes || (full + window).overflow()) {
+  const Checked page = paged_row * page_tokens;
+  if ((page + ring + full + window).overflow()) {
     return absl::OutOfRangeError(
         absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
                      " tokens does not fit in int64 bytes"));
   }
-  return KvBytes{.page_tokens = page_tokens,
-                 .pages_per_slot = pages,
-                 .page_bytes = *page_bytes,
-                 .ring_bytes = *ring_bytes,
-                 .full_bytes = *full_bytes,
-                 .window_bytes = *window_bytes,
-                 .bytes_per_token = *page_bytes / page_tokens};
+  KvBytes bytes = {};
+  bytes.page_tokens = page_tokens;
+  bytes.pages_per_slot = pages;
+  bytes.page_bytes = *page.Get();
+  bytes.ring_bytes = *ring.Get();
+  bytes.full_bytes = *full.Get();
+  bytes.window_bytes = *window.Get();
+  bytes.bytes_per_token = bytes.page_bytes / page_tokens;
+  return bytes;
 }
 
 absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,

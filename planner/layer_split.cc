@@ -59,61 +59,70 @@ class Splitter {
         devices_(devices),
         cuts_(Cuts(shape)) {}
 
-  // Fills the devices in order for `n_ctx` tokens.
+  // Fills the devices in order for `n_ctx` tokens, without the parts' plans.
   absl::StatusOr<SplitPlan> At(int64_t n_ctx) const {
     SplitPlan split = {};
     split.n_ctx = n_ctx;
     size_t cut = 0;  // index of where the next part begins
     for (size_t d = 0; d < devices_.size() && cut + 1 < cuts_.size(); ++d) {
-      ASSIGN_OR_RETURN(auto part, LargestPart(d, cut, n_ctx));
-      if (!part) continue;
-      cut = part->second;
-      split.parts.push_back(std::move(part->first));
+      ASSIGN_OR_RETURN(const size_t end, EndOfPart(d, cut, n_ctx));
+      if (end == cut) continue;
+      split.parts.push_back(
+          {static_cast<int64_t>(d), cuts_[cut], cuts_[end] - cuts_[cut], {}});
+      cut = end;
     }
     split.n_layers_left = shape_.n_layers - cuts_[cut];
     split.fits = split.n_layers_left == 0;
     return split;
   }
 
- private:
-  using Part = std::optional<std::pair<SplitPart, size_t>>;  // and its end
-
-  absl::StatusOr<std::optional<SplitPart>> Try(size_t device, size_t begin,
-                                               size_t end,
-                                               int64_t n_ctx) const {
-    const int64_t first = cuts_[begin];
-    const int64_t n = cuts_[end] - first;
-    ASSIGN_OR_RETURN(const ModelShape slice, SliceLayers(shape_, first, n));
-    LoadOptions options = options_;
-    options.n_ctx = n_ctx;
-    ASSIGN_OR_RETURN(MemoryPlan plan,
-                     Layout(slice, options, devices_[device].profile,
-                            devices_[device].budget_bytes));
-    if (!plan.fits) return std::nullopt;
-    return SplitPart{static_cast<int64_t>(device), first, n, std::move(plan)};
+  absl::Status FillPlans(SplitPlan& split) const {
+    for (SplitPart& part : split.parts) {
+      ASSIGN_OR_RETURN(const ModelShape slice,
+                       SliceLayers(shape_, part.first_layer, part.n_layers));
+      const SplitDevice& device = devices_[static_cast<size_t>(part.device)];
+      ASSIGN_OR_RETURN(part.plan, Layout(slice, OptionsAt(split.n_ctx),
+                                         device.profile, device.budget_bytes));
+    }
+    return absl::OkStatus();
   }
 
-  // The part of most layers that begins at a cut and fits the device.
-  absl::StatusOr<Part> LargestPart(size_t device, size_t begin,
+ private:
+  LoadOptions OptionsAt(int64_t n_ctx) const {
+    LoadOptions options = options_;
+    options.n_ctx = n_ctx;
+    return options;
+  }
+
+  // Whether a device holds the layers between two cuts.
+  absl::StatusOr<bool> Fits(size_t device, size_t begin, size_t end,
+                            int64_t n_ctx) const {
+    ASSIGN_OR_RETURN(
+        const ModelShape slice,
+        SliceLayers(shape_, cuts_[begin], cuts_[end] - cuts_[begin]));
+    ASSIGN_OR_RETURN(
+        const PlanNumbers plan,
+        LayoutNumbers(slice, OptionsAt(n_ctx), devices_[device].profile,
+                      devices_[device].budget_bytes));
+    return plan.fits;
+  }
+
+  // Where the part of most layers that begins at a cut and fits the device
+  // ends; `begin` if none fits.
+  absl::StatusOr<size_t> EndOfPart(size_t device, size_t begin,
                                    int64_t n_ctx) const {
     // The rest brings the vocabulary projection along, so it is tried apart.
-    const size_t last = cuts_.size() - 1;
-    ASSIGN_OR_RETURN(auto rest, Try(device, begin, last, n_ctx));
-    if (rest) return Part({*std::move(rest), last});
-    Part best;
-    size_t low = begin + 1;
-    size_t high = last;
-    while (low < high) {
+    size_t high = cuts_.size() - 1;
+    ASSIGN_OR_RETURN(const bool all_fit, Fits(device, begin, high, n_ctx));
+    if (all_fit) return high;
+    // Parts that end up to `low` fit, those that end from `high` on do not.
+    size_t low = begin;
+    while (high - low > 1) {
       const size_t middle = low + (high - low) / 2;
-      ASSIGN_OR_RETURN(auto part, Try(device, begin, middle, n_ctx));
-      if (part) {
-        best = {*std::move(part), middle};
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+      ASSIGN_OR_RETURN(const bool fits, Fits(device, begin, middle, n_ctx));
+      (fits ? low : high) = middle;
     }
-    return best;
+    return low;
   }
 
   const ModelShape& shape_;
@@ -166,25 +175,21 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
   const Splitter splitter(shape, options, devices);
   int64_t cap = shape.n_ctx_train;
   cap = std::min(cap, options.max_inference_len.value_or(cap));
-  if (options.n_ctx) return splitter.At(std::min(*options.n_ctx, cap));
   const ContextGrid grid(cap, options.policy != ReservePolicy::kExact);
+  // Contexts below `low` fit, those from `high` on do not.
   int64_t low = 0;
-  int64_t high = grid.size();
-  std::optional<SplitPlan> best;
+  int64_t high = options.n_ctx ? 0 : grid.size();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(SplitPlan split, splitter.At(grid.At(middle)));
-    if (split.fits) {
-      best = std::move(split);
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+    ASSIGN_OR_RETURN(const SplitPlan split, splitter.At(grid.At(middle)));
+    (split.fits ? low : high) = split.fits ? middle + 1 : middle;
   }
-  if (best) return *std::move(best);
-  ASSIGN_OR_RETURN(SplitPlan least, splitter.At(grid.At(0)));
-  least.n_ctx = 0;
-  return least;
+  const int64_t n_ctx = options.n_ctx ? std::min(*options.n_ctx, cap)
+                                      : grid.At(std::max<int64_t>(low - 1, 0));
+  ASSIGN_OR_RETURN(SplitPlan split, splitter.At(n_ctx));
+  RETURN_IF_ERROR(splitter.FillPlans(split));
+  if (!options.n_ctx && low == 0) split.n_ctx = 0;
+  return split;
 }
 
 }  // namespace plimsoll::planner

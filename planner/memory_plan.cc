@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,34 +15,46 @@
 namespace plimsoll::planner {
 namespace {
 
-absl::Status CheckLimits(absl::string_view name, int64_t value, int64_t max) {
-  if (value >= 1 && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model shape: ", name, " is ", value, ", not 1 to ", max));
-}
-
 absl::Status ValidateShape(const ModelShape& shape) {
-  RETURN_IF_ERROR(
-      CheckLimits("n_layers", shape.n_layers, ModelShape::kMaxLayers));
-  RETURN_IF_ERROR(CheckLimits(
-      "layers", static_cast<int64_t>(shape.layers.size()), shape.n_layers));
-  RETURN_IF_ERROR(
-      CheckLimits("model_dim", shape.model_dim, ModelShape::kMaxDim));
-  RETURN_IF_ERROR(CheckLimits("n_heads", shape.n_heads, ModelShape::kMaxDim));
-  RETURN_IF_ERROR(
-      CheckLimits("vocab_size", shape.vocab_size, ModelShape::kMaxVocab));
-  RETURN_IF_ERROR(
-      CheckLimits("n_ctx_train", shape.n_ctx_train, ModelShape::kMaxContext));
+  struct Field {
+    absl::string_view name;
+    int64_t value;
+    int64_t max;
+  };
+  const auto check = [](std::initializer_list<Field> fields) {
+    for (const Field& field : fields) {
+      if (field.value >= 1 && field.value <= field.max) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("model shape: ", field.name, " is ", field.value,
+                       ", not 1 to ", field.max));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(check(
+      {{"n_layers", shape.n_layers, ModelShape::kMaxLayers},
+       {"layers", static_cast<int64_t>(shape.layers.size()), shape.n_layers},
+       {"model_dim", shape.model_dim, ModelShape::kMaxDim},
+       {"n_heads", shape.n_heads, ModelShape::kMaxDim},
+       {"vocab_size", shape.vocab_size, ModelShape::kMaxVocab},
+       {"n_ctx_train", shape.n_ctx_train, ModelShape::kMaxContext}}));
   for (const LayerShape& layer : shape.layers) {
     RETURN_IF_ERROR(
-        CheckLimits("n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim));
-    RETURN_IF_ERROR(
-        CheckLimits("head_dim", layer.head_dim, ModelShape::kMaxHeadDim));
-    RETURN_IF_ERROR(CheckLimits("ffn_dim",
-                                std::max(layer.ffn_dim, layer.expert_ffn_dim),
-                                ModelShape::kMaxDim));
+        check({{"n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim},
+               {"head_dim", layer.head_dim, ModelShape::kMaxHeadDim},
+               {"ffn_dim", std::max(layer.ffn_dim, layer.expert_ffn_dim),
+                ModelShape::kMaxDim}}));
   }
   return absl::OkStatus();
+}
+
+absl::Status Validate(const ModelShape& shape, const LoadOptions& options,
+                      const DeviceProfile& profile, int64_t budget_bytes) {
+  RETURN_IF_ERROR(ValidateShape(shape));
+  RETURN_IF_ERROR(ValidateOptions(options));
+  RETURN_IF_ERROR(ValidateProfile(profile));
+  if (budget_bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
 }
 
 // The largest context that the model and the options allow, and which of them
@@ -60,14 +73,14 @@ Cap CapOf(const ModelShape& shape, const LoadOptions& options) {
 }
 
 // The one place where n_ctx is decided. 0 if nothing fits.
-absl::StatusOr<int64_t> ResolveContext(const PlanInputs& inputs, const Cap& cap,
-                                       ContextLimit& limit) {
+int64_t ResolveContext(const PlanInputs& inputs, const Cap& cap,
+                       ContextLimit& limit) {
   if (inputs.options().n_ctx) {
     const int64_t requested = *inputs.options().n_ctx;
     limit = requested <= cap.n_ctx ? ContextLimit::kRequested : cap.limit;
     return std::min(requested, cap.n_ctx);
   }
-  ASSIGN_OR_RETURN(const int64_t n_ctx, LargestContext(inputs, cap.n_ctx));
+  const int64_t n_ctx = LargestContext(inputs, cap.n_ctx);
   limit = n_ctx == cap.n_ctx ? cap.limit : ContextLimit::kMemory;
   return n_ctx;
 }
@@ -83,31 +96,22 @@ int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
 
 // What more of everything would cost before the allocator rounds; 0 where it
 // does not fit in int64.
-absl::StatusOr<int64_t> Growth(const PlanInputs& more, int64_t n_ctx,
-                               const MemoryPlan& plan) {
+int64_t Growth(const PlanInputs& more, int64_t n_ctx, const MemoryPlan& plan) {
   const auto sizes = SizeRegions(more, n_ctx, false);
-  if (absl::IsOutOfRange(sizes.status())) return 0;
-  if (!sizes.ok()) return sizes.status();
+  if (!sizes.ok()) return 0;
   if (plan.arena_bytes > 0) return sizes->arena_bytes - plan.arena_bytes;
   return sizes->total_bytes - plan.total_bytes;
 }
 
-absl::Status AddMargins(const PlanInputs& inputs, int64_t n_ctx,
-                        MemoryPlan& plan) {
+void AddMargins(const PlanInputs& inputs, int64_t n_ctx, MemoryPlan& plan) {
   const int64_t page = plan.kv.page_tokens;
   if (const auto next = CheckedAdd(n_ctx, page)) {
-    ASSIGN_OR_RETURN(const int64_t bytes, Growth(inputs, *next, plan));
-    plan.bytes_per_token = bytes / page;
+    plan.bytes_per_token = Growth(inputs, *next, plan) / page;
   }
   LoadOptions options = inputs.options();
-  if (++options.n_slots > LoadOptions::kMaxSlots) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const PlanInputs with_slot, inputs.With(options));
-  ASSIGN_OR_RETURN(plan.bytes_per_slot, Growth(with_slot, n_ctx, plan));
-  return absl::OkStatus();
-}
-
-bool Has(const std::vector<DType>& types, DType type) {
-  return std::find(types.begin(), types.end(), type) != types.end();
+  if (++options.n_slots > LoadOptions::kMaxSlots) return;
+  const auto with_slot = inputs.With(options);
+  if (with_slot.ok()) plan.bytes_per_slot = Growth(*with_slot, n_ctx, plan);
 }
 
 std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
@@ -125,7 +129,7 @@ std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
                                    profile.id, "\" cannot run"));
   }
   const auto check_kv = [&](DType type) {
-    if (Has(profile.kv_types, type)) return;
+    if (HasKvType(profile, type)) return;
     reasons.push_back(absl::StrCat("device \"", profile.id,
                                    "\" has no keys or values of type ",
                                    DTypeName(type)));
@@ -154,13 +158,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
-  RETURN_IF_ERROR(ValidateShape(shape));
-  RETURN_IF_ERROR(ValidateOptions(options));
-  RETURN_IF_ERROR(ValidateProfile(profile));
-  if (budget_bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
-  }
+  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
   ASSIGN_OR_RETURN(WeightLayout weights,
                    LayoutWeights(shape, profile, options.host_weights));
   ASSIGN_OR_RETURN(
@@ -171,7 +169,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   MemoryPlan plan = {};
   plan.options = options;
   plan.budget_bytes = budget_bytes;
-  ASSIGN_OR_RETURN(plan.n_ctx, ResolveContext(inputs, cap, plan.context_limit));
+  plan.n_ctx = ResolveContext(inputs, cap, plan.context_limit);
   // Where nothing fits the regions are those of the smallest context.
   const ContextGrid grid(cap.n_ctx, inputs.counts_tokens());
   const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : grid.At(0);
@@ -197,11 +195,10 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
   if (const Region* reserve = plan.FindRegion("reserve")) {
     plan.reserve_bytes = reserve->bytes;
   }
-  ASSIGN_OR_RETURN(plan.n_ctx_reason, ContextReason(inputs, plan, cap.n_ctx));
-  RETURN_IF_ERROR(AddMargins(inputs, n_ctx, plan));
+  plan.n_ctx_reason = ContextReason(inputs, plan, cap.n_ctx);
+  AddMargins(inputs, n_ctx, plan);
   if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
-    ASSIGN_OR_RETURN(plan.suggestions,
-                     SuggestChanges(inputs, plan, n_ctx, cap.n_ctx));
+    plan.suggestions = SuggestChanges(inputs, plan, n_ctx, cap.n_ctx);
   }
   return plan;
 }
@@ -210,7 +207,7 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
   const Cap cap = CapOf(inputs.shape(), inputs.options());
   PlanNumbers numbers = {};
   ContextLimit limit;
-  ASSIGN_OR_RETURN(numbers.n_ctx, ResolveContext(inputs, cap, limit));
+  numbers.n_ctx = ResolveContext(inputs, cap, limit);
   const int64_t n_ctx =
       numbers.n_ctx > 0 ? numbers.n_ctx
                         : ContextGrid(cap.n_ctx, inputs.counts_tokens()).At(0);
@@ -221,6 +218,19 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
   numbers.fits = numbers.missing_bytes == 0;
   numbers.kv = sizes.kv;
   return numbers;
+}
+
+absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
+                                          const LoadOptions& options,
+                                          const DeviceProfile& profile,
+                                          int64_t budget_bytes) {
+  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
+  ASSIGN_OR_RETURN(const WeightLayout weights,
+                   LayoutWeights(shape, profile, options.host_weights));
+  ASSIGN_OR_RETURN(
+      const PlanInputs inputs,
+      PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
+  return LayoutNumbers(inputs);
 }
 
 int64_t VocabBytes(const VocabShape& vocab) {

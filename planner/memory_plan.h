@@ -157,9 +157,14 @@ struct PlanNumbers {
 
 class PlanInputs;  // plan_regions.h
 
-// The numbers of Layout's plan alone.
+// The numbers of Layout's plan alone, for searches among many plans.
 // Errors: kOutOfRange on overflow.
 absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs);
+// Errors: those of Layout.
+absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
+                                          const LoadOptions& options,
+                                          const DeviceProfile& profile,
+                                          int64_t budget_bytes);
 
 // Host bytes that the tokenizer's tables take, from the header's counts alone.
 // An upper bound that the tokenizers' tests hold them to (ESTIMATED).

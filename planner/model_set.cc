@@ -1,9 +1,8 @@
 #include "planner/model_set.h"
 
 #include <algorithm>
-#include <limits>
-#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -12,35 +11,31 @@
 namespace plimsoll::planner {
 namespace {
 
-// The plans of all members with `n_ctx` tokens where they ask for none.
-absl::StatusOr<SetPlan> PlanAt(const std::vector<SetMember>& members,
-                               const DeviceProfile& profile,
-                               int64_t budget_bytes, int64_t n_ctx) {
-  SetPlan set = {};
-  set.budget_bytes = budget_bytes;
+// The bytes of all members with `n_ctx` tokens where they ask for none;
+// `bytes_of` plans one of them.
+using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
+    const ModelShape&, const LoadOptions&, const DeviceProfile&)>;
+absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
+                                const DeviceProfile& profile, int64_t n_ctx,
+                                BytesOf bytes_of) {
   DeviceProfile shared = profile;
   Checked total = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     LoadOptions options = members[i].options;
     if (!options.n_ctx) options.n_ctx = n_ctx;
-    auto plan = Layout(members[i].shape, options, shared, budget_bytes);
-    if (!plan.ok()) {
+    const absl::StatusOr<int64_t> bytes =
+        bytes_of(members[i].shape, options, shared);
+    if (!bytes.ok()) {
       return absl::Status(
-          plan.status().code(),
-          absl::StrCat("model ", i + 1, ": ", plan.status().message()));
+          bytes.status().code(),
+          absl::StrCat("model ", i + 1, ": ", bytes.status().message()));
     }
-    total += plan->total_bytes;
-    set.plans.push_back(*std::move(plan));
+    total += *bytes;
     // The process is there already.
     shared.runtime_bytes = 0;
   }
-  const auto bytes = total.Get();
-  if (!bytes) {
-    return absl::OutOfRangeError("the models do not fit in int64 bytes");
-  }
-  set.total_bytes = *bytes;
-  set.fits = *bytes <= budget_bytes;
-  return set;
+  if (const auto bytes = total.Get()) return *bytes;
+  return absl::OutOfRangeError("the models do not fit in int64 bytes");
 }
 
 }  // namespace
@@ -58,18 +53,33 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
     if (!member.options.n_ctx) cap = std::max(cap, member.shape.n_ctx_train);
   }
   const ContextGrid grid(cap, false);
+  const auto bytes_of = [&](const auto&... what) -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(const PlanNumbers plan,
+                     LayoutNumbers(what..., budget_bytes));
+    return plan.total_bytes;
+  };
   // Contexts below `low` fit, those from `high` on do not; the smallest is
   // planned even if it does not fit.
   int64_t low = 0;
   int64_t high = grid.size();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(const SetPlan set,
-                     PlanAt(members, profile, budget_bytes, grid.At(middle)));
-    (set.fits ? low : high) = set.fits ? middle + 1 : middle;
+    ASSIGN_OR_RETURN(const int64_t bytes,
+                     TotalAt(members, profile, grid.At(middle), bytes_of));
+    const bool fits = bytes <= budget_bytes;
+    (fits ? low : high) = fits ? middle + 1 : middle;
   }
-  return PlanAt(members, profile, budget_bytes,
-                grid.At(std::max<int64_t>(low - 1, 0)));
+  SetPlan set = {};
+  set.budget_bytes = budget_bytes;
+  const auto keep_plan = [&](const auto&... what) -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(set.plans.emplace_back(), Layout(what..., budget_bytes));
+    return set.plans.back().total_bytes;
+  };
+  ASSIGN_OR_RETURN(set.total_bytes,
+                   TotalAt(members, profile,
+                           grid.At(std::max<int64_t>(low - 1, 0)), keep_plan));
+  set.fits = set.total_bytes <= budget_bytes;
+  return set;
 }
 
 }  // namespace plimsoll::planner

@@ -328,13 +328,17 @@ DType TypeOf(const TensorSpec& spec, const TensorTypes& types) {
       spec.name == "output.weight") {
     wanted = types.embedding;
   }
-  for (const DType candidate : {wanted, DType::kQ8_0}) {
-    if (RowBytes(candidate, spec.ne[0]).ok()) return candidate;
-  }
-  return DType::kF16;
+  return StorableType(wanted, spec.ne[0]);
 }
 
 }  // namespace
+
+DType StorableType(DType wanted, int64_t cols) {
+  for (const DType candidate : {wanted, DType::kQ8_0}) {
+    if (cols % InfoOf(candidate).block_elems == 0) return candidate;
+  }
+  return DType::kF16;
+}
 
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
   ASSIGN_OR_RETURN(Numbers numbers, ReadNumbers(header));
@@ -352,22 +356,17 @@ absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
     const bool is_output = spec.name == "output.weight";
     if (is_output ? tied_output : !spec.is_usual) continue;
     const DType type = TypeOf(spec, types);
-    ASSIGN_OR_RETURN(const int64_t row, RowBytes(type, spec.ne[0]));
-    const auto offset = end.Get();
-    const auto bytes = (Checked(row) * spec.ne[1] * spec.ne[2]).Get();
-    const auto padded =
-        bytes ? CheckedRoundUp(*bytes, header.alignment) : std::nullopt;
-    if (!offset || !padded) {
-      return absl::OutOfRangeError("the model does not fit in int64 bytes");
-    }
+    const DTypeInfo& info = InfoOf(type);
+    const Checked bytes = Checked(spec.ne[0] / info.block_elems) *
+                          info.block_bytes * spec.ne[1] * spec.ne[2];
     const int n_dims = spec.is_vector ? 1 : spec.ne[2] > 1 ? 3 : 2;
     header.tensors.push_back({.name = spec.name,
                               .dtype = type,
                               .n_dims = n_dims,
                               .ne = spec.ne,
-                              .offset = *offset,
-                              .bytes = *bytes});
-    end += *padded;
+                              .offset = end.Get().value_or(0),
+                              .bytes = bytes.Get().value_or(0)});
+    end = RoundUp(end + bytes, header.alignment);
   }
   // A header in front of the data is padded by less than the alignment.
   const auto file_bytes = (end + header.alignment).Get();

@@ -110,10 +110,13 @@ struct TensorTypes {
   DType experts;
 };
 
+// `wanted`, or Q8_0 if rows of `cols` elements are no whole blocks of it, or
+// F16 if they are none of that either.
+DType StorableType(DType wanted, int64_t cols);
+
 // Gives a header that has a model's numbers but no tensors every tensor that
 // such a model has, norms and biases in float32, so that it can be planned
-// without its file. A type whose block does not divide a row gives way to Q8_0,
-// and that to F16.
+// without its file. Types are those that StorableType allows.
 // Errors: those of ShapeFromGguf; kOutOfRange on overflow.
 absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
                         bool tied_output);

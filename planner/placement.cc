@@ -146,6 +146,14 @@ UnplacedModel Certify(const PlacementProblem& problem, const Packing& packing,
   return unplaced;
 }
 
+std::vector<int64_t> Placed(const Packing& packing) {
+  std::vector<int64_t> counts;
+  for (int64_t m = 0; m < packing.n_models(); ++m) {
+    counts.push_back(packing.n_placed(m));
+  }
+  return counts;
+}
+
 // The result for `problem`, whose models and devices are sorted.
 Placement Solve(const PlacementProblem& problem) {
   Packing packing = PackByHeuristics(problem);
@@ -153,28 +161,21 @@ Placement Solve(const PlacementProblem& problem) {
   for (const PlacementModel& model : problem.models) {
     wanted.push_back(model.n_replicas);
   }
-  const auto placed = [&packing] {
-    std::vector<int64_t> counts;
-    for (int64_t m = 0; m < packing.n_models(); ++m) {
-      counts.push_back(packing.n_placed(m));
-    }
-    return counts;
-  };
   std::vector<int64_t> placeable;
   for (int64_t m = 0; m < packing.n_models(); ++m) {
     placeable.push_back(packing.n_placeable(m));
   }
 
   Placement result = {};
-  result.min_devices_bound = MinDevicesBound(problem, placed());
-  result.is_optimal =
-      placed() == placeable && packing.n_used() == result.min_devices_bound;
+  result.min_devices_bound = MinDevicesBound(problem, Placed(packing));
+  result.is_optimal = Placed(packing) == placeable &&
+                      packing.n_used() == result.min_devices_bound;
   if (!result.is_optimal) {
-    const std::vector<int64_t> before = placed();
+    const std::vector<int64_t> before = Placed(packing);
     result.is_optimal = SearchPlacement(problem, packing);
     AddWhatFits(packing);
-    if (placed() != before) {
-      result.min_devices_bound = MinDevicesBound(problem, placed());
+    if (Placed(packing) != before) {
+      result.min_devices_bound = MinDevicesBound(problem, Placed(packing));
     }
   }
   result.max_placed_bound = MaxPlacedBound(problem, placeable);

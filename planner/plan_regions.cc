@@ -35,11 +35,11 @@ absl::StatusOr<int64_t> Fitting(Checked value) {
   return TooBig();
 }
 
-// As CheckedRoundUp, for a power of two: divisions would be most of the time.
-std::optional<int64_t> AlignUp(int64_t value, int64_t alignment) {
-  const auto sum = CheckedAdd(value, alignment - 1);
-  if (!sum) return std::nullopt;
-  return *sum & -alignment;
+// `value` rounded up to a power of two: divisions would be most of the time.
+Checked AlignUp(Checked value, int64_t alignment) {
+  const Checked padded = value + (alignment - 1);
+  if (padded.overflow()) return padded;
+  return *padded.Get() & -alignment;
 }
 
 // Rows of every element type are padded to a multiple of this; a type that the
@@ -111,13 +111,6 @@ KvRules RulesOf(const LoadOptions& options) {
     rules.granularity_bytes = options.allocation->granularity_bytes;
   }
   return rules;
-}
-
-absl::Status CheckRange(absl::string_view name, int64_t value, int64_t min,
-                        int64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", value, ", not ", min, " to ", max));
 }
 
 absl::Status CheckKvType(absl::string_view name, DType type) {
@@ -215,9 +208,8 @@ class RegionSizer {
     } else {
       AddReserved();
     }
-    if (total_.overflow() || host_.overflow()) return TooBig();
-    sizes_.total_bytes = *total_.Get();
-    sizes_.host_bytes = *host_.Get();
+    ASSIGN_OR_RETURN(sizes_.total_bytes, Fitting(total_));
+    ASSIGN_OR_RETURN(sizes_.host_bytes, Fitting(host_));
     return std::move(sizes_);
   }
 
@@ -226,17 +218,13 @@ class RegionSizer {
   // the regions is the arena.
   void AddToArena(absl::string_view name, Checked bytes) {
     const int64_t alignment = inputs_.profile().alignment;
-    const auto wanted = bytes.Get();
-    const auto rounded = wanted ? AlignUp(*wanted, alignment) : std::nullopt;
-    if (!rounded) {
-      arena_ = Checked::Overflow();
-      return;
-    }
+    const Checked rounded = AlignUp(bytes, alignment);
     if (with_regions_) {
-      sizes_.regions.push_back({name, arena_.Get().value_or(0), *rounded,
-                                alignment, Basis::kDerived, std::string()});
+      sizes_.regions.push_back({name, arena_.Get().value_or(0),
+                                rounded.Get().value_or(0), alignment,
+                                Basis::kDerived, std::string()});
     }
-    arena_ += *rounded;
+    arena_ += rounded;
   }
   void AddOutside(absl::string_view name, Checked bytes, Basis basis) {
     total_ += bytes;
@@ -296,21 +284,18 @@ class RegionSizer {
     AddToArena("tables", n_slots * sizes_.kv.pages_per_slot * kPageEntryBytes +
                              n_slots * kSlotStateBytes +
                              Checked(sizes_.n_rows) * kRowStateBytes);
-    ASSIGN_OR_RETURN(sizes_.arena_bytes, Fitting(arena_));
+    sizes_.arena_bytes = arena_.Get().value_or(0);
     total_ += arena_;
     const AllocationChoice allocation = options.allocation.value_or(
         AllocationChoice{profile.allocation, profile.granularity_bytes});
-    ASSIGN_OR_RETURN(
-        const int64_t allocated,
-        RoundAllocation(allocation.rule, allocation.granularity_bytes,
-                        sizes_.arena_bytes));
+    const Checked allocated =
+        RoundedUp(allocation.rule, allocation.granularity_bytes, arena_);
     AddHost("vocab", inputs_.vocab_bytes_, Basis::kEstimated);
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
-    AddOutside("margin",
-               Checked(options.margin_bytes) + (allocated - sizes_.arena_bytes),
+    AddOutside("margin", allocated + options.margin_bytes + -sizes_.arena_bytes,
                Basis::kDerived);
     return absl::OkStatus();
   }
@@ -351,11 +336,9 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
     }
     const auto bytes = StoredBytes(tensor, multiples);
     if (!bytes) return WhyNotStored(tensor);
-    const auto offset = AlignUp(end.Get().value_or(0), profile.alignment);
-    if (!offset) return TooBig();
-    layout.placements.push_back({*offset, *bytes});
-    end = Checked(*offset) + *bytes;
-    if (end.overflow()) return TooBig();
+    const Checked offset = AlignUp(end, profile.alignment);
+    layout.placements.push_back({offset.Get().value_or(0), *bytes});
+    end = offset + *bytes;
   }
   ASSIGN_OR_RETURN(layout.bytes.device, Fitting(end));
   ASSIGN_OR_RETURN(layout.bytes.host, Fitting(on_host));
@@ -364,30 +347,37 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
 
 absl::Status ValidateOptions(const LoadOptions& options) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-  RETURN_IF_ERROR(CheckRange("n_ctx", options.n_ctx.value_or(1), 1, kAny));
-  RETURN_IF_ERROR(CheckRange("max_inference_len",
-                             options.max_inference_len.value_or(1), 1, kAny));
-  RETURN_IF_ERROR(
-      CheckRange("n_slots", options.n_slots, 1, LoadOptions::kMaxSlots));
-  RETURN_IF_ERROR(
-      CheckRange("n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch));
-  RETURN_IF_ERROR(CheckRange("n_idle_sessions", options.n_idle_sessions, 0,
-                             LoadOptions::kMaxIdleSessions));
-  RETURN_IF_ERROR(CheckKvType("k_type", options.k_type));
-  RETURN_IF_ERROR(CheckKvType("v_type", options.v_type));
-  RETURN_IF_ERROR(CheckRange("margin_bytes", options.margin_bytes, 0, kAny));
-  RETURN_IF_ERROR(CheckRange("ring_tokens", options.ring_tokens, 0,
-                             ModelShape::kMaxContext));
-  RETURN_IF_ERROR(
-      CheckRange("weight_bytes", options.weight_bytes.value_or(1), 1, kAny));
-  RETURN_IF_ERROR(CheckRange("host_budget_bytes",
-                             options.host_budget_bytes.value_or(0), 0, kAny));
-  if (options.allocation &&
-      options.allocation->rule == AllocationRule::kGranularity) {
-    return CheckRange("granularity_bytes",
-                      options.allocation->granularity_bytes, 1, kAny);
+  const AllocationChoice allocation =
+      options.allocation.value_or(AllocationChoice{AllocationRule::kExact, 0});
+  const bool has_granularity = allocation.rule == AllocationRule::kGranularity;
+  struct Field {
+    absl::string_view name;
+    int64_t value;
+    int64_t min;
+    int64_t max;
+  };
+  for (const Field& field :
+       {Field{"n_ctx", options.n_ctx.value_or(1), 1, kAny},
+        Field{"max_inference_len", options.max_inference_len.value_or(1), 1,
+              kAny},
+        Field{"n_slots", options.n_slots, 1, LoadOptions::kMaxSlots},
+        Field{"n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch},
+        Field{"n_idle_sessions", options.n_idle_sessions, 0,
+              LoadOptions::kMaxIdleSessions},
+        Field{"margin_bytes", options.margin_bytes, 0, kAny},
+        Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
+        Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},
+        Field{"host_budget_bytes", options.host_budget_bytes.value_or(0), 0,
+              kAny},
+        Field{"granularity_bytes",
+              has_granularity ? allocation.granularity_bytes : 1, 1, kAny}}) {
+    if (field.value >= field.min && field.value <= field.max) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.name, " is ", field.value, ", not ", field.min,
+                     " to ", field.max));
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckKvType("k_type", options.k_type));
+  return CheckKvType("v_type", options.v_type);
 }
 
 absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,

@@ -61,13 +61,8 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
     RETURN_IF_ERROR(CheckKey(parts[i], i, "split.no", static_cast<int64_t>(i)));
     RETURN_IF_ERROR(CheckKey(parts[i], i, "split.count", n_parts));
     for (GgufTensor tensor : parts[i].tensors) {
-      const auto offset = end.Get();
-      const auto padded = CheckedRoundUp(tensor.bytes, whole.alignment);
-      if (!offset || !padded) {
-        return absl::OutOfRangeError("the parts do not fit in int64 bytes");
-      }
-      tensor.offset = *offset;
-      end += *padded;
+      tensor.offset = end.Get().value_or(0);
+      end = RoundUp(end + tensor.bytes, whole.alignment);
       whole.tensors.push_back(std::move(tensor));
     }
   }

@@ -289,9 +289,9 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
     case kOtherStreams:
       return shape.n_streams - 1;
     case kLaurel:
-      return kLaurelRank;
+      break;
   }
-  return 0;
+  return kLaurelRank;
 }
 
 bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
@@ -342,9 +342,9 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kPle:
       return shape.ple_dim > 0;
     case When::kAltup:
-      return a.has_altup;
+      break;
   }
-  return false;
+  return a.has_altup;
 }
 
 // Layers that read another layer's keys and values may ship theirs.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <string>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -71,13 +70,17 @@ absl::StatusOr<VocabShape> ReadVocabCounts(const GgufHeader& header) {
   VocabShape vocab;
   ASSIGN_OR_RETURN(const auto model, header.String(kCountedModel));
   vocab.model = model.value_or("");
-  const std::array<std::tuple<absl::string_view, int64_t*, int64_t>, 4> counts =
-      {{{"plimsoll.vocab.n_tokens", &vocab.n_tokens, ModelShape::kMaxVocab},
-        {"plimsoll.vocab.token_bytes", &vocab.token_bytes, kMaxCountedBytes},
-        {"plimsoll.vocab.n_merges", &vocab.n_merges,
-         GgufHeader::kMaxArrayElements},
-        {"plimsoll.vocab.merge_bytes", &vocab.merge_bytes, kMaxCountedBytes}}};
-  for (const auto& [key, count, limit] : counts) {
+  struct Count {
+    absl::string_view key;
+    int64_t* count;
+    int64_t limit;
+  };
+  for (const auto& [name, count, limit] :
+       {Count{"n_tokens", &vocab.n_tokens, ModelShape::kMaxVocab},
+        Count{"token_bytes", &vocab.token_bytes, kMaxCountedBytes},
+        Count{"n_merges", &vocab.n_merges, GgufHeader::kMaxArrayElements},
+        Count{"merge_bytes", &vocab.merge_bytes, kMaxCountedBytes}}) {
+    const std::string key = absl::StrCat("plimsoll.vocab.", name);
     ASSIGN_OR_RETURN(const auto value, header.Int(key));
     if (!value || *value < 0 || *value > limit) {
       return absl::InvalidArgumentError(absl::StrCat(

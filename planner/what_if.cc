@@ -36,15 +36,6 @@ bool IsWeightType(DType dtype) {
   }
 }
 
-bool IsWholeBlocks(int64_t cols, DType dtype) {
-  return cols % InfoOf(dtype).block_elems == 0;
-}
-
-DType TypeFor(int64_t cols, DType wanted) {
-  if (IsWholeBlocks(cols, wanted)) return wanted;
-  return IsWholeBlocks(cols, DType::kQ8_0) ? DType::kQ8_0 : DType::kF16;
-}
-
 // 256 times the bits of one element, exactly: blocks are at most 256 elements.
 int64_t Precision(DType dtype) {
   const DTypeInfo& info = InfoOf(dtype);
@@ -68,14 +59,6 @@ bool CanRun(const ModelShape& shape, const DeviceProfile& profile) {
                        return tensor.is_vector ||
                               FindStorageRule(profile, tensor.dtype) != nullptr;
                      });
-}
-
-bool CanRun(const WhatIfAxes::KvType& kv, const DeviceProfile& profile) {
-  const auto has = [&](DType type) {
-    return std::find(profile.kv_types.begin(), profile.kv_types.end(), type) !=
-           profile.kv_types.end();
-  };
-  return has(kv.k) && has(kv.v);
 }
 
 // Least values over a grid whose cells are found by "at least as large in all
@@ -151,7 +134,7 @@ absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape,
   ModelShape changed = shape;
   for (WeightTensor& tensor : changed.weights) {
     if (tensor.is_vector) continue;
-    tensor.dtype = TypeFor(tensor.cols, dtype);
+    tensor.dtype = StorableType(dtype, tensor.cols);
     ASSIGN_OR_RETURN(const int64_t row, RowBytes(tensor.dtype, tensor.cols));
     const auto bytes = (Checked(row) * tensor.rows * tensor.n_matrices).Get();
     if (!bytes) {
@@ -294,7 +277,9 @@ absl::StatusOr<WhatIfPoint> WhatIf::PointAt(int64_t index) const {
       .kv_bytes = 0,
       .missing_bytes = kTooBig - device.budget_bytes,
       .kv_bytes_per_token = 0,
-      .can_run = weights.can_run && CanRun(axes_.kv[at.kv], device.profile)};
+      .can_run = weights.can_run &&
+                 HasKvType(device.profile, axes_.kv[at.kv].k) &&
+                 HasKvType(device.profile, axes_.kv[at.kv].v)};
   LoadOptions options = base_;
   options.n_ctx = point.wanted_ctx;
   options.n_slots = point.n_slots;

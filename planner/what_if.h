@@ -68,9 +68,8 @@ struct WhatIfPoint {
   bool can_run;
 };
 
-// `shape` with every matrix stored as `dtype`; vectors stay. A matrix whose
-// rows are not whole blocks of `dtype` becomes q8_0, or f16 if they are not
-// whole blocks of that either. File offsets mean nothing afterwards.
+// `shape` with every matrix stored as `dtype`, or as StorableType has it;
+// vectors stay. File offsets mean nothing afterwards.
 // Errors: kInvalidArgument for a type that no weights are stored in.
 absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
 

@@ -70,8 +70,7 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kSampledActivations, kSample, kSample},
 }};
 
-absl::StatusOr<int64_t> Product(Checked value) {
-  if (const auto product = value.Get()) return *product;
+absl::Status TooBig() {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
 
@@ -131,17 +130,15 @@ constexpr auto kMeets = [] {
   return meets;
 }();
 
-// Where the i-th lifetime's buffer starts: above every placed one it meets.
-absl::StatusOr<int64_t> OffsetOf(size_t i, const WorkspacePlan& plan,
-                                 int64_t alignment) {
+// Where all placed buffers end that the i-th lifetime's meets.
+int64_t EndBelow(size_t i, const WorkspacePlan& plan) {
   int64_t end = 0;
   for (uint32_t rest = kMeets[i]; rest != 0; rest &= rest - 1) {
     const auto k = static_cast<size_t>(std::countr_zero(rest));
     const WorkspaceBuffer& other = plan[kLifetimes[k].buffer];
     end = std::max(end, other.offset + other.bytes);
   }
-  if (const auto offset = CheckedRoundUp(end, alignment)) return *offset;
-  return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
+  return end;
 }
 
 }  // namespace
@@ -158,13 +155,17 @@ const char* StepBufferName(StepBuffer buffer) {
       "router",        "per_layer",
       "sampled",       "sampled_activations",
       "scratch"};
-  const auto index = static_cast<size_t>(buffer);
-  return index < kNames.size() ? kNames[index] : "unknown";
+  return kNames[static_cast<size_t>(buffer)];
 }
 
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type) {
   StepWidths widths;
+  bool overflow = false;
+  const auto widen = [&overflow](int64_t& widest, Checked width) {
+    overflow |= width.overflow();
+    widest = std::max(widest, width.Get().value_or(0));
+  };
   // Layers are of few kinds: the last two that differed are not looked at
   // again.
   const LayerShape* seen[2] = {nullptr, nullptr};
@@ -173,28 +174,19 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     if (seen[1] != nullptr && layer.IsLike(*seen[1])) continue;
     seen[1] = seen[0];
     seen[0] = &layer;
-    ASSIGN_OR_RETURN(const int64_t query,
-                     Product(Checked(shape.n_heads) * layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t kv,
-                     Product(Checked(layer.n_kv_heads) * layer.head_dim));
-    widths.query = std::max(widths.query, query);
-    widths.kv = std::max(widths.kv, kv);
-    ASSIGN_OR_RETURN(
-        const int64_t experts,
-        Product(Checked(shape.n_experts_used) * layer.expert_ffn_dim));
-    widths.ffn = std::max({widths.ffn, layer.ffn_dim, experts});
-    widths.head_dim = std::max(widths.head_dim, layer.head_dim);
+    widen(widths.query, Checked(shape.n_heads) * layer.head_dim);
+    widen(widths.kv, Checked(layer.n_kv_heads) * layer.head_dim);
+    widen(widths.ffn, layer.ffn_dim);
+    widen(widths.ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
+    widen(widths.head_dim, layer.head_dim);
     if (layer.window == 0) continue;
     widths.has_windows = true;
     ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
     ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t k_bytes,
-                     Product(Checked(layer.n_kv_heads) * k_row));
-    ASSIGN_OR_RETURN(const int64_t v_bytes,
-                     Product(Checked(layer.n_kv_heads) * v_row));
-    widths.chunk_key_bytes = std::max(widths.chunk_key_bytes, k_bytes);
-    widths.chunk_value_bytes = std::max(widths.chunk_value_bytes, v_bytes);
+    widen(widths.chunk_key_bytes, Checked(layer.n_kv_heads) * k_row);
+    widen(widths.chunk_value_bytes, Checked(layer.n_kv_heads) * v_row);
   }
+  if (overflow) return TooBig();
   return widths;
 }
 
@@ -214,12 +206,12 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
   for (size_t i = 0; i < kLifetimes.size(); ++i) {
     const Lifetime& lifetime = kLifetimes[i];
     const auto index = static_cast<size_t>(lifetime.buffer);
-    ASSIGN_OR_RETURN(const int64_t bytes, Product(sizes[index]));
-    ASSIGN_OR_RETURN(const int64_t offset,
-                     OffsetOf(i, plan, profile.alignment));
-    ASSIGN_OR_RETURN(const int64_t end, Product(Checked(offset) + bytes));
+    const Checked padded = Checked(EndBelow(i, plan)) + (profile.alignment - 1);
+    if ((padded + sizes[index]).overflow()) return TooBig();
+    const int64_t offset = *padded.Get() & -profile.alignment;
+    const int64_t bytes = *sizes[index].Get();
     plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};
-    plan.bytes = std::max(plan.bytes, end);
+    plan.bytes = std::max(plan.bytes, offset + bytes);
   }
   return plan;
 }

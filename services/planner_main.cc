@@ -35,7 +35,8 @@ absl::StatusOr<Planner::Models> ReadModels(
           source.status().code(),
           absl::StrCat("model ", flag.name, ": ", source.status().message()));
     }
-    models[flag.name] = std::move(source->shape);
+    models[flag.name] =
+        std::make_shared<const planner::ModelShape>(std::move(source->shape));
   }
   return models;
 }

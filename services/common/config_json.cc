@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/header_numbers.h"
 #include "planner/model_shape.h"
 
 namespace plimsoll::services {
@@ -18,9 +19,8 @@ namespace {
 
 using google::protobuf::Struct;
 using google::protobuf::Value;
-using planner::GgufArray;
-using planner::GgufHeader;
 using planner::GgufType;
+using planner::HeaderNumbers;
 
 // A model_type of config.json and the architecture that it is.
 struct ModelType {
@@ -84,16 +84,10 @@ absl::Status Bad(absl::string_view key, absl::string_view what) {
 // Reads one object and writes the header's metadata.
 class ConfigReader {
  public:
-  ConfigReader(const Struct& config, const ModelType& type, GgufHeader& header)
-      : config_(config), type_(type), header_(header) {}
+  ConfigReader(const Struct& config, const ModelType& type, HeaderNumbers& out)
+      : config_(config), type_(type), out_(out) {}
 
   absl::Status Run() {
-    header_.version = 3;
-    header_.alignment = 32;
-    SetText("general.architecture", type_.architecture);
-    SetText("tokenizer.ggml.model", "no_vocab");
-    header_.metadata[Key("attention.layer_norm_rms_epsilon")] = {GgufType::kF32,
-                                                                 1e-6};
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
@@ -104,12 +98,6 @@ class ConfigReader {
   }
 
  private:
-  std::string Key(absl::string_view suffix) const {
-    return absl::StrCat(type_.architecture, ".", suffix);
-  }
-  void SetText(const std::string& key, absl::string_view text) {
-    header_.metadata[key] = {GgufType::kString, std::string(text)};
-  }
   const Value* Find(absl::string_view name) const {
     const auto it = config_.fields().find(std::string(name));
     if (it == config_.fields().end() || it->second.has_null_value()) {
@@ -129,20 +117,13 @@ class ConfigReader {
     return static_cast<uint64_t>(number);
   }
 
-  void SetList(absl::string_view suffix, GgufType type,
-               std::vector<double> numbers) {
-    const auto n = static_cast<int64_t>(numbers.size());
-    header_.metadata[Key(suffix)] = {
-        GgufType::kArray, GgufArray{type, n, 0, 0, std::move(numbers)}};
-  }
-
   // A number, or a list with one a layer.
   absl::Status SetCounts(absl::string_view name, absl::string_view suffix) {
     const Value* value = Find(name);
     if (value == nullptr) return absl::OkStatus();
     if (!value->has_list_value()) {
       ASSIGN_OR_RETURN(const uint64_t count, Count(*value, name));
-      header_.metadata[Key(suffix)] = {GgufType::kU64, count};
+      out_.Int(suffix, count);
       return absl::OkStatus();
     }
     std::vector<double> numbers;
@@ -150,7 +131,7 @@ class ConfigReader {
       ASSIGN_OR_RETURN(const uint64_t count, Count(item, name));
       numbers.push_back(static_cast<double>(count));
     }
-    SetList(suffix, GgufType::kU32, std::move(numbers));
+    out_.List(suffix, GgufType::kU32, std::move(numbers));
     return absl::OkStatus();
   }
 
@@ -168,7 +149,7 @@ class ConfigReader {
                    "full_attention");
       }
     }
-    SetList("attention.sliding_window_pattern", GgufType::kBool, slides_);
+    out_.List("attention.sliding_window_pattern", GgufType::kBool, slides_);
     return absl::OkStatus();
   }
 
@@ -177,14 +158,14 @@ class ConfigReader {
     const Value* dim = Find("global_head_dim");
     if (dim != nullptr) {
       ASSIGN_OR_RETURN(const uint64_t count, Count(*dim, "global_head_dim"));
-      for (const char* key : {"key_length", "value_length"}) {
-        const std::string name = Key(absl::StrCat("attention.", key));
-        const auto local = header_.metadata.find(name);
-        if (local == header_.metadata.end()) {
-          return Bad("head_dim", "is missing beside global_head_dim");
-        }
-        header_.metadata[absl::StrCat(name, "_swa")] = local->second;
-        header_.metadata[name] = {GgufType::kU64, count};
+      const Value* local = Find("head_dim");
+      if (local == nullptr) {
+        return Bad("head_dim", "is missing beside global_head_dim");
+      }
+      ASSIGN_OR_RETURN(const uint64_t local_count, Count(*local, "head_dim"));
+      for (const char* key :
+           {"attention.key_length", "attention.value_length"}) {
+        out_.Int(key, count).Int(absl::StrCat(key, "_swa"), local_count);
       }
     }
     const Value* heads = Find("num_global_key_value_heads");
@@ -199,13 +180,13 @@ class ConfigReader {
       per_layer.push_back(
           static_cast<double>(slides != 0 ? n_local : n_global));
     }
-    SetList("attention.head_count_kv", GgufType::kU32, std::move(per_layer));
+    out_.List("attention.head_count_kv", GgufType::kU32, std::move(per_layer));
     return absl::OkStatus();
   }
 
   const Struct& config_;
   const ModelType& type_;
-  GgufHeader& header_;
+  HeaderNumbers& out_;
   std::vector<double> slides_;
 };
 
@@ -275,18 +256,18 @@ absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
   }
   ASSIGN_OR_RETURN(const ModelType* type, FindModelType(config));
   ASSIGN_OR_RETURN(const TensorTypes types, TypesOf(config));
-  GgufHeader header = {};
-  RETURN_IF_ERROR(ConfigReader(config, *type, header).Run());
+  HeaderNumbers numbers(type->architecture);
+  RETURN_IF_ERROR(ConfigReader(config, *type, numbers).Run());
   const auto tied = config.fields().find("tie_word_embeddings");
   const bool is_tied = tied == config.fields().end()
                            ? type->is_tied_by_default
                            : tied->second.bool_value();
-  RETURN_IF_ERROR(planner::AddTensors(header,
+  RETURN_IF_ERROR(planner::AddTensors(numbers.header(),
                                       {.dense = types.dense,
                                        .embedding = types.dense,
                                        .experts = types.experts},
                                       is_tied));
-  return header;
+  return std::move(numbers.header());
 }
 
 }  // namespace plimsoll::services

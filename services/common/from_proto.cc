@@ -17,14 +17,6 @@ absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
 }
 
-// A size on the wire as ours.
-absl::StatusOr<int64_t> Bytes(uint64_t value, absl::string_view field) {
-  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return Bad(field, "does not fit in 63 bits");
-  }
-  return static_cast<int64_t>(value);
-}
-
 absl::StatusOr<planner::AllocationRule> FromProto(v1::AllocationRule rule) {
   switch (rule) {
     case v1::ALLOCATION_RULE_EXACT:
@@ -107,12 +99,12 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     planner::AllocationChoice choice = {};
     ASSIGN_OR_RETURN(choice.rule, FromProto(message.allocation()));
     ASSIGN_OR_RETURN(choice.granularity_bytes,
-                     Bytes(message.granularity_bytes(), "granularity_bytes"));
+                     Signed(message.granularity_bytes(), "granularity_bytes"));
     options.allocation = choice;
   }
   if (message.has_weight_bytes()) {
     ASSIGN_OR_RETURN(options.weight_bytes,
-                     Bytes(message.weight_bytes(), "weight_bytes"));
+                     Signed(message.weight_bytes(), "weight_bytes"));
   }
   for (const int weights : message.host_weights()) {
     if (weights == v1::HOST_WEIGHTS_EXPERTS) {
@@ -126,7 +118,7 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
   options.mmap_weights = message.mmap_weights();
   if (message.has_host_budget_bytes()) {
     ASSIGN_OR_RETURN(options.host_budget_bytes,
-                     Bytes(message.host_budget_bytes(), "host_budget_bytes"));
+                     Signed(message.host_budget_bytes(), "host_budget_bytes"));
   }
   return planner::ValidateOptions(options);
 }
@@ -137,7 +129,7 @@ absl::Status FillWorkspace(const v1::WorkspaceParameters& message,
   workspace.activation_block_bytes = message.activation_block_bytes();
   ASSIGN_OR_RETURN(
       workspace.kernel_scratch_bytes,
-      Bytes(message.kernel_scratch_bytes(), "kernel_scratch_bytes"));
+      Signed(message.kernel_scratch_bytes(), "kernel_scratch_bytes"));
   workspace.min_logits_rows = message.min_logits_rows();
   workspace.max_candidates = message.max_candidates();
   return absl::OkStatus();
@@ -180,6 +172,13 @@ absl::Status FillStopping(const v1::StoppingOptions& stopping,
 
 }  // namespace
 
+absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return Bad(field, "does not fit in 63 bits");
+  }
+  return static_cast<int64_t>(value);
+}
+
 absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field) {
   const int number = static_cast<int>(type);
   const DTypeInfo* info =
@@ -207,7 +206,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   }
   if (message.has_margin_bytes()) {
     ASSIGN_OR_RETURN(options.margin_bytes,
-                     Bytes(message.margin_bytes(), "margin_bytes"));
+                     Signed(message.margin_bytes(), "margin_bytes"));
   }
   if (options.n_ctx == 0) return Bad("n_ctx", "must be at least 1");
   if (options.max_inference_len == 0) {
@@ -235,13 +234,13 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
   profile.kind = message.kind();
   profile.name = message.name();
   ASSIGN_OR_RETURN(profile.total_bytes,
-                   Bytes(message.total_bytes(), "total_bytes"));
+                   Signed(message.total_bytes(), "total_bytes"));
   ASSIGN_OR_RETURN(profile.free_bytes,
-                   Bytes(message.free_bytes(), "free_bytes"));
+                   Signed(message.free_bytes(), "free_bytes"));
   ASSIGN_OR_RETURN(profile.allocation, FromProto(message.allocation()));
   ASSIGN_OR_RETURN(profile.granularity_bytes,
-                   Bytes(message.granularity_bytes(), "granularity_bytes"));
-  ASSIGN_OR_RETURN(profile.alignment, Bytes(message.alignment(), "alignment"));
+                   Signed(message.granularity_bytes(), "granularity_bytes"));
+  ASSIGN_OR_RETURN(profile.alignment, Signed(message.alignment(), "alignment"));
   if (message.storage_size() > kMaxStorageRules) {
     return Bad("storage", "has more than 64 rules");
   }
@@ -262,7 +261,7 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
   }
   RETURN_IF_ERROR(FillWorkspace(message.workspace(), profile.workspace));
   ASSIGN_OR_RETURN(profile.runtime_bytes,
-                   Bytes(message.runtime_bytes(), "runtime_bytes"));
+                   Signed(message.runtime_bytes(), "runtime_bytes"));
   ASSIGN_OR_RETURN(profile.runtime_basis,
                    FromProto(message.runtime_basis(), "runtime_basis"));
   RETURN_IF_ERROR(planner::ValidateProfile(profile));

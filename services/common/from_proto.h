@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
 #define PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ namespace plimsoll::services {
 
 // Every function below: kInvalidArgument naming the field that makes no sense.
 
-// `field` is the name for the message of an error.
+// A count or size on the wire as ours. In what follows `field` is the name for
+// the message of an error.
+absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field);
+
 absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field);
 
 // What is absent in `message` is as in `defaults`.

@@ -1,12 +1,11 @@
 #include "services/common/model_source.h"
 
 #include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/header_numbers.h"
 #include "services/common/config_json.h"
 #include "services/common/from_proto.h"
 #include "services/common/header_bytes.h"
@@ -14,43 +13,24 @@
 namespace plimsoll::services {
 namespace {
 
-using planner::GgufArray;
 using planner::GgufHeader;
 using planner::GgufType;
+using planner::HeaderNumbers;
 
-// Writes metadata of one architecture.
-class NumbersWriter {
- public:
-  NumbersWriter(const std::string& architecture, GgufHeader& header)
-      : prefix_(architecture + "."), header_(header) {}
+// A value a layer; none, where there is none.
+template <typename Values>
+void PerLayer(absl::string_view key, GgufType type, const Values& values,
+              HeaderNumbers& out) {
+  if (!values.empty()) out.List(key, type, {values.begin(), values.end()});
+}
 
-  void Int(absl::string_view key, uint64_t value) {
-    header_.metadata[absl::StrCat(prefix_, key)] = {GgufType::kU64, value};
-  }
-  template <typename List>
-  void PerLayer(absl::string_view key, GgufType type, const List& list) {
-    if (list.empty()) return;
-    std::vector<double> numbers;
-    for (const auto value : list) {
-      numbers.push_back(static_cast<double>(value));
-    }
-    const auto n = static_cast<int64_t>(numbers.size());
-    header_.metadata[absl::StrCat(prefix_, key)] = {
-        GgufType::kArray, GgufArray{type, n, 0, 0, std::move(numbers)}};
-  }
-
- private:
-  std::string prefix_;
-  GgufHeader& header_;
-};
-
-void WriteAttention(const v1::Hyperparameters& numbers, NumbersWriter& out) {
+void WriteAttention(const v1::Hyperparameters& numbers, HeaderNumbers& out) {
   out.Int("attention.head_count", numbers.n_heads());
   if (numbers.has_n_kv_heads()) {
     out.Int("attention.head_count_kv", numbers.n_kv_heads());
   }
-  out.PerLayer("attention.head_count_kv", GgufType::kU32,
-               numbers.layer_kv_heads());
+  PerLayer("attention.head_count_kv", GgufType::kU32, numbers.layer_kv_heads(),
+           out);
   if (numbers.has_head_dim()) {
     out.Int("attention.key_length", numbers.head_dim());
     out.Int("attention.value_length", numbers.head_dim());
@@ -60,12 +40,12 @@ void WriteAttention(const v1::Hyperparameters& numbers, NumbersWriter& out) {
     out.Int("attention.value_length_swa", numbers.window_head_dim());
   }
   out.Int("attention.sliding_window", numbers.window());
-  out.PerLayer("attention.sliding_window_pattern", GgufType::kBool,
-               numbers.slides());
+  PerLayer("attention.sliding_window_pattern", GgufType::kBool,
+           numbers.slides(), out);
   out.Int("attention.shared_kv_layers", numbers.n_shared_kv_layers());
 }
 
-void WriteWidths(const v1::Hyperparameters& numbers, NumbersWriter& out) {
+void WriteWidths(const v1::Hyperparameters& numbers, HeaderNumbers& out) {
   out.Int("block_count", numbers.n_layers());
   out.Int("context_length", numbers.n_ctx_train());
   out.Int("embedding_length", numbers.model_dim());
@@ -112,22 +92,13 @@ absl::StatusOr<GgufHeader> HeaderFromNumbers(
         absl::StrCat("hyperparameters: layer_kv_heads and slides have at most ",
                      kMaxLists, " values"));
   }
-  GgufHeader header = {};
-  header.version = 3;
-  header.alignment = 32;
-  header.metadata["general.architecture"] = {GgufType::kString,
-                                             numbers.architecture()};
-  header.metadata["tokenizer.ggml.model"] = {GgufType::kString,
-                                             std::string("no_vocab")};
-  header.metadata[absl::StrCat(numbers.architecture(),
-                               ".attention.layer_norm_rms_epsilon")] = {
-      GgufType::kF32, 1e-6};
-  NumbersWriter out(numbers.architecture(), header);
+  HeaderNumbers out(numbers.architecture());
   WriteWidths(numbers, out);
   WriteAttention(numbers, out);
   ASSIGN_OR_RETURN(const planner::TensorTypes types, TypesOf(numbers));
-  RETURN_IF_ERROR(planner::AddTensors(header, types, numbers.tied_output()));
-  return header;
+  RETURN_IF_ERROR(
+      planner::AddTensors(out.header(), types, numbers.tied_output()));
+  return std::move(out.header());
 }
 
 absl::StatusOr<planner::ModelShape> ShapeFromSource(

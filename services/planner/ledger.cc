@@ -1,6 +1,5 @@
 #include "services/planner/ledger.h"
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,16 +14,7 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 constexpr absl::Duration kJournalRetry = absl::Seconds(2);
-
-absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
-  if (value > kMaxBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " does not fit in 63 bits"));
-  }
-  return static_cast<int64_t>(value);
-}
 
 // The process's name for the book; empty if the message has none.
 absl::StatusOr<std::string> NameOf(bool has_process,

@@ -44,16 +44,14 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
                                     v1::RegisterDeviceResponse& response) {
   ASSIGN_OR_RETURN(const planner::DeviceProfile profile,
                    FromProto(request.profile()));
-  if (request.headroom_bytes() > static_cast<uint64_t>(INT64_MAX)) {
-    return absl::InvalidArgumentError("headroom_bytes does not fit in 63 bits");
-  }
+  ASSIGN_OR_RETURN(const int64_t headroom_bytes,
+                   Signed(request.headroom_bytes(), "headroom_bytes"));
   if (request.holder().size() > planner::LeaseBook::kMaxIdBytes) {
     return absl::InvalidArgumentError("holder has more than 256 bytes");
   }
-  planner::BookedDevice device{
-      .id = profile.id,
-      .total_bytes = profile.total_bytes,
-      .headroom_bytes = static_cast<int64_t>(request.headroom_bytes())};
+  planner::BookedDevice device{.id = profile.id,
+                               .total_bytes = profile.total_bytes,
+                               .headroom_bytes = headroom_bytes};
   if (request.profile().has_free_bytes()) {
     device.measured_free_bytes = profile.free_bytes;
   }

@@ -1,7 +1,6 @@
 #include "services/planner/placement_queries.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -27,14 +26,6 @@ struct Target {
   int64_t available_bytes;
   std::optional<int64_t> bandwidth_bytes_per_s;  // if the catalogue has it
 };
-
-absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
-  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " does not fit in 63 bits"));
-  }
-  return static_cast<int64_t>(value);
-}
 
 absl::Status NoSuchDevice(absl::Status status, const std::string& name) {
   return WithDetails(
@@ -319,11 +310,10 @@ absl::Status PlacementQueries::PlaceModels(
     model.name = message.name();
     model.priority = message.priority();
     if (message.has_n_replicas()) model.n_replicas = message.n_replicas();
-    ASSIGN_OR_RETURN(const planner::ModelShape shape,
-                     sources_.shape_of(message.source()));
+    ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(message.source()));
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(message.options(), planner::LoadOptions{}));
-    RETURN_IF_ERROR(FillBytes(shape, options, fleet, model));
+    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, model));
     problem.models.push_back(std::move(model));
   }
   if (request.has_max_replicas_per_device()) {
@@ -346,12 +336,11 @@ absl::Status PlacementQueries::ListCatalogue(
 absl::Status PlacementQueries::FindDevices(
     const v1::FindDevicesRequest& request,
     v1::FindDevicesResponse& response) const {
-  ASSIGN_OR_RETURN(const planner::ModelShape shape,
-                   sources_.shape_of(request.source()));
+  ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(request.source()));
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   ASSIGN_OR_RETURN(const std::vector<planner::FittingDevice> fitting,
-                   planner::FittingDevices(shape, options, catalogue_));
+                   planner::FittingDevices(*shape, options, catalogue_));
   for (const planner::FittingDevice& device : fitting) {
     v1::FittingDevice& message = *response.add_devices();
     *message.mutable_device() = Describe(device.device);
@@ -363,8 +352,7 @@ absl::Status PlacementQueries::FindDevices(
 absl::Status PlacementQueries::GetBounds(
     const v1::GetBoundsRequest& request,
     v1::GetBoundsResponse& response) const {
-  ASSIGN_OR_RETURN(const planner::ModelShape shape,
-                   sources_.shape_of(request.source()));
+  ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(request.source()));
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   v1::ListDevicesResponse registered;
@@ -381,9 +369,9 @@ absl::Status PlacementQueries::GetBounds(
   }
   ASSIGN_OR_RETURN(
       const std::optional<planner::DeviceBounds> bounds,
-      planner::BoundsOn(shape, options, target.profile, target.available_bytes,
+      planner::BoundsOn(*shape, options, target.profile, target.available_bytes,
                         target.bandwidth_bytes_per_s));
-  if (!bounds) return DoesNotFit(shape, options, target);
+  if (!bounds) return DoesNotFit(*shape, options, target);
   *response.mutable_bounds() = Describe(*bounds);
   return absl::OkStatus();
 }

@@ -16,7 +16,8 @@ namespace plimsoll::services {
 
 // Whom the queries ask.
 struct PlacementSources {
-  std::function<absl::StatusOr<planner::ModelShape>(const v1::ModelSource&)>
+  std::function<absl::StatusOr<std::shared_ptr<const planner::ModelShape>>(
+      const v1::ModelSource&)>
       shape_of;
   // Fills in the registered devices.
   std::function<absl::Status(v1::ListDevicesResponse&)> list_devices;

@@ -1,7 +1,6 @@
 #include "services/planner/planner.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,33 +16,9 @@
 #include "services/common/to_proto.h"
 
 namespace plimsoll::services {
-namespace {
+namespace {}  // namespace
 
-constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
-
-absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
-  if (value > kMaxBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " does not fit in 63 bits"));
-  }
-  return static_cast<int64_t>(value);
-}
-
-// A request's device and budget as those of a plan.
-template <typename Request>
-v1::PlanRequest DeviceOnly(const Request& request) {
-  v1::PlanRequest plan;
-  if (request.has_device_id()) plan.set_device_id(request.device_id());
-  if (request.has_profile()) *plan.mutable_profile() = request.profile();
-  if (request.has_budget_bytes()) {
-    plan.set_budget_bytes(request.budget_bytes());
-  }
-  return plan;
-}
-
-}  // namespace
-
-absl::StatusOr<planner::ModelShape> Planner::ShapeOf(
+absl::StatusOr<Planner::Shape> Planner::ShapeOf(
     const v1::ModelSource& source) const {
   switch (source.source_case()) {
     case v1::ModelSource::kModel: {
@@ -55,15 +30,17 @@ absl::StatusOr<planner::ModelShape> Planner::ShapeOf(
            {{"model", source.model()}},
            std::nullopt});
     }
-    default:
-      return ShapeFromSource(source);
+    default: {
+      ASSIGN_OR_RETURN(planner::ModelShape shape, ShapeFromSource(source));
+      return std::make_shared<const planner::ModelShape>(std::move(shape));
+    }
   }
 }
 
 absl::Status Planner::DescribeModel(const v1::DescribeModelRequest& request,
                                     v1::DescribeModelResponse& response) const {
-  ASSIGN_OR_RETURN(const planner::ModelShape shape, ShapeOf(request.source()));
-  response = ToProto(shape);
+  ASSIGN_OR_RETURN(const Shape shape, ShapeOf(request.source()));
+  response = ToProto(*shape);
   return absl::OkStatus();
 }
 
@@ -105,12 +82,12 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
   }
   std::vector<planner::SetMember> members;
   for (const v1::ModelLoad& model : request.models()) {
-    ASSIGN_OR_RETURN(planner::ModelShape shape, ShapeOf(model.source()));
+    ASSIGN_OR_RETURN(const Shape shape, ShapeOf(model.source()));
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(model.options(), planner::LoadOptions{}));
-    members.push_back({std::move(shape), options});
+    members.push_back({*shape, options});
   }
-  ASSIGN_OR_RETURN(const Target target, TargetOf(DeviceOnly(request)));
+  ASSIGN_OR_RETURN(const Target target, TargetOf(request));
   ASSIGN_OR_RETURN(
       const planner::SetPlan set,
       planner::PlanSet(members, target.profile, target.budget_bytes));
@@ -125,29 +102,29 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
         "devices has ", request.devices_size(), " entries, at most ",
         planner::kMaxSplitDevices, " are accepted"));
   }
-  ASSIGN_OR_RETURN(const planner::ModelShape shape, ShapeOf(request.source()));
+  ASSIGN_OR_RETURN(const Shape shape, ShapeOf(request.source()));
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   std::vector<planner::SplitDevice> devices;
   for (const v1::SplitDevice& device : request.devices()) {
-    ASSIGN_OR_RETURN(Target target, TargetOf(DeviceOnly(device)));
+    ASSIGN_OR_RETURN(Target target, TargetOf(device));
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
   ASSIGN_OR_RETURN(const planner::SplitPlan split,
-                   planner::SplitLayers(shape, options, devices));
+                   planner::SplitLayers(*shape, options, devices));
   response = ToProto(split);
   return absl::OkStatus();
 }
 
 absl::Status Planner::Plan(const v1::PlanRequest& request,
                            v1::PlanResponse& response) const {
-  ASSIGN_OR_RETURN(const planner::ModelShape shape, ShapeOf(request.source()));
+  ASSIGN_OR_RETURN(const Shape shape, ShapeOf(request.source()));
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   ASSIGN_OR_RETURN(const Target target, TargetOf(request));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(shape, options, target.profile, target.budget_bytes));
+      planner::Layout(*shape, options, target.profile, target.budget_bytes));
   *response.mutable_plan() = ToProto(plan);
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,9 @@ namespace plimsoll::services {
 // says what each does, and errors carry their ErrorDetails.
 class Planner {
  public:
-  using Models = std::map<std::string, planner::ModelShape>;  // by name
+  // Shared, because a large model's many tensors take long to copy.
+  using Shape = std::shared_ptr<const planner::ModelShape>;
+  using Models = std::map<std::string, Shape>;  // by name
 
   // `ledger` must outlive it.
   Planner(Models models, Ledger& ledger)
@@ -36,8 +39,7 @@ class Planner {
                          v1::PlanSplitResponse& response) const;
 
   // The shape of the model that a request means.
-  absl::StatusOr<planner::ModelShape> ShapeOf(
-      const v1::ModelSource& source) const;
+  absl::StatusOr<Shape> ShapeOf(const v1::ModelSource& source) const;
   // What a plan is for, for queries of many plans.
   struct Target {
     planner::DeviceProfile profile;
@@ -45,6 +47,17 @@ class Planner {
   };
 
   absl::StatusOr<Target> TargetOf(const v1::PlanRequest& request) const;
+  // The same for any request with a device and a budget, for no purpose.
+  template <typename Request>
+  absl::StatusOr<Target> TargetOf(const Request& request) const {
+    v1::PlanRequest plan;
+    if (request.has_device_id()) plan.set_device_id(request.device_id());
+    if (request.has_profile()) *plan.mutable_profile() = request.profile();
+    if (request.has_budget_bytes()) {
+      plan.set_budget_bytes(request.budget_bytes());
+    }
+    return TargetOf(plan);
+  }
 
  private:
   const Models models_;

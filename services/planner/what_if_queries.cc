@@ -56,18 +56,14 @@ absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
     return absl::InvalidArgumentError(absl::StrCat(
         "devices has more than ", planner::WhatIfAxes::kMaxDevices));
   }
-  ASSIGN_OR_RETURN(planner::ModelShape shape,
+  ASSIGN_OR_RETURN(const Planner::Shape shape,
                    planner.ShapeOf(request.source()));
   std::vector<planner::WhatIfAxes::Device> devices;
   for (const v1::WhatIfDevice& device : request.devices()) {
-    v1::PlanRequest one;
-    if (device.has_device_id()) one.set_device_id(device.device_id());
-    if (device.has_profile()) *one.mutable_profile() = device.profile();
-    if (device.has_budget_bytes()) one.set_budget_bytes(device.budget_bytes());
-    ASSIGN_OR_RETURN(Planner::Target target, planner.TargetOf(one));
+    ASSIGN_OR_RETURN(Planner::Target target, planner.TargetOf(device));
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
-  return ToWhatIf(request, std::move(shape), std::move(devices));
+  return ToWhatIf(request, *shape, std::move(devices));
 }
 
 // One WhatIf call. The next message is computed when the last one was sent, so

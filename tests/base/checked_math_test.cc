@@ -30,6 +30,9 @@ TEST(CheckedMathTest, RoundsUpWithoutWrapping) {
   EXPECT_EQ(CheckedRoundUp(64, 64), 64);
   EXPECT_EQ(CheckedRoundUp(kMax, 1), kMax);
   EXPECT_EQ(CheckedRoundUp(kMax, 64), std::nullopt);
+  EXPECT_EQ(RoundUp(65, 64).Get(), 128);
+  EXPECT_TRUE(RoundUp(kMax, 64).overflow());
+  EXPECT_TRUE(RoundUp(Checked::Overflow(), 64).overflow());
 }
 
 TEST(CheckedMathTest, CeilDivDoesNotOverflow) {

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "planner/bounds.h"
 #include "tests/planner/known_models.h"
 
 namespace plimsoll::planner {
@@ -33,7 +35,7 @@ HeaderNumbers Small(const std::string& architecture) {
 }
 
 absl::StatusOr<ModelShape> ShapeOf(HeaderNumbers numbers) {
-  GgufHeader header = numbers.header();
+  GgufHeader& header = numbers.header();
   const absl::Status added =
       AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ4_0}, true);
   if (!added.ok()) return added;
@@ -244,6 +246,112 @@ TEST(ArchitecturesTest, ATypeThatDoesNotDivideARowGivesWay) {
   EXPECT_EQ(header.FindTensor("blk.0.ffn_down.weight")->dtype, DType::kF16);
   EXPECT_EQ(header.FindTensor("output.weight")->dtype, DType::kQ8_0);
   EXPECT_EQ(header.FindTensor("output_norm.weight")->dtype, DType::kF32);
+}
+
+TEST(ArchitecturesTest, KeysOfAWrongTypeAreNamed) {
+  for (const char* key : {"block_count",
+                          "embedding_length",
+                          "context_length",
+                          "vocab_size",
+                          "embedding_length_per_layer_input",
+                          "altup.num_inputs",
+                          "attention.key_length",
+                          "attention.value_length",
+                          "attention.sliding_window",
+                          "attention.key_length_swa",
+                          "attention.value_length_swa",
+                          "attention.shared_kv_layers",
+                          "rope.dimension_count",
+                          "rope.freq_base",
+                          "rope.freq_base_swa",
+                          "attention.layer_norm_rms_epsilon",
+                          "attention.head_count",
+                          "attention.head_count_kv",
+                          "feed_forward_length",
+                          "expert_count",
+                          "attention.sliding_window_pattern"}) {
+    ExpectInvalid(Small("gemma3n").List(key, GgufType::kF32, {1}),
+                  absl::StrCat("gemma3n.", key));
+  }
+  ExpectInvalid(Small("llama")
+                    .Int("expert_count", 4)
+                    .Int("expert_used_count", 1)
+                    .List("expert_feed_forward_length", GgufType::kU32, {1}),
+                "llama.expert_feed_forward_length");
+  for (const char* key :
+       {"general.name", "general.architecture", "tokenizer.ggml.model"}) {
+    HeaderNumbers numbers = Small("llama");
+    numbers.header().metadata[key] = {GgufType::kU64, uint64_t{1}};
+    ExpectInvalid(numbers, key);
+  }
+}
+
+TEST(ArchitecturesTest, HeadsThatNeedTheirLengthAndAreTooWideAreRefused) {
+  HeaderNumbers odd = Small("llama");
+  odd.Int("attention.head_count", 6).Int("attention.head_count_kv", 2);
+  EXPECT_TRUE(ShapeOf(odd).ok());
+  odd.header().metadata.erase("llama.attention.key_length");
+  ExpectInvalid(odd, "llama.attention.key_length");  // 64 is not 6 heads
+  ExpectInvalid(Small("llama").Int("attention.head_count", 1 << 16),
+                "llama.attention.head_count");
+}
+
+TEST(ArchitecturesTest, LayersWithoutARouterAreDense) {
+  GgufHeader dense = Small("llama").header();
+  HeaderNumbers numbers = Small("llama");
+  numbers.Int("expert_count", 8).Int("expert_used_count", 2);
+  GgufHeader header = numbers.header();
+  for (GgufHeader* one : {&dense, &header}) {
+    ASSERT_TRUE(
+        AddTensors(*one, {DType::kF16, DType::kF16, DType::kF16}, true).ok());
+  }
+  const auto is_ffn_of_the_first = [](const GgufTensor& tensor) {
+    return absl::StartsWith(tensor.name, "blk.0.ffn_") &&
+           tensor.name != "blk.0.ffn_norm.weight";
+  };
+  std::erase_if(header.tensors, is_ffn_of_the_first);
+  std::copy_if(dense.tensors.begin(), dense.tensors.end(),
+               std::back_inserter(header.tensors), is_ffn_of_the_first);
+  const auto shape = ShapeFromGguf(header);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].ffn_dim, 96);
+  EXPECT_EQ(shape->layers[0].expert_ffn_dim, 0);
+  EXPECT_EQ(shape->layers[1].ffn_dim, 0);
+  EXPECT_EQ(shape->layers[1].expert_ffn_dim, 96);
+}
+
+TEST(ArchitecturesTest, ExpertsMayHaveGateAndUpInOne) {
+  HeaderNumbers numbers = Small("llama");
+  numbers.Int("expert_count", 8).Int("expert_used_count", 2);
+  GgufHeader& header = numbers.header();
+  ASSERT_TRUE(
+      AddTensors(header, {DType::kF16, DType::kF16, DType::kF16}, true).ok());
+  const auto apart = ShapeFromGguf(header);
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  std::erase_if(header.tensors, [](const GgufTensor& tensor) {
+    return absl::EndsWith(tensor.name, ".ffn_up_exps.weight");
+  });
+  for (GgufTensor& tensor : header.tensors) {
+    if (!absl::EndsWith(tensor.name, ".ffn_gate_exps.weight")) continue;
+    tensor.name = absl::StrReplaceAll(tensor.name, {{"_gate_", "_gate_up_"}});
+    tensor.ne[1] *= 2;
+    tensor.bytes *= 2;
+  }
+  const auto fused = ShapeFromGguf(header);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  EXPECT_EQ(fused->weights.size() + 6, apart->weights.size());
+  EXPECT_EQ(*WeightBytesPerStep(*fused), *WeightBytesPerStep(*apart));
+}
+
+TEST(ArchitecturesTest, AModelThatIsTooLargeForInt64IsOutOfRange) {
+  HeaderNumbers numbers = Small("llama");
+  numbers.Int("block_count", ModelShape::kMaxLayers)
+      .Int("embedding_length", ModelShape::kMaxDim)
+      .Int("expert_count", ModelShape::kMaxExperts)
+      .Int("expert_used_count", 1)
+      .Int("expert_feed_forward_length", ModelShape::kMaxDim);
+  EXPECT_TRUE(absl::IsOutOfRange(AddTensors(
+      numbers.header(), {DType::kF32, DType::kF32, DType::kF32}, true)));
 }
 
 TEST(ArchitecturesTest, NumbersWithoutAVocabularyAreRefused) {

@@ -42,6 +42,8 @@ TEST(WeightBytesPerStepTest, LeavesOutATableThatOnlyGivesRows) {
   shape.tied_output = false;
   shape.weights[0].kind = WeightKind::kEmbedding;
   EXPECT_EQ(*WeightBytesPerStep(shape), tied - 2 * 64 * 1'000);
+  shape.tied_output = true;
+  EXPECT_EQ(*WeightBytesPerStep(shape), tied);
 }
 
 TEST(WeightBytesPerStepTest, OfExpertsOnlyThoseThatTokensChoose) {

@@ -47,7 +47,7 @@ ModelShape Sparse() {
       .Int("expert_count", 16)
       .Int("expert_used_count", 2)
       .Int("vocab_size", 10'000);
-  return numbers.Shape(DType::kF16, DType::kF16, true);
+  return ShapeWith(numbers, DType::kF16, DType::kF16, true);
 }
 
 TEST(BindingTermTest, IsTheCacheWhereMemoryBoundsTheContext) {

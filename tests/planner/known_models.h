@@ -4,56 +4,23 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
-#include "planner/gguf_reader.h"
+#include "planner/header_numbers.h"
 #include "planner/model_shape.h"
 
 namespace plimsoll::planner {
 
-class HeaderNumbers {
- public:
-  explicit HeaderNumbers(const std::string& architecture)
-      : prefix_(architecture + ".") {
-    header_.alignment = 32;
-    Text("general.architecture", architecture);
-    Text("tokenizer.ggml.model", "no_vocab");
-    header_.metadata[prefix_ + "attention.layer_norm_rms_epsilon"] = {
-        GgufType::kF32, 1e-6};
-  }
-
-  HeaderNumbers& Int(const std::string& key, uint64_t value) {
-    header_.metadata[prefix_ + key] = {GgufType::kU32, value};
-    return *this;
-  }
-  HeaderNumbers& List(const std::string& key, GgufType type,
-                      const std::vector<double>& values) {
-    const auto n = static_cast<int64_t>(values.size());
-    header_.metadata[prefix_ + key] = {GgufType::kArray,
-                                       GgufArray{type, n, 0, 0, values}};
-    return *this;
-  }
-  HeaderNumbers& Text(const std::string& key, const std::string& value) {
-    header_.metadata[key] = {GgufType::kString, value};
-    return *this;
-  }
-  GgufHeader& header() { return header_; }
-
-  // With tensors of these types.
-  ModelShape Shape(DType dtype, DType embedding, bool tied_output) {
-    GgufHeader header = header_;
-    EXPECT_TRUE(
-        AddTensors(header, {dtype, embedding, dtype}, tied_output).ok());
-    const auto shape = ShapeFromGguf(header);
-    EXPECT_TRUE(shape.ok()) << shape.status();
-    return shape.ok() ? *shape : ModelShape{};
-  }
-
- private:
-  std::string prefix_;
-  GgufHeader header_ = {};
-};
+// With tensors of these types.
+inline ModelShape ShapeWith(HeaderNumbers numbers, DType dtype, DType embedding,
+                            bool tied_output) {
+  EXPECT_TRUE(
+      AddTensors(numbers.header(), {dtype, embedding, dtype}, tied_output)
+          .ok());
+  const auto shape = ShapeFromGguf(numbers.header());
+  EXPECT_TRUE(shape.ok()) << shape.status();
+  return shape.ok() ? *shape : ModelShape{};
+}
 
 // Gemma 4 12B. Source: MODELS.md 3.7.
 inline HeaderNumbers Gemma4Numbers() {
@@ -97,10 +64,10 @@ inline HeaderNumbers Qwen3Numbers() {
 }
 
 inline ModelShape Gemma4() {
-  return Gemma4Numbers().Shape(DType::kQ4_0, DType::kQ6_K, true);
+  return ShapeWith(Gemma4Numbers(), DType::kQ4_0, DType::kQ6_K, true);
 }
 inline ModelShape Qwen3() {
-  return Qwen3Numbers().Shape(DType::kQ4_K, DType::kQ6_K, false);
+  return ShapeWith(Qwen3Numbers(), DType::kQ4_K, DType::kQ6_K, false);
 }
 
 }  // namespace plimsoll::planner

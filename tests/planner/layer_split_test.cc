@@ -103,7 +103,7 @@ TEST(LayerSplitTest, LayersThatShareKeysStayTogether) {
       .Int("attention.key_length", 32)
       .Int("attention.value_length", 32)
       .Int("vocab_size", 100);
-  const ModelShape shape = numbers.Shape(DType::kF16, DType::kF16, true);
+  const ModelShape shape = ShapeWith(numbers, DType::kF16, DType::kF16, true);
   EXPECT_TRUE(absl::IsInvalidArgument(SliceLayers(shape, 7, 3).status()));
   LoadOptions options;
   options.n_ctx = 256;
@@ -138,6 +138,31 @@ TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {
       SplitLayers(Smollm2(), options, devices).status()));
   EXPECT_TRUE(
       absl::IsInvalidArgument(SplitLayers(Smollm2(), options, {}).status()));
+}
+
+TEST(LayerSplitTest, WhatBelongsToNoLayerGoesWhereItIsRead) {
+  ModelShape shape = Smollm2();
+  shape.tied_output = false;
+  shape.weights.clear();
+  for (const char* name :
+       {"token_embd.weight", "blk.x.weight", "altup_proj.weight", "blk.29.a",
+        "output.weight", "altup_unembd_proj.weight", "rope_freqs.weight"}) {
+    shape.weights.push_back({name, DType::kF32, 64, 1, true, 0, 0});
+  }
+  shape.weights[0].kind = WeightKind::kEmbedding;
+  const auto names = [&shape](int64_t first, int64_t n) {
+    std::vector<std::string> all;
+    const ModelShape slice = *SliceLayers(shape, first, n);
+    for (const WeightTensor& tensor : slice.weights) all.push_back(tensor.name);
+    return all;
+  };
+  EXPECT_EQ(names(0, 29), (std::vector<std::string>{
+                              "token_embd.weight", "blk.x.weight",
+                              "altup_proj.weight", "rope_freqs.weight"}));
+  EXPECT_EQ(names(29, 1), (std::vector<std::string>{"blk.29.a", "output.weight",
+                                                    "altup_unembd_proj.weight",
+                                                    "rope_freqs.weight"}));
+  EXPECT_EQ(names(10, 9), std::vector<std::string>{"rope_freqs.weight"});
 }
 
 TEST(LayerSplitTest, RangesOutsideTheModelAreRefused) {

@@ -27,9 +27,9 @@ TEST(ReserveTest, DenseIsAThirdOrTwoGibibytes) {
 }
 
 TEST(ReserveTest, AModelWithoutWindowsOrHeadDimsOfItsOwnIsDense) {
-  const ModelShape all_global = Gemma4Numbers()
-                                    .Int("attention.sliding_window", 0)
-                                    .Shape(DType::kQ4_0, DType::kQ6_K, true);
+  const ModelShape all_global =
+      ShapeWith(Gemma4Numbers().Int("attention.sliding_window", 0),
+                DType::kQ4_0, DType::kQ6_K, true);
   for (const int64_t total : {kGiB, kDesktopCard, 48 * kGiB}) {
     EXPECT_EQ(*WindowedReserve(Qwen3(), total), DenseReserve(total));
     EXPECT_EQ(*WindowedReserve(Gemma270m(), total), DenseReserve(total));
@@ -45,9 +45,9 @@ TEST(ReserveTest, WindowedCountsFourThousandTokensOfActivations) {
 }
 
 TEST(ReserveTest, PerLayerEmbeddingsAreCountedWhereThereAreSome) {
-  const ModelShape shape = Gemma4Numbers()
-                               .Int("embedding_length_per_layer_input", 256)
-                               .Shape(DType::kQ4_0, DType::kQ6_K, true);
+  const ModelShape shape =
+      ShapeWith(Gemma4Numbers().Int("embedding_length_per_layer_input", 256),
+                DType::kQ4_0, DType::kQ6_K, true);
   EXPECT_EQ(*WindowedReserve(shape, kDesktopCard), 3'540 * kMiB);
 }
 

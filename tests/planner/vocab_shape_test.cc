@@ -82,6 +82,11 @@ TEST(VocabShapeTest, CompanionsAreLongEnoughAndOfTheirType) {
   const std::string scores = "tokenizer.ggml.scores";
   const std::string types = "tokenizer.ggml.token_type";
   EXPECT_TRUE(VocabOf(BuilderOf(Spm({"scores", "token_type"}))).ok());
+  EXPECT_TRUE(
+      VocabOf(BuilderOf(Spm({"token_type"}))
+                  .Array(types, GgufType::kU32, std::vector<uint32_t>(40)))
+          .ok());
+  ExpectNamed(BuilderOf(Spm({"scores"})).Text(scores, "1"), scores);
   ExpectNamed(BuilderOf(Spm({"scores"}))
                   .Array(scores, GgufType::kF32, std::vector<float>(39)),
               scores);
@@ -107,6 +112,9 @@ TEST(VocabShapeTest, SpecialIdsAreTokens) {
     ExpectNamed(BuilderOf(m).U32(key, 40), key);
     ExpectNamed(BuilderOf(m).U32(key, 0xFFFFFFFF), key);
     ExpectNamed(BuilderOf(m).Text(key, "1"), key);
+    ExpectNamed(BuilderOf(m).Raw(key, GgufType::kI32,
+                                 ByteWriter().Put(int32_t{-1}).bytes()),
+                key);
   }
 }
 
@@ -141,6 +149,12 @@ TEST(VocabShapeTest, CountsThatMakeNoSenseAreNamed) {
   GgufHeader header = Counted(1);
   header.metadata.erase("plimsoll.vocab.merge_bytes");
   EXPECT_TRUE(absl::IsInvalidArgument(ReadVocabShape(header).status()));
+  for (const char* key : {"plimsoll.vocab.model", "plimsoll.vocab.n_merges"}) {
+    GgufHeader wrong = Counted(1);
+    wrong.metadata[key] = {GgufType::kF64, 1.0};
+    EXPECT_NE(ReadVocabShape(wrong).status().message().find(key),
+              absl::string_view::npos);
+  }
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ class PlacementQueriesTest : public ::testing::Test {
       : shape_(*planner::ShapeFromGguf(
             *planner::Parse(planner::BuilderOf(planner::TinyModel()).Build()))),
         ledger_([] { return absl::UnixEpoch(); }),
-        planner_({{"tiny", shape_}}, ledger_),
+        planner_(
+            {{"tiny", std::make_shared<const planner::ModelShape>(shape_)}},
+            ledger_),
         queries_({[this](const v1::ModelSource& source) {
                     return planner_.ShapeOf(source);
                   },

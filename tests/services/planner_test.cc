@@ -22,7 +22,8 @@ class PlannerTest : public ::testing::Test {
   PlannerTest() {
     const std::string file = planner::BuilderOf(planner::TinyModel()).Build();
     Planner::Models models;
-    models["tiny"] = *planner::ShapeFromGguf(*planner::Parse(file));
+    models["tiny"] = std::make_shared<const planner::ModelShape>(
+        *planner::ShapeFromGguf(*planner::Parse(file)));
     planner_ = std::make_unique<Planner>(models, ledger_);
     Register(kTotal);
   }

@@ -26,7 +26,8 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 Planner::Models TinyModels() {
   const std::string file = planner::BuilderOf(planner::TinyModel()).Build();
   Planner::Models models;
-  models["tiny"] = *planner::ShapeFromGguf(*planner::Parse(file));
+  models["tiny"] = std::make_shared<const planner::ModelShape>(
+      *planner::ShapeFromGguf(*planner::Parse(file)));
   return models;
 }
 
@@ -281,7 +282,7 @@ TEST(WhatIfMessagesTest, ALongFrontierComesInParts) {
   planner::WhatIfAxes axes;
   axes.devices = {{planner::CommittedCpuProfile(), kGiB}};
   axes.n_ctx.assign(WhatIfMessages::kMaxFrontier + 1, 16);
-  auto grid = planner::WhatIf::Create(TinyModels()["tiny"], {}, axes);
+  auto grid = planner::WhatIf::Create(*TinyModels()["tiny"], {}, axes);
   ASSERT_TRUE(grid.ok()) << grid.status();
   WhatIfMessages messages(*std::move(grid));
   std::vector<int> frontiers;

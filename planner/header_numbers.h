@@ -1,0 +1,56 @@
+// Writes the header of a model that has no file: its numbers under the keys
+// that a GGUF file would have them under.
+#ifndef PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
+#define PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "planner/gguf_reader.h"
+
+namespace plimsoll::planner {
+
+// Holds a header without tensors, which AddTensors then adds. The vocabulary is
+// counted, not known. Keys are given without the architecture in front.
+class HeaderNumbers {
+ public:
+  explicit HeaderNumbers(absl::string_view architecture)
+      : prefix_(absl::StrCat(architecture, ".")) {
+    header_.version = 3;
+    header_.alignment = 32;
+    header_.metadata["general.architecture"] = {GgufType::kString,
+                                                std::string(architecture)};
+    header_.metadata["tokenizer.ggml.model"] = {GgufType::kString,
+                                                std::string("no_vocab")};
+    Set("attention.layer_norm_rms_epsilon", {GgufType::kF32, 1e-6});
+  }
+
+  HeaderNumbers& Int(absl::string_view key, uint64_t value) {
+    return Set(key, {GgufType::kU64, value});
+  }
+  HeaderNumbers& List(absl::string_view key, GgufType type,
+                      std::vector<double> values) {
+    const auto n = static_cast<int64_t>(values.size());
+    return Set(key,
+               {GgufType::kArray, GgufArray{type, n, 0, 0, std::move(values)}});
+  }
+
+  GgufHeader& header() { return header_; }
+
+ private:
+  HeaderNumbers& Set(absl::string_view key, GgufValue value) {
+    header_.metadata[absl::StrCat(prefix_, key)] = std::move(value);
+    return *this;
+  }
+
+  std::string prefix_;
+  GgufHeader header_ = {};
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
