@@ -12,6 +12,7 @@ usage: plan_rpc.py [--planner build/release/bin/plimsoll-planner] MODEL
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -82,15 +83,21 @@ def main():
     parser.add_argument("--gib", type=int, default=16, help="budget in GiB")
     parser.add_argument("model")
     args = parser.parse_args()
+    if shutil.which("h2load") is None:
+        raise SystemExit("there is no h2load; Debian has it in nghttp2-client")
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
     print(f"{os.path.basename(args.model)}, budget {args.gib} GiB,"
           f" cores {cores}, load {os.getloadavg()[0]:.1f}")
     server = subprocess.Popen(
         [args.planner, "--listen", "127.0.0.1:0", "--model",
-         f"m={args.model}"], stdout=subprocess.PIPE, text=True)
+         f"m={args.model}"], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True)
     try:
-        address = server.stdout.readline().split()[-1]
+        line = server.stdout.readline().split()
+        if not line:
+            raise SystemExit("the planner did not start; is the model there?")
+        address = line[-1]
         with tempfile.NamedTemporaryFile() as body:
             body.write(framed_request("m", args.gib << 30))
             body.flush()
