@@ -177,8 +177,7 @@ def test_a_client_that_never_reads_is_cancelled(smollm2):
             stub = GenerationStub(channel)
             call = stub.StreamGenerate(LARGE, timeout=CALL_SECONDS)
             next(call)
-            idle = lambda: server.model().running == 0
-            until(idle, seconds=60, what="the end of the stream")
+            until(lambda: server.model().running == 0, 60, "the stream's end")
             assert server.model().generated_tokens < LARGE_TOKENS
             with refused(grpc.StatusCode.CANCELLED):
                 list(call)
