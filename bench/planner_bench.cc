@@ -50,8 +50,6 @@ ModelShape BigShape(bool has_windows) {
   return shape;
 }
 
-// Where the solver stops somewhere in the middle, near the end, or finds that
-// nothing fits.
 int64_t Budget(int64_t gib) { return gib << 30; }
 
 void Check(const absl::Status& status, benchmark::State& state) {
@@ -69,11 +67,13 @@ void PlanWithAutoContext(benchmark::State& state) {
     benchmark::DoNotOptimize(plan);
   }
 }
+// Budgets with which nothing fits, or the solver stops somewhere in the middle
+// or near the end.
 BENCHMARK(PlanWithAutoContext)
     ->ArgNames({"windows", "GiB", "rule"})
     ->ArgsProduct({{0, 1}, {8, 24, 64}, {0, 1, 2}});
 
-void LayoutOfWeights(benchmark::State& state) {
+void PlanWithGivenContext(benchmark::State& state) {
   const ModelShape shape = BigShape(true);
   const DeviceProfile profile = CommittedCpuProfile();
   LoadOptions options;
@@ -84,7 +84,7 @@ void LayoutOfWeights(benchmark::State& state) {
     benchmark::DoNotOptimize(plan);
   }
 }
-BENCHMARK(LayoutOfWeights);
+BENCHMARK(PlanWithGivenContext);
 
 // 100,000 points: half of their contexts are solved.
 void WhatIfOf100000Points(benchmark::State& state) {

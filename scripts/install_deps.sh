@@ -17,7 +17,9 @@ build_packages=(
   libsqlite3-dev ninja-build pkg-config protobuf-compiler
   protobuf-compiler-grpc python3 python3-venv
 )
-test_packages=(libbenchmark-dev libgmock-dev libgtest-dev nlohmann-json3-dev)
+test_packages=(
+  libbenchmark-dev libgmock-dev libgtest-dev nghttp2-client nlohmann-json3-dev
+)
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck

@@ -68,8 +68,8 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   Ledger ledger(*std::move(ledger_options));
   Planner planner(*std::move(models), ledger);
   CallGate gate;
-  const auto service =
-      NewPlannerService(planner, ledger, gate, *std::move(catalogue));
+  const auto service = NewPlannerService(
+      planner, ledger, gate, *std::move(catalogue), options.reader_timeout);
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   (*server)->SetReady(true);

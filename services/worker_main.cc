@@ -51,7 +51,8 @@ absl::Status Run(const ServerOptions& server_options,
   }
   ModelRegistry registry(options, client.get(), keeper.get());
   CallGate gate;
-  const auto generation = NewGenerationService(registry, gate);
+  const auto generation =
+      NewGenerationService(registry, gate, server_options.reader_timeout);
   const auto tokenizer = NewTokenizerService(registry, gate);
   const auto model = NewModelService(registry, gate);
   auto server = Server::Start(

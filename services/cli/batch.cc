@@ -37,8 +37,8 @@ absl::Status PrintFront(std::deque<Line>& lines, Streams& streams) {
   const auto response =
       Collect(*line.stream, [](const v1::StreamGenerateResponse&) {});
   if (!response.ok()) return OfLine(line.number, response.status());
-  ASSIGN_OR_RETURN(const std::string json, ToJson(*response, JsonForm::kLine));
-  streams.out << json << std::flush;
+  RETURN_IF_ERROR(PrintJson(*response, streams.out, JsonForm::kLine));
+  streams.out.flush();
   return absl::OkStatus();
 }
 

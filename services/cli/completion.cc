@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -131,23 +132,30 @@ std::string Quoted(absl::string_view text, absl::string_view quote) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", quote}}), "'");
 }
 
-// What may follow each flag, and each command; read together with Bash.
-std::string BashValues(const std::vector<Node>& nodes) {
+// The cases of every flag with a value; `value` says what a shell does there.
+std::string ValueCases(const std::vector<Node>& nodes,
+                       absl::FunctionRef<std::string(const ValueHint&)> value) {
   std::string out;
   for (const Node& node : nodes) {
     for (const Flag& flag : node.flags) {
       if (!flag.has_value) continue;
-      absl::StrAppend(&out, "    ", FlagPatterns(node, flag), ")");
-      if (flag.hint.is_file) absl::StrAppend(&out, " files=1");
-      if (flag.hint.is_list) absl::StrAppend(&out, " list=1");
-      if (!flag.hint.values.empty()) {
-        absl::StrAppend(&out, " words='", absl::StrJoin(flag.hint.values, " "),
-                        "'");
-      }
-      absl::StrAppend(&out, " ;;\n");
+      absl::StrAppend(&out, "    ", FlagPatterns(node, flag), ") ",
+                      value(flag.hint), " ;;\n");
     }
   }
   return out;
+}
+
+// What may follow a flag, and each command; read together with Bash.
+std::string BashValue(const ValueHint& hint) {
+  std::vector<std::string> out;
+  if (hint.is_file) out.push_back("files=1");
+  if (hint.is_list) out.push_back("list=1");
+  if (!hint.values.empty()) {
+    out.push_back(
+        absl::StrCat("words='", absl::StrJoin(hint.values, " "), "'"));
+  }
+  return absl::StrJoin(out, " ");
 }
 
 std::string BashWords(const std::vector<Node>& nodes) {
@@ -183,7 +191,7 @@ std::string Bash(const std::vector<Node>& nodes) {
       "    esac\n"
       "  done\n"
       "  case \"$command:$prev\" in\n",
-      BashValues(nodes),
+      ValueCases(nodes, BashValue),
       "    *)\n"
       "      case $command in\n",
       BashWords(nodes),
@@ -212,18 +220,10 @@ std::string Described(absl::string_view name, absl::string_view help) {
 }
 
 // The same for zsh.
-std::string ZshValues(const std::vector<Node>& nodes) {
-  std::string out;
-  for (const Node& node : nodes) {
-    for (const Flag& flag : node.flags) {
-      if (!flag.has_value) continue;
-      absl::StrAppend(&out, "    ", FlagPatterns(node, flag), ") ",
-                      flag.hint.is_list ? "compset -P '*,'; " : "",
-                      flag.hint.is_file ? "_files" : "compadd -- ",
-                      absl::StrJoin(flag.hint.values, " "), "; return ;;\n");
-    }
-  }
-  return out;
+std::string ZshValue(const ValueHint& hint) {
+  return absl::StrCat(hint.is_list ? "compset -P '*,'; " : "",
+                      hint.is_file ? "_files" : "compadd -- ",
+                      absl::StrJoin(hint.values, " "), "; return");
 }
 
 std::string ZshWords(const std::vector<Node>& nodes) {
@@ -266,7 +266,7 @@ std::string Zsh(const std::vector<Node>& nodes) {
       "    esac\n"
       "  done\n"
       "  case \"$command:$prev\" in\n",
-      ZshValues(nodes),
+      ValueCases(nodes, ZshValue),
       "  esac\n"
       "  case $command in\n",
       ZshWords(nodes),

@@ -119,12 +119,7 @@ absl::Status RunDescribe(const std::string& model, const std::string& output,
                        ? DescribeHere(model)
                        : DescribeThere(model, globals.planner));
   Streams& streams = commands.streams;
-  if (output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(described, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
-  }
+  if (output == "json") return PrintJson(described, streams.out);
   streams.out << Page(described,
                       std::filesystem::path(model).filename().string(),
                       streams.out_style);

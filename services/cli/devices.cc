@@ -95,12 +95,7 @@ absl::Status RunCatalogue(const DevicesFlags& flags, const Commands& commands) {
       },
       response));
   Streams& streams = commands.streams;
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
-  }
+  if (flags.output == "json") return PrintJson(response, streams.out);
   streams.out << RenderCatalogue(response, streams.out_style);
   return absl::OkStatus();
 }
@@ -128,12 +123,8 @@ absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
           : absl::OkStatus();
   Streams& streams = commands.streams;
   if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kPretty));
-    streams.out << json;
-    return verdict;
-  }
-  if (verdict.ok()) {
+    RETURN_IF_ERROR(PrintJson(response, streams.out));
+  } else if (verdict.ok()) {
     streams.out << RenderFitting(response, streams.out_style);
   }
   return verdict;
@@ -165,9 +156,8 @@ absl::Status RunWatch(const DevicesFlags& flags, const Commands& commands) {
   Streams& streams = commands.streams;
   const auto show = [&](const v1::WatchDevicesResponse& devices) {
     if (flags.output == "json") {
-      auto json = ToJson(devices, JsonForm::kLine, /*keep_empty=*/true);
-      if (!json.ok()) return json.status();
-      streams.out << *json;
+      RETURN_IF_ERROR(PrintJson(devices, streams.out, JsonForm::kLine,
+                                /*keep_empty=*/true));
     } else {
       streams.out << DeviceTable(devices.devices(), streams.out_style) << "\n";
     }
@@ -196,12 +186,7 @@ absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
     ASSIGN_OR_RETURN(response, PlannerDevices(globals.planner));
   }
   Streams& streams = commands.streams;
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
-  }
+  if (flags.output == "json") return PrintJson(response, streams.out);
   streams.out << DeviceTable(response.devices(), streams.out_style);
   return absl::OkStatus();
 }

@@ -109,10 +109,7 @@ absl::Status RunOne(Generator& generator, std::string prompt,
       });
   if (is_json) {
     RETURN_IF_ERROR(response.status());
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(*response, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
+    return PrintJson(*response, streams.out);
   }
   if (is_line_open) streams.out << "\n" << std::flush;
   RETURN_IF_ERROR(response.status());

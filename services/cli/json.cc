@@ -4,8 +4,9 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/cli/failure.h"
 
 namespace plimsoll::cli {
 
@@ -23,6 +24,24 @@ absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
   }
   if (json.empty() || json.back() != '\n') json.push_back('\n');
   return json;
+}
+
+absl::Status PrintJson(const google::protobuf::Message& message,
+                       std::ostream& out, JsonForm form, bool keep_empty) {
+  ASSIGN_OR_RETURN(const std::string json, ToJson(message, form, keep_empty));
+  out << json;
+  return absl::OkStatus();
+}
+
+absl::Status Show(const google::protobuf::Message& message,
+                  const std::string& text, const absl::Status& verdict,
+                  const std::string& output, Streams& streams) {
+  if (output == "json") {
+    RETURN_IF_ERROR(PrintJson(message, streams.out));
+    return verdict;
+  }
+  streams.out << text;
+  return verdict.ok() ? verdict : AlreadySaid(verdict);
 }
 
 absl::StatusOr<std::string> JsonStringField(absl::string_view text,

@@ -4,10 +4,13 @@
 
 #include <google/protobuf/message.h>
 
+#include <ostream>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/cli/cli.h"
 
 namespace plimsoll::cli {
 
@@ -19,6 +22,16 @@ enum class JsonForm { kPretty, kLine };
 // Errors: kInternal for a string that is not UTF-8.
 absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
                                    JsonForm form, bool keep_empty = false);
+// The same, written to `out`.
+absl::Status PrintJson(const google::protobuf::Message& message,
+                       std::ostream& out, JsonForm form = JsonForm::kPretty,
+                       bool keep_empty = false);
+
+// Prints what a command answers: `message` as JSON if `output` is "json", else
+// `text`, which says what `verdict` does. Returns `verdict`.
+absl::Status Show(const google::protobuf::Message& message,
+                  const std::string& text, const absl::Status& verdict,
+                  const std::string& output, Streams& streams);
 
 // The string field `name` of the JSON object `text`; other fields are ignored.
 // Errors: kInvalidArgument if it is not an object or has no such string.

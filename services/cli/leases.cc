@@ -114,13 +114,11 @@ absl::Status RunLeases(const LeasesFlags& flags, const Commands& commands) {
   }
   ASSIGN_OR_RETURN(const v1::ListLeasesResponse response,
                    ListLeases(address, flags.device));
-  if (flags.output != "json") {
-    Print(response, commands.streams);
-    return absl::OkStatus();
+  if (flags.output == "json") {
+    return PrintJson(response, commands.streams.out, JsonForm::kPretty,
+                     /*keep_empty=*/true);
   }
-  ASSIGN_OR_RETURN(const std::string json,
-                   ToJson(response, JsonForm::kPretty, /*keep_empty=*/true));
-  commands.streams.out << json;
+  Print(response, commands.streams);
   return absl::OkStatus();
 }
 

@@ -101,12 +101,7 @@ absl::Status RunMemory(const MemoryFlags& flags, const Commands& commands) {
   ASSIGN_OR_RETURN(const v1::GetMemoryResponse response,
                    address.empty() ? MemoryHere(flags, streams)
                                    : MemoryThere(flags.model, address));
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
-  }
+  if (flags.output == "json") return PrintJson(response, streams.out);
   streams.out << RenderPlan(response.plan(), response.model(),
                             streams.out_style)
               << "\n"

@@ -125,12 +125,7 @@ absl::Status RunModels(const std::string& output, const Commands& commands) {
   } else {
     ASSIGN_OR_RETURN(response, WorkerModelList(address));
   }
-  if (output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
-  }
+  if (output == "json") return PrintJson(response, streams.out);
   if (response.models().empty()) {
     streams.err << (address.empty()
                         ? absl::StrCat("no models in ", CacheDirectory(),

@@ -232,18 +232,11 @@ absl::Status RunPlace(const PlaceFlags& flags, const Commands& commands) {
   } else {
     ASSIGN_OR_RETURN(placement, Ask(request, globals.planner));
   }
-  Streams& streams = commands.streams;
-  absl::Status verdict = placement.unplaced().empty()
-                             ? absl::OkStatus()
-                             : DoesNotFit(Certificates(placement));
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(placement, JsonForm::kPretty));
-    streams.out << json;
-    return verdict;
-  }
-  streams.out << RenderPlacement(placement, streams.out_style);
-  return verdict.ok() ? verdict : AlreadySaid(verdict);
+  return Show(placement, RenderPlacement(placement, commands.streams.out_style),
+              placement.unplaced().empty()
+                  ? absl::OkStatus()
+                  : DoesNotFit(Certificates(placement)),
+              flags.output, commands.streams);
 }
 
 }  // namespace

@@ -122,19 +122,10 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
                                         : flags.device)};
 }
 
-// Prints `plan` as JSON, or as `text`; the status says whether it fits.
+// Of several models, or of one on several devices.
 template <typename Plan>
-absl::Status Show(const Plan& plan, const std::string& text,
-                  const PlanFlags& flags, Streams& streams) {
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json, ToJson(plan, JsonForm::kPretty));
-    streams.out << json;
-  } else {
-    streams.out << text;
-  }
-  if (plan.fits()) return absl::OkStatus();
-  const absl::Status verdict = DoesNotFit("the plan does not fit");
-  return flags.output == "json" ? verdict : AlreadySaid(verdict);
+absl::Status VerdictOf(const Plan& plan) {
+  return plan.fits() ? absl::OkStatus() : DoesNotFit("the plan does not fit");
 }
 
 // Several models, or several devices: in this process only.
@@ -152,13 +143,14 @@ absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
     ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
                      PlanSplitHere(flags.model, flags.split, flags.load));
     return Show(split, RenderSplit(split, flags.split, streams.out_style),
-                flags, streams);
+                VerdictOf(split), flags.output, streams);
   }
   std::vector<std::string> models = {flags.model};
   models.insert(models.end(), flags.with.begin(), flags.with.end());
   ASSIGN_OR_RETURN(const v1::PlanSetResponse set,
                    PlanSetHere(models, flags.load));
-  return Show(set, RenderSet(set, models, streams.out_style), flags, streams);
+  return Show(set, RenderSet(set, models, streams.out_style), VerdictOf(set),
+              flags.output, streams);
 }
 
 absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
@@ -179,16 +171,10 @@ absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
                        ? PlanEmbedded(flags)
                        : PlanRemote(flags, globals.planner));
   Streams& streams = commands.streams;
-  const absl::Status verdict =
-      planned.plan.fits() ? absl::OkStatus() : DoesNotFit(planned.plan);
-  if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(planned.plan, JsonForm::kPretty));
-    streams.out << json;
-    return verdict;
-  }
-  streams.out << RenderPlan(planned.plan, planned.title, streams.out_style);
-  return verdict.ok() ? verdict : AlreadySaid(verdict);
+  return Show(planned.plan,
+              RenderPlan(planned.plan, planned.title, streams.out_style),
+              planned.plan.fits() ? absl::OkStatus() : DoesNotFit(planned.plan),
+              flags.output, streams);
 }
 
 }  // namespace

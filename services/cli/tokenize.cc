@@ -134,9 +134,7 @@ absl::Status PrintText(const TokenizeFlags& flags, const std::string& input,
                    address.empty() ? DetokenizeHere(flags, ids)
                                    : DetokenizeThere(flags, ids, address));
   if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json, ToJson(response, JsonForm::kLine));
-    commands.streams.out << json;
-    return absl::OkStatus();
+    return PrintJson(response, commands.streams.out, JsonForm::kLine);
   }
   commands.streams.out << response.text() << "\n";
   return absl::OkStatus();
@@ -162,10 +160,8 @@ absl::Status RunTokenize(const TokenizeFlags& flags, const Commands& commands) {
                    address.empty() ? TokenizeHere(flags, text)
                                    : TokenizeThere(flags, text, address));
   if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(response, JsonForm::kLine, /*keep_empty=*/true));
-    commands.streams.out << json;
-    return absl::OkStatus();
+    return PrintJson(response, commands.streams.out, JsonForm::kLine,
+                     /*keep_empty=*/true);
   }
   commands.streams.out << absl::StrJoin(response.ids(), " ") << "\n";
   return absl::OkStatus();

@@ -40,9 +40,7 @@ absl::Status RunVersion(const std::string& output, Streams& streams) {
     for (const auto& [name, value] : Facts()) {
       (*object.mutable_fields())[name].set_string_value(value);
     }
-    ASSIGN_OR_RETURN(const std::string json, ToJson(object, JsonForm::kPretty));
-    streams.out << json;
-    return absl::OkStatus();
+    return PrintJson(object, streams.out);
   }
   Table table({{"plimsoll"}, {PLIMSOLL_VERSION}});
   for (const auto& [name, value] : Facts()) {

@@ -163,9 +163,7 @@ absl::Status RunWhatIf(const WhatIfFlags& flags, const Commands& commands) {
   }
   Streams& streams = commands.streams;
   if (flags.output == "json") {
-    ASSIGN_OR_RETURN(const std::string json,
-                     ToJson(answer.all, JsonForm::kPretty));
-    streams.out << json;
+    RETURN_IF_ERROR(PrintJson(answer.all, streams.out));
   } else if (flags.output == "csv") {
     streams.out << RenderCsv(answer);
   } else {

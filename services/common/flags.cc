@@ -54,6 +54,14 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
          },
          "Seconds that running calls get after SIGTERM (30)")
       ->check(CLI::Range(0.0, 3600.0));
+  app.add_option_function<double>(
+         "--reader-timeout",
+         [&options](const double& seconds) {
+           options.reader_timeout = absl::Seconds(seconds);
+         },
+         "Seconds after which a stream whose client reads nothing is cancelled "
+         "(30)")
+      ->check(CLI::Range(0.1, 3600.0));
   app.set_version_flag("--version", PLIMSOLL_VERSION);
 }
 

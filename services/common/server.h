@@ -31,6 +31,8 @@ inline constexpr size_t kMaxBufferBytes = 256 << 20;
 inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
+// A stream whose reader takes nothing for so long is cancelled.
+inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 
 // The health service of this name is SERVING while the process lives; the empty
 // name is readiness.
@@ -40,6 +42,7 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
   bool allow_insecure = false;         // other than loopback
   absl::Duration drain_timeout = absl::Seconds(30);
+  absl::Duration reader_timeout = kReaderTimeout;
 };
 
 // Errors: kInvalidArgument if `listen` is not host:port; kFailedPrecondition

@@ -17,11 +17,12 @@ using grpc::ServerUnaryReactor;
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
   PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,
-                     PlacementQueries placement)
+                     PlacementQueries placement, absl::Duration reader_timeout)
       : planner_(planner),
         ledger_(ledger),
         gate_(gate),
-        placement_(std::move(placement)) {}
+        placement_(std::move(placement)),
+        reader_timeout_(reader_timeout) {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -63,7 +64,8 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
       const v1::WhatIfRequest* request) override {
-    return StartWhatIf(*context, planner_, gate_, what_if_calls_, *request);
+    return StartWhatIf(*context, planner_, gate_, what_if_calls_,
+                       reader_timeout_, *request);
   }
 
   ServerUnaryReactor* Reserve(CallbackServerContext* context,
@@ -158,13 +160,14 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   CallGate& gate_;
   WhatIfCalls what_if_calls_;
   const PlacementQueries placement_;
+  const absl::Duration reader_timeout_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewPlannerService(
     Planner& planner, Ledger& ledger, CallGate& gate,
-    planner::DeviceCatalogue catalogue) {
+    planner::DeviceCatalogue catalogue, absl::Duration reader_timeout) {
   PlacementSources sources{[&planner](const v1::ModelSource& source) {
                              return planner.ShapeOf(source);
                            },
@@ -173,7 +176,8 @@ std::unique_ptr<grpc::Service> NewPlannerService(
                            }};
   return std::make_unique<PlannerServiceImpl>(
       planner, ledger, gate,
-      PlacementQueries(std::move(sources), std::move(catalogue)));
+      PlacementQueries(std::move(sources), std::move(catalogue)),
+      reader_timeout);
 }
 
 }  // namespace plimsoll::services

@@ -4,8 +4,10 @@
 
 #include <memory>
 
+#include "absl/time/time.h"
 #include "planner/device_catalogue.h"
 #include "services/common/call_gate.h"
+#include "services/common/server.h"
 #include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 
@@ -16,10 +18,12 @@ class Service;
 namespace plimsoll::services {
 
 // The service; `planner`, `ledger` and `gate` must outlive it. `catalogue` is
-// what it knows of devices that are not registered.
+// what it knows of devices that are not registered. A stream is cancelled after
+// `reader_timeout` without a read.
 std::unique_ptr<grpc::Service> NewPlannerService(
     Planner& planner, Ledger& ledger, CallGate& gate,
-    planner::DeviceCatalogue catalogue = planner::DeviceCatalogue());
+    planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),
+    absl::Duration reader_timeout = kReaderTimeout);
 
 }  // namespace plimsoll::services
 

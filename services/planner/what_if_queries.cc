@@ -1,10 +1,6 @@
 #include "services/planner/what_if_queries.h"
 
-#include <grpcpp/alarm.h>
-
 #include <algorithm>
-#include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,6 +11,7 @@
 #include "services/common/call.h"
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
+#include "services/common/reader_alarm.h"
 #include "services/common/to_proto.h"
 
 namespace plimsoll::services {
@@ -69,32 +66,34 @@ absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
 // One WhatIf call. The next message is computed when the last one was sent, so
 // that a call holds one message however slow its reader is, and stops with it.
 //
-// Lifetime: gRPC's reference ends in OnDone; an alarm's is weak.
-class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse>,
-                         public std::enable_shared_from_this<WhatIfCall> {
+// Lifetime: gRPC's, until OnDone.
+class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
-  static WhatIfCall* Start(grpc::CallbackServerContext& context,
-                           Planner& planner, CallGate& gate, WhatIfCalls& calls,
-                           const v1::WhatIfRequest& request) {
-    auto call = std::shared_ptr<WhatIfCall>(new WhatIfCall(context, calls));
-    call->grpc_reference_ = call;
-    if (const absl::Status status = call->Begin(planner, gate, request);
-        !status.ok()) {
-      call->End(status);
-    } else {
-      call->WriteNext();
-    }
-    return call.get();
-  }
+  WhatIfCall(grpc::CallbackServerContext& context, WhatIfCalls& calls,
+             absl::Duration reader_timeout)
+      : context_(context),
+        calls_(calls),
+        request_id_(TakeRequestId(context)),
+        slow_reader_(context, reader_timeout) {}
 
   ~WhatIfCall() override {
     if (is_counted_) calls_.Leave();
   }
 
+  void Start(Planner& planner, CallGate& gate,
+             const v1::WhatIfRequest& request) {
+    if (const absl::Status status = Begin(planner, gate, request);
+        !status.ok()) {
+      End(status);
+    } else {
+      WriteNext();
+    }
+  }
+
   void OnWriteDone(bool ok) override {
     {
       absl::MutexLock lock(&mu_);
-      slow_reader_.reset();
+      slow_reader_.Stop();
       is_cancelled_ |= !ok;
     }
     WriteNext();
@@ -105,12 +104,9 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse>,
     is_cancelled_ = true;
   }
 
-  void OnDone() override { grpc_reference_.reset(); }
+  void OnDone() override { delete this; }
 
  private:
-  WhatIfCall(grpc::CallbackServerContext& context, WhatIfCalls& calls)
-      : context_(context), calls_(calls), request_id_(TakeRequestId(context)) {}
-
   absl::Status Begin(Planner& planner, CallGate& gate,
                      const v1::WhatIfRequest& request) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
@@ -134,20 +130,8 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse>,
     if (!next->has_value()) return End(absl::OkStatus());
     message_ = **std::move(next);
     absl::MutexLock lock(&mu_);
-    slow_reader_ = std::make_unique<grpc::Alarm>();
-    slow_reader_->Set(std::chrono::system_clock::now() +
-                          absl::ToChronoMilliseconds(kWhatIfReaderTimeout),
-                      [weak = weak_from_this()](bool expired) {
-                        const auto call = weak.lock();
-                        if (expired && call != nullptr) call->OnSlowReader();
-                      });
+    slow_reader_.Start();
     StartWrite(&message_);
-  }
-
-  void OnSlowReader() {
-    absl::MutexLock lock(&mu_);
-    // The write may have ended while we waited for the lock.
-    if (slow_reader_ != nullptr) context_.TryCancel();
   }
 
   bool IsCancelled() {
@@ -166,8 +150,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse>,
   v1::WhatIfResponse message_;  // in flight
   absl::Mutex mu_;
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<grpc::Alarm> slow_reader_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<WhatIfCall> grpc_reference_;  // released in OnDone
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
@@ -262,8 +245,11 @@ absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next() {
 
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WhatIfCalls& calls, const v1::WhatIfRequest& request) {
-  return WhatIfCall::Start(context, planner, gate, calls, request);
+    WhatIfCalls& calls, absl::Duration reader_timeout,
+    const v1::WhatIfRequest& request) {
+  auto* call = new WhatIfCall(context, calls, reader_timeout);
+  call->Start(planner, gate, request);
+  return call;
 }
 
 }  // namespace plimsoll::services

@@ -25,8 +25,6 @@ namespace plimsoll::services {
 inline constexpr int kMaxBatchPlans = 256;
 // WhatIf calls that run at once: each holds memory in proportion to its grid.
 inline constexpr int kMaxWhatIfCalls = 8;
-// A reader that takes no message for this long is cancelled.
-inline constexpr absl::Duration kWhatIfReaderTimeout = absl::Seconds(30);
 
 // Answers a BatchPlan: each request as Plan would.
 // Errors: kInvalidArgument beyond kMaxBatchPlans.
@@ -71,10 +69,12 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// Starts a WhatIf call. `planner`, `gate` and `calls` must outlive it.
+// Starts a WhatIf call, which is cancelled if no message was taken for
+// `reader_timeout`. `planner`, `gate` and `calls` must outlive it.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WhatIfCalls& calls, const v1::WhatIfRequest& request);
+    WhatIfCalls& calls, absl::Duration reader_timeout,
+    const v1::WhatIfRequest& request);
 
 }  // namespace plimsoll::services
 

@@ -12,8 +12,9 @@ using grpc::CallbackServerContext;
 class GenerationServiceImpl final
     : public v1::GenerationService::CallbackService {
  public:
-  GenerationServiceImpl(ModelRegistry& registry, CallGate& gate)
-      : registry_(registry), gate_(gate) {}
+  GenerationServiceImpl(ModelRegistry& registry, CallGate& gate,
+                        absl::Duration reader_timeout)
+      : registry_(registry), gate_(gate), reader_timeout_(reader_timeout) {}
 
   grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
@@ -24,19 +25,22 @@ class GenerationServiceImpl final
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
       const v1::StreamGenerateRequest* request) override {
-    return StreamCall::Start(*context, registry_, gate_, *request);
+    return StreamCall::Start(*context, registry_, gate_, reader_timeout_,
+                             *request);
   }
 
  private:
   ModelRegistry& registry_;
   CallGate& gate_;
+  const absl::Duration reader_timeout_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewGenerationService(ModelRegistry& registry,
-                                                    CallGate& gate) {
-  return std::make_unique<GenerationServiceImpl>(registry, gate);
+std::unique_ptr<grpc::Service> NewGenerationService(
+    ModelRegistry& registry, CallGate& gate, absl::Duration reader_timeout) {
+  return std::make_unique<GenerationServiceImpl>(registry, gate,
+                                                 reader_timeout);
 }
 
 }  // namespace plimsoll::services

@@ -4,7 +4,9 @@
 
 #include <memory>
 
+#include "absl/time/time.h"
 #include "services/common/call_gate.h"
+#include "services/common/server.h"
 #include "services/worker/model_registry.h"
 
 namespace grpc {
@@ -13,9 +15,11 @@ class Service;
 
 namespace plimsoll::services {
 
-// Each needs `registry` and `gate` to outlive it.
-std::unique_ptr<grpc::Service> NewGenerationService(ModelRegistry& registry,
-                                                    CallGate& gate);
+// Each needs `registry` and `gate` to outlive it. A stream of text is cancelled
+// after `reader_timeout` without a read.
+std::unique_ptr<grpc::Service> NewGenerationService(
+    ModelRegistry& registry, CallGate& gate,
+    absl::Duration reader_timeout = kReaderTimeout);
 std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
                                                    CallGate& gate);
 std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,

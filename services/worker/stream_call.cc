@@ -1,6 +1,5 @@
 #include "services/worker/stream_call.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -11,15 +10,19 @@
 
 namespace plimsoll::services {
 
-StreamCall::StreamCall(grpc::CallbackServerContext& context)
+StreamCall::StreamCall(grpc::CallbackServerContext& context,
+                       absl::Duration reader_timeout)
     : context_(context),
       start_(BootTime()),
-      request_id_(TakeRequestId(context)) {}
+      request_id_(TakeRequestId(context)),
+      slow_reader_(context, reader_timeout) {}
 
 StreamCall* StreamCall::Start(grpc::CallbackServerContext& context,
                               ModelRegistry& registry, CallGate& gate,
+                              absl::Duration reader_timeout,
                               const v1::StreamGenerateRequest& request) {
-  auto call = std::shared_ptr<StreamCall>(new StreamCall(context));
+  auto call =
+      std::shared_ptr<StreamCall>(new StreamCall(context, reader_timeout));
   call->grpc_reference_ = call;
   if (const absl::Status status = call->Begin(registry, gate, request);
       !status.ok()) {
@@ -62,7 +65,7 @@ bool StreamCall::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
   if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
   if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
-    StartSlowReaderAlarm();
+    slow_reader_.Start();
     return false;
   }
   v1::StreamGenerateResponse message;
@@ -102,7 +105,7 @@ bool StreamCall::Abandoned() const {
 
 void StreamCall::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mu_);
-  slow_reader_.reset();
+  slow_reader_.Stop();
   pending_bytes_ -= pending_.front().ByteSizeLong();
   pending_.pop_front();
   if (!ok) {
@@ -124,26 +127,8 @@ void StreamCall::OnCancel() {
 void StreamCall::FinishIfSent() {
   if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
   is_finished_ = true;
-  slow_reader_.reset();
+  slow_reader_.Stop();
   Finish(ToGrpc(*end_, request_id_));
-}
-
-void StreamCall::StartSlowReaderAlarm() {
-  if (slow_reader_ != nullptr) return;
-  slow_reader_ = std::make_unique<grpc::Alarm>();
-  slow_reader_->Set(std::chrono::system_clock::now() +
-                        absl::ToChronoMilliseconds(kSlowReaderTimeout),
-                    [weak = weak_from_this()](bool expired) {
-                      const auto call = weak.lock();
-                      if (expired && call != nullptr) call->OnSlowReader();
-                    });
-}
-
-void StreamCall::OnSlowReader() {
-  absl::MutexLock lock(&mu_);
-  // A write may have ended while we waited for the lock.
-  if (slow_reader_ == nullptr || is_finished_) return;
-  context_.TryCancel();  // OnCancel follows
 }
 
 void StreamCall::OnDone() { grpc_reference_.reset(); }

@@ -3,7 +3,6 @@
 #ifndef PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
 #define PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
 
-#include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -18,6 +17,7 @@
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/common/call_gate.h"
+#include "services/common/reader_alarm.h"
 #include "services/worker/generation.h"
 #include "services/worker/model_registry.h"
 #include "worker/engine.h"
@@ -26,7 +26,7 @@ namespace plimsoll::services {
 
 // At most one write is in flight and at most kMaxPending chunks of
 // kMaxPendingBytes wait, so a client that does not read costs a bounded amount
-// of memory; one that has not read for kSlowReaderTimeout is cancelled.
+// of memory; one that has not read for the reader timeout is cancelled.
 //
 // Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
 class StreamCall final
@@ -36,11 +36,11 @@ class StreamCall final
  public:
   static constexpr size_t kMaxPending = 16;
   static constexpr size_t kMaxPendingBytes = 64 << 10;
-  static constexpr absl::Duration kSlowReaderTimeout = absl::Seconds(30);
 
   // Starts the call; what is returned lives until OnDone.
   static StreamCall* Start(grpc::CallbackServerContext& context,
                            ModelRegistry& registry, CallGate& gate,
+                           absl::Duration reader_timeout,
                            const v1::StreamGenerateRequest& request);
 
   // From the step thread.
@@ -56,7 +56,8 @@ class StreamCall final
   void OnDone() override;
 
  private:
-  explicit StreamCall(grpc::CallbackServerContext& context);
+  StreamCall(grpc::CallbackServerContext& context,
+             absl::Duration reader_timeout);
 
   absl::Status Begin(ModelRegistry& registry, CallGate& gate,
                      const v1::StreamGenerateRequest& request)
@@ -64,8 +65,6 @@ class StreamCall final
   void Push(v1::StreamGenerateResponse message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StartSlowReaderAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnSlowReader() ABSL_LOCKS_EXCLUDED(mu_);
 
   grpc::CallbackServerContext& context_;  // until Finish
   const absl::Time start_;
@@ -81,7 +80,7 @@ class StreamCall final
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<grpc::Alarm> slow_reader_ ABSL_GUARDED_BY(mu_);
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<StreamCall> grpc_reference_;  // released in OnDone
 };
 

@@ -87,6 +87,12 @@ def refused(code, reason=None):
         assert failure.info.reason == reason, failure
 
 
+def small_channel(address):
+    """A channel that takes little of a stream that its client does not read."""
+    options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 16384)]
+    return grpc.insecure_channel(address, options=options)
+
+
 class Server:
     """A process of ours that listens; a context manager."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from asks import GREEDY, endless, generate, text
 from conftest import model_flag
-from servers import CALL_SECONDS, Failure, Worker, refused, until
+from servers import CALL_SECONDS, Failure, Worker, refused, small_channel, until
 from stubs import GenerationStub, common, generation as v1
 
 N_CTX = 4096
@@ -139,13 +139,17 @@ def test_deadline_ends_the_call_and_frees_its_slot(server, kind):
     await_idle(server)
 
 
+# More than a transport takes for a client that does not read: 64 candidates a
+# token.
+LARGE_TOKENS = 400
+LARGE = endless(
+    response=v1.ResponseOptions(top_logprobs=64), max_tokens=LARGE_TOKENS
+)
+
+
 def test_a_client_that_does_not_read_holds_up_only_itself(server):
-    # This transport takes little for a client that does not ask, and 64
-    # candidates a token fill that soon.
-    options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 16384)]
-    request = endless(response=v1.ResponseOptions(top_logprobs=64), max_tokens=400)
-    with grpc.insecure_channel(server.address, options=options) as channel:
-        call = GenerationStub(channel).StreamGenerate(request, timeout=CALL_SECONDS)
+    with small_channel(server.address) as channel:
+        call = GenerationStub(channel).StreamGenerate(LARGE, timeout=CALL_SECONDS)
         parts = [next(call)]
         seen = []
 
@@ -161,8 +165,22 @@ def test_a_client_that_does_not_read_holds_up_only_itself(server):
         parts += call  # it reads again, and has lost nothing
     finish = parts[-1].finish
     assert finish.finish_reason == v1.FINISH_REASON_MAX_TOKENS
-    assert finish.usage.generated_tokens == 400
-    assert sum(len(part.tokens) for part in parts) == 400
+    assert finish.usage.generated_tokens == LARGE_TOKENS
+    assert sum(len(part.tokens) for part in parts) == LARGE_TOKENS
+
+
+def test_a_client_that_never_reads_is_cancelled(smollm2):
+    flags = (f"--n-ctx={N_CTX}", "--slots=1", "--reader-timeout=0.2")
+    with Worker(model_flag("smollm2"), *flags) as server:
+        server.await_ready()
+        with small_channel(server.address) as channel:
+            stub = GenerationStub(channel)
+            call = stub.StreamGenerate(LARGE, timeout=CALL_SECONDS)
+            next(call)
+            until(lambda: server.model().running == 0, 60, "the stream's end")
+            assert server.model().generated_tokens < LARGE_TOKENS
+            with refused(grpc.StatusCode.CANCELLED):
+                list(call)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,14 @@ import grpc
 import pytest
 
 from conftest import model_flag
-from servers import CALL_SECONDS, Planner, refused
-from stubs import common, planner as v1
+from servers import CALL_SECONDS, Failure, Planner, refused, small_channel, until
+from stubs import PlannerStub, common, planner as v1
 from test_cli import parsed, plimsoll
 
 GIB = 1 << 30
 MIB = 1 << 20
 POINTS_PER_MESSAGE = 256
+MAX_CALLS = 8  # of WhatIf at once
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,38 @@ def test_a_cancelled_call_ends_and_the_planner_lives(planner):
         call.cancel()
     with refused(grpc.StatusCode.INVALID_ARGUMENT):
         ask(planner, grid("gemma3", GIB, n_slots=[0]))
+
+
+def is_cancelled(call):
+    """Whether a call that was not read yet is cancelled soon."""
+    try:
+        for _ in range(100):
+            next(call)
+    except grpc.RpcError as error:
+        return error.code() == grpc.StatusCode.CANCELLED
+    return False
+
+
+def test_a_reader_that_never_reads_is_cancelled_and_makes_room(gemma3):
+    request = grid("gemma3", GIB, n_ctx=[0] * 1000, n_slots=list(range(1, 1001)))
+    with Planner(model_flag("gemma3"), "--reader-timeout=0.2") as server:
+        with small_channel(server.address) as channel:
+            stub = PlannerStub(channel)
+            calls = [
+                stub.WhatIf(request, timeout=CALL_SECONDS) for _ in range(MAX_CALLS)
+            ]
+            for call in calls:
+                call.initial_metadata()  # it has begun
+
+            def has_room():
+                try:
+                    return ask(server, grid("gemma3", GIB))
+                except grpc.RpcError as error:
+                    assert Failure(error).info.reason == "QUEUE_FULL"
+                    return None
+
+            until(has_room, seconds=25, what="a cancelled call")
+            assert any(is_cancelled(call) for call in calls)
 
 
 def test_a_grid_above_the_limit_is_refused(planner):

@@ -7,6 +7,7 @@
 
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
+#include "tests/services/ledger_fixture.h"
 
 namespace plimsoll::services {
 namespace {
@@ -15,43 +16,13 @@ using ::testing::Contains;
 using ::testing::Pair;
 using Code = absl::StatusCode;
 
-constexpr int64_t kTotal = 1 << 30;
-
-class LedgerTest : public ::testing::Test {
+class LedgerTest : public LedgerFixture {
  protected:
-  LedgerTest() { Register(kTotal); }
-
-  void Register(int64_t free_bytes) {
-    planner::DeviceProfile profile = planner::CommittedCpuProfile();
-    profile.id = "cpu";
-    profile.total_bytes = kTotal;
-    profile.free_bytes = free_bytes;
-    v1::RegisterDeviceRequest request;
-    *request.mutable_profile() = ToProto(profile);
-    v1::RegisterDeviceResponse response;
-    ASSERT_TRUE(ledger_.RegisterDevice(request, response).ok());
-  }
-
-  absl::StatusOr<v1::Lease> Reserve(const std::string& id, int64_t bytes) {
-    v1::ReserveRequest request;
-    request.set_request_id(id);
-    request.set_device_id("cpu");
-    request.set_holder("worker");
-    request.set_bytes(ToUint64(bytes));
-    v1::ReserveResponse response;
-    const absl::Status status = ledger_.Reserve(request, response);
-    if (!status.ok()) return status;
-    return response.lease();
-  }
-
   uint64_t Available() {
     v1::ListDevicesResponse response;
     EXPECT_TRUE(ledger_.ListDevices(response).ok());
     return response.devices(0).available_bytes();
   }
-
-  absl::Time now_ = absl::UnixEpoch();
-  Ledger ledger_{[this] { return now_; }};
 };
 
 TEST_F(LedgerTest, ARepeatedRequestGetsTheFirstReply) {

@@ -7,17 +7,15 @@
 
 #include "services/common/errors.h"
 #include "services/common/header_bytes.h"
-#include "services/common/to_proto.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/ledger_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
 using Code = absl::StatusCode;
 
-constexpr int64_t kTotal = 1 << 30;
-
-class PlannerTest : public ::testing::Test {
+class PlannerTest : public LedgerFixture {
  protected:
   PlannerTest() {
     const std::string file = planner::BuilderOf(planner::TinyModel()).Build();
@@ -25,34 +23,8 @@ class PlannerTest : public ::testing::Test {
     models["tiny"] = std::make_shared<const planner::ModelShape>(
         *planner::ShapeFromGguf(*planner::Parse(file)));
     planner_ = std::make_unique<Planner>(models, ledger_);
-    Register(kTotal);
   }
 
-  void Register(int64_t free_bytes) {
-    planner::DeviceProfile profile = planner::CommittedCpuProfile();
-    profile.id = "cpu";
-    profile.total_bytes = kTotal;
-    profile.free_bytes = free_bytes;
-    v1::RegisterDeviceRequest request;
-    *request.mutable_profile() = ToProto(profile);
-    v1::RegisterDeviceResponse response;
-    ASSERT_TRUE(ledger_.RegisterDevice(request, response).ok());
-  }
-
-  absl::StatusOr<v1::Lease> Reserve(const std::string& id, int64_t bytes) {
-    v1::ReserveRequest request;
-    request.set_request_id(id);
-    request.set_device_id("cpu");
-    request.set_holder("worker");
-    request.set_bytes(ToUint64(bytes));
-    v1::ReserveResponse response;
-    const absl::Status status = ledger_.Reserve(request, response);
-    if (!status.ok()) return status;
-    return response.lease();
-  }
-
-  absl::Time now_ = absl::UnixEpoch();
-  Ledger ledger_{[this] { return now_; }};
   std::unique_ptr<Planner> planner_;
 };
 

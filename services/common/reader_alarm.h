@@ -1,0 +1,43 @@
+// Cancels a streaming call whose reader takes nothing.
+#ifndef PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_
+#define PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// Not thread-safe: its call's lock guards it. May be stopped or destroyed while
+// it goes off.
+class ReaderAlarm {
+ public:
+  // `context` must live until Stop().
+  ReaderAlarm(grpc::CallbackServerContext& context, absl::Duration timeout)
+      : context_(context), timeout_(timeout) {}
+  ~ReaderAlarm() { Stop(); }
+  ReaderAlarm(const ReaderAlarm&) = delete;
+  ReaderAlarm& operator=(const ReaderAlarm&) = delete;
+
+  // Cancels the call, whose OnCancel follows, unless stopped within the
+  // timeout. Does nothing if it runs already.
+  void Start();
+  // Afterwards the call is not cancelled, unless it already is.
+  void Stop();
+
+ private:
+  struct Target;
+
+  grpc::CallbackServerContext& context_;
+  const absl::Duration timeout_;
+  // Shared with gRPC's timer thread, which may be late.
+  std::shared_ptr<Target> target_;
+  std::unique_ptr<grpc::Alarm> alarm_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_

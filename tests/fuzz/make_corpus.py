@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Writes the committed seeds: tests/fuzz/corpus/TARGET/NAME, a few small inputs
+each that take a target past its first checks. The same every time.
+
+usage: make_corpus.py [FOLDER]
+"""
+
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+U8, I32, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 5, 4, 6, 7, 8, 9, 10
+NUMBERS = {U8: "B", I32: "i", U32: "I", F32: "f", BOOL: "?", U64: "Q"}
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def scalar(kind, value):
+    return string(value) if kind == STRING else struct.pack("<" + NUMBERS[kind], value)
+
+
+def entry(key, kind, value, element=None):
+    out = string(key) + struct.pack("<I", kind)
+    if kind != ARRAY:
+        return out + scalar(kind, value)
+    out += struct.pack("<IQ", element, len(value))
+    return out + b"".join(scalar(element, one) for one in value)
+
+
+def gguf(entries, tensors=(), alignment=32):
+    """A GGUF file; tensors are (name, dims) of float32 zeros."""
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+    out += b"".join(entry(*one) for one in entries)
+    data = 0
+    for name, dims in tensors:
+        out += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, data)
+        size = 4
+        for dim in dims:
+            size *= dim
+        data += -(-size // alignment) * alignment
+    out += bytes(-len(out) % alignment)
+    return out + bytes(data)
+
+
+TINY = [
+    ("general.architecture", STRING, "llama"),
+    ("llama.block_count", U32, 1),
+    ("llama.context_length", U32, 64),
+    ("llama.embedding_length", U32, 8),
+    ("llama.feed_forward_length", U32, 8),
+    ("llama.attention.head_count", U32, 2),
+    ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
+    ("tokenizer.ggml.model", STRING, "no_vocab"),
+]
+TINY_TENSORS = [("token_embd.weight", (8, 4)), ("output_norm.weight", (8,))]
+TINY_TENSORS += [(f"blk.0.{n}_norm.weight", (8,)) for n in ("attn", "ffn")]
+TINY_TENSORS += [
+    (f"blk.0.{n}.weight", (8, 8))
+    for n in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+]
+
+
+def gguf_seeds():
+    every_type = [
+        ("a", U8, 1),
+        ("b", BOOL, True),
+        ("c", U64, 1 << 40),
+        ("d", ARRAY, [1.5, -2.0], F32),
+        ("e", ARRAY, ["", "two", "\u00e9"], STRING),
+        ("general.alignment", U32, 64),
+    ]
+    tiny = gguf(TINY, TINY_TENSORS)
+    return {
+        "empty": gguf([]),
+        "tiny_model": tiny,
+        "cut_in_its_tensors": tiny[:600],
+        "every_type": gguf(every_type, [("t", (3, 2))], 64),
+    }
+
+
+def shape_seeds():
+    """Numbers of a model, changes of its bytes, load options, a budget."""
+
+    def model(mode, flags, options, budget):
+        sizes = bytes([flags, 3, 3, 1, 1, 3, 5, 60])
+        return bytes([mode]) + sizes + struct.pack("<II", 4096, 512) + options + budget
+
+    budget = struct.pack("<q", 64 << 20)
+    plain = struct.pack("<BHHHBB", 0, 1, 512, 0, 1, 1)
+    full = struct.pack("<BqqHHHBBq", 7, 1000, 900, 4, 64, 2, 8, 8, 1 << 20)
+    return {
+        "longest_context": model(1, 4, plain, budget),
+        "windows_and_vocabulary": model(1, 3, full, budget),
+        "nothing_fits": model(1, 0, plain, struct.pack("<q", 1)),
+        "one_byte_changed": model(2, 0, struct.pack("<IB", 70, 255) + plain, budget),
+        "a_file": b"\0" + gguf(TINY, TINY_TENSORS),
+    }
+
+
+def lease_seeds():
+    """Bytes choose: time, then a call and its arguments."""
+    register = bytes([1, 1, 0, 0, 1, 1, 0, 1, 1])
+    reserve = bytes([1, 1, 4, 1, 0, 0, 1, 44, 1, 1])
+    release = bytes([1, 1, 10, 1, 5, 5, 1])
+    keep = bytes([1, 1, 8, 1, 5, 5, 2, 1])
+    every = bytes(i * 7 % 256 for i in range(512))
+    return {
+        "granted_and_released": register + 3 * (reserve + keep + release),
+        "many_devices": b"".join(
+            bytes([1, 1, 0, d, 2, 0, 1, 200, 1]) + reserve for d in range(3)
+        )
+        * 8,
+        "time_passes": register + (reserve + bytes([2, 0]) + keep) * 12,
+        "every_byte": every,
+    }
+
+
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+TURNS = (
+    "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + role + "
+    "'\\n' }}{{ message['content'] | trim }}{{ '<end_of_turn>\\n' }}{% endfor %}"
+)
+# A string ends with a backslash and another character; choices are read from
+# the end, so they stand last and reversed.
+CHAT = b"Be brief.\\ What is 2 + 2?\\ 4\\ <|im_end|>?\\ "
+
+
+def template_seeds():
+    return {
+        "template_chatml": CHATML.encode() + b"\1",
+        "template_turns": TURNS.encode() + b"\1",
+        "chat_smollm2": CHAT + bytes([1, 2, 1, 0, 1, 0, 0]),
+        "chat_chatml": CHAT + bytes([1, 2, 1, 0, 1, 1, 0]),
+        "chat_gemma3": CHAT + bytes([1, 2, 1, 0, 1, 2, 0]),
+    }
+
+
+TEXTS = {
+    "special_tokens": "<s>a</s>aaa<ss>s>s>\n\n  <b><b>",
+    "spaces": " s  s   s\taa \u00a0 \u3000a",
+    "scripts": "\u00e9t\u00e9 \u0434\u043e\u043c \u4f60\u597d \U0001f600\u200d\U0001f600",
+    "numbers": "1 22 333 4444 -5.6e7 0x89",
+    "contractions": "I'm you'll WE'VE it's 'tis",
+}
+
+
+def utf8_seeds():
+    bad = b"\xc3(\xe2\x82\xed\xa0\x80\xf0\x9f\x98\xc0\x80\xff\xf4\x90\x80\x80"
+    return {
+        "whole": b"\0" + TEXTS["scripts"].encode(),
+        "cut": b"\2" + TEXTS["scripts"].encode()[:-1],
+        "bad": b"\1a" + bad + b"z",
+    }
+
+
+def build_seeds():
+    """Strings from the front; choices and numbers from the back."""
+    tokens = b"".join(token + b"\\ " for token in (b"a", b"b", b"ab", b"<s>", b"", b"\xc4\xa0"))
+    merges = b"a b\\ ab a\\ "
+    numbers = bytes([0, 0, 1, 3, 1] + [2, 1] * 6 + [6] + [1, 0] * 4)
+    return {
+        f"tables_{kind}": tokens + merges + b"abab <s>a" + numbers + bytes([1] * 5 + [pre, kind])
+        for kind, pre in ((0, 0), (1, 1), (2, 2))
+    }
+
+
+CONFIGS = {
+    "llama": '{"model_type":"llama","hidden_size":64,"num_hidden_layers":2,'
+    '"intermediate_size":96,"num_attention_heads":4,"num_key_value_heads":2,'
+    '"vocab_size":40,"max_position_embeddings":256}',
+    "gemma3": '{"text_config":{"model_type":"gemma3_text","hidden_size":64,'
+    '"num_hidden_layers":6,"intermediate_size":96,"num_attention_heads":4,'
+    '"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"sliding_window":32,'
+    '"max_position_embeddings":256,"torch_dtype":"float16"}}',
+    "experts": '{"model_type":"qwen3_moe","hidden_size":64,"num_hidden_layers":2,'
+    '"intermediate_size":96,"moe_intermediate_size":32,"num_experts":4,'
+    '"num_experts_per_tok":2,"num_attention_heads":4,"num_key_value_heads":2,'
+    '"head_dim":16,"vocab_size":40,"max_position_embeddings":256}',
+}
+
+FLEET = "id,device,available_bytes\na,rtx-3070,\nb,rtx-3070,1000000\n"
+
+
+def catalogue_seeds():
+    lines = (HERE.parents[1] / "data" / "devices.csv").read_text().splitlines()
+    data = [line for line in lines if not line.startswith("#")]
+    return {
+        "head": "\n".join(lines[:20]).encode() + b"\n",
+        "devices": "\n".join(data[:1] + data[1::12]).encode() + b"\n",
+        "fleet": FLEET.encode(),
+    }
+
+
+def encoded(texts):
+    return {name: text.encode() for name, text in texts.items()}
+
+
+SEEDS = {
+    "chat_template_fuzz": template_seeds(),
+    "config_json_fuzz": encoded(CONFIGS),
+    "device_catalogue_fuzz": catalogue_seeds(),
+    "gguf_reader_fuzz": gguf_seeds(),
+    "lease_ops_fuzz": lease_seeds(),
+    "model_shape_fuzz": shape_seeds(),
+    "tokenizer_build_fuzz": build_seeds(),
+    "tokenizer_encode_fuzz": encoded(TEXTS),
+    "utf8_stream_fuzz": utf8_seeds(),
+}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "corpus"
+    for target, seeds in SEEDS.items():
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        for name, data in seeds.items():
+            (folder / target / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
