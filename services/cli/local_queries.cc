@@ -14,6 +14,7 @@
 #include "services/cli/model_path.h"
 #include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
+#include "services/common/runtime_key.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
 
@@ -22,7 +23,8 @@ namespace plimsoll::cli {
 v1::ListDevicesResponse LocalDevices() {
   v1::ListDevicesResponse response;
   v1::Device& device = *response.add_devices();
-  *device.mutable_profile() = services::ToProto(worker::LocalCpuProfile());
+  *device.mutable_profile() = services::ToProto(
+      services::LocalProfile({.n_threads = worker::UsableThreads()}));
   device.set_available_bytes(device.profile().free_bytes());
   return response;
 }
