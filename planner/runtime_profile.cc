@@ -117,10 +117,11 @@ void ApplyRuntime(const RuntimeProfile* measured, const RuntimeLoad& load,
   profile.runtime_bytes = MeasuredRuntimeBytes(*measured, load);
   profile.runtime_basis = Basis::kMeasured;
   profile.runtime_note = absl::StrCat(
-      "at most ", measured->bytes, " bytes seen of a worker of this build on ",
-      "this device with ", measured->load.n_threads,
-      measured->load.n_threads == 1 ? " thread" : " threads",
-      "; what this load may add; 1 MiB");
+      measured->bytes, " bytes seen of this build's worker here, with ",
+      measured->load.n_threads,
+      measured->load.n_threads == 1 ? " thread" : " threads", ", + ",
+      RuntimeGrowth(measured->load, load),
+      " that this load may add + 2 MiB, in whole MiB");
 }
 
 }  // namespace plimsoll::planner

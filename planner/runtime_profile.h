@@ -67,7 +67,7 @@ int64_t RuntimeGrowth(const RuntimeLoad& from, const RuntimeLoad& to);
 
 // What to plan under `load`, given what was seen: kRuntimeSafetyBytes more,
 // for readers and buffers that were not there yet, in whole MiB.
-inline constexpr int64_t kRuntimeSafetyBytes = 1 << 20;
+inline constexpr int64_t kRuntimeSafetyBytes = 2 << 20;
 int64_t MeasuredRuntimeBytes(const RuntimeProfile& profile,
                              const RuntimeLoad& load);
 

@@ -151,7 +151,7 @@ const std::vector<Observation>& Observations() {
 
 TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
   // The smallest one, before it drew from a whole row.
-  const RuntimeProfile smallest = Seen(20'760'000, {.n_threads = 1});
+  const RuntimeProfile smallest = Seen(21'768'438, {.n_threads = 1});
   for (const Observation& seen : Observations()) {
     const auto bytes = static_cast<int64_t>(seen.mib * kMiB);
     EXPECT_GE(MeasuredRuntimeBytes(smallest, seen.load), bytes);
@@ -187,7 +187,7 @@ TEST(RuntimeProfileTest, AProfileSaysWhereItsRuntimeComesFrom) {
   const RuntimeProfile seen = Seen(12'345'678, {.n_threads = 2});
   ApplyRuntime(&seen, {.n_threads = 2}, profile);
   EXPECT_EQ(profile.runtime_basis, Basis::kMeasured);
-  EXPECT_EQ(profile.runtime_bytes, 13 * kMiB);
+  EXPECT_EQ(profile.runtime_bytes, 14 * kMiB);
   EXPECT_THAT(profile.runtime_note, HasSubstr("12345678 bytes"));
   EXPECT_THAT(profile.runtime_note, HasSubstr("2 threads"));
   EXPECT_TRUE(ValidateProfile(profile).ok());

@@ -61,7 +61,8 @@ struct TestWorker {
   explicit TestWorker(TestPlanner* planner = nullptr,
                       std::optional<int64_t> device_memory = std::nullopt,
                       RuntimeMonitor* runtime = nullptr)
-      : file(testing::RandomModelBytes(testing::FindRandomModel("llama_f32"))) {
+      : file(plimsoll::testing::RandomModelBytes(
+            plimsoll::testing::FindRandomModel("llama_f32"))) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
     options.lazy = true;
@@ -140,7 +141,7 @@ struct TestWorker {
     while (Describe(name).running() != running) std::this_thread::yield();
   }
 
-  testing::TemporaryFile file;
+  plimsoll::testing::TemporaryFile file;
   CallGate gate;
   std::unique_ptr<PlannerClient> client;
   std::unique_ptr<LeaseKeeper> keeper;
