@@ -81,8 +81,10 @@ TEST(RuntimeProfileTest, EveryFieldIsLimited) {
 TEST(RuntimeProfileTest, FilesAreNamedByTheWholeKey) {
   // Fields do not run into one another.
   const std::vector<RuntimeKey> keys = {
-      {"cpu X", "a", "b"},  {"cpu X", "ab", ""}, {"cpu Xa", "", "b"},
-      {"cuda X", "a", "b"}, {"", "", ""},        {"../../etc", "a", "b"}};
+      {"cpu X", "a", "b"},    {"cpu X", "ab", ""},
+      {"cpu Xa", "", "b"},    {"cuda X", "a", "b"},
+      {"", "", ""},           {"averylongkindofdevice X", "a", "b"},
+      {"../../etc", "a", "b"}};
   std::set<std::string> stems;
   for (const RuntimeKey& key : keys) stems.insert(FileStem(key));
   EXPECT_EQ(stems.size(), keys.size());
