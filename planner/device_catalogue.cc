@@ -121,7 +121,8 @@ absl::StatusOr<CatalogueDevice> DeviceCatalogue::Get(
 }
 
 DeviceProfile ProfileOf(const CatalogueDevice& device) {
-  DeviceProfile profile = CommittedCpuProfile();
+  DeviceProfile profile =
+      device.kind == "gpu" ? CommittedGpuProfile() : CommittedCpuProfile();
   profile.id = device.name;
   profile.name = device.title;
   profile.total_bytes = device.memory_bytes;

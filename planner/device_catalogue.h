@@ -64,7 +64,8 @@ class DeviceCatalogue {
 };
 
 // What a plan needs to know of a catalogue's device: all of its memory, with
-// the storage rules and the runtime of this build's committed profile.
+// the storage rules and the runtime of the profile that is committed for its
+// kind: CommittedGpuProfile for "gpu", CommittedCpuProfile for the others.
 DeviceProfile ProfileOf(const CatalogueDevice& device);
 
 // One line of a fleet's file.

@@ -14,6 +14,15 @@ constexpr int64_t kCpuRuntimeBytes = 28 << 20;
 // The arena is one mapping of whole huge pages.
 constexpr int64_t kCpuGranularityBytes = 2 << 20;
 
+// A GPU's context, modules, library workspaces and graphs: 512 MiB for context
+// and modules (Ollama sets 457 MiB aside for them, gguf-parser-go 250), 32 MiB
+// for cuBLAS (the workspace that its manual names for Hopper; 4 MiB on older
+// ones) and 96 MiB for graphs and streams. Nothing of it is measured.
+constexpr int64_t kGpuRuntimeBytes = int64_t{512 + 32 + 96} << 20;
+// cudaMalloc takes whole pages of 2 MiB and aligns to 256 bytes.
+constexpr int64_t kGpuGranularityBytes = 2 << 20;
+constexpr int64_t kGpuAlignment = 256;
+
 absl::Status Bad(absl::string_view field, int64_t value,
                  absl::string_view wanted) {
   return absl::InvalidArgumentError(
@@ -65,6 +74,33 @@ DeviceProfile CommittedCpuProfile() {
                       DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     profile.storage.push_back({dtype, kRowMultiple});
+  }
+  return profile;
+}
+
+DeviceProfile CommittedGpuProfile() {
+  DeviceProfile profile = {
+      .id = "gpu",
+      .kind = "gpu",
+      .name = "GPU",
+      .total_bytes = 0,
+      .free_bytes = 0,
+      .allocation = AllocationRule::kGranularity,
+      .granularity_bytes = kGpuGranularityBytes,
+      .alignment = kGpuAlignment,
+      .storage = {},
+      .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
+      // Steps are planned as the CPU's, whose packed rows are the wider ones.
+      .workspace = CommittedCpuProfile().workspace,
+      .runtime_bytes = kGpuRuntimeBytes,
+      .runtime_basis = Basis::kEstimated,
+      .runtime_note =
+          "a bound on context, libraries and graphs; this build's "
+          "worker runs on no GPU"};
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
+                      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+    profile.storage.push_back({dtype, /*row_multiple=*/1});
   }
   return profile;
 }

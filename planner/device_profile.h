@@ -47,7 +47,7 @@ struct WorkspaceParameters {
 
 struct DeviceProfile {
   std::string id;    // stable name: "cpu", "cuda:0"
-  std::string kind;  // "cpu" or "cuda"
+  std::string kind;  // "cpu", "cuda"; "gpu" for one of a catalogue
   std::string name;  // as the vendor prints it
   int64_t total_bytes;
   int64_t free_bytes;  // what a new grant may use now
@@ -59,12 +59,19 @@ struct DeviceProfile {
   WorkspaceParameters workspace;
   int64_t runtime_bytes;  // context, libraries, code: outside the arena
   Basis runtime_basis;
+  std::string runtime_note = {};  // what it comes from; may be empty
 };
 
 // The committed profile of this build's CPU backend, for what-ifs where no
 // worker runs; total and free are 0 and must be filled in. A test holds it
 // equal to what the worker builds from the kernels' own constants.
 DeviceProfile CommittedCpuProfile();
+
+// The committed profile of an accelerator with memory of its own, for what-ifs
+// about devices that are not there: every tensor as it is in the file, and a
+// bound on what context, libraries and graphs take. It says nothing of what
+// this build runs. Total and free are 0 and must be filled in.
+DeviceProfile CommittedGpuProfile();
 
 // The rule for `dtype`, or nullptr if the device cannot run it.
 const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner/auto_context.h"
+#include "planner/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -102,6 +103,7 @@ class Adviser {
 
 // Element types of keys and values below those of the options, the largest
 // first: those that the device runs; all, where it cannot run the plan anyway.
+// Heads are whole blocks of each.
 std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
                                   const MemoryPlan& plan) {
   constexpr int64_t kElements = 256;  // whole blocks of every type
@@ -115,7 +117,10 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   if (plan.not_runnable.empty() && !inputs.counts_tokens()) {
     types = inputs.profile().kv_types;
   }
-  std::erase_if(types, [&](DType type) { return bytes_of(type) >= now; });
+  std::erase_if(types, [&](DType type) {
+    return bytes_of(type) >= now ||
+           !KvModel::Create(inputs.shape(), type, type, {}).ok();
+  });
   std::stable_sort(types.begin(), types.end(),
                    [&](DType a, DType b) { return bytes_of(a) > bytes_of(b); });
   return types;

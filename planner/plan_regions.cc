@@ -172,7 +172,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                         " rows x 64 bytes");
   }
   if (region == "vocab") return "tokenizer tables on the host";
-  if (region == "runtime") return "the process itself, outside the arena";
+  if (region == "runtime") {
+    const std::string& note = inputs.profile().runtime_note;
+    return note.empty() ? "the process itself, outside the arena" : note;
+  }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") return "pages of the mapped file, as they are";
   if (region == "scratch") return "one token's buffers and logits";

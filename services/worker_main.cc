@@ -6,16 +6,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/clock.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
+#include "services/common/runtime_key.h"
+#include "services/common/runtime_store.h"
 #include "services/common/server.h"
 #include "services/worker/lease_keeper.h"
 #include "services/worker/model_registry.h"
 #include "services/worker/options.h"
 #include "services/worker/planner_client.h"
+#include "services/worker/runtime_monitor.h"
 #include "services/worker/services.h"
 #include "services/worker/worker_flags.h"
 #include "worker/device.h"
@@ -30,6 +34,9 @@ std::string HostName() {
 }
 
 void FillDefaults(WorkerOptions& options) {
+  if (options.profile_folder.empty()) {
+    options.profile_folder = DefaultProfileFolder();
+  }
   options.profile = worker::LocalCpuProfile;
   options.clock = BootTime;
   if (options.device_id.empty()) {
@@ -39,15 +46,32 @@ void FillDefaults(WorkerOptions& options) {
   options.holder = absl::StrCat(HostName(), "/", getpid());
 }
 
-absl::Status Run(const ServerOptions& server_options,
-                 const WorkerOptions& options) {
+RuntimeMonitor::Options MonitorOptions(const WorkerOptions& options) {
+  return {.folder = options.profile_folder,
+          .key = RuntimeKeyOf(worker::LocalCpuProfile(), OwnProgram()),
+          .load = {.n_threads = options.n_threads > 0 ? options.n_threads
+                                                      : worker::UsableThreads(),
+                   .n_slots = options.load.n_slots,
+                   .n_rows = options.load.n_ubatch},
+          .memory = OwnMemory(),
+          .device = worker::LocalCpuProfile};
+}
+
+absl::Status Run(const ServerOptions& server_options, WorkerOptions options) {
   std::unique_ptr<PlannerClient> client;
+  RuntimeMonitor runtime(MonitorOptions(options));
+  options.runtime = &runtime;
+  options.profile = [&runtime] { return runtime.Profile(); };
   std::unique_ptr<LeaseKeeper> keeper;
   if (!options.planner.empty()) {
     client = std::make_unique<PlannerClient>(options.planner, options.device_id,
                                              options.holder, options.clock);
     keeper =
         std::make_unique<LeaseKeeper>(*client, options.profile, options.clock);
+    runtime.SetListener([&client, &runtime] {
+      // If the planner does not answer, the next load tells it.
+      client->RegisterDevice(runtime.Profile()).IgnoreError();
+    });
   }
   ModelRegistry registry(options, client.get(), keeper.get());
   CallGate gate;
@@ -78,7 +102,7 @@ int Main(int argc, char** argv) {
   }
   options.drain_timeout = server.drain_timeout;
   FillDefaults(options);
-  return ExitCode(Run(server, options));
+  return ExitCode(Run(server, std::move(options)));
 }
 
 }  // namespace

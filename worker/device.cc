@@ -152,6 +152,17 @@ int64_t ResidentBytes() {
   return ReadKilobytes("/proc/self/status", "VmRSS").value_or(0);
 }
 
+int64_t ExactResidentBytes() {
+  const auto bytes = ReadKilobytes("/proc/self/smaps_rollup", "Rss");
+  return bytes ? *bytes : ResidentBytes();
+}
+
+bool ResetPeakResidentBytes() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;  // proc(5)
+  return file.good();
+}
+
 planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info) {
   planner::DeviceProfile profile = planner::CommittedCpuProfile();
   profile.id = info.id;

@@ -22,6 +22,11 @@ int UsableThreads();
 // This process's peak and current resident memory (VmHWM, VmRSS).
 int64_t PeakResidentBytes();
 int64_t ResidentBytes();
+// The current one again, counted page by page: slower, and free of the error of
+// the kernel's counters, which grows with the number of CPUs.
+int64_t ExactResidentBytes();
+// From now on the peak is that of what comes. False if it cannot be reset.
+bool ResetPeakResidentBytes();
 
 // Turns a backend's facts into the planner's profile.
 planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);

@@ -13,6 +13,7 @@
 #include "services/cli/model_path.h"
 #include "services/cli/progress.h"
 #include "services/common/clock.h"
+#include "services/common/runtime_key.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
 #include "worker/model.h"
@@ -119,7 +120,11 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
 absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape,
                                              const LoadFlags& flags,
                                              ContextDefault context_default) {
-  const planner::DeviceProfile profile = worker::LocalCpuProfile();
+  const planner::DeviceProfile profile = services::LocalProfile(
+      {.n_threads = flags.threads > 0 ? flags.threads : worker::UsableThreads(),
+       .n_slots = flags.slots,
+       .n_rows = flags.n_ubatch,
+       .n_vocab = shape.vocab_size});
   return planner::Layout(
       shape, ToLoadOptions(flags, shape.n_ctx_train, context_default), profile,
       flags.device_memory.value_or(profile.free_bytes));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "services/cli/model_path.h"
 #include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
+#include "services/common/runtime_key.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
 
@@ -22,7 +24,8 @@ namespace plimsoll::cli {
 v1::ListDevicesResponse LocalDevices() {
   v1::ListDevicesResponse response;
   v1::Device& device = *response.add_devices();
-  *device.mutable_profile() = services::ToProto(worker::LocalCpuProfile());
+  *device.mutable_profile() = services::ToProto(
+      services::LocalProfile({.n_threads = worker::UsableThreads()}));
   device.set_available_bytes(device.profile().free_bytes());
   return response;
 }
@@ -31,15 +34,20 @@ absl::StatusOr<services::PlacementQueries> LocalQueries(
     const std::string& catalogue_path) {
   ASSIGN_OR_RETURN(planner::DeviceCatalogue catalogue,
                    services::LoadCatalogue(catalogue_path));
-  services::PlacementSources sources{[](const v1::ModelSource& source) {
-                                       return services::ShapeFromHeaderBytes(
-                                           source.header().gguf(),
-                                           source.header().file_bytes());
-                                     },
-                                     [](v1::ListDevicesResponse& devices) {
-                                       devices = LocalDevices();
-                                       return absl::OkStatus();
-                                     }};
+  services::PlacementSources sources{
+      .shape_of = [](const v1::ModelSource& source)
+          -> absl::StatusOr<std::shared_ptr<const planner::ModelShape>> {
+        ASSIGN_OR_RETURN(
+            planner::ModelShape shape,
+            services::ShapeFromHeaderBytes(source.header().gguf(),
+                                           source.header().file_bytes()));
+        return std::make_shared<const planner::ModelShape>(std::move(shape));
+      },
+      .list_devices =
+          [](v1::ListDevicesResponse& devices) {
+            devices = LocalDevices();
+            return absl::OkStatus();
+          }};
   return services::PlacementQueries(std::move(sources), std::move(catalogue));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,12 +58,16 @@ struct Planned {
   std::string title;
 };
 
-// The load flags and the name of the device, which is this machine unless
-// --device names one of the catalogue; its memory is then the budget.
-absl::StatusOr<std::pair<LoadFlags, std::string>> DeviceHere(
-    const PlanFlags& flags) {
+// The load flags and the device, which is this machine unless --device names
+// one of the catalogue; its memory is then the budget.
+struct Here {
+  LoadFlags load;
+  std::string name;
+  std::optional<planner::DeviceProfile> profile;  // of the catalogue's device
+};
+absl::StatusOr<Here> DeviceHere(const PlanFlags& flags) {
   if (flags.device.empty()) {
-    return std::make_pair(flags.load, worker::LocalCpuProfile().name);
+    return Here{flags.load, worker::LocalCpuProfile().name, std::nullopt};
   }
   ASSIGN_OR_RETURN(const planner::DeviceCatalogue catalogue,
                    services::LoadCatalogue(""));
@@ -71,19 +76,25 @@ absl::StatusOr<std::pair<LoadFlags, std::string>> DeviceHere(
   LoadFlags load = flags.load;
   load.device_memory = std::min(
       device.memory_bytes, load.device_memory.value_or(device.memory_bytes));
-  return std::make_pair(std::move(load), device.title);
+  return Here{std::move(load), device.title, planner::ProfileOf(device)};
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
-  ASSIGN_OR_RETURN(const auto here, DeviceHere(flags));
+  ASSIGN_OR_RETURN(const Here here, DeviceHere(flags));
   ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
+  constexpr ContextDefault kDefault = ContextDefault::kLongestThatFits;
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      PlanHere(source.shape, here.first, ContextDefault::kLongestThatFits));
+      here.profile
+          ? planner::Layout(
+                source.shape,
+                ToLoadOptions(here.load, source.shape.n_ctx_train, kDefault),
+                *here.profile, *here.load.device_memory)
+          : PlanHere(source.shape, here.load, kDefault));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
-                              " on ", here.second)};
+                              " on ", here.name)};
 }
 
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {

@@ -1,5 +1,6 @@
 #include "services/cli/plan_many.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "services/cli/embedded.h"
 #include "services/cli/model_path.h"
 #include "services/cli/table.h"
+#include "services/common/runtime_key.h"
 #include "services/common/to_proto.h"
 #include "worker/device.h"
 
@@ -41,13 +43,17 @@ absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text) {
 absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     const std::vector<std::string>& models, const LoadFlags& flags) {
   std::vector<planner::SetMember> members;
+  planner::RuntimeLoad load = {.n_threads = worker::UsableThreads(),
+                               .n_slots = flags.slots,
+                               .n_rows = flags.n_ubatch};
   for (const std::string& model : models) {
     ASSIGN_OR_RETURN(services::PlanSource source, OpenPlannable(model));
     const planner::LoadOptions options = ToLoadOptions(
         flags, source.shape.n_ctx_train, ContextDefault::kLongestThatFits);
+    load.n_vocab = std::max(load.n_vocab, source.shape.vocab_size);
     members.push_back({std::move(source.shape), options});
   }
-  const planner::DeviceProfile profile = worker::LocalCpuProfile();
+  const planner::DeviceProfile profile = services::LocalProfile(load);
   ASSIGN_OR_RETURN(
       const planner::SetPlan set,
       planner::PlanSet(members, profile,

@@ -11,6 +11,7 @@ namespace plimsoll::services {
 namespace {
 
 constexpr int kMaxStorageRules = 64;
+constexpr size_t kMaxNoteBytes = 256;
 constexpr uint32_t kMaxToken = std::numeric_limits<int32_t>::max();
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
@@ -264,6 +265,10 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
                    Signed(message.runtime_bytes(), "runtime_bytes"));
   ASSIGN_OR_RETURN(profile.runtime_basis,
                    FromProto(message.runtime_basis(), "runtime_basis"));
+  if (message.runtime_note().size() > kMaxNoteBytes) {
+    return Bad("runtime_note", "has more than 256 bytes");
+  }
+  profile.runtime_note = message.runtime_note();
   RETURN_IF_ERROR(planner::ValidateProfile(profile));
   return profile;
 }

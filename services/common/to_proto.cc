@@ -275,6 +275,7 @@ v1::DeviceProfile ToProto(const planner::DeviceProfile& profile) {
   wire.set_max_candidates(ToUint32(workspace.max_candidates));
   message.set_runtime_bytes(ToUint64(profile.runtime_bytes));
   message.set_runtime_basis(ToProto(profile.runtime_basis));
+  message.set_runtime_note(profile.runtime_note);
   return message;
 }
 

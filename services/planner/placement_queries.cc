@@ -103,6 +103,7 @@ class Fleet {
     kind.clear_name();
     kind.clear_total_bytes();
     kind.clear_free_bytes();
+    kind.clear_runtime_note();
     const auto [found, is_new] = classes_.try_emplace(
         kind.SerializeAsString(), static_cast<int64_t>(profiles_.size()));
     if (is_new) profiles_.push_back(target.profile);

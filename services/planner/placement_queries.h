@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"

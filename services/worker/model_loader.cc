@@ -13,6 +13,7 @@
 #include "services/common/log.h"
 #include "services/common/random_id.h"
 #include "services/common/to_proto.h"
+#include "services/worker/runtime_monitor.h"
 #include "worker/model.h"
 #include "worker/model_file.h"
 
@@ -71,6 +72,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     int64_t held_bytes, const LoadHooks& hooks) {
   ASSIGN_OR_RETURN(const std::unique_ptr<worker::ModelFile> file,
                    worker::ModelFile::Open(flag.path));
+  if (options_.runtime != nullptr) {
+    options_.runtime->Expect({.n_slots = options.n_slots,
+                              .n_rows = options.n_ubatch,
+                              .n_vocab = file->shape().vocab_size});
+  }
   ASSIGN_OR_RETURN(const Granted granted,
                    client_ == nullptr
                        ? PlanAlone(*file, options, flag.name, held_bytes)
@@ -134,9 +140,11 @@ absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), granted.plan));
     if (ToUint64(granted.plan.total_bytes) != wire.total_bytes() ||
         ToUint64(granted.plan.arena_bytes) != wire.arena_bytes()) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      // Another worker may have registered its own runtime in between.
+      refusal = absl::FailedPreconditionError(absl::StrCat(
           "the planner plans ", wire.total_bytes(), " bytes, this worker ",
           granted.plan.total_bytes, ": they are of different builds"));
+      continue;
     }
     granted.plan.n_ctx_reason = wire.n_ctx_reason();
     absl::StatusOr<LeaseGrant> lease =

@@ -1,5 +1,6 @@
 #include "services/worker/model_registry.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "services/common/from_proto.h"
 #include "services/common/log.h"
 #include "services/common/to_proto.h"
+#include "services/worker/runtime_monitor.h"
 
 namespace plimsoll::services {
 namespace {
@@ -25,6 +27,14 @@ absl::Status NotReady(const std::string& name, absl::string_view what) {
   return Refused(
       absl::UnavailableError(absl::StrCat("model ", name, " ", what)),
       v1::ERROR_REASON_MODEL_NOT_READY, name, absl::Seconds(1));
+}
+
+// What a loaded model holds of what its plan names.
+int64_t PlannedResidentBytes(const worker::Engine& engine) {
+  const worker::MemoryReport memory = engine.Memory();
+  const planner::Region* vocab = engine.plan().FindRegion("vocab");
+  const int64_t planned = vocab == nullptr ? 0 : vocab->bytes;
+  return memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
 }
 
 bool IsLoading(v1::ModelState state) {
@@ -201,7 +211,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
             });
             return CheckWanted(entry);
           }};
-  return loader_.Load(entry.flag, options, HeldBytes(), hooks);
+  RuntimeMonitor* const runtime = options_.runtime;
+  if (runtime != nullptr) runtime->BeginChange();
+  auto model = loader_.Load(entry.flag, options, HeldBytes(), hooks);
+  if (runtime != nullptr) {
+    runtime->EndChange(model.ok() ? PlannedResidentBytes(*(*model)->engine)
+                                  : 0);
+  }
+  return model;
 }
 
 void ModelRegistry::Report(
@@ -296,7 +313,11 @@ void ModelRegistry::RunUnload(Entry& entry) {
     absl::MutexLock lock(&mu_);
     owned = std::move(entry.model);
   }
+  RuntimeMonitor* const runtime = options_.runtime;
+  if (runtime != nullptr) runtime->BeginChange();
+  const int64_t planned_bytes = PlannedResidentBytes(*owned->engine);
   owned.reset();  // the memory first, then the lease
+  if (runtime != nullptr) runtime->EndChange(-planned_bytes);
   if (lease.has_value()) loader_.Release(*lease);
   absl::MutexLock lock(&mu_);
   entry.state = v1::MODEL_STATE_ABSENT;

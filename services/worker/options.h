@@ -24,6 +24,8 @@ inline planner::LoadOptions WorkerLoadDefaults() {
   return options;
 }
 
+class RuntimeMonitor;
+
 struct WorkerOptions {
   std::vector<ModelFlag> models;
   bool lazy = false;  // models are loaded by LoadModel only
@@ -33,12 +35,15 @@ struct WorkerOptions {
   std::optional<int64_t> device_memory_bytes;  // of all models together
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
-  std::string planner;    // address; empty = plans by itself
-  std::string device_id;  // as the planner is to know it
-  std::string holder;     // of the leases
+  std::string planner;         // address; empty = plans by itself
+  std::string device_id;       // as the planner is to know it
+  std::string holder;          // of the leases
+  std::string profile_folder;  // of runtime profiles; empty = the default one
   // This machine's device, with its memory as it is now.
   std::function<planner::DeviceProfile()> profile;
   std::function<absl::Time()> clock;  // BootTime
+  // Told of every load and unload; outlives the registry. Null: nobody is.
+  RuntimeMonitor* runtime = nullptr;
 };
 
 }  // namespace plimsoll::services

@@ -79,6 +79,10 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
   AddEngineFlags(app, options);
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
+  app.add_option("--profile-dir", options.profile_folder,
+                 "Folder where this worker keeps what it measured of its own "
+                 "overhead, for the plans of later ones "
+                 "($XDG_STATE_HOME/plimsoll/profiles)");
   app.add_option("--device-id", options.device_id,
                  "Name of this device for the planner (HOSTNAME/cpu)")
       ->check([](const std::string& id) {

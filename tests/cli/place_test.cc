@@ -193,7 +193,7 @@ TEST_F(PlaceTest, DevicesThatAModelFitsOnComeWithTheirBounds) {
   const std::string path =
       Write("two.csv", absl::StrCat(kHeader,
                                     "speck,Speck,board,1024,driver,1,2020,\n"
-                                    "mine,Mine,gpu,104857600,driver,1,2020,"
+                                    "mine,Mine,board,104857600,driver,1,2020,"
                                     "\n"));
   const CliResult result =
       RunCli({"devices", "--fits", model_, "--catalogue", path});

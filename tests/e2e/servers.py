@@ -20,6 +20,8 @@ import stubs
 BUILD_DIR = pathlib.Path(
     os.environ.get("PLIMSOLL_BUILD", stubs.SOURCE_DIR / "build" / "release")
 )
+# What workers of one run keep is nobody else's.
+STATE_DIR = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
 START_SECONDS = 30  # a slow machine, a sanitizer
 READY_SECONDS = 120
 CALL_SECONDS = 120  # bounds every call of a test; none comes near it
@@ -104,6 +106,7 @@ class Server:
             [binary(name), *flags],
             stdout=subprocess.PIPE,
             stderr=self.errors,
+            env={**os.environ, "XDG_STATE_HOME": STATE_DIR.name},
         )
         try:
             self.address = self._await_address()

@@ -144,6 +144,20 @@ TEST(DeviceCatalogueTest, AProfileHasTheWholeMemoryAndIsValid) {
   EXPECT_EQ(profile.free_bytes, 4'096);
 }
 
+TEST(DeviceCatalogueTest, AProfileHasTheRulesOfItsKind) {
+  const DeviceCatalogue catalogue = Parsed(
+      "a,A,gpu,1,driver,1,2020,\nb,B,board,2,driver,1,2020,\n"
+      "c,C,cpu,3,driver,1,2020,\nd,D,unified,4,driver,1,2020,\n");
+  for (const CatalogueDevice& device : catalogue.devices()) {
+    const DeviceProfile profile = ProfileOf(device);
+    const bool is_gpu = device.kind == "gpu";
+    EXPECT_EQ(FindStorageRule(profile, DType::kQ4_0) != nullptr, is_gpu);
+    EXPECT_EQ(profile.runtime_bytes, is_gpu
+                                         ? CommittedGpuProfile().runtime_bytes
+                                         : CommittedCpuProfile().runtime_bytes);
+  }
+}
+
 class InstalledCatalogueTest : public ::testing::Test {
  protected:
   InstalledCatalogueTest() {

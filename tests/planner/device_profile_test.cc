@@ -19,6 +19,26 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   EXPECT_EQ(FindStorageRule(profile, DType::kQ3_K), nullptr);
 }
 
+TEST(DeviceProfileTest, TheCommittedGpuProfileKeepsTensorsAsInTheFile) {
+  const DeviceProfile profile = CommittedGpuProfile();
+  EXPECT_TRUE(ValidateProfile(profile).ok());
+  // All that the CPU runs, and three more.
+  for (const StorageRule& rule : CommittedCpuProfile().storage) {
+    EXPECT_NE(FindStorageRule(profile, rule.dtype), nullptr);
+  }
+  for (const DType dtype : {DType::kQ4_0, DType::kQ5_1, DType::kQ5_K}) {
+    EXPECT_NE(FindStorageRule(profile, dtype), nullptr) << DTypeName(dtype);
+  }
+  EXPECT_EQ(profile.storage.size(), CommittedCpuProfile().storage.size() + 3);
+  for (const StorageRule& rule : profile.storage) {
+    EXPECT_EQ(rule.row_multiple, 1);
+  }
+  EXPECT_EQ(profile.kv_types.size(), 4u);
+  // Nobody has measured it.
+  EXPECT_EQ(profile.runtime_basis, Basis::kEstimated);
+  EXPECT_GE(profile.runtime_bytes, int64_t{512} << 20);
+}
+
 TEST(DeviceProfileTest, AllocationsAreRoundedByTheRule) {
   DeviceProfile profile = CommittedCpuProfile();
   EXPECT_EQ(*AllocatedBytes(profile, 0), 0);

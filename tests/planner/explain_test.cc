@@ -214,5 +214,25 @@ TEST(LoadOptionsTest, TypesThatAreNoneOfKeysOrValuesAreNamed) {
               HasSubstr("v_type is q4_K, not one of f32, f16"));
 }
 
+TEST(ExplainTest, NoAdviceNamesATypeThatHeadsDoNotFill) {
+  ModelShape shape = Smollm2();
+  LoadOptions options;
+  options.n_ctx = 8'192;
+  const auto advises_q8 = [&] {
+    const DeviceProfile gpu = CommittedGpuProfile();
+    const int64_t needed = PlanOf(shape, options, kGiB, gpu).total_bytes;
+    const MemoryPlan plan = PlanOf(shape, options, needed - 1, gpu);
+    EXPECT_FALSE(plan.fits);
+    return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
+                       [](const Suggestion& suggestion) {
+                         return suggestion.text.find("q8_0") !=
+                                std::string::npos;
+                       });
+  };
+  EXPECT_TRUE(advises_q8());
+  for (LayerShape& layer : shape.layers) layer.head_dim = 48;
+  EXPECT_FALSE(advises_q8());
+}
+
 }  // namespace
 }  // namespace plimsoll::planner

@@ -165,6 +165,7 @@ TEST(FromProtoTest, AProfileSurvivesTheWayThereAndBack) {
   planner::DeviceProfile profile = planner::CommittedCpuProfile();
   profile.total_bytes = 1 << 30;
   profile.free_bytes = 1 << 29;
+  profile.runtime_note = std::string(256, 'n');
   const auto back = FromProto(ToProto(profile));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToProto(*back).SerializeAsString(),
@@ -180,6 +181,10 @@ TEST(FromProtoTest, AProfilesRulesAreLimited) {
   }
   EXPECT_THAT(std::string(FromProto(message).status().message()),
               HasSubstr("storage"));
+  message = ToProto(profile);
+  message.set_runtime_note(std::string(257, 'n'));
+  EXPECT_THAT(std::string(FromProto(message).status().message()),
+              HasSubstr("runtime_note"));
   message = ToProto(profile);
   message.set_allocation(v1::ALLOCATION_RULE_UNSPECIFIED);
   EXPECT_EQ(FromProto(message).status().code(), Code::kInvalidArgument);

@@ -145,6 +145,31 @@ TEST_F(PlacementQueriesTest, MixesRegisteredNamedAndImaginedDevices) {
   EXPECT_EQ(response_.devices(1).available_bytes(), 8'589'934'592u);
 }
 
+TEST_F(PlacementQueriesTest, GpusOfTheCatalogueTakeWhatTheCpuCannotRun) {
+  planner::TinyModel tiny;
+  tiny.dtype = DType::kQ4_0;
+  const std::string bytes = planner::BuilderOf(tiny).Build();
+  for (const char* device : {"big", "speck"}) {
+    v1::PlaceModelsRequest request;
+    v1::ModelToPlace& model = *request.add_models();
+    model.set_name("a");
+    model.mutable_source()->mutable_header()->set_gguf(bytes);
+    model.mutable_source()->mutable_header()->set_file_bytes(bytes.size());
+    model.set_n_replicas(1);
+    v1::DeviceToFill& target = *request.add_devices();
+    target.set_id(device);
+    target.set_catalogue_name(device);
+    target.set_available_bytes(uint64_t{1} << 30);
+    ASSERT_TRUE(Place(request).ok());
+    if (std::string(device) == "big") {
+      EXPECT_EQ(response_.n_placed(), 1u);
+      continue;
+    }
+    ASSERT_EQ(response_.unplaced_size(), 1);
+    EXPECT_EQ(response_.unplaced(0).n_cannot_run(), 1u);
+  }
+}
+
 TEST_F(PlacementQueriesTest, ADeviceWithoutTheElementTypeCannotRunTheModel) {
   v1::PlaceModelsRequest request;
   AddTiny("a", 1, request);

@@ -23,6 +23,7 @@
 #include "services/worker/lease_keeper.h"
 #include "services/worker/model_registry.h"
 #include "services/worker/planner_client.h"
+#include "services/worker/runtime_monitor.h"
 #include "services/worker/services.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/device.h"
@@ -58,8 +59,10 @@ struct TestPlanner {
 // A worker behind its services, with the models "a" and "b", both lazy.
 struct TestWorker {
   explicit TestWorker(TestPlanner* planner = nullptr,
-                      std::optional<int64_t> device_memory = std::nullopt)
-      : file(testing::RandomModelBytes(testing::FindRandomModel("llama_f32"))) {
+                      std::optional<int64_t> device_memory = std::nullopt,
+                      RuntimeMonitor* runtime = nullptr)
+      : file(plimsoll::testing::RandomModelBytes(
+            plimsoll::testing::FindRandomModel("llama_f32"))) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
     options.lazy = true;
@@ -73,6 +76,10 @@ struct TestWorker {
     options.holder = "test/1";
     options.profile = worker::LocalCpuProfile;
     options.clock = BootTime;
+    options.runtime = runtime;
+    if (runtime != nullptr) {
+      options.profile = [runtime] { return runtime->Profile(); };
+    }
     if (planner != nullptr) {
       client = std::make_unique<PlannerClient>(planner->server->address(),
                                                options.device_id,
@@ -134,7 +141,7 @@ struct TestWorker {
     while (Describe(name).running() != running) std::this_thread::yield();
   }
 
-  testing::TemporaryFile file;
+  plimsoll::testing::TemporaryFile file;
   CallGate gate;
   std::unique_ptr<PlannerClient> client;
   std::unique_ptr<LeaseKeeper> keeper;

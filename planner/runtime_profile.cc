@@ -1,0 +1,127 @@
+#include "planner/runtime_profile.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+// Attention's scratch (308 KiB), top-k's, the stack and the allocator's arena.
+constexpr int64_t kThreadBytes = 512 << 10;
+// Handles, queues and messages of one more stream.
+constexpr int64_t kSlotBytes = 64 << 10;
+// Token, position and where it belongs, in vectors that double.
+constexpr int64_t kRowBytes = 64;
+// A logit with its id, and a weight as a double: a row that is sorted whole.
+constexpr int64_t kTokenBytes = 16;
+// Code, libraries, server and channels, before any of the above.
+constexpr int64_t kCpuBaseBytes = 22 * kMiB;
+
+int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
+
+absl::Status CheckCount(absl::string_view name, int64_t value, int64_t min,
+                        int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, ", not ", min, " to ", max));
+}
+
+}  // namespace
+
+std::string FileStem(const RuntimeKey& key) {
+  // FNV-1a: the same everywhere and for ever, as a file's name must be. The
+  // lengths keep fields apart.
+  uint64_t hash = 14695981039346656037u;
+  for (const std::string* field : {&key.device, &key.driver, &key.build}) {
+    for (const char c : absl::StrCat(field->size(), ":", *field)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    }
+  }
+  std::string kind;
+  for (const char c : key.device) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c))) break;
+    kind.push_back(c);
+  }
+  if (kind.empty() || kind.size() > 16) kind = "device";
+  return absl::StrCat(kind, "-", absl::Hex(hash, absl::kZeroPad16));
+}
+
+absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
+                                 const RuntimeKey& key) {
+  if (version != RuntimeProfile::kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its version is ", version, ", this build reads ",
+                     RuntimeProfile::kVersion));
+  }
+  if (!(profile.key == key)) {
+    return absl::FailedPreconditionError(
+        "it was measured on another device, driver or build");
+  }
+  const RuntimeLoad& load = profile.load;
+  RETURN_IF_ERROR(
+      CheckCount("bytes", profile.bytes, 1, RuntimeProfile::kMaxBytes));
+  RETURN_IF_ERROR(
+      CheckCount("n_threads", load.n_threads, 1, RuntimeLoad::kMaxThreads));
+  RETURN_IF_ERROR(
+      CheckCount("n_slots", load.n_slots, 1, LoadOptions::kMaxSlots));
+  RETURN_IF_ERROR(
+      CheckCount("n_rows", load.n_rows, 1, LoadOptions::kMaxUbatch));
+  return CheckCount("n_vocab", load.n_vocab, 0, ModelShape::kMaxVocab);
+}
+
+RuntimeProfile MergeRuntime(const RuntimeProfile& a, const RuntimeProfile& b) {
+  RuntimeProfile merged = a;
+  merged.bytes = std::max(a.bytes, b.bytes);
+  if (RuntimeGrowth(a.load, b.load) > RuntimeGrowth(b.load, a.load)) {
+    merged.load = b.load;
+  }
+  return merged;
+}
+
+int64_t RuntimeGrowth(const RuntimeLoad& from, const RuntimeLoad& to) {
+  const auto more = [](int64_t a, int64_t b) {
+    return std::max<int64_t>(b - a, 0);
+  };
+  return more(from.n_threads, to.n_threads) * kThreadBytes +
+         more(from.n_slots, to.n_slots) * kSlotBytes +
+         more(from.n_rows, to.n_rows) * kRowBytes +
+         more(from.n_vocab, to.n_vocab) * kTokenBytes;
+}
+
+int64_t MeasuredRuntimeBytes(const RuntimeProfile& profile,
+                             const RuntimeLoad& load) {
+  return WholeMiB(profile.bytes + RuntimeGrowth(profile.load, load) +
+                  kRuntimeSafetyBytes);
+}
+
+int64_t EstimatedRuntimeBytes(const RuntimeLoad& load) {
+  const RuntimeLoad nothing = {.n_threads = 0, .n_slots = 0, .n_rows = 0};
+  return std::max(CommittedCpuProfile().runtime_bytes,
+                  WholeMiB(kCpuBaseBytes + RuntimeGrowth(nothing, load)));
+}
+
+void ApplyRuntime(const RuntimeProfile* measured, const RuntimeLoad& load,
+                  DeviceProfile& profile) {
+  if (measured == nullptr) {
+    profile.runtime_bytes = EstimatedRuntimeBytes(load);
+    profile.runtime_basis = Basis::kEstimated;
+    return;
+  }
+  profile.runtime_bytes = MeasuredRuntimeBytes(*measured, load);
+  profile.runtime_basis = Basis::kMeasured;
+  profile.runtime_note = absl::StrCat(
+      measured->bytes, " bytes seen of this build's worker here, with ",
+      measured->load.n_threads,
+      measured->load.n_threads == 1 ? " thread" : " threads", ", + ",
+      RuntimeGrowth(measured->load, load),
+      " that this load may add + 2 MiB, in whole MiB");
+}
+
+}  // namespace plimsoll::planner

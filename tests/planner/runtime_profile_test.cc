@@ -1,0 +1,199 @@
+// Measured overheads: what is kept of them, and what is planned from them.
+#include "planner/runtime_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = 1 << 20;
+
+RuntimeProfile Seen(int64_t bytes, const RuntimeLoad& load = {}) {
+  return {.key = {.device = "cpu X", .driver = "Linux 6", .build = "1 abc"},
+          .bytes = bytes,
+          .load = load};
+}
+
+absl::Status Check(const RuntimeProfile& profile,
+                   int64_t version = RuntimeProfile::kVersion) {
+  return CheckRuntimeProfile(version, profile, Seen(1).key);
+}
+
+TEST(RuntimeProfileTest, AnotherVersionOrKeyIsRefused) {
+  EXPECT_TRUE(Check(Seen(kMiB)).ok());
+  for (const int64_t version : {0, 2}) {
+    const absl::Status status = Check(Seen(kMiB), version);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("version"));
+  }
+  for (std::string RuntimeKey::*field :
+       {&RuntimeKey::device, &RuntimeKey::driver, &RuntimeKey::build}) {
+    RuntimeProfile other = Seen(kMiB);
+    other.key.*field += "x";
+    EXPECT_TRUE(absl::IsFailedPrecondition(Check(other)));
+  }
+}
+
+TEST(RuntimeProfileTest, EveryFieldIsLimited) {
+  const auto message = [](auto change) {
+    RuntimeProfile profile = Seen(kMiB);
+    change(profile);
+    const absl::Status status = Check(profile);
+    return status.ok() ? "ok" : std::string(status.message());
+  };
+  using R = RuntimeProfile;
+  EXPECT_EQ(message([](R& p) { p.bytes = R::kMaxBytes; }), "ok");
+  EXPECT_THAT(message([](R& p) { p.bytes = R::kMaxBytes + 1; }),
+              HasSubstr("bytes"));
+  EXPECT_THAT(message([](R& p) { p.bytes = 0; }), HasSubstr("bytes"));
+  struct Limit {
+    int64_t RuntimeLoad::*field;
+    int64_t min;
+    int64_t max;
+    const char* name;
+  };
+  for (const Limit& limit :
+       {Limit{&RuntimeLoad::n_threads, 1, RuntimeLoad::kMaxThreads,
+              "n_threads"},
+        Limit{&RuntimeLoad::n_slots, 1, LoadOptions::kMaxSlots, "n_slots"},
+        Limit{&RuntimeLoad::n_rows, 1, LoadOptions::kMaxUbatch, "n_rows"},
+        Limit{&RuntimeLoad::n_vocab, 0, ModelShape::kMaxVocab, "n_vocab"}}) {
+    const auto with = [&](int64_t value) {
+      return message([&](R& p) { p.load.*limit.field = value; });
+    };
+    EXPECT_EQ(with(limit.min), "ok");
+    EXPECT_EQ(with(limit.max), "ok");
+    EXPECT_THAT(with(limit.min - 1), HasSubstr(limit.name));
+    EXPECT_THAT(with(limit.max + 1), HasSubstr(limit.name));
+  }
+}
+
+TEST(RuntimeProfileTest, FilesAreNamedByTheWholeKey) {
+  // Fields do not run into one another.
+  const std::vector<RuntimeKey> keys = {
+      {"cpu X", "a", "b"},    {"cpu X", "ab", ""},
+      {"cpu Xa", "", "b"},    {"cuda X", "a", "b"},
+      {"", "", ""},           {"averylongkindofdevice X", "a", "b"},
+      {"../../etc", "a", "b"}};
+  std::set<std::string> stems;
+  for (const RuntimeKey& key : keys) stems.insert(FileStem(key));
+  EXPECT_EQ(stems.size(), keys.size());
+  for (const std::string& stem : stems) {
+    EXPECT_EQ(stem.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"),
+              std::string::npos)
+        << stem;
+  }
+  // For ever: a file that was written is found again.
+  EXPECT_EQ(FileStem({"cpu X", "Linux 6", "1 abc"}), FileStem(Seen(kMiB).key));
+  EXPECT_EQ(FileStem({"cpu", "a", "b"}), "cpu-f878e508f5b9f9a3");
+}
+
+TEST(RuntimeProfileTest, MergingNeverForgetsTheLargerFigure) {
+  const RuntimeLoad small = {};
+  const RuntimeLoad large = {.n_threads = 8};
+  for (const auto& [a, b] :
+       std::vector<std::pair<int64_t, int64_t>>{{20, 30}, {30, 20}, {20, 20}}) {
+    const RuntimeProfile one = Seen(a * kMiB, small);
+    const RuntimeProfile other = Seen(b * kMiB, large);
+    for (const RuntimeProfile& merged :
+         {MergeRuntime(one, other), MergeRuntime(other, one)}) {
+      EXPECT_EQ(merged.bytes, std::max(a, b) * kMiB);
+      EXPECT_EQ(merged.load, large);
+      EXPECT_EQ(merged.key, one.key);
+      // Neither observation is planned below what it was.
+      EXPECT_GE(MeasuredRuntimeBytes(merged, small), one.bytes);
+      EXPECT_GE(MeasuredRuntimeBytes(merged, large), other.bytes);
+    }
+  }
+}
+
+TEST(RuntimeProfileTest, WhatIsPlannedIsNeverBelowWhatWasSeen) {
+  const RuntimeProfile seen = Seen(21 * kMiB + 1, {.n_threads = 4});
+  for (const int64_t n_threads : {1, 4, 5, 64}) {
+    const int64_t bytes = MeasuredRuntimeBytes(seen, {.n_threads = n_threads});
+    EXPECT_GE(bytes, seen.bytes + kRuntimeSafetyBytes);
+    EXPECT_EQ(bytes % kMiB, 0);
+  }
+  // No observation is too large to be planned.
+  EXPECT_GT(MeasuredRuntimeBytes(Seen(RuntimeProfile::kMaxBytes),
+                                 {.n_threads = RuntimeLoad::kMaxThreads,
+                                  .n_slots = LoadOptions::kMaxSlots,
+                                  .n_rows = LoadOptions::kMaxUbatch,
+                                  .n_vocab = ModelShape::kMaxVocab}),
+            RuntimeProfile::kMaxBytes);
+}
+
+// Peaks of workers of one build on one machine: threads, slots, rows, tokens of
+// the vocabulary, and bytes beside arena and vocabulary.
+struct Observation {
+  RuntimeLoad load;
+  double mib;
+};
+const std::vector<Observation>& Observations() {
+  static const auto* const kAll = new std::vector<Observation>{
+      {{.n_threads = 1, .n_slots = 1, .n_rows = 512, .n_vocab = 49'152}, 21.18},
+      {{.n_threads = 2, .n_slots = 4, .n_rows = 512, .n_vocab = 49'152}, 21.40},
+      {{.n_threads = 1, .n_slots = 1, .n_rows = 32, .n_vocab = 262'144}, 25.91},
+      {{.n_threads = 2, .n_slots = 4, .n_rows = 512, .n_vocab = 262'144},
+       27.15},
+      {{.n_threads = 16, .n_slots = 4, .n_rows = 512, .n_vocab = 49'152},
+       25.29}};
+  return *kAll;
+}
+
+TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
+  // The smallest one, before it drew from a whole row.
+  const RuntimeProfile smallest = Seen(21'768'438, {.n_threads = 1});
+  for (const Observation& seen : Observations()) {
+    const auto bytes = static_cast<int64_t>(seen.mib * kMiB);
+    EXPECT_GE(MeasuredRuntimeBytes(smallest, seen.load), bytes);
+    EXPECT_GE(EstimatedRuntimeBytes(seen.load), bytes);
+    EXPECT_LE(EstimatedRuntimeBytes(seen.load), bytes + 8 * kMiB);
+  }
+}
+
+TEST(RuntimeProfileTest, MoreOfAnythingNeverTakesLess) {
+  const RuntimeProfile seen = Seen(20 * kMiB);
+  for (int64_t RuntimeLoad::*field :
+       {&RuntimeLoad::n_threads, &RuntimeLoad::n_slots, &RuntimeLoad::n_rows,
+        &RuntimeLoad::n_vocab}) {
+    int64_t measured = 0;
+    int64_t estimated = 0;
+    for (int64_t value = 1; value <= 4'096; value *= 2) {
+      RuntimeLoad load;
+      load.*field = value;
+      EXPECT_GE(MeasuredRuntimeBytes(seen, load), measured);
+      EXPECT_GE(EstimatedRuntimeBytes(load), estimated);
+      measured = MeasuredRuntimeBytes(seen, load);
+      estimated = EstimatedRuntimeBytes(load);
+    }
+  }
+  EXPECT_EQ(EstimatedRuntimeBytes({}), CommittedCpuProfile().runtime_bytes);
+}
+
+TEST(RuntimeProfileTest, AProfileSaysWhereItsRuntimeComesFrom) {
+  DeviceProfile profile = CommittedCpuProfile();
+  ApplyRuntime(nullptr, {.n_threads = 64}, profile);
+  EXPECT_EQ(profile.runtime_basis, Basis::kEstimated);
+  EXPECT_EQ(profile.runtime_bytes, EstimatedRuntimeBytes({.n_threads = 64}));
+  const RuntimeProfile seen = Seen(12'345'678, {.n_threads = 2});
+  ApplyRuntime(&seen, {.n_threads = 2}, profile);
+  EXPECT_EQ(profile.runtime_basis, Basis::kMeasured);
+  EXPECT_EQ(profile.runtime_bytes, 14 * kMiB);
+  EXPECT_THAT(profile.runtime_note, HasSubstr("12345678 bytes"));
+  EXPECT_THAT(profile.runtime_note, HasSubstr("2 threads"));
+  EXPECT_TRUE(ValidateProfile(profile).ok());
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
