@@ -16,6 +16,7 @@
 #include "worker/device.h"
 #include "worker/kv_cache.h"
 #include "worker/model.h"
+#include "worker/roll_plan.h"
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
 
@@ -74,7 +75,8 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
     }
   }
   const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
-  if (n_prompt > n_ctx) {
+  const bool can_roll = options.context_policy == ContextPolicy::kRoll;
+  if (n_prompt > n_ctx && !can_roll) {
     return absl::OutOfRangeError(absl::StrCat(
         "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,
         ": shorten the prompt or load the model with a larger n_ctx"));
@@ -100,6 +102,9 @@ struct Engine::Impl {
   bool AwaitWork();
   // Ends abandoned and late streams, offers parked output again.
   void Sweep();
+  // Makes room in contexts that are full.
+  void RollFull();
+  void Roll(Sequence& sequence, int64_t slot);
   std::vector<ScheduledRows> Schedule();
   void RunStep(const std::vector<ScheduledRows>& rows);
   absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
@@ -179,6 +184,7 @@ void Engine::Impl::StepLoop() {
       if (stopping) break;
     }
     Sweep();
+    RollFull();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
     if (has_run) RunStep(rows);
@@ -239,6 +245,41 @@ void Engine::Impl::Settle(Sequence& sequence) {
   }
 }
 
+// Only where the next row is about to be computed: not for a sequence that
+// ended, nor while its reader is behind, as output offered again must not
+// change.
+void Engine::Impl::RollFull() {
+  for (Sequence* sequence : AllSequences()) {
+    if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
+    if (sequence->end() || sequence->HasOutput()) continue;
+    std::optional<int64_t> slot;
+    {
+      absl::MutexLock lock(&mu);
+      slot = scheduler.SlotOf(sequence->id());
+    }
+    const RollPlan& roll = sequence->history().roll();
+    if (slot && cache->Live(*slot) >= roll.capacity) Roll(*sequence, *slot);
+  }
+}
+
+void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
+  sequence.Evict();
+  const TokenHistory& history = sequence.history();
+  const int64_t n_tokens = history.roll().evict_tokens;
+  const bool is_shift = history.roll().method == RollMethod::kShift;
+  if (is_shift) {
+    cache->Evict(slot, n_tokens);
+  } else {
+    cache->Clear(slot);
+  }
+  absl::MutexLock lock(&mu);
+  if (is_shift) {
+    scheduler.RaiseLimit(sequence.id(), n_tokens);
+  } else {
+    scheduler.Restart(sequence.id(), history.n_positions());
+  }
+}
+
 std::vector<ScheduledRows> Engine::Impl::Schedule() {
   absl::MutexLock lock(&mu);
   return scheduler.NextStep();
@@ -247,12 +288,18 @@ std::vector<ScheduledRows> Engine::Impl::Schedule() {
 absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   batch.tokens.clear();
   batch.positions.clear();
+  batch.prefix_positions.clear();
+  batch.has_rolled_prefix = false;
   batch.sequences.clear();
   batch.sampled_rows.clear();
   const absl::Time now = options.clock();
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
     sequence->Started(now);
+    const TokenHistory& history = sequence->history();
+    if (r.first_position == 0) {
+      cache->Begin(r.slot, history.roll().prefix_tokens);
+    }
     RETURN_IF_ERROR(cache->Extend(r.slot, r.first_position + r.n_rows));
     batch.sequences.push_back(
         {.slot = r.slot,
@@ -260,9 +307,12 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
          .n_rows = r.n_rows,
          .first_position = r.first_position});
     for (int64_t i = 0; i < r.n_rows; ++i) {
-      batch.tokens.push_back(sequence->TokenAt(r.first_position + i));
-      batch.positions.push_back(r.first_position + i);
+      const int64_t position = r.first_position + i;
+      batch.tokens.push_back(history.TokenAt(position));
+      batch.positions.push_back(position);
+      batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
     }
+    batch.has_rolled_prefix |= cache->HasRolledPrefix(r.slot);
     if (r.samples) {
       batch.sampled_rows.push_back(static_cast<int32_t>(batch.tokens.size()) -
                                    1);
@@ -415,6 +465,8 @@ absl::Status Engine::Submit(GenerateOptions options,
                             std::shared_ptr<TokenSink> sink) {
   RETURN_IF_ERROR(
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
+  ASSIGN_OR_RETURN(const RollPlan roll,
+                   PlanRoll(impl_->shape, impl_->plan, options));
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
@@ -422,9 +474,9 @@ absl::Status Engine::Submit(GenerateOptions options,
   }
   const int64_t id = impl_->next_id++;
   RETURN_IF_ERROR(impl_->scheduler.Add(
-      id, static_cast<int64_t>(options.prompt_ids.size())));
-  impl_->sequences[id] =
-      std::make_unique<Sequence>(id, std::move(options), std::move(sink), now);
+      id, static_cast<int64_t>(options.prompt_ids.size()), roll.capacity));
+  impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
+                                                    roll, std::move(sink), now);
   impl_->woken = true;
   return absl::OkStatus();
 }

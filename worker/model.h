@@ -29,10 +29,14 @@ struct SequenceRows {
 
 // One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.
 struct StepBatch {
-  std::vector<int32_t> tokens;          // [n_rows]
-  std::vector<int64_t> positions;       // [n_rows]
-  std::vector<SequenceRows> sequences;  // in the order of their rows
-  std::vector<int32_t> sampled_rows;    // ascending
+  std::vector<int32_t> tokens;     // [n_rows]
+  std::vector<int64_t> positions;  // [n_rows]
+  // Positions less the tokens that left each row's sequence: from there it
+  // looks at a pinned prefix.
+  std::vector<int64_t> prefix_positions;  // [n_rows]
+  bool has_rolled_prefix = false;         // of any sequence
+  std::vector<SequenceRows> sequences;    // in the order of their rows
+  std::vector<int32_t> sampled_rows;      // ascending
 };
 
 // Used from the step thread only.

@@ -124,7 +124,12 @@ class ModelGraph : public Model {
   const float* AnglesOf(int64_t layer, planner::StepBuffer buffer) const;
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
-  absl::Status RotateHeads(int64_t layer, float* x, int64_t n_heads);
+  // out = x with every head rotated by `angles`; `out` may be `x`.
+  absl::Status RotateHeads(int64_t layer, planner::StepBuffer angles,
+                           const float* x, int64_t n_heads, float* out);
+  // Rotates queries and keys in place. Returns the queries to use for prefix
+  // pages.
+  absl::StatusOr<const float*> Rotate(const StepBatch& batch, int64_t layer);
   absl::Status StorePages(const StepBatch& batch, int64_t layer);
   absl::Status StoreChunk(int64_t layer);
   absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);

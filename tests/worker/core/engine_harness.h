@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
 struct Generated {
   std::string text;
   std::vector<worker::TokenOutput> tokens;
+  std::vector<worker::Eviction> evictions;
   absl::Status status;
   worker::FinishInfo info;
 
