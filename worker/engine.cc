@@ -13,9 +13,11 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/arena.h"
+#include "worker/check_request.h"
 #include "worker/device.h"
 #include "worker/kv_cache.h"
 #include "worker/model.h"
+#include "worker/prompt_scorer.h"
 #include "worker/roll_plan.h"
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
@@ -26,63 +28,6 @@ namespace {
 // How often streams are looked at for deadlines and abandonment when nothing
 // else wakes the step thread.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
-
-absl::Status CheckStops(const GenerateOptions& options) {
-  if (options.stop_strings.size() > GenerateOptions::kMaxStopStrings) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop_strings: at most ", GenerateOptions::kMaxStopStrings,
-                     " are allowed, got ", options.stop_strings.size()));
-  }
-  for (const std::string& stop : options.stop_strings) {
-    if (stop.empty() ||
-        stop.size() > size_t{GenerateOptions::kMaxStopStringBytes}) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "stop_strings: each must have 1 to ",
-          GenerateOptions::kMaxStopStringBytes, " bytes, got ", stop.size()));
-    }
-  }
-  if (options.stop_tokens.size() > GenerateOptions::kMaxStopTokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop_tokens: at most ", GenerateOptions::kMaxStopTokens,
-                     " are allowed, got ", options.stop_tokens.size()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
-                          int32_t vocab_size) {
-  RETURN_IF_ERROR(ValidateSampling(options.sampling));
-  RETURN_IF_ERROR(CheckStops(options));
-  if (options.max_tokens < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max_tokens must not be negative, got ", options.max_tokens));
-  }
-  if (options.top_logprobs < -1 ||
-      options.top_logprobs > GenerateOptions::kMaxTopLogprobs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
-        "], got ", options.top_logprobs));
-  }
-  if (options.prompt_ids.empty()) {
-    return absl::InvalidArgumentError(
-        "the prompt is empty: it has no token to continue");
-  }
-  for (const int32_t id : options.prompt_ids) {
-    if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prompt_ids: ", id, " is outside the vocabulary of ",
-                       vocab_size, " tokens"));
-    }
-  }
-  const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
-  const bool can_roll = options.context_policy == ContextPolicy::kRoll;
-  if (n_prompt > n_ctx && !can_roll) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,
-        ": shorten the prompt or load the model with a larger n_ctx"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -112,6 +57,8 @@ struct Engine::Impl {
   absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
   absl::StatusOr<TokenOutput> SampleRow(const Sequence& sequence,
                                         int64_t sampled);
+  // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
+  absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);
   std::vector<Sequence*> AllSequences();
   Sequence* Find(int64_t id);
@@ -124,6 +71,7 @@ struct Engine::Impl {
   Arena arena;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Model> model;
+  std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
 
@@ -325,6 +273,7 @@ void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
   absl::Status status = BuildBatch(rows);
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows(rows);
+  if (status.ok()) status = ScorePrompts(rows);
   int64_t n_sampled = 0;
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
@@ -373,6 +322,26 @@ absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
     }
     sequence->Accept(*std::move(token), *tokenizer, plan.n_ctx,
                      options.clock());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::ScorePrompts(
+    const std::vector<ScheduledRows>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence* sequence = Find(rows[i].id);
+    if (!sequence->options().prompt_logprobs) continue;
+    ScoredRows scored;
+    sequence->AppendUnscored(rows[i].first_position, rows[i].n_rows,
+                             batch.sequences[i].first_row, scored);
+    std::vector<float> logprobs;
+    const absl::Status status = scorer->Score(scored, logprobs);
+    if (status.code() == absl::StatusCode::kInternal) {
+      sequence->End(status);  // of this sequence alone
+      continue;
+    }
+    RETURN_IF_ERROR(status);
+    sequence->AddScores(logprobs);
   }
   return absl::OkStatus();
 }
@@ -443,6 +412,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
                             .precision = options.precision};
   ASSIGN_OR_RETURN(impl->model, BuildModel(file.header(), parts));
   RETURN_IF_ERROR(LoadWeights(file, parts, fence));
+  impl->scorer = std::make_unique<PromptScorer>(
+      *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
   impl->allocations_at_load = impl->backend->Allocations();
   RETURN_IF_ERROR(fence({"ready", plan.arena_bytes, plan.arena_bytes}));
   Impl* const running = impl.get();

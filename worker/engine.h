@@ -55,6 +55,8 @@ struct GenerateOptions {
   // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
   // only the chosen token's log-probability.
   int top_logprobs = -1;
+  // Whether the log-probability of every prompt token but the first is given.
+  bool prompt_logprobs = false;
   ContextPolicy context_policy = ContextPolicy::kStop;
   // For kRoll. kShift becomes kRecompute where the context is too short to
   // keep the rings of sliding-window layers filled; evictions say which it was.
@@ -96,6 +98,8 @@ struct StepOutput {
   std::string text;
   std::vector<TokenOutput> tokens;
   std::vector<Eviction> evictions;  // before `tokens` were generated
+  // Of the next tokens of the prompt, from its second one on.
+  std::vector<float> prompt_logprobs;
 };
 
 enum class FinishReason {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,11 @@ class Model {
   // and values of all rows are in the cache.
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
+
+  // Replaces the logits by those of other rows of the last step, at most
+  // plan.n_sampled of them.
+  // Errors: those of the backend.
+  virtual absl::Status ComputeLogits(std::span<const int32_t> rows) = 0;
 
   // f32 [n_sampled, vocab_size], device memory.
   virtual const float* Logits() const = 0;

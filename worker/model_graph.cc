@@ -349,9 +349,9 @@ absl::Status ModelGraph::Activate(int64_t ffn_dim) {
        .activation = parameters_.activation});
 }
 
-absl::Status ModelGraph::EndStep(const StepBatch& batch,
+absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
                                  const kernels::WeightMatrix& output) {
-  const auto n_sampled = static_cast<int64_t>(batch.sampled_rows.size());
+  const auto n_sampled = static_cast<int64_t>(rows.size());
   PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   if (n_sampled == 0) return parts_.backend->Synchronize();
@@ -360,7 +360,7 @@ absl::Status ModelGraph::EndStep(const StepBatch& batch,
   offsets_.clear();
   more_offsets_.clear();
   for (int64_t i = 0; i < n_sampled; ++i) {
-    offsets_.push_back(batch.sampled_rows[static_cast<size_t>(i)] * row_bytes);
+    offsets_.push_back(rows[static_cast<size_t>(i)] * row_bytes);
     more_offsets_.push_back(i * row_bytes);
   }
   float* sampled = Buffer(StepBuffer::kSampled);

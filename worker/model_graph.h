@@ -4,6 +4,7 @@
 #define PLIMSOLL_WORKER_MODEL_GRAPH_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,8 +104,8 @@ class ModelGraph : public Model {
   // Gate() = activation(Gate()) * Up().
   absl::Status Activate(int64_t ffn_dim);
 
-  // Logits of the batch's sampled rows from Residual().
-  absl::Status EndStep(const StepBatch& batch,
+  // Logits of `rows` from Residual(), which stays as it is.
+  absl::Status EndStep(std::span<const int32_t> rows,
                        const kernels::WeightMatrix& output);
 
   const planner::LayerShape& Layer(int64_t layer) const {

@@ -61,9 +61,30 @@ void Sequence::Evict() {
   ++n_evictions_;
 }
 
+void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
+                              int64_t first_row, ScoredRows& scored) const {
+  if (!options_.prompt_logprobs) return;
+  int64_t n_scored = n_scored_;
+  for (int64_t i = 0; i < n_rows; ++i) {
+    // A row that is computed again was scored the first time.
+    const int64_t index = history_.IndexAt(first_position + i);
+    if (index != n_scored || index + 1 >= n_prompt()) continue;
+    scored.rows.push_back(static_cast<int32_t>(first_row + i));
+    scored.targets.push_back(
+        options_.prompt_ids[static_cast<size_t>(index) + 1]);
+    ++n_scored;
+  }
+}
+
+void Sequence::AddScores(const std::vector<float>& logprobs) {
+  n_scored_ += static_cast<int64_t>(logprobs.size());
+  output_.prompt_logprobs.insert(output_.prompt_logprobs.end(),
+                                 logprobs.begin(), logprobs.end());
+}
+
 bool Sequence::HasOutput() const {
   return !output_.tokens.empty() || !output_.text.empty() ||
-         !output_.evictions.empty();
+         !output_.evictions.empty() || !output_.prompt_logprobs.empty();
 }
 
 bool Sequence::Flush() {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/engine.h"
+#include "worker/prompt_scorer.h"
 #include "worker/roll_plan.h"
 #include "worker/text_stream.h"
 #include "worker/token_history.h"
@@ -43,6 +44,14 @@ class Sequence {
 
   // Notes that its oldest tokens leave its full context.
   void Evict();
+
+  // The rows, among those of positions [first_position, first_position +
+  // n_rows) at step rows from `first_row` on, after which a prompt token comes
+  // that was asked for and is not scored yet.
+  void AppendUnscored(int64_t first_position, int64_t n_rows, int64_t first_row,
+                      ScoredRows& scored) const;
+  // Takes the log-probabilities of the next tokens of the prompt.
+  void AddScores(const std::vector<float>& logprobs);
 
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
@@ -80,6 +89,7 @@ class Sequence {
   TokenHistory history_;
   int64_t n_generated_ = 0;
   int64_t n_evictions_ = 0;
+  int64_t n_scored_ = 0;  // prompt tokens, from the second one on
   FinishReason reason_ = FinishReason::kUnknown;
   std::optional<absl::Status> end_;
   absl::Time submitted_;

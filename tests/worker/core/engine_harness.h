@@ -43,6 +43,7 @@ struct Generated {
   std::string text;
   std::vector<worker::TokenOutput> tokens;
   std::vector<worker::Eviction> evictions;
+  std::vector<float> prompt_logprobs;
   absl::Status status;
   worker::FinishInfo info;
 

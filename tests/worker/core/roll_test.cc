@@ -108,7 +108,7 @@ class OneLayerTest : public RollTest {
   void ExpectLikeFresh(const RandomModel& model) {
     Load(model, {.n_ctx = 256});
     for (const int64_t pins : {0, 4, 70}) {
-      for (const int64_t n_prompt : {300, 517, 1'000}) {
+      for (const int64_t n_prompt : {257, 517, 2'560}) {
         SCOPED_TRACE(pins * 10'000 + n_prompt);
         GenerateOptions options = Rolling(RandomPrompt(n_prompt, 3), 1);
         options.pin_tokens = pins;
@@ -152,7 +152,7 @@ class FamilyTest : public RollTest,
                    public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
-  Load(GetParam(), {.n_ctx = 256, .kv_type = DType::kF16});
+  Load(GetParam(), {.n_ctx = 256, .kv_type = DType::kF16, .n_threads = 1});
   for (const int64_t n_prompt : {100, 400, 777}) {
     GenerateOptions options =
         Rolling(RandomPrompt(n_prompt, 5), 120, RollMethod::kRecompute);
@@ -185,7 +185,8 @@ TEST_P(FamilyTest, ChunksOfAnySizeGiveEqualBits) {
       Load(GetParam(), {.n_ctx = 256,
                         .n_ubatch = n_ubatch,
                         .kv_type = DType::kF16,
-                        .precision = Precision::kDefault});
+                        .precision = Precision::kDefault,
+                        .n_threads = n_ubatch == 7 ? 3 : 1});
       const Generated got = Generate(*engine_, options);
       ASSERT_TRUE(got.status.ok()) << got.status;
       EXPECT_GE(got.evictions.size(), 4u);
@@ -375,7 +376,7 @@ TEST_F(RollTest, AHundredThousandTokensTakeNoMoreMemoryThanAFewThousand) {
     // Recomputing is slower by design, and a tenth shows as much.
     const bool is_shift = method == RollMethod::kShift;
     const int64_t total = is_shift ? kManyTokens : kManyTokens / 10;
-    Load("llama_f32", {.n_ctx = 256});
+    Load("llama_f32", {.n_ctx = 256, .n_threads = 1});
     GenerateOptions options =
         Rolling(RandomPrompt(total * 9 / 10, 1), total / 10, method);
     options.top_logprobs = -1;
