@@ -13,9 +13,12 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/arena.h"
+#include "worker/check_request.h"
 #include "worker/device.h"
 #include "worker/kv_cache.h"
 #include "worker/model.h"
+#include "worker/prompt_scorer.h"
+#include "worker/roll_plan.h"
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
 
@@ -25,62 +28,6 @@ namespace {
 // How often streams are looked at for deadlines and abandonment when nothing
 // else wakes the step thread.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
-
-absl::Status CheckStops(const GenerateOptions& options) {
-  if (options.stop_strings.size() > GenerateOptions::kMaxStopStrings) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop_strings: at most ", GenerateOptions::kMaxStopStrings,
-                     " are allowed, got ", options.stop_strings.size()));
-  }
-  for (const std::string& stop : options.stop_strings) {
-    if (stop.empty() ||
-        stop.size() > size_t{GenerateOptions::kMaxStopStringBytes}) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "stop_strings: each must have 1 to ",
-          GenerateOptions::kMaxStopStringBytes, " bytes, got ", stop.size()));
-    }
-  }
-  if (options.stop_tokens.size() > GenerateOptions::kMaxStopTokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop_tokens: at most ", GenerateOptions::kMaxStopTokens,
-                     " are allowed, got ", options.stop_tokens.size()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
-                          int32_t vocab_size) {
-  RETURN_IF_ERROR(ValidateSampling(options.sampling));
-  RETURN_IF_ERROR(CheckStops(options));
-  if (options.max_tokens < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max_tokens must not be negative, got ", options.max_tokens));
-  }
-  if (options.top_logprobs < -1 ||
-      options.top_logprobs > GenerateOptions::kMaxTopLogprobs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
-        "], got ", options.top_logprobs));
-  }
-  if (options.prompt_ids.empty()) {
-    return absl::InvalidArgumentError(
-        "the prompt is empty: it has no token to continue");
-  }
-  for (const int32_t id : options.prompt_ids) {
-    if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prompt_ids: ", id, " is outside the vocabulary of ",
-                       vocab_size, " tokens"));
-    }
-  }
-  const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
-  if (n_prompt > n_ctx) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,
-        ": shorten the prompt or load the model with a larger n_ctx"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -100,6 +47,9 @@ struct Engine::Impl {
   bool AwaitWork();
   // Ends abandoned and late streams, offers parked output again.
   void Sweep();
+  // Makes room in contexts that are full.
+  void RollFull();
+  void Roll(Sequence& sequence, int64_t slot);
   std::vector<ScheduledRows> Schedule();
   void RunStep(const std::vector<ScheduledRows>& rows);
   absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
@@ -107,6 +57,8 @@ struct Engine::Impl {
   absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
   absl::StatusOr<TokenOutput> SampleRow(const Sequence& sequence,
                                         int64_t sampled);
+  // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
+  absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);
   std::vector<Sequence*> AllSequences();
   Sequence* Find(int64_t id);
@@ -119,6 +71,7 @@ struct Engine::Impl {
   Arena arena;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Model> model;
+  std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
 
@@ -179,6 +132,7 @@ void Engine::Impl::StepLoop() {
       if (stopping) break;
     }
     Sweep();
+    RollFull();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
     if (has_run) RunStep(rows);
@@ -239,6 +193,41 @@ void Engine::Impl::Settle(Sequence& sequence) {
   }
 }
 
+// Only where the next row is about to be computed: not for a sequence that
+// ended, nor while its reader is behind, as output offered again must not
+// change.
+void Engine::Impl::RollFull() {
+  for (Sequence* sequence : AllSequences()) {
+    if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
+    if (sequence->end() || sequence->HasOutput()) continue;
+    std::optional<int64_t> slot;
+    {
+      absl::MutexLock lock(&mu);
+      slot = scheduler.SlotOf(sequence->id());
+    }
+    const RollPlan& roll = sequence->history().roll();
+    if (slot && cache->Live(*slot) >= roll.capacity) Roll(*sequence, *slot);
+  }
+}
+
+void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
+  sequence.Evict();
+  const TokenHistory& history = sequence.history();
+  const int64_t n_tokens = history.roll().evict_tokens;
+  const bool is_shift = history.roll().method == RollMethod::kShift;
+  if (is_shift) {
+    cache->Evict(slot, n_tokens);
+  } else {
+    cache->Clear(slot);
+  }
+  absl::MutexLock lock(&mu);
+  if (is_shift) {
+    scheduler.RaiseLimit(sequence.id(), n_tokens);
+  } else {
+    scheduler.Restart(sequence.id(), history.n_positions());
+  }
+}
+
 std::vector<ScheduledRows> Engine::Impl::Schedule() {
   absl::MutexLock lock(&mu);
   return scheduler.NextStep();
@@ -247,12 +236,18 @@ std::vector<ScheduledRows> Engine::Impl::Schedule() {
 absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   batch.tokens.clear();
   batch.positions.clear();
+  batch.prefix_positions.clear();
+  batch.has_rolled_prefix = false;
   batch.sequences.clear();
   batch.sampled_rows.clear();
   const absl::Time now = options.clock();
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
     sequence->Started(now);
+    const TokenHistory& history = sequence->history();
+    if (r.first_position == 0) {
+      cache->Begin(r.slot, history.roll().prefix_tokens);
+    }
     RETURN_IF_ERROR(cache->Extend(r.slot, r.first_position + r.n_rows));
     batch.sequences.push_back(
         {.slot = r.slot,
@@ -260,9 +255,12 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
          .n_rows = r.n_rows,
          .first_position = r.first_position});
     for (int64_t i = 0; i < r.n_rows; ++i) {
-      batch.tokens.push_back(sequence->TokenAt(r.first_position + i));
-      batch.positions.push_back(r.first_position + i);
+      const int64_t position = r.first_position + i;
+      batch.tokens.push_back(history.TokenAt(position));
+      batch.positions.push_back(position);
+      batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
     }
+    batch.has_rolled_prefix |= cache->HasRolledPrefix(r.slot);
     if (r.samples) {
       batch.sampled_rows.push_back(static_cast<int32_t>(batch.tokens.size()) -
                                    1);
@@ -275,6 +273,7 @@ void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
   absl::Status status = BuildBatch(rows);
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows(rows);
+  if (status.ok()) status = ScorePrompts(rows);
   int64_t n_sampled = 0;
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
@@ -323,6 +322,26 @@ absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
     }
     sequence->Accept(*std::move(token), *tokenizer, plan.n_ctx,
                      options.clock());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::ScorePrompts(
+    const std::vector<ScheduledRows>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence* sequence = Find(rows[i].id);
+    if (!sequence->options().prompt_logprobs) continue;
+    ScoredRows scored;
+    sequence->AppendUnscored(rows[i].first_position, rows[i].n_rows,
+                             batch.sequences[i].first_row, scored);
+    std::vector<float> logprobs;
+    const absl::Status status = scorer->Score(scored, logprobs);
+    if (status.code() == absl::StatusCode::kInternal) {
+      sequence->End(status);  // of this sequence alone
+      continue;
+    }
+    RETURN_IF_ERROR(status);
+    sequence->AddScores(logprobs);
   }
   return absl::OkStatus();
 }
@@ -393,6 +412,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
                             .precision = options.precision};
   ASSIGN_OR_RETURN(impl->model, BuildModel(file.header(), parts));
   RETURN_IF_ERROR(LoadWeights(file, parts, fence));
+  impl->scorer = std::make_unique<PromptScorer>(
+      *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
   impl->allocations_at_load = impl->backend->Allocations();
   RETURN_IF_ERROR(fence({"ready", plan.arena_bytes, plan.arena_bytes}));
   Impl* const running = impl.get();
@@ -415,6 +436,8 @@ absl::Status Engine::Submit(GenerateOptions options,
                             std::shared_ptr<TokenSink> sink) {
   RETURN_IF_ERROR(
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
+  ASSIGN_OR_RETURN(const RollPlan roll,
+                   PlanRoll(impl_->shape, impl_->plan, options));
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
@@ -422,9 +445,9 @@ absl::Status Engine::Submit(GenerateOptions options,
   }
   const int64_t id = impl_->next_id++;
   RETURN_IF_ERROR(impl_->scheduler.Add(
-      id, static_cast<int64_t>(options.prompt_ids.size())));
-  impl_->sequences[id] =
-      std::make_unique<Sequence>(id, std::move(options), std::move(sink), now);
+      id, static_cast<int64_t>(options.prompt_ids.size()), roll.capacity));
+  impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
+                                                    roll, std::move(sink), now);
   impl_->woken = true;
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ namespace plimsoll::worker {
 enum class ContextPolicy {
   kStop,   // it ends with FinishReason::kLength
   kError,  // it ends with kOutOfRange
+  kRoll,   // its oldest tokens leave, but for the pinned ones
+};
+
+// How a sequence goes on after tokens have left.
+enum class RollMethod {
+  kShift,      // keys stay where they are, the pinned ones look closer
+  kRecompute,  // what is kept is computed again: exact, and slower
 };
 
 // One request, already tokenised.
@@ -34,6 +42,9 @@ struct GenerateOptions {
   static constexpr int64_t kMaxStopStringBytes = 256;
   static constexpr int kMaxStopTokens = 64;
   static constexpr int kMaxTopLogprobs = 64;
+  // Attention sinks: without them the rest of a rolled context is worth little.
+  // Source: StreamingLLM (Xiao et al., 2024), table 2.
+  static constexpr int64_t kDefaultPinTokens = 4;
 
   std::vector<int32_t> prompt_ids;
   int64_t max_tokens = 0;  // 0 = until the context is full
@@ -44,7 +55,19 @@ struct GenerateOptions {
   // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
   // only the chosen token's log-probability.
   int top_logprobs = -1;
+  // Whether the log-probability of every prompt token but the first is given.
+  bool prompt_logprobs = false;
   ContextPolicy context_policy = ContextPolicy::kStop;
+  // For kRoll. kShift becomes kRecompute where the context is too short to
+  // keep the rings of sliding-window layers filled; evictions say which it was.
+  RollMethod roll_method = RollMethod::kShift;
+  // Leading tokens that never leave, the first one (BOS) included; 0 pins
+  // nothing. They take whole pages.
+  int64_t pin_tokens = kDefaultPinTokens;
+  // Tokens that an eviction leaves at most, in whole pages; absent = 75 % of
+  // n_ctx. At least a page leaves and at least one stays; it is raised so that
+  // rings stay filled.
+  std::optional<int64_t> evict_to;
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
 };
 
@@ -60,11 +83,23 @@ struct TokenOutput {
   std::vector<Candidate> candidates;  // descending
 };
 
+// Tokens that left a full context. Positions count all tokens of the stream,
+// prompt and generated, from 0, those that have left too.
+struct Eviction {
+  int64_t position;  // of the first one that left
+  int64_t n_tokens;  // [position, position + n_tokens) left
+  int64_t n_kept;    // tokens still attended, pinned ones included
+  RollMethod method;
+};
+
 // What a step brought one stream. `text` is valid UTF-8 and may be empty while
 // a code point or a possible stop string is held back.
 struct StepOutput {
   std::string text;
   std::vector<TokenOutput> tokens;
+  std::vector<Eviction> evictions;  // before `tokens` were generated
+  // Of the next tokens of the prompt, from its second one on.
+  std::vector<float> prompt_logprobs;
 };
 
 enum class FinishReason {
@@ -81,6 +116,8 @@ struct FinishInfo {
   std::string stop_string;  // the one that matched
   int64_t n_prompt = 0;
   int64_t n_generated = 0;
+  int64_t n_evictions = 0;
+  int64_t n_evicted = 0;       // tokens
   absl::Duration queued;       // until its first row was computed
   absl::Duration first_token;  // from Submit
   absl::Duration prefill;
@@ -161,8 +198,8 @@ class Engine {
   // reader and the step thread both end its life). A refusal is returned and
   // `sink` is never called.
   // Errors: kInvalidArgument naming the field; kOutOfRange if the prompt is
-  // longer than the context, with both numbers; kResourceExhausted if the
-  // queue is full; kUnavailable while draining.
+  // longer than a context that does not roll, with both numbers;
+  // kResourceExhausted if the queue is full; kUnavailable while draining.
   absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);
   // Makes the step thread look again at parked and abandoned streams.
   void Wake();

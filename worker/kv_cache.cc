@@ -55,31 +55,75 @@ KvCache::KvCache(const planner::ModelShape& shape,
   }
 }
 
+int64_t KvCache::PrefixPages(const Slot& slot) const {
+  return CeilDiv(slot.prefix_tokens, page_tokens_);
+}
+
+void KvCache::Begin(int64_t slot, int64_t prefix_tokens) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  PLIMSOLL_CHECK(s.pages.empty(), "a sequence begins in an empty slot");
+  s.prefix_tokens = prefix_tokens;
+}
+
+int64_t KvCache::MissingPages(const Slot& slot, int64_t n_tokens) const {
+  const int64_t prefix_end = std::min(n_tokens, slot.prefix_tokens);
+  const int64_t recent_begin = std::max(slot.next_page, slot.prefix_tokens);
+  const auto pages = [this](int64_t n) {
+    return n > 0 ? CeilDiv(n, page_tokens_) : 0;
+  };
+  return pages(prefix_end - slot.next_page) + pages(n_tokens - recent_begin);
+}
+
+void KvCache::AddPage(Slot& slot) {
+  const bool is_prefix = slot.next_page < slot.prefix_tokens;
+  slot.pages.push_back({.first_position = slot.next_page,
+                        .page = free_.back(),
+                        .live_begin = 0,
+                        .live_end = 0,
+                        .is_prefix = is_prefix});
+  free_.pop_back();
+  slot.next_page += page_tokens_;
+  if (is_prefix) slot.next_page = std::min(slot.next_page, slot.prefix_tokens);
+}
+
 absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
   Slot& s = slots_[static_cast<size_t>(slot)];
-  const int64_t wanted = CeilDiv(n_tokens, page_tokens_);
-  const int64_t missing = wanted - static_cast<int64_t>(s.pages.size());
+  const int64_t missing = MissingPages(s, n_tokens);
   if (missing > static_cast<int64_t>(free_.size())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a sequence of ", n_tokens, " tokens needs ", missing,
                      " more pages of ", page_tokens_, " tokens, ", free_.size(),
                      " are free"));
   }
-  for (int64_t i = 0; i < missing; ++i) {
-    const int64_t first = static_cast<int64_t>(s.pages.size()) * page_tokens_;
-    s.pages.push_back({.first_position = first,
-                       .page = free_.back(),
-                       .live_begin = 0,
-                       .live_end = 0,
-                       .is_prefix = false});
-    free_.pop_back();
-  }
+  for (int64_t i = 0; i < missing; ++i) AddPage(s);
   s.length = std::max(s.length, n_tokens);
   for (kernels::PageEntry& page : s.pages) {
+    const int64_t end =
+        page.is_prefix ? std::min(s.length, s.prefix_tokens) : s.length;
     page.live_end = static_cast<int32_t>(
-        std::clamp<int64_t>(s.length - page.first_position, 0, page_tokens_));
+        std::clamp<int64_t>(end - page.first_position, 0, page_tokens_));
   }
   return absl::OkStatus();
+}
+
+void KvCache::Evict(int64_t slot, int64_t n_tokens) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  PLIMSOLL_CHECK(n_tokens > 0 && s.prefix_tokens + n_tokens <= Live(slot),
+                 "only tokens after the prefix leave");
+  s.evicted += n_tokens;
+  s.live_begin = s.prefix_tokens + s.evicted;
+  const auto oldest = s.pages.begin() + PrefixPages(s);
+  auto kept = oldest;
+  while (kept != s.pages.end() &&
+         kept->first_position + page_tokens_ <= s.live_begin) {
+    free_.push_back(kept->page);
+    ++kept;
+  }
+  if (kept != s.pages.end()) {
+    kept->live_begin = static_cast<int32_t>(
+        std::max<int64_t>(s.live_begin - kept->first_position, 0));
+  }
+  s.pages.erase(oldest, kept);
 }
 
 int64_t KvCache::Length(int64_t slot) const {
@@ -91,6 +135,9 @@ void KvCache::Clear(int64_t slot) {
   for (const kernels::PageEntry& page : s.pages) free_.push_back(page.page);
   s.pages.clear();
   s.length = 0;
+  s.prefix_tokens = 0;
+  s.evicted = 0;
+  s.next_page = 0;
   s.live_begin = 0;
 }
 
@@ -117,24 +164,31 @@ kernels::RingKv KvCache::Ring(int64_t layer, int64_t slot) const {
   return {.k = base + l.k_offset, .v = base + l.v_offset, .window = l.window};
 }
 
-int64_t KvCache::PageStart(int64_t slot, int64_t position) const {
+const kernels::PageEntry& KvCache::PageOf(int64_t slot,
+                                          int64_t position) const {
   const Slot& s = slots_[static_cast<size_t>(slot)];
-  return s.pages[static_cast<size_t>(position / page_tokens_)].page *
-         page_bytes_;
+  if (position < s.prefix_tokens) {
+    return s.pages[static_cast<size_t>(position / page_tokens_)];
+  }
+  const auto oldest = static_cast<size_t>(PrefixPages(s));
+  const int64_t after = position - s.pages[oldest].first_position;
+  return s.pages[oldest + static_cast<size_t>(after / page_tokens_)];
 }
 
 int64_t KvCache::KeyOffset(int64_t layer, int64_t slot,
                            int64_t position) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  return PageStart(slot, position) + l.k_offset +
-         position % page_tokens_ * l.k_row_bytes;
+  const kernels::PageEntry& page = PageOf(slot, position);
+  return page.page * page_bytes_ + l.k_offset +
+         (position - page.first_position) * l.k_row_bytes;
 }
 
 int64_t KvCache::ValueOffset(int64_t layer, int64_t slot,
                              int64_t position) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  return PageStart(slot, position) + l.v_offset +
-         position % page_tokens_ * l.v_row_bytes;
+  const kernels::PageEntry& page = PageOf(slot, position);
+  return page.page * page_bytes_ + l.v_offset +
+         (position - page.first_position) * l.v_row_bytes;
 }
 
 }  // namespace plimsoll::worker

@@ -28,11 +28,31 @@ class KvCache {
     return layers_[static_cast<size_t>(layer)].is_ring;
   }
 
+  // Lays out an empty slot for a sequence whose first `prefix_tokens` tokens
+  // never leave: they have pages of their own, the last one's tail stays empty.
+  // Without it a slot has no prefix.
+  void Begin(int64_t slot, int64_t prefix_tokens);
   // Makes room for positions [Length(slot), n_tokens) in the slot's pages.
   // Errors: kResourceExhausted if no page is left, and then nothing changed.
   absl::Status Extend(int64_t slot, int64_t n_tokens);
-  // Tokens whose keys and values the slot has room for.
+  // The oldest `n_tokens` after the prefix leave: pages without a live token
+  // are given back, cells of rings are masked. Nothing moves. Requires that the
+  // slot has them.
+  void Evict(int64_t slot, int64_t n_tokens);
+  // Positions that the slot has had room for, those that left included.
   int64_t Length(int64_t slot) const;
+  // Tokens that have left.
+  int64_t Evicted(int64_t slot) const {
+    return slots_[static_cast<size_t>(slot)].evicted;
+  }
+  // Tokens that are attended.
+  int64_t Live(int64_t slot) const { return Length(slot) - Evicted(slot); }
+  // True if the prefix must be looked at with the second rotation of q, at the
+  // row's position less Evicted(slot).
+  bool HasRolledPrefix(int64_t slot) const {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    return s.evicted > 0 && s.prefix_tokens > 0;
+  }
   // Gives the slot's pages back.
   void Clear(int64_t slot);
 
@@ -47,7 +67,7 @@ class KvCache {
   kernels::RingKv Ring(int64_t layer, int64_t slot) const;
 
   // Byte offsets, from the start of the pool, of the key and value rows of
-  // `position` in a paged layer. Requires position < Length(slot).
+  // `position` in a paged layer. Requires a live position.
   int64_t KeyOffset(int64_t layer, int64_t slot, int64_t position) const;
   int64_t ValueOffset(int64_t layer, int64_t slot, int64_t position) const;
   // Bytes of one token's key row and value row of `layer`.
@@ -71,13 +91,21 @@ class KvCache {
     int64_t window = 0;
   };
   struct Slot {
-    std::vector<kernels::PageEntry> pages;
+    std::vector<kernels::PageEntry> pages;  // the prefix's first
     int64_t length = 0;
+    int64_t prefix_tokens = 0;
+    int64_t evicted = 0;
+    int64_t next_page = 0;  // position of cell 0 of the next page
+    // First position that rings still attend.
     int64_t live_begin = 0;
   };
 
-  // The start of the page that holds `position`, and the cell in it.
-  int64_t PageStart(int64_t slot, int64_t position) const;
+  // Pages that `slot` lacks for `n_tokens` positions.
+  int64_t MissingPages(const Slot& slot, int64_t n_tokens) const;
+  void AddPage(Slot& slot);
+  int64_t PrefixPages(const Slot& slot) const;
+  // The page that holds `position`.
+  const kernels::PageEntry& PageOf(int64_t slot, int64_t position) const;
 
   kernels::BufferView pages_;
   kernels::BufferView rings_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,10 +30,14 @@ struct SequenceRows {
 
 // One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.
 struct StepBatch {
-  std::vector<int32_t> tokens;          // [n_rows]
-  std::vector<int64_t> positions;       // [n_rows]
-  std::vector<SequenceRows> sequences;  // in the order of their rows
-  std::vector<int32_t> sampled_rows;    // ascending
+  std::vector<int32_t> tokens;     // [n_rows]
+  std::vector<int64_t> positions;  // [n_rows]
+  // Positions less the tokens that left each row's sequence: from there it
+  // looks at a pinned prefix.
+  std::vector<int64_t> prefix_positions;  // [n_rows]
+  bool has_rolled_prefix = false;         // of any sequence
+  std::vector<SequenceRows> sequences;    // in the order of their rows
+  std::vector<int32_t> sampled_rows;      // ascending
 };
 
 // Used from the step thread only.
@@ -45,6 +50,11 @@ class Model {
   // and values of all rows are in the cache.
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
+
+  // Replaces the logits by those of other rows of the last step, at most
+  // plan.n_sampled of them.
+  // Errors: those of the backend.
+  virtual absl::Status ComputeLogits(std::span<const int32_t> rows) = 0;
 
   // f32 [n_sampled, vocab_size], device memory.
   virtual const float* Logits() const = 0;

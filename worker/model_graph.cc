@@ -102,6 +102,10 @@ absl::Status ModelGraph::BeginStep(const StepBatch& batch) {
   PLIMSOLL_CHECK(n_rows_ > 0 && n_rows_ <= parts_.plan->n_rows,
                  "the scheduler keeps to the plan's rows");
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
+  if (batch.has_rolled_prefix) {
+    RETURN_IF_ERROR(
+        ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
+  }
   return parts_.backend->GetRows({.table = Matrix("token_embd.weight"),
                                   .tokens = batch.tokens.data(),
                                   .n_rows = n_rows_,
@@ -187,16 +191,36 @@ absl::Status ModelGraph::Project(const Input& input,
                                  .accumulate = accumulate});
 }
 
-absl::Status ModelGraph::RotateHeads(int64_t layer, float* x, int64_t n_heads) {
+absl::Status ModelGraph::RotateHeads(int64_t layer, StepBuffer angles,
+                                     const float* x, int64_t n_heads,
+                                     float* out) {
   const RopeParameters& rope = RopeOf(layer);
   return parts_.backend->Rope({.x = x,
-                               .angles = AnglesOf(layer, StepBuffer::kAngles),
-                               .out = x,
+                               .angles = AnglesOf(layer, angles),
+                               .out = out,
                                .n_rows = n_rows_,
                                .n_heads = n_heads,
                                .head_dim = Layer(layer).head_dim,
                                .n_rot = rope.n_rot,
                                .style = rope.style});
+}
+
+absl::StatusOr<const float*> ModelGraph::Rotate(const StepBatch& batch,
+                                                int64_t layer) {
+  const int64_t n_heads = parts_.shape->n_heads;
+  const float* q_prefix = Query();
+  // Rings hold no prefix: by the first eviction it is beyond their window.
+  if (batch.has_rolled_prefix && !parts_.cache->IsRing(layer)) {
+    float* out = Buffer(StepBuffer::kPrefixQuery);
+    RETURN_IF_ERROR(
+        RotateHeads(layer, StepBuffer::kPrefixAngles, Query(), n_heads, out));
+    q_prefix = out;
+  }
+  RETURN_IF_ERROR(
+      RotateHeads(layer, StepBuffer::kAngles, Query(), n_heads, Query()));
+  RETURN_IF_ERROR(RotateHeads(layer, StepBuffer::kAngles, Key(),
+                              Layer(layer).n_kv_heads, Key()));
+  return q_prefix;
 }
 
 absl::Status ModelGraph::StorePages(const StepBatch& batch, int64_t layer) {
@@ -281,8 +305,7 @@ absl::Status ModelGraph::MoveChunkToRings(const StepBatch& batch,
 absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   const planner::LayerShape& shape = Layer(layer);
   const bool is_ring = parts_.cache->IsRing(layer);
-  RETURN_IF_ERROR(RotateHeads(layer, Query(), parts_.shape->n_heads));
-  RETURN_IF_ERROR(RotateHeads(layer, Key(), shape.n_kv_heads));
+  ASSIGN_OR_RETURN(const float* const q_prefix, Rotate(batch, layer));
   RETURN_IF_ERROR(is_ring ? StoreChunk(layer) : StorePages(batch, layer));
 
   segments_.clear();
@@ -299,8 +322,7 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   }
   RETURN_IF_ERROR(parts_.backend->Attention(
       {.q = Query(),
-       // Nothing is evicted yet, so both rotations are the same.
-       .q_prefix = Query(),
+       .q_prefix = q_prefix,
        .out = Attended(),
        .n_heads = parts_.shape->n_heads,
        .n_kv_heads = shape.n_kv_heads,
@@ -327,9 +349,9 @@ absl::Status ModelGraph::Activate(int64_t ffn_dim) {
        .activation = parameters_.activation});
 }
 
-absl::Status ModelGraph::EndStep(const StepBatch& batch,
+absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
                                  const kernels::WeightMatrix& output) {
-  const auto n_sampled = static_cast<int64_t>(batch.sampled_rows.size());
+  const auto n_sampled = static_cast<int64_t>(rows.size());
   PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   if (n_sampled == 0) return parts_.backend->Synchronize();
@@ -338,7 +360,7 @@ absl::Status ModelGraph::EndStep(const StepBatch& batch,
   offsets_.clear();
   more_offsets_.clear();
   for (int64_t i = 0; i < n_sampled; ++i) {
-    offsets_.push_back(batch.sampled_rows[static_cast<size_t>(i)] * row_bytes);
+    offsets_.push_back(rows[static_cast<size_t>(i)] * row_bytes);
     more_offsets_.push_back(i * row_bytes);
   }
   float* sampled = Buffer(StepBuffer::kSampled);

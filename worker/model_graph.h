@@ -4,6 +4,7 @@
 #define PLIMSOLL_WORKER_MODEL_GRAPH_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,8 +104,8 @@ class ModelGraph : public Model {
   // Gate() = activation(Gate()) * Up().
   absl::Status Activate(int64_t ffn_dim);
 
-  // Logits of the batch's sampled rows from Residual().
-  absl::Status EndStep(const StepBatch& batch,
+  // Logits of `rows` from Residual(), which stays as it is.
+  absl::Status EndStep(std::span<const int32_t> rows,
                        const kernels::WeightMatrix& output);
 
   const planner::LayerShape& Layer(int64_t layer) const {
@@ -124,7 +125,12 @@ class ModelGraph : public Model {
   const float* AnglesOf(int64_t layer, planner::StepBuffer buffer) const;
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
-  absl::Status RotateHeads(int64_t layer, float* x, int64_t n_heads);
+  // out = x with every head rotated by `angles`; `out` may be `x`.
+  absl::Status RotateHeads(int64_t layer, planner::StepBuffer angles,
+                           const float* x, int64_t n_heads, float* out);
+  // Rotates queries and keys in place. Returns the queries to use for prefix
+  // pages.
+  absl::StatusOr<const float*> Rotate(const StepBatch& batch, int64_t layer);
   absl::Status StorePages(const StepBatch& batch, int64_t layer);
   absl::Status StoreChunk(int64_t layer);
   absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);

@@ -1,6 +1,7 @@
 #include "worker/model_llama.h"
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,11 @@ class LlamaGraph final : public ModelGraph {
       RETURN_IF_ERROR(AttentionBlock(batch, il));
       RETURN_IF_ERROR(FfnBlock(il));
     }
-    return EndStep(batch, output_);
+    return ComputeLogits(batch.sampled_rows);
+  }
+
+  absl::Status ComputeLogits(std::span<const int32_t> rows) override {
+    return EndStep(rows, output_);
   }
 
  private:

@@ -6,14 +6,28 @@
 
 namespace plimsoll::worker {
 
-absl::Status Scheduler::Add(int64_t id, int64_t n_prompt) {
+absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, int64_t limit) {
   if (waiting() >= max_waiting_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the queue is full: ", waiting(),
                      " requests wait already; try again later"));
   }
-  waiting_.push_back({.id = id, .n_prompt = n_prompt});
+  waiting_.push_back({.id = id, .n_prompt = n_prompt, .limit = limit});
   return absl::OkStatus();
+}
+
+void Scheduler::RaiseLimit(int64_t id, int64_t n_tokens) {
+  for (Sequence& s : running_) {
+    if (s.id == id) s.limit += n_tokens;
+  }
+}
+
+void Scheduler::Restart(int64_t id, int64_t n_prompt) {
+  for (Sequence& s : running_) {
+    if (s.id != id) continue;
+    s.n_prompt = n_prompt;
+    s.n_computed = 0;
+  }
 }
 
 void Scheduler::Admit() {
@@ -31,7 +45,7 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
   std::vector<Sequence*> decoding;
   std::vector<Sequence*> prefilling;
   for (Sequence& s : running_) {
-    if (s.is_parked) continue;
+    if (s.is_parked || s.n_computed >= s.limit) continue;
     (s.n_computed >= s.n_prompt ? decoding : prefilling).push_back(&s);
   }
   // Matters only if there are more decoding sequences than rows.
@@ -58,7 +72,8 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
   }
   for (Sequence* s : prefilling) {
     if (left == 0) return step;
-    take(*s, std::min(left, s->n_prompt - s->n_computed));
+    const int64_t end = std::min(s->n_prompt, s->limit);
+    take(*s, std::min(left, end - s->n_computed));
   }
   return step;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -34,9 +35,17 @@ class Scheduler {
     }
   }
 
-  // Queues a sequence of `n_prompt` > 0 tokens.
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+  // Queues a sequence of `n_prompt` > 0 tokens. Rows at positions of `limit`
+  // and beyond are not taken: the context is full there.
   // Errors: kResourceExhausted if max_waiting sequences wait already.
-  absl::Status Add(int64_t id, int64_t n_prompt);
+  absl::Status Add(int64_t id, int64_t n_prompt, int64_t limit = kNoLimit);
+
+  // Moves the limit of a sequence on, as tokens of it have left.
+  void RaiseLimit(int64_t id, int64_t n_tokens);
+  // A running sequence starts over, as one with `n_prompt` tokens.
+  void Restart(int64_t id, int64_t n_prompt);
 
   // The rows of the next step; empty if nothing can run. Waiting sequences get
   // free slots here. The rows count as computed when the next call is made.
@@ -57,6 +66,7 @@ class Scheduler {
   struct Sequence {
     int64_t id;
     int64_t n_prompt;
+    int64_t limit;  // > n_computed, or it waits for room
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t last_turn = 0;   // when rows of it were last taken

@@ -10,13 +10,14 @@ namespace plimsoll::worker {
 void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
                       int64_t n_ctx, absl::Time now) {
   if (!first_token_) first_token_ = now;
-  newest_ = token.id;
+  const int32_t id = token.id;
+  history_.Add(id);
   ++n_generated_;
   std::string bytes;
-  tokenizer.AppendBytes(token.id, /*render_special=*/false, bytes);
+  tokenizer.AppendBytes(id, /*render_special=*/false, bytes);
   output_.text += text_.Push(bytes);
   output_.tokens.push_back(std::move(token));
-  reason_ = ReasonToStop(newest_, tokenizer, n_ctx);
+  reason_ = ReasonToStop(id, tokenizer, n_ctx);
   if (reason_ == FinishReason::kUnknown) return;
   output_.text += text_.Finish();
   if (reason_ == FinishReason::kLength &&
@@ -42,13 +43,52 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
   if (options_.max_tokens > 0 && n_generated_ >= options_.max_tokens) {
     return FinishReason::kMaxTokens;
   }
+  if (options_.context_policy == ContextPolicy::kRoll) {
+    return FinishReason::kUnknown;
+  }
   // The newest token has no place in the context any more.
   if (n_prompt() + n_generated_ > n_ctx) return FinishReason::kLength;
   return FinishReason::kUnknown;
 }
 
+void Sequence::Evict() {
+  const RollPlan& roll = history_.roll();
+  output_.evictions.push_back({.position = history_.first_recent(),
+                               .n_tokens = roll.evict_tokens,
+                               .n_kept = roll.capacity - roll.evict_tokens,
+                               .method = roll.method});
+  history_.Evict();
+  ++n_evictions_;
+}
+
+void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
+                              int64_t first_row, ScoredRows& scored) const {
+  if (!options_.prompt_logprobs) return;
+  int64_t n_scored = n_scored_;
+  for (int64_t i = 0; i < n_rows; ++i) {
+    // A row that is computed again was scored the first time.
+    const int64_t index = history_.IndexAt(first_position + i);
+    if (index != n_scored || index + 1 >= n_prompt()) continue;
+    scored.rows.push_back(static_cast<int32_t>(first_row + i));
+    scored.targets.push_back(
+        options_.prompt_ids[static_cast<size_t>(index) + 1]);
+    ++n_scored;
+  }
+}
+
+void Sequence::AddScores(const std::vector<float>& logprobs) {
+  n_scored_ += static_cast<int64_t>(logprobs.size());
+  output_.prompt_logprobs.insert(output_.prompt_logprobs.end(),
+                                 logprobs.begin(), logprobs.end());
+}
+
+bool Sequence::HasOutput() const {
+  return !output_.tokens.empty() || !output_.text.empty() ||
+         !output_.evictions.empty() || !output_.prompt_logprobs.empty();
+}
+
 bool Sequence::Flush() {
-  if (output_.tokens.empty() && output_.text.empty()) return true;
+  if (!HasOutput()) return true;
   if (!sink_->OnOutput(output_)) return false;
   output_ = {};
   return true;
@@ -62,6 +102,8 @@ void Sequence::Finish(absl::Time now) {
                 .stop_string = text_.stop_string(),
                 .n_prompt = n_prompt(),
                 .n_generated = n_generated_,
+                .n_evictions = n_evictions_,
+                .n_evicted = n_evictions_ * history_.roll().evict_tokens,
                 .queued = started - submitted_,
                 .first_token = first - submitted_,
                 .prefill = first - started,

@@ -11,7 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/engine.h"
+#include "worker/prompt_scorer.h"
+#include "worker/roll_plan.h"
 #include "worker/text_stream.h"
+#include "worker/token_history.h"
 #include "worker/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -19,12 +22,13 @@ namespace plimsoll::worker {
 // Owned by the engine; after Submit touched by the step thread only.
 class Sequence {
  public:
-  Sequence(int64_t id, GenerateOptions options, std::shared_ptr<TokenSink> sink,
-           absl::Time submitted)
+  Sequence(int64_t id, GenerateOptions options, const RollPlan& roll,
+           std::shared_ptr<TokenSink> sink, absl::Time submitted)
       : id_(id),
         options_(std::move(options)),
         sink_(std::move(sink)),
         text_(options_.stop_strings),
+        history_(options_.prompt_ids, roll),
         submitted_(submitted) {}
 
   int64_t id() const { return id_; }
@@ -35,12 +39,19 @@ class Sequence {
   }
   int64_t n_generated() const { return n_generated_; }
 
-  // The token at `position`: of the prompt, or the newest generated one.
-  int32_t TokenAt(int64_t position) const {
-    return position < n_prompt()
-               ? options_.prompt_ids[static_cast<size_t>(position)]
-               : newest_;
-  }
+  // Its tokens, by position in the cache.
+  const TokenHistory& history() const { return history_; }
+
+  // Notes that its oldest tokens leave its full context.
+  void Evict();
+
+  // The rows, among those of positions [first_position, first_position +
+  // n_rows) at step rows from `first_row` on, after which a prompt token comes
+  // that was asked for and is not scored yet.
+  void AppendUnscored(int64_t first_position, int64_t n_rows, int64_t first_row,
+                      ScoredRows& scored) const;
+  // Takes the log-probabilities of the next tokens of the prompt.
+  void AddScores(const std::vector<float>& logprobs);
 
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
@@ -54,6 +65,8 @@ class Sequence {
 
   // Offers collected output to the sink. False if the reader is behind.
   bool Flush();
+  // True while the reader is behind.
+  bool HasOutput() const;
 
   // Set once nothing more will be generated: the status to end with.
   const std::optional<absl::Status>& end() const { return end_; }
@@ -73,8 +86,10 @@ class Sequence {
   std::shared_ptr<TokenSink> sink_;
   TextStream text_;
   StepOutput output_;  // not yet taken by the sink
-  int32_t newest_ = 0;
+  TokenHistory history_;
   int64_t n_generated_ = 0;
+  int64_t n_evictions_ = 0;
+  int64_t n_scored_ = 0;  // prompt tokens, from the second one on
   FinishReason reason_ = FinishReason::kUnknown;
   std::optional<absl::Status> end_;
   absl::Time submitted_;

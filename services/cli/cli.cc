@@ -68,6 +68,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddWhatIf(app, commands);
   AddGenerate(app, commands);
   AddChat(app, commands);
+  AddPerplexity(app, commands);
   AddTokenize(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);

@@ -25,7 +25,8 @@ namespace {
 // and the engine: either may end first.
 class PartSink final : public worker::TokenSink {
  public:
-  // Tokens that wait at most; beyond, only this sequence pauses. Enough for a
+  // Tokens, of the prompt where they are scored and generated ones, that wait
+  // at most; beyond, only this sequence pauses. Enough for a
   // whole default context, so that a batch keeps its slots busy while an
   // earlier line is printed.
   static constexpr int kMaxPendingTokens = 4'096;
@@ -33,14 +34,12 @@ class PartSink final : public worker::TokenSink {
   bool OnOutput(worker::StepOutput& output) override {
     absl::MutexLock lock(&mu_);
     if (abandoned_) return true;
-    if (part_.tokens_size() >= kMaxPendingTokens) {
+    if (part_.tokens_size() + part_.prompt_logprobs_size() >=
+        kMaxPendingTokens) {
       is_behind_ = true;
       return false;
     }
-    part_.mutable_text()->append(output.text);
-    for (const worker::TokenOutput& token : output.tokens) {
-      *part_.add_tokens() = services::ToProto(token);
-    }
+    services::AppendOutput(output, part_);
     has_part_ = true;
     changed_.Signal();
     return true;
@@ -157,6 +156,7 @@ class EmbeddedGenerator final : public Generator {
         worker::GenerateOptions options,
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), request.context_policy()));
+    RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
     ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
     v1::StreamGenerateResponse first;
     v1::PromptInfo& prompt = *first.mutable_prompt();

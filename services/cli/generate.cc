@@ -59,7 +59,7 @@ absl::Status CheckFlags(const GenerateFlags& flags,
         "--raw has no chat format, so --system and --chat-format mean nothing "
         "with it; leave out one or the other");
   }
-  return absl::OkStatus();
+  return CheckRollFlags(flags.roll);
 }
 
 absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
@@ -80,7 +80,8 @@ void PrintSummary(const v1::GenerateResponse& response, Streams& streams) {
   if (response.finish_reason() == v1::FINISH_REASON_LENGTH) {
     streams.err << "note: the context is full after " << usage.prompt_tokens()
                 << " + " << usage.generated_tokens()
-                << " tokens; --n-ctx makes it longer\n";
+                << " tokens; --n-ctx makes it longer, --context-policy roll "
+                   "goes on without the oldest\n";
   }
   if (!streams.err_style.is_tty) return;
   std::string line = absl::StrCat(usage.prompt_tokens(), " + ",
@@ -89,6 +90,10 @@ void PrintSummary(const v1::GenerateResponse& response, Streams& streams) {
     absl::StrAppend(&line,
                     absl::StrFormat(", %.1f tokens/s",
                                     response.timing().decode_tokens_per_s()));
+  }
+  if (usage.evicted_tokens() > 0) {
+    absl::StrAppend(&line, ", ", usage.evicted_tokens(),
+                    " tokens left the context");
   }
   streams.err << Paint(streams.err_style, Color::kDim, line) << "\n";
 }
@@ -139,6 +144,7 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
     std::string prompt, const GenerateFlags& flags) {
   v1::StreamGenerateRequest request = ToRequest(flags.sampling);
   request.set_model(flags.model);
+  SetRoll(flags.roll, request);
   if (flags.raw) {
     SetRawPrompt(std::move(prompt), request);
     return request;
@@ -183,6 +189,7 @@ void AddGenerate(CLI::App& app, Commands& commands) {
   AddOutput(*command, &flags->output, {"text", "json"});
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
+  AddRollFlags(*command, &flags->roll);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunGenerate(*flags, commands); };
   });

@@ -11,6 +11,7 @@
 #include "services/cli/cli.h"
 #include "services/cli/flags.h"
 #include "services/cli/generator.h"
+#include "services/cli/roll_flags.h"
 
 namespace plimsoll::cli {
 
@@ -24,6 +25,7 @@ struct GenerateFlags {
   std::string chat_format;
   LoadFlags load;
   SamplingFlags sampling;
+  RollFlags roll;
   std::string output;
 };
 

@@ -16,6 +16,8 @@ void AddPart(const v1::StreamGenerateResponse& part,
   }
   response.mutable_text()->append(part.text());
   response.mutable_tokens()->MergeFrom(part.tokens());
+  response.mutable_evictions()->MergeFrom(part.evictions());
+  response.mutable_prompt_logprobs()->MergeFrom(part.prompt_logprobs());
   if (!part.has_finish()) return;
   const v1::FinishInfo& finish = part.finish();
   response.set_finish_reason(finish.finish_reason());

@@ -330,6 +330,7 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     }
     options.top_logprobs = static_cast<int>(response.top_logprobs());
   }
+  options.prompt_logprobs = response.prompt_logprobs();
   switch (policy) {
     case v1::CONTEXT_POLICY_UNSPECIFIED:
     case v1::CONTEXT_POLICY_STOP:
@@ -338,10 +339,37 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     case v1::CONTEXT_POLICY_ERROR:
       options.context_policy = worker::ContextPolicy::kError;
       break;
+    case v1::CONTEXT_POLICY_ROLL:
+      options.context_policy = worker::ContextPolicy::kRoll;
+      break;
     default:
       return Bad("context_policy", "is not a known policy");
   }
   return options;
+}
+
+absl::Status FillRoll(const v1::RollOptions& message,
+                      worker::GenerateOptions& options) {
+  const bool is_empty = message.method() == v1::ROLL_METHOD_UNSPECIFIED &&
+                        !message.has_pin_tokens() && !message.has_evict_to();
+  if (is_empty) return absl::OkStatus();
+  if (options.context_policy != worker::ContextPolicy::kRoll) {
+    return Bad("roll", "means nothing without CONTEXT_POLICY_ROLL");
+  }
+  switch (message.method()) {
+    case v1::ROLL_METHOD_UNSPECIFIED:
+    case v1::ROLL_METHOD_SHIFT:
+      options.roll_method = worker::RollMethod::kShift;
+      break;
+    case v1::ROLL_METHOD_RECOMPUTE:
+      options.roll_method = worker::RollMethod::kRecompute;
+      break;
+    default:
+      return Bad("roll.method", "is not a known method");
+  }
+  if (message.has_pin_tokens()) options.pin_tokens = message.pin_tokens();
+  if (message.has_evict_to()) options.evict_to = message.evict_to();
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::services

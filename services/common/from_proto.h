@@ -46,6 +46,12 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
 
+// How the context of `options` rolls.
+// Errors: kInvalidArgument naming the field, also where the policy is not to
+// roll and `message` is not empty.
+absl::Status FillRoll(const v1::RollOptions& message,
+                      worker::GenerateOptions& options);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_

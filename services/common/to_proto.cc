@@ -144,6 +144,20 @@ void SetOtherEngines(const planner::LoadOptions& options,
   }
 }
 
+// Replies and parts of a stream have the same fields.
+template <typename Message>
+void Append(const worker::StepOutput& output, Message& message) {
+  message.mutable_text()->append(output.text);
+  for (const worker::TokenOutput& token : output.tokens) {
+    *message.add_tokens() = services::ToProto(token);
+  }
+  for (const worker::Eviction& eviction : output.evictions) {
+    *message.add_evictions() = services::ToProto(eviction);
+  }
+  message.mutable_prompt_logprobs()->Add(output.prompt_logprobs.begin(),
+                                         output.prompt_logprobs.end());
+}
+
 }  // namespace
 
 uint32_t ToUint32(int64_t value) {
@@ -397,7 +411,32 @@ v1::TokenUsage UsageToProto(const worker::FinishInfo& info) {
   v1::TokenUsage message;
   message.set_prompt_tokens(ToUint32(info.n_prompt));
   message.set_generated_tokens(ToUint32(info.n_generated));
+  if (info.n_evictions > 0) {
+    message.set_evictions(static_cast<uint64_t>(info.n_evictions));
+    message.set_evicted_tokens(static_cast<uint64_t>(info.n_evicted));
+  }
   return message;
+}
+
+v1::Eviction ToProto(const worker::Eviction& eviction) {
+  v1::Eviction message;
+  message.set_position(static_cast<uint64_t>(eviction.position));
+  message.set_tokens(ToUint32(eviction.n_tokens));
+  message.set_kept_tokens(ToUint32(eviction.n_kept));
+  message.set_method(eviction.method == worker::RollMethod::kShift
+                         ? v1::ROLL_METHOD_SHIFT
+                         : v1::ROLL_METHOD_RECOMPUTE);
+  return message;
+}
+
+void AppendOutput(const worker::StepOutput& output,
+                  v1::GenerateResponse& response) {
+  Append(output, response);
+}
+
+void AppendOutput(const worker::StepOutput& output,
+                  v1::StreamGenerateResponse& part) {
+  Append(output, part);
 }
 
 }  // namespace plimsoll::services

@@ -35,6 +35,12 @@ v1::Lease ToProto(const planner::Lease& lease, absl::Time now);
 
 v1::MemoryReport ToProto(const worker::MemoryReport& report);
 v1::GeneratedToken ToProto(const worker::TokenOutput& token);
+v1::Eviction ToProto(const worker::Eviction& eviction);
+// Appends what a step brought to a reply, or to a part of a stream.
+void AppendOutput(const worker::StepOutput& output,
+                  v1::GenerateResponse& response);
+void AppendOutput(const worker::StepOutput& output,
+                  v1::StreamGenerateResponse& part);
 v1::FinishReason ToProto(worker::FinishReason reason);
 // `total` is from the request to the end.
 v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,

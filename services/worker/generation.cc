@@ -40,6 +40,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
+  RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   generation.options.prompt_ids = generation.prompt.ids;
   return generation;
@@ -70,7 +71,18 @@ absl::Status Refusal(absl::Status status, const Generation& generation) {
 
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::GenerateRequest& request) {
-  return PrepareAny(registry, request);
+  ASSIGN_OR_RETURN(Generation generation, PrepareAny(registry, request));
+  const worker::GenerateOptions& options = generation.options;
+  const bool can_roll = options.context_policy == worker::ContextPolicy::kRoll;
+  if (can_roll &&
+      (options.max_tokens < 1 || options.max_tokens > kMaxUnaryTokens)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "stopping.max_tokens: a context that rolls does not end a reply, so it "
+        "must be 1 to ",
+        kMaxUnaryTokens, ", got ", options.max_tokens,
+        "; a stream has no such limit"));
+  }
+  return generation;
 }
 
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,

@@ -26,6 +26,10 @@ struct Generation {
   worker::GenerateOptions options;  // prompt_ids included
 };
 
+// Tokens that a call which is not a stream may generate where the context rolls
+// and so does not end it: the whole reply is kept until then.
+inline constexpr int64_t kMaxUnaryTokens = 65'536;
+
 // Errors: what ModelRegistry::Use, the prompt and the options report.
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::GenerateRequest& request);

@@ -69,10 +69,7 @@ bool StreamCall::OnOutput(worker::StepOutput& output) {
     return false;
   }
   v1::StreamGenerateResponse message;
-  message.set_text(std::move(output.text));
-  for (const worker::TokenOutput& token : output.tokens) {
-    *message.add_tokens() = ToProto(token);
-  }
+  AppendOutput(output, message);
   Push(std::move(message));
   return true;
 }

@@ -54,10 +54,7 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
 bool UnaryCall::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
   if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
-  response_.mutable_text()->append(output.text);
-  for (const worker::TokenOutput& token : output.tokens) {
-    *response_.add_tokens() = ToProto(token);
-  }
+  AppendOutput(output, response_);
   return true;
 }
 

@@ -20,7 +20,8 @@
 
 namespace plimsoll::services {
 
-// What it collects is bounded by the context of a slot.
+// What it collects is bounded by the context of a slot or, where that rolls, by
+// kMaxUnaryTokens.
 //
 // Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
 class UnaryCall final : public grpc::ServerUnaryReactor,

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "services/cli/cli.h"
 #include "tests/cli/run_cli.h"
@@ -225,6 +226,68 @@ TEST_P(ModelTest, ChatEndsAndSaysSoWhenTheContextIsFull) {
                                   "Tell me a story\nMore\nMore\n");
   EXPECT_EQ(result.code, kExitOk);
   EXPECT_THAT(result.err, HasSubstr("the context is full"));
+}
+
+// Running text, longer than the contexts below.
+std::string LongText() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&text, "On day ", i, " the crew loaded ", i * 7 % 31,
+                    " tons of grain and ", i * 5 % 13, " of timber. ");
+  }
+  return text;
+}
+
+TEST_P(ModelTest, GenerationGoesOnWhereTheContextRolls) {
+  const std::vector<std::string> args = {"generate",
+                                         "--model",
+                                         model_,
+                                         "--file",
+                                         "-",
+                                         "--raw",
+                                         "--n-ctx",
+                                         "256",
+                                         "-o",
+                                         "json",
+                                         "--context-policy",
+                                         "roll",
+                                         "--max-tokens",
+                                         "20",
+                                         "--ignore-eos"};
+  const CliResult result = RunCli(args, LongText().substr(0, 2'000));
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  const auto object = Json(result.out);
+  EXPECT_EQ(object.fields().at("tokens").list_value().values_size(), 20);
+  EXPECT_GE(object.fields().at("evictions").list_value().values_size(), 1);
+}
+
+TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
+  const std::vector<std::string> args = {
+      "perplexity", "--model",          model_, "--file",  "-",  "-o",
+      "json",       "--context-policy", "roll", "--n-ctx", "256"};
+  const CliResult shift = RunCli(args, LongText());
+  ASSERT_EQ(shift.code, kExitOk) << shift.err;
+  const auto fields = Json(shift.out).fields();
+  const double perplexity = fields.at("perplexity").number_value();
+  EXPECT_GT(perplexity, 1);
+  EXPECT_LT(perplexity, 50);
+  EXPECT_GT(fields.at("tokens").number_value(), 700);
+  EXPECT_GT(fields.at("evictions").number_value(), 5);
+  const CliResult recompute =
+      RunCli(With(args, {"--roll-method", "recompute"}), LongText());
+  ASSERT_EQ(recompute.code, kExitOk) << recompute.err;
+  EXPECT_NEAR(
+      Json(recompute.out).fields().at("perplexity").number_value() / perplexity,
+      1, 0.1);
+}
+
+TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
+  const CliResult result =
+      RunCli({"perplexity", "--model", model_, "--file", "-", "--n-ctx", "256"},
+             LongText());
+  EXPECT_EQ(result.code, kExitError);
+  EXPECT_THAT(result.err, HasSubstr("256"));
+  EXPECT_THAT(result.err, HasSubstr("roll"));
 }
 
 TEST_P(ModelTest, MemoryShowsPlannedBesideMeasured) {

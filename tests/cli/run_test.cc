@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",   "what-if", "place",  "generate", "chat",      "tokenize",
-    "models", "devices", "memory", "version",  "completion"};
+    "plan",   "what-if", "place",  "generate", "chat",       "tokenize",
+    "models", "devices", "memory", "version",  "completion", "perplexity"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -98,7 +98,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"generate", "--model", "m", "--temperature", "nan"},
                 "--temperature"},
         BadLine{{"generate", "--model", "m", "--seed", "-1"}, "--seed"},
-        BadLine{{"generate", "--model", "m", "--precision", "high"}, "exact"}));
+        BadLine{{"generate", "--model", "m", "--precision", "high"}, "exact"},
+        BadLine{{"generate", "--model", "m", "--context-policy", "keep"},
+                "stop, roll or error"},
+        BadLine{{"generate", "--model", "m", "--roll-method", "move"},
+                "shift or recompute"},
+        BadLine{
+            {"generate", "--model", "m", "--prompt", "a", "--pin-tokens", "0"},
+            "--context-policy roll"},
+        BadLine{{"perplexity", "--model", "m"}, "there is no text"},
+        BadLine{{"perplexity", "--file", "-"}, "there is no model"},
+        BadLine{
+            {"perplexity", "--model", "m", "--file", "-", "--evict-to", "9"},
+            "--context-policy roll"}));
 
 TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
   for (const std::vector<std::string>& args :

@@ -105,6 +105,37 @@ TEST(FromProtoTest, CandidatesAreLimited) {
   EXPECT_EQ(with(65).status().code(), Code::kInvalidArgument);
 }
 
+TEST(FromProtoTest, ARollHasItsFieldsAndDefaults) {
+  worker::GenerateOptions options;
+  options.context_policy = worker::ContextPolicy::kRoll;
+  v1::RollOptions roll;
+  ASSERT_TRUE(FillRoll(roll, options).ok());
+  EXPECT_EQ(options.roll_method, worker::RollMethod::kShift);
+  EXPECT_EQ(options.pin_tokens, 4);
+  EXPECT_EQ(options.evict_to, std::nullopt);
+  roll.set_method(v1::ROLL_METHOD_RECOMPUTE);
+  roll.set_pin_tokens(0);
+  roll.set_evict_to(100);
+  ASSERT_TRUE(FillRoll(roll, options).ok());
+  EXPECT_EQ(options.roll_method, worker::RollMethod::kRecompute);
+  EXPECT_EQ(options.pin_tokens, 0);
+  EXPECT_EQ(options.evict_to, 100);
+}
+
+TEST(FromProtoTest, ARollThatMakesNoSenseIsRefusedByName) {
+  worker::GenerateOptions options;
+  v1::RollOptions roll;
+  EXPECT_TRUE(FillRoll(roll, options).ok()) << "nothing is asked for";
+  roll.set_pin_tokens(0);
+  EXPECT_THAT(std::string(FillRoll(roll, options).message()),
+              HasSubstr("CONTEXT_POLICY_ROLL"));
+  options.context_policy = worker::ContextPolicy::kRoll;
+  roll.set_method(static_cast<v1::RollMethod>(999));
+  const absl::Status status = FillRoll(roll, options);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("roll.method"));
+}
+
 TEST(FromProtoTest, UnknownEnumsAreRefusedByName) {
   const auto policy =
       FromProto(v1::SamplingOptions(), v1::StoppingOptions(),

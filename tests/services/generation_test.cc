@@ -1,4 +1,6 @@
 // Generate and StreamGenerate over real sockets.
+#include "services/worker/generation.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,6 +131,91 @@ TEST_F(GenerationTest, AFullContextEndsOrFailsAsAsked) {
   const absl::Status status = Refusal(request);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_CONTEXT_FULL);
+}
+
+// A prompt longer than the context of 4,096 tokens, which rolls.
+template <typename Request>
+Request RollRequest(v1::RollMethod method) {
+  Request request;
+  request.set_model("a");
+  for (uint32_t i = 0; i < 4'100; ++i) {
+    request.mutable_tokens()->add_ids(3 + i * 7 % 300);
+  }
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.mutable_stopping()->set_max_tokens(5);
+  request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+  request.mutable_roll()->set_method(method);
+  return request;
+}
+
+TEST_F(GenerationTest, AContextThatRollsSaysWhatLeft) {
+  for (const auto method : {v1::ROLL_METHOD_SHIFT, v1::ROLL_METHOD_RECOMPUTE}) {
+    v1::GenerateResponse whole;
+    auto request = RollRequest<v1::GenerateRequest>(method);
+    request.mutable_response()->set_prompt_logprobs(true);
+    ASSERT_TRUE(Generate(request, whole).ok());
+    EXPECT_EQ(whole.tokens_size(), 5);
+    EXPECT_EQ(whole.prompt_logprobs_size(), 4'099);
+    ASSERT_EQ(whole.evictions_size(), 1);
+    const v1::Eviction& eviction = whole.evictions(0);
+    // 4 pinned and 63 pages are full; to leave 3,072 tokens, 16 pages go.
+    EXPECT_EQ(eviction.position(), 4u);
+    EXPECT_EQ(eviction.tokens(), 16u * 64);
+    EXPECT_EQ(eviction.kept_tokens(), 4 + 47u * 64);
+    EXPECT_EQ(eviction.method(), method);
+    EXPECT_EQ(whole.usage().evictions(), 1u);
+    EXPECT_EQ(whole.usage().evicted_tokens(), 16u * 64);
+
+    grpc::ClientContext context;
+    const auto reader = worker_->generation->StreamGenerate(
+        &context, RollRequest<v1::StreamGenerateRequest>(method));
+    std::vector<uint32_t> ids;
+    int n_evictions = 0;
+    v1::StreamGenerateResponse part;
+    v1::TokenUsage usage;
+    while (reader->Read(&part)) {
+      for (const auto& token : part.tokens()) ids.push_back(token.id());
+      n_evictions += part.evictions_size();
+      if (part.has_finish()) usage = part.finish().usage();
+    }
+    ASSERT_TRUE(reader->Finish().ok());
+    EXPECT_EQ(n_evictions, 1);
+    EXPECT_EQ(usage.evicted_tokens(), 16u * 64);
+    ASSERT_EQ(ids.size(), 5u);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(ids[static_cast<size_t>(i)], whole.tokens(i).id());
+    }
+  }
+}
+
+TEST_F(GenerationTest, AReplyThatIsNoStreamNeedsALimitToRoll) {
+  auto request = RollRequest<v1::GenerateRequest>(v1::ROLL_METHOD_SHIFT);
+  request.mutable_tokens()->mutable_ids()->Truncate(3);
+  request.mutable_stopping()->set_max_tokens(
+      static_cast<uint32_t>(kMaxUnaryTokens + 1));
+  EXPECT_EQ(Refusal(request).code(), absl::StatusCode::kInvalidArgument);
+  request.mutable_stopping()->clear_max_tokens();
+  const absl::Status status = Refusal(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("stopping.max_tokens"));
+  // At the limit it is taken, and ends by its stop token.
+  request.mutable_stopping()->set_max_tokens(
+      static_cast<uint32_t>(kMaxUnaryTokens));
+  for (uint32_t id = 260; id < 323; ++id) {
+    request.mutable_stopping()->add_stop_token_ids(id);
+  }
+  EXPECT_TRUE(Refusal(request).ok());
+}
+
+TEST_F(GenerationTest, APrefixThatLeavesTooLittleIsRefusedByName) {
+  auto request = RollRequest<v1::GenerateRequest>(v1::ROLL_METHOD_SHIFT);
+  request.mutable_roll()->set_pin_tokens(62 * 64 + 1);
+  const absl::Status status = Refusal(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("pin_tokens: 3969"));
 }
 
 TEST_F(GenerationTest, WhatMakesNoSenseIsRefused) {

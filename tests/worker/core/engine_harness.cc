@@ -61,6 +61,12 @@ bool CollectSink::OnOutput(worker::StepOutput& output) {
     for (worker::TokenOutput& token : output.tokens) {
       result_.tokens.push_back(std::move(token));
     }
+    for (const worker::Eviction& eviction : output.evictions) {
+      result_.evictions.push_back(eviction);
+    }
+    for (const float logprob : output.prompt_logprobs) {
+      result_.prompt_logprobs.push_back(logprob);
+    }
     n_tokens = static_cast<int64_t>(result_.tokens.size());
   }
   if (after_output) after_output(n_tokens);

@@ -42,6 +42,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
 struct Generated {
   std::string text;
   std::vector<worker::TokenOutput> tokens;
+  std::vector<worker::Eviction> evictions;
+  std::vector<float> prompt_logprobs;
   absl::Status status;
   worker::FinishInfo info;
 

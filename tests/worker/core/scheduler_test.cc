@@ -48,6 +48,41 @@ TEST(SchedulerTest, SamplesAPromptThatFillsTheStepExactly) {
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, true}));
 }
 
+TEST(SchedulerTest, CutsAPromptWhereItsContextIsFullUntilThereIsRoom) {
+  Scheduler scheduler(1, 4, 1);
+  ASSERT_TRUE(scheduler.Add(1, 9, /*limit=*/6).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 4, 2, false}));
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  scheduler.RaiseLimit(1, 4);
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 6, 3, true}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 9, 1, true}));
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+}
+
+TEST(SchedulerTest, AFullSequenceDoesNotHoldUpTheOthers) {
+  Scheduler scheduler(2, 8, 2);
+  ASSERT_TRUE(scheduler.Add(1, 9, /*limit=*/3).ok());
+  ASSERT_TRUE(scheduler.Add(2, 4).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{1, 0, 3, false}, Part{2, 0, 4, true}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{2, 4, 1, true}));
+}
+
+TEST(SchedulerTest, ASequenceThatStartsOverKeepsItsSlotAndLimit) {
+  Scheduler scheduler(1, 8, 1);
+  ASSERT_TRUE(scheduler.Add(1, 2, /*limit=*/4).ok());
+  scheduler.NextStep();
+  scheduler.NextStep();
+  scheduler.NextStep();
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  scheduler.Restart(1, 3);
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 3, true}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 3, 1, true}));
+  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_EQ(scheduler.SlotOf(1), 0);
+}
+
 TEST(SchedulerTest, DecodingRowsComeFirstAndPromptsFillTheRest) {
   Scheduler scheduler(3, 8, 4);
   ASSERT_TRUE(scheduler.Add(1, 2).ok());

@@ -1,0 +1,80 @@
+// Flags of a context that rolls.
+#include "services/cli/roll_flags.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "services/cli/failure.h"
+#include "services/cli/flags.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::cli {
+namespace {
+
+absl::StatusOr<v1::ContextPolicy> ParsePolicyName(absl::string_view text) {
+  if (text == "stop") return v1::CONTEXT_POLICY_STOP;
+  if (text == "roll") return v1::CONTEXT_POLICY_ROLL;
+  if (text == "error") return v1::CONTEXT_POLICY_ERROR;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40), "' is not a policy; write stop, roll or error"));
+}
+
+absl::StatusOr<v1::RollMethod> ParseMethod(absl::string_view text) {
+  if (text == "shift") return v1::ROLL_METHOD_SHIFT;
+  if (text == "recompute") return v1::ROLL_METHOD_RECOMPUTE;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40), "' is not a method; write shift or recompute"));
+}
+
+}  // namespace
+
+void AddRollFlags(CLI::App& app, RollFlags* flags) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  const std::string group = "Full context";
+  AddParsed(app, "--context-policy", &flags->policy, ParsePolicyName,
+            "stop|roll|error",
+            "When the context is full: end, drop the oldest tokens and go on, "
+            "or fail (stop)")
+      ->group(group);
+  AddParsed(app, "--roll-method", &flags->method, ParseMethod,
+            "shift|recompute",
+            "After tokens left: keep the rest as it is, or compute it again, "
+            "exact and slower (shift)")
+      ->group(group);
+  AddCount(app, "--pin-tokens", &flags->pin_tokens, 0, kMost, "P",
+           absl::StrCat("Leading tokens that never leave, BOS included; 0 pins "
+                        "nothing (",
+                        worker::GenerateOptions::kDefaultPinTokens, ")"))
+      ->group(group);
+  AddCount(app, "--evict-to", &flags->evict_to, 1, kMost, "N",
+           "Tokens that stay at most when some leave; default: 75 % of the "
+           "context")
+      ->group(group);
+}
+
+absl::Status CheckRollFlags(const RollFlags& flags) {
+  const bool is_set = flags.method.has_value() ||
+                      flags.pin_tokens.has_value() ||
+                      flags.evict_to.has_value();
+  if (!is_set || flags.policy == v1::CONTEXT_POLICY_ROLL) {
+    return absl::OkStatus();
+  }
+  return UsageError(
+      "--roll-method, --pin-tokens and --evict-to say how a context rolls; "
+      "add --context-policy roll");
+}
+
+void SetRoll(const RollFlags& flags, v1::StreamGenerateRequest& request) {
+  request.set_context_policy(flags.policy);
+  v1::RollOptions& roll = *request.mutable_roll();
+  if (flags.method.has_value()) roll.set_method(*flags.method);
+  if (flags.pin_tokens.has_value()) {
+    roll.set_pin_tokens(services::ToUint32(*flags.pin_tokens));
+  }
+  if (flags.evict_to.has_value()) {
+    roll.set_evict_to(services::ToUint32(*flags.evict_to));
+  }
+}
+
+}  // namespace plimsoll::cli

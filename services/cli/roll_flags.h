@@ -1,0 +1,31 @@
+// Flags of a context that rolls, and how they enter a request.
+#ifndef PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/generation.pb.h"
+
+namespace plimsoll::cli {
+
+struct RollFlags {
+  v1::ContextPolicy policy = v1::CONTEXT_POLICY_STOP;
+  std::optional<v1::RollMethod> method;
+  std::optional<int64_t> pin_tokens;
+  std::optional<int64_t> evict_to;
+};
+
+// --context-policy, --roll-method, --pin-tokens and --evict-to.
+void AddRollFlags(CLI::App& app, RollFlags* flags);
+
+// Errors: UsageError for a flag that means nothing under the policy.
+absl::Status CheckRollFlags(const RollFlags& flags);
+
+void SetRoll(const RollFlags& flags, v1::StreamGenerateRequest& request);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_

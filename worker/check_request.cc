@@ -1,0 +1,71 @@
+#include "worker/check_request.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+namespace {
+
+absl::Status CheckStops(const GenerateOptions& options) {
+  if (options.stop_strings.size() > GenerateOptions::kMaxStopStrings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_strings: at most ", GenerateOptions::kMaxStopStrings,
+                     " are allowed, got ", options.stop_strings.size()));
+  }
+  for (const std::string& stop : options.stop_strings) {
+    if (stop.empty() ||
+        stop.size() > size_t{GenerateOptions::kMaxStopStringBytes}) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "stop_strings: each must have 1 to ",
+          GenerateOptions::kMaxStopStringBytes, " bytes, got ", stop.size()));
+    }
+  }
+  if (options.stop_tokens.size() > GenerateOptions::kMaxStopTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_tokens: at most ", GenerateOptions::kMaxStopTokens,
+                     " are allowed, got ", options.stop_tokens.size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
+                          int32_t vocab_size) {
+  RETURN_IF_ERROR(ValidateSampling(options.sampling));
+  RETURN_IF_ERROR(CheckStops(options));
+  if (options.max_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_tokens must not be negative, got ", options.max_tokens));
+  }
+  if (options.top_logprobs < -1 ||
+      options.top_logprobs > GenerateOptions::kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
+        "], got ", options.top_logprobs));
+  }
+  if (options.prompt_ids.empty()) {
+    return absl::InvalidArgumentError(
+        "the prompt is empty: it has no token to continue");
+  }
+  for (const int32_t id : options.prompt_ids) {
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt_ids: ", id, " is outside the vocabulary of ",
+                       vocab_size, " tokens"));
+    }
+  }
+  const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
+  const bool can_roll = options.context_policy == ContextPolicy::kRoll;
+  if (n_prompt > n_ctx && !can_roll) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,
+        ": shorten the prompt, load the model with a larger n_ctx, or let "
+        "the context roll"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

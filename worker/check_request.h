@@ -1,0 +1,19 @@
+// Whether a request makes sense, before anything is computed.
+#ifndef PLIMSOLL_WORKER_CHECK_REQUEST_H_
+#define PLIMSOLL_WORKER_CHECK_REQUEST_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+
+// Errors: kInvalidArgument naming the field; kOutOfRange if the prompt is
+// longer than a context that does not roll, with both numbers.
+absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
+                          int32_t vocab_size);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_CHECK_REQUEST_H_

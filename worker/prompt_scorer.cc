@@ -1,0 +1,49 @@
+#include "worker/prompt_scorer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+PromptScorer::PromptScorer(Model& model, kernels::Backend& backend,
+                           int64_t n_at_once, int64_t vocab_size)
+    : model_(model),
+      backend_(backend),
+      n_at_once_(n_at_once),
+      vocab_size_(vocab_size),
+      best_(static_cast<size_t>(n_at_once)),
+      best_ids_(static_cast<size_t>(n_at_once)),
+      log_sum_exp_(static_cast<size_t>(n_at_once)) {}
+
+absl::Status PromptScorer::Score(const ScoredRows& scored,
+                                 std::vector<float>& logprobs) {
+  const auto at_once = static_cast<size_t>(n_at_once_);
+  for (size_t begin = 0; begin < scored.rows.size(); begin += at_once) {
+    const size_t n = std::min(at_once, scored.rows.size() - begin);
+    RETURN_IF_ERROR(
+        model_.ComputeLogits(std::span(scored.rows).subspan(begin, n)));
+    RETURN_IF_ERROR(backend_.TopK({.logits = model_.Logits(),
+                                   .n_rows = static_cast<int64_t>(n),
+                                   .n = vocab_size_,
+                                   .k = 1,
+                                   .values = best_.data(),
+                                   .ids = best_ids_.data(),
+                                   .log_sum_exp = log_sum_exp_.data()}));
+    for (size_t i = 0; i < n; ++i) {
+      if (std::isnan(log_sum_exp_[i])) {
+        return absl::InternalError(
+            "non-finite logits of the prompt; the model's weights are damaged");
+      }
+      const float* row =
+          model_.Logits() + static_cast<int64_t>(i) * vocab_size_;
+      const auto logit = static_cast<double>(row[scored.targets[begin + i]]);
+      logprobs.push_back(static_cast<float>(logit - log_sum_exp_[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,47 @@
+// Log-probabilities of a prompt's tokens, each given those before it.
+#ifndef PLIMSOLL_WORKER_PROMPT_SCORER_H_
+#define PLIMSOLL_WORKER_PROMPT_SCORER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "worker/model.h"
+
+namespace plimsoll::worker {
+
+// Rows of the last step and the tokens that follow them.
+struct ScoredRows {
+  std::vector<int32_t> rows;
+  std::vector<int32_t> targets;  // as many
+};
+
+// Looks at a few rows at a time, in the plan's memory for sampled rows, and
+// keeps one number a token. Used from the step thread only.
+class PromptScorer {
+ public:
+  // `model` and `backend` outlive it; `n_at_once` is the plan's n_sampled.
+  PromptScorer(Model& model, kernels::Backend& backend, int64_t n_at_once,
+               int64_t vocab_size);
+
+  // Appends the natural logarithm of every target's probability to `logprobs`.
+  // Replaces the model's logits.
+  // Errors: kInternal if they are not finite; those of the backend.
+  absl::Status Score(const ScoredRows& scored, std::vector<float>& logprobs);
+
+ private:
+  Model& model_;
+  kernels::Backend& backend_;
+  int64_t n_at_once_;
+  int64_t vocab_size_;
+  // Of the rows at once: the best logit, which nobody asks for, its token and
+  // the logarithm of the sum.
+  std::vector<float> best_;
+  std::vector<int32_t> best_ids_;
+  std::vector<double> log_sum_exp_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_PROMPT_SCORER_H_

@@ -1,0 +1,77 @@
+#include "worker/roll_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// Pages that the pinned prefix must leave to the rest: one that is full and one
+// that fills.
+constexpr int64_t kMinRecentPages = 2;
+
+// The longest window that is kept in a ring, or 0.
+int64_t WidestRing(const planner::ModelShape& shape, int64_t n_ctx) {
+  int64_t widest = 0;
+  for (const planner::LayerShape& layer : shape.layers) {
+    if (planner::HasRing(layer.window, n_ctx)) {
+      widest = std::max(widest, layer.window);
+    }
+  }
+  return widest;
+}
+
+absl::Status CheckPins(const planner::MemoryPlan& plan, int64_t pin_tokens) {
+  if (pin_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pin_tokens must not be negative, got ", pin_tokens));
+  }
+  const int64_t page = plan.kv.page_tokens;
+  const int64_t most = (plan.kv.pages_per_slot - kMinRecentPages) * page;
+  if (pin_tokens <= most) return absl::OkStatus();
+  const std::string cure =
+      most >= 0 ? absl::StrCat("pin at most ", most, " tokens or ") : "";
+  return absl::InvalidArgumentError(absl::StrCat(
+      "pin_tokens: ", pin_tokens, " pinned tokens leave fewer than ",
+      kMinRecentPages, " of the ", plan.kv.pages_per_slot, " pages of ", page,
+      " tokens in a context of ", plan.n_ctx, ", which cannot roll then: ",
+      cure, "load the model with a larger n_ctx"));
+}
+
+}  // namespace
+
+absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
+                                  const planner::MemoryPlan& plan,
+                                  const GenerateOptions& options) {
+  if (options.context_policy != ContextPolicy::kRoll) return RollPlan();
+  const int64_t n_ctx = plan.n_ctx;
+  const int64_t prefix = options.pin_tokens;
+  if (absl::Status status = CheckPins(plan, prefix); !status.ok()) {
+    return status;
+  }
+  int64_t evict_to = options.evict_to.value_or(n_ctx - n_ctx / 4);
+  if (evict_to < 1 || evict_to > n_ctx) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evict_to must be in [1, ", n_ctx, "], got ", evict_to));
+  }
+  const int64_t page = plan.kv.page_tokens;
+  const int64_t recent_pages = plan.kv.pages_per_slot - CeilDiv(prefix, page);
+  const int64_t capacity = std::min(n_ctx, prefix + recent_pages * page);
+  const int64_t window = WidestRing(shape, n_ctx);
+  const bool keeps_rings = capacity - page - prefix >= window;
+  if (keeps_rings) evict_to = std::max(evict_to, prefix + window + page);
+  const int64_t pages = std::clamp<int64_t>(
+      CeilDiv(std::max<int64_t>(capacity - evict_to, 0), page), 1,
+      recent_pages - 1);
+  return RollPlan{
+      .prefix_tokens = prefix,
+      .capacity = capacity,
+      .evict_tokens = pages * page,
+      .method = keeps_rings ? options.roll_method : RollMethod::kRecompute};
+}
+
+}  // namespace plimsoll::worker
