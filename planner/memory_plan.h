@@ -56,6 +56,7 @@ struct LoadOptions {
   bool flash_attention = true;
   std::optional<AllocationChoice> allocation;  // absent = the device's rule
   std::optional<int64_t> weight_bytes;         // absent = from the tensors
+  std::optional<DType> weight_type;  // of every matrix; absent = as in the file
   HostWeights host_weights;
   bool mmap_weights = false;  // read from the mapped file, never packed
   std::optional<int64_t> host_budget_bytes;  // absent = not checked

@@ -92,6 +92,16 @@ absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
   return types;
 }
 
+absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text) {
+  if (text == "file") return std::optional<DType>();
+  const DTypeInfo* info = FindDType(text);
+  if (info != nullptr) return std::optional<DType>(info->dtype);
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text.substr(0, 40),
+                   "' is not an element type; write file (as they are), q4_0, "
+                   "q8_0, f16, ..."));
+}
+
 absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text) {
   if (text == "exact") return planner::ReservePolicy::kExact;
   if (text == "windowed") return planner::ReservePolicy::kWindowed;
@@ -213,6 +223,11 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       ->group(group);
   AddParsed(app, "--weight-bytes", &flags->weight_bytes, ParseBytes, "BYTES",
             "Weights take this; default: from the file's tensors")
+      ->group(group);
+  AddParsed(
+      app, "--weights", &flags->weight_type, ParseWeights, "file|TYPE",
+      "Plan as if the file's matrices were in this type, as quantising it "
+      "again makes them (file)")
       ->group(group);
   AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
             "experts|per-layer-embeddings",

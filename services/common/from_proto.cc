@@ -107,6 +107,10 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     ASSIGN_OR_RETURN(options.weight_bytes,
                      Signed(message.weight_bytes(), "weight_bytes"));
   }
+  if (message.weight_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(options.weight_type,
+                     services::FromProto(message.weight_type(), "weight_type"));
+  }
   for (const int weights : message.host_weights()) {
     if (weights == v1::HOST_WEIGHTS_EXPERTS) {
       options.host_weights.experts = true;

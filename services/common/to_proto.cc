@@ -132,6 +132,9 @@ void SetOtherEngines(const planner::LoadOptions& options,
   if (options.weight_bytes) {
     message.set_weight_bytes(ToUint64(*options.weight_bytes));
   }
+  if (options.weight_type) {
+    message.set_weight_type(services::ToProto(*options.weight_type));
+  }
   if (options.host_weights.experts) {
     message.add_host_weights(v1::HOST_WEIGHTS_EXPERTS);
   }
