@@ -192,6 +192,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") return "pages of the mapped file, as they are";
+  if (region == "projector") return "the projector's tensors, as in its file";
+  if (region == "projector_workspace") {
+    return "activations of one image or 30 s of sound";
+  }
   if (region == "scratch") return "one token's buffers and logits";
   if (region == "reserve") {
     return options.policy == ReservePolicy::kDense
@@ -312,9 +316,17 @@ class RegionSizer {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
+    AddProjector();
     AddOutside("margin", allocated + options.margin_bytes + -sizes_.arena_bytes,
                Basis::kDerived);
     return absl::OkStatus();
+  }
+
+  void AddProjector() {
+    const auto& projector = inputs_.options().projector;
+    if (!projector) return;
+    AddOutside("projector", projector->weights, Basis::kDerived);
+    AddOutside("projector_workspace", projector->workspace, Basis::kEstimated);
   }
 
   // Nothing is laid out: there is no arena.
@@ -324,6 +336,7 @@ class RegionSizer {
     AddOutside("kv_window", sizes_.kv.window_bytes, Basis::kDerived);
     AddOutside("scratch", inputs_.scratch_bytes_, Basis::kEstimated);
     AddOutside("reserve", inputs_.reserve_bytes_, Basis::kEstimated);
+    AddProjector();
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
@@ -391,6 +404,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
   const AllocationChoice allocation =
       options.allocation.value_or(AllocationChoice{AllocationRule::kExact, 0});
   const bool has_granularity = allocation.rule == AllocationRule::kGranularity;
+  const ProjectorBytes projector = options.projector.value_or(ProjectorBytes());
   struct Field {
     absl::string_view name;
     int64_t value;
@@ -408,6 +422,8 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
         Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
         Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},
+        Field{"projector.weights", projector.weights, 0, kAny},
+        Field{"projector.workspace", projector.workspace, 0, kAny},
         Field{"host_budget_bytes", options.host_budget_bytes.value_or(0), 0,
               kAny},
         Field{"granularity_bytes",

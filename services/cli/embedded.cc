@@ -115,6 +115,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.host_weights = flags.host_weights;
   options.mmap_weights = flags.mmap_weights;
   options.host_budget_bytes = flags.host_memory;
+  options.projector = flags.projector;
   return options;
 }
 

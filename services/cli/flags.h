@@ -58,6 +58,7 @@ struct LoadFlags {
   planner::HostWeights host_weights;
   bool mmap_weights = false;
   std::optional<int64_t> host_memory;
+  std::optional<planner::ProjectorBytes> projector;
   // The two below are for commands that load.
   int64_t threads = 0;
   std::string precision = "default";

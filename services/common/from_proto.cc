@@ -121,6 +121,15 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     }
   }
   options.mmap_weights = message.mmap_weights();
+  if (message.has_projector_weight_bytes() ||
+      message.has_projector_workspace_bytes()) {
+    planner::ProjectorBytes& projector = options.projector.emplace();
+    ASSIGN_OR_RETURN(projector.weights, Signed(message.projector_weight_bytes(),
+                                               "projector_weight_bytes"));
+    ASSIGN_OR_RETURN(projector.workspace,
+                     Signed(message.projector_workspace_bytes(),
+                            "projector_workspace_bytes"));
+  }
   if (message.has_host_budget_bytes()) {
     ASSIGN_OR_RETURN(options.host_budget_bytes,
                      Signed(message.host_budget_bytes(), "host_budget_bytes"));
