@@ -79,6 +79,8 @@ DeviceProfile CommittedCpuProfile() {
 }
 
 DeviceProfile CommittedGpuProfile() {
+  // Steps are planned as the CPU's, whose packed rows are the wider ones.
+  const WorkspaceParameters workspace = CommittedCpuProfile().workspace;
   DeviceProfile profile = {
       .id = "gpu",
       .kind = "gpu",
@@ -90,8 +92,7 @@ DeviceProfile CommittedGpuProfile() {
       .alignment = kGpuAlignment,
       .storage = {},
       .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
-      // Steps are planned as the CPU's, whose packed rows are the wider ones.
-      .workspace = CommittedCpuProfile().workspace,
+      .workspace = workspace,
       .runtime_bytes = kGpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated,
       .runtime_note =

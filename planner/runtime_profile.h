@@ -33,7 +33,9 @@ struct RuntimeKey {
   std::string driver;  // the system or the device's driver, with its version
   std::string build;   // version and build id of the program
 
-  friend bool operator==(const RuntimeKey&, const RuntimeKey&) = default;
+  friend bool operator==(const RuntimeKey& a, const RuntimeKey& b) {
+    return a.device == b.device && a.driver == b.driver && a.build == b.build;
+  }
 };
 
 // A name for a file, the same for equal keys: letters, digits and '-'.
