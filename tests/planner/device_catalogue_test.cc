@@ -151,7 +151,8 @@ TEST(DeviceCatalogueTest, AProfileHasTheRulesOfItsKind) {
   for (const CatalogueDevice& device : catalogue.devices()) {
     const DeviceProfile profile = ProfileOf(device);
     const bool is_gpu = device.kind == "gpu";
-    EXPECT_EQ(FindStorageRule(profile, DType::kQ4_0) != nullptr, is_gpu);
+    EXPECT_EQ(FindStorageRule(profile, DType::kQ4_0)->row_multiple == 1,
+              is_gpu);
     EXPECT_EQ(profile.runtime_bytes, is_gpu
                                          ? CommittedGpuProfile().runtime_bytes
                                          : CommittedCpuProfile().runtime_bytes);

@@ -22,14 +22,10 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
 TEST(DeviceProfileTest, TheCommittedGpuProfileKeepsTensorsAsInTheFile) {
   const DeviceProfile profile = CommittedGpuProfile();
   EXPECT_TRUE(ValidateProfile(profile).ok());
-  // All that the CPU runs, and three more.
   for (const StorageRule& rule : CommittedCpuProfile().storage) {
     EXPECT_NE(FindStorageRule(profile, rule.dtype), nullptr);
   }
-  for (const DType dtype : {DType::kQ4_0, DType::kQ5_1, DType::kQ5_K}) {
-    EXPECT_NE(FindStorageRule(profile, dtype), nullptr) << DTypeName(dtype);
-  }
-  EXPECT_EQ(profile.storage.size(), CommittedCpuProfile().storage.size() + 3);
+  EXPECT_EQ(profile.storage.size(), CommittedCpuProfile().storage.size());
   for (const StorageRule& rule : profile.storage) {
     EXPECT_EQ(rule.row_multiple, 1);
   }

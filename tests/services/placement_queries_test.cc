@@ -43,11 +43,11 @@ class PlacementQueriesTest : public ::testing::Test {
                  *planner::DeviceCatalogue::Parse(kCatalogue)) {}
 
   // Bytes of one replica with its 256 tokens.
-  int64_t TinyBytes() const {
+  int64_t TinyBytes(const planner::DeviceProfile& profile =
+                        planner::CommittedCpuProfile()) const {
     planner::LoadOptions options;
     options.n_ctx = 256;
-    return planner::Layout(shape_, options, planner::CommittedCpuProfile(), 0)
-        ->total_bytes;
+    return planner::Layout(shape_, options, profile, 0)->total_bytes;
   }
 
   void Register(const std::string& id, int64_t total_bytes) {
@@ -145,28 +145,19 @@ TEST_F(PlacementQueriesTest, MixesRegisteredNamedAndImaginedDevices) {
   EXPECT_EQ(response_.devices(1).available_bytes(), 8'589'934'592u);
 }
 
-TEST_F(PlacementQueriesTest, GpusOfTheCatalogueTakeWhatTheCpuCannotRun) {
-  planner::TinyModel tiny;
-  tiny.dtype = DType::kQ4_0;
-  const std::string bytes = planner::BuilderOf(tiny).Build();
-  for (const char* device : {"big", "speck"}) {
+TEST_F(PlacementQueriesTest, DevicesOfTheCatalogueArePlannedByTheirKind) {
+  for (const auto& [name, profile] :
+       {std::pair{"big", planner::CommittedGpuProfile()},
+        std::pair{"speck", planner::CommittedCpuProfile()}}) {
     v1::PlaceModelsRequest request;
-    v1::ModelToPlace& model = *request.add_models();
-    model.set_name("a");
-    model.mutable_source()->mutable_header()->set_gguf(bytes);
-    model.mutable_source()->mutable_header()->set_file_bytes(bytes.size());
-    model.set_n_replicas(1);
+    AddTiny("a", 1, request);
     v1::DeviceToFill& target = *request.add_devices();
-    target.set_id(device);
-    target.set_catalogue_name(device);
+    target.set_id(name);
+    target.set_catalogue_name(name);
     target.set_available_bytes(uint64_t{1} << 30);
     ASSERT_TRUE(Place(request).ok());
-    if (std::string(device) == "big") {
-      EXPECT_EQ(response_.n_placed(), 1u);
-      continue;
-    }
-    ASSERT_EQ(response_.unplaced_size(), 1);
-    EXPECT_EQ(response_.unplaced(0).n_cannot_run(), 1u);
+    ASSERT_EQ(response_.devices_size(), 1);
+    EXPECT_EQ(response_.devices(0).used_bytes(), ToUint64(TinyBytes(profile)));
   }
 }
 
@@ -353,7 +344,7 @@ TEST_F(PlacementQueriesTest, BoundsWithoutRoomAreRefusedWithTheBytes) {
   const ErrorDetails details = DetailsOf(status);
   EXPECT_EQ(details.reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
   EXPECT_EQ(details.metadata.at("missing_bytes"),
-            absl::StrCat(TinyBytes() - 1'000));
+            absl::StrCat(TinyBytes(planner::CommittedGpuProfile()) - 1'000));
   request.set_budget_bytes(~uint64_t{0});
   EXPECT_EQ(queries_.GetBounds(request, response).code(),
             Code::kInvalidArgument);
