@@ -14,33 +14,24 @@
 #include <vector>
 
 #include "tests/worker/core/engine_harness.h"
+#include "tests/worker/golden/real_models.h"
 
 namespace plimsoll::worker {
 namespace {
 
 using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::Json;
+using ::plimsoll::testing::kGemma;
+using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::ModelPath;
 using ::plimsoll::testing::ReadJson;
 
-constexpr const char* kSmolLm = "SmolLM2-135M-Instruct.Q4_1.gguf";
-constexpr const char* kGemma = "gemma-3-270m-q4_k_m.gguf";
 constexpr int kTopOfFirstStep = 6;
-
-std::string ModelPath(const std::string& name) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::string base =
-      cache != nullptr && *cache != '\0'
-          ? std::string(cache)
-          : std::string(home != nullptr ? home : "") + "/.cache";
-  return base + "/plimsoll/models/" + name;
-}
-
-bool Exists(const std::string& path) { return std::ifstream(path).good(); }
 
 std::string GoldenPath(const std::string& model) {
   return model == kGemma ? "../shared/golden/gemma3-270m.public.json"
