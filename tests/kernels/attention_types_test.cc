@@ -77,6 +77,9 @@ TEST_P(AttentionTypesTest, RingsAgreeWithPlainArithmetic) {
 }
 
 TEST_P(AttentionTypesTest, ChunksChangeNoBitInPagesOrRings) {
+  if (std::get<0>(GetParam()) == kReferenceName) {
+    GTEST_SKIP() << "the reference takes rows one by one, and its time";
+  }
   RandomData random(42);
   constexpr int64_t kN = 140;
   for (const int64_t head_dim : kHeadDims) {
