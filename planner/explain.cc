@@ -125,7 +125,7 @@ class Adviser {
 
 // Element types of keys and values below those of the options, the largest
 // first: those that the device runs; all, where it cannot run the plan anyway.
-// Heads are whole blocks of each.
+// Heads are whole blocks of each, and of types of one size there is the first.
 std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
                                   const MemoryPlan& plan) {
   constexpr int64_t kElements = 256;  // whole blocks of every type
@@ -145,6 +145,10 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   });
   std::stable_sort(types.begin(), types.end(),
                    [&](DType a, DType b) { return bytes_of(a) > bytes_of(b); });
+  types.erase(
+      std::unique(types.begin(), types.end(),
+                  [&](DType a, DType b) { return bytes_of(a) == bytes_of(b); }),
+      types.end());
   return types;
 }
 

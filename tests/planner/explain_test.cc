@@ -297,9 +297,8 @@ TEST(ExplainTest, NoAdviceNamesATypeThatHeadsDoNotFill) {
   LoadOptions options;
   options.n_ctx = 8'192;
   const auto advises_q8 = [&] {
-    const DeviceProfile gpu = CommittedGpuProfile();
-    const int64_t needed = PlanOf(shape, options, kGiB, gpu).total_bytes;
-    const MemoryPlan plan = PlanOf(shape, options, needed - 1, gpu);
+    const int64_t needed = PlanOf(shape, options, kGiB).total_bytes;
+    const MemoryPlan plan = PlanOf(shape, options, needed - 1);
     EXPECT_FALSE(plan.fits);
     return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
                        [](const Suggestion& suggestion) {
