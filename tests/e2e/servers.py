@@ -20,8 +20,6 @@ import stubs
 BUILD_DIR = pathlib.Path(
     os.environ.get("PLIMSOLL_BUILD", stubs.SOURCE_DIR / "build" / "release")
 )
-# What workers of one run keep is nobody else's.
-STATE_DIR = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
 START_SECONDS = 30  # a slow machine, a sanitizer
 READY_SECONDS = 120
 CALL_SECONDS = 120  # bounds every call of a test; none comes near it
@@ -100,13 +98,15 @@ class Server:
 
     def __init__(self, name, *flags):
         self.errors = tempfile.TemporaryFile()
+        # What it keeps is nobody else's, so that no test depends on another.
+        self.state = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
         if not any(flag.startswith("--listen=") for flag in flags):
             flags += ("--listen=127.0.0.1:0",)
         self.process = subprocess.Popen(
             [binary(name), *flags],
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "XDG_STATE_HOME": STATE_DIR.name},
+            env={**os.environ, "XDG_STATE_HOME": self.state.name},
         )
         try:
             self.address = self._await_address()
@@ -155,6 +155,7 @@ class Server:
                 self.kill()
         self.process.stdout.close()
         self.errors.close()
+        self.state.cleanup()
 
     def __enter__(self):
         return self

@@ -14,6 +14,12 @@ from stubs import common, generation as gen, model as v1
 
 MIB = 1 << 20
 
+# Its redzones and quarantine are in no bound.
+without_sanitizer = pytest.mark.skipif(
+    bool(os.environ.get("PLIMSOLL_SANITIZE")),
+    reason="a sanitizer takes memory of its own",
+)
+
 
 def memory(server):
     """What the only model takes."""
@@ -46,6 +52,7 @@ def flags(folder, *more):
     return (f"--profile-dir={folder}", "--n-ctx=512", "--slots=2", *more)
 
 
+@without_sanitizer
 def test_the_second_worker_plans_with_what_the_first_measured(any_model, tmp_path):
     model = model_flag(any_model)
     with Planner() as planner:
@@ -79,6 +86,7 @@ def test_the_second_worker_plans_with_what_the_first_measured(any_model, tmp_pat
             assert after.plan.total_bytes <= 1.05 * after.rss_bytes + 16 * MIB
 
 
+@without_sanitizer
 def test_a_small_workers_figure_covers_a_larger_worker(smollm2, gemma3, tmp_path):
     small = (f"--profile-dir={tmp_path}", "--n-ctx=64", "--slots=1", "--threads=1")
     with Worker(model_flag("smollm2"), *small, "--n-ubatch=16") as server:
