@@ -195,19 +195,19 @@ TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
 
 TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
   LoadOptions options;
-  options.n_ctx = 131'072;
+  options.n_ctx = 64;
   options.n_slots = 8;
   const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
   LoadOptions smallest = options;
   smallest.n_slots = 1;
   smallest.n_ubatch = 16;
-  smallest.n_ctx = 64;
+  smallest.k_type = smallest.v_type = DType::kQ8_0;
   smallest.weight_type = DType::kQ4_K;
-  const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes + 8 * kMiB;
-  options.n_ctx = 64;
+  const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
   const MemoryPlan plan = PlanOf(wide, options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
-  EXPECT_EQ(plan.suggestions[0].text, "--n-ubatch 16 --slots 1 --weights q4_K");
+  EXPECT_EQ(plan.suggestions[0].text,
+            "--n-ubatch 16 --kv-type q8_0 --slots 1 --weights q4_K");
   EXPECT_EQ(plan.suggestions[0].n_ctx, 64);
 }
 
