@@ -69,18 +69,19 @@ struct ThreadPool::Impl {
   alignas(64) std::atomic<uint32_t> n_loops{0};
   alignas(64) std::atomic<uint32_t> gate{kShut};
   alignas(64) std::atomic<int64_t> next{0};
+  // Read by workers that wake late, whatever the gate.
+  std::atomic<bool> is_stopping{false};
   // The loop. Written while the gate is shut and nobody inside.
   alignas(64) int64_t n = 0;
   int64_t grain = 1;
   absl::FunctionRef<void(int64_t, int64_t, int)>* function = nullptr;
-  bool is_stopping = false;
   std::vector<std::thread> workers;
 
   void Work(int thread) {
     uint32_t seen = 0;
     while (true) {
       seen = WaitWhileEqual(n_loops, seen);
-      if (is_stopping) return;
+      if (is_stopping.load(std::memory_order_relaxed)) return;
       if (!Enter()) continue;
       TakeTasks(thread);
       Leave();
@@ -147,7 +148,7 @@ ThreadPool::ThreadPool(int n_threads, bool pin)
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->is_stopping = true;
+  impl_->is_stopping.store(true, std::memory_order_relaxed);
   impl_->Wake();
   for (std::thread& worker : impl_->workers) worker.join();
 }

@@ -70,5 +70,16 @@ TEST(ThreadPoolDeathTest, RefusesCountsOutOfRange) {
   EXPECT_DEATH(ThreadPool(ThreadPool::kMaxThreads + 1), "1 to kMaxThreads");
 }
 
+// A worker that wakes when the loop is over meets the destructor.
+TEST(ThreadPoolTest, EndsRightAfterALoop) {
+  std::atomic<int64_t> sum = 0;
+  for (int i = 0; i < 500; ++i) {
+    ThreadPool pool(3, /*pin=*/false);
+    pool.ParallelFor(2, 1,
+                     [&](int64_t begin, int64_t, int) { sum += begin + 1; });
+  }
+  EXPECT_EQ(sum, 500 * 3);
+}
+
 }  // namespace
 }  // namespace plimsoll::kernels
