@@ -85,13 +85,13 @@ void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
       benchmark::Counter::kIsRate);
 }
 
-void AttentionOf(benchmark::State& state) {
+void AttentionOf(benchmark::State& state, DType dtype) {
   const int64_t n_rows = state.range(0);
   const int64_t n_keys = state.range(1);
   const int64_t n_heads = state.range(2);
   const int64_t n_kv_heads = state.range(3);
   const int64_t head_dim = state.range(4);
-  const int64_t row_bytes = n_kv_heads * head_dim * 2;
+  const int64_t row_bytes = *RowBytes(dtype, n_kv_heads * head_dim);
   PagedKv paged;
   paged.page_tokens = 64;
   paged.v_offset = 64 * row_bytes;
@@ -115,7 +115,7 @@ void AttentionOf(benchmark::State& state) {
   args.n_kv_heads = n_kv_heads;
   args.head_dim = head_dim;
   args.scale = 0.125f;
-  args.k_type = args.v_type = DType::kF16;
+  args.k_type = args.v_type = dtype;
   args.segments = {&segment, 1};
   args.paged = paged;
   for (auto _ : state) {
@@ -171,14 +171,19 @@ void Register() {
           ->UseRealTime();
     }
   }
-  benchmark::RegisterBenchmark("Attention", AttentionOf)
-      ->ArgNames({"rows", "keys", "heads", "kv", "dim"})
-      ->Args({1, 4096, 9, 3, 64})
-      ->Args({512, 512, 9, 3, 64})
-      ->Args({512, 4096, 9, 3, 64})
-      ->Args({1, 4096, 4, 1, 256})
-      ->Args({512, 512, 4, 1, 256})
-      ->UseRealTime();
+  for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
+    const std::string name =
+        std::string("Attention/") +
+        std::string(DTypeName(dtype).data(), DTypeName(dtype).size());
+    benchmark::RegisterBenchmark(name.c_str(), AttentionOf, dtype)
+        ->ArgNames({"rows", "keys", "heads", "kv", "dim"})
+        ->Args({1, 4096, 9, 3, 64})
+        ->Args({512, 512, 9, 3, 64})
+        ->Args({512, 4096, 9, 3, 64})
+        ->Args({1, 4096, 4, 1, 256})
+        ->Args({512, 512, 4, 1, 256})
+        ->UseRealTime();
+  }
   benchmark::RegisterBenchmark("TopK", TopKOf)
       ->ArgNames({"vocab"})
       ->Arg(49152)

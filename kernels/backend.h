@@ -126,12 +126,12 @@ struct RopeArgs {
   RopeStyle style;
 };
 
-// Row r of x, rounded to `dtype`, goes to base + offsets[r].
+// Row r of x, rounded to `dtype`, goes to base + offsets[r] (kv_row.h).
 struct StoreRowsArgs {
   const float* x;  // [n_rows, dim]
   int64_t n_rows;
-  int64_t dim;
-  DType dtype;  // kF32 or kF16
+  int64_t dim;  // whole blocks of dtype
+  DType dtype;  // IsKvType
   std::byte* base;
   const int64_t* offsets;  // host, [n_rows]
 };
@@ -160,9 +160,9 @@ struct AttentionArgs {
   float* out;             // [n_rows, n_heads, head_dim]
   int64_t n_heads;
   int64_t n_kv_heads;
-  int64_t head_dim;  // <= kMaxHeadDim, a multiple of 16
+  int64_t head_dim;  // <= kMaxHeadDim, a multiple of 16, whole KV blocks
   float scale;
-  DType k_type;  // kF32 or kF16
+  DType k_type;  // IsKvType
   DType v_type;
   std::span<const AttentionSegment> segments;  // host
   bool is_ring;

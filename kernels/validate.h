@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "kernels/backend.h"
+#include "kernels/kv_row.h"
 #include "kernels/packed_row.h"
 
 namespace plimsoll::kernels {
@@ -54,23 +55,31 @@ inline absl::Status Validate(const RopeArgs& args) {
   return absl::OkStatus();
 }
 
-inline absl::Status ValidateKvType(DType dtype) {
-  if (dtype != DType::kF32 && dtype != DType::kF16) {
+// Keys or values of type `dtype`, `n` of them side by side.
+inline absl::Status ValidateKv(DType dtype, int64_t n) {
+  if (!IsKvType(dtype)) {
     return absl::UnimplementedError(
         absl::StrCat("a KV cache of type ", DTypeName(dtype)));
+  }
+  if (n % InfoOf(dtype).block_elems != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        n, " keys or values are not whole blocks of ", DTypeName(dtype)));
   }
   return absl::OkStatus();
 }
 
+inline absl::Status Validate(const StoreRowsArgs& args) {
+  return ValidateKv(args.dtype, args.dim);
+}
+
 inline absl::Status Validate(const AttentionArgs& args) {
-  for (const DType dtype : {args.k_type, args.v_type}) {
-    if (absl::Status status = ValidateKvType(dtype); !status.ok()) {
-      return status;
-    }
-  }
   if (args.head_dim <= 0 || args.head_dim > kMaxHeadDim ||
       args.head_dim % 16 != 0) {
     return absl::InvalidArgumentError(absl::StrCat("head_dim ", args.head_dim));
+  }
+  for (const DType dtype : {args.k_type, args.v_type}) {
+    absl::Status status = ValidateKv(dtype, args.head_dim);
+    if (!status.ok()) return status;
   }
   if (args.n_kv_heads <= 0 || args.n_heads % args.n_kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(

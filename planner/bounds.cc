@@ -7,6 +7,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "planner/kv_cache_bytes.h"
+#include "planner/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -112,10 +113,12 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
                    MaxSessions(shape, resolved, profile, budget_bytes));
   bounds.tokens_per_gib = TokensPerGib(bounds.plan);
   if (bandwidth_bytes_per_s) {
+    ASSIGN_OR_RETURN(const StoredShape stored,
+                     StoredShape::Create(shape, options.weight_type));
     ASSIGN_OR_RETURN(
         bounds.decode,
-        BoundDecode(shape, bounds.plan.n_ctx, options.n_slots, options.k_type,
-                    options.v_type, *bandwidth_bytes_per_s));
+        BoundDecode(stored.get(), bounds.plan.n_ctx, options.n_slots,
+                    options.k_type, options.v_type, *bandwidth_bytes_per_s));
   }
   return bounds;
 }

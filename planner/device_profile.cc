@@ -61,7 +61,7 @@ DeviceProfile CommittedCpuProfile() {
       .granularity_bytes = kCpuGranularityBytes,
       .alignment = 64,
       .storage = {},
-      .kv_types = {DType::kF32, DType::kF16},
+      .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
       // A block is 32 int16 values, their float32 scale and scaled sum.
       .workspace = {.activation_block = 32,
                     .activation_block_bytes = 72,

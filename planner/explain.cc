@@ -1,6 +1,7 @@
 #include "planner/explain.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kSmallestUbatch = 16;
+// Element types that files of a model come in, the best first.
+constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
+                                             DType::kQ5_K, DType::kQ4_K,
+                                             DType::kQ3_K, DType::kQ2_K};
 
 // What is changed together, in the command line's words.
 struct Change {
@@ -39,11 +44,28 @@ class Adviser {
     return true;
   }
 
-  // Adds the change if it gives a longer context than the plan has.
-  void TryLonger(const Change& change) {
+  // Adds the change if it gives a longer context than the plan has, and returns
+  // whether it does.
+  bool TryLonger(const Change& change) {
     const auto inputs = inputs_.With(change.options);
     const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, cap_) : 0;
-    if (n_ctx > plan_.n_ctx) Add(*inputs, change, plan_.n_ctx, n_ctx);
+    if (n_ctx <= plan_.n_ctx) return false;
+    Add(*inputs, change, plan_.n_ctx, n_ctx);
+    return true;
+  }
+
+  // The best file of the model with which the plan fits or, where it does, has
+  // a longer context: in a type that the device runs, unless it cannot run the
+  // plan anyway.
+  void TryWeights(const Change& base) {
+    for (const DType type : kFileTypes) {
+      const bool runs = FindStorageRule(inputs_.profile(), type) != nullptr;
+      if (!runs && plan_.not_runnable.empty()) continue;
+      Change change = base;
+      change.options.weight_type = type;
+      Append(change.text, absl::StrCat("--weights ", DTypeName(type)));
+      if (plan_.fits ? TryLonger(change) : Try(change)) return;
+    }
   }
 
   // The largest context up to `change.n_ctx` that fits with its options.
@@ -103,7 +125,7 @@ class Adviser {
 
 // Element types of keys and values below those of the options, the largest
 // first: those that the device runs; all, where it cannot run the plan anyway.
-// Heads are whole blocks of each.
+// Heads are whole blocks of each, and of types of one size there is the first.
 std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
                                   const MemoryPlan& plan) {
   constexpr int64_t kElements = 256;  // whole blocks of every type
@@ -123,6 +145,10 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   });
   std::stable_sort(types.begin(), types.end(),
                    [&](DType a, DType b) { return bytes_of(a) > bytes_of(b); });
+  types.erase(
+      std::unique(types.begin(), types.end(),
+                  [&](DType a, DType b) { return bytes_of(a) == bytes_of(b); }),
+      types.end());
   return types;
 }
 
@@ -259,6 +285,7 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
     one.options.n_slots = 1;
     one.text = "--slots 1";
     if (base.options.n_slots > 1) adviser.TryLonger(one);
+    adviser.TryWeights(base);
     return adviser.Take();
   }
   adviser.TryUbatch(base);
@@ -266,10 +293,12 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
   if (may_be_on_host) adviser.Try(on_host);
   adviser.TrySlots(base);
   adviser.TryContext(base);
-  if (adviser.empty()) {
-    const Change all = SmallestChange(inputs, plan, base);
-    if (!all.text.empty() && !adviser.Try(all)) adviser.TryContext(all);
+  const Change all = SmallestChange(inputs, plan, base);
+  if (adviser.empty() && !all.text.empty() && !adviser.Try(all)) {
+    adviser.TryContext(all);
   }
+  adviser.TryWeights(base);
+  if (adviser.empty() && !all.text.empty()) adviser.TryWeights(all);
   return adviser.Take();
 }
 

@@ -98,8 +98,13 @@ absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
       std::swap(seen[0], seen[1]);
     } else if (seen[0].first == nullptr || !layer.IsLike(*seen[0].first)) {
       seen[1] = seen[0];
-      ASSIGN_OR_RETURN(const Group group, GroupOf(layer, k_type, v_type));
-      seen[0] = {&layer, group};
+      const absl::StatusOr<Group> group = GroupOf(layer, k_type, v_type);
+      if (!group.ok()) {
+        return absl::Status(
+            group.status().code(),
+            absl::StrCat("layer ", il, ": ", group.status().message()));
+      }
+      seen[0] = {&layer, *group};
     }
     widest_v_row = std::max(widest_v_row, seen[0].second.v_row);
     if (layer.kv_source == static_cast<int64_t>(il)) model.Add(seen[0].second);

@@ -81,16 +81,20 @@ class Splitter {
       ASSIGN_OR_RETURN(const ModelShape slice,
                        SliceLayers(shape_, part.first_layer, part.n_layers));
       const SplitDevice& device = devices_[static_cast<size_t>(part.device)];
-      ASSIGN_OR_RETURN(part.plan, Layout(slice, OptionsAt(split.n_ctx),
-                                         device.profile, device.budget_bytes));
+      ASSIGN_OR_RETURN(
+          part.plan,
+          Layout(slice, OptionsOf(part.first_layer == 0, split.n_ctx),
+                 device.profile, device.budget_bytes));
     }
     return absl::OkStatus();
   }
 
  private:
-  LoadOptions OptionsAt(int64_t n_ctx) const {
+  // A projector stands before the first part.
+  LoadOptions OptionsOf(bool is_first, int64_t n_ctx) const {
     LoadOptions options = options_;
     options.n_ctx = n_ctx;
+    if (!is_first) options.projector.reset();
     return options;
   }
 
@@ -102,8 +106,8 @@ class Splitter {
         SliceLayers(shape_, cuts_[begin], cuts_[end] - cuts_[begin]));
     ASSIGN_OR_RETURN(
         const PlanNumbers plan,
-        LayoutNumbers(slice, OptionsAt(n_ctx), devices_[device].profile,
-                      devices_[device].budget_bytes));
+        LayoutNumbers(slice, OptionsOf(begin == 0, n_ctx),
+                      devices_[device].profile, devices_[device].budget_bytes));
     return plan.fits;
   }
 

@@ -11,6 +11,7 @@
 #include "planner/auto_context.h"
 #include "planner/explain.h"
 #include "planner/plan_regions.h"
+#include "planner/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -154,11 +155,14 @@ const Region* MemoryPlan::FindRegion(absl::string_view name) const {
   return nullptr;
 }
 
-absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
+absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
-  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
+  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
+  ASSIGN_OR_RETURN(const StoredShape stored,
+                   StoredShape::Create(file_shape, options.weight_type));
+  const ModelShape& shape = stored.get();
   ASSIGN_OR_RETURN(WeightLayout weights,
                    LayoutWeights(shape, profile, options.host_weights));
   ASSIGN_OR_RETURN(
@@ -220,11 +224,14 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
   return numbers;
 }
 
-absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
+absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& file_shape,
                                           const LoadOptions& options,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes) {
-  RETURN_IF_ERROR(Validate(shape, options, profile, budget_bytes));
+  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
+  ASSIGN_OR_RETURN(const StoredShape stored,
+                   StoredShape::Create(file_shape, options.weight_type));
+  const ModelShape& shape = stored.get();
   ASSIGN_OR_RETURN(const WeightLayout weights,
                    LayoutWeights(shape, profile, options.host_weights));
   ASSIGN_OR_RETURN(

@@ -31,6 +31,12 @@ struct HostWeights {
   bool per_layer_embeddings = false;
 };
 
+// A multimodal projector in the same process.
+struct ProjectorBytes {
+  int64_t weights = 0;    // as in its file
+  int64_t workspace = 0;  // of one image or sound; an estimate
+};
+
 // How a model is to be loaded.
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
@@ -56,9 +62,11 @@ struct LoadOptions {
   bool flash_attention = true;
   std::optional<AllocationChoice> allocation;  // absent = the device's rule
   std::optional<int64_t> weight_bytes;         // absent = from the tensors
+  std::optional<DType> weight_type;  // of every matrix; absent = as in the file
   HostWeights host_weights;
   bool mmap_weights = false;  // read from the mapped file, never packed
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
+  std::optional<ProjectorBytes> projector;
 };
 
 struct Region {

@@ -46,8 +46,8 @@ Checked AlignUp(Checked value, int64_t alignment) {
 // device has no rule for is counted as it is in the file.
 class RowMultiples {
  public:
-  explicit RowMultiples(const DeviceProfile& profile) {
-    multiples_.fill(1);
+  RowMultiples() { multiples_.fill(1); }
+  explicit RowMultiples(const DeviceProfile& profile) : RowMultiples() {
     for (const StorageRule& rule : profile.storage) {
       multiples_[static_cast<size_t>(rule.dtype)] = rule.row_multiple;
     }
@@ -60,22 +60,36 @@ class RowMultiples {
   std::array<int64_t, kDTypeRows.size()> multiples_;
 };
 
-// Nothing if the tensor is empty, its rows are no whole blocks or its bytes do
-// not fit in int64.
-std::optional<int64_t> StoredBytes(const WeightTensor& tensor,
+// Nothing if the tensor is empty, its rows are no whole blocks of `dtype` or
+// its bytes do not fit in int64.
+std::optional<int64_t> StoredBytes(const WeightTensor& tensor, DType dtype,
                                    const RowMultiples& multiples) {
   if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
     return std::nullopt;
   }
   if (tensor.is_vector) return (Checked(tensor.cols) * kFloatBytes).Get();
-  const DTypeInfo& info = InfoOf(tensor.dtype);
+  const DTypeInfo& info = InfoOf(dtype);
   if (tensor.cols % info.block_elems != 0) return std::nullopt;
-  const auto rows = CheckedRoundUp(tensor.rows, multiples[tensor.dtype]);
+  const auto rows = CheckedRoundUp(tensor.rows, multiples[dtype]);
   if (!rows) return std::nullopt;
   return (Checked(tensor.cols / info.block_elems) * info.block_bytes * *rows *
           tensor.n_matrices)
       .Get();
 }
+
+struct WeightSums {
+  Checked device = 0;
+  Checked host = 0;
+  Checked file = 0;
+
+  absl::StatusOr<WeightBytes> Get() const {
+    WeightBytes bytes = {};
+    ASSIGN_OR_RETURN(bytes.device, Fitting(device));
+    ASSIGN_OR_RETURN(bytes.host, Fitting(host));
+    ASSIGN_OR_RETURN(bytes.file, Fitting(file));
+    return bytes;
+  }
+};
 
 absl::Status WhyNotStored(const WeightTensor& tensor) {
   if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
@@ -178,6 +192,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") return "pages of the mapped file, as they are";
+  if (region == "projector") return "the projector's tensors, as in its file";
+  if (region == "projector_workspace") {
+    return "activations of one image or 30 s of sound";
+  }
   if (region == "scratch") return "one token's buffers and logits";
   if (region == "reserve") {
     return options.policy == ReservePolicy::kDense
@@ -298,9 +316,17 @@ class RegionSizer {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
+    AddProjector();
     AddOutside("margin", allocated + options.margin_bytes + -sizes_.arena_bytes,
                Basis::kDerived);
     return absl::OkStatus();
+  }
+
+  void AddProjector() {
+    const auto& projector = inputs_.options().projector;
+    if (!projector) return;
+    AddOutside("projector", projector->weights, Basis::kDerived);
+    AddOutside("projector_workspace", projector->workspace, Basis::kEstimated);
   }
 
   // Nothing is laid out: there is no arena.
@@ -310,6 +336,7 @@ class RegionSizer {
     AddOutside("kv_window", sizes_.kv.window_bytes, Basis::kDerived);
     AddOutside("scratch", inputs_.scratch_bytes_, Basis::kEstimated);
     AddOutside("reserve", inputs_.reserve_bytes_, Basis::kEstimated);
+    AddProjector();
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
@@ -329,23 +356,47 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
   WeightLayout layout = {};
   layout.placements.reserve(shape.weights.size());
   const RowMultiples multiples(profile);
-  Checked end = 0;
-  Checked on_host = 0;
+  WeightSums sums;
   for (const WeightTensor& tensor : shape.weights) {
     if (StaysOnHost(tensor.kind, host)) {
       layout.placements.push_back({-1, tensor.file_bytes});
-      on_host += tensor.file_bytes;
+      sums.host += tensor.file_bytes;
       continue;
     }
-    const auto bytes = StoredBytes(tensor, multiples);
+    const auto bytes = StoredBytes(tensor, tensor.dtype, multiples);
     if (!bytes) return WhyNotStored(tensor);
-    const Checked offset = AlignUp(end, profile.alignment);
+    const Checked offset = AlignUp(sums.device, profile.alignment);
     layout.placements.push_back({offset.Get().value_or(0), *bytes});
-    end = offset + *bytes;
+    sums.device = offset + *bytes;
+    sums.file += tensor.file_bytes;
   }
-  ASSIGN_OR_RETURN(layout.bytes.device, Fitting(end));
-  ASSIGN_OR_RETURN(layout.bytes.host, Fitting(on_host));
+  ASSIGN_OR_RETURN(layout.bytes, sums.Get());
   return layout;
+}
+
+absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
+                                          const DeviceProfile& profile,
+                                          const HostWeights& host,
+                                          DType dtype) {
+  const RowMultiples multiples(profile);
+  const RowMultiples unpadded;
+  WeightSums sums;
+  for (const WeightTensor& tensor : shape.weights) {
+    const DType stored = StorableType(dtype, tensor.cols);
+    const auto in_file = tensor.is_vector
+                             ? std::optional<int64_t>(tensor.file_bytes)
+                             : StoredBytes(tensor, stored, unpadded);
+    if (!in_file) return TooBig();
+    if (StaysOnHost(tensor.kind, host)) {
+      sums.host += *in_file;
+      continue;
+    }
+    const auto bytes = StoredBytes(tensor, stored, multiples);
+    if (!bytes) return TooBig();
+    sums.device = AlignUp(sums.device, profile.alignment) + *bytes;
+    sums.file += *in_file;
+  }
+  return sums.Get();
 }
 
 absl::Status ValidateOptions(const LoadOptions& options) {
@@ -353,6 +404,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
   const AllocationChoice allocation =
       options.allocation.value_or(AllocationChoice{AllocationRule::kExact, 0});
   const bool has_granularity = allocation.rule == AllocationRule::kGranularity;
+  const ProjectorBytes projector = options.projector.value_or(ProjectorBytes());
   struct Field {
     absl::string_view name;
     int64_t value;
@@ -370,6 +422,8 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
         Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
         Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},
+        Field{"projector.weights", projector.weights, 0, kAny},
+        Field{"projector.workspace", projector.workspace, 0, kAny},
         Field{"host_budget_bytes", options.host_budget_bytes.value_or(0), 0,
               kAny},
         Field{"granularity_bytes",
@@ -401,10 +455,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
       KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
   const bool is_exact = options.policy == ReservePolicy::kExact;
   if (!options.weight_bytes && (!is_exact || options.mmap_weights)) {
-    // Tensors are kept as they are in the file.
-    Checked bytes = -weights.host;
-    for (const WeightTensor& tensor : shape.weights) bytes += tensor.file_bytes;
-    ASSIGN_OR_RETURN(inputs.weight_bytes_, Fitting(bytes));
+    inputs.weight_bytes_ = weights.file;
   }
   if (is_exact) {
     ASSIGN_OR_RETURN(inputs.widths_,
@@ -427,9 +478,12 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
 absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   WeightBytes weights = weights_;
   const HostWeights& host = options.host_weights;
-  if (host.experts != options_->host_weights.experts ||
-      host.per_layer_embeddings !=
-          options_->host_weights.per_layer_embeddings) {
+  if (options.weight_type && options.weight_type != options_->weight_type) {
+    ASSIGN_OR_RETURN(
+        weights, WeightBytesAs(*shape_, *profile_, host, *options.weight_type));
+  } else if (host.experts != options_->host_weights.experts ||
+             host.per_layer_embeddings !=
+                 options_->host_weights.per_layer_embeddings) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
                      LayoutWeights(*shape_, *profile_, host));
     weights = layout.bytes;

@@ -12,8 +12,9 @@
 namespace plimsoll::planner {
 
 struct WeightBytes {
-  int64_t device;  // laid out as the device stores them
-  int64_t host;    // of those that stay in host memory
+  int64_t device = 0;  // laid out as the device stores them
+  int64_t host = 0;    // of those that stay in host memory
+  int64_t file = 0;    // of the others, as they are in the file
 };
 
 struct WeightLayout {
@@ -28,6 +29,12 @@ struct WeightLayout {
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const DeviceProfile& profile,
                                            const HostWeights& host = {});
+
+// The bytes of the same with every matrix in `dtype`, as WithWeightType has
+// them.
+absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
+                                          const DeviceProfile& profile,
+                                          const HostWeights& host, DType dtype);
 
 // Errors: kInvalidArgument naming the field of the options that is out of
 // range.
@@ -46,7 +53,7 @@ class PlanInputs {
                                            const WeightBytes& weights,
                                            int64_t budget_bytes);
 
-  // The same model with other options.
+  // The same model with other options, whose weight_type may name another type.
   absl::StatusOr<PlanInputs> With(const LoadOptions& options) const;
 
   const ModelShape& shape() const { return *shape_; }

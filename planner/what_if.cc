@@ -10,6 +10,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "planner/plan_regions.h"
+#include "planner/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -18,22 +19,6 @@ constexpr int64_t kTooBig = std::numeric_limits<int64_t>::max();
 
 absl::Status Bad(absl::string_view axis, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(axis, " ", what));
-}
-
-// Integers, doubles and the types that only activations are stored in.
-bool IsWeightType(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kF64:
-    case DType::kQ8_1:
-    case DType::kQ8_K:
-      return false;
-    default:
-      return true;
-  }
 }
 
 // 256 times the bits of one element, exactly: blocks are at most 256 elements.
@@ -126,26 +111,6 @@ std::pair<std::vector<size_t>, size_t> RanksOf(
 
 }  // namespace
 
-absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape,
-                                          DType dtype) {
-  if (!IsWeightType(dtype)) {
-    return Bad("weights", absl::StrCat("are not stored in ", DTypeName(dtype)));
-  }
-  ModelShape changed = shape;
-  for (WeightTensor& tensor : changed.weights) {
-    if (tensor.is_vector) continue;
-    tensor.dtype = StorableType(dtype, tensor.cols);
-    ASSIGN_OR_RETURN(const int64_t row, RowBytes(tensor.dtype, tensor.cols));
-    const auto bytes = (Checked(row) * tensor.rows * tensor.n_matrices).Get();
-    if (!bytes) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "tensor \"", tensor.name, "\" does not fit in int64 bytes"));
-    }
-    tensor.file_bytes = *bytes;
-  }
-  return changed;
-}
-
 absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
                                       WhatIfAxes axes) {
   WhatIf what_if(std::move(shape), base, std::move(axes));
@@ -220,12 +185,10 @@ absl::Status WhatIf::CheckAxes() const {
 absl::Status WhatIf::LayoutAllWeights() {
   std::vector<ModelShape> shapes;
   for (const std::optional<DType>& type : axes_.weights) {
-    if (type) {
-      ASSIGN_OR_RETURN(ModelShape shape, WithWeightType(shape_, *type));
-      shapes.push_back(std::move(shape));
-    } else {
-      shapes.push_back(shape_);
-    }
+    ASSIGN_OR_RETURN(
+        StoredShape shape,
+        StoredShape::Create(shape_, type ? type : base_.weight_type));
+    shapes.push_back(shape.get());
     weight_precision_.push_back(Precision(shapes.back()));
   }
   for (const WhatIfAxes::Device& device : axes_.devices) {

@@ -35,7 +35,8 @@ struct WhatIfAxes {
   };
 
   std::vector<Device> devices;
-  // Absent: as in the file. A type: every matrix in it (see WithWeightType).
+  // Absent: as the base has them. A type: every matrix in it (see
+  // WithWeightType).
   std::vector<std::optional<DType>> weights = {std::nullopt};
   std::vector<KvType> kv = {{DType::kF16, DType::kF16}};
   std::vector<int64_t> n_ubatch = {512};
@@ -67,11 +68,6 @@ struct WhatIfPoint {
   // the same.
   bool can_run;
 };
-
-// `shape` with every matrix stored as `dtype`, or as StorableType has it;
-// vectors stay. File offsets mean nothing afterwards.
-// Errors: kInvalidArgument for a type that no weights are stored in.
-absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
 
 // Walks a grid, a few points at a time: a caller holds no more than it asks
 // for, and may stop at any time. Not thread-safe.

@@ -95,12 +95,14 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
   const planner::LoadOptions& options = plan.options;
   if (options.policy != planner::ReservePolicy::kExact ||
       options.ring != planner::RingRule::kExact || !options.flash_attention ||
-      options.allocation || options.weight_bytes ||
+      options.allocation || options.weight_bytes || options.weight_type ||
       options.host_weights.experts ||
-      options.host_weights.per_layer_embeddings || options.mmap_weights) {
+      options.host_weights.per_layer_embeddings || options.mmap_weights ||
+      options.projector) {
     return absl::InvalidArgumentError(
-        "policy, ring, flash_attention, allocation, weight_bytes, host_weights "
-        "and mmap_weights plan for other engines; a load takes none of them");
+        "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
+        "host_weights, mmap_weights and a projector plan for other engines; a "
+        "load takes none of them");
   }
   return absl::OkStatus();
 }

@@ -2,7 +2,7 @@
 """Runs llama-cpp-python's engine and Plimsoll alternately on the same file and
 threads, and prints the ratios.
 
-usage: compare.py --bench build/release/bin/model_bench --model FILE [--runs N]
+usage: compare.py --plimsoll build/release/bin/plimsoll --model FILE [--runs N]
 
 Needs llama-cpp-python in this Python (it builds from source; where the machine
 announces AMX and then traps it: CMAKE_ARGS="-DGGML_AMX_INT8=OFF
@@ -43,7 +43,7 @@ def peer_rates(path, threads, n_prompt, n_decode):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bench")
+    parser.add_argument("--plimsoll")
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt-tokens", type=int, default=512)
@@ -55,8 +55,8 @@ def main():
         peer_rates(args.model, args.threads, args.prompt_tokens,
                    args.decode_tokens)
         return
-    if not args.bench:
-        parser.error("--bench is required")
+    if not args.plimsoll:
+        parser.error("--plimsoll is required")
     ours, theirs = [], []
     for _ in range(args.runs):
         command = [sys.executable, __file__, "--peer", "--model", args.model,
@@ -65,15 +65,16 @@ def main():
                    "--decode-tokens", str(args.decode_tokens)]
         theirs.append(json.loads(subprocess.check_output(
             command, stderr=subprocess.DEVNULL)))
-        command = [args.bench, "--model", args.model, "--batch", "1",
+        command = [args.plimsoll, "bench", "--model", args.model,
+                   "--batch", "1", "-o", "json",
                    "--threads", str(args.threads),
                    "--prompt-tokens", str(args.prompt_tokens),
                    "--decode-tokens", str(args.decode_tokens)]
-        result = json.loads(subprocess.check_output(command))
+        result = json.loads(subprocess.check_output(
+            command, stderr=subprocess.DEVNULL))
         ours.append({
-            "prefill": statistics.median(
-                result["prefill_tokens_per_s"][str(args.prompt_tokens)]),
-            "decode": statistics.median(result["decode_tokens_per_s"]["1"]),
+            "prefill": result["prefill_tokens_per_s"][str(args.prompt_tokens)],
+            "decode": result["decode_tokens_per_s"]["1"],
         })
     print(f"{'':<10}{'plimsoll':>12}{PEER:>20}{'ratio':>8}  (min..max)")
     for what in ("prefill", "decode"):

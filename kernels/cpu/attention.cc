@@ -1,10 +1,11 @@
 // Online softmax over blocks of at most 64 keys: one page, or 64 aligned
 // positions of a ring layer, whether a key lies in the ring or in the chunk.
 //
-// A task is a few rows of one segment times a few heads that share a KV head;
-// it brings each block of keys and values to float32 once. What a query does
-// in a block depends only on which of its cells the query sees, so results do
-// not depend on chunks, tiles or threads.
+// A task is a few rows of one segment times a few heads that share a KV head.
+// It brings each key and value to float32 once, a few cells at a time, so that
+// they stay in the nearest cache while every query of the task meets them.
+// What a query does in a block depends only on which of its cells the query
+// sees, so results do not depend on chunks, tiles or threads.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
@@ -13,11 +14,14 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/kv_load-inl.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/kv_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -34,23 +38,18 @@ struct Query {
   int64_t position;
   float max;
   float total;
-  float correction;  // of earlier sums, for a larger maximum
-  int64_t begin;     // cells of the block that it sees
+  int64_t begin;  // cells of the block that it sees
   int64_t end;
 };
 
-void LoadHead(const std::byte* from, DType dtype, int64_t head_dim, float* to) {
-  if (dtype == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(head_dim) * sizeof(float));
-    return;
-  }
-  const D d;
-  const hn::Rebind<hwy::float16_t, D> dh;
-  const auto* halves = reinterpret_cast<const hwy::float16_t*>(from);
-  for (int64_t i = 0; i < head_dim; i += kLanes) {
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, halves + i)), d, to + i);
-  }
-}
+// Where the cells of the current block lie, and which of them any query sees.
+struct Block {
+  const std::byte* keys[kAttentionBlock];
+  const std::byte* values[kAttentionBlock];
+  int64_t begin;
+  int64_t end;
+  bool is_prefix;
+};
 
 const float* QueryVector(const AttentionArgs& args, const Query& query,
                          bool is_prefix) {
@@ -58,21 +57,21 @@ const float* QueryVector(const AttentionArgs& args, const Query& query,
   return q + (query.row * args.n_heads + query.head) * args.head_dim;
 }
 
-// scores[m][j] = scale * q[m].k[j] for the cells that all kCount queries see.
+// scores[m][j] = scale * q[m].k[j] for cells [begin, end), whose keys lie in
+// `keys`.
 template <int kCount>
 void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
-           const float* keys, float* scores) {
+           int64_t begin, int64_t end, const float* keys, float* scores) {
   const D d;
   const float* q[kCount];
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  for (int64_t j = queries[0].begin; j < queries[0].end; ++j) {
-    const float* key = keys + j * args.head_dim;
+  for (int64_t j = begin; j < end; ++j, keys += args.head_dim) {
     hn::Vec<D> dot[kCount];
     for (int m = 0; m < kCount; ++m) dot[m] = hn::Zero(d);
     for (int64_t i = 0; i < args.head_dim; i += kLanes) {
-      const auto k = hn::LoadU(d, key + i);
+      const auto k = hn::LoadU(d, keys + i);
       for (int m = 0; m < kCount; ++m) {
         dot[m] = hn::MulAdd(hn::LoadU(d, q[m] + i), k, dot[m]);
       }
@@ -84,8 +83,9 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
   }
 }
 
-// Turns scores into weights and updates the query's running maximum and total.
-void Soften(Query& query, float* scores) {
+// Turns scores into weights, updates the query's running maximum and total,
+// and corrects its sums for a larger maximum.
+void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
   const D d;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   std::fill(scores, scores + query.begin, kNone);
@@ -102,32 +102,33 @@ void Soften(Query& query, float* scores) {
     hn::StoreU(weight, d, scores + j);
     sum = hn::Add(sum, weight);
   }
-  query.correction =
+  const float correction =
       hn::GetLane(hn::Exp(d, hn::Sub(hn::Set(d, query.max), shift)));
-  query.total =
-      query.total * query.correction + hn::GetLane(hn::SumOfLanes(d, sum));
+  query.total = query.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
   query.max = max;
+  if (correction == 1.0f) return;
+  for (int64_t i = 0; i < head_dim; i += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
+               sums + i);
+  }
 }
 
-// sums[m] = sums[m] * correction + sum over j of weight[m][j] * v[j], in the
-// order of the cells, for kVectors vectors of the head.
+// sums[m] += sum over cells j of [begin, end) of weight[m][j] * v[j], in their
+// order, for kVectors vectors of the head. `values` begins at cell `begin`.
 template <int kCount, int kVectors>
-void AddValuesAt(const Query* queries, const float* weights,
-                 const float* values, int64_t head_dim, int64_t at,
-                 float* sums) {
+void AddValuesAt(int64_t begin, int64_t end, const float* weights,
+                 const float* values, int64_t head_dim, float* sums) {
   const D d;
   hn::Vec<D> acc[kCount][kVectors];
   for (int m = 0; m < kCount; ++m) {
-    const auto correction = hn::Set(d, queries[m].correction);
     for (int i = 0; i < kVectors; ++i) {
-      const float* sum = sums + m * head_dim + at + i * kLanes;
-      acc[m][i] = hn::Mul(hn::LoadU(d, sum), correction);
+      acc[m][i] = hn::LoadU(d, sums + m * head_dim + i * kLanes);
     }
   }
-  for (int64_t j = queries[0].begin; j < queries[0].end; ++j) {
+  for (int64_t j = begin; j < end; ++j, values += head_dim) {
     hn::Vec<D> value[kVectors];
     for (int i = 0; i < kVectors; ++i) {
-      value[i] = hn::LoadU(d, values + j * head_dim + at + i * kLanes);
+      value[i] = hn::LoadU(d, values + i * kLanes);
     }
     for (int m = 0; m < kCount; ++m) {
       const auto weight = hn::Set(d, weights[m * kAttentionBlock + j]);
@@ -138,147 +139,172 @@ void AddValuesAt(const Query* queries, const float* weights,
   }
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
-      hn::StoreU(acc[m][i], d, sums + m * head_dim + at + i * kLanes);
+      hn::StoreU(acc[m][i], d, sums + m * head_dim + i * kLanes);
     }
   }
 }
 
 template <int kCount>
-void AddValues(const Query* queries, const float* weights, const float* values,
-               int64_t head_dim, float* sums) {
+void AddValues(int64_t begin, int64_t end, const float* weights,
+               const float* values, int64_t head_dim, float* sums) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
   int64_t at = 0;
   for (; at + kVectors * kLanes <= head_dim; at += kVectors * kLanes) {
-    AddValuesAt<kCount, kVectors>(queries, weights, values, head_dim, at, sums);
+    AddValuesAt<kCount, kVectors>(begin, end, weights, values + at, head_dim,
+                                  sums + at);
   }
   for (; at < head_dim; at += kLanes) {
-    AddValuesAt<kCount, 1>(queries, weights, values, head_dim, at, sums);
+    AddValuesAt<kCount, 1>(begin, end, weights, values + at, head_dim,
+                           sums + at);
   }
 }
 
-// kCount queries that see the same cells of the block in scratch.
-template <int kCount>
-void AttendBlock(const AttentionArgs& args, Query* queries, int64_t first,
-                 bool is_prefix, const AttentionScratch& scratch) {
-  float* scores = scratch.scores + first * kAttentionBlock;
-  Score<kCount>(args, queries + first, is_prefix, scratch.keys, scores);
-  for (int m = 0; m < kCount; ++m) {
-    Soften(queries[first + m], scores + m * kAttentionBlock);
-  }
-  AddValues<kCount>(queries + first, scores, scratch.values, args.head_dim,
-                    scratch.sums + first * args.head_dim);
-}
-
-// All queries of the task against the block in scratch, four at a time where
-// they see the same cells. A query that sees none is left as it is.
-void AttendAll(const AttentionArgs& args, Query* queries, int64_t n_queries,
-               bool is_prefix, const AttentionScratch& scratch) {
+// Calls run(count, i, begin, end) for queries [i, i + count) that see the same
+// cells [begin, end) of a tile; `count` is 4, 2 or 1, known to the compiler. A
+// query that sees none is left out.
+template <typename Run>
+void ForSameCells(const Query* queries, int64_t n_queries, int64_t tile_begin,
+                  int64_t tile_end, const Run& run) {
   int64_t i = 0;
   while (i < n_queries) {
-    const Query& query = queries[i];
-    if (query.begin >= query.end) {
+    const int64_t begin = std::max(queries[i].begin, tile_begin);
+    const int64_t end = std::min(queries[i].end, tile_end);
+    if (begin >= end) {
       ++i;
       continue;
     }
     int64_t same = 1;
     while (same < 4 && i + same < n_queries &&
-           queries[i + same].begin == query.begin &&
-           queries[i + same].end == query.end) {
+           std::max(queries[i + same].begin, tile_begin) == begin &&
+           std::min(queries[i + same].end, tile_end) == end) {
       ++same;
     }
     if (same == 4) {
-      AttendBlock<4>(args, queries, i, is_prefix, scratch);
+      run(std::integral_constant<int, 4>(), i, begin, end);
     } else if (same >= 2) {
       same = 2;
-      AttendBlock<2>(args, queries, i, is_prefix, scratch);
+      run(std::integral_constant<int, 2>(), i, begin, end);
     } else {
-      AttendBlock<1>(args, queries, i, is_prefix, scratch);
+      run(std::integral_constant<int, 1>(), i, begin, end);
     }
     i += same;
   }
 }
 
-int64_t RowBytesOf(const AttentionArgs& args, DType dtype) {
-  return args.n_kv_heads * args.head_dim * (dtype == DType::kF32 ? 4 : 2);
+// All queries of the task against the block.
+void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
+                 int64_t n_queries, const AttentionScratch& scratch) {
+  const int64_t dim = args.head_dim;
+  const int64_t tile_cells = std::min(kTileFloats / dim, kAttentionBlock);
+  const auto scores_of = [&](int64_t i) {
+    return scratch.scores + i * kAttentionBlock;
+  };
+  for (int64_t t = block.begin; t < block.end; t += tile_cells) {
+    const int64_t end = std::min(t + tile_cells, block.end);
+    for (int64_t c = t; c < end; ++c) {
+      LoadHead(block.keys[c], args.k_type, dim, scratch.tile + (c - t) * dim);
+    }
+    ForSameCells(queries, n_queries, t, end,
+                 [&](auto count, int64_t i, int64_t from, int64_t to) {
+                   Score<count>(args, queries + i, block.is_prefix, from, to,
+                                scratch.tile + (from - t) * dim, scores_of(i));
+                 });
+  }
+  for (int64_t i = 0; i < n_queries; ++i) {
+    if (queries[i].begin >= queries[i].end) continue;
+    Soften(queries[i], dim, scores_of(i), scratch.sums + i * dim);
+  }
+  for (int64_t t = block.begin; t < block.end; t += tile_cells) {
+    const int64_t end = std::min(t + tile_cells, block.end);
+    for (int64_t c = t; c < end; ++c) {
+      LoadHead(block.values[c], args.v_type, dim, scratch.tile + (c - t) * dim);
+    }
+    ForSameCells(queries, n_queries, t, end,
+                 [&](auto count, int64_t i, int64_t from, int64_t to) {
+                   AddValues<count>(from, to, scores_of(i),
+                                    scratch.tile + (from - t) * dim, dim,
+                                    scratch.sums + i * dim);
+                 });
+  }
 }
 
-int64_t HeadOffset(const AttentionArgs& args, const AttentionTask& task,
-                   DType dtype) {
-  return task.kv_head * args.head_dim * (dtype == DType::kF32 ? 4 : 2);
+// Bytes of a row of keys or values, and where the task's head is in it.
+struct RowLayout {
+  int64_t k_bytes;
+  int64_t v_bytes;
+  int64_t k_offset;
+  int64_t v_offset;
+};
+
+RowLayout LayoutOf(const AttentionArgs& args, const AttentionTask& task) {
+  const int64_t dim = args.n_kv_heads * args.head_dim;
+  const int64_t head = task.kv_head * args.head_dim;
+  return {KvBytes(args.k_type, dim), KvBytes(args.v_type, dim),
+          KvBytes(args.k_type, head), KvBytes(args.v_type, head)};
 }
 
 void AttendPages(const AttentionArgs& args, const AttentionTask& task,
                  Query* queries, int64_t n_queries,
                  const AttentionScratch& scratch) {
-  const int64_t k_bytes = RowBytesOf(args, args.k_type);
-  const int64_t v_bytes = RowBytesOf(args, args.v_type);
+  const RowLayout layout = LayoutOf(args, task);
   const int64_t last = queries[n_queries - 1].position;
+  Block block;
   for (const PageEntry& page : task.segment->pages) {
-    const int64_t begin = page.live_begin;
-    const int64_t end =
+    block.begin = page.live_begin;
+    block.end =
         std::min<int64_t>(page.live_end, last - page.first_position + 1);
-    if (begin >= end) continue;
+    if (block.begin >= block.end) continue;
+    block.is_prefix = page.is_prefix;
     const std::byte* base = args.paged.pool + page.page * args.paged.page_bytes;
-    const std::byte* k =
-        base + args.paged.k_offset + HeadOffset(args, task, args.k_type);
-    const std::byte* v =
-        base + args.paged.v_offset + HeadOffset(args, task, args.v_type);
-    for (int64_t c = begin; c < end; ++c) {
-      LoadHead(k + c * k_bytes, args.k_type, args.head_dim,
-               scratch.keys + c * args.head_dim);
-      LoadHead(v + c * v_bytes, args.v_type, args.head_dim,
-               scratch.values + c * args.head_dim);
+    const std::byte* k = base + args.paged.k_offset + layout.k_offset;
+    const std::byte* v = base + args.paged.v_offset + layout.v_offset;
+    for (int64_t c = block.begin; c < block.end; ++c) {
+      block.keys[c] = k + c * layout.k_bytes;
+      block.values[c] = v + c * layout.v_bytes;
     }
     for (int64_t i = 0; i < n_queries; ++i) {
-      queries[i].begin = begin;
+      queries[i].begin = block.begin;
       queries[i].end =
-          std::min(end, queries[i].position - page.first_position + 1);
+          std::min(block.end, queries[i].position - page.first_position + 1);
     }
-    AttendAll(args, queries, n_queries, page.is_prefix, scratch);
+    AttendBlock(args, block, queries, n_queries, scratch);
   }
-}
-
-// Brings the key and value of `position` to cell `cell` of scratch.
-void LoadRingCell(const AttentionArgs& args, const AttentionTask& task,
-                  int64_t position, int64_t cell,
-                  const AttentionScratch& scratch) {
-  const AttentionSegment& segment = *task.segment;
-  const bool is_old = position < segment.first_position;
-  const int64_t row =
-      is_old ? position % segment.ring.window
-             : segment.first_row + position - segment.first_position;
-  const std::byte* k = is_old ? segment.ring.k : args.chunk_k;
-  const std::byte* v = is_old ? segment.ring.v : args.chunk_v;
-  LoadHead(k + row * RowBytesOf(args, args.k_type) +
-               HeadOffset(args, task, args.k_type),
-           args.k_type, args.head_dim, scratch.keys + cell * args.head_dim);
-  LoadHead(v + row * RowBytesOf(args, args.v_type) +
-               HeadOffset(args, task, args.v_type),
-           args.v_type, args.head_dim, scratch.values + cell * args.head_dim);
 }
 
 void AttendRing(const AttentionArgs& args, const AttentionTask& task,
                 Query* queries, int64_t n_queries,
                 const AttentionScratch& scratch) {
   const AttentionSegment& segment = *task.segment;
+  const RowLayout layout = LayoutOf(args, task);
   const auto first_seen = [&](const Query& query) {
     return std::max({segment.live_begin,
                      query.position - segment.ring.window + 1, int64_t{0}});
   };
   const int64_t first = first_seen(queries[0]);
   const int64_t last = queries[n_queries - 1].position;
+  Block block;
+  block.is_prefix = false;
   for (int64_t base = first / kAttentionBlock * kAttentionBlock; base <= last;
        base += kAttentionBlock) {
-    const int64_t end = std::min(last + 1, base + kAttentionBlock);
-    for (int64_t p = std::max(base, first); p < end; ++p) {
-      LoadRingCell(args, task, p, p - base, scratch);
+    block.begin = std::max(base, first) - base;
+    block.end = std::min(last + 1 - base, kAttentionBlock);
+    for (int64_t c = block.begin; c < block.end; ++c) {
+      const int64_t position = base + c;
+      const bool is_old = position < segment.first_position;
+      const int64_t row =
+          is_old ? position % segment.ring.window
+                 : segment.first_row + position - segment.first_position;
+      const std::byte* k = is_old ? segment.ring.k : args.chunk_k;
+      const std::byte* v = is_old ? segment.ring.v : args.chunk_v;
+      block.keys[c] = k + row * layout.k_bytes + layout.k_offset;
+      block.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
     for (int64_t i = 0; i < n_queries; ++i) {
       queries[i].begin = std::max<int64_t>(first_seen(queries[i]) - base, 0);
       queries[i].end =
           std::min(queries[i].position - base + 1, kAttentionBlock);
     }
-    AttendAll(args, queries, n_queries, /*is_prefix=*/false, scratch);
+    AttendBlock(args, block, queries, n_queries, scratch);
   }
 }
 
@@ -330,7 +356,7 @@ namespace plimsoll::kernels::cpu {
 HWY_EXPORT(Attend);
 
 int64_t AttentionScratchFloats() {
-  return 2 * kAttentionBlock * kMaxHeadDim + kMaxQueries * kMaxHeadDim +
+  return kTileFloats + kMaxQueries * kMaxHeadDim +
          kMaxQueries * kAttentionBlock;
 }
 
@@ -340,9 +366,8 @@ void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch) {
                    [&](int64_t begin, int64_t end, int thread) {
                      float* at = scratch + thread * AttentionScratchFloats();
                      AttentionScratch own;
-                     own.keys = at;
-                     own.values = own.keys + kAttentionBlock * args.head_dim;
-                     own.sums = own.values + kAttentionBlock * args.head_dim;
+                     own.tile = at;
+                     own.sums = own.tile + kTileFloats;
                      own.scores = own.sums + kMaxQueries * args.head_dim;
                      for (int64_t i = begin; i < end; ++i) {
                        HWY_DYNAMIC_DISPATCH(Attend)

@@ -9,6 +9,9 @@
 namespace plimsoll::kernels::cpu {
 
 inline constexpr int64_t kMaxQueries = 16;  // rows x heads of a task
+// Keys or values in float32 at a time: what fits in the nearest cache beside
+// queries and sums.
+inline constexpr int64_t kTileFloats = 4096;
 
 // Rows [first_row, first_row + n_rows) of a segment and heads [first_head,
 // first_head + n_heads), all of which read `kv_head`.
@@ -23,8 +26,7 @@ struct AttentionTask {
 
 // One thread's scratch.
 struct AttentionScratch {
-  float* keys;    // [kAttentionBlock, head_dim]
-  float* values;  // [kAttentionBlock, head_dim]
+  float* tile;    // [kTileFloats]: keys, then values
   float* sums;    // [kMaxQueries, head_dim]
   float* scores;  // [kMaxQueries, kAttentionBlock]
 };

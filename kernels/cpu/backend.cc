@@ -103,7 +103,7 @@ class CpuBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
-    RETURN_IF_ERROR(ValidateKvType(args.dtype));
+    RETURN_IF_ERROR(Validate(args));
     cpu::StoreRows(args, pool_);
     return absl::OkStatus();
   }

@@ -1,10 +1,11 @@
 // Reference: a row's keys are listed, then one softmax in double over them.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
-#include "kernels/reference/float16.h"
+#include "base/status_macros.h"
+#include "kernels/kv_row.h"
+#include "kernels/reference/dequantize.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {
@@ -16,19 +17,19 @@ struct Key {
   bool is_prefix;
 };
 
-double Element(const std::byte* row, DType dtype, int64_t i) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, row + i * 4, 4);
-    return value;
-  }
-  uint16_t half;
-  std::memcpy(&half, row + i * 2, 2);
-  return F32FromF16(half);
+// The elements of one head of a stored row.
+std::vector<float> Head(const AttentionArgs& args, const std::byte* row,
+                        DType dtype, int64_t kv_head) {
+  std::vector<float> values(static_cast<size_t>(args.head_dim));
+  const absl::Status status =
+      DequantizeRow(dtype, row + KvBytes(dtype, kv_head * args.head_dim),
+                    args.head_dim, values.data());
+  PLIMSOLL_CHECK(status.ok(), "every KV type is a weight type");
+  return values;
 }
 
 int64_t KvRowBytes(const AttentionArgs& args, DType dtype) {
-  return args.n_kv_heads * args.head_dim * (dtype == DType::kF32 ? 4 : 2);
+  return KvBytes(dtype, args.n_kv_heads * args.head_dim);
 }
 
 void ListPagedKeys(const AttentionArgs& args, const AttentionSegment& segment,
@@ -66,16 +67,15 @@ void ListRingKeys(const AttentionArgs& args, const AttentionSegment& segment,
 
 void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
                 int64_t row, int64_t head) {
-  const int64_t kv_offset =
-      head / (args.n_heads / args.n_kv_heads) * args.head_dim;
+  const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
   const int64_t q_offset = (row * args.n_heads + head) * args.head_dim;
   std::vector<double> scores;
   double max = -HUGE_VAL;
   for (const Key& key : keys) {
     const float* q = (key.is_prefix ? args.q_prefix : args.q) + q_offset;
     double dot = 0;
-    for (int64_t i = 0; i < args.head_dim; ++i) {
-      dot += q[i] * Element(key.k, args.k_type, kv_offset + i);
+    for (const float k : Head(args, key.k, args.k_type, kv_head)) {
+      dot += double{*q++} * k;
     }
     scores.push_back(dot * args.scale);
     max = std::max(max, scores.back());
@@ -85,10 +85,8 @@ void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
   for (size_t j = 0; j < keys.size(); ++j) {
     const double weight = std::exp(scores[j] - max);
     total += weight;
-    for (size_t i = 0; i < sum.size(); ++i) {
-      sum[i] += weight * Element(keys[j].v, args.v_type,
-                                 kv_offset + static_cast<int64_t>(i));
-    }
+    const auto values = Head(args, keys[j].v, args.v_type, kv_head);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * values[i];
   }
   for (size_t i = 0; i < sum.size(); ++i) {
     args.out[q_offset + static_cast<int64_t>(i)] =

@@ -99,7 +99,7 @@ class ReferenceBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
-    RETURN_IF_ERROR(ValidateKvType(args.dtype));
+    RETURN_IF_ERROR(Validate(args));
     reference::StoreRows(args);
     return absl::OkStatus();
   }

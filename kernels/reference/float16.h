@@ -45,6 +45,16 @@ inline float F32FromBf16(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
 
+// Rounds to nearest, ties to even; overflow becomes infinity, NaN stays NaN.
+inline uint16_t Bf16FromF32(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  }
+  const uint32_t odd = (bits >> 16) & 1u;
+  return static_cast<uint16_t>((bits + 0x7FFFu + odd) >> 16);
+}
+
 }  // namespace plimsoll::kernels
 
 #endif  // PLIMSOLL_KERNELS_REFERENCE_FLOAT16_H_

@@ -69,6 +69,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddGenerate(app, commands);
   AddChat(app, commands);
   AddPerplexity(app, commands);
+  AddBench(app, commands);
   AddTokenize(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);

@@ -24,6 +24,7 @@ void AddPlan(CLI::App& app, Commands& commands);
 void AddWhatIf(CLI::App& app, Commands& commands);
 void AddGenerate(CLI::App& app, Commands& commands);
 void AddChat(CLI::App& app, Commands& commands);
+void AddBench(CLI::App& app, Commands& commands);
 void AddPerplexity(CLI::App& app, Commands& commands);
 void AddTokenize(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);

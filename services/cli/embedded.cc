@@ -111,9 +111,11 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.ring_tokens = flags.ring.tokens;
   options.flash_attention = !flags.no_flash_attention;
   options.weight_bytes = flags.weight_bytes;
+  options.weight_type = flags.weight_type;
   options.host_weights = flags.host_weights;
   options.mmap_weights = flags.mmap_weights;
   options.host_budget_bytes = flags.host_memory;
+  options.projector = flags.projector;
   return options;
 }
 

@@ -25,7 +25,7 @@ absl::StatusOr<DType> ParseDType(absl::string_view text) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text.substr(0, 40),
                      "' is not an element type; keys and values are kept as "
-                     "f16 or f32, and plans know q8_0, q4_0 and others"));
+                     "f16, f32, bf16 or q8_0, and plans know more"));
   }
   return info->dtype;
 }
@@ -90,6 +90,16 @@ absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
   ASSIGN_OR_RETURN(types.k, ParseDType(parts.front()));
   ASSIGN_OR_RETURN(types.v, ParseDType(parts.back()));
   return types;
+}
+
+absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text) {
+  if (text == "file") return std::optional<DType>();
+  const DTypeInfo* info = FindDType(text);
+  if (info != nullptr) return std::optional<DType>(info->dtype);
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text.substr(0, 40),
+                   "' is not an element type; write file (as they are), q4_0, "
+                   "q8_0, f16, ..."));
 }
 
 absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text) {
@@ -177,7 +187,7 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            "S", "Sequences served at once (1)")
       ->group(group);
   AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
-            "Element type of keys, and of values (f16)")
+            "Element type of keys, and of values: f32, f16, bf16, q8_0 (f16)")
       ->group(group);
   AddCount(app, "--max-inference-len", &flags->max_inference_len, 1,
            std::numeric_limits<int64_t>::max(), "N",
@@ -213,6 +223,11 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       ->group(group);
   AddParsed(app, "--weight-bytes", &flags->weight_bytes, ParseBytes, "BYTES",
             "Weights take this; default: from the file's tensors")
+      ->group(group);
+  AddParsed(
+      app, "--weights", &flags->weight_type, ParseWeights, "file|TYPE",
+      "Plan as if the file's matrices were in this type, as quantising it "
+      "again makes them (file)")
       ->group(group);
   AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
             "experts|per-layer-embeddings",

@@ -54,9 +54,11 @@ struct LoadFlags {
   RingFlag ring;
   bool no_flash_attention = false;
   std::optional<int64_t> weight_bytes;
+  std::optional<DType> weight_type;  // absent = as in the file
   planner::HostWeights host_weights;
   bool mmap_weights = false;
   std::optional<int64_t> host_memory;
+  std::optional<planner::ProjectorBytes> projector;
   // The two below are for commands that load.
   int64_t threads = 0;
   std::string precision = "default";
@@ -86,6 +88,8 @@ absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
 absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
 // "f16" for both, or "q8_0,f16" for keys and values.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
+// "file" for nothing, or an element type.
+absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 
 // Adds an option whose value `parse` turns into `*out`; what `parse` reports
 // becomes the usage error. `T` may be wrapped in std::optional.

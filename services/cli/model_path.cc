@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "planner/projector.h"
 #include "services/cli/failure.h"
 
 namespace plimsoll::cli {
@@ -81,6 +82,15 @@ absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model) {
   auto source = services::OpenPlanSource(path);
   if (source.ok()) return source;
   return Explained(path, source.status());
+}
+
+absl::StatusOr<planner::ProjectorBytes> OpenProjector(const std::string& path) {
+  const std::string resolved = ResolveModel(path);
+  const auto header = worker::ModelFile::ReadHeader(resolved);
+  if (!header.ok()) return Explained(resolved, header.status());
+  auto bytes = planner::ProjectorFromGguf(*header);
+  if (bytes.ok()) return bytes;
+  return Explained(resolved, bytes.status());
 }
 
 }  // namespace plimsoll::cli

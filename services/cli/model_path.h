@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/memory_plan.h"
 #include "services/common/plan_source.h"
 #include "worker/model_file.h"
 
@@ -34,6 +35,11 @@ absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
 // Reads what can be planned of ResolveModel(model), which need not be one file.
 // Errors: those of OpenPlanSource, as OpenModel's.
 absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model);
+
+// What the projector in ResolveModel(path) takes.
+// Errors: those of the reader and of planner::ProjectorFromGguf, naming the
+// file.
+absl::StatusOr<planner::ProjectorBytes> OpenProjector(const std::string& path);
 
 }  // namespace plimsoll::cli
 

@@ -41,6 +41,7 @@ constexpr char kFooter[] =
     "  plimsoll plan big-00001-of-00003.gguf --device-memory 80GiB\n"
     "  plimsoll plan repo/config.json --device-memory 24GiB  # no weights\n"
     "  plimsoll plan big.gguf --with draft.gguf --device-memory 24GiB\n"
+    "  plimsoll plan gemma-4b.gguf --projector mmproj.gguf\n"
     "  plimsoll plan big.gguf --split 24GiB,24GiB\n"
     "  plimsoll plan gemma --planner localhost:7070   # a configured model";
 
@@ -49,6 +50,7 @@ struct PlanFlags {
   LoadFlags load;
   std::string device;
   std::vector<std::string> with;
+  std::string projector;
   std::vector<int64_t> split;
   std::string output;
 };
@@ -164,10 +166,13 @@ absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
               flags.output, streams);
 }
 
-absl::Status RunPlan(const PlanFlags& flags, const Commands& commands) {
+absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
   if (flags.model.empty()) {
     return UsageError("there is no model; name a file: plimsoll plan FILE");
+  }
+  if (!flags.projector.empty()) {
+    ASSIGN_OR_RETURN(flags.load.projector, OpenProjector(flags.projector));
   }
   if (!flags.with.empty() || !flags.split.empty()) {
     return RunMany(flags, commands);
@@ -214,6 +219,11 @@ void AddPlan(CLI::App& app, Commands& commands) {
                    "given several times")
       ->type_name("FILE")
       ->allow_extra_args(false)
+      ->group("Memory");
+  command
+      ->add_option("--projector", flags->projector,
+                   "The model's multimodal projector, an mmproj GGUF file")
+      ->type_name("FILE")
       ->group("Memory");
   AddParsed(*command, "--split", &flags->split, ParseBudgets, "BYTES,...",
             "Layers over several devices with these budgets, in order")

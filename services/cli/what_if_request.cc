@@ -49,16 +49,6 @@ absl::StatusOr<KvTypes> ParseKvPair(const std::string& text) {
   return types;
 }
 
-absl::StatusOr<std::optional<DType>> ParseWeights(const std::string& text) {
-  if (text == "file") return std::optional<DType>();
-  const DTypeInfo* info = FindDType(absl::string_view(text));
-  if (info != nullptr) return std::optional<DType>(info->dtype);
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text.substr(0, 40),
-                   "' is not an element type; write file (as they are), q4_0, "
-                   "q8_0, f16, ..."));
-}
-
 uint32_t WireContext(const ContextFlag& flag, int64_t n_ctx_train) {
   switch (flag.kind) {
     case ContextFlag::Kind::kTokens:

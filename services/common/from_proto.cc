@@ -107,6 +107,10 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     ASSIGN_OR_RETURN(options.weight_bytes,
                      Signed(message.weight_bytes(), "weight_bytes"));
   }
+  if (message.weight_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(options.weight_type,
+                     services::FromProto(message.weight_type(), "weight_type"));
+  }
   for (const int weights : message.host_weights()) {
     if (weights == v1::HOST_WEIGHTS_EXPERTS) {
       options.host_weights.experts = true;
@@ -117,6 +121,15 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     }
   }
   options.mmap_weights = message.mmap_weights();
+  if (message.has_projector_weight_bytes() ||
+      message.has_projector_workspace_bytes()) {
+    planner::ProjectorBytes& projector = options.projector.emplace();
+    ASSIGN_OR_RETURN(projector.weights, Signed(message.projector_weight_bytes(),
+                                               "projector_weight_bytes"));
+    ASSIGN_OR_RETURN(projector.workspace,
+                     Signed(message.projector_workspace_bytes(),
+                            "projector_workspace_bytes"));
+  }
   if (message.has_host_budget_bytes()) {
     ASSIGN_OR_RETURN(options.host_budget_bytes,
                      Signed(message.host_budget_bytes(), "host_budget_bytes"));

@@ -132,6 +132,9 @@ void SetOtherEngines(const planner::LoadOptions& options,
   if (options.weight_bytes) {
     message.set_weight_bytes(ToUint64(*options.weight_bytes));
   }
+  if (options.weight_type) {
+    message.set_weight_type(services::ToProto(*options.weight_type));
+  }
   if (options.host_weights.experts) {
     message.add_host_weights(v1::HOST_WEIGHTS_EXPERTS);
   }
@@ -139,6 +142,11 @@ void SetOtherEngines(const planner::LoadOptions& options,
     message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
   }
   if (options.mmap_weights) message.set_mmap_weights(true);
+  if (options.projector) {
+    message.set_projector_weight_bytes(ToUint64(options.projector->weights));
+    message.set_projector_workspace_bytes(
+        ToUint64(options.projector->workspace));
+  }
   if (options.host_budget_bytes) {
     message.set_host_budget_bytes(ToUint64(*options.host_budget_bytes));
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "services/common/flags.h"
@@ -27,14 +28,17 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxUbatch));
-  app.add_option_function<std::string>(
+  app.add_option_function<std::vector<std::string>>(
          "--kv-type",
-         [&load](const std::string& name) {
-           load.k_type = load.v_type =
-               FindDType(absl::string_view(name))->dtype;
+         [&load](const std::vector<std::string>& names) {
+           load.k_type = FindDType(absl::string_view(names.front()))->dtype;
+           load.v_type = FindDType(absl::string_view(names.back()))->dtype;
          },
-         "Element type of the KV cache: f16 or f32 (f16)")
-      ->check(CLI::IsMember({"f16", "f32"}));
+         "Element type of the KV cache, or of keys and of values: f32, f16, "
+         "bf16 or q8_0 (f16)")
+      ->expected(1, 2)
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
 }
 
 void AddEngineFlags(CLI::App& app, WorkerOptions& options) {

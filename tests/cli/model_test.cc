@@ -290,6 +290,39 @@ TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
   EXPECT_THAT(result.err, HasSubstr("roll"));
 }
 
+TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
+  const std::vector<std::string> args = {
+      "bench", "--model", model_, "--runs",          "1", "--prompt-tokens",
+      "24",    "--batch", "1,2",  "--decode-tokens", "2"};
+  const CliResult result = RunCli(With(args, {"-o", "json"}));
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  const Struct json = Json(result.out);
+  const auto above_zero = [](const Struct& object, const std::string& name) {
+    const auto it = object.fields().find(name);
+    return it != object.fields().end() && it->second.number_value() > 0;
+  };
+  for (const char* name :
+       {"first_token_seconds", "read_bandwidth_bytes_per_s",
+        "weight_bytes_per_step", "peak_rss_bytes", "threads"}) {
+    EXPECT_TRUE(above_zero(json, name)) << name;
+  }
+  const auto rates = [&](const char* name) {
+    return json.fields().at(name).struct_value();
+  };
+  EXPECT_TRUE(above_zero(rates("prefill_tokens_per_s"), "24"));
+  EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "1"));
+  EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "2"));
+  EXPECT_EQ(rates("decode_tokens_per_s").fields_size(), 2);
+  EXPECT_THAT(RunCli(args).out, HasSubstr("of the bandwidth"));
+}
+
+TEST_P(ModelTest, BenchRefusesAPromptBeyondTheContext) {
+  const CliResult result = RunCli({"bench", "--model", model_, "--n-ctx", "64",
+                                   "--prompt-tokens", "65", "--batch", "1"});
+  EXPECT_EQ(result.code, kExitError);
+  EXPECT_THAT(result.err, HasSubstr("65 tokens"));
+}
+
 TEST_P(ModelTest, MemoryShowsPlannedBesideMeasured) {
   const CliResult result =
       RunCli({"memory", "--model", model_, "--n-ctx", "64"});

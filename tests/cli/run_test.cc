@@ -18,8 +18,9 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",   "what-if", "place",  "generate", "chat",       "tokenize",
-    "models", "devices", "memory", "version",  "completion", "perplexity"};
+    "plan",       "what-if",    "place",   "generate", "chat",
+    "tokenize",   "models",     "devices", "memory",   "version",
+    "completion", "perplexity", "bench"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -66,6 +67,13 @@ TEST_P(UsageTest, EndsWithTwoAndSaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     Lines, UsageTest,
     ::testing::Values(
+        BadLine{{"bench"}, "there is no model"},
+        BadLine{{"bench", "--model", "m", "--address", "localhost:1"},
+                "leave out --address"},
+        BadLine{{"bench", "--model", "m", "--batch", "64,65"}, "1 to 64"},
+        BadLine{{"bench", "--model", "m", "--prompt-tokens",
+                 "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
+                "at most 16"},
         BadLine{{"sail"}, "sail"}, BadLine{{"plan"}, "there is no model"},
         BadLine{{"plan", "m", "--device-memory", "12GB"}, "write 12GiB"},
         BadLine{{"plan", "m", "--n-ctx", "0"}, "--n-ctx"},

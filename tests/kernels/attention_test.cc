@@ -3,203 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/kernels/backend_fixture.h"
+#include "tests/kernels/attention_fixture.h"
 
 namespace plimsoll::kernels {
 namespace {
 
 using AttentionTest = BackendTest;
-
-// The tokens of one sequence in full, positions 0 .. n - 1.
-struct Tokens {
-  int64_t n_heads;
-  int64_t n_kv_heads;
-  int64_t head_dim;
-  DType k_type;
-  DType v_type;
-  std::vector<float> q;         // [n, n_heads, head_dim]
-  std::vector<float> q_prefix;  // the same shape
-  std::vector<float> k;         // [n, n_kv_heads, head_dim], rounded to k_type
-  std::vector<float> v;
-
-  int64_t KvDim() const { return n_kv_heads * head_dim; }
-  int64_t QDim() const { return n_heads * head_dim; }
-  int64_t KBytes() const { return KvDim() * InfoOf(k_type).block_bytes; }
-  int64_t VBytes() const { return KvDim() * InfoOf(v_type).block_bytes; }
-  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
-};
-
-std::vector<float> RoundTo(DType dtype, std::vector<float> values) {
-  if (dtype == DType::kF16) {
-    for (float& value : values) value = F32FromF16(F16FromF32(value));
-  }
-  return values;
-}
-
-Tokens MakeTokens(RandomData& random, int64_t n, int64_t n_heads,
-                  int64_t n_kv_heads, int64_t head_dim,
-                  DType k_type = DType::kF16, DType v_type = DType::kF16) {
-  Tokens tokens{n_heads, n_kv_heads, head_dim, k_type, v_type, {}, {}, {}, {}};
-  tokens.q = random.Floats(n * tokens.QDim(), 3.0f);
-  tokens.q_prefix = random.Floats(n * tokens.QDim(), 3.0f);
-  tokens.k = RoundTo(k_type, random.Floats(n * tokens.KvDim(), 3.0f));
-  tokens.v = RoundTo(v_type, random.Floats(n * tokens.KvDim(), 3.0f));
-  return tokens;
-}
-
-// A key that a row attends, and with which rotation of q.
-struct SeenKey {
-  int64_t token;
-  bool is_prefix;
-};
-
-// One row of attention over listed keys, in double.
-std::vector<double> Expected(const Tokens& tokens, int64_t row,
-                             const std::vector<SeenKey>& keys) {
-  std::vector<double> out(static_cast<size_t>(tokens.QDim()), 0.0);
-  const int64_t group = tokens.n_heads / tokens.n_kv_heads;
-  for (int64_t h = 0; h < tokens.n_heads; ++h) {
-    std::vector<double> scores;
-    for (const SeenKey& key : keys) {
-      const auto& q = key.is_prefix ? tokens.q_prefix : tokens.q;
-      double dot = 0;
-      for (int64_t i = 0; i < tokens.head_dim; ++i) {
-        dot += double{q[static_cast<size_t>(row * tokens.QDim() +
-                                            h * tokens.head_dim + i)]} *
-               tokens.k[static_cast<size_t>(key.token * tokens.KvDim() +
-                                            h / group * tokens.head_dim + i)];
-      }
-      scores.push_back(dot * tokens.Scale());
-    }
-    const double max = *std::max_element(scores.begin(), scores.end());
-    double total = 0;
-    for (size_t j = 0; j < keys.size(); ++j) {
-      const double weight = std::exp(scores[j] - max);
-      total += weight;
-      for (int64_t i = 0; i < tokens.head_dim; ++i) {
-        out[static_cast<size_t>(h * tokens.head_dim + i)] +=
-            weight *
-            tokens.v[static_cast<size_t>(keys[j].token * tokens.KvDim() +
-                                         h / group * tokens.head_dim + i)];
-      }
-    }
-    for (int64_t i = 0; i < tokens.head_dim; ++i) {
-      out[static_cast<size_t>(h * tokens.head_dim + i)] /= total;
-    }
-  }
-  return out;
-}
-
-// Scores are sums of head_dim products below 9 in float32; an error e in a
-// score is a relative error e in a weight, and values are below 3.
-void ExpectRow(const Tokens& tokens, const float* out, int64_t row,
-               const std::vector<SeenKey>& keys) {
-  const double score_size =
-      9.0 * static_cast<double>(tokens.head_dim) * tokens.Scale();
-  const double tolerance = 3.0 * 4.0 * score_size * 0x1p-24 * 8 + 1e-6;
-  const auto expected = Expected(tokens, row, keys);
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(out[i], expected[i], tolerance) << "row " << row << " at " << i;
-  }
-}
-
-AttentionArgs CommonArgs(const Tokens& tokens, int64_t first_token,
-                         float* out) {
-  AttentionArgs args = {};
-  args.q = tokens.q.data() + first_token * tokens.QDim();
-  args.q_prefix = tokens.q_prefix.data() + first_token * tokens.QDim();
-  args.out = out;
-  args.n_heads = tokens.n_heads;
-  args.n_kv_heads = tokens.n_kv_heads;
-  args.head_dim = tokens.head_dim;
-  args.scale = tokens.Scale();
-  args.k_type = tokens.k_type;
-  args.v_type = tokens.v_type;
-  return args;
-}
-
-void StoreTokens(Backend& backend, const std::vector<float>& rows, int64_t dim,
-                 int64_t first, int64_t n, DType dtype, std::byte* base,
-                 const std::vector<int64_t>& offsets) {
-  ASSERT_TRUE(backend
-                  .StoreRows({rows.data() + first * dim, n, dim, dtype, base,
-                              offsets.data()})
-                  .ok());
-}
-
-// A sequence whose cache is in pages of a pool, scattered on purpose.
-class PagedSequence {
- public:
-  PagedSequence(const Tokens& tokens, int64_t n, int64_t page_tokens)
-      : tokens_(tokens), page_tokens_(page_tokens) {
-    n_pages_ = (n + page_tokens - 1) / page_tokens;
-    kv_.page_tokens = page_tokens;
-    kv_.k_offset = 64;
-    kv_.v_offset = 64 + page_tokens * tokens.KBytes();
-    kv_.page_bytes = kv_.v_offset + page_tokens * tokens.VBytes() + 64;
-    pool_.resize(static_cast<size_t>(n_pages_ * kv_.page_bytes));
-    // Garbage in cells that hold no token must not reach a result: NaN.
-    std::fill(pool_.begin(), pool_.end(), std::byte{0xFF});
-    kv_.pool = pool_.data();
-  }
-
-  void Append(Backend& backend, int64_t first, int64_t n) {
-    std::vector<int64_t> k_offsets;
-    std::vector<int64_t> v_offsets;
-    for (int64_t p = first; p < first + n; ++p) {
-      const int64_t base = PageOf(p / page_tokens_) * kv_.page_bytes;
-      const int64_t cell = p % page_tokens_;
-      k_offsets.push_back(base + kv_.k_offset + cell * tokens_.KBytes());
-      v_offsets.push_back(base + kv_.v_offset + cell * tokens_.VBytes());
-    }
-    StoreTokens(backend, tokens_.k, tokens_.KvDim(), first, n, tokens_.k_type,
-                kv_.pool, k_offsets);
-    StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
-                kv_.pool, v_offsets);
-  }
-
-  // The table of tokens [0, n) all live.
-  std::vector<PageEntry> Table(int64_t n) const {
-    std::vector<PageEntry> table;
-    for (int64_t i = 0; i * page_tokens_ < n; ++i) {
-      const auto live = std::min(page_tokens_, n - i * page_tokens_);
-      table.push_back(
-          {i * page_tokens_, PageOf(i), 0, static_cast<int32_t>(live), false});
-    }
-    return table;
-  }
-
-  // Attention of tokens [first, first + n).
-  std::vector<float> Attend(Backend& backend, int64_t first, int64_t n,
-                            const std::vector<PageEntry>& table) const {
-    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
-    AttentionArgs args = CommonArgs(tokens_, first, out.data());
-    const AttentionSegment segment = {0, n, first, table, {}, 0};
-    args.segments = {&segment, 1};
-    args.paged = kv_;
-    EXPECT_TRUE(backend.Attention(args).ok());
-    return out;
-  }
-
-  const PagedKv& kv() const { return kv_; }
-
- private:
-  int32_t PageOf(int64_t i) const {
-    return static_cast<int32_t>(n_pages_ - 1 - i);
-  }
-
-  const Tokens& tokens_;
-  int64_t page_tokens_;
-  int64_t n_pages_;
-  PagedKv kv_;
-  std::vector<std::byte> pool_;
-};
-
-std::vector<SeenKey> Keys(int64_t begin, int64_t end, bool is_prefix = false) {
-  std::vector<SeenKey> keys;
-  for (int64_t t = begin; t < end; ++t) keys.push_back({t, is_prefix});
-  return keys;
-}
 
 TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
   RandomData random(30);
@@ -321,65 +130,6 @@ TEST_P(AttentionTest, TwoRotationsOfQueryEqualKeysMovedCloser) {
     }
   }
 }
-
-// A sequence on a ring layer of `window` cells.
-class RingSequence {
- public:
-  RingSequence(const Tokens& tokens, int64_t window)
-      : tokens_(tokens),
-        k_(static_cast<size_t>(window * tokens.KBytes()), std::byte{0xFF}),
-        v_(static_cast<size_t>(window * tokens.VBytes()), std::byte{0xFF}) {
-    ring_ = {k_.data(), v_.data(), window};
-  }
-
-  // Attention of tokens [first, first + n), whose K/V enter the ring after.
-  std::vector<float> Step(Backend& backend, int64_t first, int64_t n,
-                          int64_t live_begin = 0) {
-    std::vector<std::byte> chunk_k(static_cast<size_t>(n * tokens_.KBytes()));
-    std::vector<std::byte> chunk_v(static_cast<size_t>(n * tokens_.VBytes()));
-    std::vector<int64_t> k_offsets;
-    std::vector<int64_t> v_offsets;
-    for (int64_t r = 0; r < n; ++r) {
-      k_offsets.push_back(r * tokens_.KBytes());
-      v_offsets.push_back(r * tokens_.VBytes());
-    }
-    StoreTokens(backend, tokens_.k, tokens_.KvDim(), first, n, tokens_.k_type,
-                chunk_k.data(), k_offsets);
-    StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
-                chunk_v.data(), v_offsets);
-    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
-    AttentionArgs args = CommonArgs(tokens_, first, out.data());
-    const AttentionSegment segment = {0, n, first, {}, ring_, live_begin};
-    args.segments = {&segment, 1};
-    args.is_ring = true;
-    args.chunk_k = chunk_k.data();
-    args.chunk_v = chunk_v.data();
-    EXPECT_TRUE(backend.Attention(args).ok());
-    Enter(backend, chunk_k, chunk_v, first, n);
-    return out;
-  }
-
- private:
-  void Enter(Backend& backend, const std::vector<std::byte>& chunk_k,
-             const std::vector<std::byte>& chunk_v, int64_t first, int64_t n) {
-    for (int64_t r = std::max<int64_t>(0, n - ring_.window); r < n; ++r) {
-      const int64_t cell = (first + r) % ring_.window;
-      for (const auto& [from, to, bytes] :
-           {std::tuple{chunk_k.data(), ring_.k, tokens_.KBytes()},
-            {chunk_v.data(), ring_.v, tokens_.VBytes()}}) {
-        const int64_t from_at = r * bytes;
-        const int64_t to_at = cell * bytes;
-        EXPECT_TRUE(
-            backend.CopyRows({from, &from_at, to, &to_at, 1, bytes}).ok());
-      }
-    }
-  }
-
-  const Tokens& tokens_;
-  std::vector<std::byte> k_;
-  std::vector<std::byte> v_;
-  RingKv ring_;
-};
 
 TEST_P(AttentionTest, ARingRowSeesExactlyItsWindowItselfIncluded) {
   RandomData random(34);
@@ -503,8 +253,13 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
   EXPECT_EQ(
       code_with([](auto& a) { a.paged.page_tokens = kAttentionBlock + 1; }),
       kInvalid);
-  EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ8_0; }),
+  EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ4_0; }),
             absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code_with([](auto& a) {
+              a.head_dim = 48;
+              a.v_type = DType::kQ8_0;
+            }),
+            kInvalid);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,

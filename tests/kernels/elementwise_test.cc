@@ -184,57 +184,6 @@ TEST_P(ElementwiseTest, RopeRefusesMoreThanAHead) {
   }
 }
 
-TEST_P(ElementwiseTest, StoreRowsRoundsToTheCacheType) {
-  RandomData random(25);
-  constexpr int64_t kDim = 37;
-  auto x = random.Floats(3 * kDim, 100.0f);
-  x[0] = 65519.0f;
-  x[1] = 70000.0f;
-  x[2] = 1e-7f;
-  x[3] = -0.0f;
-  x[4] = 1.0f + 0x1p-11f;
-  const std::vector<int64_t> offsets = {1024, 0, 512};
-  for (const DType dtype : {DType::kF32, DType::kF16}) {
-    std::vector<std::byte> base(2048);
-    ASSERT_TRUE(
-        backend()
-            .StoreRows({x.data(), 3, kDim, dtype, base.data(), offsets.data()})
-            .ok());
-    for (size_t r = 0; r < 3; ++r) {
-      const std::byte* row = &base[static_cast<size_t>(offsets[r])];
-      for (size_t c = 0; c < kDim; ++c) {
-        const float value = x[r * kDim + c];
-        if (dtype == DType::kF32) {
-          EXPECT_EQ(std::memcmp(row + c * 4, &value, 4), 0);
-        } else {
-          const uint16_t half = F16FromF32(value);
-          EXPECT_EQ(std::memcmp(row + c * 2, &half, 2), 0) << value;
-        }
-      }
-    }
-  }
-  EXPECT_EQ(
-      backend()
-          .StoreRows({x.data(), 1, 32, DType::kQ8_0, nullptr, offsets.data()})
-          .code(),
-      absl::StatusCode::kUnimplemented);
-}
-
-TEST_P(ElementwiseTest, CopyRowsMovesRowsByOffset) {
-  const std::vector<std::byte> from = {std::byte{1}, std::byte{2}, std::byte{3},
-                                       std::byte{4}};
-  std::vector<std::byte> to(6);
-  const std::vector<int64_t> from_at = {2, 0};
-  const std::vector<int64_t> to_at = {1, 4};
-  ASSERT_TRUE(backend()
-                  .CopyRows({from.data(), from_at.data(), to.data(),
-                             to_at.data(), 2, 2})
-                  .ok());
-  EXPECT_EQ(to,
-            (std::vector<std::byte>{std::byte{0}, std::byte{3}, std::byte{4},
-                                    std::byte{0}, std::byte{1}, std::byte{2}}));
-}
-
 double Expected(Activation activation, double x) {
   if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
   return 0.5 * x *

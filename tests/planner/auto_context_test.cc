@@ -20,8 +20,8 @@ DeviceProfile ProfileWith(AllocationRule rule) {
 
 PlanInputs InputsOf(const ModelShape& shape, const LoadOptions& options,
                     const DeviceProfile& profile, int64_t budget_bytes) {
-  const auto inputs = PlanInputs::Create(
-      shape, options, profile, {.device = 12'345, .host = 0}, budget_bytes);
+  const auto inputs = PlanInputs::Create(shape, options, profile,
+                                         {.device = 12'345}, budget_bytes);
   EXPECT_TRUE(inputs.ok()) << inputs.status();
   return *inputs;
 }

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "absl/strings/strip.h"
+#include "planner/weight_type.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 
@@ -95,6 +98,12 @@ TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
   EXPECT_EQ(plan.bytes_per_slot, 100 * plan.kv.bytes_per_token);
 }
 
+// The type that a suggestion to take another file names, or nullptr.
+const DTypeInfo* TypeOfWeights(const Suggestion& suggestion) {
+  absl::string_view text = suggestion.text;
+  return absl::ConsumePrefix(&text, "--weights ") ? FindDType(text) : nullptr;
+}
+
 // Every suggestion, applied, does what it says.
 void CheckLonger(const ModelShape& shape, const LoadOptions& options,
                  int64_t budget, const DeviceProfile& profile) {
@@ -110,6 +119,9 @@ void CheckLonger(const ModelShape& shape, const LoadOptions& options,
       }
     }
     if (suggestion.text == "--slots 1") changed.n_slots = 1;
+    if (const DTypeInfo* type = TypeOfWeights(suggestion)) {
+      changed.weight_type = type->dtype;
+    }
     if (suggestion.text == "--host-weights per-layer-embeddings,experts") {
       changed.host_weights = {.experts = true, .per_layer_embeddings = true};
     }
@@ -131,6 +143,72 @@ TEST(SuggestionsTest, OfALongerContextHold) {
   const int64_t budget =
       PlanOf(Sparse(), short_context, kGiB, Gpu()).total_bytes;
   CheckLonger(Sparse(), {}, budget, Gpu());
+}
+
+// The suggestion of another file, or nothing.
+std::optional<Suggestion> WeightsAdvice(const MemoryPlan& plan) {
+  for (const Suggestion& suggestion : plan.suggestions) {
+    if (TypeOfWeights(suggestion) != nullptr) return suggestion;
+  }
+  return std::nullopt;
+}
+
+TEST(SuggestionsTest, NameTheBestFileThatFits) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
+  const auto bytes_as = [&](DType type) {
+    LoadOptions changed = options;
+    changed.weight_type = type;
+    return PlanOf(wide, changed, 80 * kGiB).total_bytes;
+  };
+  const int64_t needed = PlanOf(wide, options, 80 * kGiB).total_bytes;
+  struct Case {
+    int64_t budget;
+    std::string text;
+  };
+  for (const Case& c : {Case{needed - 1, "--weights q8_0"},
+                        Case{bytes_as(DType::kQ8_0) - 1, "--weights q6_K"},
+                        Case{bytes_as(DType::kQ4_K), "--weights q4_K"},
+                        // No worker of this build runs a smaller one.
+                        Case{bytes_as(DType::kQ4_K) - 1, ""}}) {
+    const auto advice = WeightsAdvice(PlanOf(wide, options, c.budget));
+    EXPECT_EQ(advice ? advice->text : "", c.text);
+    if (!advice) continue;
+    EXPECT_EQ(advice->n_ctx, 1'024);
+    EXPECT_EQ(
+        needed - advice->saves_bytes,
+        bytes_as(FindDType(absl::string_view(advice->text.substr(10)))->dtype));
+  }
+}
+
+TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  const ModelShape shape = *WithWeightType(Gemma4(), DType::kQ4_K);
+  const int64_t needed = PlanOf(shape, options, 80 * kGiB).total_bytes;
+  EXPECT_FALSE(WeightsAdvice(PlanOf(shape, options, needed - 1)));
+  // Bytes that are given do not follow a type.
+  options.weight_bytes = 30 * kGiB;
+  EXPECT_FALSE(WeightsAdvice(PlanOf(Gemma4(), options, 20 * kGiB)));
+}
+
+TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
+  LoadOptions options;
+  options.n_ctx = 64;
+  options.n_slots = 8;
+  const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
+  LoadOptions smallest = options;
+  smallest.n_slots = 1;
+  smallest.n_ubatch = 16;
+  smallest.k_type = smallest.v_type = DType::kQ8_0;
+  smallest.weight_type = DType::kQ4_K;
+  const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
+  const MemoryPlan plan = PlanOf(wide, options, budget);
+  ASSERT_EQ(plan.suggestions.size(), 1u);
+  EXPECT_EQ(plan.suggestions[0].text,
+            "--n-ubatch 16 --kv-type q8_0 --slots 1 --weights q4_K");
+  EXPECT_EQ(plan.suggestions[0].n_ctx, 64);
 }
 
 TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
@@ -219,9 +297,8 @@ TEST(ExplainTest, NoAdviceNamesATypeThatHeadsDoNotFill) {
   LoadOptions options;
   options.n_ctx = 8'192;
   const auto advises_q8 = [&] {
-    const DeviceProfile gpu = CommittedGpuProfile();
-    const int64_t needed = PlanOf(shape, options, kGiB, gpu).total_bytes;
-    const MemoryPlan plan = PlanOf(shape, options, needed - 1, gpu);
+    const int64_t needed = PlanOf(shape, options, kGiB).total_bytes;
+    const MemoryPlan plan = PlanOf(shape, options, needed - 1);
     EXPECT_FALSE(plan.fits);
     return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
                        [](const Suggestion& suggestion) {

@@ -88,12 +88,17 @@ TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   const MemoryPlan plan = PlanOf(shape, {}, kGiB);
   EXPECT_THAT(plan.not_runnable,
               ElementsAre(HasSubstr("tensor \"w3\" is of type iq4_nl")));
-  EXPECT_THAT(PlanOf(Smollm2(), {}, kGiB).not_runnable, IsEmpty());
   LoadOptions options;
-  options.k_type = DType::kQ8_0;
+  for (const DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+    options.k_type = options.v_type = type;
+    EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable, IsEmpty())
+        << DTypeName(type);
+  }
+  options.k_type = DType::kQ5_1;
   options.v_type = DType::kQ4_0;
   EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable,
-              ElementsAre(HasSubstr("type q8_0"), HasSubstr("type q4_0")));
+              ElementsAre(HasSubstr("type q5_1"), HasSubstr("type q4_0")));
 }
 
 TEST(MemoryPlanTest, AnExplicitContextIsClampedToTheTrainedOneAndSaysSo) {
@@ -184,8 +189,9 @@ TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
   const MemoryPlan plan = PlanOf(Smollm2(), options, need - 1);
   std::vector<std::string> texts;
   for (const Suggestion& s : plan.suggestions) texts.push_back(s.text);
-  EXPECT_THAT(texts, ElementsAre("--n-ubatch 256", "--kv-type f16", "--slots 1",
-                                 HasSubstr("--n-ctx ")));
+  EXPECT_THAT(texts,
+              ElementsAre("--n-ubatch 256", "--kv-type f16", "--kv-type q8_0",
+                          "--slots 1", HasSubstr("--n-ctx ")));
 }
 
 TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
@@ -198,7 +204,7 @@ TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
   const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
   EXPECT_THAT(plan.suggestions[0].text,
-              HasSubstr("--n-ubatch 16 --kv-type f16 --slots 1 --n-ctx "));
+              HasSubstr("--n-ubatch 16 --kv-type q8_0 --slots 1 --n-ctx "));
 }
 
 TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {

@@ -95,7 +95,7 @@ void HeadsOf80(ModelShape& shape) {
 
 TEST(PlanErrorsTest, TypesWhoseBlocksDoNotDivideAHeadAreAnError) {
   ExpectRefused(absl::StatusCode::kInvalidArgument,
-                {{"80",
+                {{"layer 0: a row of 80",
                   [](Request& r) {
                     HeadsOf80(r.shape);
                     r.options.k_type = DType::kQ8_0;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "planner/plan_regions.h"
+#include "planner/weight_type.h"
 #include "tests/planner/shapes.h"
 
 namespace plimsoll::planner {
@@ -338,52 +339,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadAxis{"q6_K", [](WhatIfAxes& a) {
                   a.kv = {{DType::kF16, DType::kQ6_K}};
                 }}));
-
-TEST(WithWeightTypeTest, ChangesMatricesAndLeavesVectors) {
-  const ModelShape shape = Smollm2();
-  const auto changed = WithWeightType(shape, DType::kF16);
-  ASSERT_TRUE(changed.ok());
-  for (size_t i = 0; i < shape.weights.size(); ++i) {
-    const WeightTensor& tensor = changed->weights[i];
-    EXPECT_EQ(tensor.name, shape.weights[i].name);
-    EXPECT_EQ(tensor.dtype, tensor.is_vector ? DType::kF32 : DType::kF16);
-    if (tensor.is_vector) continue;
-    EXPECT_EQ(tensor.file_bytes, 2 * tensor.rows * tensor.cols);
-  }
-}
-
-TEST(WithWeightTypeTest, RowsThatAreNoWholeBlocksFallBack) {
-  ModelShape shape = Smollm2();
-  const auto add = [&](int64_t cols) {
-    shape.weights.push_back({"w", DType::kF32, cols, 4, false, 0, 0});
-  };
-  shape.weights.clear();
-  for (int64_t cols : {512, 96, 30}) add(cols);
-  const auto changed = WithWeightType(shape, DType::kQ4_K);
-  ASSERT_TRUE(changed.ok());
-  EXPECT_EQ(changed->weights[0].dtype, DType::kQ4_K);
-  EXPECT_EQ(changed->weights[1].dtype, DType::kQ8_0);
-  EXPECT_EQ(changed->weights[2].dtype, DType::kF16);
-}
-
-TEST(WithWeightTypeTest, RefusesTypesThatWeightsAreNotStoredIn) {
-  for (DType dtype : {DType::kI8, DType::kI16, DType::kI32, DType::kI64,
-                      DType::kF64, DType::kQ8_1, DType::kQ8_K}) {
-    EXPECT_EQ(WithWeightType(Smollm2(), dtype).status().code(),
-              absl::StatusCode::kInvalidArgument);
-  }
-}
-
-TEST(WithWeightTypeTest, RefusesBytesThatOverflow) {
-  ModelShape shape = Smollm2();
-  shape.weights[0].rows = kMax / 2;
-  EXPECT_EQ(WithWeightType(shape, DType::kF32).status().code(),
-            absl::StatusCode::kOutOfRange);
-  shape.weights[0].rows = 1;
-  shape.weights[0].cols = kMax;
-  EXPECT_EQ(WithWeightType(shape, DType::kF32).status().code(),
-            absl::StatusCode::kOutOfRange);
-}
 
 }  // namespace
 }  // namespace plimsoll::planner

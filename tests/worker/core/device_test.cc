@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/dtype.h"
+#include "kernels/kv_row.h"
 #include "planner/device_profile.h"
 
 namespace plimsoll::worker {
@@ -38,6 +40,11 @@ TEST(DeviceTest, TheLocalProfileIsValidAndRunsEveryPromisedType) {
         DType::kQ6_K}) {
     EXPECT_NE(planner::FindStorageRule(profile, dtype), nullptr)
         << DTypeName(dtype);
+  }
+  for (const DTypeInfo& info : kDTypes) {
+    EXPECT_EQ(planner::HasKvType(profile, info.dtype),
+              kernels::IsKvType(info.dtype))
+        << info.name;
   }
 }
 

@@ -26,6 +26,7 @@ struct EngineSetup {
   int64_t n_slots = 1;
   int64_t n_ubatch = 512;
   DType kv_type = DType::kF32;
+  std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
   int n_threads = 2;
   int max_queued = worker::EngineOptions::kMaxQueued;

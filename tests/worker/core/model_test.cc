@@ -217,16 +217,30 @@ void ExpectSame(const std::vector<Generated>& got,
 
 struct Kind {
   Precision precision;
-  DType kv_type;
+  DType k_type;
+  DType v_type;
+
+  EngineSetup Setup() const {
+    return {.kv_type = k_type, .v_type = v_type, .precision = precision};
+  }
 };
-constexpr Kind kKinds[] = {{Precision::kExact, DType::kF32},
-                           {Precision::kExact, DType::kF16},
-                           {Precision::kDefault, DType::kF32},
-                           {Precision::kDefault, DType::kF16}};
+
+// Those kinds whose blocks the model's heads fill.
+std::vector<Kind> KindsOf(const RandomModel& model) {
+  std::vector<Kind> kinds = {{Precision::kExact, DType::kF32, DType::kF32},
+                             {Precision::kExact, DType::kF16, DType::kF16},
+                             {Precision::kDefault, DType::kF32, DType::kF32},
+                             {Precision::kDefault, DType::kF16, DType::kF16},
+                             {Precision::kDefault, DType::kBF16, DType::kBF16},
+                             {Precision::kDefault, DType::kQ8_0, DType::kQ8_0},
+                             {Precision::kExact, DType::kQ8_0, DType::kF16}};
+  if (model.head_dim % 32 != 0) kinds.resize(5);
+  return kinds;
+}
 
 TEST_P(RandomModelTest, ChunksAndThreadsChangeNoBit) {
-  for (const Kind& kind : kKinds) {
-    EngineSetup setup = {.kv_type = kind.kv_type, .precision = kind.precision};
+  for (const Kind& kind : KindsOf(GetParam())) {
+    EngineSetup setup = kind.Setup();
     setup.n_threads = 1;
     auto alone = Load(setup);
     ASSERT_NE(alone, nullptr);
@@ -251,8 +265,8 @@ TEST_P(RandomModelTest, ChunksAndThreadsChangeNoBit) {
 
 TEST_P(RandomModelTest, CompanyChangesNoBit) {
   uint32_t seed = 1;
-  for (const Kind& kind : kKinds) {
-    EngineSetup setup = {.kv_type = kind.kv_type, .precision = kind.precision};
+  for (const Kind& kind : KindsOf(GetParam())) {
+    EngineSetup setup = kind.Setup();
     auto alone = Load(setup);
     ASSERT_NE(alone, nullptr);
     const std::vector<Generated> wanted = OneByOne(*alone);
@@ -270,11 +284,10 @@ TEST_P(RandomModelTest, CompanyChangesNoBit) {
 
 TEST_P(RandomModelTest, AShortContextChangesNoBitWithinIt) {
   const auto request = Greedy({4, 100, 200, 300, 9}, 27);
-  for (const Kind& kind : kKinds) {
-    const EngineSetup small = {.n_ctx = std::nullopt,
-                               .max_inference_len = 32,
-                               .kv_type = kind.kv_type,
-                               .precision = kind.precision};
+  for (const Kind& kind : KindsOf(GetParam())) {
+    EngineSetup small = kind.Setup();
+    small.n_ctx = std::nullopt;
+    small.max_inference_len = 32;
     EngineSetup large = small;
     large.max_inference_len = testing::kRandomContext;
     auto short_engine = Load(small);
@@ -293,6 +306,18 @@ TEST_P(RandomModelTest, AShortContextChangesNoBitWithinIt) {
 INSTANTIATE_TEST_SUITE_P(All, RandomModelTest,
                          ::testing::ValuesIn(RandomModels()),
                          [](const auto& test) { return test.param.name; });
+
+TEST(KvTypeTest, HeadsThatAreNoWholeBlocksAreRefusedWithTheirLayer) {
+  const TemporaryFile file(
+      RandomModelBytes(testing::FindRandomModel("llama_f32")));
+  const auto status =
+      LoadEngine(file.path(), {.kv_type = DType::kF32, .v_type = DType::kQ8_0})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("layer 0: a row of 16"),
+            absl::string_view::npos)
+      << status;
+}
 
 TEST(MaxInferenceLenTest, ShrinksTheCacheOfFullAttentionAHundredfold) {
   const TemporaryFile file(

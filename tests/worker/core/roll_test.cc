@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "tests/worker/core/engine_harness.h"
@@ -148,11 +149,17 @@ TEST_F(OneLayerTest, ShiftingAWindowLayerToo) {
   ExpectLikeFresh(model);
 }
 
+struct Family {
+  const char* model;
+  DType kv_type;
+};
+
 class FamilyTest : public RollTest,
-                   public ::testing::WithParamInterface<const char*> {};
+                   public ::testing::WithParamInterface<Family> {};
 
 TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
-  Load(GetParam(), {.n_ctx = 256, .kv_type = DType::kF16, .n_threads = 1});
+  Load(GetParam().model,
+       {.n_ctx = 256, .kv_type = GetParam().kv_type, .n_threads = 1});
   for (const int64_t n_prompt : {100, 400, 777}) {
     GenerateOptions options =
         Rolling(RandomPrompt(n_prompt, 5), 120, RollMethod::kRecompute);
@@ -182,11 +189,11 @@ TEST_P(FamilyTest, ChunksOfAnySizeGiveEqualBits) {
     std::optional<Generated> wanted;
     for (const int64_t n_ubatch : {512, 1, 7, 64}) {
       SCOPED_TRACE(n_ubatch);
-      Load(GetParam(), {.n_ctx = 256,
-                        .n_ubatch = n_ubatch,
-                        .kv_type = DType::kF16,
-                        .precision = Precision::kDefault,
-                        .n_threads = n_ubatch == 7 ? 3 : 1});
+      Load(GetParam().model, {.n_ctx = 256,
+                              .n_ubatch = n_ubatch,
+                              .kv_type = GetParam().kv_type,
+                              .precision = Precision::kDefault,
+                              .n_threads = n_ubatch == 7 ? 3 : 1});
       const Generated got = Generate(*engine_, options);
       ASSERT_TRUE(got.status.ok()) << got.status;
       EXPECT_GE(got.evictions.size(), 4u);
@@ -198,8 +205,9 @@ TEST_P(FamilyTest, ChunksOfAnySizeGiveEqualBits) {
 }
 
 TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
-  EngineSetup setup = {.n_ctx = 256, .n_ubatch = 64};
-  Load(GetParam(), setup);
+  EngineSetup setup = {
+      .n_ctx = 256, .n_ubatch = 64, .kv_type = GetParam().kv_type};
+  Load(GetParam().model, setup);
   const std::vector<GenerateOptions> requests = {
       Rolling(RandomPrompt(300, 1), 200), Greedy(RandomPrompt(20, 2), 200),
       Rolling(RandomPrompt(450, 3), 100, RollMethod::kRecompute),
@@ -209,7 +217,7 @@ TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
     alone.push_back(Generate(*engine_, request));
   }
   setup.n_slots = 4;
-  Load(GetParam(), setup);
+  Load(GetParam().model, setup);
   std::vector<std::shared_ptr<CollectSink>> sinks;
   for (const GenerateOptions& request : requests) {
     sinks.push_back(std::make_shared<CollectSink>());
@@ -220,9 +228,18 @@ TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, FamilyTest, ::testing::Values("llama_f32", "llama_q4_1", "gemma_q5_0"),
-    [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(All, FamilyTest,
+                         ::testing::Values(Family{"llama_f32", DType::kF32},
+                                           Family{"llama_f32", DType::kF16},
+                                           Family{"llama_q4_1", DType::kF16},
+                                           Family{"llama_q4_1", DType::kQ8_0},
+                                           Family{"gemma_q5_0", DType::kF16},
+                                           Family{"gemma_q5_0", DType::kBF16},
+                                           Family{"gemma_q5_0", DType::kQ8_0}),
+                         [](const auto& test) {
+                           return absl::StrCat(test.param.model, "_kv_",
+                                               DTypeName(test.param.kv_type));
+                         });
 
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {
   Load("llama_half", {.n_ctx = 256});

@@ -1,0 +1,92 @@
+// Heads of keys and values, as they are stored, to float32. Included once per
+// instruction path.
+#if defined(PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "kernels/kv_row.h"
+#include "kernels/reference/float16.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline void LoadF16(const std::byte* from, int64_t n, float* to) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const auto* halves = reinterpret_cast<const hwy::float16_t*>(from);
+  for (int64_t i = 0; i < n; i += lanes) {
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, halves + i)), d, to + i);
+  }
+}
+
+inline void LoadBf16(const std::byte* from, int64_t n, float* to) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<uint16_t, decltype(d)> dh;
+  const auto* halves = reinterpret_cast<const uint16_t*>(from);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const auto bits = hn::PromoteTo(du, hn::LoadU(dh, halves + i));
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to + i);
+  }
+}
+
+// A block's scale in every lane; one that is not finite stays so.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
+  uint16_t half;
+  std::memcpy(&half, from, 2);
+#if HWY_TARGET == HWY_SSE4  // whose emulated conversion loses NaN
+  return hn::Set(d, F32FromF16(half));
+#else
+  const hn::Rebind<uint16_t, D> du;
+  const hn::Rebind<hwy::float16_t, D> dh;
+  return hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du, half)));
+#endif
+}
+
+// Every product is exact: 11 bits of scale, 7 of value.
+inline void LoadQ80(const std::byte* from, int64_t n, float* to) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int8_t, decltype(d)> db;
+  for (; n > 0; n -= kQ80Elements, from += kQ80Bytes, to += kQ80Elements) {
+    const auto scale = LoadScale(d, from);
+    const auto* quants = reinterpret_cast<const int8_t*>(from + 2);
+    for (int64_t i = 0; i < kQ80Elements; i += lanes) {
+      const auto q = hn::PromoteTo(di, hn::LoadU(db, quants + i));
+      hn::StoreU(hn::Mul(hn::ConvertTo(d, q), scale), d, to + i);
+    }
+  }
+}
+
+// to[0, n) = the first n elements of a stored row; n is a multiple of 16 and of
+// the type's block.
+inline void LoadHead(const std::byte* from, DType dtype, int64_t n, float* to) {
+  switch (dtype) {
+    case DType::kF32:
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+      return;
+    case DType::kBF16:
+      return LoadBf16(from, n, to);
+    case DType::kQ8_0:
+      return LoadQ80(from, n, to);
+    default:
+      return LoadF16(from, n, to);
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per instruction path

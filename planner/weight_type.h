@@ -1,0 +1,40 @@
+// A model's shape with its weights in another element type than in its file.
+#ifndef PLIMSOLL_PLANNER_WEIGHT_TYPE_H_
+#define PLIMSOLL_PLANNER_WEIGHT_TYPE_H_
+
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "planner/model_shape.h"
+
+namespace plimsoll::planner {
+
+// `shape` with every matrix stored as `dtype`, or as StorableType has it;
+// vectors stay. File offsets mean nothing afterwards.
+// Errors: kInvalidArgument for a type that no weights are stored in;
+// kOutOfRange if a tensor's bytes do not fit in int64.
+absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
+
+// A shape as LoadOptions::weight_type asks: a copy only where it does. Refers
+// to `shape`, which outlives it.
+class StoredShape {
+ public:
+  // Errors: those of WithWeightType.
+  static absl::StatusOr<StoredShape> Create(const ModelShape& shape,
+                                            const std::optional<DType>& dtype);
+
+  const ModelShape& get() const { return copy_ ? *copy_ : *shape_; }
+
+ private:
+  StoredShape(const ModelShape& shape, std::optional<ModelShape> copy)
+      : shape_(&shape), copy_(std::move(copy)) {}
+
+  const ModelShape* shape_;
+  std::optional<ModelShape> copy_;
+};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_WEIGHT_TYPE_H_

@@ -1,0 +1,260 @@
+// `plimsoll bench`: what a model does on this machine.
+#include <google/protobuf/struct.pb.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "planner/bounds.h"
+#include "services/cli/bytes.h"
+#include "services/cli/commands.h"
+#include "services/cli/embedded.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/json.h"
+#include "services/cli/measure.h"
+#include "services/cli/model_path.h"
+#include "services/cli/table.h"
+#include "services/common/clock.h"
+#include "services/common/process_identity.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Measure how fast a model runs on this machine, in some ten seconds\n"
+    "Loads it twice: for one sequence (start, prefill, decode, memory), then "
+    "for as many as --batch names. Rates are medians. Decode reads every "
+    "weight for every step, so the memory's read bandwidth, measured as well, "
+    "bounds it.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll bench --model model.gguf\n"
+    "  plimsoll bench --model model.gguf --threads 1 -o json\n"
+    "  plimsoll bench --model model.gguf --prompt-tokens 512,4096 --batch 1,64";
+
+// Sequences and prompts that are measured at most, and how large.
+constexpr size_t kMaxFigures = 16;
+constexpr int64_t kMaxTokens = 1 << 20;
+// Of the buffer that is read.
+constexpr int64_t kMinBuffer = 64 << 20;
+constexpr int64_t kMaxBuffer = int64_t{1} << 30;
+
+struct BenchFlags {
+  std::string model;
+  LoadFlags load;
+  std::vector<int64_t> prompts = {512};
+  std::vector<int64_t> batches = {1, 4, 16};
+  int64_t decode_tokens = 32;
+  int64_t runs = 3;
+  std::string output;
+};
+
+struct BenchResult {
+  std::string model;
+  int64_t n_threads = 0;
+  std::map<int64_t, double> prefill;  // tokens/s by tokens of prompt
+  std::map<int64_t, double> decode;   // tokens/s by sequences
+  absl::Duration first_token;         // from the start of the process
+  double bandwidth = 0;               // bytes/s
+  int64_t step_bytes = 0;             // of weights that a step reads
+  int64_t peak_rss_bytes = 0;         // of one sequence
+};
+
+// "512,4096", each in [1, max].
+auto ParseCounts(int64_t max) {
+  return
+      [max](const std::string& text) -> absl::StatusOr<std::vector<int64_t>> {
+        std::vector<int64_t> counts;
+        for (const absl::string_view part : absl::StrSplit(text, ',')) {
+          ASSIGN_OR_RETURN(counts.emplace_back(), ParseCount(part, 1, max));
+        }
+        if (counts.size() <= kMaxFigures) return counts;
+        return absl::InvalidArgumentError(
+            absl::StrCat("at most ", kMaxFigures, " numbers are measured"));
+      };
+}
+
+// Since this process started; since `begin` where the system does not tell.
+absl::Duration SinceStart(absl::Time begin) {
+  const std::optional<int64_t> ticks = services::StartTicks(getpid());
+  if (!ticks) return services::BootTime() - begin;
+  const absl::Duration start = absl::Seconds(1) * *ticks / sysconf(_SC_CLK_TCK);
+  return services::BootTime() - absl::UnixEpoch() - start;
+}
+
+// What one sequence does, in the order in which users meet it.
+absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
+                        Streams& streams, BenchResult& result) {
+  LoadFlags load = flags.load;
+  load.slots = 1;
+  ASSIGN_OR_RETURN(const LoadedModel model,
+                   LoadHere(flags.model, load, ChatWish(), streams));
+  result.model = model.name;
+  RETURN_IF_ERROR(FirstToken(*model.engine).status());
+  result.first_token = SinceStart(begin);
+  const Repeats repeats = {.n = flags.runs};
+  for (const int64_t n : flags.prompts) {
+    ASSIGN_OR_RETURN(result.prefill[n], PrefillRate(*model.engine, n, repeats));
+  }
+  if (std::count(flags.batches.begin(), flags.batches.end(), 1) > 0) {
+    ASSIGN_OR_RETURN(
+        result.decode[1],
+        DecodeRate(*model.engine, 1, flags.decode_tokens, repeats));
+  }
+  result.peak_rss_bytes = model.engine->Memory().peak_rss_bytes;
+  return absl::OkStatus();
+}
+
+// What several do, in a model loaded for just that.
+absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
+                            BenchResult& result) {
+  const int64_t most =
+      *std::max_element(flags.batches.begin(), flags.batches.end());
+  if (most == 1) return absl::OkStatus();
+  LoadFlags load = flags.load;
+  load.slots = most;
+  load.n_ctx = {ContextFlag::Kind::kTokens, kShortPrompt + flags.decode_tokens};
+  ASSIGN_OR_RETURN(const LoadedModel model,
+                   LoadHere(flags.model, load, ChatWish(), streams));
+  const Repeats repeats = {.n = flags.runs};
+  for (const int64_t n : flags.batches) {
+    if (n == 1) continue;
+    ASSIGN_OR_RETURN(
+        result.decode[n],
+        DecodeRate(*model.engine, n, flags.decode_tokens, repeats));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeasureBandwidth(const BenchFlags& flags, BenchResult& result) {
+  ASSIGN_OR_RETURN(const auto file, OpenModel(flags.model));
+  ASSIGN_OR_RETURN(result.step_bytes,
+                   planner::WeightBytesPerStep(file->shape()));
+  ASSIGN_OR_RETURN(
+      result.bandwidth,
+      ReadBandwidth(std::clamp(result.step_bytes, kMinBuffer, kMaxBuffer),
+                    static_cast<int>(flags.load.threads)));
+  return absl::OkStatus();
+}
+
+google::protobuf::Value RatesJson(const std::map<int64_t, double>& rates) {
+  google::protobuf::Value value;
+  auto& fields = *value.mutable_struct_value()->mutable_fields();
+  for (const auto& [n, rate] : rates) {
+    fields[absl::StrCat(n)].set_number_value(rate);
+  }
+  return value;
+}
+
+google::protobuf::Struct ToStruct(const BenchResult& result) {
+  google::protobuf::Struct object;
+  auto& fields = *object.mutable_fields();
+  const auto number = [&](const char* name, auto value) {
+    fields[name].set_number_value(static_cast<double>(value));
+  };
+  fields["model"].set_string_value(result.model);
+  fields["cpu"].set_string_value(worker::LocalCpuProfile().name);
+  number("threads", result.n_threads);
+  fields["prefill_tokens_per_s"] = RatesJson(result.prefill);
+  fields["decode_tokens_per_s"] = RatesJson(result.decode);
+  number("first_token_seconds", absl::ToDoubleSeconds(result.first_token));
+  number("read_bandwidth_bytes_per_s", result.bandwidth);
+  number("weight_bytes_per_step", result.step_bytes);
+  number("peak_rss_bytes", result.peak_rss_bytes);
+  return object;
+}
+
+std::string Render(const BenchResult& result, const Style& style) {
+  Table table({{"figure"}, {"value", Align::kRight}, {"note"}});
+  const auto rate = [](double value) {
+    return absl::StrFormat("%.1f tokens/s", value);
+  };
+  for (const auto& [n, value] : result.prefill) {
+    table.AddRow({absl::StrCat("prefill of ", n), rate(value)});
+  }
+  for (const auto& [n, value] : result.decode) {
+    const double share = value / static_cast<double>(n) *
+                         static_cast<double>(result.step_bytes) /
+                         result.bandwidth;
+    table.AddRow({absl::StrCat("decode of ", n), rate(value),
+                  absl::StrFormat("weights read at %.0f %% of the bandwidth",
+                                  share * 100)});
+  }
+  table.AddRow(
+      {"first token",
+       absl::StrFormat("%.2f s", absl::ToDoubleSeconds(result.first_token)),
+       "from the start of the process"});
+  table.AddRow(
+      {"read bandwidth", absl::StrFormat("%.1f GB/s", result.bandwidth / 1e9),
+       absl::StrCat(FormatBytes(result.step_bytes), " of weights a step")});
+  table.AddRow({"peak memory", FormatBytes(result.peak_rss_bytes),
+                "resident, with one sequence"});
+  return absl::StrCat(result.model, " on ", worker::LocalCpuProfile().name,
+                      ", ", result.n_threads,
+                      result.n_threads == 1 ? " thread" : " threads", "\n\n",
+                      table.Render(style));
+}
+
+absl::Status RunBench(const BenchFlags& flags, const Commands& commands) {
+  const absl::Time begin = services::BootTime();
+  if (!commands.globals.address.empty()) {
+    return UsageError("bench measures this machine; leave out --address");
+  }
+  if (flags.model.empty()) {
+    return UsageError("there is no model; give --model FILE");
+  }
+  const InterruptScope interrupts;
+  BenchResult result;
+  result.n_threads =
+      flags.load.threads > 0 ? flags.load.threads : worker::UsableThreads();
+  Streams& streams = commands.streams;
+  RETURN_IF_ERROR(MeasureOne(flags, begin, streams, result));
+  RETURN_IF_ERROR(MeasureBatches(flags, streams, result));
+  RETURN_IF_ERROR(MeasureBandwidth(flags, result));
+  return Show(ToStruct(result), Render(result, streams.out_style),
+              absl::OkStatus(), flags.output, streams);
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("bench", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<BenchFlags>();
+  command
+      ->add_option("--model", flags->model,
+                   "A GGUF file, or a name in the cache")
+      ->type_name("FILE");
+  const std::string group = "Figures";
+  AddParsed(*command, "--prompt-tokens", &flags->prompts,
+            ParseCounts(kMaxTokens), "N,...", "Tokens of prefill (512)")
+      ->group(group);
+  AddParsed(*command, "--batch", &flags->batches,
+            ParseCounts(worker::EngineOptions::kMaxQueued), "B,...",
+            "Sequences that decode at once (1,4,16)")
+      ->group(group);
+  AddCount(*command, "--decode-tokens", &flags->decode_tokens, 2, kMaxTokens,
+           "N", "Tokens that each of them generates (32)")
+      ->group(group);
+  AddCount(*command, "--runs", &flags->runs, 1, kMaxTokens, "N",
+           "Times that a figure is taken at most; a second is enough (3)")
+      ->group(group);
+  AddOutput(*command, &flags->output, {"table", "json"});
+  AddLoadFlags(*command, &flags->load);
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunBench(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,156 @@
+#include "services/cli/measure.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "base/status_macros.h"
+#include "kernels/cpu/read_bandwidth.h"
+#include "kernels/cpu/thread_pool.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/common/clock.h"
+#include "worker/device.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// Control tokens are among the first; what the others say does not change the
+// work.
+constexpr int32_t kFirstOrdinary = 1'000;
+
+class Waiter final : public worker::TokenSink {
+ public:
+  bool OnOutput(worker::StepOutput&) override { return true; }
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override {
+    status_ = status;
+    info_ = info;
+    done_.Notify();
+  }
+  bool Abandoned() const override { return false; }
+
+  absl::StatusOr<worker::FinishInfo> Wait() {
+    while (!done_.WaitForNotificationWithTimeout(kInterruptPoll)) {
+      if (Interrupted()) return InterruptedError();
+    }
+    if (!status_.ok()) return status_;
+    return info_;
+  }
+
+ private:
+  absl::Status status_;
+  worker::FinishInfo info_;
+  absl::Notification done_;
+};
+
+std::vector<int32_t> RandomPrompt(int64_t n, int32_t vocab_size,
+                                  uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const int32_t first = std::min(kFirstOrdinary, vocab_size / 2);
+  const auto n_ordinary = static_cast<uint64_t>(vocab_size - first);
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = first + static_cast<int32_t>(random() % n_ordinary);
+  }
+  return ids;
+}
+
+absl::StatusOr<std::shared_ptr<Waiter>> Start(worker::Engine& engine,
+                                              int64_t n_prompt,
+                                              int64_t n_tokens, uint64_t seed) {
+  worker::GenerateOptions options;
+  options.prompt_ids =
+      RandomPrompt(n_prompt, engine.tokenizer().vocab_size(), seed);
+  options.max_tokens = n_tokens;
+  options.sampling.temperature = 0;
+  options.ignore_eos = true;
+  auto waiter = std::make_shared<Waiter>();
+  RETURN_IF_ERROR(engine.Submit(std::move(options), waiter));
+  return waiter;
+}
+
+// The median of what `take` gives, in the order of Repeats.
+absl::StatusOr<double> Median(
+    const Repeats& repeats,
+    absl::FunctionRef<absl::StatusOr<double>(uint64_t seed)> take) {
+  const absl::Time begin = services::BootTime();
+  std::vector<double> found;
+  for (int64_t i = 0; i < repeats.n; ++i) {
+    ASSIGN_OR_RETURN(found.emplace_back(), take(static_cast<uint64_t>(i)));
+    if (services::BootTime() - begin > repeats.limit) break;
+  }
+  const auto middle = found.begin() + static_cast<int64_t>(found.size() / 2);
+  std::nth_element(found.begin(), middle, found.end());
+  return *middle;
+}
+
+}  // namespace
+
+absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine) {
+  ASSIGN_OR_RETURN(const auto waiter, Start(engine, kShortPrompt, 1, 0));
+  ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
+  return info.first_token;
+}
+
+absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
+                                   const Repeats& repeats) {
+  return Median(repeats, [&](uint64_t seed) -> absl::StatusOr<double> {
+    ASSIGN_OR_RETURN(const auto waiter, Start(engine, n_tokens, 1, seed));
+    ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
+    return static_cast<double>(n_tokens) / absl::ToDoubleSeconds(info.prefill);
+  });
+}
+
+absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
+                                  int64_t n_tokens, const Repeats& repeats) {
+  return Median(repeats, [&](uint64_t seed) -> absl::StatusOr<double> {
+    std::vector<std::shared_ptr<Waiter>> waiters;
+    for (int64_t i = 0; i < n_sequences; ++i) {
+      ASSIGN_OR_RETURN(waiters.emplace_back(),
+                       Start(engine, kShortPrompt, n_tokens,
+                             seed * static_cast<uint64_t>(n_sequences) +
+                                 static_cast<uint64_t>(i)));
+    }
+    absl::Duration decode;
+    for (const auto& waiter : waiters) {
+      ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
+      decode = std::max(decode, info.decode);
+    }
+    // The first token of each came before the decode began.
+    return static_cast<double>(n_sequences * (n_tokens - 1)) /
+           absl::ToDoubleSeconds(decode);
+  });
+}
+
+absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads) {
+  constexpr int kTimes = 5;
+  const auto n_words = static_cast<size_t>(n_bytes) / sizeof(uint64_t);
+  const std::unique_ptr<uint64_t[]> words(new (std::nothrow) uint64_t[n_words]);
+  if (words == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the ", n_bytes, " bytes to read"));
+  }
+  // Other values than zero, so that no page is shared.
+  for (size_t i = 0; i < n_words; ++i) words[i] = i;
+  kernels::ThreadPool pool(n_threads > 0 ? n_threads : worker::UsableThreads());
+  double best = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    if (Interrupted()) return InterruptedError();
+    const absl::Time begin = services::BootTime();
+    // Stored, or the reading could be left out.
+    words[0] = kernels::ReadAll({words.get(), n_words}, pool);
+    best =
+        std::max(best, static_cast<double>(n_bytes) /
+                           absl::ToDoubleSeconds(services::BootTime() - begin));
+  }
+  return best;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,46 @@
+// What an engine does on this machine, measured: rates, and what memory gives.
+#ifndef PLIMSOLL_SERVICES_CLI_MEASURE_H_
+#define PLIMSOLL_SERVICES_CLI_MEASURE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/engine.h"
+
+namespace plimsoll::cli {
+
+// Tokens of the prompts before a decode, and of the first request.
+inline constexpr int64_t kShortPrompt = 16;
+
+// How often a figure is taken; the median counts.
+struct Repeats {
+  int64_t n = 3;
+  // No further one once they took so long together.
+  absl::Duration limit = absl::Seconds(1);
+};
+
+// When the first token after a short prompt came, from now on.
+// Errors: those of the engine; an interruption.
+absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine);
+
+// Tokens per second of a prompt of `n_tokens`.
+// Errors: those of the engine (kOutOfRange beyond its context); an
+// interruption.
+absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
+                                   const Repeats& repeats);
+
+// Tokens per second of all of `n_sequences` that generate `n_tokens` >= 2 each
+// at once, after short prompts.
+// Errors: those of the engine; an interruption.
+absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
+                                  int64_t n_tokens, const Repeats& repeats);
+
+// Bytes per second at which `n_threads` threads (0 = UsableThreads()) read a
+// buffer of `n_bytes`, the best of a few times: others only take away.
+// Errors: kResourceExhausted if there is no memory for it.
+absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_MEASURE_H_

@@ -1,0 +1,95 @@
+// `plimsoll plan` on files that are made here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "services/cli/cli.h"
+#include "tests/cli/run_cli.h"
+#include "tests/planner/tiny_models.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PlanTest : public ::testing::Test {
+ protected:
+  PlanTest()
+      : model_(Write("plan_tiny.gguf",
+                     planner::BuilderOf(planner::TinyModel()).Build())) {}
+
+  static std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  // The plan of the model with 64 tokens of context.
+  CliResult Plan(std::vector<std::string> more) const {
+    std::vector<std::string> args = {"plan", model_, "--n-ctx", "64"};
+    args.insert(args.end(), more.begin(), more.end());
+    return RunCli(args);
+  }
+
+  const std::string model_;
+};
+
+// A projector for images of 28 x 28 in patches of 14 x 14.
+planner::GgufBuilder Projector() {
+  planner::GgufBuilder builder;
+  builder.Text("general.architecture", "clip")
+      .U32("clip.vision.image_size", 28)
+      .U32("clip.vision.patch_size", 14)
+      .U32("clip.vision.embedding_length", 8)
+      .U32("clip.vision.feed_forward_length", 16)
+      .U32("clip.vision.attention.head_count", 2);
+  builder.Tensor("v.a", DType::kF16, {8, 4});
+  return builder;
+}
+
+TEST_F(PlanTest, CountsAProjectorBesideTheModel) {
+  const std::string projector = Write("mmproj.gguf", Projector().Build());
+  const CliResult plan = Plan({"--projector", projector, "-o", "json"});
+  EXPECT_EQ(plan.code, kExitOk) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("\"name\": \"projector\""),
+                              HasSubstr("\"bytes\": \"64\""),
+                              HasSubstr("\"name\": \"projector_workspace\""),
+                              HasSubstr("\"bytes\": \"768\"")));
+  // With the first of several models only.
+  const CliResult set =
+      Plan({"--with", model_, "--projector", projector, "-o", "json"});
+  EXPECT_EQ(set.code, kExitOk) << set.err;
+  const size_t first = set.out.find("\"projector\"");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(set.out.find("\"projector\"", first + 1), std::string::npos);
+}
+
+TEST_F(PlanTest, AProjectorThatIsNoneIsNamed) {
+  const CliResult model = Plan({"--projector", model_});
+  EXPECT_EQ(model.code, kExitError);
+  EXPECT_THAT(model.err,
+              AllOf(HasSubstr("plan_tiny.gguf"), HasSubstr("no projector")));
+  const CliResult missing = Plan({"--projector", "/nowhere/mmproj.gguf"});
+  EXPECT_EQ(missing.code, kExitError);
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere/mmproj.gguf"));
+}
+
+TEST_F(PlanTest, TakesWeightsOfAnotherType) {
+  EXPECT_THAT(Plan({"-o", "json"}).out, Not(HasSubstr("weight_type")));
+  const CliResult plan = Plan({"--weights", "q8_0", "-o", "json"});
+  EXPECT_EQ(plan.code, kExitOk) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("\"weight_type\": \"ELEMENT_TYPE_Q8_0\""));
+  EXPECT_EQ(Plan({"--weights", "file", "-o", "json"}).out,
+            Plan({"-o", "json"}).out);
+  const CliResult bad = Plan({"--weights", "q9"});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, HasSubstr("'q9' is not an element type"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

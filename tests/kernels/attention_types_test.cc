@@ -1,0 +1,135 @@
+// Attention over every pair of cache types that matters: against listed keys,
+// and the same bits however a prompt is cut.
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernels/attention_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+struct KvTypes {
+  DType k;
+  DType v;
+};
+
+class AttentionTypesTest
+    : public ::testing::TestWithParam<std::tuple<std::string, KvTypes>> {
+ protected:
+  AttentionTypesTest() : made_(MakeBackend(std::get<0>(GetParam()), 2)) {}
+  ~AttentionTypesTest() override {
+    made_ = {};
+    EXPECT_TRUE(SetCpuTarget("").ok());
+  }
+  Backend& backend() { return *made_.backend; }
+
+  static Tokens Make(RandomData& random, int64_t n, int64_t head_dim) {
+    const KvTypes types = std::get<1>(GetParam());
+    return MakeTokens(random, n, 4, 2, head_dim, types.k, types.v);
+  }
+
+  BackendUnderTest made_;
+};
+
+constexpr int64_t kHeadDims[] = {64, 128, 256};
+
+TEST_P(AttentionTypesTest, PagesAndBothRotationsAgreeWithPlainArithmetic) {
+  RandomData random(40);
+  constexpr int64_t kN = 150;
+  for (const int64_t head_dim : kHeadDims) {
+    SCOPED_TRACE(head_dim);
+    const Tokens tokens = Make(random, kN, head_dim);
+    PagedSequence sequence(tokens, kN, 64);
+    sequence.Append(backend(), 0, kN);
+    // Tokens 0..19 are the pinned prefix; 20..69 are evicted.
+    auto table = sequence.Table(kN);
+    table[0].is_prefix = true;
+    table[0].live_end = 20;
+    table[1].live_begin = 6;
+    const auto out = sequence.Attend(backend(), 120, 30, table);
+    for (int64_t row = 120; row < kN; ++row) {
+      std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+      for (const SeenKey& key : Keys(70, row + 1)) keys.push_back(key);
+      ExpectRow(tokens, out.data() + (row - 120) * tokens.QDim(), row, keys);
+    }
+  }
+}
+
+TEST_P(AttentionTypesTest, RingsAgreeWithPlainArithmetic) {
+  RandomData random(41);
+  constexpr int64_t kN = 150;
+  constexpr int64_t kWindow = 75;
+  for (const int64_t head_dim : kHeadDims) {
+    SCOPED_TRACE(head_dim);
+    const Tokens tokens = Make(random, kN, head_dim);
+    RingSequence sequence(tokens, kWindow);
+    for (const auto& [first, n] :
+         {std::pair<int64_t, int64_t>{0, 90}, {90, 1}, {91, 59}}) {
+      const auto out = sequence.Step(backend(), first, n);
+      for (int64_t row = first; row < first + n; ++row) {
+        ExpectRow(tokens, out.data() + (row - first) * tokens.QDim(), row,
+                  Keys(std::max<int64_t>(0, row - kWindow + 1), row + 1));
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTypesTest, ChunksChangeNoBitInPagesOrRings) {
+  if (std::get<0>(GetParam()) == kReferenceName) {
+    GTEST_SKIP() << "the reference takes rows one by one, and its time";
+  }
+  RandomData random(42);
+  constexpr int64_t kN = 140;
+  for (const int64_t head_dim : kHeadDims) {
+    const Tokens tokens = Make(random, kN, head_dim);
+    std::vector<std::vector<uint32_t>> pages;
+    std::vector<std::vector<uint32_t>> rings;
+    for (const int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, kN}) {
+      PagedSequence paged(tokens, kN, 64);
+      RingSequence ring(tokens, 90);
+      std::vector<float> of_pages;
+      std::vector<float> of_rings;
+      for (int64_t first = 0; first < kN; first += chunk) {
+        const int64_t n = std::min(chunk, kN - first);
+        paged.Append(backend(), first, n);
+        for (const float x :
+             paged.Attend(backend(), first, n, paged.Table(first + n))) {
+          of_pages.push_back(x);
+        }
+        for (const float x : ring.Step(backend(), first, n)) {
+          of_rings.push_back(x);
+        }
+      }
+      pages.push_back(Bits(of_pages));
+      rings.push_back(Bits(of_rings));
+    }
+    for (size_t i = 1; i < pages.size(); ++i) {
+      EXPECT_EQ(pages[i], pages[0]) << "head_dim " << head_dim << " cut " << i;
+      EXPECT_EQ(rings[i], rings[0]) << "head_dim " << head_dim << " cut " << i;
+    }
+  }
+}
+
+std::string TestName(
+    const ::testing::TestParamInfo<std::tuple<std::string, KvTypes>>& test) {
+  const auto& [backend, types] = test.param;
+  return absl::StrCat(backend, "_", DTypeName(types.k), "_",
+                      DTypeName(types.v));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, AttentionTypesTest,
+    ::testing::Combine(::testing::ValuesIn(BackendNames()),
+                       ::testing::Values(KvTypes{DType::kF32, DType::kF32},
+                                         KvTypes{DType::kF16, DType::kF16},
+                                         KvTypes{DType::kBF16, DType::kBF16},
+                                         KvTypes{DType::kQ8_0, DType::kQ8_0},
+                                         KvTypes{DType::kQ8_0, DType::kF16},
+                                         KvTypes{DType::kF32, DType::kQ8_0},
+                                         KvTypes{DType::kBF16, DType::kF32})),
+    TestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels
