@@ -14,6 +14,8 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kSmallestUbatch = 16;
+// A file that saves less than a fiftieth of the weights is no advice.
+constexpr double kWorthwhile = 0.98;
 // Element types that files of a model come in, the best first.
 constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
                                              DType::kQ5_K, DType::kQ4_K,
@@ -58,9 +60,17 @@ class Adviser {
   // a longer context: in a type that the device runs, unless it cannot run the
   // plan anyway.
   void TryWeights(const Change& base) {
+    if (base.options.weight_bytes) return;
+    if (elements_ == 0) elements_ = MatrixElements();
     for (const DType type : kFileTypes) {
       const bool runs = FindStorageRule(inputs_.profile(), type) != nullptr;
       if (!runs && plan_.not_runnable.empty()) continue;
+      // Planning again takes microseconds; most types are ruled out by this.
+      const DTypeInfo& info = InfoOf(type);
+      const double least = elements_ * static_cast<double>(info.block_bytes) /
+                           static_cast<double>(info.block_elems);
+      const auto now = static_cast<double>(inputs_.weight_bytes());
+      if (least > kWorthwhile * now) continue;
       Change change = base;
       change.options.weight_type = type;
       Append(change.text, absl::StrCat("--weights ", DTypeName(type)));
@@ -110,6 +120,19 @@ class Adviser {
   bool empty() const { return suggestions_.empty(); }
 
  private:
+  // Of the weights that stay on the device.
+  double MatrixElements() const {
+    const HostWeights& host = inputs_.options().host_weights;
+    double elements = 0;
+    for (const WeightTensor& tensor : inputs_.shape().weights) {
+      if (tensor.is_vector || StaysOnHost(tensor.kind, host)) continue;
+      elements += static_cast<double>(tensor.cols) *
+                  static_cast<double>(tensor.rows) *
+                  static_cast<double>(tensor.n_matrices);
+    }
+    return elements;
+  }
+
   // What a change saves is told at the context `saves_at`.
   void Add(const PlanInputs& inputs, const Change& change, int64_t saves_at,
            int64_t n_ctx) {
@@ -120,6 +143,7 @@ class Adviser {
   const PlanInputs& inputs_;
   const MemoryPlan& plan_;
   int64_t cap_;
+  double elements_ = 0;  // of matrices on the device, once somebody asked
   std::vector<Suggestion> suggestions_;
 };
 

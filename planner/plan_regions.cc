@@ -106,11 +106,6 @@ int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
   return std::max(options.n_slots, profile.workspace.min_logits_rows);
 }
 
-bool StaysOnHost(WeightKind kind, const HostWeights& host) {
-  return (kind == WeightKind::kExpert && host.experts) ||
-         (kind == WeightKind::kPerLayerEmbedding && host.per_layer_embeddings);
-}
-
 KvRules RulesOf(const LoadOptions& options) {
   KvRules rules = {.ring = options.ring,
                    .ring_tokens = options.ring_tokens,
@@ -211,6 +206,11 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
 }
 
 }  // namespace
+
+bool StaysOnHost(WeightKind kind, const HostWeights& host) {
+  return (kind == WeightKind::kExpert && host.experts) ||
+         (kind == WeightKind::kPerLayerEmbedding && host.per_layer_embeddings);
+}
 
 // Adds up the regions of one context, in the arena's order, then those outside.
 class RegionSizer {

@@ -22,6 +22,9 @@ struct WeightLayout {
   WeightBytes bytes;
 };
 
+// Whether weights of this kind stay in host memory.
+bool StaysOnHost(WeightKind kind, const HostWeights& host);
+
 // Places the weights in the file's order: matrices in the device's storage
 // rule, vectors as float32, each aligned; what `host` names stays in host
 // memory as it is in the file.
@@ -60,6 +63,8 @@ class PlanInputs {
   const LoadOptions& options() const { return *options_; }
   const DeviceProfile& profile() const { return *profile_; }
   int64_t budget_bytes() const { return budget_bytes_; }
+  // On the device, as they are planned there.
+  int64_t weight_bytes() const { return weight_bytes_; }
   // Contexts are counted in single tokens, not in pages.
   bool counts_tokens() const;
 
