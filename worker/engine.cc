@@ -25,6 +25,8 @@
 namespace plimsoll::worker {
 namespace {
 
+static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
+
 // How often streams are looked at for deadlines and abandonment when nothing
 // else wakes the step thread.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(50);

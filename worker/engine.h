@@ -145,9 +145,10 @@ enum class Precision {
 
 struct EngineOptions {
   static constexpr int kMaxQueued = 64;
+  static constexpr int kMaxThreads = 256;
 
   Precision precision = Precision::kDefault;
-  int n_threads = 0;                  // 0 = UsableThreads()
+  int n_threads = 0;                  // to kMaxThreads; 0 = UsableThreads()
   int max_queued = kMaxQueued;        // requests waiting for a slot
   std::function<absl::Time()> clock;  // monotonic; required
 };

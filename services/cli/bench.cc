@@ -214,6 +214,9 @@ absl::Status RunBench(const BenchFlags& flags, const Commands& commands) {
   if (flags.model.empty()) {
     return UsageError("there is no model; give --model FILE");
   }
+  if (flags.load.slots != 1) {
+    return UsageError("bench loads a slot for each sequence of --batch");
+  }
   const InterruptScope interrupts;
   BenchResult result;
   result.n_threads =

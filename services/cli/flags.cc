@@ -17,8 +17,6 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr int64_t kMaxThreads = 1'024;
-
 absl::StatusOr<DType> ParseDType(absl::string_view text) {
   const DTypeInfo* info = FindDType(text);
   if (info == nullptr) {
@@ -243,7 +241,8 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
 
 void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
   AddPlanFlags(app, flags);
-  AddCount(app, "--threads", &flags->threads, 0, kMaxThreads, "T",
+  AddCount(app, "--threads", &flags->threads, 0,
+           worker::EngineOptions::kMaxThreads, "T",
            "Threads that compute; 0: as many as this process may use (0)")
       ->group("Memory");
   const auto parse =

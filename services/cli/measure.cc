@@ -1,8 +1,8 @@
 #include "services/cli/measure.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
-#include <new>
 #include <random>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/memory.h"
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/thread_pool.h"
 #include "services/cli/failure.h"
@@ -119,33 +120,38 @@ absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                  static_cast<uint64_t>(i)));
     }
     absl::Duration decode;
+    int64_t n_decoded = 0;
     for (const auto& waiter : waiters) {
       ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
       decode = std::max(decode, info.decode);
+      // The first token of each came before the decode began.
+      n_decoded += info.n_generated - 1;
     }
-    // The first token of each came before the decode began.
-    return static_cast<double>(n_sequences * (n_tokens - 1)) /
-           absl::ToDoubleSeconds(decode);
+    if (n_decoded == 0) {
+      return absl::OutOfRangeError(absl::StrCat("a context of ", engine.n_ctx(),
+                                                " tokens has no room to "
+                                                "decode; make --n-ctx larger"));
+    }
+    return static_cast<double>(n_decoded) / absl::ToDoubleSeconds(decode);
   });
 }
 
 absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads) {
   constexpr int kTimes = 5;
+  ASSIGN_OR_RETURN(
+      const kernels::Buffer buffer,
+      kernels::AllocateHuge(n_bytes, [](std::byte* data, int64_t bytes) {
+        std::memset(data, 1, static_cast<size_t>(bytes));
+      }));
+  auto* const words = reinterpret_cast<uint64_t*>(buffer.data());
   const auto n_words = static_cast<size_t>(n_bytes) / sizeof(uint64_t);
-  const std::unique_ptr<uint64_t[]> words(new (std::nothrow) uint64_t[n_words]);
-  if (words == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the ", n_bytes, " bytes to read"));
-  }
-  // Other values than zero, so that no page is shared.
-  for (size_t i = 0; i < n_words; ++i) words[i] = i;
   kernels::ThreadPool pool(n_threads > 0 ? n_threads : worker::UsableThreads());
   double best = 0;
   for (int i = 0; i < kTimes; ++i) {
     if (Interrupted()) return InterruptedError();
     const absl::Time begin = services::BootTime();
     // Stored, or the reading could be left out.
-    words[0] = kernels::ReadAll({words.get(), n_words}, pool);
+    words[0] = kernels::ReadAll({words, n_words}, pool);
     best =
         std::max(best, static_cast<double>(n_bytes) /
                            absl::ToDoubleSeconds(services::BootTime() - begin));

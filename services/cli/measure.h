@@ -31,8 +31,9 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
                                    const Repeats& repeats);
 
 // Tokens per second of all of `n_sequences` that generate `n_tokens` >= 2 each
-// at once, after short prompts.
-// Errors: those of the engine; an interruption.
+// at once, after short prompts; fewer where the context is full.
+// Errors: those of the engine; kOutOfRange if the context is full at once; an
+// interruption.
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_tokens, const Repeats& repeats);
 

@@ -44,7 +44,7 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
 void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
   app.add_option("--threads", options.n_threads,
                  "Threads that compute (all usable ones)")
-      ->check(CLI::Range(0, 1024));
+      ->check(CLI::Range(0, worker::EngineOptions::kMaxThreads));
   const std::map<std::string, worker::Precision> precisions = {
       {"default", worker::Precision::kDefault},
       {"exact", worker::Precision::kExact}};

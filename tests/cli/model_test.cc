@@ -316,11 +316,22 @@ TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
   EXPECT_THAT(RunCli(args).out, HasSubstr("of the bandwidth"));
 }
 
+TEST_P(ModelTest, AsManyThreadsAsTheFlagAllowsRun) {
+  const CliResult result = RunCli(
+      Generate({"--prompt", "Once", "--max-tokens", "1", "--threads", "256"}));
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+}
+
 TEST_P(ModelTest, BenchRefusesAPromptBeyondTheContext) {
   const CliResult result = RunCli({"bench", "--model", model_, "--n-ctx", "64",
                                    "--prompt-tokens", "65", "--batch", "1"});
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("65 tokens"));
+  const CliResult full =
+      RunCli({"bench", "--model", model_, "--n-ctx", "16", "--prompt-tokens",
+              "8", "--batch", "1", "--runs", "1"});
+  EXPECT_EQ(full.code, kExitError);
+  EXPECT_THAT(full.err, HasSubstr("no room to decode"));
 }
 
 TEST_P(ModelTest, MemoryShowsPlannedBesideMeasured) {

@@ -68,9 +68,12 @@ INSTANTIATE_TEST_SUITE_P(
     Lines, UsageTest,
     ::testing::Values(
         BadLine{{"bench"}, "there is no model"},
+        BadLine{{"generate", "--model", "m", "--threads", "257"},
+                "from 0 to 256"},
         BadLine{{"bench", "--model", "m", "--address", "localhost:1"},
                 "leave out --address"},
         BadLine{{"bench", "--model", "m", "--batch", "64,65"}, "1 to 64"},
+        BadLine{{"bench", "--model", "m", "--slots", "2"}, "--batch"},
         BadLine{{"bench", "--model", "m", "--prompt-tokens",
                  "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
                 "at most 16"},
