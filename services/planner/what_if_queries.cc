@@ -84,6 +84,8 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
              const v1::WhatIfRequest& request) {
     if (const absl::Status status = Begin(planner, gate, request);
         !status.ok()) {
+      // Before the client knows: its next call may be here before OnDone.
+      if (std::exchange(is_counted_, false)) calls_.Leave();
       End(status);
     } else {
       WriteNext();
