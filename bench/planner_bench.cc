@@ -61,8 +61,7 @@ void PlanWithAutoContext(benchmark::State& state) {
   DeviceProfile profile = CommittedCpuProfile();
   profile.allocation = static_cast<AllocationRule>(state.range(2));
   for (auto _ : state) {
-    const auto plan =
-        Layout(shape, LoadOptions(), profile, Budget(state.range(1)));
+    auto plan = Layout(shape, LoadOptions(), profile, Budget(state.range(1)));
     Check(plan.status(), state);
     benchmark::DoNotOptimize(plan);
   }
@@ -79,7 +78,7 @@ void PlanWithGivenContext(benchmark::State& state) {
   LoadOptions options;
   options.n_ctx = 4'096;
   for (auto _ : state) {
-    const auto plan = Layout(shape, options, profile, Budget(64));
+    auto plan = Layout(shape, options, profile, Budget(64));
     Check(plan.status(), state);
     benchmark::DoNotOptimize(plan);
   }
@@ -108,7 +107,7 @@ void WhatIfOf100000Points(benchmark::State& state) {
     Check(what_if.status(), state);
     if (!what_if.ok()) return;
     while (!what_if->done()) {
-      const auto points = what_if->Next(512);
+      auto points = what_if->Next(512);
       Check(points.status(), state);
       benchmark::DoNotOptimize(points);
     }
