@@ -29,9 +29,11 @@ class PlanTest : public ::testing::Test {
     return path;
   }
 
-  // The plan of the model with 64 tokens of context.
+  // The plan of the model with 64 tokens of context, in the same memory
+  // whatever the machine has left.
   CliResult Plan(std::vector<std::string> more) const {
-    std::vector<std::string> args = {"plan", model_, "--n-ctx", "64"};
+    std::vector<std::string> args = {
+        "plan", model_, "--n-ctx", "64", "--device-memory", "1GiB"};
     args.insert(args.end(), more.begin(), more.end());
     return RunCli(args);
   }
