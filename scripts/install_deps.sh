@@ -18,7 +18,8 @@ build_packages=(
   protobuf-compiler-grpc python3 python3-venv
 )
 test_packages=(
-  libbenchmark-dev libgmock-dev libgtest-dev nghttp2-client nlohmann-json3-dev
+  libbenchmark-dev libgmock-dev libgtest-dev librapidcheck-dev nghttp2-client
+  nlohmann-json3-dev
 )
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
