@@ -24,8 +24,11 @@ class ModelFile final : public planner::ByteSource {
   // files; what ReadGgufHeader and ShapeFromGguf report.
   static absl::StatusOr<std::unique_ptr<ModelFile>> Open(
       const std::string& path);
-  // Only the header, of a file that need not be a whole model.
-  // Errors: as Open, without those of ShapeFromGguf.
+  // Only the header, of a file that need not be a whole model: shape() is
+  // empty. Errors: as Open, without those of ShapeFromGguf.
+  static absl::StatusOr<std::unique_ptr<ModelFile>> OpenHeader(
+      const std::string& path);
+  // The header that OpenHeader reads, and its errors.
   static absl::StatusOr<planner::GgufHeader> ReadHeader(
       const std::string& path);
   ~ModelFile() override;
@@ -42,8 +45,6 @@ class ModelFile final : public planner::ByteSource {
 
  private:
   ModelFile() = default;
-  static absl::StatusOr<std::unique_ptr<ModelFile>> OpenHeader(
-      const std::string& path);
 
   int fd_ = -1;
   int64_t size_ = 0;

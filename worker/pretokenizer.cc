@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -28,9 +30,56 @@ constexpr const char* kGpt2 =
     "])|[" PLIMSOLL_SPACE "]+";
 constexpr const char* kEachDigit = "\\p{N}";
 
-// Far above what these expressions need for any text: they backtrack by one
-// character at most.
-constexpr uint32_t kMatchLimit = 1'000'000;
+// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, with \p{N}{1,N} of
+// one or three digits. Contractions are ASCII in either case, spelled out:
+// PCRE2's (?i) would take U+017F for an s.
+#define PLIMSOLL_LLAMA_BPE(digits)                                          \
+  "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])|[^\\r\\n\\p{L}\\p{N}]?"       \
+  "\\p{L}+|\\p{N}" digits "| ?[^" PLIMSOLL_SPACE                            \
+  "\\p{L}\\p{N}]+[\\r\\n]*|[" PLIMSOLL_SPACE "]*[\\r\\n]+|[" PLIMSOLL_SPACE \
+  "]+(?![^" PLIMSOLL_SPACE "])|[" PLIMSOLL_SPACE "]+"
+constexpr const char* kLlamaBpe = PLIMSOLL_LLAMA_BPE("{1,3}");
+constexpr const char* kQwen2 = PLIMSOLL_LLAMA_BPE("");
+
+// A name of tokenizer.ggml.pre and what comes with it. Source: MODELS.md 4.4.
+struct Family {
+  absl::string_view name;
+  const char* patterns[2];  // each splits what the one before it left
+  PreTokenizer::Traits traits;
+};
+constexpr PreTokenizer::Traits kPlain = {false, false};
+constexpr PreTokenizer::Traits kLlama3 = {true, true};
+constexpr Family kFamilies[] = {
+    {"gpt-2", {kGpt2}, kPlain},
+    {"smollm", {kEachDigit, kGpt2}, kPlain},
+    {"llama-bpe", {kLlamaBpe}, kLlama3},
+    {"qwen2", {kQwen2}, kPlain},
+    // Other names of the same.
+    {"llama3", {kLlamaBpe}, kLlama3},
+    {"llama-v3", {kLlamaBpe}, kLlama3},
+    {"falcon3", {kLlamaBpe}, kLlama3},
+    {"dbrx", {kLlamaBpe}, kPlain},
+    {"smaug-bpe", {kLlamaBpe}, kPlain},
+    {"deepseek-r1-qwen", {kQwen2}, kPlain},
+    {"stablelm2", {kQwen2}, kPlain},
+    {"megrez", {kQwen2}, kPlain},
+    {"phi-2", {kGpt2}, kPlain},
+    {"mpt", {kGpt2}, kPlain},
+    {"olmo", {kGpt2}, kPlain},
+    {"jais", {kGpt2}, kPlain},
+    {"exaone4", {kGpt2}, kPlain},
+    {"modern-bert", {kGpt2}, kPlain},
+    {"starcoder", {kEachDigit, kGpt2}, kPlain},
+    {"refact", {kEachDigit, kGpt2}, kPlain},
+    {"command-r", {kEachDigit, kGpt2}, kPlain},
+    {"codeshell", {kEachDigit, kGpt2}, kPlain},
+    {"exaone", {kEachDigit, kGpt2}, kPlain},
+};
+
+// Above what these expressions need for any text that a tokenizer takes: they
+// go back over a run of white space once.
+constexpr uint32_t kMatchLimit = 1 << 30;
 
 struct CodeDeleter {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
@@ -90,13 +139,14 @@ class PreTokenizer::Impl {
  public:
   using Visit = std::function<void(absl::string_view)>;
 
-  absl::Status Init(const std::vector<const char*>& patterns) {
+  absl::Status Init(absl::Span<const char* const> patterns) {
     context_.reset(pcre2_match_context_create(nullptr));
     if (context_ == nullptr) {
       return absl::ResourceExhaustedError("no memory for PCRE2");
     }
     pcre2_set_match_limit(context_.get(), kMatchLimit);
     for (const char* pattern : patterns) {
+      if (pattern == nullptr) break;
       absl::StatusOr<Code> code = Compile(pattern);
       if (!code.ok()) return code.status();
       codes_.push_back(*std::move(code));
@@ -168,27 +218,24 @@ class PreTokenizer::Impl {
   std::vector<Code> codes_;
 };
 
-PreTokenizer::PreTokenizer(std::unique_ptr<const Impl> impl)
-    : impl_(std::move(impl)) {}
+PreTokenizer::PreTokenizer(std::unique_ptr<const Impl> impl,
+                           const Traits& traits)
+    : impl_(std::move(impl)), traits_(traits) {}
 PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
 PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
 PreTokenizer::~PreTokenizer() = default;
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Create(absl::string_view name) {
-  std::vector<const char*> patterns;
-  if (name == "gpt-2") {
-    patterns = {kGpt2};
-  } else if (name == "smollm") {
-    patterns = {kEachDigit, kGpt2};
-  } else {
-    return absl::UnimplementedError(
-        absl::StrCat("tokenizer.ggml.pre is '", name,
-                     "'; the pre-tokenizers known are gpt-2 and smollm"));
+  for (const Family& family : kFamilies) {
+    if (family.name != name) continue;
+    auto impl = std::make_unique<Impl>();
+    RETURN_IF_ERROR(impl->Init(family.patterns));
+    return PreTokenizer(std::move(impl), family.traits);
   }
-  auto impl = std::make_unique<Impl>();
-  absl::Status status = impl->Init(patterns);
-  if (!status.ok()) return status;
-  return PreTokenizer(std::move(impl));
+  return absl::UnimplementedError(absl::StrCat(
+      "tokenizer.ggml.pre is '", name,
+      "'; the pre-tokenizers known are gpt-2, smollm, llama-bpe, qwen2 and "
+      "other names of these"));
 }
 
 absl::Status PreTokenizer::Split(

@@ -17,7 +17,14 @@ namespace plimsoll::worker {
 // ill-formed UTF-8 is a piece of its own.
 class PreTokenizer {
  public:
-  // `name` is the GGUF key tokenizer.ggml.pre: "gpt-2" or "smollm".
+  // What a file leaves unsaid about the tokenizer around the expressions.
+  struct Traits {
+    bool whole_pieces_first;  // a piece that is a token is not merged
+    bool add_bos;             // where tokenizer.ggml.add_bos_token is absent
+  };
+
+  // `name` is the GGUF key tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe",
+  // "qwen2" or another name of one of them.
   // Errors: kUnimplemented naming a pre-tokenizer that we do not know.
   static absl::StatusOr<PreTokenizer> Create(absl::string_view name);
 
@@ -31,13 +38,15 @@ class PreTokenizer {
   absl::Status Split(absl::string_view text,
                      const std::function<void(absl::string_view)>& visit) const;
 
+  const Traits& traits() const { return traits_; }
   int64_t MemoryBytes() const;
 
  private:
   class Impl;
-  explicit PreTokenizer(std::unique_ptr<const Impl> impl);
+  PreTokenizer(std::unique_ptr<const Impl> impl, const Traits& traits);
 
   std::unique_ptr<const Impl> impl_;
+  Traits traits_;
 };
 
 }  // namespace plimsoll::worker

@@ -173,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   const TokenRoleDefaults defaults = {.bos = 11,
                                       .eos = 11,
                                       .unknown = -1,
-                                      .add_bos = false,
+                                      .add_bos = pretokenizer.traits().add_bos,
                                       .only_control = true};
   ASSIGN_OR_RETURN(TokenRoles roles, ReadTokenRoles(header, vocab, defaults));
   ASSIGN_OR_RETURN(MergeTable merges, MergeTable::Load(header, source, vocab));
@@ -216,8 +216,27 @@ absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(
   return ids;
 }
 
+int32_t BpeTokenizer::FindWhole(absl::string_view piece) const {
+  if (static_cast<int64_t>(piece.size()) > VocabTable::kMaxTokenBytes) {
+    return -1;
+  }
+  std::string mapped;
+  for (const char c : piece) {
+    mapped += MappedByte(static_cast<unsigned char>(c));
+  }
+  const int32_t id = vocab_.Find(mapped);
+  return id >= 0 && !vocab_.IsControl(id) ? id : -1;
+}
+
 void BpeTokenizer::EncodePiece(absl::string_view piece, PairMerger& merger,
                                std::vector<int32_t>& ids) const {
+  if (pretokenizer_.traits().whole_pieces_first) {
+    const int32_t id = FindWhole(piece);
+    if (id >= 0) {
+      ids.push_back(id);
+      return;
+    }
+  }
   merger.symbols.clear();
   for (size_t i = 0; i < piece.size(); ++i) {
     const auto byte = static_cast<unsigned char>(piece[i]);

@@ -69,6 +69,8 @@ class BpeTokenizer final : public Tokenizer {
 
   void AppendNormal(absl::string_view text, std::string& out) const override;
 
+  // The token that is the whole of `piece`, or -1.
+  int32_t FindWhole(absl::string_view piece) const;
   void EncodePiece(absl::string_view piece, PairMerger& merger,
                    std::vector<int32_t>& ids) const;
 

@@ -77,6 +77,16 @@ absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
   return Explained(path, file.status());
 }
 
+absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
+    const std::string& model) {
+  const std::string path = ResolveModel(model);
+  const auto file = worker::ModelFile::OpenHeader(path);
+  if (!file.ok()) return Explained(path, file.status());
+  auto tokenizer = worker::LoadTokenizer((*file)->header(), **file);
+  if (tokenizer.ok()) return tokenizer;
+  return Explained(path, tokenizer.status());
+}
+
 absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model) {
   const std::string path = ResolveModel(model);
   auto source = services::OpenPlanSource(path);

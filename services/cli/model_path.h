@@ -10,6 +10,7 @@
 #include "planner/memory_plan.h"
 #include "services/common/plan_source.h"
 #include "worker/model_file.h"
+#include "worker/tokenizer.h"
 
 namespace plimsoll::cli {
 
@@ -30,6 +31,12 @@ std::string ResolveModel(const std::string& model);
 // Errors: those of ModelFile::Open, naming the file; for one that is not there,
 // with where models come from.
 absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
+    const std::string& model);
+
+// The tokenizer in ResolveModel(model), of whatever architecture; a file with a
+// vocabulary alone will do.
+// Errors: those of ModelFile::OpenHeader and LoadTokenizer, as OpenModel's.
+absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
     const std::string& model);
 
 // Reads what can be planned of ResolveModel(model), which need not be one file.

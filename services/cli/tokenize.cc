@@ -15,7 +15,6 @@
 #include "services/cli/model_path.h"
 #include "services/cli/remote.h"
 #include "services/common/to_proto.h"
-#include "worker/model_file.h"
 #include "worker/tokenizer.h"
 
 namespace plimsoll::cli {
@@ -43,12 +42,6 @@ struct TokenizeFlags {
   bool detokenize = false;
   std::string output;
 };
-
-absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
-    const std::string& model) {
-  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
-  return worker::LoadTokenizer(file->header(), *file);
-}
 
 absl::StatusOr<v1::TokenizeResponse> TokenizeHere(const TokenizeFlags& flags,
                                                   const std::string& text) {

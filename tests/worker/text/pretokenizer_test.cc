@@ -27,7 +27,7 @@ std::vector<std::string> Split(absl::string_view name, absl::string_view text) {
 }
 
 TEST(PreTokenizerTest, AnUnknownNameIsRefusedByName) {
-  for (const absl::string_view name : {"", "default", "GPT-2", "qwen2"}) {
+  for (const absl::string_view name : {"", "default", "GPT-2", "qwen35"}) {
     const auto pretokenizer = PreTokenizer::Create(name);
     EXPECT_EQ(pretokenizer.status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(pretokenizer.status().message()),
@@ -51,6 +51,48 @@ TEST(PreTokenizerTest, SmolLmCutsEveryDigitFirst) {
   EXPECT_THAT(Split("smollm", "a  12 b"),
               ElementsAre("a", "  ", "1", "2", " b"));
   EXPECT_THAT(Split("gpt-2", "a  12 b"), ElementsAre("a", " ", " 12", " b"));
+}
+
+TEST(PreTokenizerTest, LlamaBpeTakesThreeDigitsAndQwen2One) {
+  EXPECT_THAT(Split("llama-bpe", "a 12345"),
+              ElementsAre("a", " ", "123", "45"));
+  EXPECT_THAT(Split("qwen2", "a 123"), ElementsAre("a", " ", "1", "2", "3"));
+}
+
+TEST(PreTokenizerTest, LlamaBpeJoinsOneSignToAWordAndNewLinesToSigns) {
+  for (const absl::string_view name : {"llama-bpe", "qwen2"}) {
+    EXPECT_THAT(Split(name, "x=(yes) \tno\n"),
+                ElementsAre("x", "=(", "yes", ")", " ", "\tno", "\n"));
+    EXPECT_THAT(Split(name, "a !?\r\n\nb"), ElementsAre("a", " !?\r\n\n", "b"));
+    EXPECT_THAT(Split(name, "a  \n \n  b"),
+                ElementsAre("a", "  \n \n", " ", " b"));
+    EXPECT_THAT(Split(name, "a   "), ElementsAre("a", "   "));
+  }
+}
+
+TEST(PreTokenizerTest, LlamaBpeContractionsAreAsciiInEitherCase) {
+  for (const absl::string_view name : {"llama-bpe", "qwen2"}) {
+    EXPECT_THAT(Split(name, "I'LL we'Ve it's"),
+                ElementsAre("I", "'LL", " we", "'Ve", " it", "'s"));
+    // U+017F, which folds to an s, is a letter like any other.
+    EXPECT_THAT(Split(name, "it'\xC5\xBFx"), ElementsAre("it", "'\xC5\xBFx"));
+  }
+}
+
+TEST(PreTokenizerTest, ALongRunOfSpacesIsOnePiece) {
+  const std::string spaces(4 << 20, ' ');
+  for (const absl::string_view name : {"gpt-2", "llama-bpe", "qwen2"}) {
+    EXPECT_THAT(Split(name, absl::StrCat(spaces, " x")),
+                ElementsAre(spaces, " x"));
+  }
+}
+
+TEST(PreTokenizerTest, OtherNamesSplitAlike) {
+  const absl::string_view text = "It'S 1234 x=\n\n  y";
+  EXPECT_EQ(Split("llama3", text), Split("llama-bpe", text));
+  EXPECT_EQ(Split("deepseek-r1-qwen", text), Split("qwen2", text));
+  EXPECT_EQ(Split("phi-2", text), Split("gpt-2", text));
+  EXPECT_EQ(Split("starcoder", text), Split("smollm", text));
 }
 
 TEST(PreTokenizerTest, WhiteSpaceIsUnicodes) {

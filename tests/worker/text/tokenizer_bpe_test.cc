@@ -1,5 +1,6 @@
 #include "worker/tokenizer_bpe.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,40 @@ TEST(BpeTokenizerTest, MergingNeverMakesAControlToken) {
   EXPECT_THAT(Encode(**tokenizer, "END", true), ElementsAre(257));
 }
 
+TEST(BpeTokenizerTest, LlamaBpeTakesAWholePieceBeforeItMerges) {
+  // Merging gives "abc" in two tokens; a space is U+0120 in a token's text.
+  const std::vector<FixtureToken> tokens = ByteLevelVocab(
+      {{"ab"}, {"bc"}, {"abc"}, {"\xC4\xA0x"}, {"END", TokenType::kControl}});
+  for (const absl::string_view pre : {"llama-bpe", "qwen2"}) {
+    const auto tokenizer = Load(tokens, {"a b", "b c"}, pre);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const std::vector<int32_t> ids = Encode(**tokenizer, "abc x");
+    if (pre == "llama-bpe") {
+      EXPECT_THAT(ids, ElementsAre(258, 259));
+    } else {
+      EXPECT_THAT(ids, ElementsAre(256, 'c', ' ', 'x'));
+    }
+    EXPECT_THAT(Encode(**tokenizer, "END"), ElementsAre('E', 'N', 'D'));
+  }
+}
+
+TEST(BpeTokenizerTest, LlamaBpeBeginsWithBosUnlessTheFileSaysNo) {
+  const auto load = [](absl::string_view pre, std::optional<bool> add_bos) {
+    GgufFixture fixture;
+    AddVocab(fixture, ByteLevelVocab({{"<s>", TokenType::kControl}}))
+        .String("tokenizer.ggml.model", "gpt2")
+        .String("tokenizer.ggml.pre", pre)
+        .Strings("tokenizer.ggml.merges", {})
+        .U32("tokenizer.ggml.bos_token_id", 256);
+    if (add_bos) fixture.Bool("tokenizer.ggml.add_bos_token", *add_bos);
+    return fixture.Load();
+  };
+  EXPECT_TRUE((*load("llama-bpe", std::nullopt))->add_bos());
+  EXPECT_FALSE((*load("llama-bpe", false))->add_bos());
+  EXPECT_FALSE((*load("qwen2", std::nullopt))->add_bos());
+  EXPECT_TRUE((*load("qwen2", true))->add_bos());
+}
+
 TEST(BpeTokenizerTest, TextOutsideTheByteMappingStandsForItself) {
   const auto tokenizer = Load(ByteLevelVocab({{"\xE4\xBA\xAC"}, {"\xFF"}}), {});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -112,10 +147,9 @@ TEST(BpeTokenizerTest, LongestMergeIsTheLimit) {
 }
 
 TEST(BpeTokenizerTest, APreTokenizerIsNeverGuessed) {
-  const absl::Status unknown =
-      Load(ByteLevelVocab({}), {}, "llama-bpe").status();
+  const absl::Status unknown = Load(ByteLevelVocab({}), {}, "qwen35").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("llama-bpe"));
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("qwen35"));
   GgufFixture fixture;
   const absl::Status missing = AddVocab(fixture, ByteLevelVocab({}))
                                    .String("tokenizer.ggml.model", "gpt2")
