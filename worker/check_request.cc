@@ -35,6 +35,7 @@ absl::Status CheckStops(const GenerateOptions& options) {
 absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
                           int32_t vocab_size) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
+  RETURN_IF_ERROR(ValidateLogitBias(options.logit_bias, vocab_size));
   RETURN_IF_ERROR(CheckStops(options));
   if (options.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat(

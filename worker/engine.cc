@@ -1,7 +1,9 @@
 #include "worker/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <thread>
 #include <utility>
@@ -31,6 +33,14 @@ static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
 // else wakes the step thread.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
 
+// Candidates that a draw needs, from the most likely one on; beyond
+// kernels::kMaxCandidates the whole row.
+int64_t CandidatesWanted(const SamplingOptions& sampling) {
+  if (sampling.temperature == 0.0f) return 1;
+  return sampling.top_k > 0 ? sampling.top_k
+                            : std::numeric_limits<int64_t>::max();
+}
+
 }  // namespace
 
 // Lock order: mu_ is never held while a sink is called.
@@ -59,6 +69,12 @@ struct Engine::Impl {
   absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
   absl::StatusOr<TokenOutput> SampleRow(const Sequence& sequence,
                                         int64_t sampled);
+  // The token after `logits`, a row that nothing is added to.
+  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence,
+                                    std::span<const float> logits);
+  // The same after biases and penalties, on a copy of the row.
+  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence,
+                                     std::span<const float> logits);
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
   absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);
@@ -84,7 +100,8 @@ struct Engine::Impl {
   std::vector<float> top_values;
   std::vector<int32_t> top_ids;
   std::vector<double> log_sum_exp;
-  std::vector<LogitEntry> sorted;
+  std::vector<LogitEntry> sorted;  // candidates of the row at hand
+  std::vector<float> biased;       // [vocab]
 
   mutable absl::Mutex mu;
   Scheduler scheduler ABSL_GUARDED_BY(mu);
@@ -298,8 +315,9 @@ absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
     if (!r.samples) continue;
     const GenerateOptions& wanted = Find(r.id)->options();
     top_k = std::max<int64_t>(top_k, wanted.top_logprobs);
-    if (wanted.sampling.top_k <= kernels::kMaxCandidates) {
-      top_k = std::max<int64_t>(top_k, wanted.sampling.top_k);
+    const int64_t n_candidates = CandidatesWanted(wanted.sampling);
+    if (n_candidates <= kernels::kMaxCandidates) {
+      top_k = std::max(top_k, n_candidates);
     }
   }
   top_k = std::min<int64_t>(top_k, shape.vocab_size);
@@ -365,15 +383,11 @@ absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
     const auto at = static_cast<size_t>(sampled * top_k + i);
     sorted.push_back({top_values[at], top_ids[at]});
   }
-  const int32_t keep = wanted.sampling.top_k;
-  const bool is_enough = wanted.sampling.temperature == 0.0f ||
-                         (keep > 0 && keep <= static_cast<int32_t>(top_k));
   TokenOutput token;
-  const auto index = static_cast<uint64_t>(sequence.n_generated());
-  if (is_enough) {
-    token.id = sampler.SampleSorted(sorted, wanted.sampling, index);
+  if (wanted.logit_bias.ChangesAnything()) {
+    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence, logits));
   } else {
-    ASSIGN_OR_RETURN(token.id, sampler.Sample(logits, wanted.sampling, index));
+    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence, logits));
   }
   if (wanted.top_logprobs < 0) return token;
   token.has_logprob = true;
@@ -388,6 +402,47 @@ absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
         {sorted[i].id, log_probability(sorted[i].logit)});
   }
   return token;
+}
+
+absl::StatusOr<int32_t> Engine::Impl::DrawPlain(const Sequence& sequence,
+                                                std::span<const float> logits) {
+  const SamplingOptions& sampling = sequence.options().sampling;
+  const auto index = static_cast<uint64_t>(sequence.n_generated());
+  if (CandidatesWanted(sampling) <= top_k) {
+    return sampler.SampleSorted(sorted, sampling, index);
+  }
+  return sampler.Sample(logits, sampling, index);
+}
+
+absl::StatusOr<int32_t> Engine::Impl::DrawBiased(
+    const Sequence& sequence, std::span<const float> logits) {
+  const GenerateOptions& wanted = sequence.options();
+  const auto index = static_cast<uint64_t>(sequence.n_generated());
+  biased.assign(logits.begin(), logits.end());
+  ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased);
+  const int64_t k =
+      std::min(CandidatesWanted(wanted.sampling), shape.vocab_size);
+  if (k > kernels::kMaxCandidates) {
+    return sampler.Sample(biased, wanted.sampling, index);
+  }
+  std::array<float, kernels::kMaxCandidates> values = {};
+  std::array<int32_t, kernels::kMaxCandidates> ids = {};
+  double lse = 0;
+  RETURN_IF_ERROR(backend->TopK({.logits = biased.data(),
+                                 .n_rows = 1,
+                                 .n = shape.vocab_size,
+                                 .k = k,
+                                 .values = values.data(),
+                                 .ids = ids.data(),
+                                 .log_sum_exp = &lse}));
+  if (std::isnan(lse)) {
+    return absl::InternalError("biases made logits that are not finite");
+  }
+  std::vector<LogitEntry> best;
+  for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
+    best.push_back({values.at(i), ids.at(i)});
+  }
+  return sampler.SampleSorted(best, wanted.sampling, index);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "planner/memory_plan.h"
 #include "worker/chat_template.h"
+#include "worker/logit_bias.h"
 #include "worker/model_file.h"
 #include "worker/sampler.h"
 #include "worker/tokenizer.h"
@@ -49,6 +50,7 @@ struct GenerateOptions {
   std::vector<int32_t> prompt_ids;
   int64_t max_tokens = 0;  // 0 = until the context is full
   SamplingOptions sampling;
+  LogitBiasOptions logit_bias;
   std::vector<std::string> stop_strings;  // not part of the text
   std::vector<int32_t> stop_tokens;
   bool ignore_eos = false;  // end tokens do not end it (and are not masked)

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -38,6 +39,12 @@ std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
 
 bool InUnit(float value) { return value >= 0.0f && value <= 1.0f; }
 
+absl::Status CheckMass(absl::string_view field, float value) {
+  if (InUnit(value) && value > 0.0f) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " must be in (0, 1], got ", value));
+}
+
 // The smallest prefix of `probabilities` (descending, summing to `total`)
 // whose sum reaches top_p.
 size_t TopPCount(std::span<const double> probabilities, double total,
@@ -64,10 +71,8 @@ absl::Status ValidateSampling(const SamplingOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "top_k must not be negative (0 turns it off), got ", options.top_k));
   }
-  if (!(InUnit(options.top_p) && options.top_p > 0.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("top_p must be in (0, 1], got ", options.top_p));
-  }
+  RETURN_IF_ERROR(CheckMass("typical_p", options.typical_p));
+  RETURN_IF_ERROR(CheckMass("top_p", options.top_p));
   if (!InUnit(options.min_p)) {
     return absl::InvalidArgumentError(
         absl::StrCat("min_p must be in [0, 1], got ", options.min_p));
@@ -89,6 +94,9 @@ int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
   if (options.top_k > 0) {
     sorted = sorted.first(
         std::min(sorted.size(), static_cast<size_t>(options.top_k)));
+  }
+  if (options.typical_p < 1.0f) {
+    sorted = KeepTypical(sorted, options.typical_p);
   }
   const double max = static_cast<double>(sorted.front().logit);
   weights_.resize(sorted.size());
@@ -113,6 +121,40 @@ int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
     if (left < 0) return sorted[i].id;
   }
   return sorted[n - 1].id;
+}
+
+std::span<const LogitEntry> Sampler::KeepTypical(
+    std::span<const LogitEntry> sorted, float typical_p) {
+  const double max = static_cast<double>(sorted.front().logit);
+  weights_.resize(sorted.size());
+  double total = 0;
+  double moment = 0;  // of the logits, relative to the largest
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const double relative = static_cast<double>(sorted[i].logit) - max;
+    weights_[i] = std::exp(relative);
+    total += weights_[i];
+    moment += weights_[i] * relative;
+  }
+  // A token's surprise is log(total) - relative, and its expectation
+  // log(total) - moment / total.
+  const double expected = moment / total;
+  const auto distance = [&](size_t i) {
+    return std::abs(static_cast<double>(sorted[i].logit) - max - expected);
+  };
+  order_.resize(sorted.size());
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+    return distance(a) < distance(b);
+  });
+  size_t n = 0;
+  double sum = 0;
+  while (n < order_.size() && sum < static_cast<double>(typical_p) * total) {
+    sum += weights_[order_[n++]];
+  }
+  std::sort(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(n));
+  typical_.clear();
+  for (size_t i = 0; i < n; ++i) typical_.push_back(sorted[order_[i]]);
+  return typical_;
 }
 
 absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,

@@ -12,15 +12,19 @@
 
 namespace plimsoll::worker {
 
-// The chain is top-k, top-p, min-p on the distribution at temperature 1, then
-// temperature, then the draw. Defaults are those of the command line.
+// The chain is top-k, typical, top-p, min-p on the distribution at temperature
+// 1, then temperature, then the draw. Defaults are those of the command line.
 struct SamplingOptions {
   static constexpr float kMaxTemperature = 100.0f;
 
   float temperature = 0.8f;  // 0 = greedy: the largest logit, lowest id first
   int32_t top_k = 40;        // 0 = off
-  float top_p = 0.95f;       // 1 = off
-  float min_p = 0.05f;       // 0 = off
+  // Keeps the tokens whose surprise is nearest to the expected one, until
+  // their probabilities reach it; 1 = off. Source: Meister et al., "Locally
+  // typical sampling" (2022).
+  float typical_p = 1.0f;
+  float top_p = 0.95f;  // 1 = off
+  float min_p = 0.05f;  // 0 = off
   uint64_t seed = 0;
 };
 
@@ -53,8 +57,14 @@ class Sampler {
                        const SamplingOptions& options, uint64_t index);
 
  private:
+  // What typical sampling keeps of `sorted`, in its order.
+  std::span<const LogitEntry> KeepTypical(std::span<const LogitEntry> sorted,
+                                          float typical_p);
+
   std::vector<LogitEntry> entries_;
   std::vector<double> weights_;
+  std::vector<size_t> order_;
+  std::vector<LogitEntry> typical_;
 };
 
 }  // namespace plimsoll::worker

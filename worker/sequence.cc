@@ -12,6 +12,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   if (!first_token_) first_token_ = now;
   const int32_t id = token.id;
   history_.Add(id);
+  if (recent_) recent_->Add(id);
   ++n_generated_;
   std::string bytes;
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/engine.h"
+#include "worker/logit_bias.h"
 #include "worker/prompt_scorer.h"
 #include "worker/roll_plan.h"
 #include "worker/text_stream.h"
@@ -29,7 +30,12 @@ class Sequence {
         sink_(std::move(sink)),
         text_(options_.stop_strings),
         history_(options_.prompt_ids, roll),
-        submitted_(submitted) {}
+        submitted_(submitted) {
+    if (options_.logit_bias.HasPenalty()) {
+      recent_.emplace(options_.prompt_ids,
+                      options_.logit_bias.penalty_last_tokens);
+    }
+  }
 
   int64_t id() const { return id_; }
   const GenerateOptions& options() const { return options_; }
@@ -41,6 +47,9 @@ class Sequence {
 
   // Its tokens, by position in the cache.
   const TokenHistory& history() const { return history_; }
+
+  // The tokens that penalties are put on; null without penalties.
+  const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
 
   // Notes that its oldest tokens leave its full context.
   void Evict();
@@ -87,6 +96,7 @@ class Sequence {
   TextStream text_;
   StepOutput output_;  // not yet taken by the sink
   TokenHistory history_;
+  std::optional<RecentTokens> recent_;
   int64_t n_generated_ = 0;
   int64_t n_evictions_ = 0;
   int64_t n_scored_ = 0;  // prompt tokens, from the second one on

@@ -258,6 +258,57 @@ void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
       ->group("Memory");
 }
 
+absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  ASSIGN_OR_RETURN(
+      const int64_t id,
+      ParseCount(parts.first, 0, std::numeric_limits<int32_t>::max()));
+  constexpr float kMax = worker::LogitBiasOptions::kMaxBias;
+  ASSIGN_OR_RETURN(const float bias, ParseNumber(parts.second, -kMax, kMax));
+  return worker::LogitBias{static_cast<int32_t>(id), bias};
+}
+
+namespace {
+
+void AddLogitBiasFlags(CLI::App& app, worker::LogitBiasOptions* bias) {
+  using Limits = worker::LogitBiasOptions;
+  AddNumber(app, "--repetition-penalty", &bias->repetition_penalty,
+            Limits::kMinRepetition, Limits::kMaxRepetition,
+            "Divide the logits of tokens that came before; 1: off (1)");
+  AddNumber(app, "--presence-penalty", &bias->presence_penalty,
+            -Limits::kMaxPenalty, Limits::kMaxPenalty,
+            "Subtract X from the logits of tokens that came before (0)");
+  AddNumber(app, "--frequency-penalty", &bias->frequency_penalty,
+            -Limits::kMaxPenalty, Limits::kMaxPenalty,
+            "The same, as often as each came (0)");
+  AddCount(app, "--penalty-last-tokens", &bias->penalty_last_tokens, 0,
+           Limits::kMaxLastTokens, "N",
+           absl::StrCat("The newest tokens that count as before (",
+                        bias->penalty_last_tokens, ")"))
+      ->group("Sampling");
+  const auto store = [bias](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const auto one = ParseLogitBias(text);
+      if (one.ok()) bias->biases.push_back(*one);
+    }
+  };
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias", store,
+         "Add BIAS to a token's logit; -1000: never; may be given several "
+         "times")
+      ->type_name("ID:BIAS")
+      ->allow_extra_args(false)
+      ->check(
+          [](const std::string& text) {
+            return std::string(ParseLogitBias(text).status().message());
+          },
+          "")
+      ->group("Sampling");
+}
+
+}  // namespace
+
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
   using worker::GenerateOptions;
   constexpr int64_t kInt32 = std::numeric_limits<int32_t>::max();
@@ -283,9 +334,13 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
   AddNumber(app, "--top-p", &s.top_p, 0, 1,
             absl::StrCat("Draw from the likeliest that sum to X; 1: off (",
                          s.top_p, ")"));
+  AddNumber(app, "--typical-p", &s.typical_p, 0, 1,
+            absl::StrCat("Draw from the most typical that sum to X; 1: off (",
+                         s.typical_p, ")"));
   AddNumber(app, "--min-p", &s.min_p, 0, 1,
             absl::StrCat("Drop tokens below X times the likeliest; 0: off (",
                          s.min_p, ")"));
+  AddLogitBiasFlags(app, &flags->logit_bias);
   AddParsed(
       app, "--seed", &s.seed,
       [](const std::string& text) -> absl::StatusOr<uint64_t> {

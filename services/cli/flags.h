@@ -67,6 +67,7 @@ struct LoadFlags {
 // How tokens are drawn and when they end.
 struct SamplingFlags {
   worker::SamplingOptions sampling;
+  worker::LogitBiasOptions logit_bias;
   std::optional<int64_t> max_tokens;
   std::vector<std::string> stop;
   std::vector<int64_t> stop_tokens;
@@ -88,6 +89,8 @@ absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
 absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
 // "f16" for both, or "q8_0,f16" for keys and values.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
+// "ID:BIAS".
+absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text);
 // "file" for nothing, or an element type.
 absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 

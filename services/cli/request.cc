@@ -15,6 +15,18 @@ v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags) {
   sampling.set_top_p(flags.sampling.top_p);
   sampling.set_min_p(flags.sampling.min_p);
   sampling.set_seed(flags.sampling.seed);
+  sampling.set_typical_p(flags.sampling.typical_p);
+  const worker::LogitBiasOptions& bias = flags.logit_bias;
+  sampling.set_repetition_penalty(bias.repetition_penalty);
+  sampling.set_presence_penalty(bias.presence_penalty);
+  sampling.set_frequency_penalty(bias.frequency_penalty);
+  sampling.set_penalty_last_tokens(
+      services::ToUint32(bias.penalty_last_tokens));
+  for (const worker::LogitBias& one : bias.biases) {
+    v1::LogitBias& added = *sampling.add_logit_bias();
+    added.set_id(services::ToUint32(one.id));
+    added.set_bias(one.bias);
+  }
   v1::StoppingOptions& stopping = *request.mutable_stopping();
   if (flags.max_tokens.has_value()) {
     stopping.set_max_tokens(services::ToUint32(*flags.max_tokens));

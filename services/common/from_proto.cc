@@ -184,6 +184,29 @@ absl::Status FillStopping(const v1::StoppingOptions& stopping,
   return absl::OkStatus();
 }
 
+// What is in range is for worker::ValidateLogitBias, which knows the
+// vocabulary.
+absl::Status FillLogitBias(const v1::SamplingOptions& message,
+                           worker::LogitBiasOptions& options) {
+  if (message.has_repetition_penalty()) {
+    options.repetition_penalty = message.repetition_penalty();
+  }
+  if (message.has_presence_penalty()) {
+    options.presence_penalty = message.presence_penalty();
+  }
+  if (message.has_frequency_penalty()) {
+    options.frequency_penalty = message.frequency_penalty();
+  }
+  if (message.has_penalty_last_tokens()) {
+    options.penalty_last_tokens = message.penalty_last_tokens();
+  }
+  for (const v1::LogitBias& one : message.logit_bias()) {
+    if (one.id() > kMaxToken) return Bad("logit_bias.id", "is too big");
+    options.biases.push_back({static_cast<int32_t>(one.id()), one.bias()});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
@@ -295,6 +318,7 @@ absl::StatusOr<worker::SamplingOptions> FromProto(
     options.top_k = static_cast<int32_t>(message.top_k());
   }
   if (message.has_top_p()) options.top_p = message.top_p();
+  if (message.has_typical_p()) options.typical_p = message.typical_p();
   if (message.has_min_p()) options.min_p = message.min_p();
   if (message.has_seed()) options.seed = message.seed();
   RETURN_IF_ERROR(worker::ValidateSampling(options));
@@ -334,6 +358,7 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::ResponseOptions& response, v1::ContextPolicy policy) {
   worker::GenerateOptions options;
   ASSIGN_OR_RETURN(options.sampling, FromProto(sampling));
+  RETURN_IF_ERROR(FillLogitBias(sampling, options.logit_bias));
   RETURN_IF_ERROR(FillStopping(stopping, options));
   if (response.has_top_logprobs()) {
     if (response.top_logprobs() > worker::GenerateOptions::kMaxTopLogprobs) {

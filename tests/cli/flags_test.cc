@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "services/cli/embedded.h"
+#include "services/cli/request.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -55,6 +56,35 @@ TEST(SamplingFlagsTest, ValuesReachTheRequest) {
   EXPECT_EQ(flags.sampling.seed, 18'446'744'073'709'551'615u);
   EXPECT_THAT(flags.stop, ElementsAre("a,b", "[x]"));
   EXPECT_THAT(flags.stop_tokens, ElementsAre(3));
+}
+
+TEST(SamplingFlagsTest, BiasesAndPenaltiesReachTheRequest) {
+  CLI::App app;
+  SamplingFlags flags;
+  AddSamplingFlags(app, &flags);
+  app.parse(std::vector<std::string>{
+      "0:1", "--logit-bias", "42:-1000", "--logit-bias", "128",
+      "--penalty-last-tokens", "1.5", "--repetition-penalty", "-0.5",
+      "--presence-penalty", "2", "--frequency-penalty", "0.9", "--typical-p"});
+  const v1::StreamGenerateRequest request = ToRequest(flags);
+  const v1::SamplingOptions& sampling = request.sampling();
+  EXPECT_EQ(sampling.typical_p(), 0.9f);
+  EXPECT_EQ(sampling.repetition_penalty(), 1.5f);
+  EXPECT_EQ(sampling.presence_penalty(), -0.5f);
+  EXPECT_EQ(sampling.frequency_penalty(), 2.0f);
+  EXPECT_EQ(sampling.penalty_last_tokens(), 128u);
+  ASSERT_EQ(sampling.logit_bias_size(), 2);
+  EXPECT_EQ(sampling.logit_bias(0).id(), 42u);
+  EXPECT_EQ(sampling.logit_bias(0).bias(), -1000.0f);
+}
+
+TEST(ParseLogitBiasTest, TakesAnIdAndANumber) {
+  EXPECT_EQ(ParseLogitBias("7:-2.5")->bias, -2.5f);
+  EXPECT_EQ(ParseLogitBias("0:1000")->bias, 1000.0f);
+  for (const char* bad : {"", "7", ":1", "7:", "x:1", "7:x", "-1:1", "7:1001",
+                          "7:nan", "7:1:2", "2147483648:1"}) {
+    EXPECT_FALSE(ParseLogitBias(bad).ok()) << bad;
+  }
 }
 
 TEST(ToLoadOptionsTest, OmittedContextIsShortToLoadAndSolvedToPlan) {

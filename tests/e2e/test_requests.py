@@ -25,6 +25,10 @@ def stopped(**fields):
     return {"text": text("a"), **fields}
 
 
+def biases(*ids, bias=1):
+    return [v1.LogitBias(id=id, bias=bias) for id in ids]
+
+
 NAN = float("nan")
 BAD_FIELDS = [
     ("temperature", sampled(temperature=-0.1)),
@@ -37,6 +41,17 @@ BAD_FIELDS = [
     ("min_p", sampled(min_p=-0.01)),
     ("min_p", sampled(min_p=1.01)),
     ("top_k", sampled(top_k=0xFFFFFFFF)),
+    ("typical_p", sampled(typical_p=0)),
+    ("repetition_penalty", sampled(repetition_penalty=0)),
+    ("repetition_penalty", sampled(repetition_penalty=NAN)),
+    ("presence_penalty", sampled(presence_penalty=101)),
+    ("frequency_penalty", sampled(frequency_penalty=-101)),
+    ("penalty_last_tokens", sampled(penalty_last_tokens=8193)),
+    ("logit_bias", sampled(logit_bias=biases(0xFFFFFFFF))),
+    ("logit_bias", sampled(logit_bias=biases(1 << 20))),
+    ("logit_bias", sampled(logit_bias=biases(7, 7))),
+    ("logit_bias", sampled(logit_bias=biases(7, bias=1001))),
+    ("logit_bias", sampled(logit_bias=biases(*range(1025)))),
     ("stop_strings", stopped(stop_strings=["x"] * 17)),
     ("stop_strings", stopped(stop_strings=["x" * 257])),
     ("stop_strings", stopped(stop_strings=[""])),
@@ -68,6 +83,9 @@ def test_bad_field_is_named(worker, field, fields):
         sampled(temperature=100),
         sampled(top_p=1, min_p=1, top_k=0),
         sampled(top_k=(1 << 31) - 1),
+        sampled(repetition_penalty=100, presence_penalty=-100),
+        sampled(frequency_penalty=100, penalty_last_tokens=8192),
+        sampled(logit_bias=biases(*range(1024), bias=-1000)),
         stopped(stop_strings=["x" * 256] * 16),
         stopped(stop_token_ids=list(range(64))),
         stopped(response=v1.ResponseOptions(top_logprobs=64)),
@@ -75,6 +93,12 @@ def test_bad_field_is_named(worker, field, fields):
 )
 def test_a_field_at_its_limit_is_accepted(worker, fields):
     assert ask(worker, **fields).usage.generated_tokens == 1
+
+
+def test_a_bias_decides_the_token(worker):
+    for id in (7, 300):
+        reply = ask(worker, **sampled(logit_bias=biases(id, bias=1000)))
+        assert [token.id for token in reply.tokens] == [id]
 
 
 def test_an_empty_prompt_is_refused(worker):

@@ -27,7 +27,10 @@ TEST(FromProtoTest, AbsentFieldsAreTheDefaults) {
   EXPECT_EQ(options->sampling.top_k, 40);
   EXPECT_EQ(options->sampling.top_p, 0.95f);
   EXPECT_EQ(options->sampling.min_p, 0.05f);
+  EXPECT_EQ(options->sampling.typical_p, 1.0f);
   EXPECT_EQ(options->sampling.seed, 0u);
+  EXPECT_FALSE(options->logit_bias.ChangesAnything());
+  EXPECT_EQ(options->logit_bias.penalty_last_tokens, 64);
   EXPECT_EQ(options->max_tokens, 0);
   EXPECT_EQ(options->top_logprobs, -1);
   EXPECT_EQ(options->context_policy, worker::ContextPolicy::kStop);
@@ -43,6 +46,34 @@ TEST(FromProtoTest, ZeroIsNotAbsent) {
   EXPECT_EQ(sampling->temperature, 0);
   EXPECT_EQ(sampling->top_k, 0);
   EXPECT_EQ(sampling->min_p, 0);
+}
+
+TEST(FromProtoTest, BiasesAndPenaltiesArrive) {
+  v1::SamplingOptions message;
+  message.set_typical_p(0.5f);
+  message.set_repetition_penalty(1.5f);
+  message.set_presence_penalty(-2);
+  message.set_frequency_penalty(3);
+  message.set_penalty_last_tokens(0);
+  v1::LogitBias& bias = *message.add_logit_bias();
+  bias.set_id(9);
+  bias.set_bias(-4);
+  const auto options =
+      FromProto(message, {}, {}, v1::CONTEXT_POLICY_UNSPECIFIED);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->sampling.typical_p, 0.5f);
+  EXPECT_EQ(options->logit_bias.repetition_penalty, 1.5f);
+  EXPECT_EQ(options->logit_bias.presence_penalty, -2);
+  EXPECT_EQ(options->logit_bias.frequency_penalty, 3);
+  EXPECT_EQ(options->logit_bias.penalty_last_tokens, 0);
+  ASSERT_EQ(options->logit_bias.biases.size(), 1u);
+  EXPECT_EQ(options->logit_bias.biases[0].id, 9);
+  EXPECT_EQ(options->logit_bias.biases[0].bias, -4);
+  bias.set_id(std::numeric_limits<uint32_t>::max());
+  EXPECT_EQ(FromProto(message, {}, {}, v1::CONTEXT_POLICY_UNSPECIFIED)
+                .status()
+                .code(),
+            Code::kInvalidArgument);
 }
 
 TEST(FromProtoTest, SamplingThatMakesNoSenseIsRefused) {

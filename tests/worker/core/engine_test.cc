@@ -124,6 +124,66 @@ TEST_F(EngineTest, TheChosenTokensLogProbabilityIsThatOfTheRawDistribution) {
   EXPECT_TRUE(is_ever_not_first);
 }
 
+TEST_F(EngineTest, BiasesDecideAndCandidatesStayRaw) {
+  Load({});
+  const Generated plain = Generate(*engine_, Greedy(kPrompt, 8));
+  GenerateOptions options = Greedy(kPrompt, 8);
+  options.logit_bias.biases = {{77, LogitBiasOptions::kMaxBias}};
+  const Generated forced = Generate(*engine_, options);
+  EXPECT_EQ(forced.ids(), std::vector<int32_t>(8, 77));
+  // Before the first draw both streams are the same.
+  ASSERT_EQ(forced.tokens[0].candidates.size(),
+            plain.tokens[0].candidates.size());
+  for (size_t i = 0; i < plain.tokens[0].candidates.size(); ++i) {
+    EXPECT_EQ(forced.tokens[0].candidates[i].id,
+              plain.tokens[0].candidates[i].id);
+    EXPECT_EQ(forced.tokens[0].candidates[i].logprob,
+              plain.tokens[0].candidates[i].logprob);
+  }
+  const int32_t first = plain.ids()[0];
+  options.logit_bias.biases = {{first, -LogitBiasOptions::kMaxBias}};
+  const Generated banned = Generate(*engine_, options);
+  EXPECT_EQ(banned.ids()[0], plain.tokens[0].candidates[1].id);
+  for (const int32_t id : banned.ids()) EXPECT_NE(id, first);
+}
+
+TEST_F(EngineTest, APenaltyThatNeverForgetsNeverRepeats) {
+  Load({});
+  GenerateOptions options = Greedy(kPrompt, 60);
+  options.logit_bias.presence_penalty = LogitBiasOptions::kMaxPenalty;
+  options.logit_bias.penalty_last_tokens = 100;
+  for (const int32_t top_k : {1, 40, 65, 0}) {  // in candidates and in rows
+    options.sampling.temperature = top_k == 1 ? 0.0f : 1.0f;
+    options.sampling.top_k = top_k;
+    const Generated got = Generate(*engine_, options);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    std::vector<int32_t> all = kPrompt;
+    for (const int32_t id : got.ids()) all.push_back(id);
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end()) << top_k;
+  }
+}
+
+TEST_F(EngineTest, BiasesOfOneStreamDoNotTouchItsNeighbours) {
+  Load({.n_slots = 3});
+  GenerateOptions plain = Greedy(kPrompt, 20);
+  plain.sampling = {.temperature = 1.0f, .top_k = 40, .seed = 5};
+  GenerateOptions biased = plain;
+  biased.logit_bias.repetition_penalty = 1.5f;
+  biased.logit_bias.biases = {{12, 3.0f}};
+  const Generated alone = Generate(*engine_, plain);
+  const Generated biased_alone = Generate(*engine_, biased);
+  EXPECT_NE(alone.ids(), biased_alone.ids());
+  std::vector<std::shared_ptr<CollectSink>> sinks;
+  for (const GenerateOptions* options : {&biased, &plain, &biased}) {
+    sinks.push_back(std::make_shared<CollectSink>());
+    ASSERT_TRUE(engine_->Submit(*options, sinks.back()).ok());
+  }
+  EXPECT_TRUE(SameBits(sinks[0]->Await(), biased_alone));
+  EXPECT_TRUE(SameBits(sinks[1]->Await(), alone));
+  EXPECT_TRUE(SameBits(sinks[2]->Await(), biased_alone));
+}
+
 TEST_F(EngineTest, LogProbabilitiesComeOnlyWhereAsked) {
   Load({});
   const Generated none = Generate(*engine_, Greedy(kPrompt, 2, -1));

@@ -37,7 +37,8 @@ std::vector<int32_t> Order(const std::vector<float>& logits) {
 }
 
 // The distribution that the options ask for, straight from their definition:
-// top-k, top-p, min-p at temperature 1, each on what is left, then temperature.
+// top-k, typical, top-p, min-p at temperature 1, each on what is left, then
+// temperature.
 std::map<int32_t, double> Expected(const std::vector<float>& logits,
                                    const SamplingOptions& options) {
   std::vector<int32_t> ids = Order(logits);
@@ -57,6 +58,25 @@ std::map<int32_t, double> Expected(const std::vector<float>& logits,
     for (double& value : w) value /= total;
     return w;
   };
+  if (options.typical_p < 1.0f) {
+    const std::vector<double> p = weights(1.0);
+    double entropy = 0;
+    for (const double one : p) entropy -= one * std::log(one);
+    std::vector<size_t> order(ids.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::abs(-std::log(p[a]) - entropy) <
+             std::abs(-std::log(p[b]) - entropy);
+    });
+    double sum = 0;
+    std::set<int32_t> kept;
+    for (const size_t i : order) {
+      if (sum >= static_cast<double>(options.typical_p)) break;
+      sum += p[i];
+      kept.insert(ids[i]);
+    }
+    std::erase_if(ids, [&](int32_t id) { return kept.count(id) == 0; });
+  }
   if (options.top_p < 1.0f) {
     const std::vector<double> p = weights(1.0);
     double sum = 0;
@@ -173,6 +193,9 @@ TEST(SamplerTest, TruncationKeepsExactlyTheSetsOfBruteForce) {
     options.top_k = static_cast<int32_t>(random() % 12);
     options.top_p = 0.3f + 0.1f * static_cast<float>(random() % 8);
     options.min_p = 0.05f * static_cast<float>(random() % 5);
+    if (seed % 3 == 0) {
+      options.typical_p = 0.2f + 0.1f * static_cast<float>(random() % 8);
+    }
     options.temperature = 0.5f + 0.5f * static_cast<float>(random() % 4);
     ExpectDistribution(logits, options, 2'000);
   }
@@ -188,6 +211,24 @@ TEST(SamplerTest, TopPKeepsTheTokenThatCrossesIt) {
   options.top_p = 0.4f;
   ExpectDistribution(logits, options, 100);
   EXPECT_EQ(Expected(logits, options).size(), 1u);
+}
+
+TEST(SamplerTest, TypicalDropsWhatIsTooSureAndWhatIsTooStrange) {
+  // Probabilities 0.6, 8 x 0.04 and 8 x 0.01: a surprise of 0.5, 3.2 and 4.6,
+  // 1.7 expected.
+  std::vector<float> logits = {std::log(0.6f)};
+  logits.insert(logits.end(), 8, std::log(0.04f));
+  logits.insert(logits.end(), 8, std::log(0.01f));
+  SamplingOptions options = kPlain;
+  options.typical_p = 0.9f;
+  EXPECT_EQ(Expected(logits, options).size(), 9u);
+  ExpectDistribution(logits, options, 20'000);
+  // Probabilities 0.4 and 600 x 0.001: the likely one goes.
+  logits.assign(601, std::log(0.001f));
+  logits[0] = std::log(0.4f);
+  options.typical_p = 0.5f;
+  EXPECT_EQ(Expected(logits, options).count(0), 0u);
+  ExpectDistribution(logits, options, 2'000);
 }
 
 TEST(SamplerTest, SortedCandidatesGiveTheWholeRowsToken) {
@@ -265,6 +306,10 @@ TEST(SamplerTest, OptionsAreCheckedAtTheirLimits) {
       {"top_p", {.top_p = std::numeric_limits<float>::denorm_min()}, true},
       {"top_p", {.top_p = 0}, false},
       {"top_p", {.top_p = nan}, false},
+      {"typical_p", {.typical_p = 1}, true},
+      {"typical_p", {.typical_p = std::nextafter(1.0f, 2.0f)}, false},
+      {"typical_p", {.typical_p = 0}, false},
+      {"typical_p", {.typical_p = nan}, false},
       {"min_p", {.min_p = 0}, true},
       {"min_p", {.min_p = 1}, true},
       {"min_p", {.min_p = std::nextafter(1.0f, 2.0f)}, false},

@@ -1,0 +1,89 @@
+#include "worker/logit_bias.h"
+
+#include <cmath>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+namespace {
+
+absl::Status CheckRange(absl::string_view field, float value, float min,
+                        float max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " must be in [", min, ", ", max, "], got ", value));
+}
+
+}  // namespace
+
+absl::Status ValidateLogitBias(const LogitBiasOptions& options,
+                               int32_t vocab_size) {
+  using Limits = LogitBiasOptions;
+  RETURN_IF_ERROR(CheckRange("repetition_penalty", options.repetition_penalty,
+                             Limits::kMinRepetition, Limits::kMaxRepetition));
+  RETURN_IF_ERROR(CheckRange("presence_penalty", options.presence_penalty,
+                             -Limits::kMaxPenalty, Limits::kMaxPenalty));
+  RETURN_IF_ERROR(CheckRange("frequency_penalty", options.frequency_penalty,
+                             -Limits::kMaxPenalty, Limits::kMaxPenalty));
+  if (options.penalty_last_tokens < 0 ||
+      options.penalty_last_tokens > Limits::kMaxLastTokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "penalty_last_tokens must be in [0, ", Limits::kMaxLastTokens,
+        "], got ", options.penalty_last_tokens));
+  }
+  if (options.biases.size() > Limits::kMaxBiases) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("logit_bias: at most ", Limits::kMaxBiases,
+                     " are allowed, got ", options.biases.size()));
+  }
+  absl::flat_hash_set<int32_t> seen;
+  for (const LogitBias& one : options.biases) {
+    if (one.id < 0 || one.id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("logit_bias: ", one.id, " is outside the vocabulary of ",
+                       vocab_size, " tokens"));
+    }
+    if (!seen.insert(one.id).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("logit_bias: token ", one.id, " is named twice"));
+    }
+    RETURN_IF_ERROR(CheckRange("logit_bias", one.bias, -Limits::kMaxBias,
+                               Limits::kMaxBias));
+  }
+  return absl::OkStatus();
+}
+
+RecentTokens::RecentTokens(std::span<const int32_t> prompt, int64_t limit)
+    : ring_(static_cast<size_t>(limit), -1) {
+  const size_t n = std::min(prompt.size(), ring_.size());
+  for (const int32_t id : prompt.last(n)) Add(id);
+}
+
+void RecentTokens::Add(int32_t id) {
+  int32_t& oldest = ring_[next_];
+  next_ = (next_ + 1) % ring_.size();
+  if (const auto it = counts_.find(oldest); it != counts_.end()) {
+    if (--it->second == 0) counts_.erase(it);
+  }
+  oldest = id;
+  ++counts_[id];
+}
+
+void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
+                    std::span<float> logits) {
+  for (const LogitBias& one : options.biases) {
+    logits[static_cast<size_t>(one.id)] += one.bias;
+  }
+  if (recent == nullptr) return;
+  for (const auto& [id, count] : recent->counts()) {
+    float& logit = logits[static_cast<size_t>(id)];
+    logit = logit > 0 ? logit / options.repetition_penalty
+                      : logit * options.repetition_penalty;
+    logit -= options.presence_penalty +
+             options.frequency_penalty * static_cast<float>(count);
+  }
+}
+
+}  // namespace plimsoll::worker
