@@ -1,3 +1,4 @@
+// `plimsoll tokenize` on vocabularies of all kinds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
