@@ -19,6 +19,7 @@
 #include "worker/device.h"
 #include "worker/kv_cache.h"
 #include "worker/model.h"
+#include "worker/prompt_budget.h"
 #include "worker/prompt_scorer.h"
 #include "worker/roll_plan.h"
 #include "worker/scheduler.h"
@@ -52,6 +53,7 @@ struct Engine::Impl {
         options(o),
         pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
         backend(kernels::NewCpuBackend(pool)),
+        prompt_budget(p.options.n_slots),
         scheduler(p.options.n_slots, p.n_rows, o.max_queued) {}
 
   void StepLoop();
@@ -63,6 +65,8 @@ struct Engine::Impl {
   void RollFull();
   void Roll(Sequence& sequence, int64_t slot);
   std::vector<ScheduledRows> Schedule();
+  // Runs a step and measures it for the next ones' prompt rows.
+  void TimeStep(const std::vector<ScheduledRows>& rows);
   void RunStep(const std::vector<ScheduledRows>& rows);
   absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
   // Draws the tokens of the batch's sampled rows.
@@ -95,6 +99,7 @@ struct Engine::Impl {
 
   // Step thread only.
   Sampler sampler;
+  PromptBudget prompt_budget;
   StepBatch batch;
   int64_t top_k = 0;  // candidates computed per sampled row of this step
   std::vector<float> top_values;
@@ -154,7 +159,7 @@ void Engine::Impl::StepLoop() {
     RollFull();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
-    if (has_run) RunStep(rows);
+    if (has_run) TimeStep(rows);
   }
   for (Sequence* sequence : AllSequences()) {
     sequence->End(absl::UnavailableError("the model is being unloaded"));
@@ -249,7 +254,18 @@ void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
 
 std::vector<ScheduledRows> Engine::Impl::Schedule() {
   absl::MutexLock lock(&mu);
-  return scheduler.NextStep();
+  return scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()));
+}
+
+void Engine::Impl::TimeStep(const std::vector<ScheduledRows>& rows) {
+  int64_t n_decoding = 0;
+  int64_t n_prompt = 0;
+  for (const ScheduledRows& r : rows) {
+    (r.is_decoding ? n_decoding : n_prompt) += r.n_rows;
+  }
+  const absl::Time begin = options.clock();
+  RunStep(rows);
+  prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin);
 }
 
 absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {

@@ -40,13 +40,20 @@ void Scheduler::Admit() {
   }
 }
 
-std::vector<ScheduledRows> Scheduler::NextStep() {
+int64_t Scheduler::Decoding() const {
+  const auto n = std::count_if(
+      running_.begin(), running_.end(),
+      [](const Sequence& s) { return s.CanRun() && s.IsDecoding(); });
+  return std::min<int64_t>(n, n_rows_);
+}
+
+std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
   Admit();
   std::vector<Sequence*> decoding;
   std::vector<Sequence*> prefilling;
   for (Sequence& s : running_) {
-    if (s.is_parked || s.n_computed >= s.limit) continue;
-    (s.n_computed >= s.n_prompt ? decoding : prefilling).push_back(&s);
+    if (!s.CanRun()) continue;
+    (s.IsDecoding() ? decoding : prefilling).push_back(&s);
   }
   // Matters only if there are more decoding sequences than rows.
   std::sort(decoding.begin(), decoding.end(),
@@ -61,7 +68,8 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
                     .slot = s.slot,
                     .first_position = s.n_computed,
                     .n_rows = n,
-                    .samples = s.n_computed + n >= s.n_prompt});
+                    .samples = s.n_computed + n >= s.n_prompt,
+                    .is_decoding = s.IsDecoding()});
     s.n_computed += n;
     s.last_turn = ++n_turns_;
     left -= n;
@@ -70,6 +78,7 @@ std::vector<ScheduledRows> Scheduler::NextStep() {
     if (left == 0) return step;
     take(*s, 1);
   }
+  left = std::min(left, max_prompt_rows);
   for (Sequence* s : prefilling) {
     if (left == 0) return step;
     const int64_t end = std::min(s->n_prompt, s->limit);

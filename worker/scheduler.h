@@ -19,13 +19,14 @@ struct ScheduledRows {
   int64_t slot;
   int64_t first_position;
   int64_t n_rows;
-  bool samples;  // its last row's logits are wanted
+  bool samples;              // its last row's logits are wanted
+  bool is_decoding = false;  // one row, of a token that was generated
 };
 
 // First come, first served slots; every step takes one row of each decoding
 // sequence first, those that waited longest before the others where not all
-// fit, then prompt rows in order of admission until the step is full. Not
-// thread-safe.
+// fit, then prompt rows in order of admission until the step is full or has as
+// many as it may. Not thread-safe.
 class Scheduler {
  public:
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
@@ -47,9 +48,12 @@ class Scheduler {
   // A running sequence starts over, as one with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt);
 
-  // The rows of the next step; empty if nothing can run. Waiting sequences get
-  // free slots here. The rows count as computed when the next call is made.
-  std::vector<ScheduledRows> NextStep();
+  // The rows of the next step, at most `max_prompt_rows` of them of prompts;
+  // empty if nothing can run. Waiting sequences get free slots here. The rows
+  // count as computed when the next call is made.
+  std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit);
+  // Sequences that have a row to decode in the next step.
+  int64_t Decoding() const;
 
   // A parked sequence keeps its slot and takes part in no step.
   void Park(int64_t id);
@@ -71,6 +75,9 @@ class Scheduler {
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
+
+    bool CanRun() const { return !is_parked && n_computed < limit; }
+    bool IsDecoding() const { return n_computed >= n_prompt; }
   };
 
   // Gives free slots to those that wait.

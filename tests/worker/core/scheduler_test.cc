@@ -97,6 +97,27 @@ TEST(SchedulerTest, DecodingRowsComeFirstAndPromptsFillTheRest) {
                           Part{3, 2, 6, false}));
 }
 
+TEST(SchedulerTest, PromptsTakeNoMoreRowsThanTheyMay) {
+  Scheduler scheduler(3, 64, 4);
+  ASSERT_TRUE(scheduler.Add(1, 1).ok());
+  EXPECT_EQ(scheduler.Decoding(), 0);
+  (void)scheduler.NextStep();
+  EXPECT_EQ(scheduler.Decoding(), 1);
+  ASSERT_TRUE(scheduler.Add(2, 7).ok());
+  ASSERT_TRUE(scheduler.Add(3, 100).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep(5)),
+              ElementsAre(Part{1, 1, 1, true}, Part{2, 0, 5, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep(0)), ElementsAre(Part{1, 2, 1, true}));
+  const auto step = scheduler.NextStep(5);
+  EXPECT_THAT(Parts(step), ElementsAre(Part{1, 3, 1, true}, Part{2, 5, 2, true},
+                                       Part{3, 0, 3, false}));
+  EXPECT_TRUE(step[0].is_decoding);
+  EXPECT_FALSE(step[1].is_decoding);
+  EXPECT_EQ(scheduler.Decoding(), 2);
+  scheduler.Park(1);
+  EXPECT_EQ(scheduler.Decoding(), 1);
+}
+
 TEST(SchedulerTest, SlotsGoToTheFirstComeAndAreDistinct) {
   Scheduler scheduler(2, 8, 4);
   for (int64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());

@@ -1,0 +1,136 @@
+// A mixed step stays within twice the one without prompt rows, whatever steps
+// cost, and prompts never stand still.
+#include "worker/prompt_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "worker/scheduler.h"
+
+namespace plimsoll::worker {
+namespace {
+
+constexpr int64_t kSlots = 16;
+
+// Seconds of a step with so many decoding and prompt rows.
+using Cost = std::function<double(int64_t, int64_t)>;
+
+// Runs steps with `n_decoding` rows and a prompt without end; returns the mean
+// ratio of the last half to steps without prompt rows, and counts rows.
+double MeanRatio(PromptBudget& budget, const Cost& cost, int64_t n_decoding,
+                 int64_t* n_rows = nullptr) {
+  constexpr int kSteps = 400;
+  double ratios = 0;
+  int n_mixed = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    const int64_t rows = budget.Rows(n_decoding);
+    const double seconds = cost(n_decoding, rows);
+    budget.Record(n_decoding, rows, absl::Seconds(seconds));
+    if (i < kSteps / 2 || rows == 0) continue;
+    ratios += seconds / cost(n_decoding, 0);
+    ++n_mixed;
+    if (n_rows != nullptr) *n_rows += rows;
+  }
+  EXPECT_GT(n_mixed, kSteps / 2 - 10) << "prompts stood still";
+  return ratios / n_mixed;
+}
+
+TEST(PromptBudgetTest, NothingLimitsPromptsWhileNothingDecodes) {
+  PromptBudget budget(kSlots);
+  EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
+  budget.Record(0, 512, absl::Seconds(1));
+  EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
+}
+
+TEST(PromptBudgetTest, AnUnknownStepIsMeasuredOnceAndAgainAfterManyMixedOnes) {
+  PromptBudget budget(kSlots);
+  EXPECT_EQ(budget.Rows(1), 0);
+  EXPECT_EQ(budget.Rows(kSlots), 0);
+  budget.Record(1, 0, absl::Milliseconds(7));
+  for (int64_t i = 0; i < PromptBudget::kMixedSteps; ++i) {
+    EXPECT_GE(budget.Rows(1), 1) << i;
+    budget.Record(1, budget.Rows(1), absl::Milliseconds(14));
+  }
+  EXPECT_EQ(budget.Rows(1), 0);
+  budget.Record(1, 0, absl::Milliseconds(7));
+  EXPECT_GE(budget.Rows(1), 1);
+  EXPECT_EQ(budget.Rows(kSlots), 0);
+}
+
+TEST(PromptBudgetTest, AMixedStepTakesTwiceAsLongAtMost) {
+  // A decode of 7 ms or 1 ms, a row of 10 us to 1 ms, with a cost of its own
+  // for having prompt rows at all or without.
+  for (const double decode : {1e-3, 7e-3}) {
+    for (const double row : {1e-5, 1e-4, 4e-4}) {
+      for (const double begin : {0.0, 2e-4}) {
+        const Cost cost = [&](int64_t n_decoding, int64_t n_prompt) {
+          return decode * (1 + 0.1 * static_cast<double>(n_decoding)) +
+                 (n_prompt > 0 ? begin : 0) +
+                 row * static_cast<double>(n_prompt);
+        };
+        PromptBudget budget(kSlots);
+        for (const int64_t n_decoding : {int64_t{1}, kSlots}) {
+          const double ratio = MeanRatio(budget, cost, n_decoding);
+          EXPECT_LE(ratio, 2.0) << decode << " " << row << " " << begin;
+          EXPECT_GE(ratio, 1.5) << decode << " " << row << " " << begin;
+        }
+      }
+    }
+  }
+}
+
+TEST(PromptBudgetTest, NoiseDoesNotStarvePrompts) {
+  std::mt19937 random(9);
+  std::uniform_real_distribution<double> noise(0.7, 1.6);
+  const Cost cost = [&](int64_t, int64_t n_prompt) {
+    return (7e-3 + 3e-4 * static_cast<double>(n_prompt)) * noise(random);
+  };
+  PromptBudget budget(kSlots);
+  int64_t n_rows = 0;
+  (void)MeanRatio(budget, cost, 4, &n_rows);
+  // Without noise 21 rows a step fit.
+  EXPECT_GT(n_rows, 200 * 10);
+  EXPECT_LT(n_rows, 200 * 42);
+}
+
+TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
+  const Cost cost = [](int64_t, int64_t n_prompt) {
+    return 1e-3 + 1.0 * static_cast<double>(n_prompt);
+  };
+  PromptBudget budget(kSlots);
+  (void)MeanRatio(budget, cost, 1);
+  budget.Record(1, 0, absl::Milliseconds(1));
+  EXPECT_EQ(budget.Rows(1), 1);
+}
+
+TEST(PromptBudgetTest, AClockThatStandsStillStopsNothing) {
+  PromptBudget budget(kSlots);
+  for (int i = 0; i < 300; ++i) {
+    const int64_t rows = budget.Rows(2);
+    if (rows == 0) {
+      budget.Record(2, 0, absl::ZeroDuration());
+      ASSERT_GE(budget.Rows(2), 1);
+    } else {
+      budget.Record(2, rows, absl::ZeroDuration());
+    }
+  }
+}
+
+TEST(PromptBudgetTest, AShortLastChunkDoesNotShrinkTheNextPrompt) {
+  PromptBudget budget(kSlots);
+  budget.Record(1, 0, absl::Milliseconds(10));
+  for (int i = 0; i < 20; ++i) {
+    budget.Record(
+        1, budget.Rows(1),
+        absl::Milliseconds(10 + 0.1 * static_cast<double>(budget.Rows(1))));
+  }
+  const int64_t before = budget.Rows(1);
+  EXPECT_GT(before, 80);
+  budget.Record(1, 2, absl::Milliseconds(10.2));
+  EXPECT_EQ(budget.Rows(1), before);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,48 @@
+#include "worker/prompt_budget.h"
+
+#include <algorithm>
+
+namespace plimsoll::worker {
+namespace {
+
+// The newest measurement against all before it.
+constexpr double kNewest = 0.5;
+// The most that one step changes the budget by, and the most it grows to.
+constexpr double kMaxChange = 2.0;
+constexpr double kMaxRows = 1e6;
+// What a clock that is too coarse counts as.
+constexpr double kLeastSeconds = 1e-9;
+
+}  // namespace
+
+int64_t PromptBudget::Rows(int64_t n_decoding) const {
+  if (n_decoding == 0) return Scheduler::kNoLimit;
+  const Decode& decode = decodes_.at(static_cast<size_t>(n_decoding));
+  if (decode.seconds == 0 || decode.n_mixed >= kMixedSteps) return 0;
+  return static_cast<int64_t>(rows_);
+}
+
+void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
+                          absl::Duration duration) {
+  if (n_decoding == 0) return;
+  Decode& decode = decodes_.at(static_cast<size_t>(n_decoding));
+  const double seconds =
+      std::max(absl::ToDoubleSeconds(duration), kLeastSeconds);
+  if (n_prompt == 0) {
+    const bool is_first = decode.seconds == 0;
+    decode.seconds += (is_first ? 1 : kNewest) * (seconds - decode.seconds);
+    decode.n_mixed = 0;
+    return;
+  }
+  ++decode.n_mixed;
+  // The rows of this step would have taken what was allowed, had there been
+  // `factor` times as many. A step that was cut short says nothing of growth.
+  const double allowed = (kAimedRatio - 1) * decode.seconds;
+  const double taken = std::max(seconds - decode.seconds, kLeastSeconds);
+  const double factor = std::clamp(allowed / taken, 1 / kMaxChange, kMaxChange);
+  const auto rows = static_cast<double>(n_prompt);
+  if (factor > 1 && rows * factor < rows_) return;
+  rows_ = std::clamp(rows_ + kNewest * (rows * factor - rows_), 1.0, kMaxRows);
+}
+
+}  // namespace plimsoll::worker
