@@ -47,6 +47,11 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
         "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
         "], got ", options.top_logprobs));
   }
+  if (options.first_scored < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_scored: nothing comes before token 0, got ",
+                     options.first_scored));
+  }
   if (options.prompt_ids.empty()) {
     return absl::InvalidArgumentError(
         "the prompt is empty: it has no token to continue");

@@ -370,14 +370,14 @@ absl::Status Engine::Impl::ScorePrompts(
     ScoredRows scored;
     sequence->AppendUnscored(rows[i].first_position, rows[i].n_rows,
                              batch.sequences[i].first_row, scored);
-    std::vector<float> logprobs;
-    const absl::Status status = scorer->Score(scored, logprobs);
+    std::vector<PromptScore> scores;
+    const absl::Status status = scorer->Score(scored, scores);
     if (status.code() == absl::StatusCode::kInternal) {
       sequence->End(status);  // of this sequence alone
       continue;
     }
     RETURN_IF_ERROR(status);
-    sequence->AddScores(logprobs);
+    sequence->AddScores(scores);
   }
   return absl::OkStatus();
 }
@@ -410,7 +410,10 @@ absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
   const auto log_probability = [lse](float logit) {
     return static_cast<float>(static_cast<double>(logit) - lse);
   };
-  token.logprob = log_probability(logits[static_cast<size_t>(token.id)]);
+  const float chosen = logits[static_cast<size_t>(token.id)];
+  token.logprob = log_probability(chosen);
+  token.rank = std::count_if(logits.begin(), logits.end(),
+                             [chosen](float other) { return other > chosen; });
   const auto n =
       std::min<size_t>(sorted.size(), static_cast<size_t>(wanted.top_logprobs));
   for (size_t i = 0; i < n; ++i) {

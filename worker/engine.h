@@ -57,8 +57,10 @@ struct GenerateOptions {
   // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
   // only the chosen token's log-probability.
   int top_logprobs = -1;
-  // Whether the log-probability of every prompt token but the first is given.
+  // Whether the log-probabilities of the prompt's tokens are given, from the
+  // one of index first_scored, at least 1, on.
   bool prompt_logprobs = false;
+  int64_t first_scored = 1;
   ContextPolicy context_policy = ContextPolicy::kStop;
   // For kRoll. kShift becomes kRecompute where the context is too short to
   // keep the rings of sliding-window layers filled; evictions say which it was.
@@ -82,7 +84,14 @@ struct TokenOutput {
   int32_t id;
   bool has_logprob = false;
   float logprob = 0;
+  int64_t rank = 0;  // tokens that are likelier; only with a logprob
   std::vector<Candidate> candidates;  // descending
+};
+
+// What the model thought of a token of the prompt, given those before it.
+struct PromptScore {
+  float logprob;
+  bool is_best;  // no token was likelier
 };
 
 // Tokens that left a full context. Positions count all tokens of the stream,
@@ -99,9 +108,8 @@ struct Eviction {
 struct StepOutput {
   std::string text;
   std::vector<TokenOutput> tokens;
-  std::vector<Eviction> evictions;  // before `tokens` were generated
-  // Of the next tokens of the prompt, from its second one on.
-  std::vector<float> prompt_logprobs;
+  std::vector<Eviction> evictions;         // before `tokens` were generated
+  std::vector<PromptScore> prompt_scores;  // of the next tokens asked for
 };
 
 enum class FinishReason {

@@ -19,7 +19,7 @@ PromptScorer::PromptScorer(Model& model, kernels::Backend& backend,
       log_sum_exp_(static_cast<size_t>(n_at_once)) {}
 
 absl::Status PromptScorer::Score(const ScoredRows& scored,
-                                 std::vector<float>& logprobs) {
+                                 std::vector<PromptScore>& scores) {
   const auto at_once = static_cast<size_t>(n_at_once_);
   for (size_t begin = 0; begin < scored.rows.size(); begin += at_once) {
     const size_t n = std::min(at_once, scored.rows.size() - begin);
@@ -39,8 +39,10 @@ absl::Status PromptScorer::Score(const ScoredRows& scored,
       }
       const float* row =
           model_.Logits() + static_cast<int64_t>(i) * vocab_size_;
-      const auto logit = static_cast<double>(row[scored.targets[begin + i]]);
-      logprobs.push_back(static_cast<float>(logit - log_sum_exp_[i]));
+      const float logit = row[scored.targets[begin + i]];
+      const double logprob = static_cast<double>(logit) - log_sum_exp_[i];
+      scores.push_back({.logprob = static_cast<float>(logprob),
+                        .is_best = logit >= best_[i]});
     }
   }
   return absl::OkStatus();

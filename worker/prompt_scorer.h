@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "worker/engine.h"
 #include "worker/model.h"
 
 namespace plimsoll::worker {
@@ -25,17 +26,18 @@ class PromptScorer {
   PromptScorer(Model& model, kernels::Backend& backend, int64_t n_at_once,
                int64_t vocab_size);
 
-  // Appends the natural logarithm of every target's probability to `logprobs`.
-  // Replaces the model's logits.
+  // Appends what the model thinks of every target to `scores`. Replaces the
+  // model's logits.
   // Errors: kInternal if they are not finite; those of the backend.
-  absl::Status Score(const ScoredRows& scored, std::vector<float>& logprobs);
+  absl::Status Score(const ScoredRows& scored,
+                     std::vector<PromptScore>& scores);
 
  private:
   Model& model_;
   kernels::Backend& backend_;
   int64_t n_at_once_;
   int64_t vocab_size_;
-  // Of the rows at once: the best logit, which nobody asks for, its token and
+  // Of the rows at once: the best logit, its token, which nobody asks for, and
   // the logarithm of the sum.
   std::vector<float> best_;
   std::vector<int32_t> best_ids_;

@@ -77,15 +77,15 @@ void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
   }
 }
 
-void Sequence::AddScores(const std::vector<float>& logprobs) {
-  n_scored_ += static_cast<int64_t>(logprobs.size());
-  output_.prompt_logprobs.insert(output_.prompt_logprobs.end(),
-                                 logprobs.begin(), logprobs.end());
+void Sequence::AddScores(const std::vector<PromptScore>& scores) {
+  n_scored_ += static_cast<int64_t>(scores.size());
+  output_.prompt_scores.insert(output_.prompt_scores.end(), scores.begin(),
+                               scores.end());
 }
 
 bool Sequence::HasOutput() const {
   return !output_.tokens.empty() || !output_.text.empty() ||
-         !output_.evictions.empty() || !output_.prompt_logprobs.empty();
+         !output_.evictions.empty() || !output_.prompt_scores.empty();
 }
 
 bool Sequence::Flush() {

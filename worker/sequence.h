@@ -30,6 +30,7 @@ class Sequence {
         sink_(std::move(sink)),
         text_(options_.stop_strings),
         history_(options_.prompt_ids, roll),
+        n_scored_(options_.first_scored - 1),
         submitted_(submitted) {
     if (options_.logit_bias.HasPenalty()) {
       recent_.emplace(options_.prompt_ids,
@@ -59,8 +60,8 @@ class Sequence {
   // that was asked for and is not scored yet.
   void AppendUnscored(int64_t first_position, int64_t n_rows, int64_t first_row,
                       ScoredRows& scored) const;
-  // Takes the log-probabilities of the next tokens of the prompt.
-  void AddScores(const std::vector<float>& logprobs);
+  // Takes what was thought of the next tokens of the prompt.
+  void AddScores(const std::vector<PromptScore>& scores);
 
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
@@ -99,7 +100,7 @@ class Sequence {
   std::optional<RecentTokens> recent_;
   int64_t n_generated_ = 0;
   int64_t n_evictions_ = 0;
-  int64_t n_scored_ = 0;  // prompt tokens, from the second one on
+  int64_t n_scored_;  // prompt tokens, those before first_scored included
   FinishReason reason_ = FinishReason::kUnknown;
   std::optional<absl::Status> end_;
   absl::Time submitted_;

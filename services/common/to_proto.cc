@@ -162,8 +162,9 @@ void Append(const worker::StepOutput& output, Message& message) {
   for (const worker::Eviction& eviction : output.evictions) {
     *message.add_evictions() = services::ToProto(eviction);
   }
-  message.mutable_prompt_logprobs()->Add(output.prompt_logprobs.begin(),
-                                         output.prompt_logprobs.end());
+  for (const worker::PromptScore& score : output.prompt_scores) {
+    message.add_prompt_logprobs(score.logprob);
+  }
 }
 
 }  // namespace
@@ -358,7 +359,10 @@ v1::MemoryReport ToProto(const worker::MemoryReport& report) {
 v1::GeneratedToken ToProto(const worker::TokenOutput& token) {
   v1::GeneratedToken message;
   message.set_id(ToUint32(token.id));
-  if (token.has_logprob) message.set_logprob(token.logprob);
+  if (token.has_logprob) {
+    message.set_logprob(token.logprob);
+    message.set_rank(ToUint32(token.rank + 1));
+  }
   for (const worker::Candidate& candidate : token.candidates) {
     v1::TokenCandidate& added = *message.add_candidates();
     added.set_id(ToUint32(candidate.id));

@@ -53,7 +53,7 @@ absl::Status Refusal(absl::Status status, const Generation& generation) {
       return WithDetails(
           std::move(status),
           {v1::ERROR_REASON_PROMPT_TOO_LONG,
-           {{"prompt_tokens", absl::StrCat(generation.prompt.ids.size())},
+           {{"prompt_tokens", absl::StrCat(generation.options.prompt_ids.size())},
             {"n_ctx", absl::StrCat(generation.model->engine->n_ctx())}},
            std::nullopt});
     case absl::StatusCode::kResourceExhausted:
@@ -88,6 +88,23 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::StreamGenerateRequest& request) {
   return PrepareAny(registry, request);
+}
+
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::ScoreRequest& request) {
+  Generation generation;
+  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
+  if (generation.prompt.ids.empty()) {
+    return absl::InvalidArgumentError(
+        "input: the prompt is empty, so nothing comes before a continuation");
+  }
+  worker::GenerateOptions& options = generation.options;
+  options.sampling.temperature = 0;
+  options.max_tokens = 1;  // the least there is; nobody reads it
+  options.prompt_logprobs = true;
+  options.first_scored = static_cast<int64_t>(generation.prompt.ids.size());
+  return generation;
 }
 
 absl::Status Submit(const Generation& generation, absl::Duration time_left,

@@ -36,6 +36,10 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::StreamGenerateRequest& request);
 
+// The prompt of a Score call, whose continuations follow it one by one.
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const v1::ScoreRequest& request);
+
 // Submits it to its model; it ends `time_left` from `now` at the latest.
 // Errors: as Engine::Submit, with details.
 absl::Status Submit(const Generation& generation, absl::Duration time_left,

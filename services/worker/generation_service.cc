@@ -1,5 +1,6 @@
 // GenerationService on the wire: each call becomes a sequence of an engine.
 #include "plimsoll/v1/generation.grpc.pb.h"
+#include "services/worker/score_call.h"
 #include "services/worker/services.h"
 #include "services/worker/stream_call.h"
 #include "services/worker/unary_call.h"
@@ -20,6 +21,12 @@ class GenerationServiceImpl final
                                      const v1::GenerateRequest* request,
                                      v1::GenerateResponse* response) override {
     return UnaryCall::Start(*context, registry_, gate_, *request, *response);
+  }
+
+  grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
+                                  const v1::ScoreRequest* request,
+                                  v1::ScoreResponse* response) override {
+    return ScoreCall::Start(*context, registry_, gate_, *request, *response);
   }
 
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(

@@ -64,8 +64,9 @@ bool CollectSink::OnOutput(worker::StepOutput& output) {
     for (const worker::Eviction& eviction : output.evictions) {
       result_.evictions.push_back(eviction);
     }
-    for (const float logprob : output.prompt_logprobs) {
-      result_.prompt_logprobs.push_back(logprob);
+    for (const worker::PromptScore& score : output.prompt_scores) {
+      result_.prompt_logprobs.push_back(score.logprob);
+      result_.prompt_is_best.push_back(score.is_best);
     }
     n_tokens = static_cast<int64_t>(result_.tokens.size());
   }

@@ -45,6 +45,7 @@ struct Generated {
   std::vector<worker::TokenOutput> tokens;
   std::vector<worker::Eviction> evictions;
   std::vector<float> prompt_logprobs;
+  std::vector<bool> prompt_is_best;  // as many
   absl::Status status;
   worker::FinishInfo info;
 

@@ -119,6 +119,7 @@ TEST_F(EngineTest, TheChosenTokensLogProbabilityIsThatOfTheRawDistribution) {
     ASSERT_NE(it, token.candidates.end()) << "top_k cut what was drawn";
     EXPECT_LT(it - token.candidates.begin(), 30);
     EXPECT_EQ(it->logprob, token.logprob);
+    EXPECT_EQ(it - token.candidates.begin(), token.rank);
     is_ever_not_first |= it != token.candidates.begin();
   }
   EXPECT_TRUE(is_ever_not_first);

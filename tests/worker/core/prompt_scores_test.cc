@@ -2,6 +2,7 @@
 // generated.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -73,8 +74,13 @@ TEST_P(PromptScoresTest, AreTheBitsThatTheTokensHadWhenGenerated) {
   ASSERT_EQ(scored.prompt_logprobs.size(), 99u);
   for (size_t i = 0; i < 60; ++i) {
     ASSERT_EQ(scored.prompt_logprobs[39 + i], free.tokens[i].logprob) << i;
+    EXPECT_TRUE(scored.prompt_is_best[39 + i]) << i;
   }
   for (const float logprob : scored.prompt_logprobs) EXPECT_LE(logprob, 0);
+  // A random prompt is not what the model would have said.
+  EXPECT_FALSE(std::all_of(scored.prompt_is_best.begin(),
+                           scored.prompt_is_best.begin() + 39,
+                           [](bool is_best) { return is_best; }));
 }
 
 TEST_P(PromptScoresTest, ComeOnlyWhereAskedAndChangeNothingElse) {
@@ -88,6 +94,20 @@ TEST_P(PromptScoresTest, ComeOnlyWhereAskedAndChangeNothingElse) {
   EXPECT_TRUE(plain.prompt_logprobs.empty());
   EXPECT_TRUE(SameBits(scored, plain));
   EXPECT_TRUE(Generate(*engine_, Scored({5})).prompt_logprobs.empty());
+  // From some token on.
+  for (const int64_t first : {int64_t{1}, int64_t{50}, int64_t{99}}) {
+    options.prompt_logprobs = true;
+    options.first_scored = first;
+    const Generated tail = Generate(*engine_, options);
+    EXPECT_EQ(tail.prompt_logprobs,
+              std::vector<float>(scored.prompt_logprobs.begin() + first - 1,
+                                 scored.prompt_logprobs.end()));
+  }
+  options.first_scored = 100;
+  EXPECT_TRUE(Generate(*engine_, options).prompt_logprobs.empty());
+  options.first_scored = 0;
+  EXPECT_EQ(Generate(*engine_, options).status.code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(PromptScoresTest, DoNotDependOnChunksOrCompany) {

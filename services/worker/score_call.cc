@@ -1,0 +1,170 @@
+#include "services/worker/score_call.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/common/call.h"
+#include "services/common/clock.h"
+#include "services/common/errors.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::StatusOr<std::vector<int32_t>> IdsOf(const LoadedModel& model,
+                                           const v1::Continuation& one) {
+  switch (one.content_case()) {
+    case v1::Continuation::kText:
+      return model.engine->tokenizer().Encode(one.text(),
+                                              /*parse_special=*/false);
+    case v1::Continuation::kTokens: {
+      ASSIGN_OR_RETURN(Prompt prompt, FromIds(model, one.tokens()));
+      return std::move(prompt.ids);
+    }
+    default:
+      return absl::InvalidArgumentError("text or tokens is needed");
+  }
+}
+
+// Looked at before anything is computed.
+absl::Status CheckLength(const Generation& generation,
+                         const std::vector<int32_t>& ids) {
+  if (ids.empty()) return absl::InvalidArgumentError("it has no token");
+  const size_t n_tokens = generation.prompt.ids.size() + ids.size();
+  const int64_t n_ctx = generation.model->engine->n_ctx();
+  if (static_cast<int64_t>(n_tokens) <= n_ctx) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("with the prompt it has ", n_tokens,
+                   " tokens, the context of a slot ", n_ctx,
+                   ": shorten one of them, or load the model with a larger "
+                   "n_ctx"));
+}
+
+absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
+    const Generation& generation, const v1::ScoreRequest& request) {
+  const int n = request.continuations_size();
+  if (n < 1 || n > kMaxContinuations) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "continuations: 1 to ", kMaxContinuations, " are allowed, got ", n));
+  }
+  std::vector<std::vector<int32_t>> continuations;
+  for (int i = 0; i < n; ++i) {
+    auto ids = IdsOf(*generation.model, request.continuations(i));
+    const absl::Status status =
+        ids.ok() ? CheckLength(generation, *ids) : ids.status();
+    if (!status.ok()) {
+      absl::Status named(status.code(), absl::StrCat("continuations[", i,
+                                                     "]: ", status.message()));
+      if (!absl::IsOutOfRange(named)) return named;
+      return WithDetails(std::move(named),
+                         {v1::ERROR_REASON_PROMPT_TOO_LONG, {}, std::nullopt});
+    }
+    continuations.push_back(*std::move(ids));
+  }
+  return continuations;
+}
+
+}  // namespace
+
+ScoreCall::ScoreCall(grpc::CallbackServerContext& context,
+                     v1::ScoreResponse& response)
+    : request_id_(TakeRequestId(context)),
+      deadline_(BootTime() + std::min(TimeLeft(context), kUnaryDeadline)),
+      response_(response) {}
+
+ScoreCall* ScoreCall::Start(grpc::CallbackServerContext& context,
+                            ModelRegistry& registry, CallGate& gate,
+                            const v1::ScoreRequest& request,
+                            v1::ScoreResponse& response) {
+  auto call = std::shared_ptr<ScoreCall>(new ScoreCall(context, response));
+  call->grpc_reference_ = call;
+  if (const absl::Status status = call->Begin(context, registry, gate, request);
+      !status.ok()) {
+    call->End(status);
+  }
+  return call.get();
+}
+
+absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
+                              ModelRegistry& registry, CallGate& gate,
+                              const v1::ScoreRequest& request) {
+  ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
+  ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
+  ASSIGN_OR_RETURN(auto continuations, Continuations(generation, request));
+  absl::MutexLock lock(&mu_);
+  generation_ = std::move(generation);
+  continuations_ = std::move(continuations);
+  for (const int32_t id : generation_.prompt.ids) {
+    response_.add_prompt_ids(ToUint32(id));
+  }
+  response_.set_model(generation_.model->name);
+  response_.set_request_id(request_id_);
+  response_.set_chat_format(generation_.prompt.chat_format);
+  return SubmitNext();
+}
+
+absl::Status ScoreCall::SubmitNext() {
+  const auto& ids =
+      continuations_[static_cast<size_t>(response_.scores_size())];
+  v1::ContinuationScore& score = *response_.add_scores();
+  score.set_is_greedy(true);
+  for (const int32_t id : ids) score.add_ids(ToUint32(id));
+
+  generation_.options.prompt_ids = generation_.prompt.ids;
+  generation_.options.prompt_ids.insert(generation_.options.prompt_ids.end(),
+                                        ids.begin(), ids.end());
+  const absl::Time now = BootTime();
+  return Submit(generation_, deadline_ - now, now, shared_from_this());
+}
+
+bool ScoreCall::OnOutput(worker::StepOutput& output) {
+  absl::MutexLock lock(&mu_);
+  if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
+  v1::ContinuationScore& score =
+      *response_.mutable_scores(response_.scores_size() - 1);
+  for (const worker::PromptScore& one : output.prompt_scores) {
+    score.add_logprobs(one.logprob);
+    score.set_logprob(score.logprob() + static_cast<double>(one.logprob));
+    if (!one.is_best) score.set_is_greedy(false);
+  }
+  return true;
+}
+
+void ScoreCall::OnEnd(const absl::Status& status,
+                      const worker::FinishInfo& /*info*/) {
+  absl::Status next = status;
+  if (next.ok()) {
+    absl::MutexLock lock(&mu_);
+    const auto n_done = static_cast<size_t>(response_.scores_size());
+    if (n_done < continuations_.size()) {
+      next = SubmitNext();
+      if (next.ok()) return;
+    }
+  }
+  End(next);
+}
+
+void ScoreCall::End(const absl::Status& status) {
+  LoadedModel::Use model;  // let go without our lock
+  absl::MutexLock lock(&mu_);
+  std::swap(model, generation_.model);
+  Finish(ToGrpc(EndStatus(status), request_id_));
+}
+
+bool ScoreCall::Abandoned() const {
+  absl::MutexLock lock(&mu_);
+  return is_cancelled_;
+}
+
+void ScoreCall::OnCancel() {
+  absl::MutexLock lock(&mu_);
+  is_cancelled_ = true;
+  if (generation_.model) generation_.model->engine->Wake();
+}
+
+void ScoreCall::OnDone() { grpc_reference_.reset(); }
+
+}  // namespace plimsoll::services

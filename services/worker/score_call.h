@@ -1,0 +1,73 @@
+// One Score call: its continuations one after the other, each as a prompt that
+// nothing is generated after.
+#ifndef PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/common/call_gate.h"
+#include "services/worker/generation.h"
+#include "services/worker/model_registry.h"
+#include "worker/engine.h"
+
+namespace plimsoll::services {
+
+// Of one call. Each is as long as a slot's context at most.
+inline constexpr int kMaxContinuations = 64;
+
+// Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
+class ScoreCall final : public grpc::ServerUnaryReactor,
+                        public worker::TokenSink,
+                        public std::enable_shared_from_this<ScoreCall> {
+ public:
+  // Starts the call; what is returned lives until OnDone.
+  static ScoreCall* Start(grpc::CallbackServerContext& context,
+                          ModelRegistry& registry, CallGate& gate,
+                          const v1::ScoreRequest& request,
+                          v1::ScoreResponse& response);
+
+  // From the step thread.
+  bool OnOutput(worker::StepOutput& output) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnEnd(const absl::Status& status,
+             const worker::FinishInfo& info) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Abandoned() const override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From gRPC.
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone() override;
+
+ private:
+  ScoreCall(grpc::CallbackServerContext& context, v1::ScoreResponse& response);
+
+  absl::Status Begin(grpc::CallbackServerContext& context,
+                     ModelRegistry& registry, CallGate& gate,
+                     const v1::ScoreRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // Submits the next continuation.
+  absl::Status SubmitNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string request_id_;
+  const absl::Time deadline_;
+  CallGate::Pass pass_;
+  mutable absl::Mutex mu_;
+  Generation generation_ ABSL_GUARDED_BY(mu_);  // its model until End
+  std::vector<std::vector<int32_t>> continuations_ ABSL_GUARDED_BY(mu_);
+  v1::ScoreResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
+  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<ScoreCall> grpc_reference_;  // released in OnDone
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
