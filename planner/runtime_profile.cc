@@ -13,7 +13,7 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-// Attention's scratch (308 KiB), top-k's, the stack and the allocator's arena.
+// Attention's scratch (212 KiB), top-k's, the stack and the allocator's arena.
 constexpr int64_t kThreadBytes = 512 << 10;
 // Handles, queues and messages of one more stream.
 constexpr int64_t kSlotBytes = 64 << 10;

@@ -5,7 +5,8 @@
 // It brings each key and value to float32 once, a few cells at a time, so that
 // they stay in the nearest cache while every query of the task meets them.
 // What a query does in a block depends only on which of its cells the query
-// sees, so results do not depend on chunks, tiles or threads.
+// sees, and spans of blocks are put together in their order, whoever computes
+// them, so results do not depend on chunks, tiles or threads.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
@@ -31,13 +32,24 @@ namespace {
 using D = hn::CappedTag<float, 16>;
 constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// What was seen so far: the largest score, the sum of weights relative to it
+// and, elsewhere, the sums of values.
+struct State {
+  float max = kNone;
+  float total = 0;
+};
+
 // The state of one query between blocks, and its view of the current block.
 struct Query {
   int64_t row;  // in the step's buffers
   int64_t head;
   int64_t position;
-  float max;
-  float total;
+  RowBlocks blocks;
+  int64_t span;   // number of the current span
+  State now;      // of the current span
+  State before;   // of those before it
   int64_t begin;  // cells of the block that it sees
   int64_t end;
 };
@@ -87,10 +99,10 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
 // and corrects its sums for a larger maximum.
 void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
   const D d;
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  State& state = query.now;
   std::fill(scores, scores + query.begin, kNone);
   std::fill(scores + query.end, scores + kAttentionBlock, kNone);
-  auto v_max = hn::Set(d, query.max);
+  auto v_max = hn::Set(d, state.max);
   for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
     v_max = hn::Max(v_max, hn::LoadU(d, scores + j));
   }
@@ -103,13 +115,55 @@ void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
     sum = hn::Add(sum, weight);
   }
   const float correction =
-      hn::GetLane(hn::Exp(d, hn::Sub(hn::Set(d, query.max), shift)));
-  query.total = query.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
-  query.max = max;
+      hn::GetLane(hn::Exp(d, hn::Sub(hn::Set(d, state.max), shift)));
+  state.total = state.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
+  state.max = max;
   if (correction == 1.0f) return;
   for (int64_t i = 0; i < head_dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
                sums + i);
+  }
+}
+
+// Puts the next span behind those before it: `before` and its sums become those
+// of both.
+void Join(const State& next, const float* next_sums, int64_t head_dim,
+          State& before, float* sums) {
+  if (next.max == kNone) return;  // it saw nothing
+  if (before.max == kNone) {
+    before = next;
+    std::copy_n(next_sums, head_dim, sums);
+    return;
+  }
+  const D d;
+  const float max = std::max(before.max, next.max);
+  const auto factor_of = [&](float old) {
+    return hn::GetLane(hn::Exp(d, hn::Set(d, old - max)));
+  };
+  const float old_factor = factor_of(before.max);
+  const float new_factor = factor_of(next.max);
+  before = {max, before.total * old_factor + next.total * new_factor};
+  for (int64_t i = 0; i < head_dim; i += kLanes) {
+    const auto scaled = hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, old_factor));
+    hn::StoreU(
+        hn::MulAdd(hn::LoadU(d, next_sums + i), hn::Set(d, new_factor), scaled),
+        d, sums + i);
+  }
+}
+
+// Moves queries on to the span that `block` belongs to.
+void BeginBlock(int64_t block, int64_t head_dim, Query* queries,
+                int64_t n_queries, const AttentionScratch& scratch) {
+  for (int64_t i = 0; i < n_queries; ++i) {
+    Query& query = queries[i];
+    const int64_t span = block / query.blocks.span_blocks;
+    if (span == query.span) continue;
+    float* sums = scratch.sums + i * head_dim;
+    Join(query.now, sums, head_dim, query.before,
+         scratch.totals + i * head_dim);
+    query.now = {};
+    query.span = span;
+    std::fill_n(sums, head_dim, 0.0f);
   }
 }
 
@@ -243,13 +297,28 @@ RowLayout LayoutOf(const AttentionArgs& args, const AttentionTask& task) {
           KvBytes(args.k_type, head), KvBytes(args.v_type, head)};
 }
 
+// The blocks of the task: those of its span, or all that its rows see.
+RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
+                   const Query& last) {
+  RowBlocks blocks = first.blocks;
+  blocks.end = last.blocks.end;
+  if (task.n_spans == 1) return blocks;
+  const int64_t begin =
+      (blocks.begin / blocks.span_blocks + task.span) * blocks.span_blocks;
+  blocks.end = std::min(blocks.end, begin + blocks.span_blocks);
+  blocks.begin = std::max(blocks.begin, begin);
+  return blocks;
+}
+
 void AttendPages(const AttentionArgs& args, const AttentionTask& task,
                  Query* queries, int64_t n_queries,
                  const AttentionScratch& scratch) {
   const RowLayout layout = LayoutOf(args, task);
   const int64_t last = queries[n_queries - 1].position;
+  const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
   Block block;
-  for (const PageEntry& page : task.segment->pages) {
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const PageEntry& page = task.segment->pages[static_cast<size_t>(b)];
     block.begin = page.live_begin;
     block.end =
         std::min<int64_t>(page.live_end, last - page.first_position + 1);
@@ -267,6 +336,7 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
       queries[i].end =
           std::min(block.end, queries[i].position - page.first_position + 1);
     }
+    BeginBlock(b, args.head_dim, queries, n_queries, scratch);
     AttendBlock(args, block, queries, n_queries, scratch);
   }
 }
@@ -282,10 +352,11 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
   };
   const int64_t first = first_seen(queries[0]);
   const int64_t last = queries[n_queries - 1].position;
+  const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
   Block block;
   block.is_prefix = false;
-  for (int64_t base = first / kAttentionBlock * kAttentionBlock; base <= last;
-       base += kAttentionBlock) {
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const int64_t base = b * kAttentionBlock;
     block.begin = std::max(base, first) - base;
     block.end = std::min(last + 1 - base, kAttentionBlock);
     for (int64_t c = block.begin; c < block.end; ++c) {
@@ -304,17 +375,20 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       queries[i].end =
           std::min(queries[i].position - base + 1, kAttentionBlock);
     }
+    BeginBlock(b, args.head_dim, queries, n_queries, scratch);
     AttendBlock(args, block, queries, n_queries, scratch);
   }
 }
 
-void WriteOut(const AttentionArgs& args, const Query& query,
-              const float* sums) {
+void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
+              const State& state, const float* sums) {
   const D d;
-  float* out =
-      args.out + (query.row * args.n_heads + query.head) * args.head_dim;
-  const bool saw_keys = query.max != -std::numeric_limits<float>::infinity();
-  const auto inverse = hn::Set(d, saw_keys ? 1.0f / query.total : 0.0f);
+  float* out = args.out + (row * args.n_heads + head) * args.head_dim;
+  if (state.max == kNone) {  // it saw nothing
+    std::fill_n(out, args.head_dim, 0.0f);
+    return;
+  }
+  const auto inverse = hn::Set(d, 1.0f / state.total);
   for (int64_t i = 0; i < args.head_dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), inverse), d, out + i);
   }
@@ -323,27 +397,56 @@ void WriteOut(const AttentionArgs& args, const Query& query,
 }  // namespace
 
 void Attend(const AttentionArgs& args, const AttentionTask& task,
-            const AttentionScratch& scratch) {
+            const AttentionScratch& scratch, float* partial) {
+  const int64_t dim = args.head_dim;
   Query queries[kMaxQueries];
   int64_t n_queries = 0;
   for (int64_t r = 0; r < task.n_rows; ++r) {
+    const int64_t position = task.segment->first_position + task.first_row + r;
+    const RowBlocks blocks = RowBlocksAt(args, *task.segment, position);
     for (int64_t h = 0; h < task.n_heads; ++h) {
       Query& query = queries[n_queries++];
       query = {};
       query.row = task.segment->first_row + task.first_row + r;
       query.head = task.first_head + h;
-      query.position = task.segment->first_position + task.first_row + r;
-      query.max = -std::numeric_limits<float>::infinity();
+      query.position = position;
+      query.blocks = blocks;
+      query.span = -1;
     }
   }
-  std::fill_n(scratch.sums, n_queries * args.head_dim, 0.0f);
   if (args.is_ring) {
     AttendRing(args, task, queries, n_queries, scratch);
   } else {
     AttendPages(args, task, queries, n_queries, scratch);
   }
   for (int64_t i = 0; i < n_queries; ++i) {
-    WriteOut(args, queries[i], scratch.sums + i * args.head_dim);
+    const Query& query = queries[i];
+    const float* sums = scratch.sums + i * dim;
+    if (task.n_spans > 1) {
+      float* out = partial + i * (2 + dim);
+      out[0] = query.now.max;
+      out[1] = query.now.total;
+      std::copy_n(sums, dim, out + 2);
+      continue;
+    }
+    State state = query.before;
+    Join(query.now, sums, dim, state, scratch.totals + i * dim);
+    WriteOut(args, query.row, query.head, state, scratch.totals + i * dim);
+  }
+}
+
+void JoinSpans(const AttentionArgs& args, const AttentionTask& task,
+               const float* partials, int64_t partial_floats, float* totals) {
+  const int64_t dim = args.head_dim;
+  for (int64_t h = 0; h < task.n_heads; ++h) {
+    State state;
+    std::fill_n(totals, dim, 0.0f);
+    for (int64_t s = 0; s < task.n_spans; ++s) {
+      const float* from = partials + s * partial_floats + h * (2 + dim);
+      Join({from[0], from[1]}, from + 2, dim, state, totals);
+    }
+    WriteOut(args, task.segment->first_row + task.first_row,
+             task.first_head + h, state, totals);
   }
 }
 
@@ -354,26 +457,50 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(Attend);
+HWY_EXPORT(JoinSpans);
 
-int64_t AttentionScratchFloats() {
-  return kTileFloats + kMaxQueries * kMaxHeadDim +
-         kMaxQueries * kAttentionBlock;
+namespace {
+
+constexpr int64_t kScratchFloats =
+    kTileFloats + 2 * kMaxQueries * kMaxHeadDim + kMaxQueries * kAttentionBlock;
+
+AttentionScratch ScratchAt(float* at, int64_t head_dim) {
+  AttentionScratch scratch;
+  scratch.tile = at;
+  scratch.sums = scratch.tile + kTileFloats;
+  scratch.totals = scratch.sums + kMaxQueries * head_dim;
+  scratch.scores = scratch.totals + kMaxQueries * head_dim;
+  return scratch;
 }
+
+}  // namespace
+
+int64_t AttentionScratchFloats() { return kScratchFloats + kPartialFloats; }
 
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch) {
   const AttentionSplit split = SplitAttention(args, pool.n_threads());
-  pool.ParallelFor(split.n_tasks, 1,
-                   [&](int64_t begin, int64_t end, int thread) {
-                     float* at = scratch + thread * AttentionScratchFloats();
-                     AttentionScratch own;
-                     own.tile = at;
-                     own.sums = own.tile + kTileFloats;
-                     own.scores = own.sums + kMaxQueries * args.head_dim;
-                     for (int64_t i = begin; i < end; ++i) {
-                       HWY_DYNAMIC_DISPATCH(Attend)
-                       (args, AttentionTaskAt(args, split, i), own);
-                     }
-                   });
+  const int64_t partial_floats = PartialFloats(args, split);
+  float* partials = scratch + pool.n_threads() * kScratchFloats;
+  pool.ParallelFor(
+      split.n_tasks, 1, [&](int64_t begin, int64_t end, int thread) {
+        const AttentionScratch own =
+            ScratchAt(scratch + thread * kScratchFloats, args.head_dim);
+        for (int64_t i = begin; i < end; ++i) {
+          HWY_DYNAMIC_DISPATCH(Attend)
+          (args, AttentionTaskAt(args, split, i), own,
+           partials + i * partial_floats);
+        }
+      });
+  if (!split.has_spans) return;
+  const AttentionScratch own = ScratchAt(scratch, args.head_dim);
+  for (int64_t i = 0; i < split.n_tasks;) {
+    const AttentionTask task = AttentionTaskAt(args, split, i);
+    if (task.n_spans > 1) {
+      HWY_DYNAMIC_DISPATCH(JoinSpans)
+      (args, task, partials + i * partial_floats, partial_floats, own.totals);
+    }
+    i += task.n_spans;
+  }
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -1,53 +1,113 @@
-// Tasks are numbered segment by segment, tile by tile, KV head by KV head.
+// Tasks are numbered segment by segment, tile by tile, KV head by KV head, part
+// by part, span by span.
 #include "kernels/cpu/attention_tasks.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace plimsoll::kernels::cpu {
 namespace {
+
+// Cut into spans only while threads have fewer groups than this each.
+constexpr int64_t kGroupsPerThread = 4;
 
 int64_t Tiles(const AttentionSegment& segment, const AttentionSplit& split) {
   return (segment.n_rows + split.tile_rows - 1) / split.tile_rows;
 }
 
+int64_t SpanBlocks(int64_t n_blocks) {
+  const auto least =
+      static_cast<uint64_t>((n_blocks + kMaxSpans - 1) / kMaxSpans);
+  return std::max(kMinSpanBlocks, static_cast<int64_t>(std::bit_ceil(least)));
+}
+
+int64_t SpansOf(const AttentionArgs& args, const AttentionSegment& segment,
+                const AttentionSplit& split) {
+  if (!split.has_spans || segment.n_rows != 1) return 1;
+  return RowBlocksAt(args, segment, segment.first_position).n_spans();
+}
+
+int64_t Tasks(const AttentionArgs& args, const AttentionSplit& split) {
+  int64_t n = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    n += Tiles(segment, split) * args.n_kv_heads * split.n_parts *
+         SpansOf(args, segment, split);
+  }
+  return n;
+}
+
 }  // namespace
+
+RowBlocks RowBlocksAt(const AttentionArgs& args,
+                      const AttentionSegment& segment, int64_t position) {
+  if (!args.is_ring) {
+    size_t n = segment.pages.size();
+    while (n > 1 && segment.pages[n - 1].first_position > position) --n;
+    const auto end = static_cast<int64_t>(n);
+    return {.begin = 0, .end = end, .span_blocks = SpanBlocks(end)};
+  }
+  const int64_t window = segment.ring.window;
+  const int64_t first =
+      std::max({segment.live_begin, position - window + 1, int64_t{0}});
+  return {.begin = first / kAttentionBlock,
+          .end = position / kAttentionBlock + 1,
+          .span_blocks = SpanBlocks(window / kAttentionBlock + 1)};
+}
 
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionSplit split;
   split.part_heads = std::min(group, kMaxQueries);
   split.tile_rows = kMaxQueries / split.part_heads;
-  int64_t n_groups = 0;
-  for (const AttentionSegment& segment : args.segments) {
-    n_groups += Tiles(segment, split) * args.n_kv_heads;
+  split.n_parts = (group + split.part_heads - 1) / split.part_heads;
+  split.has_spans = false;
+  const int64_t n_groups = Tasks(args, split) / split.n_parts;
+  if (n_threads == 1 || n_groups >= kGroupsPerThread * n_threads) {
+    split.n_tasks = n_groups * split.n_parts;
+    return split;
   }
+  split.has_spans = true;
+  split.n_tasks = Tasks(args, split);
+  const bool is_cut = split.n_tasks > n_groups * split.n_parts;
+  if (is_cut && split.n_tasks * PartialFloats(args, split) <=
+                    n_threads * kPartialFloats) {
+    return split;
+  }
+  split.has_spans = false;
   if (n_groups > 0 && n_groups < n_threads) {
     const int64_t parts = (n_threads + n_groups - 1) / n_groups;
     split.part_heads = std::min(split.part_heads, (group + parts - 1) / parts);
+    split.n_parts = (group + split.part_heads - 1) / split.part_heads;
   }
-  split.n_parts = (group + split.part_heads - 1) / split.part_heads;
   split.n_tasks = n_groups * split.n_parts;
   return split;
 }
 
 AttentionTask AttentionTaskAt(const AttentionArgs& args,
                               const AttentionSplit& split, int64_t index) {
-  const int64_t per_tile = args.n_kv_heads * split.n_parts;
   size_t s = 0;
-  while (index >= Tiles(args.segments[s], split) * per_tile) {
-    index -= Tiles(args.segments[s], split) * per_tile;
-    ++s;
+  int64_t n_spans = 0;
+  int64_t per_tile = 0;
+  for (;; ++s) {
+    const AttentionSegment& segment = args.segments[s];
+    n_spans = SpansOf(args, segment, split);
+    per_tile = args.n_kv_heads * split.n_parts * n_spans;
+    const int64_t n = Tiles(segment, split) * per_tile;
+    if (index < n) break;
+    index -= n;
   }
   const int64_t group = args.n_heads / args.n_kv_heads;
-  const int64_t part = index % split.n_parts;
+  const int64_t part = index / n_spans % split.n_parts;
   AttentionTask task;
   task.segment = &args.segments[s];
-  task.kv_head = index / split.n_parts % args.n_kv_heads;
+  task.kv_head = index / n_spans / split.n_parts % args.n_kv_heads;
   task.first_row = index / per_tile * split.tile_rows;
   task.n_rows =
       std::min(split.tile_rows, task.segment->n_rows - task.first_row);
   task.first_head = task.kv_head * group + part * split.part_heads;
   task.n_heads = std::min(split.part_heads, group - part * split.part_heads);
+  task.span = index % n_spans;
+  task.n_spans = n_spans;
   return task;
 }
 
