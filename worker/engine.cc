@@ -520,8 +520,9 @@ absl::Status Engine::Submit(GenerateOptions options,
     return absl::UnavailableError("the model is draining");
   }
   const int64_t id = impl_->next_id++;
-  RETURN_IF_ERROR(impl_->scheduler.Add(
-      id, static_cast<int64_t>(options.prompt_ids.size()), roll.capacity));
+  RETURN_IF_ERROR(
+      impl_->scheduler.Add(id, static_cast<int64_t>(options.prompt_ids.size()),
+                           roll.capacity, options.claim));
   impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
                                                     roll, std::move(sink), now);
   impl_->woken = true;

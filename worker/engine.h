@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "planner/memory_plan.h"
 #include "worker/chat_template.h"
+#include "worker/fair_queue.h"
 #include "worker/logit_bias.h"
 #include "worker/model_file.h"
 #include "worker/sampler.h"
@@ -73,6 +74,7 @@ struct GenerateOptions {
   // rings stay filled.
   std::optional<int64_t> evict_to;
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
+  Claim claim;                                   // whose it is, while it waits
 };
 
 struct Candidate {

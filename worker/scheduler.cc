@@ -1,18 +1,22 @@
 #include "worker/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::worker {
 
-absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, int64_t limit) {
+absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, int64_t limit,
+                            const Claim& claim) {
   if (waiting() >= max_waiting_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the queue is full: ", waiting(),
                      " requests wait already; try again later"));
   }
-  waiting_.push_back({.id = id, .n_prompt = n_prompt, .limit = limit});
+  queue_.Push(id, n_prompt, claim);
+  waiting_[id] = {
+      .id = id, .n_prompt = n_prompt, .limit = limit, .tenant = claim.tenant};
   return absl::OkStatus();
 }
 
@@ -31,12 +35,13 @@ void Scheduler::Restart(int64_t id, int64_t n_prompt) {
 }
 
 void Scheduler::Admit() {
-  while (!waiting_.empty() && !free_slots_.empty()) {
-    Sequence sequence = waiting_.front();
-    waiting_.pop_front();
+  while (!free_slots_.empty()) {
+    const std::optional<int64_t> id = queue_.Pop();
+    if (!id) return;
+    Sequence sequence = std::move(waiting_.extract(*id).mapped());
     sequence.slot = free_slots_.back();
     free_slots_.pop_back();
-    running_.push_back(sequence);
+    running_.push_back(std::move(sequence));
   }
 }
 
@@ -78,11 +83,17 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
     if (left == 0) return step;
     take(*s, 1);
   }
+  std::stable_sort(prefilling.begin(), prefilling.end(),
+                   [this](const Sequence* a, const Sequence* b) {
+                     return last_prompt_turn_[a->tenant] <
+                            last_prompt_turn_[b->tenant];
+                   });
   left = std::min(left, max_prompt_rows);
   for (Sequence* s : prefilling) {
     if (left == 0) return step;
     const int64_t end = std::min(s->n_prompt, s->limit);
     take(*s, std::min(left, end - s->n_computed));
+    last_prompt_turn_[s->tenant] = n_turns_;
   }
   return step;
 }
@@ -100,10 +111,16 @@ void Scheduler::Unpark(int64_t id) {
 }
 
 void Scheduler::Remove(int64_t id) {
-  std::erase_if(waiting_, [id](const Sequence& s) { return s.id == id; });
+  queue_.Remove(id);
+  waiting_.erase(id);
   std::erase_if(running_, [this, id](const Sequence& s) {
     if (s.id == id) free_slots_.push_back(s.slot);
     return s.id == id;
+  });
+  std::erase_if(last_prompt_turn_, [this](const auto& turn) {
+    return std::none_of(
+        running_.begin(), running_.end(),
+        [&](const Sequence& s) { return s.tenant == turn.first; });
   });
 }
 

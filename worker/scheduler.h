@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/fair_queue.h"
 
 namespace plimsoll::worker {
 
@@ -23,10 +26,11 @@ struct ScheduledRows {
   bool is_decoding = false;  // one row, of a token that was generated
 };
 
-// First come, first served slots; every step takes one row of each decoding
-// sequence first, those that waited longest before the others where not all
-// fit, then prompt rows in order of admission until the step is full or has as
-// many as it may. Not thread-safe.
+// Slots go to those that wait by FairQueue; every step takes one row of each
+// decoding sequence first, those that waited longest before the others where
+// not all fit, then prompt rows until the step is full or has as many as it
+// may: those of the tenant that had its last ones longest ago first, each
+// tenant's in order of admission. Not thread-safe.
 class Scheduler {
  public:
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
@@ -41,7 +45,8 @@ class Scheduler {
   // Queues a sequence of `n_prompt` > 0 tokens. Rows at positions of `limit`
   // and beyond are not taken: the context is full there.
   // Errors: kResourceExhausted if max_waiting sequences wait already.
-  absl::Status Add(int64_t id, int64_t n_prompt, int64_t limit = kNoLimit);
+  absl::Status Add(int64_t id, int64_t n_prompt, int64_t limit = kNoLimit,
+                   const Claim& claim = {});
 
   // Moves the limit of a sequence on, as tokens of it have left.
   void RaiseLimit(int64_t id, int64_t n_tokens);
@@ -63,7 +68,7 @@ class Scheduler {
 
   // The slot of a running sequence.
   std::optional<int64_t> SlotOf(int64_t id) const;
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t waiting() const { return queue_.size(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
  private:
@@ -71,6 +76,7 @@ class Scheduler {
     int64_t id;
     int64_t n_prompt;
     int64_t limit;  // > n_computed, or it waits for room
+    std::string tenant;
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t last_turn = 0;   // when rows of it were last taken
@@ -86,9 +92,12 @@ class Scheduler {
   int64_t n_rows_;
   int64_t max_waiting_;
   int64_t n_turns_ = 0;
-  std::vector<int64_t> free_slots_;  // the next one to use last
-  std::deque<Sequence> waiting_;
-  std::deque<Sequence> running_;  // in order of admission
+  std::vector<int64_t> free_slots_;      // the next one to use last
+  FairQueue queue_;                      // ids of `waiting_`
+  std::map<int64_t, Sequence> waiting_;  // by id
+  std::deque<Sequence> running_;         // in order of admission
+  // When rows of a prompt were last taken, of tenants that run.
+  std::map<std::string, int64_t> last_prompt_turn_;
 };
 
 }  // namespace plimsoll::worker

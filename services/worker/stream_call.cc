@@ -7,6 +7,7 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
+#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 
@@ -35,6 +36,7 @@ absl::Status StreamCall::Begin(ModelRegistry& registry, CallGate& gate,
                                const v1::StreamGenerateRequest& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
+  ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context_));
   v1::PromptInfo info;
   for (const int32_t id : generation.prompt.ids) {
     info.add_prompt_ids(ToUint32(id));

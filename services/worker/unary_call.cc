@@ -8,6 +8,7 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
+#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 
@@ -35,6 +36,7 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
                               const v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
+  ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context));
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);

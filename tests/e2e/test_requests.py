@@ -101,6 +101,29 @@ def test_a_bias_decides_the_token(worker):
         assert [token.id for token in reply.tokens] == [id]
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [("x-tenant", "t" * 65), ("x-tenant", "a b"), ("x-priority", "urgent")],
+)
+def test_bad_metadata_is_named(worker, key, value):
+    request = generate("smollm2", text=text("a"), max_tokens=1)
+    with refused(INVALID, "INVALID_FIELD") as failures:
+        worker.generation.Generate(
+            request, metadata=[(key, value)], timeout=CALL_SECONDS
+        )
+    assert key in failures[0].message
+
+
+@pytest.mark.parametrize("priority", ["low", "normal", "high"])
+def test_a_tenant_and_a_priority_are_taken(worker, priority):
+    request = generate("smollm2", text=text("a"), max_tokens=1)
+    metadata = [("x-tenant", "t" * 64), ("x-priority", priority)]
+    reply = worker.generation.Generate(
+        request, metadata=metadata, timeout=CALL_SECONDS
+    )
+    assert reply.usage.generated_tokens == 1
+
+
 def test_an_empty_prompt_is_refused(worker):
     with refused(INVALID):
         ask(worker, tokens=common.TokenPrompt())

@@ -118,6 +118,33 @@ TEST(SchedulerTest, PromptsTakeNoMoreRowsThanTheyMay) {
   EXPECT_EQ(scheduler.Decoding(), 1);
 }
 
+TEST(SchedulerTest, TenantsTakeTurnsForSlots) {
+  Scheduler scheduler(1, 512, 64);
+  for (int64_t id = 1; id <= 20; ++id) {
+    ASSERT_TRUE(scheduler.Add(id, 500, Scheduler::kNoLimit, {"flood"}).ok());
+  }
+  (void)scheduler.NextStep();
+  ASSERT_TRUE(scheduler.Add(100, 500, Scheduler::kNoLimit, {"other"}).ok());
+  int64_t n_before = 0;
+  for (int64_t id = 1; !scheduler.SlotOf(100); ++id, ++n_before) {
+    scheduler.Remove(id);
+    (void)scheduler.NextStep();
+  }
+  EXPECT_LE(n_before, 3);
+}
+
+TEST(SchedulerTest, TenantsTakeTurnsForPromptRows) {
+  Scheduler scheduler(3, 64, 4);
+  ASSERT_TRUE(scheduler.Add(1, 1'000, Scheduler::kNoLimit, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(2, 1'000, Scheduler::kNoLimit, {"a"}).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 64, false}));
+  ASSERT_TRUE(scheduler.Add(3, 100, Scheduler::kNoLimit, {"b"}).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{3, 0, 64, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 64, 64, false}));
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{3, 64, 36, true}, Part{1, 128, 28, false}));
+}
+
 TEST(SchedulerTest, SlotsGoToTheFirstComeAndAreDistinct) {
   Scheduler scheduler(2, 8, 4);
   for (int64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
@@ -239,7 +266,11 @@ class Simulation {
     if (Draw(3) != 0) return;
     const int64_t n_prompt = 1 + Draw(Draw(4) == 0 ? 100 : 10);
     const bool has_room = scheduler_.waiting() < kQueue;
-    EXPECT_EQ(scheduler_.Add(next_id_, n_prompt).ok(), has_room);
+    const Claim claim = {std::string(static_cast<size_t>(Draw(3)), 'x'),
+                         static_cast<Priority>(Draw(3))};
+    EXPECT_EQ(
+        scheduler_.Add(next_id_, n_prompt, Scheduler::kNoLimit, claim).ok(),
+        has_room);
     if (has_room) live_[next_id_] = {n_prompt, n_prompt + Draw(40)};
     ++next_id_;
   }

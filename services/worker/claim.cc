@@ -1,0 +1,50 @@
+#include "services/worker/claim.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::services {
+namespace {
+
+// The value of a key, "" without one.
+absl::string_view ValueOf(const grpc::CallbackServerContext& context,
+                          const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return "";
+  return {found->second.data(), found->second.size()};
+}
+
+}  // namespace
+
+absl::StatusOr<worker::Claim> ClaimOf(
+    const grpc::CallbackServerContext& context) {
+  worker::Claim claim;
+  const absl::string_view tenant = ValueOf(context, "x-tenant");
+  const bool is_printable =
+      std::all_of(tenant.begin(), tenant.end(), [](char c) {
+        return absl::ascii_isgraph(static_cast<unsigned char>(c));
+      });
+  if (tenant.size() > kMaxTenantBytes || !is_printable) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("x-tenant: at most ", kMaxTenantBytes,
+                     " printable characters without spaces are allowed"));
+  }
+  claim.tenant = std::string(tenant.data(), tenant.size());
+  const absl::string_view priority = ValueOf(context, "x-priority");
+  if (priority == "low") {
+    claim.priority = worker::Priority::kLow;
+  } else if (priority == "high") {
+    claim.priority = worker::Priority::kHigh;
+  } else if (!priority.empty() && priority != "normal") {
+    return absl::InvalidArgumentError(
+        "x-priority: must be low, normal or high");
+  }
+  return claim;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,25 @@
+// Whose a call is and how urgent, by its metadata: x-tenant and x-priority.
+#ifndef PLIMSOLL_SERVICES_WORKER_CLAIM_H_
+#define PLIMSOLL_SERVICES_WORKER_CLAIM_H_
+
+#include <grpcpp/server_context.h>
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "worker/fair_queue.h"
+
+namespace plimsoll::services {
+
+inline constexpr size_t kMaxTenantBytes = 64;
+
+// x-tenant is printable ASCII, absent for nobody in particular; x-priority is
+// low, normal (as if absent) or high. Nobody proves who they are: this keeps
+// one client's flood from others, it guards nothing.
+// Errors: kInvalidArgument naming the key.
+absl::StatusOr<worker::Claim> ClaimOf(
+    const grpc::CallbackServerContext& context);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_CLAIM_H_
