@@ -90,6 +90,12 @@ void Scheduler::Unpark(int64_t id) {
   }
 }
 
+bool Scheduler::IsParked(int64_t id) const {
+  return std::any_of(running_.begin(), running_.end(), [id](const Sequence& s) {
+    return s.id == id && s.is_parked;
+  });
+}
+
 void Scheduler::Remove(int64_t id) {
   std::erase_if(waiting_, [id](const Sequence& s) { return s.id == id; });
   std::erase_if(running_, [this, id](const Sequence& s) {
