@@ -35,6 +35,7 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
                               const v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
+  generation.options.request_id = request_id_;
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);

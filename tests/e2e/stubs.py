@@ -33,6 +33,8 @@ def _generate():
 _generate()
 
 # They exist from here on only.
+from plimsoll.v1 import admin_pb2 as admin  # noqa: E402
+from plimsoll.v1 import admin_pb2_grpc  # noqa: E402
 from plimsoll.v1 import common_pb2 as common  # noqa: E402
 from plimsoll.v1 import generation_pb2 as generation  # noqa: E402
 from plimsoll.v1 import generation_pb2_grpc  # noqa: E402
@@ -52,10 +54,12 @@ planner = types.SimpleNamespace()
 for _module in (device_pb2, lease_pb2, placement_pb2, plan_pb2, planner_pb2):
     vars(planner).update(vars(_module))
 
+AdminStub = admin_pb2_grpc.AdminServiceStub
 PlannerStub = planner_pb2_grpc.PlannerServiceStub
 ModelStub = model_pb2_grpc.ModelServiceStub
 GenerationStub = generation_pb2_grpc.GenerationServiceStub
 TokenizerStub = tokenizer_pb2_grpc.TokenizerServiceStub
 
-__all__ = ["common", "generation", "model", "planner", "tokenizer"]
-__all__ += ["PlannerStub", "ModelStub", "GenerationStub", "TokenizerStub"]
+__all__ = ["admin", "common", "generation", "model", "planner", "tokenizer"]
+__all__ += ["AdminStub", "PlannerStub", "ModelStub", "GenerationStub"]
+__all__ += ["TokenizerStub"]
