@@ -1,7 +1,6 @@
 #include "services/common/server.h"
 
 #include <arpa/inet.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -15,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/common/reflection.h"
 
 namespace plimsoll::services {
 namespace {
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    EnableReflection();
   });
   auto server = std::unique_ptr<Server>(new Server(options, gate));
   grpc::ServerBuilder builder;
