@@ -79,8 +79,10 @@ absl::Status Run(const ServerOptions& server_options, WorkerOptions options) {
       NewGenerationService(registry, gate, server_options.reader_timeout);
   const auto tokenizer = NewTokenizerService(registry, gate);
   const auto model = NewModelService(registry, gate);
+  const auto admin = NewAdminService(registry, gate);
   auto server = Server::Start(
-      server_options, {generation.get(), tokenizer.get(), model.get()}, gate);
+      server_options,
+      {generation.get(), tokenizer.get(), model.get(), admin.get()}, gate);
   if (!server.ok()) return server.status();
   registry.LoadAtStart();
   registry.SetReadyListener([&](bool ready) { (*server)->SetReady(ready); });

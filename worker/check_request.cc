@@ -37,6 +37,12 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
   RETURN_IF_ERROR(ValidateLogitBias(options.logit_bias, vocab_size));
   RETURN_IF_ERROR(CheckStops(options));
+  if (static_cast<int64_t>(options.request_id.size()) >
+      GenerateOptions::kMaxRequestIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request_id: at most ", GenerateOptions::kMaxRequestIdBytes,
+        " bytes are allowed, got ", options.request_id.size()));
+  }
   if (options.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "max_tokens must not be negative, got ", options.max_tokens));

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
@@ -82,6 +84,10 @@ struct Engine::Impl {
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
   absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);
+  // Has the next sweep end the streams whose request id is `wanted`.
+  std::vector<std::string> Abort(
+      absl::FunctionRef<bool(const std::string&)> wanted,
+      const absl::Status& status);
   std::vector<Sequence*> AllSequences();
   Sequence* Find(int64_t id);
 
@@ -96,6 +102,7 @@ struct Engine::Impl {
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
+  int64_t kv_pages = 0;
 
   // Step thread only.
   Sampler sampler;
@@ -115,7 +122,7 @@ struct Engine::Impl {
   bool woken ABSL_GUARDED_BY(mu) = false;
   bool draining ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
-  absl::Status abort_status ABSL_GUARDED_BY(mu);
+  std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
   EngineLoad counters ABSL_GUARDED_BY(mu) = {};
 
   std::thread thread;  // last: it uses everything above
@@ -170,14 +177,17 @@ void Engine::Impl::StepLoop() {
 }
 
 void Engine::Impl::Sweep() {
-  absl::Status abort;
+  std::map<int64_t, absl::Status> aborted;
   {
     absl::MutexLock lock(&mu);
-    std::swap(abort, abort_status);
+    aborted.swap(aborts);
   }
   const absl::Time now = options.clock();
   for (Sequence* sequence : AllSequences()) {
-    if (!abort.ok()) sequence->End(abort);
+    if (const auto found = aborted.find(sequence->id());
+        found != aborted.end()) {
+      sequence->Abort(found->second);
+    }
     if (sequence->sink().Abandoned()) {
       sequence->End(absl::CancelledError("the client is gone"));
     }
@@ -254,6 +264,7 @@ void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
 
 std::vector<ScheduledRows> Engine::Impl::Schedule() {
   absl::MutexLock lock(&mu);
+  counters.kv_used_pages = kv_pages - cache->free_pages();
   return scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()));
 }
 
@@ -480,6 +491,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   impl->cache = std::make_unique<KvCache>(
       impl->shape, impl->plan, impl->arena.Region(plan, "kv_full"),
       impl->arena.Region(plan, "kv_window"));
+  impl->kv_pages = impl->cache->free_pages();
   const ModelParts parts = {.shape = &impl->shape,
                             .plan = &impl->plan,
                             .arena = &impl->arena,
@@ -544,10 +556,31 @@ bool Engine::Idle() const {
   return impl_->sequences.empty();
 }
 
-void Engine::AbortAll(const absl::Status& status) {
-  absl::MutexLock lock(&impl_->mu);
-  impl_->abort_status = status;
-  impl_->woken = true;
+std::vector<std::string> Engine::Impl::Abort(
+    absl::FunctionRef<bool(const std::string&)> wanted,
+    const absl::Status& status) {
+  absl::MutexLock lock(&mu);
+  std::vector<std::string> ids;
+  for (const auto& [id, sequence] : sequences) {
+    const std::string& request_id = sequence->options().request_id;
+    if (!wanted(request_id)) continue;
+    aborts.emplace(id, status);
+    ids.push_back(request_id);
+  }
+  woken = true;
+  return ids;
+}
+
+std::vector<std::string> Engine::AbortAll(const absl::Status& status) {
+  return impl_->Abort([](const std::string&) { return true; }, status);
+}
+
+std::vector<std::string> Engine::Abort(
+    const std::vector<std::string>& request_ids, const absl::Status& status) {
+  const std::set<std::string> ids(request_ids.begin(), request_ids.end());
+  return impl_->Abort(
+      [&ids](const std::string& id) { return !id.empty() && ids.contains(id); },
+      status);
 }
 
 const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
@@ -573,7 +606,29 @@ EngineLoad Engine::CurrentLoad() const {
   load.n_slots = impl_->plan.options.n_slots;
   load.running = impl_->scheduler.running();
   load.waiting = impl_->scheduler.waiting();
+  load.max_waiting = impl_->options.max_queued;
+  load.kv_pages = impl_->kv_pages;
   return load;
+}
+
+std::vector<RequestInfo> Engine::Requests(size_t max) const {
+  const absl::Time now = impl_->options.clock();
+  std::vector<RequestInfo> requests;
+  absl::MutexLock lock(&impl_->mu);
+  for (const auto& [id, sequence] : impl_->sequences) {
+    if (requests.size() >= max) break;
+    RequestState state = RequestState::kWaiting;
+    if (impl_->scheduler.SlotOf(id).has_value()) {
+      state = impl_->scheduler.IsParked(id) ? RequestState::kParked
+                                            : RequestState::kRunning;
+    }
+    requests.push_back({.request_id = sequence->options().request_id,
+                        .state = state,
+                        .n_prompt = sequence->n_prompt(),
+                        .n_generated = sequence->n_generated(),
+                        .age = now - sequence->submitted()});
+  }
+  return requests;
 }
 
 }  // namespace plimsoll::worker

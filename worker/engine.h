@@ -44,11 +44,13 @@ struct GenerateOptions {
   static constexpr int64_t kMaxStopStringBytes = 256;
   static constexpr int kMaxStopTokens = 64;
   static constexpr int kMaxTopLogprobs = 64;
+  static constexpr int64_t kMaxRequestIdBytes = 128;
   // Attention sinks: without them the rest of a rolled context is worth little.
   // Source: StreamingLLM (Xiao et al., 2024), table 2.
   static constexpr int64_t kDefaultPinTokens = 4;
 
   std::vector<int32_t> prompt_ids;
+  std::string request_id;  // for Abort and Requests; need not be unique
   int64_t max_tokens = 0;  // 0 = until the context is full
   SamplingOptions sampling;
   LogitBiasOptions logit_bias;
@@ -185,9 +187,27 @@ struct EngineLoad {
   int64_t n_slots;
   int64_t running;
   int64_t waiting;
+  int64_t max_waiting;
+  int64_t kv_pages;       // of all slots together
+  int64_t kv_used_pages;  // as of the last step
   int64_t steps;
   int64_t generated_tokens;
   int64_t prompt_tokens;
+};
+
+enum class RequestState {
+  kWaiting,  // for a slot
+  kRunning,
+  kParked,  // it holds a slot while its reader is behind
+};
+
+// A stream that has not ended.
+struct RequestInfo {
+  std::string request_id;
+  RequestState state;
+  int64_t n_prompt;
+  int64_t n_generated;
+  absl::Duration age;  // since Submit
 };
 
 // Thread-safe, but for construction and destruction.
@@ -220,8 +240,13 @@ class Engine {
   void Drain();
   // True when nothing runs or waits.
   bool Idle() const;
-  // Ends every stream with `status`.
-  void AbortAll(const absl::Status& status);
+  // Ends every stream with `status`, also one whose last output nobody has read
+  // yet: their slots are free within two steps. Later streams are not affected.
+  // Returns the streams' request ids.
+  std::vector<std::string> AbortAll(const absl::Status& status);
+  // The same for the streams with one of these ids; an empty one is nobody's.
+  std::vector<std::string> Abort(const std::vector<std::string>& request_ids,
+                                 const absl::Status& status);
 
   const Tokenizer& tokenizer() const;
   const planner::MemoryPlan& plan() const;
@@ -229,6 +254,8 @@ class Engine {
   int64_t n_ctx() const;
   MemoryReport Memory() const;
   EngineLoad CurrentLoad() const;
+  // What runs or waits, the oldest first, at most `max` of them.
+  std::vector<RequestInfo> Requests(size_t max) const;
 
  private:
   struct Impl;

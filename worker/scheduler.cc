@@ -110,6 +110,12 @@ void Scheduler::Unpark(int64_t id) {
   }
 }
 
+bool Scheduler::IsParked(int64_t id) const {
+  return std::any_of(running_.begin(), running_.end(), [id](const Sequence& s) {
+    return s.id == id && s.is_parked;
+  });
+}
+
 void Scheduler::Remove(int64_t id) {
   queue_.Remove(id);
   waiting_.erase(id);

@@ -66,6 +66,8 @@ class Scheduler {
   // Ends a sequence, waiting or running, and frees its slot.
   void Remove(int64_t id);
 
+  // True for a running sequence that is parked.
+  bool IsParked(int64_t id) const;
   // The slot of a running sequence.
   std::optional<int64_t> SlotOf(int64_t id) const;
   int64_t waiting() const { return queue_.size(); }

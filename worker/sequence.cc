@@ -25,7 +25,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
       options_.context_policy == ContextPolicy::kError) {
     End(absl::OutOfRangeError(
         absl::StrCat("the context of ", n_ctx, " tokens is full: ", n_prompt(),
-                     " of the prompt and ", n_generated_, " generated")));
+                     " of the prompt and ", n_generated(), " generated")));
     return;
   }
   End(absl::OkStatus());
@@ -41,14 +41,14 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
     return FinishReason::kStopToken;
   }
   if (text_.stopped()) return FinishReason::kStopString;
-  if (options_.max_tokens > 0 && n_generated_ >= options_.max_tokens) {
+  if (options_.max_tokens > 0 && n_generated() >= options_.max_tokens) {
     return FinishReason::kMaxTokens;
   }
   if (options_.context_policy == ContextPolicy::kRoll) {
     return FinishReason::kUnknown;
   }
   // The newest token has no place in the context any more.
-  if (n_prompt() + n_generated_ > n_ctx) return FinishReason::kLength;
+  if (n_prompt() + n_generated() > n_ctx) return FinishReason::kLength;
   return FinishReason::kUnknown;
 }
 
@@ -102,7 +102,7 @@ void Sequence::Finish(absl::Time now) {
                {.reason = reason_,
                 .stop_string = text_.stop_string(),
                 .n_prompt = n_prompt(),
-                .n_generated = n_generated_,
+                .n_generated = n_generated(),
                 .n_evictions = n_evictions_,
                 .n_evicted = n_evictions_ * history_.roll().evict_tokens,
                 .queued = started - submitted_,

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_SEQUENCE_H_
 #define PLIMSOLL_WORKER_SEQUENCE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,7 +21,8 @@
 
 namespace plimsoll::worker {
 
-// Owned by the engine; after Submit touched by the step thread only.
+// Owned by the engine; after Submit changed by the step thread only. Others may
+// read what never changes, and n_generated().
 class Sequence {
  public:
   Sequence(int64_t id, GenerateOptions options, const RollPlan& roll,
@@ -44,7 +46,10 @@ class Sequence {
   int64_t n_prompt() const {
     return static_cast<int64_t>(options_.prompt_ids.size());
   }
-  int64_t n_generated() const { return n_generated_; }
+  int64_t n_generated() const {
+    return n_generated_.load(std::memory_order_relaxed);
+  }
+  absl::Time submitted() const { return submitted_; }
 
   // Its tokens, by position in the cache.
   const TokenHistory& history() const { return history_; }
@@ -83,6 +88,10 @@ class Sequence {
   void End(absl::Status status) {
     if (!end_) end_ = std::move(status);
   }
+  // The same for one that has ended well but could not deliver it yet, too.
+  void Abort(absl::Status status) {
+    if (!end_ || end_->ok()) end_ = std::move(status);
+  }
   // Tells the sink. Called once, last.
   void Finish(absl::Time now);
 
@@ -98,7 +107,7 @@ class Sequence {
   StepOutput output_;  // not yet taken by the sink
   TokenHistory history_;
   std::optional<RecentTokens> recent_;
-  int64_t n_generated_ = 0;
+  std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;
   int64_t n_scored_;  // prompt tokens, those before first_scored included
   FinishReason reason_ = FinishReason::kUnknown;

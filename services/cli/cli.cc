@@ -76,6 +76,9 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddPlace(app, commands);
   AddLeases(app, commands);
   AddMemory(app, commands);
+  AddTop(app, commands);
+  AddDrain(app, commands);
+  AddAbort(app, commands);
   AddVersion(app, commands);
   AddCompletion(app, commands);
   if (const int code = Parse(app, args, streams); code >= 0) return code;

@@ -33,6 +33,9 @@ void AddDevices(CLI::App& app, Commands& commands);
 void AddPlace(CLI::App& app, Commands& commands);
 void AddLeases(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
+void AddTop(CLI::App& app, Commands& commands);
+void AddDrain(CLI::App& app, Commands& commands);
+void AddAbort(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 void AddCompletion(CLI::App& app, Commands& commands);
 

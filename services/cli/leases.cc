@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/cli/age.h"
 #include "services/cli/bytes.h"
 #include "services/cli/commands.h"
 #include "services/cli/failure.h"
@@ -58,15 +59,6 @@ std::string StateText(v1::LeaseState state) {
     default:
       return "unknown";
   }
-}
-
-// "47 s", "12 min", "3 h", "9 d": the largest unit alone.
-std::string AgeText(const google::protobuf::Duration& age) {
-  const int64_t seconds = age.seconds();
-  if (seconds < 120) return absl::StrCat(seconds, " s");
-  if (seconds < 120 * 60) return absl::StrCat(seconds / 60, " min");
-  if (seconds < 48 * 3'600) return absl::StrCat(seconds / 3'600, " h");
-  return absl::StrCat(seconds / 86'400, " d");
 }
 
 void Print(const v1::ListLeasesResponse& response, Streams& streams) {

@@ -54,9 +54,12 @@ absl::Status CallWaiter::Wait(grpc::ClientContext& context,
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
-                  const std::string& address) {
+                  const std::string& address,
+                  std::optional<std::chrono::seconds> timeout) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kUnaryTimeout);
+  if (timeout.has_value()) {
+    context.set_deadline(std::chrono::system_clock::now() + *timeout);
+  }
   CallWaiter waiter;
   start(&context,
         [&waiter](const grpc::Status& status) { waiter.Done(status); });

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -45,11 +46,13 @@ class CallWaiter {
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Starts a unary call with `start(context, done)` and waits for its answer.
+// Starts a unary call with `start(context, done)` and waits for its answer,
+// without end if there is no `timeout`.
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
-                  const std::string& address);
+                  const std::string& address,
+                  std::optional<std::chrono::seconds> timeout = kUnaryTimeout);
 
 // Text from the worker at `address`.
 std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address);

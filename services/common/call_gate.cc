@@ -7,16 +7,32 @@ namespace plimsoll::services {
 absl::StatusOr<CallGate::Pass> CallGate::Enter() {
   absl::MutexLock lock(&mu_);
   if (closed_) {
-    return WithDetails(absl::UnavailableError("this server is shutting down"),
-                       {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()});
+    return WithDetails(
+        absl::UnavailableError("this server drains and takes nothing new"),
+        {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()});
   }
   ++running_;
   return Pass(this);
 }
 
 void CallGate::Close() {
+  std::function<void()> listener;
+  {
+    absl::MutexLock lock(&mu_);
+    closed_ = true;
+    listener = close_listener_;
+  }
+  if (listener) listener();
+}
+
+bool CallGate::is_closed() const {
   absl::MutexLock lock(&mu_);
-  closed_ = true;
+  return closed_;
+}
+
+int64_t CallGate::running() const {
+  absl::MutexLock lock(&mu_);
+  return running_;
 }
 
 bool CallGate::AwaitIdle(absl::Duration timeout) {
@@ -27,9 +43,39 @@ bool CallGate::AwaitIdle(absl::Duration timeout) {
   return mu_.AwaitWithTimeout(absl::Condition(&idle), timeout);
 }
 
-void CallGate::Leave() {
+void CallGate::SetCloseListener(std::function<void()> listener) {
   absl::MutexLock lock(&mu_);
-  --running_;
+  close_listener_ = std::move(listener);
+}
+
+int64_t CallGate::TellIdle(std::function<void()> told) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (running_ > 0) {
+      idle_waiters_.emplace(next_id_, std::move(told));
+      return next_id_++;
+    }
+  }
+  told();
+  return 0;
+}
+
+void CallGate::Forget(int64_t id) {
+  std::function<void()> forgotten;  // ends without our lock
+  absl::MutexLock lock(&mu_);
+  const auto found = idle_waiters_.find(id);
+  if (found == idle_waiters_.end()) return;
+  forgotten = std::move(found->second);
+  idle_waiters_.erase(found);
+}
+
+void CallGate::Leave() {
+  std::map<int64_t, std::function<void()>> told;
+  {
+    absl::MutexLock lock(&mu_);
+    if (--running_ == 0) told.swap(idle_waiters_);
+  }
+  for (const auto& [id, tell] : told) tell();
 }
 
 }  // namespace plimsoll::services

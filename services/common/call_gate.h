@@ -3,6 +3,8 @@
 #define PLIMSOLL_SERVICES_COMMON_CALL_GATE_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -34,17 +36,34 @@ class CallGate {
   };
 
   // Errors: kUnavailable, with a retry delay of 0, once closed.
-  absl::StatusOr<Pass> Enter();
-  void Close();
+  absl::StatusOr<Pass> Enter() ABSL_LOCKS_EXCLUDED(mu_);
+  // Closes it for good; the listener is told before this returns.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+  bool is_closed() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Calls that run.
+  int64_t running() const ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until no call runs. False if that took longer than `timeout`.
-  bool AwaitIdle(absl::Duration timeout);
+  bool AwaitIdle(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Has `listener` called by every Close(); null: nobody. It may use the gate.
+  void SetCloseListener(std::function<void()> listener)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Has `told` called once, as soon as no call runs, maybe at once. It is
+  // called by whoever ends the last call, whatever locks that one holds: it
+  // must not block and not use the gate. Returns what Forget() takes.
+  int64_t TellIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
+  // What TellIdle() was given is not kept any more.
+  void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Leave();
+  void Leave() ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void()> close_listener_ ABSL_GUARDED_BY(mu_);
+  int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<int64_t, std::function<void()>> idle_waiters_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services

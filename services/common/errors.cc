@@ -34,6 +34,8 @@ v1::ErrorReason DefaultReason(absl::StatusCode code) {
       return v1::ERROR_REASON_INVALID_FIELD;
     case absl::StatusCode::kCancelled:
       return v1::ERROR_REASON_CANCELLED;
+    case absl::StatusCode::kAborted:
+      return v1::ERROR_REASON_ABORTED;
     case absl::StatusCode::kDeadlineExceeded:
       return v1::ERROR_REASON_DEADLINE_EXCEEDED;
     case absl::StatusCode::kResourceExhausted:

@@ -1,7 +1,6 @@
 #include "services/common/server.h"
 
 #include <arpa/inet.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -15,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/common/reflection.h"
 
 namespace plimsoll::services {
 namespace {
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    EnableReflection();
   });
   auto server = std::unique_ptr<Server>(new Server(options, gate));
   grpc::ServerBuilder builder;
@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
         absl::StrCat("cannot listen on ", options.listen));
   }
   server->SetReady(false);
+  gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
   server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
                                                              true);
   const bool is_v6 = absl::StrContains(address.host, ':');
@@ -139,21 +140,18 @@ Server::Server(const ServerOptions& options, CallGate& gate)
 
 Server::~Server() {
   if (server_ == nullptr) return;
+  gate_.SetCloseListener(nullptr);
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
 }
 
 void Server::SetReady(bool ready) {
   absl::MutexLock lock(&mu_);
-  server_->GetHealthCheckService()->SetServingStatus("", ready && !draining_);
+  server_->GetHealthCheckService()->SetServingStatus(
+      "", ready && !gate_.is_closed());
 }
 
 void Server::Drain(const std::function<void()>& abort) {
-  {
-    absl::MutexLock lock(&mu_);
-    draining_ = true;
-  }
-  SetReady(false);
   gate_.Close();
   if (!gate_.AwaitIdle(options_.drain_timeout)) {
     abort();

@@ -52,7 +52,8 @@ absl::Status CheckListen(const ServerOptions& options);
 // Thread-safe, but for construction and destruction.
 class Server {
  public:
-  // Starts to serve `services`, which must outlive it, not ready yet.
+  // Starts to serve `services`, which must outlive it, not ready yet. Closing
+  // `gate`, which must outlive it too, makes it not ready for good.
   // Errors: as CheckListen; kUnavailable if the address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
@@ -64,11 +65,12 @@ class Server {
   // What it listens on, with the real port.
   const std::string& address() const { return address_; }
 
-  // Readiness, the health of the empty name. Ignored once draining.
+  // Readiness, the health of the empty name. Ignored once the gate is closed.
   void SetReady(bool ready);
 
-  // Not ready at once; refuses new calls; waits up to drain_timeout for those
-  // that run; then calls `abort`, which must end them; then shuts down.
+  // Closes the gate: refuses new calls, and is not ready at once; waits up to
+  // drain_timeout for those that run; then calls `abort`, which must end them;
+  // then shuts down.
   void Drain(const std::function<void()>& abort);
 
  private:
@@ -76,8 +78,7 @@ class Server {
 
   const ServerOptions options_;
   CallGate& gate_;
-  absl::Mutex mu_;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Mutex mu_;  // orders changes of the health of the empty name
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

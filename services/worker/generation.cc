@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/common/call.h"
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
 #include "services/common/to_proto.h"
@@ -14,6 +15,9 @@ namespace {
 
 // When a slot may be free again; nobody knows better.
 constexpr absl::Duration kQueueRetry = absl::Seconds(1);
+
+static_assert(kMaxRequestIdBytes ==
+              worker::GenerateOptions::kMaxRequestIdBytes);
 
 // Both requests have the same fields.
 template <typename Request>

@@ -361,14 +361,20 @@ v1::ListModelsResponse ModelRegistry::List() {
   return response;
 }
 
-void ModelRegistry::AbortAll() {
+void ModelRegistry::Visit(
+    absl::FunctionRef<void(const LoadedModel&, v1::ModelState)> visit) {
   absl::MutexLock lock(&mu_);
   for (const auto& [name, entry] : entries_) {
-    if (entry.model == nullptr) continue;
-    entry.model->engine->AbortAll(
+    if (entry.model != nullptr) visit(*entry.model, entry.state);
+  }
+}
+
+void ModelRegistry::AbortAll() {
+  Visit([](const LoadedModel& model, v1::ModelState) {
+    model.engine->AbortAll(
         WithDetails(absl::UnavailableError("this server is shutting down"),
                     {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
-  }
+  });
 }
 
 void ModelRegistry::UnloadAll() {

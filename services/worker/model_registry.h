@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -82,6 +83,11 @@ class ModelRegistry {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   v1::ListModelsResponse List() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Calls `visit` with every model in memory and its state, READY or DRAINING,
+  // by name; under a lock: it must not block and not use the registry.
+  void Visit(absl::FunctionRef<void(const LoadedModel&, v1::ModelState)> visit)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends every stream with kUnavailable.
   void AbortAll() ABSL_LOCKS_EXCLUDED(mu_);

@@ -95,6 +95,7 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
   ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context));
+  generation.options.request_id = request_id_;
   ASSIGN_OR_RETURN(auto continuations, Continuations(generation, request));
   absl::MutexLock lock(&mu_);
   generation_ = std::move(generation);

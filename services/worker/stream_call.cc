@@ -37,6 +37,7 @@ absl::Status StreamCall::Begin(ModelRegistry& registry, CallGate& gate,
   ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
   ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context_));
+  generation.options.request_id = request_id_;
   v1::PromptInfo info;
   for (const int32_t id : generation.prompt.ids) {
     info.add_prompt_ids(ToUint32(id));

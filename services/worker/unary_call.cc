@@ -37,6 +37,7 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
   ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
   ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context));
+  generation.options.request_id = request_id_;
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);

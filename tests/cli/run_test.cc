@@ -18,9 +18,9 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",       "what-if",    "place",   "generate", "chat",
-    "tokenize",   "models",     "devices", "memory",   "version",
-    "completion", "perplexity", "bench"};
+    "plan",   "what-if", "place",  "generate", "chat",       "tokenize",
+    "models", "devices", "memory", "version",  "completion", "perplexity",
+    "bench",  "top",     "drain",  "abort"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -77,6 +77,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"bench", "--model", "m", "--prompt-tokens",
                  "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
                 "at most 16"},
+        BadLine{{"top"}, "--address"}, BadLine{{"drain"}, "--address"},
+        BadLine{{"abort", "--all"}, "--address"},
+        BadLine{{"abort", "--address", "localhost:1"}, "--all"},
+        BadLine{{"abort", "a", "--all", "--address", "localhost:1"}, "--all"},
+        BadLine{{"top", "--address", "localhost:1", "--interval", "0"},
+                "from 1 to 86400"},
+        BadLine{{"top", "--address", "localhost:1", "--interval", "86401"},
+                "from 1 to 86400"},
         BadLine{{"sail"}, "sail"}, BadLine{{"plan"}, "there is no model"},
         BadLine{{"plan", "m", "--device-memory", "12GB"}, "write 12GiB"},
         BadLine{{"plan", "m", "--n-ctx", "0"}, "--n-ctx"},
@@ -143,6 +151,9 @@ TEST(RunTest, NobodyAtTheAddressIsAnErrorThatSaysWhatToStart) {
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"models", "--address", "127.0.0.1:1"},
         {"memory", "--address", "127.0.0.1:1"},
+        {"top", "--address", "127.0.0.1:1", "--interval", "1"},
+        {"drain", "--address", "127.0.0.1:1", "--wait"},
+        {"abort", "--address", "127.0.0.1:1", "a"},
         {"tokenize", "--address", "127.0.0.1:1", "--text", "x"},
         {"generate", "--address", "127.0.0.1:1", "--prompt", "x"},
         {"devices", "--planner", "127.0.0.1:1"}}) {

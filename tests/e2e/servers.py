@@ -195,6 +195,7 @@ class Worker(Server):
 
     def connect(self, channel):
         """Makes the stubs on `channel`."""
+        self.admin = stubs.AdminStub(channel)
         self.models = stubs.ModelStub(channel)
         self.generation = stubs.GenerationStub(channel)
         self.tokenizer = stubs.TokenizerStub(channel)

@@ -1,13 +1,15 @@
 """The plimsoll command against a worker and a planner, and its exit codes."""
 
 import json
+import signal
 import subprocess
 
+import grpc
 import pytest
 
-from asks import GREEDY, generate, text
+from asks import GREEDY, endless, generate, text
 from conftest import model_flag
-from servers import CALL_SECONDS, Planner, Worker, binary
+from servers import CALL_SECONDS, Planner, Worker, binary, refused
 from stubs import tokenizer as v1
 
 PROMPT = "Once upon a time, there was a little"
@@ -102,6 +104,59 @@ def test_devices_lists_the_planners(smollm2):
             device, = parsed(plimsoll(*command))["devices"]
     assert device["profile"]["id"] == "here"
     assert int(device["held_bytes"]) > 0
+
+
+def test_top_lists_requests_and_abort_ends_them(worker):
+    metadata = [("x-request-id", "from-a-test")]
+    stream = worker.generation.StreamGenerate(
+        endless("smollm2"), metadata=metadata, timeout=CALL_SECONDS
+    )
+    next(stream)
+    table = at(worker, "top")
+    assert table.returncode == 0
+    assert b"1 call is in flight" in table.stdout
+    assert b"from-a-test" in table.stdout and b"gemma3" in table.stdout
+    found = parsed(at(worker, "top", "-o", "json"))["models"]
+    listed = {entry["model"]: entry for entry in found}
+    assert listed["smollm2"]["requests"][0]["request_id"] == "from-a-test"
+    assert listed["gemma3"]["running"] == 0
+    done = at(worker, "abort", "from-a-test", "nobody", "--reason", "a test")
+    assert done.returncode == 1
+    assert done.stdout == b"  aborted 1 request\n"
+    assert b"no such request: nobody" in done.stderr
+    with refused(grpc.StatusCode.ABORTED, "ABORTED") as failures:
+        list(stream)
+    assert failures[0].message == "an operator ended the request: a test"
+    assert parsed(at(worker, "abort", "--all", "-o", "json"))["aborted"] == 0
+
+
+def test_top_goes_on_until_it_is_interrupted(worker):
+    command = [binary("plimsoll"), "top", "--address", worker.address]
+    command += ["--interval", "1", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        for _ in range(2):
+            assert json.loads(process.stdout.readline())["draining"] is False
+        process.send_signal(signal.SIGINT)
+        assert process.wait(CALL_SECONDS) == 130
+
+
+def test_drain_waits_until_nothing_is_in_flight(smollm2):
+    with Worker(model_flag("smollm2"), "--n-ctx=256") as server:
+        server.await_ready()
+        request = endless(max_tokens=100)
+        stream = server.generation.StreamGenerate(request, timeout=CALL_SECONDS)
+        next(stream)
+        done = at(server, "drain")
+        assert done.returncode == 0
+        assert b"  draining: " in done.stdout
+        last = list(stream)[-1]
+        assert last.finish.usage.generated_tokens == 100
+        done = at(server, "drain", "--wait")
+        assert done.stdout == b"  draining: no call is in flight\n"
+        assert parsed(at(server, "drain", "-o", "json")) == {"running_calls": 0}
+        done = at(server, "generate", "--prompt", "a")
+        assert done.returncode == 1
+        assert b"drains" in done.stderr
 
 
 def test_a_refusal_of_the_worker_is_an_error_with_its_words(worker):

@@ -13,6 +13,7 @@ from servers import Planner, Worker, binary, until
 SERVICES = {
     "plimsoll-planner": {"plimsoll.v1.PlannerService"},
     "plimsoll-worker": {
+        "plimsoll.v1.AdminService",
         "plimsoll.v1.GenerationService",
         "plimsoll.v1.ModelService",
         "plimsoll.v1.TokenizerService",

@@ -173,6 +173,39 @@ TEST(CallGateTest, ADrainWaitsForTheLastPass) {
   EXPECT_FALSE(gate.Enter().ok());
 }
 
+TEST(CallGateTest, TellsOnceWhenTheLastCallHasEnded) {
+  CallGate gate;
+  int n_told = 0;
+  gate.TellIdle([&] { ++n_told; });
+  EXPECT_EQ(n_told, 1) << "no call runs: at once";
+  {
+    const absl::StatusOr<CallGate::Pass> first = gate.Enter();
+    {
+      const absl::StatusOr<CallGate::Pass> second = gate.Enter();
+      gate.TellIdle([&] { ++n_told; });
+      gate.Forget(gate.TellIdle([&] { n_told += 100; }));
+      EXPECT_EQ(gate.running(), 2);
+    }
+    EXPECT_EQ(n_told, 1);
+  }
+  EXPECT_EQ(n_told, 2);
+  EXPECT_EQ(gate.running(), 0);
+  { const absl::StatusOr<CallGate::Pass> next = gate.Enter(); }
+  EXPECT_EQ(n_told, 2);
+}
+
+TEST(CallGateTest, EveryCloseIsHeardByItsListener) {
+  CallGate gate;
+  int n_heard = 0;
+  gate.SetCloseListener([&] { n_heard += gate.is_closed() ? 1 : 100; });
+  gate.Close();
+  gate.Close();
+  EXPECT_EQ(n_heard, 2);
+  gate.SetCloseListener(nullptr);
+  gate.Close();
+  EXPECT_EQ(n_heard, 2);
+}
+
 TEST(CallGateTest, AMovedPassCountsOnce) {
   CallGate gate;
   CallGate::Pass pass = *gate.Enter();

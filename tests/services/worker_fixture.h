@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "plimsoll/v1/admin.grpc.pb.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
@@ -92,8 +93,11 @@ struct TestWorker {
     services.push_back(NewGenerationService(*registry, gate));
     services.push_back(NewTokenizerService(*registry, gate));
     services.push_back(NewModelService(*registry, gate));
-    auto started = Server::Start(
-        {}, {services[0].get(), services[1].get(), services[2].get()}, gate);
+    services.push_back(NewAdminService(*registry, gate));
+    auto started = Server::Start({},
+                                 {services[0].get(), services[1].get(),
+                                  services[2].get(), services[3].get()},
+                                 gate);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
     const auto channel = grpc::CreateChannel(
@@ -101,6 +105,7 @@ struct TestWorker {
     generation = v1::GenerationService::NewStub(channel);
     tokenizer = v1::TokenizerService::NewStub(channel);
     models = v1::ModelService::NewStub(channel);
+    admin = v1::AdminService::NewStub(channel);
   }
 
   // All messages of a LoadModel call.
@@ -151,6 +156,7 @@ struct TestWorker {
   std::unique_ptr<v1::GenerationService::Stub> generation;
   std::unique_ptr<v1::TokenizerService::Stub> tokenizer;
   std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
 // Both kinds of request have the same fields.

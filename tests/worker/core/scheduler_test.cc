@@ -190,8 +190,10 @@ TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
   scheduler.Park(2);
   EXPECT_THAT(scheduler.NextStep(), IsEmpty());
   EXPECT_TRUE(scheduler.SlotOf(1).has_value());
+  EXPECT_TRUE(scheduler.IsParked(1));
   scheduler.Unpark(1);
   scheduler.Unpark(2);
+  EXPECT_FALSE(scheduler.IsParked(1));
   EXPECT_THAT(Parts(scheduler.NextStep()),
               ElementsAre(Part{1, 1, 1, true}, Part{2, 15, 5, true}));
 }

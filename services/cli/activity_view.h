@@ -1,0 +1,25 @@
+// What a worker's models do, as tables.
+#ifndef PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_
+
+#include <google/protobuf/repeated_field.h>
+
+#include <string>
+
+#include "plimsoll/v1/admin.pb.h"
+#include "services/cli/terminal.h"
+
+namespace plimsoll::cli {
+
+// "no call is in flight", "1 call is in flight", "3 calls are in flight".
+std::string CallsText(uint32_t n_calls);
+
+// A table of the models and, if something runs or waits, one of the requests;
+// empty without models.
+std::string RenderActivity(
+    const google::protobuf::RepeatedPtrField<v1::ModelActivity>& models,
+    const Style& style);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_

@@ -1,0 +1,16 @@
+// How long something has lasted, for people.
+#ifndef PLIMSOLL_SERVICES_CLI_AGE_H_
+#define PLIMSOLL_SERVICES_CLI_AGE_H_
+
+#include <google/protobuf/duration.pb.h>
+
+#include <string>
+
+namespace plimsoll::cli {
+
+// "47 s", "12 min", "3 h", "9 d": the largest unit alone.
+std::string AgeText(const google::protobuf::Duration& age);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_AGE_H_

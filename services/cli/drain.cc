@@ -1,0 +1,70 @@
+// `plimsoll drain`: a worker takes nothing new and ends what it has begun.
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "plimsoll/v1/admin.grpc.pb.h"
+#include "services/cli/activity_view.h"
+#include "services/cli/commands.h"
+#include "services/cli/failure.h"
+#include "services/cli/json.h"
+#include "services/cli/remote.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Have a worker take nothing new and end what it has begun\n"
+    "It is not ready from then on and refuses new calls; those that run go on "
+    "to their end. The process stays, until a signal ends it; there is no way "
+    "back. --wait returns once nothing is in flight, however long that takes.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll drain --address localhost:7071\n"
+    "  plimsoll drain --wait --address localhost:7071 && kill $WORKER";
+
+struct DrainFlags {
+  bool wait = false;
+  std::string output;
+};
+
+absl::Status RunDrain(const DrainFlags& flags, const Commands& commands) {
+  const std::string& address = commands.globals.address;
+  if (address.empty()) {
+    return UsageError("a worker drains; give --address HOST:PORT");
+  }
+  v1::DrainRequest request;
+  request.set_wait(flags.wait);
+  v1::DrainResponse response;
+  const auto stub = v1::AdminService::NewStub(Connect(address));
+  const auto start = [&](grpc::ClientContext* context,
+                         std::function<void(grpc::Status)> done) {
+    stub->async()->Drain(context, &request, &response, std::move(done));
+  };
+  RETURN_IF_ERROR(flags.wait ? Call(start, address, std::nullopt)
+                             : Call(start, address));
+  const std::string models =
+      RenderActivity(response.models(), commands.streams.out_style);
+  const std::string text =
+      absl::StrCat("  draining: ", CallsText(response.running_calls()), "\n",
+                   models.empty() ? "" : "\n", models);
+  return Show(response, text, absl::OkStatus(), flags.output, commands.streams);
+}
+
+}  // namespace
+
+void AddDrain(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("drain", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<DrainFlags>();
+  command->add_flag("--wait", flags->wait,
+                    "Return only once nothing is in flight");
+  AddOutput(*command, &flags->output, {"table", "json"});
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunDrain(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

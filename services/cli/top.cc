@@ -1,0 +1,112 @@
+// `plimsoll top`: what a worker does now, once or for as long as one looks.
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "plimsoll/v1/admin.grpc.pb.h"
+#include "services/cli/activity_view.h"
+#include "services/cli/commands.h"
+#include "services/cli/failure.h"
+#include "services/cli/interrupt.h"
+#include "services/cli/json.h"
+#include "services/cli/remote.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Show what a worker does: models, and the requests that run and wait\n"
+    "'running' is of the slots, 'waiting' of the queue, 'kv pages' of the "
+    "cache; steps and tokens count from the model's load. A request is parked "
+    "while its client does not read.";
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  plimsoll top --address localhost:7071\n"
+    "  plimsoll top --address localhost:7071 --interval 2\n"
+    "  plimsoll top --address localhost:7071 -o json";
+
+constexpr int64_t kMaxIntervalSeconds = 86'400;
+
+struct TopFlags {
+  std::optional<int64_t> interval;  // seconds; absent = once
+  std::string output;
+};
+
+std::string Render(const v1::GetLoadResponse& load, const Style& style) {
+  const std::string calls =
+      absl::StrCat("  ", load.draining() ? "draining: " : "",
+                   CallsText(load.running_calls()),
+                   load.models().empty() ? ", no model is loaded" : "", "\n");
+  const std::string models = RenderActivity(load.models(), style);
+  return models.empty() ? calls : absl::StrCat(calls, "\n", models);
+}
+
+absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
+                      const Commands& commands) {
+  const v1::GetLoadRequest request;
+  v1::GetLoadResponse load;
+  RETURN_IF_ERROR(Call(
+      [&](grpc::ClientContext* context,
+          std::function<void(grpc::Status)> done) {
+        stub.async()->GetLoad(context, &request, &load, std::move(done));
+      },
+      commands.globals.address));
+  Streams& streams = commands.streams;
+  if (flags.output == "json") {
+    const JsonForm form =
+        flags.interval.has_value() ? JsonForm::kLine : JsonForm::kPretty;
+    return PrintJson(load, streams.out, form, /*keep_empty=*/true);
+  }
+  streams.out << Render(load, streams.out_style);
+  return absl::OkStatus();
+}
+
+// Waits, unless interrupted.
+void Pause(absl::Duration duration) {
+  const absl::Time end = absl::Now() + duration;
+  for (absl::Time now = absl::Now(); now < end && !Interrupted();
+       now = absl::Now()) {
+    absl::SleepFor(std::min(end - now, kInterruptPoll));
+  }
+}
+
+absl::Status RunTop(const TopFlags& flags, const Commands& commands) {
+  const std::string& address = commands.globals.address;
+  if (address.empty()) {
+    return UsageError("the load is a worker's; give --address HOST:PORT");
+  }
+  const auto stub = v1::AdminService::NewStub(Connect(address));
+  if (!flags.interval.has_value()) return ShowOnce(*stub, flags, commands);
+  const InterruptScope interrupts;
+  std::ostream& out = commands.streams.out;
+  while (true) {
+    RETURN_IF_ERROR(ShowOnce(*stub, flags, commands));
+    if (flags.output != "json") out << "\n";
+    out.flush();
+    // A pipe that nobody reads any more ends it.
+    if (!out.good()) return absl::DataLossError("the output was closed");
+    Pause(absl::Seconds(*flags.interval));
+    if (Interrupted()) return InterruptedError();
+  }
+}
+
+}  // namespace
+
+void AddTop(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("top", kDescription);
+  command->footer(kFooter);
+  auto flags = std::make_shared<TopFlags>();
+  AddCount(*command, "--interval", &flags->interval, 1, kMaxIntervalSeconds,
+           "SECONDS",
+           "Again after so long, until interrupted (as JSON: one line each)");
+  AddOutput(*command, &flags->output, {"table", "json"});
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunTop(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,18 @@
+// The reflection services of our servers, both versions.
+#ifndef PLIMSOLL_SERVICES_COMMON_REFLECTION_H_
+#define PLIMSOLL_SERVICES_COMMON_REFLECTION_H_
+
+#include <cstddef>
+
+namespace plimsoll::services {
+
+// Of one request of grpc.reflection.v1, where that is ours: names are short.
+inline constexpr size_t kMaxReflectionRequestBytes = 4 << 10;
+
+// Gives every server that is built from now on grpc.reflection.v1alpha and
+// grpc.reflection.v1. Call it once.
+void EnableReflection();
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_REFLECTION_H_

@@ -1,0 +1,30 @@
+// What AdminService says of a worker's models and does to their requests.
+#ifndef PLIMSOLL_SERVICES_WORKER_ADMIN_H_
+#define PLIMSOLL_SERVICES_WORKER_ADMIN_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plimsoll/v1/admin.pb.h"
+#include "services/worker/model_registry.h"
+
+namespace plimsoll::services {
+
+// Requests of one model that are listed; the rest is counted.
+inline constexpr size_t kMaxListedRequests = 256;
+// Of one Abort call.
+inline constexpr int kMaxAbortIds = 256;
+inline constexpr size_t kMaxAbortReasonBytes = 256;
+
+// What every loaded model does, by name.
+std::vector<v1::ModelActivity> Activity(ModelRegistry& registry);
+
+// Ends the requests that `request` names.
+// Errors: kInvalidArgument naming the field.
+absl::StatusOr<v1::AbortResponse> Abort(ModelRegistry& registry,
+                                        const v1::AbortRequest& request);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_ADMIN_H_

@@ -1,0 +1,95 @@
+// Tables of what a worker does.
+#include "services/cli/activity_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_split.h"
+#include "services/cli/age.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+
+v1::GetLoadResponse Busy() {
+  v1::GetLoadResponse load;
+  v1::ModelActivity& model = *load.add_models();
+  model.set_model("smollm2");
+  model.set_state(v1::MODEL_STATE_READY);
+  model.set_n_slots(4);
+  model.set_running(1);
+  model.set_max_waiting(64);
+  model.set_kv_pages(1'024);
+  model.set_kv_used_pages(3);
+  model.set_steps(12'345);
+  v1::ActiveRequest& request = *model.add_requests();
+  request.set_request_id("0123456789abcdef0123456789abcdef");
+  request.set_state(v1::REQUEST_STATE_PARKED);
+  request.set_prompt_tokens(17);
+  request.set_generated_tokens(1'000);
+  request.mutable_age()->set_seconds(7);
+  return load;
+}
+
+TEST(RenderActivityTest, ShowsModelsAndRequestsIn80Columns) {
+  const std::string out = RenderActivity(Busy().models(), {});
+  for (const char* cell :
+       {"1/4", "0/64", "3/1,024", "12,345", "smollm2", "parked", "17", "1,000",
+        "7 s", "0123456789abcdef0123456789abcdef"}) {
+    EXPECT_THAT(out, HasSubstr(cell));
+  }
+  EXPECT_THAT(out, Not(HasSubstr("more")));
+  EXPECT_THAT(out, Not(HasSubstr("draining")));
+  for (absl::string_view line : absl::StrSplit(out, '\n')) {
+    EXPECT_THAT(Columns(line), Le(80)) << line;
+  }
+}
+
+TEST(RenderActivityTest, ARequestThatIsNotListedIsCounted) {
+  v1::GetLoadResponse load = Busy();
+  load.mutable_models(0)->set_waiting(12);
+  load.mutable_models(0)->set_state(v1::MODEL_STATE_DRAINING);
+  const std::string out = RenderActivity(load.models(), {});
+  EXPECT_THAT(out, HasSubstr("and 12 more"));
+  EXPECT_THAT(out, HasSubstr("smollm2 (draining)"));
+}
+
+TEST(RenderActivityTest, WhatAServerNamesCannotMoveTheCursor) {
+  v1::GetLoadResponse load = Busy();
+  load.mutable_models(0)->set_model("a\033[2J");
+  load.mutable_models(0)->mutable_requests(0)->set_request_id("b\rc");
+  EXPECT_THAT(RenderActivity(load.models(), {}), Not(HasSubstr("\033")));
+  EXPECT_THAT(RenderActivity(load.models(), {}), Not(HasSubstr("\r")));
+}
+
+TEST(RenderActivityTest, WithoutModelsThereIsNothingToShow) {
+  EXPECT_EQ(RenderActivity({}, {}), "");
+}
+
+TEST(CallsTextTest, CountsInWords) {
+  EXPECT_EQ(CallsText(0), "no call is in flight");
+  EXPECT_EQ(CallsText(1), "1 call is in flight");
+  EXPECT_EQ(CallsText(1'234), "1,234 calls are in flight");
+}
+
+TEST(AgeTextTest, TakesTheLargestUnitThatSaysEnough) {
+  const auto text = [](int64_t seconds) {
+    google::protobuf::Duration age;
+    age.set_seconds(seconds);
+    return AgeText(age);
+  };
+  EXPECT_EQ(text(0), "0 s");
+  EXPECT_EQ(text(119), "119 s");
+  EXPECT_EQ(text(120), "2 min");
+  EXPECT_EQ(text(7'199), "119 min");
+  EXPECT_EQ(text(7'200), "2 h");
+  EXPECT_EQ(text(172'800), "2 d");
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
