@@ -1,9 +1,6 @@
 #include "worker/engine.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <thread>
@@ -24,6 +21,7 @@
 #include "worker/prompt_budget.h"
 #include "worker/prompt_scorer.h"
 #include "worker/roll_plan.h"
+#include "worker/row_sampler.h"
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
 
@@ -35,14 +33,6 @@ static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
 // How often streams are looked at for deadlines and abandonment when nothing
 // else wakes the step thread.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
-
-// Candidates that a draw needs, from the most likely one on; beyond
-// kernels::kMaxCandidates the whole row.
-int64_t CandidatesWanted(const SamplingOptions& sampling) {
-  if (sampling.temperature == 0.0f) return 1;
-  return sampling.top_k > 0 ? sampling.top_k
-                            : std::numeric_limits<int64_t>::max();
-}
 
 }  // namespace
 
@@ -73,14 +63,6 @@ struct Engine::Impl {
   absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
   // Draws the tokens of the batch's sampled rows.
   absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
-  absl::StatusOr<TokenOutput> SampleRow(const Sequence& sequence,
-                                        int64_t sampled);
-  // The token after `logits`, a row that nothing is added to.
-  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence,
-                                    std::span<const float> logits);
-  // The same after biases and penalties, on a copy of the row.
-  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence,
-                                     std::span<const float> logits);
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
   absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);
@@ -99,21 +81,15 @@ struct Engine::Impl {
   Arena arena;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Model> model;
+  std::unique_ptr<RowSampler> row_sampler;
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
   int64_t kv_pages = 0;
 
   // Step thread only.
-  Sampler sampler;
   PromptBudget prompt_budget;
   StepBatch batch;
-  int64_t top_k = 0;  // candidates computed per sampled row of this step
-  std::vector<float> top_values;
-  std::vector<int32_t> top_ids;
-  std::vector<double> log_sum_exp;
-  std::vector<LogitEntry> sorted;  // candidates of the row at hand
-  std::vector<float> biased;       // [vocab]
 
   mutable absl::Mutex mu;
   Scheduler scheduler ABSL_GUARDED_BY(mu);
@@ -335,40 +311,20 @@ void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
 }
 
 absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
-  const auto n_sampled = static_cast<int64_t>(batch.sampled_rows.size());
-  if (n_sampled == 0) return absl::OkStatus();
-  top_k = 1;
+  std::vector<Sequence*> sampled;
   for (const ScheduledRows& r : rows) {
-    if (!r.samples) continue;
-    const GenerateOptions& wanted = Find(r.id)->options();
-    top_k = std::max<int64_t>(top_k, wanted.top_logprobs);
-    const int64_t n_candidates = CandidatesWanted(wanted.sampling);
-    if (n_candidates <= kernels::kMaxCandidates) {
-      top_k = std::max(top_k, n_candidates);
-    }
+    if (r.samples) sampled.push_back(Find(r.id));
   }
-  top_k = std::min<int64_t>(top_k, shape.vocab_size);
-  top_values.resize(static_cast<size_t>(n_sampled * top_k));
-  top_ids.resize(static_cast<size_t>(n_sampled * top_k));
-  log_sum_exp.resize(static_cast<size_t>(n_sampled));
-  RETURN_IF_ERROR(backend->TopK({.logits = model->Logits(),
-                                 .n_rows = n_sampled,
-                                 .n = shape.vocab_size,
-                                 .k = top_k,
-                                 .values = top_values.data(),
-                                 .ids = top_ids.data(),
-                                 .log_sum_exp = log_sum_exp.data()}));
-  int64_t sampled = 0;
-  for (const ScheduledRows& r : rows) {
-    if (!r.samples) continue;
-    Sequence* sequence = Find(r.id);
-    absl::StatusOr<TokenOutput> token = SampleRow(*sequence, sampled++);
+  RETURN_IF_ERROR(row_sampler->Begin(sampled));
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    absl::StatusOr<TokenOutput> token =
+        row_sampler->Draw(*sampled[i], static_cast<int64_t>(i));
     if (!token.ok()) {
-      sequence->End(token.status());
+      sampled[i]->End(token.status());
       continue;
     }
-    sequence->Accept(*std::move(token), *tokenizer, plan.n_ctx,
-                     options.clock());
+    sampled[i]->Accept(*std::move(token), *tokenizer, plan.n_ctx,
+                       options.clock());
   }
   return absl::OkStatus();
 }
@@ -391,88 +347,6 @@ absl::Status Engine::Impl::ScorePrompts(
     sequence->AddScores(scores);
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<TokenOutput> Engine::Impl::SampleRow(const Sequence& sequence,
-                                                    int64_t sampled) {
-  const double lse = log_sum_exp[static_cast<size_t>(sampled)];
-  if (std::isnan(lse)) {
-    return absl::InternalError(
-        absl::StrCat("non-finite logits after ", sequence.n_generated(),
-                     " generated tokens; the model's weights are damaged"));
-  }
-  const GenerateOptions& wanted = sequence.options();
-  const std::span<const float> logits(
-      model->Logits() + sampled * shape.vocab_size,
-      static_cast<size_t>(shape.vocab_size));
-  sorted.clear();
-  for (int64_t i = 0; i < top_k; ++i) {
-    const auto at = static_cast<size_t>(sampled * top_k + i);
-    sorted.push_back({top_values[at], top_ids[at]});
-  }
-  TokenOutput token;
-  if (wanted.logit_bias.ChangesAnything()) {
-    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence, logits));
-  } else {
-    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence, logits));
-  }
-  if (wanted.top_logprobs < 0) return token;
-  token.has_logprob = true;
-  const auto log_probability = [lse](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - lse);
-  };
-  const float chosen = logits[static_cast<size_t>(token.id)];
-  token.logprob = log_probability(chosen);
-  token.rank = std::count_if(logits.begin(), logits.end(),
-                             [chosen](float other) { return other > chosen; });
-  const auto n =
-      std::min<size_t>(sorted.size(), static_cast<size_t>(wanted.top_logprobs));
-  for (size_t i = 0; i < n; ++i) {
-    token.candidates.push_back(
-        {sorted[i].id, log_probability(sorted[i].logit)});
-  }
-  return token;
-}
-
-absl::StatusOr<int32_t> Engine::Impl::DrawPlain(const Sequence& sequence,
-                                                std::span<const float> logits) {
-  const SamplingOptions& sampling = sequence.options().sampling;
-  const auto index = static_cast<uint64_t>(sequence.n_generated());
-  if (CandidatesWanted(sampling) <= top_k) {
-    return sampler.SampleSorted(sorted, sampling, index);
-  }
-  return sampler.Sample(logits, sampling, index);
-}
-
-absl::StatusOr<int32_t> Engine::Impl::DrawBiased(
-    const Sequence& sequence, std::span<const float> logits) {
-  const GenerateOptions& wanted = sequence.options();
-  const auto index = static_cast<uint64_t>(sequence.n_generated());
-  biased.assign(logits.begin(), logits.end());
-  ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased);
-  const int64_t k =
-      std::min(CandidatesWanted(wanted.sampling), shape.vocab_size);
-  if (k > kernels::kMaxCandidates) {
-    return sampler.Sample(biased, wanted.sampling, index);
-  }
-  std::array<float, kernels::kMaxCandidates> values = {};
-  std::array<int32_t, kernels::kMaxCandidates> ids = {};
-  double lse = 0;
-  RETURN_IF_ERROR(backend->TopK({.logits = biased.data(),
-                                 .n_rows = 1,
-                                 .n = shape.vocab_size,
-                                 .k = k,
-                                 .values = values.data(),
-                                 .ids = ids.data(),
-                                 .log_sum_exp = &lse}));
-  if (std::isnan(lse)) {
-    return absl::InternalError("biases made logits that are not finite");
-  }
-  std::vector<LogitEntry> best;
-  for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
-    best.push_back({values.at(i), ids.at(i)});
-  }
-  return sampler.SampleSorted(best, wanted.sampling, index);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
@@ -500,6 +374,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
                             .precision = options.precision};
   ASSIGN_OR_RETURN(impl->model, BuildModel(file.header(), parts));
   RETURN_IF_ERROR(LoadWeights(file, parts, fence));
+  impl->row_sampler = std::make_unique<RowSampler>(*impl->model, *impl->backend,
+                                                   impl->shape.vocab_size);
   impl->scorer = std::make_unique<PromptScorer>(
       *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
   impl->allocations_at_load = impl->backend->Allocations();

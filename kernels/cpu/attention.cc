@@ -3,7 +3,8 @@
 //
 // A task is a few rows of one segment times a few heads that share a KV head.
 // It brings each key and value to float32 once, a few cells at a time, so that
-// they stay in the nearest cache while every query of the task meets them.
+// they stay in the nearest cache while every query of the task meets them; the
+// few heads of a single row need no such tile (attention_row-inl.h).
 // What a query does in a block depends only on which of its cells the query
 // sees, and spans of blocks are put together in their order, whoever computes
 // them, so results do not depend on chunks, tiles or threads.
@@ -13,12 +14,13 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_row-inl.h"
+#include "kernels/cpu/attention_state-inl.h"
 #include "kernels/cpu/attention_tasks.h"
 #include "kernels/cpu/kv_load-inl.h"
 #include "kernels/cpu/ops.h"
@@ -29,45 +31,7 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using D = hn::CappedTag<float, 16>;
-constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-
-constexpr float kNone = -std::numeric_limits<float>::infinity();
-
-// What was seen so far: the largest score, the sum of weights relative to it
-// and, elsewhere, the sums of values.
-struct State {
-  float max = kNone;
-  float total = 0;
-};
-
-// The state of one query between blocks, and its view of the current block.
-struct Query {
-  int64_t row;  // in the step's buffers
-  int64_t head;
-  int64_t position;
-  RowBlocks blocks;
-  int64_t span;   // number of the current span
-  State now;      // of the current span
-  State before;   // of those before it
-  int64_t begin;  // cells of the block that it sees
-  int64_t end;
-};
-
-// Where the cells of the current block lie, and which of them any query sees.
-struct Block {
-  const std::byte* keys[kAttentionBlock];
-  const std::byte* values[kAttentionBlock];
-  int64_t begin;
-  int64_t end;
-  bool is_prefix;
-};
-
-const float* QueryVector(const AttentionArgs& args, const Query& query,
-                         bool is_prefix) {
-  const float* q = is_prefix ? args.q_prefix : args.q;
-  return q + (query.row * args.n_heads + query.head) * args.head_dim;
-}
+using D = AttentionTag;
 
 // scores[m][j] = scale * q[m].k[j] for cells [begin, end), whose keys lie in
 // `keys`.
@@ -92,78 +56,6 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
       scores[m * kAttentionBlock + j] =
           args.scale * hn::GetLane(hn::SumOfLanes(d, dot[m]));
     }
-  }
-}
-
-// Turns scores into weights, updates the query's running maximum and total,
-// and corrects its sums for a larger maximum.
-void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
-  const D d;
-  State& state = query.now;
-  std::fill(scores, scores + query.begin, kNone);
-  std::fill(scores + query.end, scores + kAttentionBlock, kNone);
-  auto v_max = hn::Set(d, state.max);
-  for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
-    v_max = hn::Max(v_max, hn::LoadU(d, scores + j));
-  }
-  const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
-  const auto shift = hn::Set(d, max);
-  auto sum = hn::Zero(d);
-  for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
-    const auto weight = hn::Exp(d, hn::Sub(hn::LoadU(d, scores + j), shift));
-    hn::StoreU(weight, d, scores + j);
-    sum = hn::Add(sum, weight);
-  }
-  const float correction =
-      hn::GetLane(hn::Exp(d, hn::Sub(hn::Set(d, state.max), shift)));
-  state.total = state.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
-  state.max = max;
-  if (correction == 1.0f) return;
-  for (int64_t i = 0; i < head_dim; i += kLanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
-               sums + i);
-  }
-}
-
-// Puts the next span behind those before it: `before` and its sums become those
-// of both.
-void Join(const State& next, const float* next_sums, int64_t head_dim,
-          State& before, float* sums) {
-  if (next.max == kNone) return;  // it saw nothing
-  if (before.max == kNone) {
-    before = next;
-    std::copy_n(next_sums, head_dim, sums);
-    return;
-  }
-  const D d;
-  const float max = std::max(before.max, next.max);
-  const auto factor_of = [&](float old) {
-    return hn::GetLane(hn::Exp(d, hn::Set(d, old - max)));
-  };
-  const float old_factor = factor_of(before.max);
-  const float new_factor = factor_of(next.max);
-  before = {max, before.total * old_factor + next.total * new_factor};
-  for (int64_t i = 0; i < head_dim; i += kLanes) {
-    const auto scaled = hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, old_factor));
-    hn::StoreU(
-        hn::MulAdd(hn::LoadU(d, next_sums + i), hn::Set(d, new_factor), scaled),
-        d, sums + i);
-  }
-}
-
-// Moves queries on to the span that `block` belongs to.
-void BeginBlock(int64_t block, int64_t head_dim, Query* queries,
-                int64_t n_queries, const AttentionScratch& scratch) {
-  for (int64_t i = 0; i < n_queries; ++i) {
-    Query& query = queries[i];
-    const int64_t span = block / query.blocks.span_blocks;
-    if (span == query.span) continue;
-    float* sums = scratch.sums + i * head_dim;
-    Join(query.now, sums, head_dim, query.before,
-         scratch.totals + i * head_dim);
-    query.now = {};
-    query.span = span;
-    std::fill_n(sums, head_dim, 0.0f);
   }
 }
 
@@ -337,7 +229,11 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
           std::min(block.end, queries[i].position - page.first_position + 1);
     }
     BeginBlock(b, args.head_dim, queries, n_queries, scratch);
-    AttendBlock(args, block, queries, n_queries, scratch);
+    if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
+      AttendRow(args, block, queries, n_queries, scratch);
+    } else {
+      AttendBlock(args, block, queries, n_queries, scratch);
+    }
   }
 }
 
@@ -376,7 +272,11 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
           std::min(queries[i].position - base + 1, kAttentionBlock);
     }
     BeginBlock(b, args.head_dim, queries, n_queries, scratch);
-    AttendBlock(args, block, queries, n_queries, scratch);
+    if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
+      AttendRow(args, block, queries, n_queries, scratch);
+    } else {
+      AttendBlock(args, block, queries, n_queries, scratch);
+    }
   }
 }
 

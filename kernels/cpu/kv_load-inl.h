@@ -70,6 +70,34 @@ inline void LoadQ80(const std::byte* from, int64_t n, float* to) {
   }
 }
 
+// Elements [i, i + lanes) of a stored head; i is a multiple of the lanes. The
+// same numbers as LoadHead's.
+template <DType kType, class D>
+HWY_INLINE hn::Vec<D> LoadVector(D d, const std::byte* from, int64_t i) {
+  if constexpr (kType == DType::kF32) {
+    return hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
+  } else if constexpr (kType == DType::kBF16) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<uint16_t, D> dh;
+    const auto* halves = reinterpret_cast<const uint16_t*>(from) + i;
+    const auto bits = hn::PromoteTo(du, hn::LoadU(dh, halves));
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+  } else if constexpr (kType == DType::kQ8_0) {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<int8_t, D> db;
+    const std::byte* block = from + i / kQ80Elements * kQ80Bytes;
+    const auto* quants =
+        reinterpret_cast<const int8_t*>(block + 2) + i % kQ80Elements;
+    const auto q = hn::PromoteTo(di, hn::LoadU(db, quants));
+    return hn::Mul(hn::ConvertTo(d, q), LoadScale(d, block));
+  } else {
+    static_assert(kType == DType::kF16);
+    const hn::Rebind<hwy::float16_t, D> dh;
+    const auto* halves = reinterpret_cast<const hwy::float16_t*>(from) + i;
+    return hn::PromoteTo(d, hn::LoadU(dh, halves));
+  }
+}
+
 // to[0, n) = the first n elements of a stored row; n is a multiple of 16 and of
 // the type's block.
 inline void LoadHead(const std::byte* from, DType dtype, int64_t n, float* to) {

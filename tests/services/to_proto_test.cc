@@ -59,7 +59,7 @@ TEST(ToProtoTest, TokenZeroAndLogprobZeroAreVisible) {
       .id = 0, .has_logprob = true, .logprob = 0, .candidates = {{0, 0}}};
   EXPECT_EQ(Json(ToProto(token)),
             "{\"id\":0,\"logprob\":0,"
-            "\"candidates\":[{\"id\":0,\"logprob\":0}]}");
+            "\"candidates\":[{\"id\":0,\"logprob\":0}],\"rank\":1}");
   EXPECT_EQ(Json(ToProto(worker::TokenOutput{.id = 7, .candidates = {}})),
             "{\"id\":7}");
 }

@@ -1,0 +1,144 @@
+// Attention of one row, a decode's, straight from what is stored. Included once
+// per instruction path.
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_state-inl.h"
+#include "kernels/cpu/kv_load-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// scores[m][j] = scale * q[m].k[j] for kCount queries that see all cells of the
+// block: what is brought to float32 goes straight to their sums.
+template <int kCount, DType kType>
+void ScoreStored(const AttentionArgs& args, const Block& block,
+                 const Query* queries, float* scores) {
+  const AttentionTag d;
+  const float* q[kCount];
+  for (int m = 0; m < kCount; ++m) {
+    q[m] = QueryVector(args, queries[m], block.is_prefix);
+  }
+  for (int64_t j = block.begin; j < block.end; ++j) {
+    hn::Vec<AttentionTag> dot[kCount];
+    for (int m = 0; m < kCount; ++m) dot[m] = hn::Zero(d);
+    for (int64_t i = 0; i < args.head_dim; i += kLanes) {
+      const auto k = LoadVector<kType>(d, block.keys[j], i);
+      for (int m = 0; m < kCount; ++m) {
+        dot[m] = hn::MulAdd(hn::LoadU(d, q[m] + i), k, dot[m]);
+      }
+    }
+    for (int m = 0; m < kCount; ++m) {
+      scores[m * kAttentionBlock + j] =
+          args.scale * hn::GetLane(hn::SumOfLanes(d, dot[m]));
+    }
+  }
+}
+
+// sums[m] += sum over the block's cells j of weight[m][j] * v[j], in their
+// order, for kVectors vectors of the head from `at` on.
+template <int kCount, DType kType, int kVectors>
+void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
+                 const float* weights, float* sums) {
+  const AttentionTag d;
+  hn::Vec<AttentionTag> acc[kCount][kVectors];
+  for (int m = 0; m < kCount; ++m) {
+    for (int i = 0; i < kVectors; ++i) {
+      acc[m][i] = hn::LoadU(d, sums + m * args.head_dim + at + i * kLanes);
+    }
+  }
+  for (int64_t j = block.begin; j < block.end; ++j) {
+    hn::Vec<AttentionTag> value[kVectors];
+    for (int i = 0; i < kVectors; ++i) {
+      value[i] = LoadVector<kType>(d, block.values[j], at + i * kLanes);
+    }
+    for (int m = 0; m < kCount; ++m) {
+      const auto weight = hn::Set(d, weights[m * kAttentionBlock + j]);
+      for (int i = 0; i < kVectors; ++i) {
+        acc[m][i] = hn::MulAdd(weight, value[i], acc[m][i]);
+      }
+    }
+  }
+  for (int m = 0; m < kCount; ++m) {
+    for (int i = 0; i < kVectors; ++i) {
+      hn::StoreU(acc[m][i], d, sums + m * args.head_dim + at + i * kLanes);
+    }
+  }
+}
+
+template <int kCount, DType kType>
+void AddStored(const AttentionArgs& args, const Block& block,
+               const float* weights, float* sums) {
+  constexpr int kVectors = kLanes == 16 ? 4 : 2;
+  int64_t at = 0;
+  for (; at + kVectors * kLanes <= args.head_dim; at += kVectors * kLanes) {
+    AddStoredAt<kCount, kType, kVectors>(args, block, at, weights, sums);
+  }
+  for (; at < args.head_dim; at += kLanes) {
+    AddStoredAt<kCount, kType, 1>(args, block, at, weights, sums);
+  }
+}
+
+// Calls run with the type as a constant.
+template <typename Run>
+void WithKvType(DType type, const Run& run) {
+  switch (type) {
+    case DType::kF32:
+      return run(std::integral_constant<DType, DType::kF32>());
+    case DType::kBF16:
+      return run(std::integral_constant<DType, DType::kBF16>());
+    case DType::kQ8_0:
+      return run(std::integral_constant<DType, DType::kQ8_0>());
+    default:
+      return run(std::integral_constant<DType, DType::kF16>());
+  }
+}
+
+template <int kCount>
+void AttendStored(const AttentionArgs& args, const Block& block, Query* queries,
+                  const AttentionScratch& scratch) {
+  WithKvType(args.k_type, [&](auto type) {
+    ScoreStored<kCount, type>(args, block, queries, scratch.scores);
+  });
+  for (int m = 0; m < kCount; ++m) {
+    Soften(queries[m], args.head_dim, scratch.scores + m * kAttentionBlock,
+           scratch.sums + m * args.head_dim);
+  }
+  WithKvType(args.v_type, [&](auto type) {
+    AddStored<kCount, type>(args, block, scratch.scores, scratch.sums);
+  });
+}
+
+// The most heads of a row that AttendRow takes: its sums stay in registers.
+constexpr int64_t kMaxRowQueries = 4;
+
+// The heads of one row, which all see the same cells.
+inline void AttendRow(const AttentionArgs& args, const Block& block,
+                      Query* queries, int64_t n_queries,
+                      const AttentionScratch& scratch) {
+  switch (n_queries) {
+    case 1:
+      return AttendStored<1>(args, block, queries, scratch);
+    case 2:
+      return AttendStored<2>(args, block, queries, scratch);
+    case 3:
+      return AttendStored<3>(args, block, queries, scratch);
+    default:
+      return AttendStored<kMaxRowQueries>(args, block, queries, scratch);
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per instruction path

@@ -1,0 +1,140 @@
+// What attention's loops share: the state of queries between blocks of keys.
+// Included once per instruction path.
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/attention_tasks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using AttentionTag = hn::CappedTag<float, 16>;
+constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(AttentionTag()));
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// What was seen so far: the largest score, the sum of weights relative to it
+// and, elsewhere, the sums of values.
+struct State {
+  float max = kNone;
+  float total = 0;
+};
+
+// The state of one query between blocks, and its view of the current block.
+struct Query {
+  int64_t row;  // in the step's buffers
+  int64_t head;
+  int64_t position;
+  RowBlocks blocks;
+  int64_t span;   // number of the current span
+  State now;      // of the current span
+  State before;   // of those before it
+  int64_t begin;  // cells of the block that it sees
+  int64_t end;
+};
+
+// Where the cells of the current block lie, and which of them any query sees.
+struct Block {
+  const std::byte* keys[kAttentionBlock];
+  const std::byte* values[kAttentionBlock];
+  int64_t begin;
+  int64_t end;
+  bool is_prefix;
+};
+
+inline const float* QueryVector(const AttentionArgs& args, const Query& query,
+                                bool is_prefix) {
+  const float* q = is_prefix ? args.q_prefix : args.q;
+  return q + (query.row * args.n_heads + query.head) * args.head_dim;
+}
+
+// Turns scores into weights, updates the query's running maximum and total,
+// and corrects its sums for a larger maximum.
+inline void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
+  const AttentionTag d;
+  State& state = query.now;
+  std::fill(scores, scores + query.begin, kNone);
+  std::fill(scores + query.end, scores + kAttentionBlock, kNone);
+  auto v_max = hn::Set(d, state.max);
+  for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
+    v_max = hn::Max(v_max, hn::LoadU(d, scores + j));
+  }
+  const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
+  const auto shift = hn::Set(d, max);
+  auto sum = hn::Zero(d);
+  for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
+    const auto weight = hn::Exp(d, hn::Sub(hn::LoadU(d, scores + j), shift));
+    hn::StoreU(weight, d, scores + j);
+    sum = hn::Add(sum, weight);
+  }
+  const float correction =
+      hn::GetLane(hn::Exp(d, hn::Sub(hn::Set(d, state.max), shift)));
+  state.total = state.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
+  state.max = max;
+  if (correction == 1.0f) return;
+  for (int64_t i = 0; i < head_dim; i += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
+               sums + i);
+  }
+}
+
+// Puts the next span behind those before it: `before` and its sums become those
+// of both.
+inline void Join(const State& next, const float* next_sums, int64_t head_dim,
+                 State& before, float* sums) {
+  if (next.max == kNone) return;  // it saw nothing
+  if (before.max == kNone) {
+    before = next;
+    std::copy_n(next_sums, head_dim, sums);
+    return;
+  }
+  const AttentionTag d;
+  const float max = std::max(before.max, next.max);
+  const auto factor_of = [&](float old) {
+    return hn::GetLane(hn::Exp(d, hn::Set(d, old - max)));
+  };
+  const float old_factor = factor_of(before.max);
+  const float new_factor = factor_of(next.max);
+  before = {max, before.total * old_factor + next.total * new_factor};
+  for (int64_t i = 0; i < head_dim; i += kLanes) {
+    const auto scaled = hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, old_factor));
+    hn::StoreU(
+        hn::MulAdd(hn::LoadU(d, next_sums + i), hn::Set(d, new_factor), scaled),
+        d, sums + i);
+  }
+}
+
+// Moves queries on to the span that `block` belongs to.
+inline void BeginBlock(int64_t block, int64_t head_dim, Query* queries,
+                       int64_t n_queries, const AttentionScratch& scratch) {
+  for (int64_t i = 0; i < n_queries; ++i) {
+    Query& query = queries[i];
+    const int64_t span = block / query.blocks.span_blocks;
+    if (span == query.span) continue;
+    float* sums = scratch.sums + i * head_dim;
+    Join(query.now, sums, head_dim, query.before,
+         scratch.totals + i * head_dim);
+    query.now = {};
+    query.span = span;
+    std::fill_n(sums, head_dim, 0.0f);
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per instruction path

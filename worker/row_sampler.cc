@@ -1,0 +1,132 @@
+#include "worker/row_sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// Candidates that a draw needs, from the most likely one on; beyond
+// kernels::kMaxCandidates the whole row.
+int64_t CandidatesWanted(const SamplingOptions& sampling) {
+  if (sampling.temperature == 0.0f) return 1;
+  return sampling.top_k > 0 ? sampling.top_k
+                            : std::numeric_limits<int64_t>::max();
+}
+
+// The draw's index: it depends on nothing else but the seed.
+uint64_t DrawIndex(const Sequence& sequence) {
+  return static_cast<uint64_t>(sequence.n_generated());
+}
+
+}  // namespace
+
+absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
+  if (sequences.empty()) return absl::OkStatus();
+  n_candidates_ = 1;
+  for (const Sequence* sequence : sequences) {
+    const GenerateOptions& wanted = sequence->options();
+    n_candidates_ = std::max<int64_t>(n_candidates_, wanted.top_logprobs);
+    const int64_t n = CandidatesWanted(wanted.sampling);
+    if (n <= kernels::kMaxCandidates) {
+      n_candidates_ = std::max(n_candidates_, n);
+    }
+  }
+  n_candidates_ = std::min(n_candidates_, vocab_size_);
+  const size_t n_rows = sequences.size();
+  values_.resize(n_rows * static_cast<size_t>(n_candidates_));
+  ids_.resize(n_rows * static_cast<size_t>(n_candidates_));
+  log_sum_exp_.resize(n_rows);
+  return backend_.TopK({.logits = model_.Logits(),
+                        .n_rows = static_cast<int64_t>(n_rows),
+                        .n = vocab_size_,
+                        .k = n_candidates_,
+                        .values = values_.data(),
+                        .ids = ids_.data(),
+                        .log_sum_exp = log_sum_exp_.data()});
+}
+
+absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
+                                             int64_t row) {
+  const double lse = log_sum_exp_[static_cast<size_t>(row)];
+  if (std::isnan(lse)) {
+    return absl::InternalError(
+        absl::StrCat("non-finite logits after ", sequence.n_generated(),
+                     " generated tokens; the model's weights are damaged"));
+  }
+  const GenerateOptions& wanted = sequence.options();
+  const std::span<const float> logits(model_.Logits() + row * vocab_size_,
+                                      static_cast<size_t>(vocab_size_));
+  sorted_.clear();
+  for (int64_t i = 0; i < n_candidates_; ++i) {
+    const auto at = static_cast<size_t>(row * n_candidates_ + i);
+    sorted_.push_back({values_[at], ids_[at]});
+  }
+  TokenOutput token;
+  if (wanted.logit_bias.ChangesAnything()) {
+    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence, logits));
+  } else {
+    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence, logits));
+  }
+  if (wanted.top_logprobs < 0) return token;
+  token.has_logprob = true;
+  const auto log_probability = [lse](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - lse);
+  };
+  const float chosen = logits[static_cast<size_t>(token.id)];
+  token.logprob = log_probability(chosen);
+  token.rank = std::count_if(logits.begin(), logits.end(),
+                             [chosen](float other) { return other > chosen; });
+  const auto n = std::min<size_t>(sorted_.size(),
+                                  static_cast<size_t>(wanted.top_logprobs));
+  for (size_t i = 0; i < n; ++i) {
+    token.candidates.push_back(
+        {sorted_[i].id, log_probability(sorted_[i].logit)});
+  }
+  return token;
+}
+
+absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence,
+                                              std::span<const float> logits) {
+  const SamplingOptions& sampling = sequence.options().sampling;
+  if (CandidatesWanted(sampling) <= n_candidates_) {
+    return sampler_.SampleSorted(sorted_, sampling, DrawIndex(sequence));
+  }
+  return sampler_.Sample(logits, sampling, DrawIndex(sequence));
+}
+
+absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
+                                               std::span<const float> logits) {
+  const GenerateOptions& wanted = sequence.options();
+  biased_.assign(logits.begin(), logits.end());
+  ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
+  const int64_t k = std::min(CandidatesWanted(wanted.sampling), vocab_size_);
+  if (k > kernels::kMaxCandidates) {
+    return sampler_.Sample(biased_, wanted.sampling, DrawIndex(sequence));
+  }
+  std::array<float, kernels::kMaxCandidates> values = {};
+  std::array<int32_t, kernels::kMaxCandidates> ids = {};
+  double lse = 0;
+  RETURN_IF_ERROR(backend_.TopK({.logits = biased_.data(),
+                                 .n_rows = 1,
+                                 .n = vocab_size_,
+                                 .k = k,
+                                 .values = values.data(),
+                                 .ids = ids.data(),
+                                 .log_sum_exp = &lse}));
+  if (std::isnan(lse)) {
+    return absl::InternalError("biases made logits that are not finite");
+  }
+  std::vector<LogitEntry> best;
+  for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
+    best.push_back({values.at(i), ids.at(i)});
+  }
+  return sampler_.SampleSorted(best, wanted.sampling, DrawIndex(sequence));
+}
+
+}  // namespace plimsoll::worker

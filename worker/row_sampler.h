@@ -1,0 +1,58 @@
+// The tokens that follow the sampled rows of a step, with what was asked for
+// about them.
+#ifndef PLIMSOLL_WORKER_ROW_SAMPLER_H_
+#define PLIMSOLL_WORKER_ROW_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/engine.h"
+#include "worker/model.h"
+#include "worker/sampler.h"
+#include "worker/sequence.h"
+
+namespace plimsoll::worker {
+
+// Keeps scratch between steps; used from the step thread only.
+class RowSampler {
+ public:
+  // `model` and `backend` outlive it.
+  RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size)
+      : model_(model), backend_(backend), vocab_size_(vocab_size) {}
+
+  // Finds the candidates of all sampled rows of the model's last step: row i is
+  // that of `sequences[i]`.
+  // Errors: those of the backend.
+  absl::Status Begin(std::span<const Sequence* const> sequences);
+
+  // Draws the token of sampled row `row` for its sequence.
+  // Errors: kInternal if its logits are not finite.
+  absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row);
+
+ private:
+  // The token after `logits`, which nothing is added to.
+  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence,
+                                    std::span<const float> logits);
+  // The same after biases and penalties, on a copy of the row.
+  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence,
+                                     std::span<const float> logits);
+
+  Model& model_;
+  kernels::Backend& backend_;
+  int64_t vocab_size_;
+  Sampler sampler_;
+  int64_t n_candidates_ = 0;  // of each sampled row of this step
+  std::vector<float> values_;
+  std::vector<int32_t> ids_;
+  std::vector<double> log_sum_exp_;
+  std::vector<LogitEntry> sorted_;  // candidates of the row at hand
+  std::vector<float> biased_;       // [vocab]
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ROW_SAMPLER_H_
