@@ -57,7 +57,8 @@ absl::Status Refusal(absl::Status status, const Generation& generation) {
       return WithDetails(
           std::move(status),
           {v1::ERROR_REASON_PROMPT_TOO_LONG,
-           {{"prompt_tokens", absl::StrCat(generation.options.prompt_ids.size())},
+           {{"prompt_tokens",
+             absl::StrCat(generation.options.prompt_ids.size())},
             {"n_ctx", absl::StrCat(generation.model->engine->n_ctx())}},
            std::nullopt});
     case absl::StatusCode::kResourceExhausted:
