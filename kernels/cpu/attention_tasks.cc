@@ -3,13 +3,18 @@
 #include "kernels/cpu/attention_tasks.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace plimsoll::kernels::cpu {
 namespace {
 
-// Cut into spans only while threads have fewer groups than this each.
+// Work is cut finer only while threads have fewer groups than this each.
 constexpr int64_t kGroupsPerThread = 4;
+// Threads up to which their shares are compared; with more it would take long.
+constexpr int kMaxBalanced = 8;
+// What bringing a key and a value to float32 takes, in queries that use it.
+constexpr int64_t kTileQueries = 2;
 
 int64_t Tiles(const AttentionSegment& segment, const AttentionSplit& split) {
   return (segment.n_rows + split.tile_rows - 1) / split.tile_rows;
@@ -36,6 +41,46 @@ int64_t Tasks(const AttentionArgs& args, const AttentionSplit& split) {
   return n;
 }
 
+void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
+                  AttentionSplit& split) {
+  const int64_t group = args.n_heads / args.n_kv_heads;
+  split.part_heads = part_heads;
+  split.tile_rows = kMaxQueries / part_heads;
+  split.n_parts = (group + part_heads - 1) / part_heads;
+}
+
+// What the busiest of `n_threads` threads does, in queries times keys, if each
+// takes the next task when it has none.
+int64_t BusiestThread(const AttentionArgs& args, const AttentionSplit& split,
+                      int n_threads) {
+  std::array<int64_t, kMaxBalanced> busy = {};
+  const auto end = busy.begin() + n_threads;
+  for (int64_t i = 0; i < Tasks(args, split); ++i) {
+    const AttentionTask task = AttentionTaskAt(args, split, i);
+    const AttentionSegment& segment = *task.segment;
+    int64_t n_keys = segment.first_position + segment.n_rows;
+    if (args.is_ring) n_keys = std::min(n_keys, segment.ring.window);
+    *std::min_element(busy.begin(), end) +=
+        (task.n_rows * task.n_heads + kTileQueries) * n_keys;
+  }
+  return *std::max_element(busy.begin(), end);
+}
+
+// Cuts tiles to fewer heads of more rows where threads share that better.
+void Balance(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
+  AttentionSplit best = split;
+  int64_t best_busy = BusiestThread(args, split, n_threads);
+  while (split.part_heads > 1 &&
+         Tasks(args, split) < kGroupsPerThread * n_threads) {
+    SetPartHeads(args, (split.part_heads + 1) / 2, split);
+    const int64_t busy = BusiestThread(args, split, n_threads);
+    if (busy >= best_busy) continue;
+    best = split;
+    best_busy = busy;
+  }
+  split = best;
+}
+
 }  // namespace
 
 RowBlocks RowBlocksAt(const AttentionArgs& args,
@@ -57,9 +102,7 @@ RowBlocks RowBlocksAt(const AttentionArgs& args,
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionSplit split;
-  split.part_heads = std::min(group, kMaxQueries);
-  split.tile_rows = kMaxQueries / split.part_heads;
-  split.n_parts = (group + split.part_heads - 1) / split.part_heads;
+  SetPartHeads(args, std::min(group, kMaxQueries), split);
   split.has_spans = false;
   const int64_t n_groups = Tasks(args, split) / split.n_parts;
   if (n_threads == 1 || n_groups >= kGroupsPerThread * n_threads) {
@@ -74,12 +117,14 @@ AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
     return split;
   }
   split.has_spans = false;
-  if (n_groups > 0 && n_groups < n_threads) {
+  if (n_threads <= kMaxBalanced) {
+    Balance(args, n_threads, split);
+  } else if (n_groups > 0 && n_groups < n_threads) {
     const int64_t parts = (n_threads + n_groups - 1) / n_groups;
-    split.part_heads = std::min(split.part_heads, (group + parts - 1) / parts);
-    split.n_parts = (group + split.part_heads - 1) / split.part_heads;
+    SetPartHeads(args, std::min(split.part_heads, (group + parts - 1) / parts),
+                 split);
   }
-  split.n_tasks = n_groups * split.n_parts;
+  split.n_tasks = Tasks(args, split);
   return split;
 }
 

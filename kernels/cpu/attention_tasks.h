@@ -69,9 +69,8 @@ struct AttentionSplit {
   int64_t n_tasks;
 };
 
-// Whole groups read each key once; where that leaves threads without work (a
-// decode step on one KV head), what a row sees is cut or, if that is too short,
-// the groups are.
+// Whole groups read each key once; where that leaves threads without work, what
+// the row of a decode sees is cut, or tiles get fewer heads of more rows.
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads);
 
 // Task `index` < split.n_tasks.

@@ -186,5 +186,29 @@ TEST(AttentionTasksTest, EveryRowAndHeadHasEverySpanOnce) {
   }
 }
 
+// 3 tiles of 4 rows would leave one of two threads half of the time idle.
+TEST(AttentionTasksTest, AFewRowsAreSharedEvenly) {
+  std::vector<PageEntry> table;
+  for (int64_t p = 0; p < 2'048; p += 64) table.push_back({p, 0, 0, 64, false});
+  const AttentionSegment segment = {0, 12, 2'000, table, {}, 0};
+  AttentionArgs args = {};
+  args.n_heads = 4;
+  args.n_kv_heads = 1;
+  args.head_dim = 256;
+  args.segments = {&segment, 1};
+  for (const int n_threads : {2, 3, 4}) {
+    const cpu::AttentionSplit split = cpu::SplitAttention(args, n_threads);
+    std::vector<int64_t> queries(static_cast<size_t>(n_threads));
+    for (int64_t i = 0; i < split.n_tasks; ++i) {
+      const cpu::AttentionTask task = cpu::AttentionTaskAt(args, split, i);
+      *std::min_element(queries.begin(), queries.end()) +=
+          task.n_rows * task.n_heads;
+    }
+    EXPECT_LE(*std::max_element(queries.begin(), queries.end()),
+              48 / n_threads + 4)
+        << n_threads;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::kernels
