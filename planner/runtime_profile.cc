@@ -19,8 +19,9 @@ constexpr int64_t kThreadBytes = 512 << 10;
 constexpr int64_t kSlotBytes = 64 << 10;
 // Token, position and where it belongs, in vectors that double.
 constexpr int64_t kRowBytes = 64;
-// A logit with its id, and a weight as a double: a row that is sorted whole.
-constexpr int64_t kTokenBytes = 16;
+// A biased logit, and of a row that is sorted whole a logit with its id, a
+// weight as a double and a number.
+constexpr int64_t kTokenBytes = 24;
 // Code, libraries, server and channels, before any of the above.
 constexpr int64_t kCpuBaseBytes = 22 * kMiB;
 

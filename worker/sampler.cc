@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -95,14 +96,17 @@ int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
     sorted = sorted.first(
         std::min(sorted.size(), static_cast<size_t>(options.top_k)));
   }
-  if (options.typical_p < 1.0f) {
-    sorted = KeepTypical(sorted, options.typical_p);
-  }
-  const double max = static_cast<double>(sorted.front().logit);
-  weights_.resize(sorted.size());
+  entries_.assign(sorted.begin(), sorted.end());
+  return Draw(options, index);
+}
+
+int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
+  if (options.typical_p < 1.0f) KeepTypical(options.typical_p);
+  const double max = static_cast<double>(entries_.front().logit);
+  weights_.resize(entries_.size());
   double total = 0;
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    weights_[i] = std::exp(static_cast<double>(sorted[i].logit) - max);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    weights_[i] = std::exp(static_cast<double>(entries_[i].logit) - max);
     total += weights_[i];
   }
   size_t n = TopPCount(weights_, total, options.top_p);
@@ -112,39 +116,40 @@ int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
   const double inverse = 1.0 / static_cast<double>(options.temperature);
   for (size_t i = 0; i < n; ++i) {
     weights_[i] =
-        std::exp((static_cast<double>(sorted[i].logit) - max) * inverse);
+        std::exp((static_cast<double>(entries_[i].logit) - max) * inverse);
     total += weights_[i];
   }
   double left = UniformAt(options.seed, index) * total;
   for (size_t i = 0; i + 1 < n; ++i) {
     left -= weights_[i];
-    if (left < 0) return sorted[i].id;
+    if (left < 0) return entries_[i].id;
   }
-  return sorted[n - 1].id;
+  return entries_[n - 1].id;
 }
 
-std::span<const LogitEntry> Sampler::KeepTypical(
-    std::span<const LogitEntry> sorted, float typical_p) {
-  const double max = static_cast<double>(sorted.front().logit);
-  weights_.resize(sorted.size());
+void Sampler::KeepTypical(float typical_p) {
+  const double max = static_cast<double>(entries_.front().logit);
+  const auto relative = [&](size_t i) {
+    return static_cast<double>(entries_[i].logit) - max;
+  };
+  weights_.resize(entries_.size());
   double total = 0;
   double moment = 0;  // of the logits, relative to the largest
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    const double relative = static_cast<double>(sorted[i].logit) - max;
-    weights_[i] = std::exp(relative);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    weights_[i] = std::exp(relative(i));
     total += weights_[i];
-    moment += weights_[i] * relative;
+    moment += weights_[i] * relative(i);
   }
   // A token's surprise is log(total) - relative, and its expectation
   // log(total) - moment / total.
   const double expected = moment / total;
-  const auto distance = [&](size_t i) {
-    return std::abs(static_cast<double>(sorted[i].logit) - max - expected);
+  const auto distance = [&](uint32_t i) {
+    return std::abs(relative(i) - expected);
   };
-  order_.resize(sorted.size());
-  std::iota(order_.begin(), order_.end(), size_t{0});
-  std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-    return distance(a) < distance(b);
+  order_.resize(entries_.size());
+  std::iota(order_.begin(), order_.end(), 0u);
+  std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(distance(a), a) < std::pair(distance(b), b);
   });
   size_t n = 0;
   double sum = 0;
@@ -152,9 +157,8 @@ std::span<const LogitEntry> Sampler::KeepTypical(
     sum += weights_[order_[n++]];
   }
   std::sort(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(n));
-  typical_.clear();
-  for (size_t i = 0; i < n; ++i) typical_.push_back(sorted[order_[i]]);
-  return typical_;
+  for (size_t i = 0; i < n; ++i) entries_[i] = entries_[order_[i]];
+  entries_.resize(n);
 }
 
 absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,
@@ -174,7 +178,9 @@ absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,
   std::partial_sort(entries_.begin(),
                     entries_.begin() + static_cast<ptrdiff_t>(n),
                     entries_.end(), kBefore);
-  return SampleSorted(std::span(entries_).first(n), options, index);
+  entries_.resize(n);
+  if (options.temperature == 0.0f) return entries_.front().id;
+  return Draw(options, index);
 }
 
 }  // namespace plimsoll::worker

@@ -57,14 +57,15 @@ class Sampler {
                        const SamplingOptions& options, uint64_t index);
 
  private:
-  // What typical sampling keeps of `sorted`, in its order.
-  std::span<const LogitEntry> KeepTypical(std::span<const LogitEntry> sorted,
-                                          float typical_p);
+  // Draws from `entries_`, of which there is one at least.
+  int32_t Draw(const SamplingOptions& options, uint64_t index);
+  // Leaves what typical sampling keeps of `entries_`, in their order.
+  void KeepTypical(float typical_p);
 
-  std::vector<LogitEntry> entries_;
+  // 20 bytes a token at most, which planner/runtime_profile counts.
+  std::vector<LogitEntry> entries_;  // in descending order
   std::vector<double> weights_;
-  std::vector<size_t> order_;
-  std::vector<LogitEntry> typical_;
+  std::vector<uint32_t> order_;
 };
 
 }  // namespace plimsoll::worker
