@@ -57,6 +57,7 @@ struct Engine::Impl {
   void RollFull();
   void Roll(Sequence& sequence, int64_t slot);
   std::vector<ScheduledRows> Schedule();
+  void CountPages();
   // Runs a step and measures it for the next ones' prompt rows.
   void TimeStep(const std::vector<ScheduledRows>& rows);
   void RunStep(const std::vector<ScheduledRows>& rows);
@@ -238,9 +239,14 @@ void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
   }
 }
 
-std::vector<ScheduledRows> Engine::Impl::Schedule() {
+void Engine::Impl::CountPages() {
   absl::MutexLock lock(&mu);
   counters.kv_used_pages = kv_pages - cache->free_pages();
+}
+
+std::vector<ScheduledRows> Engine::Impl::Schedule() {
+  CountPages();
+  absl::MutexLock lock(&mu);
   return scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()));
 }
 
@@ -293,6 +299,7 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
 
 void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
   absl::Status status = BuildBatch(rows);
+  CountPages();  // before anybody sees what the step brings
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows(rows);
   if (status.ok()) status = ScorePrompts(rows);

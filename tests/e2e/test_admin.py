@@ -74,6 +74,11 @@ def test_the_load_says_who_runs_and_who_waits(server):
         waiting = server.generation.StreamGenerate(endless(), **named("third"))
         stack.callback(waiting.cancel)
         until(lambda: load(server).waiting == 1, what="a full house")
+        # A stream's first message may come before its first token.
+        until(
+            lambda: load(server).requests[0].generated_tokens > 0,
+            what="a first token",
+        )
         found = load(server)
         assert (found.model, found.state) == ("smollm2", model.MODEL_STATE_READY)
         assert (found.running, found.n_slots, found.max_waiting) == (2, 2, 64)
