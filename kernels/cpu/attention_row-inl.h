@@ -9,7 +9,6 @@
 #endif
 
 #include <cstdint>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_state-inl.h"
@@ -86,21 +85,6 @@ void AddStored(const AttentionArgs& args, const Block& block,
   }
   for (; at < args.head_dim; at += kLanes) {
     AddStoredAt<kCount, kType, 1>(args, block, at, weights, sums);
-  }
-}
-
-// Calls run with the type as a constant.
-template <typename Run>
-void WithKvType(DType type, const Run& run) {
-  switch (type) {
-    case DType::kF32:
-      return run(std::integral_constant<DType, DType::kF32>());
-    case DType::kBF16:
-      return run(std::integral_constant<DType, DType::kBF16>());
-    case DType::kQ8_0:
-      return run(std::integral_constant<DType, DType::kQ8_0>());
-    default:
-      return run(std::integral_constant<DType, DType::kF16>());
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/kv_row.h"
@@ -17,28 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-inline void LoadF16(const std::byte* from, int64_t n, float* to) {
-  const hn::CappedTag<float, 16> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
-  const auto* halves = reinterpret_cast<const hwy::float16_t*>(from);
-  for (int64_t i = 0; i < n; i += lanes) {
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, halves + i)), d, to + i);
-  }
-}
-
-inline void LoadBf16(const std::byte* from, int64_t n, float* to) {
-  const hn::CappedTag<float, 16> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::Rebind<uint16_t, decltype(d)> dh;
-  const auto* halves = reinterpret_cast<const uint16_t*>(from);
-  for (int64_t i = 0; i < n; i += lanes) {
-    const auto bits = hn::PromoteTo(du, hn::LoadU(dh, halves + i));
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to + i);
-  }
-}
 
 // A block's scale in every lane; one that is not finite stays so.
 template <class D>
@@ -54,24 +33,8 @@ HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
 #endif
 }
 
-// Every product is exact: 11 bits of scale, 7 of value.
-inline void LoadQ80(const std::byte* from, int64_t n, float* to) {
-  const hn::CappedTag<float, 16> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<int8_t, decltype(d)> db;
-  for (; n > 0; n -= kQ80Elements, from += kQ80Bytes, to += kQ80Elements) {
-    const auto scale = LoadScale(d, from);
-    const auto* quants = reinterpret_cast<const int8_t*>(from + 2);
-    for (int64_t i = 0; i < kQ80Elements; i += lanes) {
-      const auto q = hn::PromoteTo(di, hn::LoadU(db, quants + i));
-      hn::StoreU(hn::Mul(hn::ConvertTo(d, q), scale), d, to + i);
-    }
-  }
-}
-
-// Elements [i, i + lanes) of a stored head; i is a multiple of the lanes. The
-// same numbers as LoadHead's.
+// Elements [i, i + lanes) of a stored head; i is a multiple of the lanes. Every
+// product of q8_0 is exact: 11 bits of scale, 7 of value.
 template <DType kType, class D>
 HWY_INLINE hn::Vec<D> LoadVector(D d, const std::byte* from, int64_t i) {
   if constexpr (kType == DType::kF32) {
@@ -98,20 +61,51 @@ HWY_INLINE hn::Vec<D> LoadVector(D d, const std::byte* from, int64_t i) {
   }
 }
 
+// Calls run with the type of keys or values as a constant.
+template <typename Run>
+void WithKvType(DType type, const Run& run) {
+  switch (type) {
+    case DType::kF32:
+      return run(std::integral_constant<DType, DType::kF32>());
+    case DType::kBF16:
+      return run(std::integral_constant<DType, DType::kBF16>());
+    case DType::kQ8_0:
+      return run(std::integral_constant<DType, DType::kQ8_0>());
+    default:
+      return run(std::integral_constant<DType, DType::kF16>());
+  }
+}
+
+// A head of q8_0, each scale loaded once.
+inline void LoadQ80(const std::byte* from, int64_t n, float* to) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int8_t, decltype(d)> db;
+  for (; n > 0; n -= kQ80Elements, from += kQ80Bytes, to += kQ80Elements) {
+    const auto scale = LoadScale(d, from);
+    const auto* quants = reinterpret_cast<const int8_t*>(from + 2);
+    for (int64_t i = 0; i < kQ80Elements; i += lanes) {
+      const auto q = hn::PromoteTo(di, hn::LoadU(db, quants + i));
+      hn::StoreU(hn::Mul(hn::ConvertTo(d, q), scale), d, to + i);
+    }
+  }
+}
+
+template <DType kType>
+void LoadHeadOf(const std::byte* from, int64_t n, float* to) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) {
+    hn::StoreU(LoadVector<kType>(d, from, i), d, to + i);
+  }
+}
+
 // to[0, n) = the first n elements of a stored row; n is a multiple of 16 and of
 // the type's block.
 inline void LoadHead(const std::byte* from, DType dtype, int64_t n, float* to) {
-  switch (dtype) {
-    case DType::kF32:
-      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-      return;
-    case DType::kBF16:
-      return LoadBf16(from, n, to);
-    case DType::kQ8_0:
-      return LoadQ80(from, n, to);
-    default:
-      return LoadF16(from, n, to);
-  }
+  if (dtype == DType::kQ8_0) return LoadQ80(from, n, to);
+  WithKvType(dtype, [&](auto type) { LoadHeadOf<type>(from, n, to); });
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
