@@ -199,4 +199,43 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
   return ids;
 }
 
+absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
+                                      ChatFormat format,
+                                      const std::string* system) {
+  std::vector<ChatMessage> messages = {{ChatRole::kUser, "1"},
+                                       {ChatRole::kAssistant, "2"},
+                                       {ChatRole::kUser, "3"}};
+  if (system != nullptr) {
+    messages.insert(messages.begin(), {ChatRole::kSystem, *system});
+  }
+  ASSIGN_OR_RETURN(
+      std::vector<ChatSegment> segments,
+      RenderChat(format, messages, /*add_generation_prompt=*/false));
+  // From the end: what closes the turn, 3, between turns, 2, after a user, 1.
+  PLIMSOLL_CHECK(segments.size() > 6, "a scaffold is around every message");
+  const size_t first = segments.size() - 6;
+  ChatFrame frame;
+  ASSIGN_OR_RETURN(frame.after_user, tokenizer.Encode(segments[first + 1].text,
+                                                      /*parse_special=*/true));
+  ASSIGN_OR_RETURN(frame.after_reply, tokenizer.Encode(segments[first + 3].text,
+                                                       /*parse_special=*/true));
+  segments.resize(first);
+  ASSIGN_OR_RETURN(frame.opening, EncodeChat(tokenizer, segments));
+  return frame;
+}
+
+absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
+                                                   ChatFormat format,
+                                                   const std::string& content) {
+  ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
+                   RenderChat(format, {{ChatRole::kUser, content}},
+                              /*add_generation_prompt=*/false));
+  for (const ChatSegment& segment : segments) {
+    if (!segment.is_scaffold) {
+      return tokenizer.Encode(segment.text, /*parse_special=*/false);
+    }
+  }
+  return std::vector<int32_t>();
+}
+
 }  // namespace plimsoll::worker

@@ -72,6 +72,25 @@ std::string ChatText(const std::vector<ChatSegment>& segments);
 absl::StatusOr<std::vector<int32_t>> EncodeChat(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments);
 
+// Token ids of a chat that goes on turn by turn: `opening`, then of each turn
+// the user's content, `after_user` and the model's own reply; `after_reply`
+// between two turns. Together they are EncodeChat's of the whole conversation,
+// so a turn may be left out from its content up to the next one's.
+struct ChatFrame {
+  std::vector<int32_t> opening;  // with the system message, if there is one
+  std::vector<int32_t> after_user;
+  std::vector<int32_t> after_reply;
+};
+
+// Errors: those of RenderChat.
+absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
+                                      ChatFormat format,
+                                      const std::string* system);
+// Ids of a user's content as the format shows it.
+absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
+                                                   ChatFormat format,
+                                                   const std::string& content);
+
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_CHAT_TEMPLATE_H_

@@ -30,6 +30,18 @@ absl::Status CheckStops(const GenerateOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckIds(absl::string_view field, const std::vector<int32_t>& ids,
+                      int32_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": ", id, " is outside the vocabulary of ",
+                       vocab_size, " tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
@@ -62,12 +74,10 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
     return absl::InvalidArgumentError(
         "the prompt is empty: it has no token to continue");
   }
-  for (const int32_t id : options.prompt_ids) {
-    if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prompt_ids: ", id, " is outside the vocabulary of ",
-                       vocab_size, " tokens"));
-    }
+  RETURN_IF_ERROR(CheckIds("prompt_ids", options.prompt_ids, vocab_size));
+  if (options.prompt_logprobs && !options.session_id.empty()) {
+    return absl::InvalidArgumentError(
+        "prompt_logprobs: a session has none; ask without one");
   }
   const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
   const bool can_roll = options.context_policy == ContextPolicy::kRoll;
@@ -78,6 +88,26 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
         "the context roll"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size) {
+  const auto id_bytes = static_cast<int64_t>(options.id.size());
+  if (id_bytes < 1 || id_bytes > SessionOptions::kMaxIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("session_id: 1 to ", SessionOptions::kMaxIdBytes,
+                     " bytes are allowed, got ", id_bytes));
+  }
+  if (options.ttl <= absl::ZeroDuration() ||
+      options.ttl > SessionOptions::kMaxTtl) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ttl: above 0 and at most ",
+                     absl::FormatDuration(SessionOptions::kMaxTtl),
+                     " is allowed, got ", absl::FormatDuration(options.ttl)));
+  }
+  const ChatFrame& frame = options.frame;
+  RETURN_IF_ERROR(CheckIds("frame.opening", frame.opening, vocab_size));
+  RETURN_IF_ERROR(CheckIds("frame.after_user", frame.after_user, vocab_size));
+  return CheckIds("frame.after_reply", frame.after_reply, vocab_size);
 }
 
 }  // namespace plimsoll::worker

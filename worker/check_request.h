@@ -14,6 +14,9 @@ namespace plimsoll::worker {
 absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
                           int32_t vocab_size);
 
+// Errors: kInvalidArgument naming the field.
+absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size);
+
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_CHECK_REQUEST_H_

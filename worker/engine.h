@@ -77,6 +77,42 @@ struct GenerateOptions {
   std::optional<int64_t> evict_to;
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
   Claim claim;                                   // whose it is, while it waits
+  // The session, of the claim's tenant, that prompt_ids are the content of a
+  // user's message to; the context is the session's then, and how it rolls too.
+  // Empty = none.
+  std::string session_id;
+};
+
+// A chat whose context stays between calls. It always rolls; whole turns leave,
+// a user's message with its reply.
+struct SessionOptions {
+  static constexpr int64_t kMaxIdBytes = 128;
+  static constexpr absl::Duration kDefaultTtl = absl::Minutes(30);
+  static constexpr absl::Duration kMaxTtl = absl::Hours(30 * 24);
+
+  std::string id;     // 1 to kMaxIdBytes bytes
+  std::string owner;  // a tenant; others do not see it
+  ChatFrame frame;    // its opening is pinned
+  RollMethod roll_method = RollMethod::kShift;
+  std::optional<int64_t> evict_to;   // as of GenerateOptions
+  absl::Duration ttl = kDefaultTtl;  // it is closed so long after a call
+};
+
+struct SessionInfo {
+  std::string id;
+  bool is_busy;             // a call runs or waits
+  int64_t n_turns;          // begun, those that left included
+  int64_t n_live_turns;     // of which a token is in the context
+  int64_t n_tokens;         // all, those that left included
+  int64_t n_live_tokens;    // in the context, pinned ones included
+  int64_t n_pinned_tokens;  // that never leave
+  int64_t capacity_tokens;  // of the context
+  int64_t n_evictions;
+  int64_t n_evicted;       // tokens
+  int64_t reserved_bytes;  // of the KV cache
+  absl::Duration age;
+  absl::Duration idle;  // since its last call ended; 0 while one runs
+  absl::Duration ttl;
 };
 
 struct Candidate {
@@ -98,11 +134,12 @@ struct PromptScore {
   bool is_best;  // no token was likelier
 };
 
-// Tokens that left a full context. Positions count all tokens of the stream,
-// prompt and generated, from 0, those that have left too.
+// Tokens that left a full context. Positions count all tokens of the stream, or
+// of the session, prompt and generated, from 0, those that have left too.
 struct Eviction {
   int64_t position;  // of the first one that left
   int64_t n_tokens;  // [position, position + n_tokens) left
+  int64_t n_turns;   // whole turns among them
   int64_t n_kept;    // tokens still attended, pinned ones included
   RollMethod method;
 };
@@ -128,7 +165,8 @@ enum class FinishReason {
 struct FinishInfo {
   FinishReason reason = FinishReason::kUnknown;
   std::string stop_string;  // the one that matched
-  int64_t n_prompt = 0;
+  int64_t n_prompt = 0;     // tokens that this call added to the context
+  int64_t n_cached = 0;     // that the session's context had before
   int64_t n_generated = 0;
   int64_t n_evictions = 0;
   int64_t n_evicted = 0;       // tokens
@@ -185,6 +223,7 @@ struct MemoryReport {
 
 struct EngineLoad {
   int64_t n_slots;
+  int64_t sessions;
   int64_t running;
   int64_t waiting;
   int64_t max_waiting;
@@ -232,8 +271,27 @@ class Engine {
   // `sink` is never called.
   // Errors: kInvalidArgument naming the field; kOutOfRange if the prompt is
   // longer than a context that does not roll, with both numbers;
-  // kResourceExhausted if the queue is full; kUnavailable while draining.
+  // kResourceExhausted if the queue is full or sessions have every slot;
+  // kUnavailable while draining; kNotFound for a session that is not there;
+  // kFailedPrecondition if another call of it has not ended.
   absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);
+  // The most sessions there may be: where there are several slots, one is left
+  // to requests without a session.
+  int64_t MaxSessions() const;
+  // Reserves a slot's share of the KV cache for a chat. Its first call waits
+  // for a slot as any request does; then it keeps it. Errors: kInvalidArgument
+  // naming the field; kAlreadyExists; kResourceExhausted at MaxSessions();
+  // kUnavailable while draining.
+  absl::StatusOr<SessionInfo> OpenSession(SessionOptions options);
+  // Errors: kNotFound, also for the session of another owner.
+  absl::StatusOr<SessionInfo> GetSession(absl::string_view id,
+                                         absl::string_view owner) const;
+  // The owner's, the oldest first.
+  std::vector<SessionInfo> Sessions(absl::string_view owner) const;
+  // Ends its call, if there is one, with kCancelled, and frees its slot.
+  // Errors: kNotFound.
+  absl::Status CloseSession(absl::string_view id, absl::string_view owner);
+
   // Makes the step thread look again at parked and abandoned streams.
   void Wake();
   // Refuses new requests from now on.

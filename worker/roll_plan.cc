@@ -58,20 +58,57 @@ absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
     return absl::InvalidArgumentError(
         absl::StrCat("evict_to must be in [1, ", n_ctx, "], got ", evict_to));
   }
-  const int64_t page = plan.kv.page_tokens;
-  const int64_t recent_pages = plan.kv.pages_per_slot - CeilDiv(prefix, page);
-  const int64_t capacity = std::min(n_ctx, prefix + recent_pages * page);
-  const int64_t window = WidestRing(shape, n_ctx);
-  const bool keeps_rings = capacity - page - prefix >= window;
-  if (keeps_rings) evict_to = std::max(evict_to, prefix + window + page);
+  RollPlan roll;
+  roll.prefix_tokens = prefix;
+  roll.n_ctx = n_ctx;
+  roll.page_tokens = plan.kv.page_tokens;
+  roll.recent_pages =
+      plan.kv.pages_per_slot - CeilDiv(prefix, roll.page_tokens);
+  roll.capacity = roll.FullAt(0);
+  roll.window = WidestRing(shape, n_ctx);
+  const bool keeps_rings =
+      roll.capacity - roll.page_tokens - prefix >= roll.window;
+  if (keeps_rings) {
+    evict_to = std::max(evict_to, prefix + roll.window + roll.page_tokens);
+  }
+  roll.evict_to = evict_to;
   const int64_t pages = std::clamp<int64_t>(
-      CeilDiv(std::max<int64_t>(capacity - evict_to, 0), page), 1,
-      recent_pages - 1);
-  return RollPlan{
-      .prefix_tokens = prefix,
-      .capacity = capacity,
-      .evict_tokens = pages * page,
-      .method = keeps_rings ? options.roll_method : RollMethod::kRecompute};
+      CeilDiv(std::max<int64_t>(roll.capacity - evict_to, 0), roll.page_tokens),
+      1, roll.recent_pages - 1);
+  roll.evict_tokens = pages * roll.page_tokens;
+  roll.method = keeps_rings ? options.roll_method : RollMethod::kRecompute;
+  return roll;
+}
+
+int64_t RollPlan::FullAt(int64_t evicted) const {
+  if (page_tokens == 0) return capacity;
+  const int64_t pages = evicted / page_tokens + recent_pages;
+  return std::min(n_ctx + evicted, prefix_tokens + pages * page_tokens);
+}
+
+Leaving WhatLeaves(const RollPlan& roll, int64_t n_live,
+                   std::span<const int64_t> whole_turns) {
+  const auto keeps_window = [&](int64_t n_tokens) {
+    return n_live - n_tokens - roll.prefix_tokens >= roll.window;
+  };
+  int64_t n_tokens = 0;
+  for (const int64_t turns : whole_turns) {
+    if (n_tokens >= roll.page_tokens && n_live - n_tokens <= roll.evict_to) {
+      break;
+    }
+    // The newest turn may not be in the context yet.
+    if (roll.prefix_tokens + turns > n_live) break;
+    n_tokens = turns;
+  }
+  if (n_tokens < roll.page_tokens) {
+    n_tokens = roll.evict_tokens;
+    // The oldest page may be there in part only.
+    if (n_tokens > roll.page_tokens && !keeps_window(n_tokens)) {
+      n_tokens -= roll.page_tokens;
+    }
+  }
+  return {n_tokens,
+          keeps_window(n_tokens) ? roll.method : RollMethod::kRecompute};
 }
 
 }  // namespace plimsoll::worker

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "planner/memory_plan.h"
@@ -13,15 +14,24 @@
 
 namespace plimsoll::worker {
 
-// Of one sequence, fixed when it is submitted. The default is that of a
-// context that never rolls.
+// Of one context, fixed when it begins. The default is that of a context that
+// never rolls.
 struct RollPlan {
   int64_t prefix_tokens = 0;  // the first ones, which never leave
-  // Tokens that are attended when the context is full: n_ctx, less what the
-  // last page of the prefix leaves empty.
+  // Tokens that are attended when the context is full, where only whole pages
+  // have left: n_ctx, less what the last page of the prefix leaves empty.
   int64_t capacity = std::numeric_limits<int64_t>::max();
   int64_t evict_tokens = 0;  // that leave a full context at once, whole pages
   RollMethod method = RollMethod::kShift;
+  int64_t evict_to = 0;  // tokens that stay at most where whole turns leave
+  int64_t window = 0;    // recent tokens that rings need; 0 without rings
+  int64_t n_ctx = 0;
+  int64_t page_tokens = 0;
+  int64_t recent_pages = 0;  // of the slot, the prefix's less
+
+  // Positions that fit where the tokens of `evicted` of them have left: a page
+  // is free only when all its tokens have.
+  int64_t FullAt(int64_t evicted) const;
 };
 
 // The plan of a request. Fullness and evictions do not depend on how the
@@ -33,6 +43,20 @@ struct RollPlan {
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
                                   const GenerateOptions& options);
+
+// Tokens that leave at once, and how the context goes on.
+struct Leaving {
+  int64_t n_tokens;
+  RollMethod method;
+};
+
+// What leaves a full context of `n_live` tokens: as many whole turns as take it
+// to evict_to and free a page, or all but the newest; pages where that is less
+// than one.
+// `whole_turns` as of TokenHistory. A context that would keep fewer recent
+// tokens than its rings need is recomputed.
+Leaving WhatLeaves(const RollPlan& roll, int64_t n_live,
+                   std::span<const int64_t> whole_turns);
 
 }  // namespace plimsoll::worker
 

@@ -20,18 +20,33 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, int64_t limit,
   return absl::OkStatus();
 }
 
-void Scheduler::RaiseLimit(int64_t id, int64_t n_tokens) {
-  for (Sequence& s : running_) {
-    if (s.id == id) s.limit += n_tokens;
-  }
+void Scheduler::Resume(int64_t id, int64_t slot, int64_t n_computed,
+                       int64_t n_prompt, int64_t limit, const Claim& claim) {
+  running_.push_back({.id = id,
+                      .n_prompt = n_prompt,
+                      .limit = limit,
+                      .tenant = claim.tenant,
+                      .slot = slot,
+                      .n_computed = n_computed});
 }
 
-void Scheduler::Restart(int64_t id, int64_t n_prompt) {
+Scheduler::Sequence* Scheduler::Running(int64_t id) {
   for (Sequence& s : running_) {
-    if (s.id != id) continue;
-    s.n_prompt = n_prompt;
-    s.n_computed = 0;
+    if (s.id == id) return &s;
   }
+  return nullptr;
+}
+
+void Scheduler::SetLimit(int64_t id, int64_t limit) {
+  if (Sequence* s = Running(id)) s->limit = limit;
+}
+
+void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
+  Sequence* s = Running(id);
+  if (s == nullptr) return;
+  s->n_prompt = n_prompt;
+  s->n_computed = 0;
+  s->limit = limit;
 }
 
 void Scheduler::Admit() {
@@ -99,15 +114,11 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
 }
 
 void Scheduler::Park(int64_t id) {
-  for (Sequence& s : running_) {
-    if (s.id == id) s.is_parked = true;
-  }
+  if (Sequence* s = Running(id)) s->is_parked = true;
 }
 
 void Scheduler::Unpark(int64_t id) {
-  for (Sequence& s : running_) {
-    if (s.id == id) s.is_parked = false;
-  }
+  if (Sequence* s = Running(id)) s->is_parked = false;
 }
 
 bool Scheduler::IsParked(int64_t id) const {
@@ -116,11 +127,11 @@ bool Scheduler::IsParked(int64_t id) const {
   });
 }
 
-void Scheduler::Remove(int64_t id) {
+void Scheduler::Remove(int64_t id, bool frees_slot) {
   queue_.Remove(id);
   waiting_.erase(id);
-  std::erase_if(running_, [this, id](const Sequence& s) {
-    if (s.id == id) free_slots_.push_back(s.slot);
+  std::erase_if(running_, [this, id, frees_slot](const Sequence& s) {
+    if (s.id == id && frees_slot) free_slots_.push_back(s.slot);
     return s.id == id;
   });
   std::erase_if(last_prompt_turn_, [this](const auto& turn) {

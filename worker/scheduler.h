@@ -48,10 +48,15 @@ class Scheduler {
   absl::Status Add(int64_t id, int64_t n_prompt, int64_t limit = kNoLimit,
                    const Claim& claim = {});
 
-  // Moves the limit of a sequence on, as tokens of it have left.
-  void RaiseLimit(int64_t id, int64_t n_tokens);
+  // The same for a sequence that has a slot already, in which `n_computed` of
+  // its rows are: it runs at once.
+  void Resume(int64_t id, int64_t slot, int64_t n_computed, int64_t n_prompt,
+              int64_t limit, const Claim& claim);
+
+  // Moves the limit of a running sequence, as tokens of it have left.
+  void SetLimit(int64_t id, int64_t limit);
   // A running sequence starts over, as one with `n_prompt` tokens.
-  void Restart(int64_t id, int64_t n_prompt);
+  void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
   // empty if nothing can run. Waiting sequences get free slots here. The rows
@@ -64,7 +69,10 @@ class Scheduler {
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
-  void Remove(int64_t id);
+  void Remove(int64_t id) { Remove(id, /*frees_slot=*/true); }
+  // The same, but its slot is kept until FreeSlot.
+  void RemoveKeepingSlot(int64_t id) { Remove(id, /*frees_slot=*/false); }
+  void FreeSlot(int64_t slot) { free_slots_.push_back(slot); }
 
   // True for a running sequence that is parked.
   bool IsParked(int64_t id) const;
@@ -90,6 +98,9 @@ class Scheduler {
 
   // Gives free slots to those that wait.
   void Admit();
+  void Remove(int64_t id, bool frees_slot);
+  // The running sequence of this id, or null.
+  Sequence* Running(int64_t id);
 
   int64_t n_rows_;
   int64_t max_waiting_;

@@ -11,7 +11,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
                       int64_t n_ctx, absl::Time now) {
   if (!first_token_) first_token_ = now;
   const int32_t id = token.id;
-  history_.Add(id);
+  start_.history.Append(id);
   if (recent_) recent_->Add(id);
   ++n_generated_;
   std::string bytes;
@@ -52,14 +52,22 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
   return FinishReason::kUnknown;
 }
 
-void Sequence::Evict() {
-  const RollPlan& roll = history_.roll();
-  output_.evictions.push_back({.position = history_.first_recent(),
-                               .n_tokens = roll.evict_tokens,
-                               .n_kept = roll.capacity - roll.evict_tokens,
-                               .method = roll.method});
-  history_.Evict();
+Leaving Sequence::Evict(int64_t n_live) {
+  TokenHistory& history = start_.history;
+  const std::vector<int64_t> turns = history.WholeTurns();
+  const Leaving leaving = WhatLeaves(roll(), n_live, turns);
+  output_.evictions.push_back(
+      {.position = history.first_recent(),
+       .n_tokens = leaving.n_tokens,
+       .n_turns = std::count_if(
+           turns.begin(), turns.end(),
+           [&leaving](int64_t n) { return n <= leaving.n_tokens; }),
+       .n_kept = n_live - leaving.n_tokens,
+       .method = leaving.method});
+  history.Evict(leaving.n_tokens);
+  if (leaving.method == RollMethod::kRecompute) history.Restart();
   ++n_evictions_;
+  return leaving;
 }
 
 void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
@@ -68,11 +76,10 @@ void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
   int64_t n_scored = n_scored_;
   for (int64_t i = 0; i < n_rows; ++i) {
     // A row that is computed again was scored the first time.
-    const int64_t index = history_.IndexAt(first_position + i);
+    const int64_t index = history().IndexAt(first_position + i);
     if (index != n_scored || index + 1 >= n_prompt()) continue;
     scored.rows.push_back(static_cast<int32_t>(first_row + i));
-    scored.targets.push_back(
-        options_.prompt_ids[static_cast<size_t>(index) + 1]);
+    scored.targets.push_back(history().TokenAt(first_position + i + 1));
     ++n_scored;
   }
 }
@@ -102,9 +109,10 @@ void Sequence::Finish(absl::Time now) {
                {.reason = reason_,
                 .stop_string = text_.stop_string(),
                 .n_prompt = n_prompt(),
+                .n_cached = start_.n_cached,
                 .n_generated = n_generated(),
                 .n_evictions = n_evictions_,
-                .n_evicted = n_evictions_ * history_.roll().evict_tokens,
+                .n_evicted = history().n_evicted() - n_evicted_before_,
                 .queued = started - submitted_,
                 .first_token = first - submitted_,
                 .prefill = first - started,

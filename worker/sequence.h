@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -21,44 +22,59 @@
 
 namespace plimsoll::worker {
 
+// What a sequence begins with.
+struct SequenceStart {
+  RollPlan roll;
+  TokenHistory history = {};  // the prompt is at its end
+  int64_t n_cached = 0;       // tokens that a session's context had before
+  int64_t n_prompt = 0;       // that follow them
+  // Its key in the engine's book.
+  std::optional<int64_t> session = std::nullopt;
+};
+
 // Owned by the engine; after Submit changed by the step thread only. Others may
 // read what never changes, and n_generated().
 class Sequence {
  public:
-  Sequence(int64_t id, GenerateOptions options, const RollPlan& roll,
+  Sequence(int64_t id, GenerateOptions options, SequenceStart start,
            std::shared_ptr<TokenSink> sink, absl::Time submitted)
       : id_(id),
         options_(std::move(options)),
         sink_(std::move(sink)),
         text_(options_.stop_strings),
-        history_(options_.prompt_ids, roll),
+        start_(std::move(start)),
         n_scored_(options_.first_scored - 1),
         submitted_(submitted) {
+    options_.prompt_ids = {};  // they are in the history
     if (options_.logit_bias.HasPenalty()) {
-      recent_.emplace(options_.prompt_ids,
-                      options_.logit_bias.penalty_last_tokens);
+      const int64_t limit = options_.logit_bias.penalty_last_tokens;
+      recent_.emplace(history().Newest(limit), limit);
     }
   }
 
   int64_t id() const { return id_; }
+  // Without prompt_ids.
   const GenerateOptions& options() const { return options_; }
   TokenSink& sink() { return *sink_; }
-  int64_t n_prompt() const {
-    return static_cast<int64_t>(options_.prompt_ids.size());
-  }
+  int64_t n_prompt() const { return start_.n_prompt; }
   int64_t n_generated() const {
     return n_generated_.load(std::memory_order_relaxed);
   }
   absl::Time submitted() const { return submitted_; }
 
+  const RollPlan& roll() const { return start_.roll; }
+  // The session that its context is of, if any.
+  std::optional<int64_t> session() const { return start_.session; }
   // Its tokens, by position in the cache.
-  const TokenHistory& history() const { return history_; }
+  const TokenHistory& history() const { return start_.history; }
+  int64_t n_evictions() const { return n_evictions_; }
 
   // The tokens that penalties are put on; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
 
-  // Notes that its oldest tokens leave its full context.
-  void Evict();
+  // Notes that its oldest tokens leave its full context of `n_live` tokens, and
+  // says which.
+  Leaving Evict(int64_t n_live);
 
   // The rows, among those of positions [first_position, first_position +
   // n_rows) at step rows from `first_row` on, after which a prompt token comes
@@ -105,10 +121,11 @@ class Sequence {
   std::shared_ptr<TokenSink> sink_;
   TextStream text_;
   StepOutput output_;  // not yet taken by the sink
-  TokenHistory history_;
+  SequenceStart start_;
   std::optional<RecentTokens> recent_;
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;
+  int64_t n_evicted_before_ = start_.history.n_evicted();
   int64_t n_scored_;  // prompt tokens, those before first_scored included
   FinishReason reason_ = FinishReason::kUnknown;
   std::optional<absl::Status> end_;

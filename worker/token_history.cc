@@ -1,25 +1,57 @@
 #include "worker/token_history.h"
 
+#include <algorithm>
+
+#include "base/status_macros.h"
+
 namespace plimsoll::worker {
 
-void TokenHistory::Add(int32_t id) {
-  const auto index = static_cast<int64_t>(prompt_.size()) + n_generated_;
-  if (index < roll_.prefix_tokens) pinned_.push_back(id);
-  recent_[static_cast<size_t>(n_generated_) % recent_.size()] = id;
-  ++n_generated_;
+void TokenHistory::Append(int32_t id) {
+  if (static_cast<int64_t>(prefix_.size()) < prefix_tokens_) {
+    prefix_.push_back(id);
+  } else {
+    recent_.push_back(id);
+  }
 }
 
-void TokenHistory::Evict() {
-  evicted_ += roll_.evict_tokens;
-  if (roll_.method == RollMethod::kRecompute) restarted_ = evicted_;
+void TokenHistory::RemoveLast() {
+  if (!recent_.empty()) {
+    recent_.pop_back();
+  } else {
+    PLIMSOLL_CHECK(!prefix_.empty(), "there is a token to take back");
+    prefix_.pop_back();
+  }
+}
+
+std::vector<int64_t> TokenHistory::WholeTurns() const {
+  std::vector<int64_t> turns;
+  for (size_t i = 1; i < turns_.size(); ++i) {
+    turns.push_back(turns_[i] - first_recent());
+  }
+  return turns;
+}
+
+void TokenHistory::Evict(int64_t n_tokens) {
+  PLIMSOLL_CHECK(n_tokens <= static_cast<int64_t>(recent_.size()),
+                 "only tokens after the prefix leave");
+  recent_.erase(recent_.begin(), recent_.begin() + n_tokens);
+  evicted_ += n_tokens;
+  while (turns_.size() > 1 && turns_[1] <= first_recent()) turns_.pop_front();
 }
 
 int32_t TokenHistory::TokenAt(int64_t position) const {
-  const auto index = static_cast<size_t>(IndexAt(position));
-  if (index < prompt_.size()) return prompt_[index];
-  const size_t generated = index - prompt_.size();
-  if (generated < pinned_.size()) return pinned_[generated];
-  return recent_[generated % recent_.size()];
+  const int64_t index = IndexAt(position);
+  if (index < prefix_tokens_) return prefix_[static_cast<size_t>(index)];
+  return recent_[static_cast<size_t>(index - first_recent())];
+}
+
+std::vector<int32_t> TokenHistory::Newest(int64_t n) const {
+  const int64_t n_recent = std::min(n, static_cast<int64_t>(recent_.size()));
+  const int64_t n_prefix =
+      std::min(n - n_recent, static_cast<int64_t>(prefix_.size()));
+  std::vector<int32_t> ids(prefix_.end() - n_prefix, prefix_.end());
+  ids.insert(ids.end(), recent_.end() - n_recent, recent_.end());
+  return ids;
 }
 
 }  // namespace plimsoll::worker

@@ -61,13 +61,17 @@ class RollingCache {
   const RollPlan& roll() const { return roll_; }
   KvCache& cache() { return *cache_; }
   int64_t length() const { return cache_->Length(kSlot); }
+  // The next token begins a turn, which leaves as a whole.
+  void BeginTurn() {
+    turns_.push_back(std::max(length(), roll_.prefix_tokens));
+  }
+  int64_t n_shifted() const { return n_shifted_; }
 
   // Evicts if the context is full, as the engine does, then computes up to
   // `n_rows` rows, checking each.
   void Step(int64_t n_rows) {
-    if (static_cast<int64_t>(live_.size()) == roll_.capacity) Evict();
-    n_rows =
-        std::min(n_rows, roll_.capacity - static_cast<int64_t>(live_.size()));
+    while (length() >= roll_.FullAt(cache_->Evicted(kSlot))) Evict();
+    n_rows = std::min(n_rows, roll_.FullAt(cache_->Evicted(kSlot)) - length());
     const int64_t first = length();
     ASSERT_TRUE(cache_->Extend(kSlot, first + n_rows).ok());
     for (int64_t p = first; p < first + n_rows; ++p) {
@@ -90,9 +94,28 @@ class RollingCache {
   static constexpr int64_t kSlot = 1;
 
   void Evict() {
-    cache_->Evict(kSlot, roll_.evict_tokens);
+    const int64_t first_recent = roll_.prefix_tokens + cache_->Evicted(kSlot);
+    std::vector<int64_t> whole_turns;
+    for (const int64_t turn : turns_) {
+      if (turn > first_recent) whole_turns.push_back(turn - first_recent);
+    }
+    const Leaving leaving =
+        WhatLeaves(roll_, static_cast<int64_t>(live_.size()), whole_turns);
+    ASSERT_GT(leaving.n_tokens, 0);
+    if (leaving.method == RollMethod::kRecompute) {
+      // Which begins anew: the rings would keep too little.
+      cache_->Clear(kSlot);
+      cache_->Begin(kSlot, roll_.prefix_tokens);
+      live_.clear();
+      turns_.clear();
+      written_.clear();
+      std::fill(ring_.begin(), ring_.end(), -1);
+      return;
+    }
+    cache_->Evict(kSlot, leaving.n_tokens);
     const auto oldest = live_.begin() + roll_.prefix_tokens;
-    live_.erase(oldest, oldest + roll_.evict_tokens);
+    live_.erase(oldest, oldest + leaving.n_tokens);
+    ++n_shifted_;
   }
 
   // What attention over pages does: see Backend::Attention.
@@ -157,6 +180,8 @@ class RollingCache {
   std::vector<std::byte> rings_;
   std::unique_ptr<KvCache> cache_;
   RollPlan roll_;
+  std::vector<int64_t> turns_;
+  int64_t n_shifted_ = 0;
   std::deque<int64_t> live_;            // positions that are attended
   std::map<int64_t, int64_t> written_;  // byte offset -> position of the key
   std::vector<int64_t> ring_;           // cell -> position
@@ -176,6 +201,27 @@ TEST(RollingCacheTest, AttendsExactlyThePrefixAndTheRecentTokens) {
       ASSERT_NO_FATAL_FAILURE(
           rolling.Step(1 + static_cast<int64_t>(random() % 200)));
     }
+  }
+}
+
+TEST(RollingCacheTest, WholeTurnsLeaveWhereverTheyBegin) {
+  std::mt19937 random(8);
+  for (const Settings& settings :
+       {Settings{256, 16, 4, 192}, Settings{300, 100, 5, 1},
+        Settings{640, 512, 4, 480}, Settings{512, 512, 7, 256},
+        Settings{1'000, 60, 64, 750}}) {
+    SCOPED_TRACE(settings.n_ctx);
+    RollingCache rolling(settings);
+    for (int turn = 0; turn < 80; ++turn) {
+      const auto n_tokens = 1 + static_cast<int64_t>(random() % 150);
+      const int64_t end = rolling.length() + n_tokens;
+      rolling.BeginTurn();
+      for (int chunk = 0; chunk < 100 && rolling.length() < end; ++chunk) {
+        ASSERT_NO_FATAL_FAILURE(rolling.Step(std::min(
+            end - rolling.length(), 1 + static_cast<int64_t>(random() % 90))));
+      }
+    }
+    EXPECT_GT(rolling.n_shifted(), 10);
   }
 }
 

@@ -54,7 +54,7 @@ TEST(SchedulerTest, CutsAPromptWhereItsContextIsFullUntilThereIsRoom) {
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, false}));
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 4, 2, false}));
   EXPECT_THAT(scheduler.NextStep(), IsEmpty());
-  scheduler.RaiseLimit(1, 4);
+  scheduler.SetLimit(1, 10);
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 6, 3, true}));
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 9, 1, true}));
   EXPECT_THAT(scheduler.NextStep(), IsEmpty());
@@ -69,14 +69,14 @@ TEST(SchedulerTest, AFullSequenceDoesNotHoldUpTheOthers) {
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{2, 4, 1, true}));
 }
 
-TEST(SchedulerTest, ASequenceThatStartsOverKeepsItsSlotAndLimit) {
+TEST(SchedulerTest, ASequenceThatStartsOverKeepsItsSlot) {
   Scheduler scheduler(1, 8, 1);
   ASSERT_TRUE(scheduler.Add(1, 2, /*limit=*/4).ok());
   scheduler.NextStep();
   scheduler.NextStep();
   scheduler.NextStep();
   EXPECT_THAT(scheduler.NextStep(), IsEmpty());
-  scheduler.Restart(1, 3);
+  scheduler.Restart(1, 3, 4);
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 3, true}));
   EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 3, 1, true}));
   EXPECT_THAT(scheduler.NextStep(), IsEmpty());

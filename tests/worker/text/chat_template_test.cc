@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/text/chat_pieces.h"
 #include "tests/worker/text/gguf_fixture.h"
 
 namespace plimsoll::worker {
@@ -231,6 +232,31 @@ TEST(ChatFormatNameTest, NamesAreParsedBack) {
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.status().message()),
               AllOf(HasSubstr("llama3"), HasSubstr("smollm2")));
+}
+
+// What a session says turn by turn is what the whole conversation says.
+TEST(EncodeFrameTest, PiecesAreTheWholeConversation) {
+  GgufFixture fixture;
+  const auto tokenizer =
+      AddVocab(fixture,
+               ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
+                               {"<|im_end|>", TokenType::kControl},
+                               {"<start_of_turn>", TokenType::kControl},
+                               {"<end_of_turn>", TokenType::kControl}}))
+          .String("tokenizer.ggml.model", "gpt2")
+          .String("tokenizer.ggml.pre", "gpt-2")
+          .Strings("tokenizer.ggml.merges", {})
+          .U32("tokenizer.ggml.bos_token_id", 256)
+          .Bool("tokenizer.ggml.add_bos_token", true)
+          .Load();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::string system = " be kind\n";
+  for (const ChatFormat format :
+       {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3}) {
+    SCOPED_TRACE(ChatFormatName(format));
+    ExpectPiecesAreTheWhole(**tokenizer, format, nullptr);
+    ExpectPiecesAreTheWhole(**tokenizer, format, &system);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "planner/memory_plan.h"
+#include "tests/worker/text/chat_pieces.h"
 #include "worker/chat_template.h"
 #include "worker/tokenizer.h"
 
@@ -125,6 +126,12 @@ TEST_P(TokenizerModelTest, TokenizesTheVectorsOfItsModel) {
     EXPECT_EQ(Encode(vector.text, vector.parse_special), vector.ids)
         << vector.text;
   }
+}
+
+TEST_P(TokenizerModelTest, AChatTurnByTurnIsTheWholeConversation) {
+  const std::string system = "Be brief.";
+  ExpectPiecesAreTheWhole(*tokenizer_, GetParam().format, nullptr);
+  ExpectPiecesAreTheWhole(*tokenizer_, GetParam().format, &system);
 }
 
 TEST_P(TokenizerModelTest, TablesStayWithinThePlan) {

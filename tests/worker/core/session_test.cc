@@ -1,0 +1,599 @@
+// What an engine promises of sessions: against one-shot requests for the same
+// tokens, and a plain list of what was said.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomModel;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::SameBits;
+using ::plimsoll::testing::TemporaryFile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Ids = std::vector<int32_t>;
+
+// An end token of every random model.
+constexpr int32_t kEnd = 2;
+
+void Append(const Ids& more, Ids& ids) {
+  ids.insert(ids.end(), more.begin(), more.end());
+}
+
+Ids RandomIds(int64_t n, std::mt19937& random) {
+  Ids ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = 6 + static_cast<int32_t>(random() % (kRandomVocab - 6));
+  }
+  return ids;
+}
+
+ChatFrame Frame(int64_t n_opening = 12) {
+  std::mt19937 random(1);
+  return {.opening = RandomIds(n_opening, random),
+          .after_user = {kEnd, 60, 70, 61},
+          .after_reply = {kEnd, 60, 70, 62}};
+}
+
+SessionOptions Chat(const std::string& id,
+                    RollMethod method = RollMethod::kShift) {
+  SessionOptions options;
+  options.id = id;
+  options.frame = Frame();
+  options.roll_method = method;
+  return options;
+}
+
+// Replies without control tokens: they end when they are as long as asked for.
+GenerateOptions PlainText(Ids prompt, int64_t max_tokens) {
+  GenerateOptions options = Greedy(std::move(prompt), max_tokens);
+  for (int32_t id = 0; id < 6; ++id) {
+    options.logit_bias.biases.push_back({id, -1'000.0f});
+  }
+  return options;
+}
+
+GenerateOptions Message(const std::string& session, Ids content,
+                        int64_t max_tokens) {
+  GenerateOptions options = PlainText(std::move(content), max_tokens);
+  options.session_id = session;
+  return options;
+}
+
+// What was said, kept as a list; the context's tokens as they must be.
+class Transcript {
+ public:
+  explicit Transcript(const ChatFrame& frame) : frame_(frame) {
+    Append(frame.opening, ids_);
+  }
+
+  // The tokens of the stream so far with the next message's.
+  void AddMessage(const Ids& content) {
+    if (!turns_.empty()) Append(frame_.after_reply, ids_);
+    turns_.push_back(static_cast<int64_t>(ids_.size()));
+    Append(content, ids_);
+    Append(frame_.after_user, ids_);
+  }
+  void AddReply(const Ids& reply) { Append(reply, ids_); }
+  void DropLast() { ids_.pop_back(); }
+
+  // Notes what left, which must be whole turns, the oldest first.
+  void Evict(const Eviction& eviction) {
+    const auto pinned = static_cast<int64_t>(frame_.opening.size());
+    ASSERT_EQ(eviction.position, pinned + evicted_);
+    evicted_ += eviction.n_tokens;
+    ASSERT_GT(eviction.n_turns, 0);
+    first_turn_ += eviction.n_turns;
+    ASSERT_LT(first_turn_, static_cast<int64_t>(turns_.size()));
+    ASSERT_EQ(pinned + evicted_, turns_[static_cast<size_t>(first_turn_)])
+        << "a turn was cut";
+  }
+
+  // The tokens of the context now.
+  Ids Live() const {
+    const auto pinned = static_cast<int64_t>(frame_.opening.size());
+    Ids live(ids_.begin(), ids_.begin() + pinned);
+    live.insert(live.end(), ids_.begin() + pinned + evicted_, ids_.end());
+    return live;
+  }
+  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t live_turns() const {
+    return static_cast<int64_t>(turns_.size()) - first_turn_;
+  }
+
+ private:
+  ChatFrame frame_;
+  Ids ids_;
+  std::vector<int64_t> turns_;  // where each begins
+  int64_t first_turn_ = 0;
+  int64_t evicted_ = 0;
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void Load(const RandomModel& model, const EngineSetup& setup) {
+    engine_.reset();
+    file_.emplace(RandomModelBytes(model));
+    auto engine = LoadEngine(file_->path(), setup);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+  void Load(const char* model, const EngineSetup& setup) {
+    Load(FindRandomModel(model), setup);
+  }
+  void Open(const SessionOptions& options) {
+    const auto opened = engine_->OpenSession(options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+  }
+  Generated Say(const std::string& session, Ids content, int64_t max_tokens) {
+    return Generate(*engine_, Message(session, std::move(content), max_tokens));
+  }
+  SessionInfo Info(const std::string& id) {
+    const auto info = engine_->GetSession(id, "");
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.value_or(SessionInfo{});
+  }
+  // The same tokens as one prompt, laid out in pages alike.
+  Generated Fresh(Ids prompt, int64_t max_tokens) {
+    GenerateOptions options = PlainText(std::move(prompt), max_tokens);
+    options.context_policy = ContextPolicy::kRoll;
+    options.pin_tokens = static_cast<int64_t>(Frame().opening.size());
+    return Generate(*engine_, options);
+  }
+
+  std::optional<TemporaryFile> file_;
+  std::unique_ptr<Engine> engine_;
+};
+
+struct Family {
+  const char* model;
+  DType kv_type;
+};
+
+class SessionFamilyTest : public SessionTest,
+                          public ::testing::WithParamInterface<Family> {};
+
+TEST_P(SessionFamilyTest, AReplyIsThatOfTheWholeConversationAtOnce) {
+  Load(GetParam().model,
+       {.n_ctx = 512, .n_slots = 2, .kv_type = GetParam().kv_type});
+  Open(Chat("a"));
+  Transcript transcript(Frame());
+  std::mt19937 random(2);
+  int64_t computed = 0;
+  for (int turn = 0; turn < 6; ++turn) {
+    SCOPED_TRACE(turn);
+    const Ids content =
+        RandomIds(1 + static_cast<int64_t>(random() % 40), random);
+    transcript.AddMessage(content);
+    const Generated got = Say("a", content, 9);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    EXPECT_TRUE(SameBits(got, Fresh(transcript.Live(), 9)));
+    EXPECT_EQ(got.info.n_cached, computed) << "only what is new was computed";
+    EXPECT_EQ(got.info.n_cached + got.info.n_prompt, transcript.size());
+    transcript.AddReply(got.ids());
+    computed = transcript.size() - 1;  // not the reply's last token
+  }
+  const SessionInfo info = Info("a");
+  EXPECT_EQ(info.n_turns, 6);
+  EXPECT_EQ(info.n_live_turns, 6);
+  EXPECT_EQ(info.n_tokens, transcript.size());
+  EXPECT_EQ(info.n_live_tokens, transcript.size());
+  EXPECT_EQ(info.n_evictions, 0);
+  EXPECT_FALSE(info.is_busy);
+}
+
+TEST_P(SessionFamilyTest, RecomputingIsAFreshPromptOfTheKeptTurnsBitForBit) {
+  Load(GetParam().model,
+       {.n_ctx = 256, .n_slots = 2, .kv_type = GetParam().kv_type});
+  Open(Chat("a", RollMethod::kRecompute));
+  Transcript transcript(Frame());
+  std::mt19937 random(3);
+  int64_t n_compared = 0;
+  for (int turn = 0; turn < 25; ++turn) {
+    SCOPED_TRACE(turn);
+    const Ids content =
+        RandomIds(1 + static_cast<int64_t>(random() % 50), random);
+    transcript.AddMessage(content);
+    const int64_t n_said = transcript.size();
+    const Generated got = Say("a", content, 4);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    bool is_before_reply = true;
+    for (const Eviction& eviction : got.evictions) {
+      EXPECT_EQ(eviction.method, RollMethod::kRecompute);
+      ASSERT_NO_FATAL_FAILURE(transcript.Evict(eviction));
+      is_before_reply &=
+          eviction.position + eviction.n_tokens + eviction.n_kept - 12 < n_said;
+    }
+    if (is_before_reply) {
+      EXPECT_TRUE(SameBits(got, Fresh(transcript.Live(), 4)));
+      n_compared += got.evictions.empty() ? 0 : 1;
+    }
+    transcript.AddReply(got.ids());
+    EXPECT_EQ(Info("a").n_live_turns, transcript.live_turns());
+    EXPECT_EQ(Info("a").n_live_tokens,
+              static_cast<int64_t>(transcript.Live().size()));
+  }
+  EXPECT_GT(n_compared, 3) << "or too little to see";
+  EXPECT_GT(Info("a").n_evictions, 3);
+}
+
+TEST_P(SessionFamilyTest, ChunksOfAnySizeAndNeighboursChangeNoBit) {
+  for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
+    std::vector<Generated> wanted;
+    for (const int64_t n_ubatch : {512, 1, 7, 64}) {
+      SCOPED_TRACE(n_ubatch);
+      Load(GetParam().model, {.n_ctx = 256,
+                              .n_slots = 2,
+                              .n_ubatch = n_ubatch,
+                              .kv_type = GetParam().kv_type,
+                              .precision = Precision::kDefault,
+                              .n_threads = n_ubatch == 7 ? 3 : 1});
+      Open(Chat("a", method));
+      std::mt19937 random(4);
+      std::shared_ptr<CollectSink> neighbour;
+      for (size_t turn = 0; turn < 14; ++turn) {
+        const Ids content =
+            RandomIds(1 + static_cast<int64_t>(random() % 60), random);
+        if (n_ubatch != 512) {
+          neighbour = std::make_shared<CollectSink>();
+          ASSERT_TRUE(
+              engine_->Submit(Greedy(RandomIds(30, random), 10), neighbour)
+                  .ok());
+        } else {
+          (void)RandomIds(30, random);
+        }
+        const Generated got = Say("a", content, 7);
+        ASSERT_TRUE(got.status.ok()) << got.status;
+        if (neighbour) {
+          EXPECT_TRUE(neighbour->Await().status.ok());
+        }
+        if (n_ubatch == 512) wanted.push_back(got);
+        EXPECT_TRUE(SameBits(got, wanted[turn])) << turn;
+        ASSERT_EQ(got.evictions.size(), wanted[turn].evictions.size());
+        for (size_t i = 0; i < got.evictions.size(); ++i) {
+          EXPECT_EQ(got.evictions[i].n_tokens,
+                    wanted[turn].evictions[i].n_tokens);
+        }
+      }
+      EXPECT_GE(Info("a").n_evictions, 3);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SessionFamilyTest,
+                         ::testing::Values(Family{"llama_f32", DType::kF32},
+                                           Family{"llama_q4_1", DType::kQ8_0},
+                                           Family{"gemma_q5_0", DType::kF16},
+                                           Family{"gemma_q5_0", DType::kBF16}),
+                         [](const auto& test) {
+                           return absl::StrCat(test.param.model, "_kv_",
+                                               DTypeName(test.param.kv_type));
+                         });
+
+// With one layer, keys and values depend on their own token alone: what is left
+// after an eviction in the middle of a page is what a fresh prompt has.
+TEST_F(SessionTest, ShiftingOneLayerIsAFreshPromptOfTheKeptTurns) {
+  for (const bool is_window : {false, true}) {
+    RandomModel model = FindRandomModel("gemma_q5_0");
+    model.n_layers = 1;
+    model.pattern = {is_window};
+    Load(model, {.n_ctx = 256, .n_slots = 2});
+    Open(Chat("a"));
+    Transcript transcript(Frame());
+    std::mt19937 random(5);
+    int64_t n_shifted = 0;
+    for (int turn = 0; turn < 25; ++turn) {
+      SCOPED_TRACE(turn);
+      const Ids content =
+          RandomIds(1 + static_cast<int64_t>(random() % 45), random);
+      transcript.AddMessage(content);
+      const Generated got = Say("a", content, 1);
+      ASSERT_TRUE(got.status.ok()) << got.status;
+      for (const Eviction& eviction : got.evictions) {
+        ASSERT_NO_FATAL_FAILURE(transcript.Evict(eviction));
+        n_shifted += eviction.method == RollMethod::kShift ? 1 : 0;
+      }
+      const Generated fresh = Fresh(transcript.Live(), 1);
+      for (size_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(got.tokens[0].candidates[i].id,
+                  fresh.tokens[0].candidates[i].id);
+        EXPECT_NEAR(got.tokens[0].candidates[i].logprob,
+                    fresh.tokens[0].candidates[i].logprob, 3e-5);
+      }
+      transcript.AddReply(got.ids());
+    }
+    EXPECT_GT(n_shifted, 3);
+  }
+}
+
+TEST_F(SessionTest, ATurnAsLongAsTheContextLeavesInPages) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  Open(Chat("a"));
+  std::mt19937 random(6);
+  ASSERT_TRUE(Say("a", RandomIds(20, random), 3).status.ok());
+  // The opening has a page, three are left.
+  const int64_t most = 3 * 64 - 4;
+  const Generated refused = Say("a", RandomIds(most + 1, random), 3);
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(refused.status.message()),
+              AllOf(HasSubstr("193 tokens"), HasSubstr("192 behind its 12")));
+  EXPECT_EQ(Info("a").n_turns, 1) << "nothing changed";
+
+  const Generated got = Say("a", RandomIds(most, random), 90);
+  ASSERT_TRUE(got.status.ok()) << got.status;
+  ASSERT_EQ(got.evictions.size(), 2u);
+  EXPECT_EQ(got.evictions[0].n_turns, 1) << "which was less than a page";
+  EXPECT_EQ(got.evictions[1].n_turns, 0);
+  for (const Eviction& eviction : got.evictions) {
+    EXPECT_EQ(eviction.n_tokens, 64);
+  }
+  EXPECT_EQ(Info("a").n_live_turns, 1);
+  EXPECT_TRUE(Say("a", RandomIds(5, random), 3).status.ok());
+}
+
+TEST_F(SessionTest, TheModelsOwnEndIsNotSaidTwice) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  for (const int32_t end : {0, kEnd}) {
+    const std::string id = absl::StrCat("ends with ", end);
+    Open(Chat(id));
+    std::mt19937 random(7);
+    Transcript transcript(Frame());
+    Ids content = RandomIds(5, random);
+    transcript.AddMessage(content);
+    GenerateOptions first = Message(id, content, 0);
+    first.ignore_eos = false;
+    first.logit_bias.biases = {{end, 900.0f}};
+    const Generated ended = Generate(*engine_, first);
+    ASSERT_TRUE(ended.status.ok()) << ended.status;
+    ASSERT_THAT(ended.ids(), ElementsAre(end));
+    // The frame's end follows an empty reply.
+    content = RandomIds(5, random);
+    transcript.AddMessage(content);
+    EXPECT_TRUE(SameBits(Say(id, content, 6), Fresh(transcript.Live(), 6)));
+    ASSERT_TRUE(engine_->CloseSession(id, "").ok());
+  }
+}
+
+TEST_F(SessionTest, WhatACancelledCallSaidStays) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  Open(Chat("a"));
+  std::mt19937 random(8);
+  Transcript transcript(Frame());
+  Ids content = RandomIds(9, random);
+  transcript.AddMessage(content);
+  auto sink = std::make_shared<CollectSink>();
+  sink->after_output = [&](int64_t n_tokens) {
+    if (n_tokens == 5) sink->Abandon();
+  };
+  ASSERT_TRUE(engine_->Submit(Message("a", content, 0), sink).ok());
+  const Generated cancelled = sink->Await();
+  EXPECT_EQ(cancelled.status.code(), absl::StatusCode::kCancelled);
+  transcript.AddReply(cancelled.ids());
+  content = RandomIds(9, random);
+  transcript.AddMessage(content);
+  const Generated next = Say("a", content, 5);
+  ASSERT_TRUE(next.status.ok()) << next.status;
+  ASSERT_TRUE(engine_->CloseSession("a", "").ok());
+  EXPECT_TRUE(SameBits(next, Fresh(transcript.Live(), 5)));
+}
+
+TEST_F(SessionTest, APassedDeadlineBeforeAnyRowLosesNothing) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  Open(Chat("a"));
+  std::mt19937 random(9);
+  Transcript transcript(Frame());
+  Ids content = RandomIds(9, random);
+  transcript.AddMessage(content);
+  GenerateOptions late = Message("a", content, 5);
+  late.deadline = absl::InfinitePast();
+  EXPECT_EQ(Generate(*engine_, late).status.code(),
+            absl::StatusCode::kDeadlineExceeded);
+  content = RandomIds(3, random);
+  transcript.AddMessage(content);
+  EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript.Live(), 5)));
+}
+
+TEST_F(SessionTest, PenaltiesFollowTheWholeConversation) {
+  Load("llama_f32", {.n_ctx = 512, .n_slots = 2});
+  Open(Chat("a"));
+  std::mt19937 random(10);
+  Transcript transcript(Frame());
+  for (int turn = 0; turn < 3; ++turn) {
+    const Ids content = RandomIds(6, random);
+    transcript.AddMessage(content);
+    GenerateOptions options = Message("a", content, 12);
+    options.logit_bias.frequency_penalty = 3.0f;
+    const Generated got = Generate(*engine_, options);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    options.session_id.clear();
+    options.prompt_ids = transcript.Live();
+    options.context_policy = ContextPolicy::kRoll;
+    options.pin_tokens = 12;
+    EXPECT_TRUE(SameBits(got, Generate(*engine_, options)));
+    transcript.AddReply(got.ids());
+  }
+}
+
+TEST_F(SessionTest, OneCallAtATime) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  Open(Chat("a"));
+  auto running = std::make_shared<CollectSink>();
+  absl::Status second;
+  bool was_busy = false;
+  running->after_output = [&](int64_t n_tokens) {
+    if (n_tokens != 2) return;
+    second =
+        engine_->Submit(Message("a", {9}, 1), std::make_shared<CollectSink>());
+    was_busy = Info("a").is_busy;
+  };
+  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 4), running).ok());
+  EXPECT_TRUE(running->Await().status.ok());
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(was_busy);
+  EXPECT_FALSE(Info("a").is_busy);
+  EXPECT_TRUE(Say("a", {9}, 1).status.ok());
+}
+
+TEST_F(SessionTest, ClosingEndsTheCallAndFreesTheSlot) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  Open(Chat("a"));
+  auto running = std::make_shared<CollectSink>();
+  std::atomic<int64_t> tokens_after{0};
+  running->after_output = [&](int64_t n_tokens) {
+    if (n_tokens == 3) {
+      EXPECT_TRUE(engine_->CloseSession("a", "").ok());
+    }
+    if (n_tokens > 3) ++tokens_after;
+  };
+  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 0), running).ok());
+  EXPECT_EQ(running->Await().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_LE(tokens_after, 2);
+  EXPECT_EQ(engine_->GetSession("a", "").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Say("a", {9}, 1).status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine_->CloseSession("a", "").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  EXPECT_EQ(engine_->CurrentLoad().sessions, 0);
+  // An idle session's slot, too.
+  Open(Chat("a"));
+  EXPECT_TRUE(Say("a", {9}, 3).status.ok());
+  EXPECT_TRUE(engine_->CloseSession("a", "").ok());
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+}
+
+TEST_F(SessionTest, OneSlotOfSeveralIsLeftToOthers) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 3});
+  EXPECT_EQ(engine_->MaxSessions(), 2);
+  Open(Chat("a"));
+  Open(Chat("b"));
+  EXPECT_EQ(engine_->OpenSession(Chat("b")).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(engine_->OpenSession(Chat("c")).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (const char* id : {"a", "b"}) EXPECT_TRUE(Say(id, {9}, 3).status.ok());
+  EXPECT_EQ(engine_->CurrentLoad().sessions, 2);
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  const int64_t bytes = Info("a").reserved_bytes;
+  const planner::MemoryPlan& plan = engine_->plan();
+  EXPECT_EQ(bytes * 3, plan.kv.full_bytes + plan.kv.window_bytes);
+}
+
+TEST_F(SessionTest, ASessionThatHasTheOnlySlotRefusesTheOthersAtOnce) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  EXPECT_EQ(engine_->MaxSessions(), 1);
+  Open(Chat("a"));
+  const absl::Status refused = Generate(*engine_, Greedy({7}, 1)).status;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("close it"));
+}
+
+TEST_F(SessionTest, ASessionNobodyUsesEndsAfterItsTtl) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  SessionOptions options = Chat("a");
+  options.ttl = absl::Seconds(10);
+  Open(options);
+  seconds = 9;
+  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
+  ASSERT_TRUE(Say("a", {9}, 3).status.ok()) << "which uses it";
+  seconds = 18;
+  EXPECT_EQ(Info("a").age, absl::Seconds(18));
+  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
+  EXPECT_EQ(engine_->Sessions("").size(), 1u);
+  seconds = 19;
+  EXPECT_EQ(engine_->Sessions("").size(), 0u);
+  EXPECT_EQ(Say("a", {9}, 3).status.code(), absl::StatusCode::kNotFound);
+  Open(options);
+  EXPECT_TRUE(Say("a", {9}, 3).status.ok()) << "the slot is free again";
+  engine_.reset();  // before its clock
+}
+
+TEST_F(SessionTest, OthersDoNotSeeASession) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 4});
+  SessionOptions options = Chat("a");
+  options.owner = "one";
+  Open(options);
+  options.id = "b";
+  Open(options);
+  EXPECT_EQ(engine_->Sessions("one").size(), 2u);
+  EXPECT_EQ(engine_->Sessions("one")[1].id, "b");
+  EXPECT_EQ(engine_->Sessions("two").size(), 0u);
+  EXPECT_EQ(engine_->GetSession("a", "two").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine_->CloseSession("a", "two").code(),
+            absl::StatusCode::kNotFound);
+  GenerateOptions message = Message("a", {9}, 1);
+  message.claim.tenant = "two";
+  EXPECT_EQ(Generate(*engine_, message).status.code(),
+            absl::StatusCode::kNotFound);
+  message.claim.tenant = "one";
+  EXPECT_TRUE(Generate(*engine_, message).status.ok());
+}
+
+TEST_F(SessionTest, LimitsAreTakenAndNoMore) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 8});
+  const auto code = [this](const SessionOptions& options) {
+    return engine_->OpenSession(options).status().code();
+  };
+  const auto n_bytes = static_cast<size_t>(SessionOptions::kMaxIdBytes);
+  EXPECT_EQ(code(Chat(std::string(n_bytes, 'i'))), absl::StatusCode::kOk);
+  EXPECT_EQ(code(Chat(std::string(n_bytes + 1, 'i'))),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Chat("")), absl::StatusCode::kInvalidArgument);
+  SessionOptions options = Chat("ttl");
+  options.ttl = SessionOptions::kMaxTtl + absl::Nanoseconds(1);
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.ttl = absl::ZeroDuration();
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.ttl = SessionOptions::kMaxTtl;
+  EXPECT_EQ(code(options), absl::StatusCode::kOk);
+  options = Chat("opening");
+  options.frame = Frame(129);
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument)
+      << "it must leave two pages";
+  options.frame = Frame(128);
+  EXPECT_EQ(code(options), absl::StatusCode::kOk);
+  options = Chat("ids");
+  options.frame.after_reply = {kRandomVocab};
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.frame = Frame();
+  options.evict_to = 257;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+
+  EXPECT_EQ(Say("ttl", {}, 1).status.code(),
+            absl::StatusCode::kInvalidArgument);
+  GenerateOptions scores = Message("ttl", {9}, 1);
+  scores.prompt_logprobs = true;
+  EXPECT_EQ(Generate(*engine_, scores).status.code(),
+            absl::StatusCode::kInvalidArgument);
+  engine_->Drain();
+  EXPECT_EQ(code(Chat("late")), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Say("ttl", {9}, 1).status.code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,49 @@
+// A conversation turn by turn against the same at once.
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "worker/chat_template.h"
+
+namespace plimsoll::worker {
+
+// Expects that the pieces of EncodeFrame and EncodeContent are EncodeChat's ids
+// after every message.
+inline void ExpectPiecesAreTheWhole(const Tokenizer& tokenizer,
+                                    ChatFormat format,
+                                    const std::string* system) {
+  const auto frame = EncodeFrame(tokenizer, format, system);
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  std::vector<ChatMessage> messages;
+  if (system != nullptr) messages.push_back({ChatRole::kSystem, *system});
+  std::vector<int32_t> pieces = frame->opening;
+  const auto append = [&pieces](const std::vector<int32_t>& ids) {
+    pieces.insert(pieces.end(), ids.begin(), ids.end());
+  };
+  bool is_first = true;
+  for (const std::string content :
+       {" 1 <|im_end|>", "", "\xC3\xA9\n<end_of_turn>", "a  b"}) {
+    if (!is_first) {
+      messages.push_back({ChatRole::kAssistant, "Yes, so"});
+      append(*tokenizer.Encode("Yes, so", /*parse_special=*/false));
+      append(frame->after_reply);
+    }
+    is_first = false;
+    messages.push_back({ChatRole::kUser, content});
+    const auto ids = EncodeContent(tokenizer, format, content);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    append(*ids);
+    append(frame->after_user);
+    const auto whole = RenderChat(format, messages, true);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_EQ(pieces, *EncodeChat(tokenizer, *whole)) << content;
+  }
+}
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_

@@ -1,0 +1,122 @@
+// What an engine is made of; for its own files only.
+#ifndef PLIMSOLL_WORKER_ENGINE_IMPL_H_
+#define PLIMSOLL_WORKER_ENGINE_IMPL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/thread_pool.h"
+#include "worker/arena.h"
+#include "worker/device.h"
+#include "worker/engine.h"
+#include "worker/kv_cache.h"
+#include "worker/model.h"
+#include "worker/prompt_budget.h"
+#include "worker/prompt_scorer.h"
+#include "worker/row_sampler.h"
+#include "worker/scheduler.h"
+#include "worker/sequence.h"
+#include "worker/session_book.h"
+
+namespace plimsoll::worker {
+
+// Where there are several slots, requests without a session keep one.
+inline int64_t MostSessions(int64_t n_slots) {
+  return std::max<int64_t>(n_slots - 1, 1);
+}
+
+// Lock order: mu_ is never held while a sink is called.
+struct Engine::Impl {
+  Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
+       const EngineOptions& o)
+      : shape(s),
+        plan(p),
+        options(o),
+        pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
+        backend(kernels::NewCpuBackend(pool)),
+        prompt_budget(p.options.n_slots),
+        scheduler(p.options.n_slots, p.n_rows, o.max_queued),
+        sessions(MostSessions(p.options.n_slots)) {}
+
+  void StepLoop();
+  // Waits until there may be something to do. False at the end.
+  bool AwaitWork();
+  // Ends abandoned and late streams, offers parked output again.
+  void Sweep();
+  // Makes room in contexts that are full.
+  void RollFull();
+  void Roll(Sequence& sequence, int64_t slot);
+  std::vector<ScheduledRows> Schedule();
+  void CountPages();
+  // Runs a step and measures it for the next ones' prompt rows.
+  void TimeStep(const std::vector<ScheduledRows>& rows);
+  void RunStep(const std::vector<ScheduledRows>& rows);
+  absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
+  // Draws the tokens of the batch's sampled rows.
+  absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
+  // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
+  absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
+  void Settle(Sequence& sequence);
+  // Gives its context back to its session and its slot to whoever is next.
+  void Leave(Sequence& sequence);
+  void FreeSessionSlots();
+  absl::Status SubmitMessage(GenerateOptions options,
+                             std::shared_ptr<TokenSink> sink);
+  // Makes a sequence known that the scheduler has.
+  void Insert(int64_t id, GenerateOptions options, SequenceStart start,
+              std::shared_ptr<TokenSink> sink)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of a session that is there.
+  SessionInfo Describe(int64_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Has the next sweep end the streams whose request id is `wanted`.
+  std::vector<std::string> Abort(
+      absl::FunctionRef<bool(const std::string&)> wanted,
+      const absl::Status& status);
+  std::vector<Sequence*> AllSequences();
+  Sequence* Find(int64_t id);
+
+  const planner::ModelShape shape;
+  const planner::MemoryPlan plan;
+  const EngineOptions options;
+  kernels::ThreadPool pool;
+  std::unique_ptr<kernels::Backend> backend;
+  Arena arena;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<RowSampler> row_sampler;
+  std::unique_ptr<PromptScorer> scorer;
+  std::unique_ptr<Tokenizer> tokenizer;
+  int64_t allocations_at_load = 0;
+  int64_t kv_pages = 0;
+
+  // Step thread only.
+  PromptBudget prompt_budget;
+  StepBatch batch;
+
+  mutable absl::Mutex mu;
+  Scheduler scheduler ABSL_GUARDED_BY(mu);
+  SessionBook sessions ABSL_GUARDED_BY(mu);
+  std::map<int64_t, std::unique_ptr<Sequence>> sequences ABSL_GUARDED_BY(mu);
+  int64_t next_id ABSL_GUARDED_BY(mu) = 1;
+  bool woken ABSL_GUARDED_BY(mu) = false;
+  bool draining ABSL_GUARDED_BY(mu) = false;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
+  EngineLoad counters ABSL_GUARDED_BY(mu) = {};
+
+  std::thread thread;  // last: it uses everything above
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ENGINE_IMPL_H_

@@ -1,0 +1,124 @@
+// Sessions of an engine: chats whose slots and contexts stay between calls.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/check_request.h"
+#include "worker/engine_impl.h"
+#include "worker/roll_plan.h"
+
+namespace plimsoll::worker {
+
+absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
+                                         std::shared_ptr<TokenSink> sink) {
+  absl::MutexLock lock(&mu);
+  if (draining) return absl::UnavailableError("the model is draining");
+  ASSIGN_OR_RETURN(
+      const int64_t key,
+      sessions.Find(request.session_id, request.claim.tenant, options.clock()));
+  Session& session = *sessions.Get(key);
+  if (session.is_busy) {
+    return absl::FailedPreconditionError(
+        "a call of this session has not ended yet: wait for its end, or cancel "
+        "it");
+  }
+  SequenceStart start = {.roll = session.roll, .session = key};
+  ASSIGN_OR_RETURN(start.history,
+                   session.NextTurn(request.prompt_ids, *tokenizer));
+  const TokenHistory& history = start.history;
+  start.n_cached = session.n_computed - history.evicted_positions();
+  start.n_prompt = history.n_positions() - session.n_computed;
+  const int64_t limit = session.roll.FullAt(history.evicted_positions());
+  const int64_t id = next_id++;
+  if (session.slot) {
+    scheduler.Resume(id, *session.slot, session.n_computed,
+                     history.n_positions(), limit, request.claim);
+  } else {
+    RETURN_IF_ERROR(
+        scheduler.Add(id, history.n_positions(), limit, request.claim));
+  }
+  session.is_busy = true;
+  ++session.n_turns;
+  Insert(id, std::move(request), std::move(start), std::move(sink));
+  return absl::OkStatus();
+}
+
+SessionInfo Engine::Impl::Describe(int64_t key) {
+  const Session& session = *sessions.Get(key);
+  const absl::Time now = options.clock();
+  const auto& kv = plan.kv;
+  return {
+      .id = session.options.id,
+      .is_busy = session.is_busy,
+      .n_turns = session.n_turns,
+      .n_live_turns = session.history.n_turns(),
+      .n_tokens = session.history.n_tokens(),
+      .n_live_tokens = session.history.n_live(),
+      .n_pinned_tokens = session.roll.prefix_tokens,
+      .capacity_tokens = session.roll.capacity,
+      .n_evictions = session.n_evictions,
+      .n_evicted = session.history.n_evicted(),
+      .reserved_bytes = kv.pages_per_slot * kv.page_bytes + kv.ring_bytes,
+      .age = now - session.opened,
+      .idle = session.is_busy ? absl::ZeroDuration() : now - session.last_used,
+      .ttl = session.options.ttl};
+}
+
+int64_t Engine::MaxSessions() const {
+  return MostSessions(impl_->plan.options.n_slots);
+}
+
+absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
+  RETURN_IF_ERROR(CheckSession(options, impl_->tokenizer->vocab_size()));
+  GenerateOptions request;
+  request.context_policy = ContextPolicy::kRoll;
+  request.roll_method = options.roll_method;
+  request.pin_tokens = static_cast<int64_t>(options.frame.opening.size());
+  request.evict_to = options.evict_to;
+  ASSIGN_OR_RETURN(const RollPlan roll,
+                   PlanRoll(impl_->shape, impl_->plan, request));
+  const absl::Time now = impl_->options.clock();
+  absl::MutexLock lock(&impl_->mu);
+  if (impl_->draining) {
+    return absl::UnavailableError("the model is draining");
+  }
+  ASSIGN_OR_RETURN(const int64_t key,
+                   impl_->sessions.Open(std::move(options), roll, now));
+  return impl_->Describe(key);
+}
+
+absl::StatusOr<SessionInfo> Engine::GetSession(absl::string_view id,
+                                               absl::string_view owner) const {
+  const absl::Time now = impl_->options.clock();
+  absl::MutexLock lock(&impl_->mu);
+  ASSIGN_OR_RETURN(const int64_t key, impl_->sessions.Find(id, owner, now));
+  return impl_->Describe(key);
+}
+
+std::vector<SessionInfo> Engine::Sessions(absl::string_view owner) const {
+  const absl::Time now = impl_->options.clock();
+  std::vector<SessionInfo> infos;
+  absl::MutexLock lock(&impl_->mu);
+  for (const int64_t key : impl_->sessions.Keys(now)) {
+    if (impl_->sessions.Get(key)->options.owner != owner) continue;
+    infos.push_back(impl_->Describe(key));
+  }
+  return infos;
+}
+
+absl::Status Engine::CloseSession(absl::string_view id,
+                                  absl::string_view owner) {
+  const absl::Time now = impl_->options.clock();
+  absl::MutexLock lock(&impl_->mu);
+  ASSIGN_OR_RETURN(const int64_t key, impl_->sessions.Find(id, owner, now));
+  for (const auto& [sequence_id, sequence] : impl_->sequences) {
+    if (sequence->session() != key) continue;
+    impl_->aborts.emplace(sequence_id,
+                          absl::CancelledError("the session was closed"));
+  }
+  impl_->sessions.Close(key);
+  impl_->woken = true;
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,304 @@
+// The step thread of an engine: what every step computes, and what becomes of
+// its output.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/engine_impl.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// How often streams are looked at for deadlines and abandonment when nothing
+// else wakes the step thread.
+constexpr absl::Duration kIdleLook = absl::Milliseconds(50);
+
+}  // namespace
+
+bool Engine::Impl::AwaitWork() {
+  absl::MutexLock lock(&mu);
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return woken || stopping;
+  };
+  if (sequences.empty()) {
+    mu.Await(absl::Condition(&ready));
+  } else {
+    mu.AwaitWithTimeout(absl::Condition(&ready), kIdleLook);
+  }
+  woken = false;
+  return !stopping;
+}
+
+std::vector<Sequence*> Engine::Impl::AllSequences() {
+  absl::MutexLock lock(&mu);
+  std::vector<Sequence*> all;
+  all.reserve(sequences.size());
+  for (const auto& [id, sequence] : sequences) all.push_back(sequence.get());
+  return all;
+}
+
+Sequence* Engine::Impl::Find(int64_t id) {
+  absl::MutexLock lock(&mu);
+  return sequences.at(id).get();
+}
+
+void Engine::Impl::StepLoop() {
+  bool has_run = false;
+  while (has_run || AwaitWork()) {
+    {
+      absl::MutexLock lock(&mu);
+      if (stopping) break;
+    }
+    Sweep();
+    RollFull();
+    const std::vector<ScheduledRows> rows = Schedule();
+    has_run = !rows.empty();
+    if (has_run) TimeStep(rows);
+  }
+  for (Sequence* sequence : AllSequences()) {
+    sequence->End(absl::UnavailableError("the model is being unloaded"));
+    sequence->Finish(options.clock());
+  }
+  absl::MutexLock lock(&mu);
+  sequences.clear();
+}
+
+void Engine::Impl::Sweep() {
+  FreeSessionSlots();
+  std::map<int64_t, absl::Status> aborted;
+  {
+    absl::MutexLock lock(&mu);
+    aborted.swap(aborts);
+  }
+  const absl::Time now = options.clock();
+  for (Sequence* sequence : AllSequences()) {
+    if (const auto found = aborted.find(sequence->id());
+        found != aborted.end()) {
+      sequence->Abort(found->second);
+    }
+    if (sequence->sink().Abandoned()) {
+      sequence->End(absl::CancelledError("the client is gone"));
+    }
+    if (now >= sequence->options().deadline) {
+      sequence->End(absl::DeadlineExceededError(
+          absl::StrCat("the deadline passed after ", sequence->n_generated(),
+                       " generated tokens")));
+    }
+    Settle(*sequence);
+  }
+}
+
+// Moves a sequence's output on, then parks, unparks or ends it.
+void Engine::Impl::Settle(Sequence& sequence) {
+  const bool is_failed = sequence.end() && !sequence.end()->ok();
+  const bool is_taken = sequence.Flush() || is_failed;
+  if (is_taken && sequence.end()) {
+    Leave(sequence);
+    std::unique_ptr<Sequence> owner;
+    {
+      absl::MutexLock lock(&mu);
+      owner = std::move(sequences.extract(sequence.id()).mapped());
+    }
+    owner->Finish(options.clock());
+    return;
+  }
+  absl::MutexLock lock(&mu);
+  // Ended with output that its reader has not taken yet: parked as well.
+  if (!is_taken || sequence.end()) {
+    scheduler.Park(sequence.id());
+  } else {
+    scheduler.Unpark(sequence.id());
+  }
+}
+
+void Engine::Impl::Leave(Sequence& sequence) {
+  absl::MutexLock lock(&mu);
+  const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
+  Session* session =
+      sequence.session() ? sessions.Get(*sequence.session()) : nullptr;
+  if (session == nullptr) {
+    if (slot) cache->Clear(*slot);
+    scheduler.Remove(sequence.id());
+    return;
+  }
+  session->history = sequence.history();
+  // What a failed step left in the slot is worth nothing.
+  if (slot && sequence.end()->code() == absl::StatusCode::kInternal) {
+    cache->Clear(*slot);
+    session->history.Restart();
+  }
+  session->slot = slot;
+  session->n_computed = slot ? cache->Length(*slot) : 0;
+  session->n_evictions += sequence.n_evictions();
+  session->is_busy = false;
+  session->last_used = options.clock();
+  scheduler.RemoveKeepingSlot(sequence.id());
+}
+
+void Engine::Impl::FreeSessionSlots() {
+  absl::MutexLock lock(&mu);
+  for (const int64_t slot : sessions.TakeFreedSlots(options.clock())) {
+    cache->Clear(slot);
+    scheduler.FreeSlot(slot);
+  }
+}
+
+// Only where the next row is about to be computed: not for a sequence that
+// ended, nor while its reader is behind, as output offered again must not
+// change.
+void Engine::Impl::RollFull() {
+  for (Sequence* sequence : AllSequences()) {
+    if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
+    if (sequence->end() || sequence->HasOutput()) continue;
+    std::optional<int64_t> slot;
+    {
+      absl::MutexLock lock(&mu);
+      slot = scheduler.SlotOf(sequence->id());
+    }
+    if (!slot) continue;
+    while (cache->Length(*slot) >=
+           sequence->roll().FullAt(cache->Evicted(*slot))) {
+      Roll(*sequence, *slot);
+    }
+  }
+}
+
+void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
+  const Leaving leaving = sequence.Evict(cache->Live(slot));
+  const bool is_shift = leaving.method == RollMethod::kShift;
+  if (is_shift) {
+    cache->Evict(slot, leaving.n_tokens);
+  } else {
+    cache->Clear(slot);
+  }
+  const TokenHistory& history = sequence.history();
+  const int64_t limit = sequence.roll().FullAt(history.evicted_positions());
+  absl::MutexLock lock(&mu);
+  if (is_shift) {
+    scheduler.SetLimit(sequence.id(), limit);
+  } else {
+    scheduler.Restart(sequence.id(), history.n_positions(), limit);
+  }
+}
+
+void Engine::Impl::CountPages() {
+  absl::MutexLock lock(&mu);
+  counters.kv_used_pages = kv_pages - cache->free_pages();
+}
+
+std::vector<ScheduledRows> Engine::Impl::Schedule() {
+  CountPages();
+  absl::MutexLock lock(&mu);
+  return scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()));
+}
+
+void Engine::Impl::TimeStep(const std::vector<ScheduledRows>& rows) {
+  int64_t n_decoding = 0;
+  int64_t n_prompt = 0;
+  for (const ScheduledRows& r : rows) {
+    (r.is_decoding ? n_decoding : n_prompt) += r.n_rows;
+  }
+  const absl::Time begin = options.clock();
+  RunStep(rows);
+  prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin);
+}
+
+absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
+  batch.tokens.clear();
+  batch.positions.clear();
+  batch.prefix_positions.clear();
+  batch.has_rolled_prefix = false;
+  batch.sequences.clear();
+  batch.sampled_rows.clear();
+  const absl::Time now = options.clock();
+  for (const ScheduledRows& r : rows) {
+    Sequence* sequence = Find(r.id);
+    sequence->Started(now);
+    const TokenHistory& history = sequence->history();
+    if (r.first_position == 0) {
+      cache->Begin(r.slot, sequence->roll().prefix_tokens);
+    }
+    RETURN_IF_ERROR(cache->Extend(r.slot, r.first_position + r.n_rows));
+    batch.sequences.push_back(
+        {.slot = r.slot,
+         .first_row = static_cast<int64_t>(batch.tokens.size()),
+         .n_rows = r.n_rows,
+         .first_position = r.first_position});
+    for (int64_t i = 0; i < r.n_rows; ++i) {
+      const int64_t position = r.first_position + i;
+      batch.tokens.push_back(history.TokenAt(position));
+      batch.positions.push_back(position);
+      batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
+    }
+    batch.has_rolled_prefix |= cache->HasRolledPrefix(r.slot);
+    if (r.samples) {
+      batch.sampled_rows.push_back(static_cast<int32_t>(batch.tokens.size()) -
+                                   1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
+  absl::Status status = BuildBatch(rows);
+  CountPages();  // before anybody sees what the step brings
+  if (status.ok()) status = model->Step(batch);
+  if (status.ok()) status = SampleRows(rows);
+  if (status.ok()) status = ScorePrompts(rows);
+  int64_t n_sampled = 0;
+  for (const ScheduledRows& r : rows) {
+    Sequence* sequence = Find(r.id);
+    if (!status.ok()) sequence->End(status);
+    n_sampled += r.samples ? 1 : 0;
+    Settle(*sequence);
+  }
+  absl::MutexLock lock(&mu);
+  ++counters.steps;
+  counters.generated_tokens += n_sampled;
+  counters.prompt_tokens +=
+      static_cast<int64_t>(batch.tokens.size()) - n_sampled;
+}
+
+absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
+  std::vector<Sequence*> sampled;
+  for (const ScheduledRows& r : rows) {
+    if (r.samples) sampled.push_back(Find(r.id));
+  }
+  RETURN_IF_ERROR(row_sampler->Begin(sampled));
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    absl::StatusOr<TokenOutput> token =
+        row_sampler->Draw(*sampled[i], static_cast<int64_t>(i));
+    if (!token.ok()) {
+      sampled[i]->End(token.status());
+      continue;
+    }
+    sampled[i]->Accept(*std::move(token), *tokenizer, plan.n_ctx,
+                       options.clock());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::ScorePrompts(
+    const std::vector<ScheduledRows>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence* sequence = Find(rows[i].id);
+    if (!sequence->options().prompt_logprobs) continue;
+    ScoredRows scored;
+    sequence->AppendUnscored(rows[i].first_position, rows[i].n_rows,
+                             batch.sequences[i].first_row, scored);
+    std::vector<PromptScore> scores;
+    const absl::Status status = scorer->Score(scored, scores);
+    if (status.code() == absl::StatusCode::kInternal) {
+      sequence->End(status);  // of this sequence alone
+      continue;
+    }
+    RETURN_IF_ERROR(status);
+    sequence->AddScores(scores);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

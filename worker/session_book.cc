@@ -1,0 +1,110 @@
+#include "worker/session_book.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+absl::StatusOr<TokenHistory> Session::NextTurn(
+    std::span<const int32_t> content, const Tokenizer& tokenizer) const {
+  const ChatFrame& frame = options.frame;
+  const auto n_turn =
+      static_cast<int64_t>(content.size() + frame.after_user.size());
+  const int64_t n_room = roll.capacity - roll.prefix_tokens;
+  if (n_turn > n_room) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the message has ", n_turn, " tokens, the context of the session ",
+        n_room, " behind its ", roll.prefix_tokens,
+        " pinned ones: shorten the message, or load the model with a larger "
+        "n_ctx"));
+  }
+  TokenHistory next = history;
+  if (next.n_tokens() == 0) {
+    next.Append(frame.opening);
+  } else {
+    const int32_t last = next.TokenAt(next.n_positions() - 1);
+    if (next.n_positions() > n_computed && tokenizer.IsEnd(last)) {
+      // The reply's end, which the frame has too. Nothing was computed of it.
+      next.RemoveLast();
+    }
+    next.Append(frame.after_reply);
+  }
+  next.BeginTurn();
+  next.Append(content);
+  next.Append(frame.after_user);
+  return next;
+}
+
+absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
+                                          const RollPlan& roll,
+                                          absl::Time now) {
+  CloseExpired(now);
+  for (const auto& [key, session] : sessions_) {
+    if (session.options.id == options.id) {
+      return absl::AlreadyExistsError("there is a session with this id");
+    }
+  }
+  if (size() >= max_sessions_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the model has ", size(),
+        " sessions, and may have no more: close one, or load the model with "
+        "more slots"));
+  }
+  const int64_t key = next_key_++;
+  Session& session = sessions_[key];
+  session.options = std::move(options);
+  session.roll = roll;
+  session.history = TokenHistory(roll.prefix_tokens);
+  session.opened = now;
+  session.last_used = now;
+  return key;
+}
+
+absl::StatusOr<int64_t> SessionBook::Find(absl::string_view id,
+                                          absl::string_view owner,
+                                          absl::Time now) {
+  CloseExpired(now);
+  for (const auto& [key, session] : sessions_) {
+    if (session.options.id == id && session.options.owner == owner) return key;
+  }
+  return absl::NotFoundError(
+      "there is no session with this id: it was never opened, was closed, or "
+      "nobody used it for its ttl");
+}
+
+Session* SessionBook::Get(int64_t key) {
+  const auto found = sessions_.find(key);
+  return found == sessions_.end() ? nullptr : &found->second;
+}
+
+void SessionBook::Close(int64_t key) {
+  const Session& session = sessions_.at(key);
+  if (session.slot && !session.is_busy) freed_slots_.push_back(*session.slot);
+  sessions_.erase(key);
+}
+
+std::vector<int64_t> SessionBook::Keys(absl::Time now) {
+  CloseExpired(now);
+  std::vector<int64_t> keys;
+  for (const auto& [key, session] : sessions_) keys.push_back(key);
+  return keys;
+}
+
+std::vector<int64_t> SessionBook::TakeFreedSlots(absl::Time now) {
+  CloseExpired(now);
+  return std::exchange(freed_slots_, {});
+}
+
+void SessionBook::CloseExpired(absl::Time now) {
+  std::vector<int64_t> expired;
+  for (const auto& [key, session] : sessions_) {
+    if (!session.is_busy && now >= session.last_used + session.options.ttl) {
+      expired.push_back(key);
+    }
+  }
+  for (const int64_t key : expired) Close(key);
+}
+
+}  // namespace plimsoll::worker
