@@ -77,12 +77,15 @@ absl::Status Run(const ServerOptions& server_options, WorkerOptions options) {
   CallGate gate;
   const auto generation =
       NewGenerationService(registry, gate, server_options.reader_timeout);
+  const auto session =
+      NewSessionService(registry, gate, server_options.reader_timeout);
   const auto tokenizer = NewTokenizerService(registry, gate);
   const auto model = NewModelService(registry, gate);
   const auto admin = NewAdminService(registry, gate);
-  auto server = Server::Start(
-      server_options,
-      {generation.get(), tokenizer.get(), model.get(), admin.get()}, gate);
+  auto server = Server::Start(server_options,
+                              {generation.get(), session.get(), tokenizer.get(),
+                               model.get(), admin.get()},
+                              gate);
   if (!server.ok()) return server.status();
   registry.LoadAtStart();
   registry.SetReadyListener([&](bool ready) { (*server)->SetReady(ready); });

@@ -92,7 +92,8 @@ struct SessionOptions {
 
   std::string id;     // 1 to kMaxIdBytes bytes
   std::string owner;  // a tenant; others do not see it
-  ChatFrame frame;    // its opening is pinned
+  ChatFormat format = ChatFormat::kChatMl;
+  ChatFrame frame;  // of the format; its opening is pinned
   RollMethod roll_method = RollMethod::kShift;
   std::optional<int64_t> evict_to;   // as of GenerateOptions
   absl::Duration ttl = kDefaultTtl;  // it is closed so long after a call
@@ -100,6 +101,7 @@ struct SessionOptions {
 
 struct SessionInfo {
   std::string id;
+  ChatFormat format;
   bool is_busy;             // a call runs or waits
   int64_t n_turns;          // begun, those that left included
   int64_t n_live_turns;     // of which a token is in the context

@@ -49,6 +49,7 @@ SessionInfo Engine::Impl::Describe(int64_t key) {
   const auto& kv = plan.kv;
   return {
       .id = session.options.id,
+      .format = session.options.format,
       .is_busy = session.is_busy,
       .n_turns = session.n_turns,
       .n_live_turns = session.history.n_turns(),
@@ -75,15 +76,20 @@ absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
   request.roll_method = options.roll_method;
   request.pin_tokens = static_cast<int64_t>(options.frame.opening.size());
   request.evict_to = options.evict_to;
-  ASSIGN_OR_RETURN(const RollPlan roll,
-                   PlanRoll(impl_->shape, impl_->plan, request));
+  const auto roll = PlanRoll(impl_->shape, impl_->plan, request);
+  if (!roll.ok()) {
+    return absl::Status(
+        roll.status().code(),
+        absl::StrCat("a chat's opening, with its system message, is pinned; ",
+                     roll.status().message()));
+  }
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
     return absl::UnavailableError("the model is draining");
   }
   ASSIGN_OR_RETURN(const int64_t key,
-                   impl_->sessions.Open(std::move(options), roll, now));
+                   impl_->sessions.Open(std::move(options), *roll, now));
   return impl_->Describe(key);
 }
 

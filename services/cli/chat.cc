@@ -1,5 +1,5 @@
-// `plimsoll chat`: a conversation, prefilled again every turn, until its
-// context is full.
+// `plimsoll chat`: a conversation in a session, which goes on for as long as
+// anybody likes.
 #include <memory>
 #include <utility>
 
@@ -13,6 +13,7 @@
 #include "services/cli/interrupt.h"
 #include "services/cli/remote.h"
 #include "services/cli/request.h"
+#include "services/cli/roll_flags.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::cli {
@@ -20,85 +21,147 @@ namespace {
 
 constexpr char kDescription[] =
     "Talk with a model\n"
-    "A line is a message; the answer comes as it is made. The conversation "
-    "ends when its context is full.\n"
-    "/reset starts anew, /exit or end of input ends it.";
+    "A line is a message; the answer comes as it is made. When the context is "
+    "full the oldest messages leave with their answers, --system never does, "
+    "so a chat may go on for ever.\n"
+    "With --address the worker keeps the chat; --session names it, so that it "
+    "stays there and can be taken up again.\n"
+    "/reset starts anew, /info says what is kept, /exit or end of input ends "
+    "it.";
 
 constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll chat --model model.gguf\n"
     "  plimsoll chat --model model.gguf --system 'Answer in one sentence.'\n"
-    "  printf 'hello\\nand again\\n' | plimsoll chat --model model.gguf";
+    "  printf 'hello\\nand again\\n' | plimsoll chat --model model.gguf\n"
+    "  plimsoll chat --address localhost:7071 --session tuesday";
 
 struct ChatFlags {
   std::string model;
   std::string system;
   std::string chat_format;
+  std::string session;
   LoadFlags load;
   SamplingFlags sampling;
+  SessionRollFlags roll;
 };
 
+// A session that is closed in the end, unless the user named it.
 class Conversation {
  public:
   Conversation(const ChatFlags& flags, Generator& generator, Streams& streams)
-      : flags_(flags), generator_(generator), streams_(streams) {
-    Reset();
+      : flags_(flags), generator_(generator), streams_(streams) {}
+  ~Conversation() {
+    if (flags_.session.empty()) Close().IgnoreError();
   }
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
 
-  void Reset() {
-    chat_.Clear();
+  // Opens the session, or takes up the one of the name.
+  absl::Status Open() {
+    v1::OpenSessionRequest request;
+    request.set_model(flags_.model);
+    request.set_session_id(flags_.session);
+    if (!flags_.system.empty()) request.set_system(flags_.system);
     if (!flags_.chat_format.empty()) {
-      chat_.set_chat_format(flags_.chat_format);
+      request.set_chat_format(flags_.chat_format);
     }
-    if (!flags_.system.empty()) {
-      AddMessage(v1::CHAT_ROLE_SYSTEM, flags_.system, chat_);
-    }
+    SetRoll(flags_.roll, request);
+    const auto opened = generator_.OpenSession(request);
+    if (absl::IsAlreadyExists(opened.status())) return TakeUp();
+    RETURN_IF_ERROR(opened.status());
+    id_ = opened->session_id();
+    return absl::OkStatus();
   }
 
-  // One turn. True if the conversation can go on.
-  absl::StatusOr<bool> Say(std::string message) {
+  absl::Status Close() {
+    if (id_.empty()) return absl::OkStatus();
+    v1::CloseSessionRequest request;
+    request.set_model(flags_.model);
+    request.set_session_id(std::exchange(id_, ""));
+    return generator_.CloseSession(request);
+  }
+
+  absl::Status Reset() {
+    RETURN_IF_ERROR(Close());
+    return Open();
+  }
+
+  // One turn.
+  absl::Status Say(std::string message) {
     const InterruptScope interrupts;
-    AddMessage(v1::CHAT_ROLE_USER, std::move(message), chat_);
-    const auto response = Answer();
-    if (response.status().code() == absl::StatusCode::kOutOfRange) {
-      streams_.err << "the context is full: "
-                   << Printable(response.status().message()) << "\n";
-      return false;
-    }
+    const v1::StreamGenerateRequest wanted = ToRequest(flags_.sampling);
+    v1::ChatRequest request;
+    request.set_model(flags_.model);
+    request.set_session_id(id_);
+    request.set_message(std::move(message));
+    *request.mutable_sampling() = wanted.sampling();
+    *request.mutable_stopping() = wanted.stopping();
+    *request.mutable_response() = wanted.response();
+    ASSIGN_OR_RETURN(const auto stream, generator_.Chat(request));
+    const auto response = Collect(*stream, [this](const auto& part) {
+      if (!part.text().empty()) streams_.out << part.text() << std::flush;
+    });
     RETURN_IF_ERROR(response.status());
     streams_.out << "\n" << std::flush;
-    if (response->finish_reason() == v1::FINISH_REASON_LENGTH) {
-      const v1::TokenUsage& usage = response->usage();
-      streams_.err << "the context is full after " << usage.prompt_tokens()
-                   << " + " << usage.generated_tokens()
-                   << " tokens; --n-ctx makes it longer\n";
-      return false;
+    for (const v1::Eviction& eviction : response->evictions()) {
+      streams_.err << Paint(streams_.err_style, Color::kDim,
+                            EvictionText(eviction))
+                   << "\n";
     }
-    AddMessage(v1::CHAT_ROLE_ASSISTANT, response->text(), chat_);
-    return true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Info() {
+    ASSIGN_OR_RETURN(const v1::Session session, Get());
+    streams_.err << InfoText(session) << "\n";
+    return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<v1::GenerateResponse> Answer() {
-    v1::StreamGenerateRequest request = ToRequest(flags_.sampling);
+  absl::StatusOr<v1::Session> Get() {
+    v1::GetSessionRequest request;
     request.set_model(flags_.model);
-    *request.mutable_chat() = chat_;
-    ASSIGN_OR_RETURN(const auto stream, generator_.Start(request));
-    return Collect(*stream, [this](const v1::StreamGenerateResponse& part) {
-      if (!part.text().empty()) streams_.out << part.text() << std::flush;
-    });
+    request.set_session_id(id_);
+    return generator_.GetSession(request);
+  }
+
+  absl::Status TakeUp() {
+    id_ = flags_.session;
+    ASSIGN_OR_RETURN(const v1::Session session, Get());
+    streams_.err << "going on with " << InfoText(session) << "\n";
+    return absl::OkStatus();
+  }
+
+  static std::string EvictionText(const v1::Eviction& eviction) {
+    return absl::StrCat("(the context was full: ",
+                        eviction.has_turns()
+                            ? absl::StrCat(eviction.turns(), " oldest turns, ")
+                            : "",
+                        eviction.tokens(), " tokens, left it)");
+  }
+
+  static std::string InfoText(const v1::Session& session) {
+    return absl::StrCat("session ", Printable(session.session_id()), ": ",
+                        session.turns(), " turns, ", session.live_turns(),
+                        " of them in the context, ", session.live_tokens(),
+                        " of ", session.capacity_tokens(), " tokens");
   }
 
   const ChatFlags& flags_;
   Generator& generator_;
   Streams& streams_;
-  v1::ChatPrompt chat_;
+  std::string id_;  // empty while there is none
 };
 
 absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
     const ChatFlags& flags, const Commands& commands) {
   if (!commands.globals.address.empty()) {
     return NewRemoteGenerator(commands.globals.address);
+  }
+  if (!flags.session.empty()) {
+    return UsageError(
+        "--session names a chat that a worker keeps; give --address HOST:PORT");
   }
   if (flags.model.empty()) {
     return UsageError(
@@ -120,6 +183,7 @@ absl::Status RunChat(const ChatFlags& flags, const Commands& commands) {
   }
   ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
   Conversation conversation(flags, *generator, streams);
+  RETURN_IF_ERROR(conversation.Open());
   while (true) {
     if (streams.err_style.is_tty && streams.out_style.is_tty) {
       streams.err << Paint(streams.err_style, Color::kBold, "> ") << std::flush;
@@ -130,15 +194,23 @@ absl::Status RunChat(const ChatFlags& flags, const Commands& commands) {
     if (text.empty()) continue;
     if (text == "/exit") return absl::OkStatus();
     if (text == "/reset") {
-      conversation.Reset();
+      RETURN_IF_ERROR(conversation.Reset());
+      continue;
+    }
+    if (text == "/info") {
+      RETURN_IF_ERROR(conversation.Info());
       continue;
     }
     if (!worker::IsValidUtf8(text)) {
       streams.err << "that line is not UTF-8 and was left out\n";
       continue;
     }
-    ASSIGN_OR_RETURN(const bool go_on, conversation.Say(std::string(text)));
-    if (!go_on) return absl::OkStatus();
+    const absl::Status said = conversation.Say(std::string(text));
+    if (absl::IsOutOfRange(said)) {
+      streams.err << Printable(said.message()) << "\n";
+      continue;
+    }
+    RETURN_IF_ERROR(said);
   }
 }
 
@@ -157,8 +229,11 @@ void AddChat(CLI::App& app, Commands& commands) {
   add("--system", &flags->system, "TEXT", "Instructions to the model");
   add("--chat-format", &flags->chat_format, "NAME",
       "smollm2, chatml or gemma3, instead of the model's own");
+  add("--session", &flags->session, "ID",
+      "With --address: a chat of this name, which stays when the command ends");
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
+  AddSessionRollFlags(*command, &flags->roll);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunChat(*flags, commands); };
   });

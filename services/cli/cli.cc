@@ -76,6 +76,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddPlace(app, commands);
   AddLeases(app, commands);
   AddMemory(app, commands);
+  AddSessions(app, commands);
   AddTop(app, commands);
   AddDrain(app, commands);
   AddAbort(app, commands);

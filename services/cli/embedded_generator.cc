@@ -16,6 +16,7 @@
 #include "services/cli/interrupt.h"
 #include "services/common/clock.h"
 #include "services/common/from_proto.h"
+#include "services/common/random_id.h"
 #include "services/common/to_proto.h"
 
 namespace plimsoll::cli {
@@ -158,6 +159,53 @@ class EmbeddedGenerator final : public Generator {
                             request.response(), request.context_policy()));
     RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
     ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
+    return Submit(std::move(options), request.has_chat(), start);
+  }
+
+  absl::StatusOr<v1::Session> OpenSession(
+      const v1::OpenSessionRequest& request) override {
+    ASSIGN_OR_RETURN(worker::SessionOptions options,
+                     services::FromProto(request));
+    if (options.id.empty()) options.id = services::RandomId();
+    ASSIGN_OR_RETURN(options.format, Format());
+    ASSIGN_OR_RETURN(options.frame,
+                     worker::EncodeFrame(
+                         model_.engine->tokenizer(), options.format,
+                         request.has_system() ? &request.system() : nullptr));
+    ASSIGN_OR_RETURN(const worker::SessionInfo info,
+                     model_.engine->OpenSession(std::move(options)));
+    return services::ToProto(info);
+  }
+
+  absl::StatusOr<v1::Session> GetSession(
+      const v1::GetSessionRequest& request) override {
+    ASSIGN_OR_RETURN(const worker::SessionInfo info,
+                     model_.engine->GetSession(request.session_id(), ""));
+    return services::ToProto(info);
+  }
+
+  absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+      const v1::ChatRequest& request) override {
+    const absl::Time start = services::BootTime();
+    ASSIGN_OR_RETURN(
+        worker::GenerateOptions options,
+        services::FromProto(request.sampling(), request.stopping(),
+                            request.response(), v1::CONTEXT_POLICY_ROLL));
+    options.session_id = request.session_id();
+    ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
+    ASSIGN_OR_RETURN(options.prompt_ids,
+                     worker::EncodeContent(model_.engine->tokenizer(), format,
+                                           request.message()));
+    return Submit(std::move(options), /*is_chat=*/true, start);
+  }
+
+  absl::Status CloseSession(const v1::CloseSessionRequest& request) override {
+    return model_.engine->CloseSession(request.session_id(), "");
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<PartStream>> Submit(
+      worker::GenerateOptions options, bool is_chat, absl::Time start) {
     v1::StreamGenerateResponse first;
     v1::PromptInfo& prompt = *first.mutable_prompt();
     for (int32_t id : options.prompt_ids) {
@@ -165,7 +213,7 @@ class EmbeddedGenerator final : public Generator {
     }
     prompt.set_model(model_.name);
     prompt.set_n_ctx(services::ToUint32(model_.engine->n_ctx()));
-    if (request.has_chat() && model_.chat.has_value()) {
+    if (is_chat && model_.chat.has_value()) {
       prompt.set_chat_format(
           std::string(worker::ChatFormatName(model_.chat->format)));
     }
@@ -175,7 +223,13 @@ class EmbeddedGenerator final : public Generator {
                                             std::move(first), start);
   }
 
- private:
+  absl::StatusOr<worker::ChatFormat> Format() const {
+    if (!model_.chat.has_value()) {
+      return absl::InternalError("the model was loaded without a chat format");
+    }
+    return model_.chat->format;
+  }
+
   absl::StatusOr<std::vector<int32_t>> Encode(
       const v1::StreamGenerateRequest& request) const {
     const worker::Tokenizer& tokenizer = model_.engine->tokenizer();
@@ -183,13 +237,11 @@ class EmbeddedGenerator final : public Generator {
       return tokenizer.EncodeWithBos(request.text().raw_text(),
                                      request.text().parse_special());
     }
-    if (!model_.chat.has_value()) {
-      return absl::InternalError("the model was loaded without a chat format");
-    }
+    ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
     ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
                      services::FromProto(request.chat()));
     ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
-                     worker::RenderChat(model_.chat->format, messages,
+                     worker::RenderChat(format, messages,
                                         /*add_generation_prompt=*/true));
     return worker::EncodeChat(tokenizer, segments);
   }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/session.pb.h"
 
 namespace plimsoll::cli {
 
@@ -22,12 +23,24 @@ class PartStream {
   virtual absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() = 0;
 };
 
+// Calls may run at once; they must end before this does.
 class Generator {
  public:
   virtual ~Generator() = default;
-  // Starts a call. Several may run at once; they must end before this does.
+  // Starts a call.
   virtual absl::StatusOr<std::unique_ptr<PartStream>> Start(
       const v1::StreamGenerateRequest& request) = 0;
+
+  // A chat that stays between calls, as SessionService has it.
+  virtual absl::StatusOr<v1::Session> OpenSession(
+      const v1::OpenSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::Session> GetSession(
+      const v1::GetSessionRequest& request) = 0;
+  // Starts a call of the session.
+  virtual absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+      const v1::ChatRequest& request) = 0;
+  // Also after an interruption.
+  virtual absl::Status CloseSession(const v1::CloseSessionRequest& request) = 0;
 };
 
 // Reads a call to its end. `on_part`, if any, sees every part as it comes.

@@ -1,12 +1,16 @@
 // Text from a worker: one read in flight, so a command that does not read
 // costs a bounded amount of memory on both sides.
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
+#include "plimsoll/v1/session.grpc.pb.h"
 #include "services/cli/failure.h"
 #include "services/cli/interrupt.h"
 #include "services/cli/remote.h"
@@ -14,18 +18,36 @@
 namespace plimsoll::cli {
 namespace {
 
-class RemoteStream final
-    : public PartStream,
-      private grpc::ClientReadReactor<v1::StreamGenerateResponse> {
+v1::StreamGenerateResponse ToPart(v1::StreamGenerateResponse&& message) {
+  return std::move(message);
+}
+
+v1::StreamGenerateResponse ToPart(v1::ChatResponse&& message) {
+  v1::StreamGenerateResponse part;
+  if (message.has_prompt())
+    part.mutable_prompt()->Swap(message.mutable_prompt());
+  part.mutable_text()->swap(*message.mutable_text());
+  part.mutable_tokens()->Swap(message.mutable_tokens());
+  part.mutable_evictions()->Swap(message.mutable_evictions());
+  if (message.has_finish())
+    part.mutable_finish()->Swap(message.mutable_finish());
+  return part;
+}
+
+template <typename Request, typename Response>
+class RemoteStream final : public PartStream,
+                           private grpc::ClientReadReactor<Response> {
  public:
-  RemoteStream(v1::GenerationService::Stub& stub, std::string address,
-               v1::StreamGenerateRequest request)
+  // `start(context, request, reactor)` makes the call.
+  template <typename Start>
+  RemoteStream(const Start& start, std::string address, Request request)
       : address_(std::move(address)), request_(std::move(request)) {
-    stub.async()->StreamGenerate(&context_, &request_, this);
+    start(&context_, &request_,
+          static_cast<grpc::ClientReadReactor<Response>*>(this));
     // Reads start outside of reactions, so OnDone waits for the last of them.
-    AddHold();
-    StartRead(&message_);
-    StartCall();
+    this->AddHold();
+    this->StartRead(&message_);
+    this->StartCall();
   }
 
   // gRPC must be done with this object before it goes.
@@ -35,7 +57,7 @@ class RemoteStream final
   }
 
   absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() override {
-    v1::StreamGenerateResponse part;
+    Response message;
     {
       absl::MutexLock lock(&mu_);
       while (state_ != State::kMessage && !status_.has_value()) {
@@ -46,11 +68,11 @@ class RemoteStream final
         if (!status_->ok()) return CallStatus(*status_, address_);
         return std::nullopt;
       }
-      part = std::exchange(message_, {});
+      message = std::exchange(message_, {});
       state_ = State::kReading;
     }
-    StartRead(&message_);
-    return part;
+    this->StartRead(&message_);
+    return ToPart(std::move(message));
   }
 
  private:
@@ -66,7 +88,7 @@ class RemoteStream final
       if (status_.has_value()) return true;
       state_ = State::kReading;
     }
-    StartRead(&message_);
+    this->StartRead(&message_);
     return false;
   }
 
@@ -76,7 +98,7 @@ class RemoteStream final
       state_ = ok ? State::kMessage : State::kEnd;
       changed_.Signal();
     }
-    if (!ok) RemoveHold();
+    if (!ok) this->RemoveHold();
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -86,12 +108,12 @@ class RemoteStream final
   }
 
   const std::string address_;
-  const v1::StreamGenerateRequest request_;
+  const Request request_;
   grpc::ClientContext context_;
   absl::Mutex mu_;
   absl::CondVar changed_;
   // Written by gRPC while kReading, ours while kMessage.
-  v1::StreamGenerateResponse message_;
+  Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
 };
@@ -100,16 +122,73 @@ class RemoteGenerator final : public Generator {
  public:
   explicit RemoteGenerator(const std::string& address)
       : address_(address),
-        stub_(v1::GenerationService::NewStub(Connect(address))) {}
+        stub_(v1::GenerationService::NewStub(Connect(address))),
+        sessions_(v1::SessionService::NewStub(Connect(address))) {}
 
   absl::StatusOr<std::unique_ptr<PartStream>> Start(
       const v1::StreamGenerateRequest& request) override {
-    return std::make_unique<RemoteStream>(*stub_, address_, request);
+    return Stream<v1::StreamGenerateResponse>(
+        request, [this](auto* context, auto* sent, auto* reactor) {
+          stub_->async()->StreamGenerate(context, sent, reactor);
+        });
+  }
+
+  absl::StatusOr<v1::Session> OpenSession(
+      const v1::OpenSessionRequest& request) override {
+    v1::OpenSessionResponse response;
+    RETURN_IF_ERROR(Call(
+        [&](grpc::ClientContext* context,
+            std::function<void(grpc::Status)> done) {
+          sessions_->async()->OpenSession(context, &request, &response,
+                                          std::move(done));
+        },
+        address_));
+    return response.session();
+  }
+
+  absl::StatusOr<v1::Session> GetSession(
+      const v1::GetSessionRequest& request) override {
+    v1::GetSessionResponse response;
+    RETURN_IF_ERROR(Call(
+        [&](grpc::ClientContext* context,
+            std::function<void(grpc::Status)> done) {
+          sessions_->async()->GetSession(context, &request, &response,
+                                         std::move(done));
+        },
+        address_));
+    return response.session();
+  }
+
+  absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+      const v1::ChatRequest& request) override {
+    return Stream<v1::ChatResponse>(
+        request, [this](auto* context, auto* sent, auto* reactor) {
+          sessions_->async()->Chat(context, sent, reactor);
+        });
+  }
+
+  absl::Status CloseSession(const v1::CloseSessionRequest& request) override {
+    // Not interrupted: this is how an interrupted chat tidies up.
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCloseTimeout);
+    v1::CloseSessionResponse response;
+    return CallStatus(sessions_->CloseSession(&context, request, &response),
+                      address_);
   }
 
  private:
+  static constexpr std::chrono::seconds kCloseTimeout{2};
+
+  template <typename Response, typename Request, typename Start>
+  std::unique_ptr<PartStream> Stream(const Request& request,
+                                     const Start& start) {
+    return std::make_unique<RemoteStream<Request, Response>>(start, address_,
+                                                             request);
+  }
+
   const std::string address_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
+  const std::unique_ptr<v1::SessionService::Stub> sessions_;
 };
 
 }  // namespace

@@ -27,30 +27,50 @@ absl::StatusOr<v1::RollMethod> ParseMethod(absl::string_view text) {
       "'", text.substr(0, 40), "' is not a method; write shift or recompute"));
 }
 
+constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+constexpr char kGroup[] = "Full context";
+
+void AddMethod(CLI::App& app, std::optional<v1::RollMethod>* method) {
+  AddParsed(app, "--roll-method", method, ParseMethod, "shift|recompute",
+            "After tokens left: keep the rest as it is, or compute it again, "
+            "exact and slower (shift)")
+      ->group(kGroup);
+}
+
+void AddEvictTo(CLI::App& app, std::optional<int64_t>* evict_to) {
+  AddCount(app, "--evict-to", evict_to, 1, kMost, "N",
+           "Tokens that stay at most when some leave; default: 75 % of the "
+           "context")
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void AddRollFlags(CLI::App& app, RollFlags* flags) {
-  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-  const std::string group = "Full context";
   AddParsed(app, "--context-policy", &flags->policy, ParsePolicyName,
             "stop|roll|error",
             "When the context is full: end, drop the oldest tokens and go on, "
             "or fail (stop)")
-      ->group(group);
-  AddParsed(app, "--roll-method", &flags->method, ParseMethod,
-            "shift|recompute",
-            "After tokens left: keep the rest as it is, or compute it again, "
-            "exact and slower (shift)")
-      ->group(group);
+      ->group(kGroup);
+  AddMethod(app, &flags->method);
   AddCount(app, "--pin-tokens", &flags->pin_tokens, 0, kMost, "P",
            absl::StrCat("Leading tokens that never leave, BOS included; 0 pins "
                         "nothing (",
                         worker::GenerateOptions::kDefaultPinTokens, ")"))
-      ->group(group);
-  AddCount(app, "--evict-to", &flags->evict_to, 1, kMost, "N",
-           "Tokens that stay at most when some leave; default: 75 % of the "
-           "context")
-      ->group(group);
+      ->group(kGroup);
+  AddEvictTo(app, &flags->evict_to);
+}
+
+void AddSessionRollFlags(CLI::App& app, SessionRollFlags* flags) {
+  AddMethod(app, &flags->method);
+  AddEvictTo(app, &flags->evict_to);
+}
+
+void SetRoll(const SessionRollFlags& flags, v1::OpenSessionRequest& request) {
+  if (flags.method.has_value()) request.set_roll_method(*flags.method);
+  if (flags.evict_to.has_value()) {
+    request.set_evict_to(services::ToUint32(*flags.evict_to));
+  }
 }
 
 absl::Status CheckRollFlags(const RollFlags& flags) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/session.pb.h"
 
 namespace plimsoll::cli {
 
@@ -25,6 +26,17 @@ void AddRollFlags(CLI::App& app, RollFlags* flags);
 absl::Status CheckRollFlags(const RollFlags& flags);
 
 void SetRoll(const RollFlags& flags, v1::StreamGenerateRequest& request);
+
+// The same of a chat, which always rolls and pins its system message.
+struct SessionRollFlags {
+  std::optional<v1::RollMethod> method;
+  std::optional<int64_t> evict_to;
+};
+
+// --roll-method and --evict-to.
+void AddSessionRollFlags(CLI::App& app, SessionRollFlags* flags);
+
+void SetRoll(const SessionRollFlags& flags, v1::OpenSessionRequest& request);
 
 }  // namespace plimsoll::cli
 

@@ -207,6 +207,19 @@ absl::Status FillLogitBias(const v1::SamplingOptions& message,
   return absl::OkStatus();
 }
 
+absl::StatusOr<worker::RollMethod> RollMethodFrom(absl::string_view field,
+                                                  v1::RollMethod method) {
+  switch (method) {
+    case v1::ROLL_METHOD_UNSPECIFIED:
+    case v1::ROLL_METHOD_SHIFT:
+      return worker::RollMethod::kShift;
+    case v1::ROLL_METHOD_RECOMPUTE:
+      return worker::RollMethod::kRecompute;
+    default:
+      return Bad(field, "is not a known method");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
@@ -386,6 +399,22 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
   return options;
 }
 
+absl::StatusOr<worker::SessionOptions> FromProto(
+    const v1::OpenSessionRequest& request) {
+  worker::SessionOptions options;
+  options.id = request.session_id();
+  ASSIGN_OR_RETURN(options.roll_method,
+                   RollMethodFrom("roll_method", request.roll_method()));
+  if (request.has_evict_to()) options.evict_to = request.evict_to();
+  if (!request.has_ttl()) return options;
+  const google::protobuf::Duration& ttl = request.ttl();
+  if (ttl.nanos() < 0 || ttl.nanos() >= 1'000'000'000) {
+    return Bad("ttl.nanos", "must be 0 to 999,999,999");
+  }
+  options.ttl = absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
+  return options;
+}
+
 absl::Status FillRoll(const v1::RollOptions& message,
                       worker::GenerateOptions& options) {
   const bool is_empty = message.method() == v1::ROLL_METHOD_UNSPECIFIED &&
@@ -394,17 +423,8 @@ absl::Status FillRoll(const v1::RollOptions& message,
   if (options.context_policy != worker::ContextPolicy::kRoll) {
     return Bad("roll", "means nothing without CONTEXT_POLICY_ROLL");
   }
-  switch (message.method()) {
-    case v1::ROLL_METHOD_UNSPECIFIED:
-    case v1::ROLL_METHOD_SHIFT:
-      options.roll_method = worker::RollMethod::kShift;
-      break;
-    case v1::ROLL_METHOD_RECOMPUTE:
-      options.roll_method = worker::RollMethod::kRecompute;
-      break;
-    default:
-      return Bad("roll.method", "is not a known method");
-  }
+  ASSIGN_OR_RETURN(options.roll_method,
+                   RollMethodFrom("roll.method", message.method()));
   if (message.has_pin_tokens()) options.pin_tokens = message.pin_tokens();
   if (message.has_evict_to()) options.evict_to = message.evict_to();
   return absl::OkStatus();

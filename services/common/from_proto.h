@@ -14,6 +14,7 @@
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "plimsoll/v1/session.pb.h"
 #include "worker/chat_template.h"
 #include "worker/engine.h"
 #include "worker/sampler.h"
@@ -45,6 +46,10 @@ absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
 absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
+
+// All but the owner, the chat format and its frame.
+absl::StatusOr<worker::SessionOptions> FromProto(
+    const v1::OpenSessionRequest& request);
 
 // How the context of `options` rolls.
 // Errors: kInvalidArgument naming the field, also where the policy is not to

@@ -162,6 +162,10 @@ void Append(const worker::StepOutput& output, Message& message) {
   for (const worker::Eviction& eviction : output.evictions) {
     *message.add_evictions() = services::ToProto(eviction);
   }
+}
+
+template <typename Message>
+void AppendScores(const worker::StepOutput& output, Message& message) {
   for (const worker::PromptScore& score : output.prompt_scores) {
     message.add_prompt_logprobs(score.logprob);
   }
@@ -427,6 +431,7 @@ v1::TokenUsage UsageToProto(const worker::FinishInfo& info) {
     message.set_evictions(static_cast<uint64_t>(info.n_evictions));
     message.set_evicted_tokens(static_cast<uint64_t>(info.n_evicted));
   }
+  if (info.n_cached > 0) message.set_cached_tokens(ToUint32(info.n_cached));
   return message;
 }
 
@@ -435,6 +440,7 @@ v1::Eviction ToProto(const worker::Eviction& eviction) {
   message.set_position(static_cast<uint64_t>(eviction.position));
   message.set_tokens(ToUint32(eviction.n_tokens));
   message.set_kept_tokens(ToUint32(eviction.n_kept));
+  if (eviction.n_turns > 0) message.set_turns(ToUint32(eviction.n_turns));
   message.set_method(eviction.method == worker::RollMethod::kShift
                          ? v1::ROLL_METHOD_SHIFT
                          : v1::ROLL_METHOD_RECOMPUTE);
@@ -444,11 +450,37 @@ v1::Eviction ToProto(const worker::Eviction& eviction) {
 void AppendOutput(const worker::StepOutput& output,
                   v1::GenerateResponse& response) {
   Append(output, response);
+  AppendScores(output, response);
 }
 
 void AppendOutput(const worker::StepOutput& output,
                   v1::StreamGenerateResponse& part) {
   Append(output, part);
+  AppendScores(output, part);
+}
+
+void AppendOutput(const worker::StepOutput& output, v1::ChatResponse& part) {
+  Append(output, part);
+}
+
+v1::Session ToProto(const worker::SessionInfo& info) {
+  v1::Session message;
+  message.set_session_id(info.id);
+  message.set_chat_format(std::string(worker::ChatFormatName(info.format)));
+  message.set_busy(info.is_busy);
+  message.set_turns(ToUint64(info.n_turns));
+  message.set_live_turns(ToUint32(info.n_live_turns));
+  message.set_tokens(ToUint64(info.n_tokens));
+  message.set_live_tokens(ToUint32(info.n_live_tokens));
+  message.set_pinned_tokens(ToUint32(info.n_pinned_tokens));
+  message.set_capacity_tokens(ToUint32(info.capacity_tokens));
+  message.set_evictions(ToUint64(info.n_evictions));
+  message.set_evicted_tokens(ToUint64(info.n_evicted));
+  message.set_reserved_bytes(ToUint64(info.reserved_bytes));
+  *message.mutable_age() = ToProto(info.age);
+  *message.mutable_idle() = ToProto(info.idle);
+  *message.mutable_ttl() = ToProto(info.ttl);
+  return message;
 }
 
 }  // namespace plimsoll::services

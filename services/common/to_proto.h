@@ -14,6 +14,7 @@
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "plimsoll/v1/session.pb.h"
 #include "worker/chat_template.h"
 #include "worker/engine.h"
 
@@ -41,6 +42,9 @@ void AppendOutput(const worker::StepOutput& output,
                   v1::GenerateResponse& response);
 void AppendOutput(const worker::StepOutput& output,
                   v1::StreamGenerateResponse& part);
+void AppendOutput(const worker::StepOutput& output, v1::ChatResponse& part);
+// All but its model.
+v1::Session ToProto(const worker::SessionInfo& info);
 v1::FinishReason ToProto(worker::FinishReason reason);
 // `total` is from the request to the end.
 v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,

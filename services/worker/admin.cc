@@ -37,6 +37,7 @@ v1::ModelActivity ActivityOf(const LoadedModel& model, v1::ModelState state) {
   message.set_running(ToUint32(load.running));
   message.set_waiting(ToUint32(load.waiting));
   message.set_max_waiting(ToUint32(load.max_waiting));
+  message.set_sessions(ToUint32(load.sessions));
   message.set_steps(ToUint64(load.steps));
   message.set_prompt_tokens(ToUint64(load.prompt_tokens));
   message.set_generated_tokens(ToUint64(load.generated_tokens));

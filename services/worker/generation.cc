@@ -9,12 +9,15 @@
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
 #include "services/common/to_proto.h"
+#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 namespace {
 
 // When a slot may be free again; nobody knows better.
 constexpr absl::Duration kQueueRetry = absl::Seconds(1);
+// The same of a session, which people hold for longer.
+constexpr absl::Duration kSessionRetry = absl::Seconds(30);
 
 static_assert(kMaxRequestIdBytes ==
               worker::GenerateOptions::kMaxRequestIdBytes);
@@ -36,8 +39,16 @@ absl::StatusOr<Prompt> PromptOf(const LoadedModel& model,
   }
 }
 
+absl::Status FillCaller(const Caller& caller,
+                        worker::GenerateOptions& options) {
+  options.request_id = caller.request_id;
+  ASSIGN_OR_RETURN(options.claim, ClaimOf(caller.context));
+  return absl::OkStatus();
+}
+
 template <typename Request>
 absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
+                                      const Caller& caller,
                                       const Request& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
@@ -45,6 +56,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
+  RETURN_IF_ERROR(FillCaller(caller, generation.options));
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   generation.options.prompt_ids = generation.prompt.ids;
   return generation;
@@ -68,15 +80,17 @@ absl::Status Refusal(absl::Status status, const Generation& generation) {
       return WithDetails(std::move(status),
                          {v1::ERROR_REASON_MODEL_NOT_READY, {}, kQueueRetry});
     default:
-      return status;
+      return SessionStatus(std::move(status));
   }
 }
 
 }  // namespace
 
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::GenerateRequest& request) {
-  ASSIGN_OR_RETURN(Generation generation, PrepareAny(registry, request));
+  ASSIGN_OR_RETURN(Generation generation,
+                   PrepareAny(registry, caller, request));
   const worker::GenerateOptions& options = generation.options;
   const bool can_roll = options.context_policy == worker::ContextPolicy::kRoll;
   if (can_roll &&
@@ -91,14 +105,44 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 }
 
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::StreamGenerateRequest& request) {
-  return PrepareAny(registry, request);
+  return PrepareAny(registry, caller, request);
 }
 
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
+                                   const v1::ChatRequest& request) {
+  Generation generation;
+  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  const worker::Engine& engine = *generation.model->engine;
+  ASSIGN_OR_RETURN(generation.options,
+                   FromProto(request.sampling(), request.stopping(),
+                             request.response(), v1::CONTEXT_POLICY_ROLL));
+  worker::GenerateOptions& options = generation.options;
+  RETURN_IF_ERROR(FillCaller(caller, options));
+  options.session_id = request.session_id();
+  const auto session =
+      engine.GetSession(options.session_id, options.claim.tenant);
+  if (!session.ok()) return SessionStatus(session.status());
+  ASSIGN_OR_RETURN(options.prompt_ids,
+                   worker::EncodeContent(engine.tokenizer(), session->format,
+                                         request.message()));
+  if (options.prompt_ids.empty()) {
+    return absl::InvalidArgumentError("message: it is empty");
+  }
+  generation.prompt.ids = options.prompt_ids;
+  generation.prompt.chat_format =
+      std::string(worker::ChatFormatName(session->format));
+  return generation;
+}
+
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::ScoreRequest& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  RETURN_IF_ERROR(FillCaller(caller, generation.options));
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   if (generation.prompt.ids.empty()) {
     return absl::InvalidArgumentError(
@@ -119,6 +163,29 @@ absl::Status Submit(const Generation& generation, absl::Duration time_left,
   const absl::Status status =
       generation.model->engine->Submit(std::move(options), std::move(sink));
   return status.ok() ? status : Refusal(status, generation);
+}
+
+absl::Status SessionStatus(absl::Status status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return WithDetails(
+          std::move(status),
+          {v1::ERROR_REASON_SESSION_NOT_FOUND, {}, std::nullopt});
+    case absl::StatusCode::kFailedPrecondition:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_SESSION_BUSY, {}, kQueueRetry});
+    case absl::StatusCode::kAlreadyExists:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_SESSION_EXISTS, {}, std::nullopt});
+    case absl::StatusCode::kResourceExhausted:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_SESSION_LIMIT, {}, kSessionRetry});
+    case absl::StatusCode::kUnavailable:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_MODEL_NOT_READY, {}, kQueueRetry});
+    default:
+      return status;
+  }
 }
 
 absl::Status EndStatus(absl::Status status) {

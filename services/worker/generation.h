@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVICES_WORKER_GENERATION_H_
 #define PLIMSOLL_SERVICES_WORKER_GENERATION_H_
 
+#include <grpcpp/server_context.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/session.pb.h"
 #include "services/worker/loaded_model.h"
 #include "services/worker/model_registry.h"
 #include "services/worker/prompt.h"
@@ -26,24 +29,40 @@ struct Generation {
   worker::GenerateOptions options;  // prompt_ids included
 };
 
+// Who calls, and the call's id.
+struct Caller {
+  grpc::CallbackServerContext& context;
+  const std::string& request_id;
+};
+
 // Tokens that a call which is not a stream may generate where the context rolls
 // and so does not end it: the whole reply is kept until then.
 inline constexpr int64_t kMaxUnaryTokens = 65'536;
 
-// Errors: what ModelRegistry::Use, the prompt and the options report.
+// Errors: what the caller's metadata, ModelRegistry::Use, the prompt and the
+// options report.
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::GenerateRequest& request);
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::StreamGenerateRequest& request);
-
+// The prompt is the content of a user's message to a session.
+absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
+                                   const v1::ChatRequest& request);
 // The prompt of a Score call, whose continuations follow it one by one.
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
+                                   const Caller& caller,
                                    const v1::ScoreRequest& request);
 
 // Submits it to its model; it ends `time_left` from `now` at the latest.
 // Errors: as Engine::Submit, with details.
 absl::Status Submit(const Generation& generation, absl::Duration time_left,
                     absl::Time now, std::shared_ptr<worker::TokenSink> sink);
+
+// A refusal of a session's calls, with details.
+absl::Status SessionStatus(absl::Status status);
 
 // A sequence's end, with details where it has none yet.
 absl::Status EndStatus(absl::Status status);

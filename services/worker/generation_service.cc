@@ -32,8 +32,8 @@ class GenerationServiceImpl final
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
       const v1::StreamGenerateRequest* request) override {
-    return StreamCall::Start(*context, registry_, gate_, reader_timeout_,
-                             *request);
+    return GenerateStream::Start(*context, registry_, gate_, reader_timeout_,
+                                 *request);
   }
 
  private:

@@ -5,17 +5,14 @@
 #include "services/common/from_proto.h"
 
 namespace plimsoll::services {
-namespace {
 
-absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(
-    const LoadedModel& model, const v1::ChatPrompt& prompt) {
-  if (!prompt.has_chat_format()) return model.chat_format;
+absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
+                                                      const std::string* name) {
+  if (name == nullptr) return model.chat_format;
   ASSIGN_OR_RETURN(const worker::ChatFormat format,
-                   worker::ParseChatFormat(prompt.chat_format()));
+                   worker::ParseChatFormat(*name));
   return worker::ChatFormatChoice{format, "the request's chat_format"};
 }
-
-}  // namespace
 
 absl::StatusOr<Prompt> FromText(const LoadedModel& model,
                                 const v1::TextPrompt& prompt) {
@@ -53,8 +50,10 @@ absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
 
 absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
                                 const v1::ChatPrompt& prompt) {
-  ASSIGN_OR_RETURN(const worker::ChatFormatChoice choice,
-                   ChooseFormat(model, prompt));
+  ASSIGN_OR_RETURN(
+      const worker::ChatFormatChoice choice,
+      ChooseFormat(model,
+                   prompt.has_chat_format() ? &prompt.chat_format() : nullptr));
   ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
                    FromProto(prompt));
   const bool add_generation_prompt =

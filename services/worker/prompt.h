@@ -20,6 +20,11 @@ struct Prompt {
   std::string chat_format_reason;  // why this one
 };
 
+// The chat format of this name, or the model's where there is none.
+// Errors: kInvalidArgument; kUnimplemented if the model has none that we know.
+absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
+                                                      const std::string* name);
+
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
 // chat format that we know.
 absl::StatusOr<Prompt> FromText(const LoadedModel& model,

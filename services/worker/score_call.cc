@@ -10,7 +10,6 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
-#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 namespace {
@@ -93,9 +92,8 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
                               ModelRegistry& registry, CallGate& gate,
                               const v1::ScoreRequest& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
-  ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
-  ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context));
-  generation.options.request_id = request_id_;
+  ASSIGN_OR_RETURN(Generation generation,
+                   Prepare(registry, {context, request_id_}, request));
   ASSIGN_OR_RETURN(auto continuations, Continuations(generation, request));
   absl::MutexLock lock(&mu_);
   generation_ = std::move(generation);

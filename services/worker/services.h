@@ -24,6 +24,9 @@ std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
                                                    CallGate& gate);
 std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,
                                                CallGate& gate);
+std::unique_ptr<grpc::Service> NewSessionService(
+    ModelRegistry& registry, CallGate& gate,
+    absl::Duration reader_timeout = kReaderTimeout);
 // Its own calls do not go through the gate: it closes it.
 std::unique_ptr<grpc::Service> NewAdminService(ModelRegistry& registry,
                                                CallGate& gate);

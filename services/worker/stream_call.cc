@@ -7,21 +7,21 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
-#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 
-StreamCall::StreamCall(grpc::CallbackServerContext& context,
-                       absl::Duration reader_timeout)
+template <typename Request, typename Response>
+StreamCall<Request, Response>::StreamCall(grpc::CallbackServerContext& context,
+                                          absl::Duration reader_timeout)
     : context_(context),
       start_(BootTime()),
       request_id_(TakeRequestId(context)),
       slow_reader_(context, reader_timeout) {}
 
-StreamCall* StreamCall::Start(grpc::CallbackServerContext& context,
-                              ModelRegistry& registry, CallGate& gate,
-                              absl::Duration reader_timeout,
-                              const v1::StreamGenerateRequest& request) {
+template <typename Request, typename Response>
+StreamCall<Request, Response>* StreamCall<Request, Response>::Start(
+    grpc::CallbackServerContext& context, ModelRegistry& registry,
+    CallGate& gate, absl::Duration reader_timeout, const Request& request) {
   auto call =
       std::shared_ptr<StreamCall>(new StreamCall(context, reader_timeout));
   call->grpc_reference_ = call;
@@ -32,12 +32,13 @@ StreamCall* StreamCall::Start(grpc::CallbackServerContext& context,
   return call.get();
 }
 
-absl::Status StreamCall::Begin(ModelRegistry& registry, CallGate& gate,
-                               const v1::StreamGenerateRequest& request) {
+template <typename Request, typename Response>
+absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
+                                                  CallGate& gate,
+                                                  const Request& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
-  ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
-  ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context_));
-  generation.options.request_id = request_id_;
+  ASSIGN_OR_RETURN(Generation generation,
+                   Prepare(registry, {context_, request_id_}, request));
   v1::PromptInfo info;
   for (const int32_t id : generation.prompt.ids) {
     info.add_prompt_ids(ToUint32(id));
@@ -52,39 +53,43 @@ absl::Status StreamCall::Begin(ModelRegistry& registry, CallGate& gate,
     prompt_ = std::move(info);
     model_ = std::move(use);
   }
-  return Submit(generation, TimeLeft(context_), start_, shared_from_this());
+  return Submit(generation, TimeLeft(context_), start_,
+                this->shared_from_this());
 }
 
-void StreamCall::Push(v1::StreamGenerateResponse message) {
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::Push(Response message) {
   if (prompt_.has_value()) {
     *message.mutable_prompt() = *std::exchange(prompt_, std::nullopt);
   }
   pending_bytes_ += message.ByteSizeLong();
   pending_.push_back(std::move(message));
-  if (pending_.size() == 1) StartWrite(&pending_.front());
+  if (pending_.size() == 1) this->StartWrite(&pending_.front());
 }
 
-bool StreamCall::OnOutput(worker::StepOutput& output) {
+template <typename Request, typename Response>
+bool StreamCall<Request, Response>::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
   if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
   if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
     slow_reader_.Start();
     return false;
   }
-  v1::StreamGenerateResponse message;
+  Response message;
   AppendOutput(output, message);
   Push(std::move(message));
   return true;
 }
 
-void StreamCall::OnEnd(const absl::Status& status,
-                       const worker::FinishInfo& info) {
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::OnEnd(const absl::Status& status,
+                                          const worker::FinishInfo& info) {
   LoadedModel::Use model;  // let go without our lock
   absl::MutexLock lock(&mu_);
   std::swap(model, model_);
   end_ = EndStatus(status);
   if (status.ok() && !is_cancelled_) {
-    v1::StreamGenerateResponse last;
+    Response last;
     v1::FinishInfo& finish = *last.mutable_finish();
     finish.set_finish_reason(ToProto(info.reason));
     if (info.reason == worker::FinishReason::kStopString) {
@@ -98,12 +103,14 @@ void StreamCall::OnEnd(const absl::Status& status,
   FinishIfSent();
 }
 
-bool StreamCall::Abandoned() const {
+template <typename Request, typename Response>
+bool StreamCall<Request, Response>::Abandoned() const {
   absl::MutexLock lock(&mu_);
   return is_cancelled_;
 }
 
-void StreamCall::OnWriteDone(bool ok) {
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mu_);
   slow_reader_.Stop();
   pending_bytes_ -= pending_.front().ByteSizeLong();
@@ -113,24 +120,33 @@ void StreamCall::OnWriteDone(bool ok) {
     pending_bytes_ = 0;
     is_cancelled_ = true;
   }
-  if (!pending_.empty()) StartWrite(&pending_.front());
+  if (!pending_.empty()) this->StartWrite(&pending_.front());
   FinishIfSent();
   if (model_) model_->engine->Wake();
 }
 
-void StreamCall::OnCancel() {
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::OnCancel() {
   absl::MutexLock lock(&mu_);
   is_cancelled_ = true;
   if (model_) model_->engine->Wake();
 }
 
-void StreamCall::FinishIfSent() {
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::FinishIfSent() {
   if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
   is_finished_ = true;
   slow_reader_.Stop();
-  Finish(ToGrpc(*end_, request_id_));
+  this->Finish(ToGrpc(*end_, request_id_));
 }
 
-void StreamCall::OnDone() { grpc_reference_.reset(); }
+template <typename Request, typename Response>
+void StreamCall<Request, Response>::OnDone() {
+  grpc_reference_.reset();
+}
+
+template class StreamCall<v1::StreamGenerateRequest,
+                          v1::StreamGenerateResponse>;
+template class StreamCall<v1::ChatRequest, v1::ChatResponse>;
 
 }  // namespace plimsoll::services

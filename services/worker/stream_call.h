@@ -1,4 +1,4 @@
-// One StreamGenerate call: the bridge from an engine's step thread to gRPC's
+// One call that streams text: the bridge from an engine's step thread to gRPC's
 // threads.
 #ifndef PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
 #define PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
@@ -29,10 +29,11 @@ namespace plimsoll::services {
 // of memory; one that has not read for the reader timeout is cancelled.
 //
 // Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
+template <typename Request, typename Response>
 class StreamCall final
-    : public grpc::ServerWriteReactor<v1::StreamGenerateResponse>,
+    : public grpc::ServerWriteReactor<Response>,
       public worker::TokenSink,
-      public std::enable_shared_from_this<StreamCall> {
+      public std::enable_shared_from_this<StreamCall<Request, Response>> {
  public:
   static constexpr size_t kMaxPending = 16;
   static constexpr size_t kMaxPendingBytes = 64 << 10;
@@ -41,7 +42,7 @@ class StreamCall final
   static StreamCall* Start(grpc::CallbackServerContext& context,
                            ModelRegistry& registry, CallGate& gate,
                            absl::Duration reader_timeout,
-                           const v1::StreamGenerateRequest& request);
+                           const Request& request);
 
   // From the step thread.
   bool OnOutput(worker::StepOutput& output) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -60,10 +61,8 @@ class StreamCall final
              absl::Duration reader_timeout);
 
   absl::Status Begin(ModelRegistry& registry, CallGate& gate,
-                     const v1::StreamGenerateRequest& request)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void Push(v1::StreamGenerateResponse message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                     const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+  void Push(Response message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   grpc::CallbackServerContext& context_;  // until Finish
@@ -75,7 +74,7 @@ class StreamCall final
   // For the first message; then empty.
   std::optional<v1::PromptInfo> prompt_ ABSL_GUARDED_BY(mu_);
   // The front is being written; the rest wait.
-  std::deque<v1::StreamGenerateResponse> pending_ ABSL_GUARDED_BY(mu_);
+  std::deque<Response> pending_ ABSL_GUARDED_BY(mu_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
@@ -83,6 +82,10 @@ class StreamCall final
   ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<StreamCall> grpc_reference_;  // released in OnDone
 };
+
+using GenerateStream =
+    StreamCall<v1::StreamGenerateRequest, v1::StreamGenerateResponse>;
+using ChatStream = StreamCall<v1::ChatRequest, v1::ChatResponse>;
 
 }  // namespace plimsoll::services
 

@@ -8,7 +8,6 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
-#include "services/worker/claim.h"
 
 namespace plimsoll::services {
 
@@ -35,9 +34,8 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
                               ModelRegistry& registry, CallGate& gate,
                               const v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
-  ASSIGN_OR_RETURN(Generation generation, Prepare(registry, request));
-  ASSIGN_OR_RETURN(generation.options.claim, ClaimOf(context));
-  generation.options.request_id = request_id_;
+  ASSIGN_OR_RETURN(Generation generation,
+                   Prepare(registry, {context, request_id_}, request));
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);

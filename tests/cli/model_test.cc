@@ -220,12 +220,32 @@ TEST_P(ModelTest, ChatAnswersEveryLineAndEndsAtTheEndOfInput) {
   EXPECT_GE(std::count(result.out.begin(), result.out.end(), '\n'), 2);
 }
 
-TEST_P(ModelTest, ChatEndsAndSaysSoWhenTheContextIsFull) {
-  const CliResult result = RunCli({"chat", "--model", model_, "--n-ctx", "64",
-                                   "--temperature", "0", "--ignore-eos"},
-                                  "Tell me a story\nMore\nMore\n");
-  EXPECT_EQ(result.code, kExitOk);
-  EXPECT_THAT(result.err, HasSubstr("the context is full"));
+TEST_P(ModelTest, AChatGoesOnWhenItsContextIsFull) {
+  const CliResult result =
+      RunCli({"chat", "--model", model_, "--n-ctx", "256", "--temperature", "0",
+              "--max-tokens", "60", "--ignore-eos"},
+             "Tell me a story\nMore\nMore\nMore\nMore\n/info\n");
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("oldest turns"));
+  EXPECT_THAT(result.err, HasSubstr(": 5 turns, "));
+}
+
+TEST_P(ModelTest, AMessageTooLongForTheContextIsRefusedAndTheChatGoesOn) {
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += " word";
+  const CliResult result =
+      RunCli({"chat", "--model", model_, "--n-ctx", "256", "--max-tokens", "3"},
+             words + "\nHello\n/info\n");
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the context of the session"));
+  EXPECT_THAT(result.err, HasSubstr(": 1 turns, "));
+}
+
+TEST_P(ModelTest, AContextTooShortForAChatIsRefused) {
+  const CliResult result =
+      RunCli({"chat", "--model", model_, "--n-ctx", "64"}, "Hello\n");
+  EXPECT_EQ(result.code, kExitError);
+  EXPECT_THAT(result.err, HasSubstr("cannot roll"));
 }
 
 // Running text, longer than the contexts below.

@@ -18,9 +18,9 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 
 constexpr const char* kCommands[] = {
-    "plan",   "what-if", "place",  "generate", "chat",       "tokenize",
-    "models", "devices", "memory", "version",  "completion", "perplexity",
-    "bench",  "top",     "drain",  "abort"};
+    "plan",   "what-if", "place",    "generate", "chat",       "tokenize",
+    "models", "devices", "memory",   "version",  "completion", "perplexity",
+    "bench",  "top",     "sessions", "drain",    "abort"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -77,7 +77,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"bench", "--model", "m", "--prompt-tokens",
                  "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
                 "at most 16"},
-        BadLine{{"top"}, "--address"}, BadLine{{"drain"}, "--address"},
+        BadLine{{"top"}, "--address"}, BadLine{{"sessions"}, "--address"},
+        BadLine{{"chat", "--session", "a"}, "--address"},
+        BadLine{{"drain"}, "--address"},
         BadLine{{"abort", "--all"}, "--address"},
         BadLine{{"abort", "--address", "localhost:1"}, "--all"},
         BadLine{{"abort", "a", "--all", "--address", "localhost:1"}, "--all"},

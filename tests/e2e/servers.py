@@ -198,6 +198,7 @@ class Worker(Server):
         self.admin = stubs.AdminStub(channel)
         self.models = stubs.ModelStub(channel)
         self.generation = stubs.GenerationStub(channel)
+        self.sessions = stubs.SessionStub(channel)
         self.tokenizer = stubs.TokenizerStub(channel)
 
     def await_ready(self):

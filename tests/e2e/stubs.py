@@ -51,6 +51,8 @@ from plimsoll.v1 import placement_pb2  # noqa: E402
 from plimsoll.v1 import plan_pb2  # noqa: E402
 from plimsoll.v1 import planner_pb2  # noqa: E402
 from plimsoll.v1 import planner_pb2_grpc  # noqa: E402
+from plimsoll.v1 import session_pb2 as session  # noqa: E402
+from plimsoll.v1 import session_pb2_grpc  # noqa: E402
 from plimsoll.v1 import tokenizer_pb2 as tokenizer  # noqa: E402
 from plimsoll.v1 import tokenizer_pb2_grpc  # noqa: E402
 import reflection_pb2 as reflection  # noqa: E402
@@ -65,9 +67,11 @@ AdminStub = admin_pb2_grpc.AdminServiceStub
 PlannerStub = planner_pb2_grpc.PlannerServiceStub
 ModelStub = model_pb2_grpc.ModelServiceStub
 GenerationStub = generation_pb2_grpc.GenerationServiceStub
+SessionStub = session_pb2_grpc.SessionServiceStub
 TokenizerStub = tokenizer_pb2_grpc.TokenizerServiceStub
 ReflectionStub = reflection_pb2_grpc.ServerReflectionStub
 
 __all__ = ["admin", "common", "generation", "model", "planner", "tokenizer"]
 __all__ += ["AdminStub", "PlannerStub", "ModelStub", "GenerationStub"]
 __all__ += ["TokenizerStub", "ReflectionStub", "reflection"]
+__all__ += ["SessionStub", "session"]

@@ -16,6 +16,7 @@
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "plimsoll/v1/session.grpc.pb.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/common/clock.h"
 #include "services/common/server.h"
@@ -91,18 +92,21 @@ struct TestWorker {
     registry =
         std::make_unique<ModelRegistry>(options, client.get(), keeper.get());
     services.push_back(NewGenerationService(*registry, gate));
+    services.push_back(NewSessionService(*registry, gate));
     services.push_back(NewTokenizerService(*registry, gate));
     services.push_back(NewModelService(*registry, gate));
     services.push_back(NewAdminService(*registry, gate));
-    auto started = Server::Start({},
-                                 {services[0].get(), services[1].get(),
-                                  services[2].get(), services[3].get()},
-                                 gate);
+    auto started =
+        Server::Start({},
+                      {services[0].get(), services[1].get(), services[2].get(),
+                       services[3].get(), services[4].get()},
+                      gate);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
     const auto channel = grpc::CreateChannel(
         server->address(), grpc::InsecureChannelCredentials());
     generation = v1::GenerationService::NewStub(channel);
+    sessions = v1::SessionService::NewStub(channel);
     tokenizer = v1::TokenizerService::NewStub(channel);
     models = v1::ModelService::NewStub(channel);
     admin = v1::AdminService::NewStub(channel);
@@ -154,6 +158,7 @@ struct TestWorker {
   std::vector<std::unique_ptr<grpc::Service>> services;
   std::unique_ptr<Server> server;
   std::unique_ptr<v1::GenerationService::Stub> generation;
+  std::unique_ptr<v1::SessionService::Stub> sessions;
   std::unique_ptr<v1::TokenizerService::Stub> tokenizer;
   std::unique_ptr<v1::ModelService::Stub> models;
   std::unique_ptr<v1::AdminService::Stub> admin;

@@ -56,6 +56,7 @@ OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(
 THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
 THREAD_FILES = {
     "worker/engine.cc",
+    "worker/engine_impl.h",
     "kernels/cpu/thread_pool.cc",
     "kernels/cpu/thread_pool.h",
     "services/common/background.h",

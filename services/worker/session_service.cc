@@ -1,0 +1,144 @@
+// SessionService on the wire: sessions are an engine's, of the caller's tenant.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "plimsoll/v1/session.grpc.pb.h"
+#include "services/common/call.h"
+#include "services/common/from_proto.h"
+#include "services/common/random_id.h"
+#include "services/common/to_proto.h"
+#include "services/worker/claim.h"
+#include "services/worker/generation.h"
+#include "services/worker/prompt.h"
+#include "services/worker/services.h"
+#include "services/worker/stream_call.h"
+
+namespace plimsoll::services {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+v1::Session Describe(const LoadedModel& model,
+                     const worker::SessionInfo& info) {
+  v1::Session message = ToProto(info);
+  message.set_model(model.name);
+  return message;
+}
+
+absl::Status Open(ModelRegistry& registry, const std::string& tenant,
+                  const v1::OpenSessionRequest& request,
+                  v1::OpenSessionResponse& response) {
+  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(worker::SessionOptions options, FromProto(request));
+  options.owner = tenant;
+  if (options.id.empty()) options.id = RandomId();
+  ASSIGN_OR_RETURN(
+      const worker::ChatFormatChoice choice,
+      ChooseFormat(*model, request.has_chat_format() ? &request.chat_format()
+                                                     : nullptr));
+  options.format = choice.format;
+  ASSIGN_OR_RETURN(
+      options.frame,
+      worker::EncodeFrame(model->engine->tokenizer(), choice.format,
+                          request.has_system() ? &request.system() : nullptr));
+  const auto info = model->engine->OpenSession(std::move(options));
+  if (!info.ok()) return SessionStatus(info.status());
+  *response.mutable_session() = Describe(*model, *info);
+  return absl::OkStatus();
+}
+
+absl::Status Get(ModelRegistry& registry, const std::string& tenant,
+                 const v1::GetSessionRequest& request,
+                 v1::GetSessionResponse& response) {
+  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  const auto info = model->engine->GetSession(request.session_id(), tenant);
+  if (!info.ok()) return SessionStatus(info.status());
+  *response.mutable_session() = Describe(*model, *info);
+  return absl::OkStatus();
+}
+
+absl::Status List(ModelRegistry& registry, const std::string& tenant,
+                  const v1::ListSessionsRequest& request,
+                  v1::ListSessionsResponse& response) {
+  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  for (const worker::SessionInfo& info : model->engine->Sessions(tenant)) {
+    *response.add_sessions() = Describe(*model, info);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Close(ModelRegistry& registry, const std::string& tenant,
+                   const v1::CloseSessionRequest& request,
+                   v1::CloseSessionResponse&) {
+  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  return SessionStatus(
+      model->engine->CloseSession(request.session_id(), tenant));
+}
+
+class SessionServiceImpl final : public v1::SessionService::CallbackService {
+ public:
+  SessionServiceImpl(ModelRegistry& registry, CallGate& gate,
+                     absl::Duration reader_timeout)
+      : registry_(registry), gate_(gate), reader_timeout_(reader_timeout) {}
+
+  ServerUnaryReactor* OpenSession(CallbackServerContext* context,
+                                  const v1::OpenSessionRequest* request,
+                                  v1::OpenSessionResponse* response) override {
+    return AnswerCaller(context, Open, *request, *response);
+  }
+
+  grpc::ServerWriteReactor<v1::ChatResponse>* Chat(
+      CallbackServerContext* context, const v1::ChatRequest* request) override {
+    return ChatStream::Start(*context, registry_, gate_, reader_timeout_,
+                             *request);
+  }
+
+  ServerUnaryReactor* GetSession(CallbackServerContext* context,
+                                 const v1::GetSessionRequest* request,
+                                 v1::GetSessionResponse* response) override {
+    return AnswerCaller(context, Get, *request, *response);
+  }
+
+  ServerUnaryReactor* ListSessions(
+      CallbackServerContext* context, const v1::ListSessionsRequest* request,
+      v1::ListSessionsResponse* response) override {
+    return AnswerCaller(context, List, *request, *response);
+  }
+
+  ServerUnaryReactor* CloseSession(
+      CallbackServerContext* context, const v1::CloseSessionRequest* request,
+      v1::CloseSessionResponse* response) override {
+    return AnswerCaller(context, Close, *request, *response);
+  }
+
+ private:
+  // Answers with `answer`, which is told the caller's tenant.
+  template <typename Request, typename Response>
+  ServerUnaryReactor* AnswerCaller(CallbackServerContext* context,
+                                   absl::Status (*answer)(ModelRegistry&,
+                                                          const std::string&,
+                                                          const Request&,
+                                                          Response&),
+                                   const Request& request, Response& response) {
+    return AnswerUnary(context, gate_, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
+      return answer(registry_, claim.tenant, request, response);
+    });
+  }
+
+  ModelRegistry& registry_;
+  CallGate& gate_;
+  const absl::Duration reader_timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewSessionService(
+    ModelRegistry& registry, CallGate& gate, absl::Duration reader_timeout) {
+  return std::make_unique<SessionServiceImpl>(registry, gate, reader_timeout);
+}
+
+}  // namespace plimsoll::services
