@@ -29,7 +29,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));
   impl->cache = std::make_unique<KvCache>(
       impl->shape, impl->plan, impl->arena.Region(plan, "kv_full"),
-      impl->arena.Region(plan, "kv_window"));
+      impl->arena.Region(plan, "kv_window"),
+      plan.kv.page_bytes > 0 ? options.prefix_cache_bytes / plan.kv.page_bytes
+                             : 0);
   impl->kv_pages = impl->cache->free_pages();
   const ModelParts parts = {.shape = &impl->shape,
                             .plan = &impl->plan,

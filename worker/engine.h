@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -167,8 +168,8 @@ enum class FinishReason {
 struct FinishInfo {
   FinishReason reason = FinishReason::kUnknown;
   std::string stop_string;  // the one that matched
-  int64_t n_prompt = 0;     // tokens that this call added to the context
-  int64_t n_cached = 0;     // that the session's context had before
+  int64_t n_prompt = 0;     // tokens of the context before the reply
+  int64_t n_cached = 0;     // of these, computed by earlier calls
   int64_t n_generated = 0;
   int64_t n_evictions = 0;
   int64_t n_evicted = 0;       // tokens
@@ -202,8 +203,11 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
 
   Precision precision = Precision::kDefault;
-  int n_threads = 0;                  // to kMaxThreads; 0 = UsableThreads()
-  int max_queued = kMaxQueued;        // requests waiting for a slot
+  int n_threads = 0;            // to kMaxThreads; 0 = UsableThreads()
+  int max_queued = kMaxQueued;  // requests waiting for a slot
+  // Bytes of the KV cache whose beginnings of prompts are kept to be shared, in
+  // pages and only where no sequence needs them; 0 = none.
+  int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();
   std::function<absl::Time()> clock;  // monotonic; required
 };
 
@@ -233,7 +237,8 @@ struct EngineLoad {
   int64_t kv_used_pages;  // as of the last step
   int64_t steps;
   int64_t generated_tokens;
-  int64_t prompt_tokens;
+  int64_t prompt_tokens;  // computed
+  int64_t cached_tokens;  // of prompts, that were there already
 };
 
 enum class RequestState {

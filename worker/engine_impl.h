@@ -53,6 +53,15 @@ struct Engine::Impl {
   bool AwaitWork();
   // Ends abandoned and late streams, offers parked output again.
   void Sweep();
+  // Gives free slots to those that wait, with what is there of their prompts.
+  void Admit();
+  Admission Begin(Sequence& sequence, int64_t slot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Lets others share what a sequence has computed.
+  void Publish(const Sequence& sequence, int64_t slot);
+  absl::Status CopyRings(kernels::BufferView from, kernels::BufferView to);
+  // Keeps rings of sequences that are where they should be kept.
+  void KeepRings();
   // Makes room in contexts that are full.
   void RollFull();
   void Roll(Sequence& sequence, int64_t slot);

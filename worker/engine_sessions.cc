@@ -27,7 +27,7 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                    session.NextTurn(request.prompt_ids, *tokenizer));
   const TokenHistory& history = start.history;
   start.n_cached = session.n_computed - history.evicted_positions();
-  start.n_prompt = history.n_positions() - session.n_computed;
+  start.n_prompt = history.n_live();
   const int64_t limit = session.roll.FullAt(history.evicted_positions());
   const int64_t id = next_id++;
   if (session.slot) {

@@ -53,6 +53,8 @@ void Engine::Impl::StepLoop() {
       if (stopping) break;
     }
     Sweep();
+    Admit();
+    KeepRings();
     RollFull();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
@@ -119,6 +121,9 @@ void Engine::Impl::Leave(Sequence& sequence) {
   const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
   Session* session =
       sequence.session() ? sessions.Get(*sequence.session()) : nullptr;
+  if (slot && sequence.end()->code() != absl::StatusCode::kInternal) {
+    Publish(sequence, *slot);
+  }
   if (session == nullptr) {
     if (slot) cache->Clear(*slot);
     scheduler.Remove(sequence.id());
@@ -143,6 +148,87 @@ void Engine::Impl::FreeSessionSlots() {
   for (const int64_t slot : sessions.TakeFreedSlots(options.clock())) {
     cache->Clear(slot);
     scheduler.FreeSlot(slot);
+  }
+}
+
+void Engine::Impl::Admit() {
+  absl::MutexLock lock(&mu);
+  scheduler.Admit([this](int64_t id, int64_t slot)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+                        return Begin(*sequences.at(id), slot);
+                      });
+}
+
+Admission Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
+  const TokenHistory& history = sequence.history();
+  const int64_t limit = sequence.roll().FullAt(history.evicted_positions());
+  cache->Begin(slot, sequence.roll().prefix_tokens);
+  // The last token's row gives the first logits, and scored ones theirs.
+  const GenerateOptions& wanted = sequence.options();
+  const int64_t n_shareable = std::min(
+      {history.n_tokens() - 1, sequence.roll().FullAt(0),
+       wanted.prompt_logprobs ? wanted.first_scored - 1 : history.n_tokens()});
+  if (history.n_evicted() > 0 || n_shareable <= 0) return {0, limit};
+  const std::vector<int32_t> tokens = history.Oldest(n_shareable);
+  KvCache::Shared shared = cache->Attach(slot, wanted.claim.tenant, tokens);
+  if (shared.ring &&
+      !CopyRings(cache->KeptRings(*shared.ring), cache->SlotRings(slot)).ok()) {
+    cache->Clear(slot);
+    cache->Begin(slot, sequence.roll().prefix_tokens);
+    shared = {};
+  }
+  sequence.SetCached(shared.n_tokens);
+  counters.cached_tokens += shared.n_tokens;
+  std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+  if (cache->KeepsRings()) {
+    // Where others have parted from it, and where it ends.
+    const int64_t page = cache->page_tokens();
+    for (const int64_t n : {shared.n_matched, n_shareable / page * page}) {
+      const int64_t last = keep_at.empty() ? shared.n_tokens : keep_at.back();
+      if (n > last) keep_at.push_back(n);
+    }
+  }
+  return {shared.n_tokens,
+          keep_at.empty() ? limit : std::min(limit, keep_at.front())};
+}
+
+absl::Status Engine::Impl::CopyRings(kernels::BufferView from,
+                                     kernels::BufferView to) {
+  const int64_t zero = 0;
+  return backend->CopyRows({.src = from.data,
+                            .src_offsets = &zero,
+                            .dst = to.data,
+                            .dst_offsets = &zero,
+                            .n_rows = 1,
+                            .row_bytes = from.bytes});
+}
+
+void Engine::Impl::Publish(const Sequence& sequence, int64_t slot) {
+  const TokenHistory& history = sequence.history();
+  if (history.n_evicted() > 0) return;
+  cache->Publish(slot, sequence.options().claim.tenant,
+                 history.Oldest(cache->Length(slot)));
+}
+
+void Engine::Impl::KeepRings() {
+  for (Sequence* sequence : AllSequences()) {
+    std::vector<int64_t>& keep_at = sequence->keep_rings_at();
+    if (keep_at.empty() || sequence->end()) continue;
+    absl::MutexLock lock(&mu);
+    const std::optional<int64_t> slot = scheduler.SlotOf(sequence->id());
+    if (!slot || cache->Length(*slot) < keep_at.front()) continue;
+    Publish(*sequence, *slot);
+    const std::string& owner = sequence->options().claim.tenant;
+    const std::vector<int32_t> tokens =
+        sequence->history().Oldest(keep_at.front());
+    if (const auto ring = cache->KeepRing(owner, tokens)) {
+      CopyRings(cache->SlotRings(*slot), cache->KeptRings(*ring)).IgnoreError();
+    }
+    keep_at.erase(keep_at.begin());
+    const int64_t limit = sequence->roll().FullAt(0);
+    scheduler.SetLimit(sequence->id(), keep_at.empty()
+                                           ? limit
+                                           : std::min(limit, keep_at.front()));
   }
 }
 
@@ -218,7 +304,7 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
     Sequence* sequence = Find(r.id);
     sequence->Started(now);
     const TokenHistory& history = sequence->history();
-    if (r.first_position == 0) {
+    if (cache->Length(r.slot) == 0) {
       cache->Begin(r.slot, sequence->roll().prefix_tokens);
     }
     RETURN_IF_ERROR(cache->Extend(r.slot, r.first_position + r.n_rows));
@@ -264,8 +350,11 @@ void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
 
 absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
   std::vector<Sequence*> sampled;
+  std::vector<int64_t> slots;
   for (const ScheduledRows& r : rows) {
-    if (r.samples) sampled.push_back(Find(r.id));
+    if (!r.samples) continue;
+    sampled.push_back(Find(r.id));
+    slots.push_back(r.slot);
   }
   RETURN_IF_ERROR(row_sampler->Begin(sampled));
   for (size_t i = 0; i < sampled.size(); ++i) {
@@ -275,8 +364,10 @@ absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
       sampled[i]->End(token.status());
       continue;
     }
+    const bool is_first = sampled[i]->n_generated() == 0;
     sampled[i]->Accept(*std::move(token), *tokenizer, plan.n_ctx,
                        options.clock());
+    if (is_first) Publish(*sampled[i], slots[i]);
   }
   return absl::OkStatus();
 }

@@ -8,10 +8,17 @@
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
+namespace {
+
+// Pages that are kept to be shared, whatever the options say: each takes some
+// 500 bytes of the host's memory for its tokens.
+constexpr int64_t kMaxSharedPages = 4'096;
+
+}  // namespace
 
 KvCache::KvCache(const planner::ModelShape& shape,
                  const planner::MemoryPlan& plan, kernels::BufferView pages,
-                 kernels::BufferView rings)
+                 kernels::BufferView rings, int64_t max_shared_pages)
     : pages_(pages),
       rings_(rings),
       page_tokens_(plan.kv.page_tokens),
@@ -19,7 +26,10 @@ KvCache::KvCache(const planner::ModelShape& shape,
       page_bytes_(plan.kv.page_bytes),
       ring_bytes_(plan.kv.ring_bytes),
       layers_(static_cast<size_t>(shape.n_layers)),
-      slots_(static_cast<size_t>(plan.options.n_slots)) {
+      slots_(static_cast<size_t>(plan.options.n_slots)),
+      n_kept_rings_(ring_bytes_ > 0 ? plan.options.n_idle_sessions : 0),
+      prefixes_(page_tokens_, n_kept_rings_),
+      max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
   int64_t page_offset = 0;
   int64_t ring_offset = 0;
   for (size_t il = 0; il < layers_.size(); ++il) {
@@ -50,6 +60,7 @@ KvCache::KvCache(const planner::ModelShape& shape,
   for (int64_t page = n_pages - 1; page >= 0; --page) {
     free_.push_back(static_cast<int32_t>(page));
   }
+  users_.resize(static_cast<size_t>(n_pages));
   for (Slot& slot : slots_) {
     slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
   }
@@ -77,22 +88,101 @@ int64_t KvCache::MissingPages(const Slot& slot, int64_t n_tokens) const {
 void KvCache::AddPage(Slot& slot) {
   const bool is_prefix = slot.next_page < slot.prefix_tokens;
   slot.pages.push_back({.first_position = slot.next_page,
-                        .page = free_.back(),
+                        .page = TakePage(),
                         .live_begin = 0,
                         .live_end = 0,
                         .is_prefix = is_prefix});
-  free_.pop_back();
   slot.next_page += page_tokens_;
   if (is_prefix) slot.next_page = std::min(slot.next_page, slot.prefix_tokens);
+}
+
+bool KvCache::ForgetOldest() {
+  const auto page = prefixes_.ForgetOldest(
+      [this](int32_t candidate) { return IsUnused(candidate); });
+  if (page) FreeUnused(*page);
+  return page.has_value();
+}
+
+int32_t KvCache::TakePage() {
+  PLIMSOLL_CHECK(!free_.empty() || ForgetOldest(), "free pages were counted");
+  const int32_t page = free_.back();
+  free_.pop_back();
+  users_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void KvCache::GiveBack(int32_t page) {
+  if (--users_[static_cast<size_t>(page)] > 0) return;
+  if (!prefixes_.Has(page)) {
+    free_.push_back(page);
+    return;
+  }
+  ++n_unused_;
+}
+
+int64_t KvCache::ShareablePages(const Slot& slot, int64_t n_tokens) const {
+  // Behind a prefix that ends within a page nothing lies where it would lie
+  // without one.
+  const int64_t end = slot.prefix_tokens % page_tokens_ == 0
+                          ? n_tokens
+                          : std::min(n_tokens, slot.prefix_tokens);
+  return end / page_tokens_;
+}
+
+KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
+                                std::span<const int32_t> tokens) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  PLIMSOLL_CHECK(s.pages.empty(), "a sequence begins in an empty slot");
+  const int64_t most =
+      ShareablePages(s, static_cast<int64_t>(tokens.size())) * page_tokens_;
+  const PrefixCache::Hit hit =
+      prefixes_.Find(owner, tokens.first(static_cast<size_t>(most)));
+  const auto n_matched = static_cast<int64_t>(hit.pages.size());
+  const int64_t n_pages = NeedsRings() ? hit.n_with_rings : n_matched;
+  for (int64_t i = 0; i < n_pages; ++i) {
+    const int32_t page = hit.pages[static_cast<size_t>(i)];
+    if (users_[static_cast<size_t>(page)]++ == 0) --n_unused_;
+    s.pages.push_back({.first_position = s.next_page,
+                       .page = page,
+                       .live_begin = 0,
+                       .live_end = static_cast<int32_t>(page_tokens_),
+                       .is_prefix = s.next_page < s.prefix_tokens});
+    s.next_page += page_tokens_;
+  }
+  s.length = n_pages * page_tokens_;
+  return {.n_tokens = s.length,
+          .n_matched = n_matched * page_tokens_,
+          .ring = n_pages > 0 ? hit.ring : std::nullopt};
+}
+
+void KvCache::Publish(int64_t slot, const std::string& owner,
+                      std::span<const int32_t> tokens) {
+  const Slot& s = slots_[static_cast<size_t>(slot)];
+  const int64_t n_pages =
+      std::min(ShareablePages(s, static_cast<int64_t>(tokens.size())),
+               max_shared_pages_);
+  tokens = tokens.first(static_cast<size_t>(n_pages * page_tokens_));
+  const auto n_known =
+      static_cast<int64_t>(prefixes_.Find(owner, tokens).pages.size());
+  while (prefixes_.size() + n_pages - n_known > max_shared_pages_) {
+    if (!ForgetOldest()) return;  // all are in use
+  }
+  std::vector<int32_t> pages;
+  for (int64_t i = 0; i < n_pages; ++i) {
+    pages.push_back(s.pages[static_cast<size_t>(i)].page);
+  }
+  const std::vector<int32_t> replaced = prefixes_.Insert(
+      owner, tokens, pages, [this](int32_t page) { return IsUnused(page); });
+  for (const int32_t page : replaced) FreeUnused(page);
 }
 
 absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
   Slot& s = slots_[static_cast<size_t>(slot)];
   const int64_t missing = MissingPages(s, n_tokens);
-  if (missing > static_cast<int64_t>(free_.size())) {
+  if (missing > free_pages()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a sequence of ", n_tokens, " tokens needs ", missing,
-                     " more pages of ", page_tokens_, " tokens, ", free_.size(),
+                     " more pages of ", page_tokens_, " tokens, ", free_pages(),
                      " are free"));
   }
   for (int64_t i = 0; i < missing; ++i) AddPage(s);
@@ -116,7 +206,11 @@ void KvCache::Evict(int64_t slot, int64_t n_tokens) {
   auto kept = oldest;
   while (kept != s.pages.end() &&
          kept->first_position + page_tokens_ <= s.live_begin) {
-    free_.push_back(kept->page);
+    // What comes after it is no beginning of anything any more.
+    for (const int32_t page : prefixes_.Forget(kept->page)) {
+      if (IsUnused(page)) FreeUnused(page);
+    }
+    GiveBack(kept->page);
     ++kept;
   }
   if (kept != s.pages.end()) {
@@ -132,7 +226,10 @@ int64_t KvCache::Length(int64_t slot) const {
 
 void KvCache::Clear(int64_t slot) {
   Slot& s = slots_[static_cast<size_t>(slot)];
-  for (const kernels::PageEntry& page : s.pages) free_.push_back(page.page);
+  // The last one first: it is what others will miss least.
+  for (auto page = s.pages.rbegin(); page != s.pages.rend(); ++page) {
+    GiveBack(page->page);
+  }
   s.pages.clear();
   s.length = 0;
   s.prefix_tokens = 0;

@@ -4,7 +4,9 @@
 #define PLIMSOLL_WORKER_KV_CACHE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +14,7 @@
 #include "kernels/tensor_view.h"
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
+#include "worker/prefix_cache.h"
 
 namespace plimsoll::worker {
 
@@ -20,12 +23,48 @@ namespace plimsoll::worker {
 class KvCache {
  public:
   // `pages` and `rings` are the plan's regions kv_full and kv_window.
+  // At most `max_shared_pages` are known by their tokens, so that they can be
+  // shared: those of sequences, and of ended ones until others need them.
   KvCache(const planner::ModelShape& shape, const planner::MemoryPlan& plan,
-          kernels::BufferView pages, kernels::BufferView rings);
+          kernels::BufferView pages, kernels::BufferView rings,
+          int64_t max_shared_pages = 0);
 
   // True if `layer` keeps a ring instead of pages.
   bool IsRing(int64_t layer) const {
     return layers_[static_cast<size_t>(layer)].is_ring;
+  }
+
+  // What a slot shares with others.
+  struct Shared {
+    int64_t n_tokens = 0;   // of its beginning that are there
+    int64_t n_matched = 0;  // that are known, but for rings; as many or more
+    std::optional<int64_t> ring;  // to be copied into the slot's
+  };
+  // Begins the slot, which must be empty, with the whole pages of `tokens` that
+  // `owner` has computed before. They are attended like its own and never
+  // written.
+  Shared Attach(int64_t slot, const std::string& owner,
+                std::span<const int32_t> tokens);
+  // Lets later sequences of `owner` share the slot's whole pages of `tokens`,
+  // the first ones it has computed. Requires that none has left.
+  void Publish(int64_t slot, const std::string& owner,
+               std::span<const int32_t> tokens);
+  // Where to keep the slot's rings, which are those after the published
+  // `tokens`; nothing if they are kept already or cannot be.
+  std::optional<int64_t> KeepRing(const std::string& owner,
+                                  std::span<const int32_t> tokens) {
+    return prefixes_.KeepRing(owner, tokens);
+  }
+  // Tokens of a page, the unit of sharing.
+  int64_t page_tokens() const { return page_tokens_; }
+  // True if a beginning can be shared only with rings.
+  bool NeedsRings() const { return ring_bytes_ > 0; }
+  // True if rings can be kept.
+  bool KeepsRings() const { return n_kept_rings_ > 0; }
+  // All rings of a slot, and of a kept ring.
+  kernels::BufferView SlotRings(int64_t slot) const { return Rings(slot); }
+  kernels::BufferView KeptRings(int64_t ring) const {
+    return Rings(static_cast<int64_t>(slots_.size()) + ring);
   }
 
   // Lays out an empty slot for a sequence whose first `prefix_tokens` tokens
@@ -78,7 +117,10 @@ class KvCache {
     return layers_[static_cast<size_t>(layer)].v_row_bytes;
   }
 
-  int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
+  // Pages that no slot has.
+  int64_t free_pages() const {
+    return static_cast<int64_t>(free_.size()) + n_unused_;
+  }
 
  private:
   struct Layer {
@@ -103,6 +145,25 @@ class KvCache {
   // Pages that `slot` lacks for `n_tokens` positions.
   int64_t MissingPages(const Slot& slot, int64_t n_tokens) const;
   void AddPage(Slot& slot);
+  int32_t TakePage();
+  // Frees the shared page without a slot that was used longest ago. False if
+  // there is none.
+  bool ForgetOldest();
+  void GiveBack(int32_t page);
+  bool IsUnused(int32_t page) const {
+    return users_[static_cast<size_t>(page)] == 0;
+  }
+  // Of a page that prefixes_ had and no slot has.
+  void FreeUnused(int32_t page) {
+    free_.push_back(page);
+    --n_unused_;
+  }
+  // Whole pages at the slot's beginning that others may share: those that lie
+  // where they lie in any sequence.
+  int64_t ShareablePages(const Slot& slot, int64_t n_tokens) const;
+  kernels::BufferView Rings(int64_t i) const {
+    return {rings_.data + i * ring_bytes_, ring_bytes_};
+  }
   int64_t PrefixPages(const Slot& slot) const;
   // The page that holds `position`.
   const kernels::PageEntry& PageOf(int64_t slot, int64_t position) const;
@@ -115,7 +176,12 @@ class KvCache {
   int64_t ring_bytes_;  // of one slot
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
-  std::vector<int32_t> free_;  // pages, the next one to use last
+  std::vector<int32_t> free_;   // pages, the next one to use last
+  std::vector<int32_t> users_;  // slots that have a page, by page
+  int64_t n_kept_rings_;
+  PrefixCache prefixes_;
+  int64_t n_unused_ = 0;  // pages of prefixes_ that no slot has
+  int64_t max_shared_pages_;
 };
 
 }  // namespace plimsoll::worker

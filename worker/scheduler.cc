@@ -49,14 +49,23 @@ void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
   s->limit = limit;
 }
 
-void Scheduler::Admit() {
-  while (!free_slots_.empty()) {
-    const std::optional<int64_t> id = queue_.Pop();
-    if (!id) return;
-    Sequence sequence = std::move(waiting_.extract(*id).mapped());
-    sequence.slot = free_slots_.back();
-    free_slots_.pop_back();
-    running_.push_back(std::move(sequence));
+Scheduler::Sequence* Scheduler::AdmitNext() {
+  if (free_slots_.empty()) return nullptr;
+  const std::optional<int64_t> id = queue_.Pop();
+  if (!id) return nullptr;
+  Sequence sequence = std::move(waiting_.extract(*id).mapped());
+  sequence.slot = free_slots_.back();
+  free_slots_.pop_back();
+  running_.push_back(std::move(sequence));
+  return &running_.back();
+}
+
+void Scheduler::Admit(
+    absl::FunctionRef<Admission(int64_t id, int64_t slot)> begin) {
+  while (Sequence* s = AdmitNext()) {
+    const Admission admission = begin(s->id, s->slot);
+    s->n_computed = admission.n_computed;
+    s->limit = admission.limit;
   }
 }
 
@@ -68,7 +77,7 @@ int64_t Scheduler::Decoding() const {
 }
 
 std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
-  Admit();
+  while (AdmitNext() != nullptr) continue;
   std::vector<Sequence*> decoding;
   std::vector<Sequence*> prefilling;
   for (Sequence& s : running_) {

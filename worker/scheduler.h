@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "worker/fair_queue.h"
 
@@ -24,6 +25,12 @@ struct ScheduledRows {
   int64_t n_rows;
   bool samples;              // its last row's logits are wanted
   bool is_decoding = false;  // one row, of a token that was generated
+};
+
+// What a sequence begins with in its slot.
+struct Admission {
+  int64_t n_computed;  // of its rows, less than its prompt has
+  int64_t limit;       // as of Scheduler::Add
 };
 
 // Slots go to those that wait by FairQueue; every step takes one row of each
@@ -58,9 +65,12 @@ class Scheduler {
   // A running sequence starts over, as one with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
+  // Gives free slots to those that wait; `begin` is told of each and says what
+  // is there already.
+  void Admit(absl::FunctionRef<Admission(int64_t id, int64_t slot)> begin);
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
-  // empty if nothing can run. Waiting sequences get free slots here. The rows
-  // count as computed when the next call is made.
+  // empty if nothing can run. Waiting sequences get free slots here, empty
+  // ones. The rows count as computed when the next call is made.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit);
   // Sequences that have a row to decode in the next step.
   int64_t Decoding() const;
@@ -96,8 +106,8 @@ class Scheduler {
     bool IsDecoding() const { return n_computed >= n_prompt; }
   };
 
-  // Gives free slots to those that wait.
-  void Admit();
+  // Gives the next free slot to who is next; null if there is none, or nobody.
+  Sequence* AdmitNext();
   void Remove(int64_t id, bool frees_slot);
   // The running sequence of this id, or null.
   Sequence* Running(int64_t id);

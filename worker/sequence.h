@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -26,8 +27,8 @@ namespace plimsoll::worker {
 struct SequenceStart {
   RollPlan roll;
   TokenHistory history = {};  // the prompt is at its end
-  int64_t n_cached = 0;       // tokens that a session's context had before
-  int64_t n_prompt = 0;       // that follow them
+  int64_t n_prompt = 0;       // of these, all before the reply
+  int64_t n_cached = 0;       // of the prompt, computed by earlier calls
   // Its key in the engine's book.
   std::optional<int64_t> session = std::nullopt;
 };
@@ -84,6 +85,10 @@ class Sequence {
   // Takes what was thought of the next tokens of the prompt.
   void AddScores(const std::vector<PromptScore>& scores);
 
+  // Notes that so many tokens of the prompt are there already.
+  void SetCached(int64_t n_tokens) { start_.n_cached = n_tokens; }
+  // Numbers of computed tokens at which rings are to be kept, ascending.
+  std::vector<int64_t>& keep_rings_at() { return keep_rings_at_; }
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
     if (!started_) started_ = now;
@@ -122,6 +127,7 @@ class Sequence {
   TextStream text_;
   StepOutput output_;  // not yet taken by the sink
   SequenceStart start_;
+  std::vector<int64_t> keep_rings_at_;
   std::optional<RecentTokens> recent_;
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;

@@ -45,6 +45,14 @@ int32_t TokenHistory::TokenAt(int64_t position) const {
   return recent_[static_cast<size_t>(index - first_recent())];
 }
 
+std::vector<int32_t> TokenHistory::Oldest(int64_t n) const {
+  PLIMSOLL_CHECK(evicted_ == 0, "the first tokens are there");
+  const int64_t n_prefix = std::min(n, static_cast<int64_t>(prefix_.size()));
+  std::vector<int32_t> ids(prefix_.begin(), prefix_.begin() + n_prefix);
+  ids.insert(ids.end(), recent_.begin(), recent_.begin() + (n - n_prefix));
+  return ids;
+}
+
 std::vector<int32_t> TokenHistory::Newest(int64_t n) const {
   const int64_t n_recent = std::min(n, static_cast<int64_t>(recent_.size()));
   const int64_t n_prefix =

@@ -59,6 +59,8 @@ class TokenHistory {
   }
   // The token at `position`. Requires one that has not left.
   int32_t TokenAt(int64_t position) const;
+  // The first `n` tokens of the stream. Requires that none has left.
+  std::vector<int32_t> Oldest(int64_t n) const;
   // The newest `n` tokens that have not left, or all of them, oldest first.
   std::vector<int32_t> Newest(int64_t n) const;
 

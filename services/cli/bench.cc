@@ -97,6 +97,7 @@ absl::Duration SinceStart(absl::Time begin) {
 absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
                         Streams& streams, BenchResult& result) {
   LoadFlags load = flags.load;
+  load.shares_prefixes = false;
   load.slots = 1;
   ASSIGN_OR_RETURN(const LoadedModel model,
                    LoadHere(flags.model, load, ChatWish(), streams));
@@ -123,6 +124,7 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
       *std::max_element(flags.batches.begin(), flags.batches.end());
   if (most == 1) return absl::OkStatus();
   LoadFlags load = flags.load;
+  load.shares_prefixes = false;
   load.slots = most;
   load.n_ctx = {ContextFlag::Kind::kTokens, kShortPrompt + flags.decode_tokens};
   ASSIGN_OR_RETURN(const LoadedModel model,

@@ -60,6 +60,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.precision = flags.precision == "exact" ? worker::Precision::kExact
                                                  : worker::Precision::kDefault;
   options.n_threads = static_cast<int>(flags.threads);
+  if (!flags.shares_prefixes) options.prefix_cache_bytes = 0;
   options.clock = services::BootTime;
   Progress progress(name, services::BootTime(), streams);
   int64_t weight_bytes = 0;

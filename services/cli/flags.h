@@ -62,6 +62,7 @@ struct LoadFlags {
   // The two below are for commands that load.
   int64_t threads = 0;
   std::string precision = "default";
+  bool shares_prefixes = true;  // no flag: what is measured must be computed
 };
 
 // How tokens are drawn and when they end.

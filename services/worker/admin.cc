@@ -41,6 +41,7 @@ v1::ModelActivity ActivityOf(const LoadedModel& model, v1::ModelState state) {
   message.set_steps(ToUint64(load.steps));
   message.set_prompt_tokens(ToUint64(load.prompt_tokens));
   message.set_generated_tokens(ToUint64(load.generated_tokens));
+  message.set_cached_tokens(ToUint64(load.cached_tokens));
   message.set_kv_pages(ToUint64(load.kv_pages));
   message.set_kv_used_pages(ToUint64(load.kv_used_pages));
   message.set_page_tokens(ToUint32(model.engine->plan().kv.page_tokens));

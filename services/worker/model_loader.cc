@@ -177,9 +177,12 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   }
   RETURN_IF_ERROR(
       CheckFree(flag.name, granted.plan, options_.profile().free_bytes));
-  const worker::EngineOptions engine{.precision = options_.precision,
-                                     .n_threads = options_.n_threads,
-                                     .clock = options_.clock};
+  worker::EngineOptions engine{.precision = options_.precision,
+                               .n_threads = options_.n_threads,
+                               .clock = options_.clock};
+  if (options_.prefix_cache_bytes) {
+    engine.prefix_cache_bytes = *options_.prefix_cache_bytes;
+  }
   const auto fence = [&](const worker::LoadProgress& progress) {
     RETURN_IF_ERROR(hooks.on_progress(progress));
     return granted.lease.has_value() ? keeper_->Fence(granted.lease->id)

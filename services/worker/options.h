@@ -32,6 +32,8 @@ struct WorkerOptions {
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;
   int n_threads = 0;                           // 0 = all usable ones
+  // As of worker::EngineOptions, of each model.
+  std::optional<int64_t> prefix_cache_bytes;
   std::optional<int64_t> device_memory_bytes;  // of all models together
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);

@@ -28,6 +28,12 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxUbatch));
+  app.add_option(
+         "--idle-sessions", load.n_idle_sessions,
+         "Window states that are kept of beginnings of prompts, so that "
+         "models with sliding windows can share them")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxIdleSessions));
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {
@@ -45,6 +51,10 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
   app.add_option("--threads", options.n_threads,
                  "Threads that compute (all usable ones)")
       ->check(CLI::Range(0, worker::EngineOptions::kMaxThreads));
+  AddBytesFlag(
+      app, "--prefix-cache", options.prefix_cache_bytes,
+      "Bytes of each model's KV cache whose beginnings of prompts are kept "
+      "to be shared while no request needs them; 0 shares nothing (all)");
   const std::map<std::string, worker::Precision> precisions = {
       {"default", worker::Precision::kDefault},
       {"exact", worker::Precision::kExact}};

@@ -75,7 +75,7 @@ def test_a_reply_is_that_of_the_whole_chat_at_once(keeper, any_model):
         ),
         timeout=CALL_SECONDS,
     )
-    assert usage.cached_tokens + usage.prompt_tokens == len(whole.prompt_ids)
+    assert usage.prompt_tokens == len(whole.prompt_ids) > usage.cached_tokens > 0
     assert text_of(second) == whole.text
     close(keeper, any_model, opened.session_id)
 

@@ -153,14 +153,14 @@ TEST_F(SessionServiceTest, OnlyNewTurnsAreComputed) {
   ASSERT_TRUE(second.status.ok()) << second.status;
   // All but the reply's last token, which nothing was computed of.
   EXPECT_EQ(second.finish().usage().cached_tokens(), first_tokens + 4);
-  EXPECT_LT(second.finish().usage().prompt_tokens(), first_tokens);
+  const uint32_t second_tokens = second.finish().usage().prompt_tokens();
+  EXPECT_LT(second_tokens - (first_tokens + 4), first_tokens);
 
   const auto info = Get(opened->session_id());
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->turns(), 2u);
   EXPECT_EQ(info->live_turns(), 2u);
-  EXPECT_EQ(info->tokens(),
-            first_tokens + second.finish().usage().prompt_tokens() + 4 + 5);
+  EXPECT_EQ(info->tokens(), second_tokens + 5);
   EXPECT_FALSE(info->busy());
 }
 

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.max_inference_len = setup.max_inference_len;
   load.n_slots = setup.n_slots;
   load.n_ubatch = setup.n_ubatch;
+  load.n_idle_sessions = setup.n_idle_sessions;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);
   ASSIGN_OR_RETURN(
@@ -38,6 +39,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
+  options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;
   return worker::Engine::Load(*file, plan, options, setup.fence);
 }

@@ -25,10 +25,12 @@ struct EngineSetup {
   std::optional<int64_t> max_inference_len = std::nullopt;
   int64_t n_slots = 1;
   int64_t n_ubatch = 512;
+  int64_t n_idle_sessions = 0;
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
   int n_threads = 2;
+  int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;
   std::function<absl::Time()> clock = absl::Now;
   worker::LoadFence fence = [](const worker::LoadProgress&) {

@@ -1,0 +1,264 @@
+// What an engine promises of prompts that begin alike: the same bits, less
+// work.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::SameBits;
+using ::plimsoll::testing::TemporaryFile;
+
+using Ids = std::vector<int32_t>;
+
+Ids RandomIds(int64_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  Ids ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
+  }
+  return ids;
+}
+
+// `n_common` tokens that all have, then `n_own` of this seed.
+Ids Prompt(int64_t n_common, int64_t n_own, uint32_t seed) {
+  Ids ids = RandomIds(n_common, 1'000);
+  const Ids own = RandomIds(n_own, seed);
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
+class SharedPrefixTest : public ::testing::Test {
+ protected:
+  void Load(const char* model, const EngineSetup& setup) {
+    engine_.reset();
+    if (!file_ || model != model_) {
+      file_.emplace(RandomModelBytes(FindRandomModel(model)));
+      model_ = model;
+    }
+    auto engine = LoadEngine(file_->path(), setup);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+
+  const char* model_ = nullptr;
+  std::optional<TemporaryFile> file_;
+  std::unique_ptr<Engine> engine_;
+};
+
+struct Family {
+  const char* model;
+  DType kv_type;
+};
+
+class SharedPrefixFamilyTest : public SharedPrefixTest,
+                               public ::testing::WithParamInterface<Family> {};
+
+// The window of the random gemma models is 16, so these lengths are on both
+// sides of it and of pages.
+TEST_P(SharedPrefixFamilyTest, HitsPartialHitsAndMissesAreBitEqual) {
+  EngineSetup setup = {.n_ctx = 512,
+                       .n_slots = 2,
+                       .n_ubatch = 100,
+                       .kv_type = GetParam().kv_type,
+                       .precision = Precision::kDefault};
+  setup.n_idle_sessions = 5;
+  for (const int64_t n_common : {1, 15, 16, 17, 48, 63, 64, 65, 128, 200}) {
+    SCOPED_TRACE(n_common);
+    std::vector<GenerateOptions> requests;
+    for (const uint32_t seed : {1u, 2u, 3u, 1u, 2u}) {
+      requests.push_back(Greedy(Prompt(n_common, 90, seed), 12));
+    }
+    setup.prefix_cache_bytes = 0;
+    Load(GetParam().model, setup);
+    std::vector<Generated> cold;
+    for (const GenerateOptions& request : requests) {
+      cold.push_back(Generate(*engine_, request));
+      ASSERT_TRUE(cold.back().status.ok()) << cold.back().status;
+      EXPECT_EQ(cold.back().info.n_cached, 0);
+    }
+    setup.prefix_cache_bytes = INT64_MAX;
+    Load(GetParam().model, setup);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      const Generated got = Generate(*engine_, requests[i]);
+      EXPECT_TRUE(SameBits(got, cold[i]));
+      EXPECT_EQ(got.info.n_prompt, n_common + 90);
+      // Two of the same prompt share all but its last page; the third that
+      // begins alike all that is common. With window layers the second one
+      // only learns where they part.
+      const int64_t whole = (n_common + 89) / 64 * 64;
+      if (i >= 3) {
+        EXPECT_EQ(got.info.n_cached, whole);
+      }
+      if (i == 2) {
+        EXPECT_EQ(got.info.n_cached, n_common / 64 * 64);
+      }
+    }
+    EXPECT_GT(engine_->CurrentLoad().cached_tokens, 0);
+  }
+}
+
+TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
+  EngineSetup setup = {.n_ctx = 256,
+                       .n_slots = 3,
+                       .n_ubatch = 64,
+                       .kv_type = GetParam().kv_type};
+  setup.n_idle_sessions = 2;
+  setup.prefix_cache_bytes = 0;
+  Load(GetParam().model, setup);
+  std::mt19937 random(5);
+  std::vector<GenerateOptions> requests;
+  for (int i = 0; i < 40; ++i) {
+    const auto n_common = static_cast<int64_t>(random() % 150);
+    requests.push_back(
+        Greedy(Prompt(n_common, 1 + static_cast<int64_t>(random() % 60),
+                      static_cast<uint32_t>(random() % 6)),
+               1 + static_cast<int64_t>(random() % 40)));
+    requests.back().claim.tenant.push_back(random() % 2 == 0 ? 'a' : 'b');
+    if (random() % 4 == 0) {
+      requests.back().context_policy = ContextPolicy::kRoll;
+      requests.back().max_tokens = 200;
+      requests.back().pin_tokens = random() % 2 == 0 ? 0 : 70;
+    }
+  }
+  std::vector<Generated> alone;
+  for (const GenerateOptions& request : requests) {
+    alone.push_back(Generate(*engine_, request));
+    ASSERT_TRUE(alone.back().status.ok()) << alone.back().status;
+  }
+  setup.prefix_cache_bytes = INT64_MAX;
+  Load(GetParam().model, setup);
+  std::vector<std::shared_ptr<CollectSink>> sinks;
+  for (const GenerateOptions& request : requests) {
+    sinks.push_back(std::make_shared<CollectSink>());
+    ASSERT_TRUE(engine_->Submit(request, sinks.back()).ok());
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    EXPECT_TRUE(SameBits(sinks[i]->Await(), alone[i])) << i;
+  }
+  EXPECT_GT(engine_->CurrentLoad().cached_tokens, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedPrefixFamilyTest,
+                         ::testing::Values(Family{"llama_f32", DType::kF32},
+                                           Family{"llama_q4_1", DType::kQ8_0},
+                                           Family{"gemma_q5_0", DType::kF16},
+                                           Family{"gemma_k", DType::kBF16}),
+                         [](const auto& test) {
+                           return absl::StrCat(test.param.model, "_kv_",
+                                               DTypeName(test.param.kv_type));
+                         });
+
+TEST_F(SharedPrefixTest, WithoutKeptRingsWindowLayersShareNothing) {
+  Load("gemma_q5_0", {.n_ctx = 256});
+  const GenerateOptions request = Greedy(Prompt(200, 1, 1), 3);
+  (void)Generate(*engine_, request);
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 0);
+}
+
+TEST_F(SharedPrefixTest, TenantsShareNothing) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 3});
+  GenerateOptions request = Greedy(Prompt(200, 1, 1), 3);
+  request.claim.tenant = "one";
+  (void)Generate(*engine_, request);
+  request.claim.tenant = "two";
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 0);
+  request.claim.tenant = "one";
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 192);
+}
+
+TEST_F(SharedPrefixTest, ScoredTokensAreComputed) {
+  Load("llama_f32", {.n_ctx = 256});
+  GenerateOptions request = Greedy(Prompt(200, 1, 1), 1);
+  (void)Generate(*engine_, request);
+  request.prompt_logprobs = true;
+  const Generated all = Generate(*engine_, request);
+  EXPECT_EQ(all.info.n_cached, 0);
+  ASSERT_EQ(all.prompt_logprobs.size(), 200u);
+  request.first_scored = 130;
+  const Generated some = Generate(*engine_, request);
+  EXPECT_EQ(some.info.n_cached, 128);
+  ASSERT_EQ(some.prompt_logprobs.size(), 71u);
+  for (size_t i = 0; i < 71; ++i) {
+    EXPECT_EQ(some.prompt_logprobs[i], all.prompt_logprobs[129 + i]) << i;
+  }
+}
+
+TEST_F(SharedPrefixTest, WhatIsGeneratedIsSharedToo) {
+  Load("llama_f32", {.n_ctx = 256});
+  const Generated first = Generate(*engine_, Greedy(Prompt(50, 1, 1), 100));
+  Ids longer = Prompt(50, 1, 1);
+  for (const int32_t id : first.ids()) longer.push_back(id);
+  longer.push_back(7);
+  EXPECT_EQ(Generate(*engine_, Greedy(longer, 2)).info.n_cached, 128);
+}
+
+TEST_F(SharedPrefixTest, PagesGoToWhoNeedsThemTheOldestFirst) {
+  Load("llama_f32", {.n_ctx = 256});  // one slot of four pages
+  const GenerateOptions a = Greedy(Prompt(0, 130, 1), 1);
+  const GenerateOptions b = Greedy(Prompt(0, 130, 2), 1);
+  (void)Generate(*engine_, a);
+  (void)Generate(*engine_, b);
+  EXPECT_EQ(Generate(*engine_, b).info.n_cached, 128);
+  EXPECT_EQ(Generate(*engine_, a).info.n_cached, 64)
+      << "its second page was needed";
+  EXPECT_TRUE(Generate(*engine_, Greedy(Prompt(0, 256, 3), 1)).status.ok());
+  EXPECT_EQ(Generate(*engine_, b).info.n_cached, 0);
+}
+
+TEST_F(SharedPrefixTest, NoMoreIsKeptThanMayBe) {
+  EngineSetup setup = {.n_ctx = 512};
+  Load("llama_f32", setup);
+  setup.prefix_cache_bytes = 2 * engine_->plan().kv.page_bytes;
+  Load("llama_f32", setup);
+  const GenerateOptions request = Greedy(Prompt(300, 1, 1), 1);
+  (void)Generate(*engine_, request);
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 128);
+  setup.prefix_cache_bytes -= 1;
+  Load("llama_f32", setup);
+  (void)Generate(*engine_, request);
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 64);
+}
+
+TEST_F(SharedPrefixTest, SessionsShareTheirSystemMessage) {
+  Load("llama_f32", {.n_ctx = 512, .n_slots = 3});
+  SessionOptions session;
+  session.frame = {.opening = RandomIds(150, 9),
+                   .after_user = {5, 6},
+                   .after_reply = {7, 8}};
+  std::vector<Generated> got;
+  for (const char* id : {"a", "b"}) {
+    session.id = id;
+    ASSERT_TRUE(engine_->OpenSession(session).ok());
+    GenerateOptions message = Greedy({10, 11, 12}, 5);
+    message.session_id = id;
+    got.push_back(Generate(*engine_, message));
+    ASSERT_TRUE(got.back().status.ok()) << got.back().status;
+  }
+  EXPECT_EQ(got[0].info.n_cached, 0);
+  EXPECT_EQ(got[1].info.n_cached, 128);
+  EXPECT_TRUE(SameBits(got[0], got[1]));
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
