@@ -1,6 +1,7 @@
 #include "tests/worker/core/engine_harness.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <fstream>
@@ -20,6 +21,14 @@ constexpr absl::Duration kPatience = absl::Minutes(5);
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
 }  // namespace
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0;
+  int64_t resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
 
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
     const std::string& path, const EngineSetup& setup) {

@@ -20,6 +20,22 @@
 
 namespace plimsoll::testing {
 
+// A sanitizer takes memory and time of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+// Of this process, now.
+int64_t ResidentBytes();
+
 struct EngineSetup {
   std::optional<int64_t> n_ctx = 256;
   std::optional<int64_t> max_inference_len = std::nullopt;

@@ -1,10 +1,8 @@
 // What an engine promises of a context that rolls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <numbers>
@@ -20,14 +18,6 @@
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PLIMSOLL_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PLIMSOLL_TEST_SANITIZED 1
-#endif
-#endif
-
 namespace plimsoll::worker {
 namespace {
 
@@ -37,10 +27,12 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
@@ -344,14 +336,6 @@ TEST_F(RollTest, APrefixThatLeavesTooLittleIsRefusedBeforeAnyCompute) {
   EXPECT_EQ(engine_->CurrentLoad().steps, steps);
 }
 
-int64_t ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t total = 0;
-  int64_t resident = 0;
-  statm >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
 // Counts, and keeps nothing.
 class CountingSink final : public TokenSink {
  public:
@@ -380,13 +364,8 @@ class CountingSink final : public TokenSink {
 };
 
 // A sanitizer takes memory and time of its own.
-#ifdef PLIMSOLL_TEST_SANITIZED
-constexpr int64_t kManyTokens = 10'000;
-constexpr int64_t kMaxGrowthBytes = INT64_MAX;
-#else
-constexpr int64_t kManyTokens = 100'000;
-constexpr int64_t kMaxGrowthBytes = 1 << 20;
-#endif
+constexpr int64_t kManyTokens = kIsSanitized ? 10'000 : 100'000;
+constexpr int64_t kMaxGrowthBytes = kIsSanitized ? INT64_MAX : 1 << 20;
 
 TEST_F(RollTest, AHundredThousandTokensTakeNoMoreMemoryThanAFewThousand) {
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {

@@ -24,10 +24,12 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
@@ -593,6 +595,41 @@ TEST_F(SessionTest, LimitsAreTakenAndNoMore) {
   engine_->Drain();
   EXPECT_EQ(code(Chat("late")), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Say("ttl", {9}, 1).status.code(), absl::StatusCode::kUnavailable);
+}
+
+// The chat goes on a hundred times as long as its context.
+constexpr int64_t kChatTokens = kIsSanitized ? 5'000 : 100'000;
+
+TEST_F(SessionTest, ALongChatTakesNoMoreMemoryThanAShortOne) {
+  Load("llama_f32", {.n_ctx = 1'024, .n_slots = 1});
+  Open(Chat("a"));
+  std::mt19937 random(11);
+  Transcript transcript(Frame());
+  int64_t warm_bytes = 0;
+  while (transcript.size() < kChatTokens) {
+    const Ids content =
+        RandomIds(200 + static_cast<int64_t>(random() % 200), random);
+    transcript.AddMessage(content);
+    GenerateOptions message = Message("a", content, 10);
+    message.top_logprobs = -1;
+    const Generated got = Generate(*engine_, message);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    for (const Eviction& eviction : got.evictions) {
+      ASSERT_NO_FATAL_FAILURE(transcript.Evict(eviction));
+    }
+    transcript.AddReply(got.ids());
+    if (warm_bytes == 0 && transcript.size() > kChatTokens / 10) {
+      warm_bytes = ResidentBytes();
+    }
+  }
+  const SessionInfo info = Info("a");
+  EXPECT_EQ(info.n_tokens, transcript.size());
+  EXPECT_LE(info.n_live_tokens, info.capacity_tokens + 1);
+  EXPECT_EQ(engine_->Memory().device_allocations_after_load, 0);
+  if (!kIsSanitized) {
+    // The test's own list of what was said is 4 bytes a token.
+    EXPECT_LE(ResidentBytes() - warm_bytes, (1 << 20) + 8 * kChatTokens);
+  }
 }
 
 }  // namespace
