@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/call_once.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,7 @@
 #include "worker/row_sampler.h"
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
+#include "worker/token_index.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -85,6 +87,9 @@ struct Engine::Impl {
   std::unique_ptr<RowSampler> row_sampler;
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
+  // Made when the first request with a constraint comes.
+  absl::once_flag index_once;
+  std::unique_ptr<TokenIndex> token_index;
   int64_t allocations_at_load = 0;
   int64_t kv_pages = 0;
 
@@ -409,6 +414,12 @@ absl::Status Engine::Submit(GenerateOptions options,
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(impl_->shape, impl_->plan, options));
+  const bool is_constrained = options.constraint != nullptr;
+  if (is_constrained) {
+    absl::call_once(impl_->index_once, [this] {
+      impl_->token_index = std::make_unique<TokenIndex>(*impl_->tokenizer);
+    });
+  }
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
@@ -420,6 +431,7 @@ absl::Status Engine::Submit(GenerateOptions options,
                            roll.capacity, options.claim));
   impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
                                                     roll, std::move(sink), now);
+  if (is_constrained) impl_->sequences[id]->Constrain(*impl_->token_index);
   impl_->woken = true;
   return absl::OkStatus();
 }

@@ -13,6 +13,9 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   const int32_t id = token.id;
   history_.Add(id);
   if (recent_) recent_->Add(id);
+  if (mask_ != nullptr) {
+    if (absl::Status status = mask_->Accept(id); !status.ok()) End(status);
+  }
   ++n_generated_;
   std::string bytes;
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes);

@@ -17,6 +17,7 @@
 #include "worker/roll_plan.h"
 #include "worker/text_stream.h"
 #include "worker/token_history.h"
+#include "worker/token_mask.h"
 #include "worker/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -56,6 +57,13 @@ class Sequence {
 
   // The tokens that penalties are put on; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
+
+  // Allows only tokens of its constraint, which it has. Before the first row.
+  void Constrain(const TokenIndex& index) {
+    mask_ = std::make_unique<TokenMask>(options_.constraint, index);
+  }
+  // What its next token may be; null where it may be any.
+  TokenMask* mask() const { return mask_.get(); }
 
   // Notes that its oldest tokens leave its full context.
   void Evict();
@@ -107,6 +115,7 @@ class Sequence {
   StepOutput output_;  // not yet taken by the sink
   TokenHistory history_;
   std::optional<RecentTokens> recent_;
+  std::unique_ptr<TokenMask> mask_;
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;
   int64_t n_scored_;  // prompt tokens, those before first_scored included
