@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/base/call_once.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -75,6 +74,8 @@ struct Engine::Impl {
       const absl::Status& status);
   std::vector<Sequence*> AllSequences();
   Sequence* Find(int64_t id);
+  // Made when the first request with a constraint comes.
+  const TokenIndex& Index();
 
   const planner::ModelShape shape;
   const planner::MemoryPlan plan;
@@ -87,15 +88,15 @@ struct Engine::Impl {
   std::unique_ptr<RowSampler> row_sampler;
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
-  // Made when the first request with a constraint comes.
-  absl::once_flag index_once;
-  std::unique_ptr<TokenIndex> token_index;
   int64_t allocations_at_load = 0;
   int64_t kv_pages = 0;
 
   // Step thread only.
   PromptBudget prompt_budget;
   StepBatch batch;
+
+  absl::Mutex index_mu;
+  std::unique_ptr<TokenIndex> token_index ABSL_GUARDED_BY(index_mu);
 
   mutable absl::Mutex mu;
   Scheduler scheduler ABSL_GUARDED_BY(mu);
@@ -135,6 +136,14 @@ std::vector<Sequence*> Engine::Impl::AllSequences() {
 Sequence* Engine::Impl::Find(int64_t id) {
   absl::MutexLock lock(&mu);
   return sequences.at(id).get();
+}
+
+const TokenIndex& Engine::Impl::Index() {
+  absl::MutexLock lock(&index_mu);
+  if (token_index == nullptr) {
+    token_index = std::make_unique<TokenIndex>(*tokenizer);
+  }
+  return *token_index;
 }
 
 void Engine::Impl::StepLoop() {
@@ -414,12 +423,8 @@ absl::Status Engine::Submit(GenerateOptions options,
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(impl_->shape, impl_->plan, options));
-  const bool is_constrained = options.constraint != nullptr;
-  if (is_constrained) {
-    absl::call_once(impl_->index_once, [this] {
-      impl_->token_index = std::make_unique<TokenIndex>(*impl_->tokenizer);
-    });
-  }
+  const TokenIndex* const index =
+      options.constraint != nullptr ? &impl_->Index() : nullptr;
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
@@ -431,7 +436,7 @@ absl::Status Engine::Submit(GenerateOptions options,
                            roll.capacity, options.claim));
   impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
                                                     roll, std::move(sink), now);
-  if (is_constrained) impl_->sequences[id]->Constrain(*impl_->token_index);
+  if (index != nullptr) impl_->sequences[id]->Constrain(*index);
   impl_->woken = true;
   return absl::OkStatus();
 }

@@ -16,13 +16,19 @@ void GrammarBuilder::Fail(absl::Status status) {
 }
 
 GrammarBuilder::Expr GrammarBuilder::Add(Node node) {
+  if (nodes_.size() >= kMaxExpressions) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "it is too large: it has more than ", kMaxExpressions, " parts")));
+  }
+  // What comes after an error costs nothing; there is an expression by then.
+  if (!status_.ok()) return {0};
   for (const Expr part : node.parts) {
     node.depth = std::max(node.depth, At(part).depth + 1);
   }
   if (node.depth > kMaxDepth) {
     Fail(absl::InvalidArgumentError(
         absl::StrCat("expressions are nested more than ", kMaxDepth, " deep")));
-    node.parts.clear();
+    return {0};
   }
   nodes_.push_back(std::move(node));
   return {static_cast<int32_t>(nodes_.size()) - 1};
@@ -40,6 +46,7 @@ GrammarBuilder::Expr GrammarBuilder::Set(const ByteSet& set) {
 }
 
 GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
+  if (!status_.ok()) return {0};
   // First bytes that the same bytes may follow go together.
   std::map<ByteSequence, ByteSet> first_bytes;
   for (const ByteSequence& sequence : Utf8Sequences(set)) {

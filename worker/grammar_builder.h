@@ -28,6 +28,7 @@ class GrammarBuilder {
   };
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
   static constexpr int kMaxDepth = 512;  // of one expression in another
+  static constexpr size_t kMaxExpressions = 1 << 18;
 
   Expr Literal(absl::string_view bytes);  // may be empty
   Expr Chars(const CodePoints& set);      // one code point, as UTF-8

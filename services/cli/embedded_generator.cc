@@ -157,6 +157,10 @@ class EmbeddedGenerator final : public Generator {
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), request.context_policy()));
     RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
+    if (request.has_constraint()) {
+      ASSIGN_OR_RETURN(options.constraint,
+                       services::FromProto(request.constraint()));
+    }
     ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
     v1::StreamGenerateResponse first;
     v1::PromptInfo& prompt = *first.mutable_prompt();

@@ -45,6 +45,10 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
+  if (request.has_constraint()) {
+    ASSIGN_OR_RETURN(generation.options.constraint,
+                     FromProto(request.constraint()));
+  }
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   generation.options.prompt_ids = generation.prompt.ids;
   return generation;
