@@ -47,7 +47,7 @@ void AddRange(CodePointRange range, std::vector<ByteSequence>& out) {
 
 }  // namespace
 
-CodePoints Normalized(CodePoints set) {
+CodePoints Normalized(const CodePoints& set) {
   CodePoints cut;
   for (CodePointRange range : set) {
     range.last = std::min(range.last, kMaxCodePoint);
@@ -82,7 +82,7 @@ CodePoints Complement(const CodePoints& set) {
     next = range.last + 1;
   }
   if (next <= kMaxCodePoint) rest.push_back({next, kMaxCodePoint});
-  return Normalized(std::move(rest));
+  return Normalized(rest);
 }
 
 CodePoints Intersection(const CodePoints& a, const CodePoints& b) {

@@ -22,7 +22,7 @@ using CodePoints = std::vector<CodePointRange>;
 
 // The same set as ranges in order that neither touch nor overlap, without
 // surrogates and what is above kMaxCodePoint.
-CodePoints Normalized(CodePoints set);
+CodePoints Normalized(const CodePoints& set);
 // All code points that are not in `set`; normalized.
 CodePoints Complement(const CodePoints& set);
 CodePoints Intersection(const CodePoints& a, const CodePoints& b);

@@ -423,8 +423,13 @@ absl::Status Engine::Submit(GenerateOptions options,
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(impl_->shape, impl_->plan, options));
-  const TokenIndex* const index =
-      options.constraint != nullptr ? &impl_->Index() : nullptr;
+  std::unique_ptr<TokenMask> mask;
+  if (options.constraint != nullptr) {
+    mask = std::make_unique<TokenMask>(options.constraint, impl_->Index());
+    if (!mask->status().ok()) {
+      return absl::InvalidArgumentError(mask->status().message());
+    }
+  }
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
@@ -436,7 +441,7 @@ absl::Status Engine::Submit(GenerateOptions options,
                            roll.capacity, options.claim));
   impl_->sequences[id] = std::make_unique<Sequence>(id, std::move(options),
                                                     roll, std::move(sink), now);
-  if (index != nullptr) impl_->sequences[id]->Constrain(*index);
+  impl_->sequences[id]->Constrain(std::move(mask));
   impl_->woken = true;
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@ using ByteSet = std::bitset<256>;
 struct GrammarInstruction {
   enum class Op : uint8_t {
     kReturn,  // the rule is complete
+    kFail,    // from here on it never is
     kByte,    // the byte `arg`, then `next`
     kSet,     // a byte of the set of number `arg`, then `next`
     kSplit,   // `next` or `arg`
@@ -27,8 +28,8 @@ struct GrammarInstruction {
   uint32_t arg;
 };
 
-// Made by GrammarBuilder, which sees to it that every rule can end and none
-// begins with itself. Immutable, so thread-safe.
+// Made by GrammarBuilder, which sees to it that every rule can end, none begins
+// with itself, and what leads nowhere is kFail. Immutable, so thread-safe.
 struct Grammar {
   // Limits, whatever it was written as; each has a test at it and one past it.
   static constexpr size_t kMaxSourceBytes = 64 << 10;

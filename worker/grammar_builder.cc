@@ -223,6 +223,8 @@ std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
     switch (one.op) {
       case Op::kReturn:
         return true;
+      case Op::kFail:
+        return false;
       case Op::kByte:
         return !only_empty && reaches[one.next];
       case Op::kSet:
@@ -246,8 +248,8 @@ std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
   return reaches;
 }
 
-absl::Status GrammarBuilder::CheckRules(int32_t root) const {
-  const std::vector<bool> can_end = ReachEnd(/*only_empty=*/false);
+absl::Status GrammarBuilder::CheckRules(
+    int32_t root, const std::vector<bool>& can_end) const {
   // The root first: where it cannot end, that is what to say.
   std::vector<size_t> order = {static_cast<size_t>(root)};
   for (size_t i = 0; i < rules_.size(); ++i) order.push_back(i);
@@ -355,10 +357,14 @@ absl::StatusOr<std::shared_ptr<const Grammar>> GrammarBuilder::Build(
   RETURN_IF_ERROR(status_);
   EmitRules(root);
   RETURN_IF_ERROR(status_);
-  RETURN_IF_ERROR(CheckRules(root));
+  const std::vector<bool> can_end = ReachEnd(/*only_empty=*/false);
+  RETURN_IF_ERROR(CheckRules(root, can_end));
   for (const uint32_t call : calls_) {
     GrammarInstruction& one = grammar_.program[call];
     one.arg = rules_[one.arg].entry;
+  }
+  for (size_t i = 0; i < can_end.size(); ++i) {
+    if (!can_end[i]) grammar_.program[i].op = Op::kFail;
   }
   grammar_.start = rules_[static_cast<size_t>(root)].entry;
   ClassifyBytes();

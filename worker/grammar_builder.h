@@ -85,7 +85,8 @@ class GrammarBuilder {
   uint32_t EmitRepeat(const Node& node, uint32_t next);
   uint32_t Push(GrammarInstruction instruction);
   void EmitRules(int32_t root);
-  absl::Status CheckRules(int32_t root) const;
+  // `can_end` is ReachEnd(false).
+  absl::Status CheckRules(int32_t root, const std::vector<bool>& can_end) const;
   absl::Status CheckLeftRecursion() const;
   // Which instructions reach their rule's end; with `only_empty` without a
   // byte.

@@ -89,6 +89,8 @@ GrammarState::State GrammarState::Close() {
     open_.pop_back();
     const GrammarInstruction& one = grammar_->program[stack.pc];
     switch (one.op) {
+      case Op::kFail:
+        break;
       case Op::kByte:
       case Op::kSet:
         closed_.push_back(stack);

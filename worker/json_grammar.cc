@@ -16,7 +16,7 @@ constexpr int kMaxIndent = 20;
 // Characters that a string holds as a backslash and a letter.
 struct ShortEscape {
   uint32_t code_point;
-  char letter;
+  unsigned char letter;
 };
 constexpr ShortEscape kShortEscapes[] = {
     {'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
@@ -79,7 +79,7 @@ Expr JsonGrammar::StringChar(const CodePoints& set) {
   CodePoints letters;
   for (const ShortEscape& one : kShortEscapes) {
     if (!Contains(wanted, one.code_point)) continue;
-    const auto letter = static_cast<uint32_t>(one.letter);
+    const uint32_t letter = one.letter;
     letters.push_back({letter, letter});
   }
   const Expr backslash = builder_.Literal("\\");
@@ -90,7 +90,8 @@ Expr JsonGrammar::StringChar(const CodePoints& set) {
     CodePoints low_digits;
     for (uint32_t c = 16 * high; c < 16 * (high + 1); ++c) {
       if (HasShortEscape(c) || !Contains(wanted, c)) continue;
-      const auto digit = static_cast<uint32_t>("0123456789abcdef"[c % 16]);
+      const uint32_t low = c % 16;
+      const uint32_t digit = low < 10 ? '0' + low : 'a' + low - 10;
       low_digits.push_back({digit, digit});
     }
     if (low_digits.empty()) continue;
@@ -111,6 +112,7 @@ Expr JsonGrammar::String(int64_t min, int64_t max) {
 
 Expr JsonGrammar::StringExcept(const std::vector<std::string>& excluded) {
   std::vector<std::vector<uint32_t>> names;
+  names.reserve(excluded.size());
   for (const std::string& name : excluded) names.push_back(Decoded(name));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -120,6 +120,7 @@ absl::StatusOr<int32_t> RowSampler::DrawAllowed(
       if (!mask.Allows(entry.id)) continue;
       allowed_.push_back(entry);
       if (static_cast<int64_t>(allowed_.size()) < n_wanted) continue;
+      RETURN_IF_ERROR(mask.status());
       return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
     }
   }

@@ -352,6 +352,7 @@ class SchemaCompiler {
     const SchemaJson* others = Member(schema, "additionalProperties");
     if (others != nullptr && *others != false) {
       std::vector<std::string> names;
+      names.reserve(properties.size());
       for (const Property& one : properties) names.push_back(one.name);
       const Expr other =
           json_.Member(json_.StringExcept(names),

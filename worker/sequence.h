@@ -58,10 +58,8 @@ class Sequence {
   // The tokens that penalties are put on; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
 
-  // Allows only tokens of its constraint, which it has. Before the first row.
-  void Constrain(const TokenIndex& index) {
-    mask_ = std::make_unique<TokenMask>(options_.constraint, index);
-  }
+  // What its tokens may be; null for any. Before the first row.
+  void Constrain(std::unique_ptr<TokenMask> mask) { mask_ = std::move(mask); }
   // What its next token may be; null where it may be any.
   TokenMask* mask() const { return mask_.get(); }
 

@@ -188,6 +188,15 @@ TEST_P(ConstrainedTest, AConstraintWithoutAWayOnEndsItsStreamAlone) {
   EXPECT_TRUE(healthy->Await().status.ok());
 }
 
+TEST_P(ConstrainedTest, WhatIsTooAmbiguousToBeginIsRefused) {
+  const auto grammar = Gbnf(
+      "root ::= (((((\"a\"{0,30}){0,30}){0,30}){0,30}){0,30}){0,30} \"b\"");
+  const Generated got = Generate(*engine_, Constrained(grammar, {}));
+  EXPECT_EQ(got.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(got.status.message()), HasSubstr("ambiguous"));
+  EXPECT_EQ(got.info.n_generated, 0);
+}
+
 TEST_P(ConstrainedTest, TheWholeReplyMayBeEmpty) {
   const Generated got =
       Generate(*engine_, Constrained(Gbnf("root ::= \"\""), {}));

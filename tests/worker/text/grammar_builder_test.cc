@@ -55,6 +55,18 @@ TEST(GrammarBuilderTest, AChoiceOfNothingCanNeverEnd) {
   EXPECT_TRUE(Matches(*grammar, "a"));
 }
 
+TEST(GrammarBuilderTest, AWayThatCannotEndIsNotTaken) {
+  GrammarBuilder builder;
+  const auto grammar =
+      BuildOf(builder, builder.Choice({builder.Sequence({builder.Literal("ab"),
+                                                         builder.Choice({})}),
+                                       builder.Literal("ac")}));
+  ASSERT_TRUE(grammar.ok());
+  EXPECT_TRUE(MayBegin(*grammar, "a"));
+  EXPECT_FALSE(MayBegin(*grammar, "ab"));
+  EXPECT_TRUE(Matches(*grammar, "ac"));
+}
+
 TEST(GrammarBuilderTest, LeftRecursionIsFoundBehindWhatMayBeEmpty) {
   GrammarBuilder builder;
   const int32_t a = builder.NewRule("a");
