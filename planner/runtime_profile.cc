@@ -19,9 +19,10 @@ constexpr int64_t kThreadBytes = 512 << 10;
 constexpr int64_t kSlotBytes = 64 << 10;
 // Token, position and where it belongs, in vectors that double.
 constexpr int64_t kRowBytes = 64;
-// A biased logit, and of a row that is sorted whole a logit with its id, a
-// weight as a double and a number.
-constexpr int64_t kTokenBytes = 24;
+// A biased logit, of a row that is sorted whole a logit with its id, a weight
+// as a double and a number; and 12 bytes in the index of tokens by their bytes,
+// which is made for the first reply with a constraint.
+constexpr int64_t kTokenBytes = 36;
 // Code, libraries, server and channels, before any of the above.
 constexpr int64_t kCpuBaseBytes = 22 * kMiB;
 

@@ -14,12 +14,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_packages=(
   ca-certificates cmake g++ git golang-github-gogo-googleapis-dev libabsl-dev
   libcli11-dev libgrpc++-dev libhwy-dev libpcre2-dev libprotobuf-dev
-  libsqlite3-dev ninja-build pkg-config protobuf-compiler
+  libsqlite3-dev ninja-build nlohmann-json3-dev pkg-config protobuf-compiler
   protobuf-compiler-grpc python3 python3-venv
 )
 test_packages=(
   libbenchmark-dev libgmock-dev libgtest-dev librapidcheck-dev nghttp2-client
-  nlohmann-json3-dev
 )
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev

@@ -65,6 +65,11 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
         "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
         "], got ", options.top_logprobs));
   }
+  if (options.constraint != nullptr && options.ignore_eos) {
+    return absl::InvalidArgumentError(
+        "ignore_eos: a reply with a constraint ends where it is complete; "
+        "leave out one or the other");
+  }
   if (options.first_scored < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_scored: nothing comes before token 0, got ",

@@ -72,6 +72,22 @@ void Engine::Impl::Insert(int64_t id, GenerateOptions request,
   woken = true;
 }
 
+absl::StatusOr<std::unique_ptr<TokenMask>> Engine::Impl::NewMask(
+    const GenerateOptions& request) {
+  if (request.constraint == nullptr) return nullptr;
+  auto mask = std::make_unique<TokenMask>(request.constraint, Index());
+  if (mask->status().ok()) return mask;
+  return absl::InvalidArgumentError(mask->status().message());
+}
+
+const TokenIndex& Engine::Impl::Index() {
+  absl::MutexLock lock(&index_mu);
+  if (token_index == nullptr) {
+    token_index = std::make_unique<TokenIndex>(*tokenizer);
+  }
+  return *token_index;
+}
+
 absl::Status Engine::Submit(GenerateOptions options,
                             std::shared_ptr<TokenSink> sink) {
   const bool has_session = !options.session_id.empty();
@@ -87,6 +103,7 @@ absl::Status Engine::Submit(GenerateOptions options,
                          .history = TokenHistory(roll.prefix_tokens)};
   start.history.Append(options.prompt_ids);
   start.n_prompt = start.history.n_tokens();
+  ASSIGN_OR_RETURN(start.mask, impl_->NewMask(options));
   absl::MutexLock lock(&impl_->mu);
   if (impl_->draining) {
     return absl::UnavailableError("the model is draining");

@@ -25,6 +25,8 @@
 
 namespace plimsoll::worker {
 
+struct Grammar;
+
 // What happens when a sequence reaches n_ctx.
 enum class ContextPolicy {
   kStop,   // it ends with FinishReason::kLength
@@ -58,6 +60,9 @@ struct GenerateOptions {
   std::vector<std::string> stop_strings;  // not part of the text
   std::vector<int32_t> stop_tokens;
   bool ignore_eos = false;  // end tokens do not end it (and are not masked)
+  // What the reply must be a text of; null = anything. It is then ended by an
+  // end token, which is drawn where the text is complete and nowhere else.
+  std::shared_ptr<const Grammar> constraint;
   // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
   // only the chosen token's log-probability.
   int top_logprobs = -1;

@@ -27,6 +27,7 @@
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
 #include "worker/session_book.h"
+#include "worker/token_index.h"
 
 namespace plimsoll::worker {
 
@@ -79,6 +80,12 @@ struct Engine::Impl {
   // Gives its context back to its session and its slot to whoever is next.
   void Leave(Sequence& sequence);
   void FreeSessionSlots();
+  // What the reply's tokens may be; null for any.
+  // Errors: kInvalidArgument if the constraint cannot begin.
+  absl::StatusOr<std::unique_ptr<TokenMask>> NewMask(
+      const GenerateOptions& request);
+  // Made when the first request with a constraint comes.
+  const TokenIndex& Index();
   absl::Status SubmitMessage(GenerateOptions options,
                              std::shared_ptr<TokenSink> sink);
   // Makes a sequence known that the scheduler has.
@@ -111,6 +118,9 @@ struct Engine::Impl {
   // Step thread only.
   PromptBudget prompt_budget;
   StepBatch batch;
+
+  absl::Mutex index_mu;
+  std::unique_ptr<TokenIndex> token_index ABSL_GUARDED_BY(index_mu);
 
   mutable absl::Mutex mu;
   Scheduler scheduler ABSL_GUARDED_BY(mu);

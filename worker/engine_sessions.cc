@@ -11,6 +11,7 @@ namespace plimsoll::worker {
 
 absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                                          std::shared_ptr<TokenSink> sink) {
+  ASSIGN_OR_RETURN(std::unique_ptr<TokenMask> mask, NewMask(request));
   absl::MutexLock lock(&mu);
   if (draining) return absl::UnavailableError("the model is draining");
   ASSIGN_OR_RETURN(
@@ -25,6 +26,7 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
   SequenceStart start = {.roll = session.roll, .session = key};
   ASSIGN_OR_RETURN(start.history,
                    session.NextTurn(request.prompt_ids, *tokenizer));
+  start.mask = std::move(mask);
   const TokenHistory& history = start.history;
   start.n_cached = session.n_computed - history.evicted_positions();
   start.n_prompt = history.n_live();

@@ -35,6 +35,8 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
     const int64_t n = CandidatesWanted(wanted.sampling);
     if (n <= kernels::kMaxCandidates) {
       n_candidates_ = std::max(n_candidates_, n);
+      // Of more of them enough are likely to be allowed.
+      if (sequence->mask() != nullptr) n_candidates_ = kernels::kMaxCandidates;
     }
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
@@ -94,10 +96,36 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
 absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence,
                                               std::span<const float> logits) {
   const SamplingOptions& sampling = sequence.options().sampling;
+  if (sequence.mask() != nullptr) {
+    return DrawAllowed(sequence, logits, sorted_);
+  }
   if (CandidatesWanted(sampling) <= n_candidates_) {
     return sampler_.SampleSorted(sorted_, sampling, DrawIndex(sequence));
   }
   return sampler_.Sample(logits, sampling, DrawIndex(sequence));
+}
+
+absl::StatusOr<int32_t> RowSampler::DrawAllowed(
+    const Sequence& sequence, std::span<const float> logits,
+    std::span<const LogitEntry> sorted) {
+  const SamplingOptions& sampling = sequence.options().sampling;
+  TokenMask& mask = *sequence.mask();
+  mask.BeginStep();
+  // The likeliest of the allowed tokens are the allowed ones of the likeliest:
+  // mostly a few look-ups, instead of one for every token there is.
+  const int64_t n_wanted = CandidatesWanted(sampling);
+  if (n_wanted <= kernels::kMaxCandidates) {
+    allowed_.clear();
+    for (const LogitEntry& entry : sorted) {
+      if (!mask.Allows(entry.id)) continue;
+      allowed_.push_back(entry);
+      if (static_cast<int64_t>(allowed_.size()) < n_wanted) continue;
+      RETURN_IF_ERROR(mask.status());
+      return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto all, mask.AllowedTokens());
+  return sampler_.SampleAllowed(logits, all, sampling, DrawIndex(sequence));
 }
 
 absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
@@ -105,10 +133,13 @@ absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
   const GenerateOptions& wanted = sequence.options();
   biased_.assign(logits.begin(), logits.end());
   ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
-  const int64_t k = std::min(CandidatesWanted(wanted.sampling), vocab_size_);
+  const bool is_constrained = sequence.mask() != nullptr;
+  int64_t k = std::min(CandidatesWanted(wanted.sampling), vocab_size_);
   if (k > kernels::kMaxCandidates) {
+    if (is_constrained) return DrawAllowed(sequence, biased_, {});
     return sampler_.Sample(biased_, wanted.sampling, DrawIndex(sequence));
   }
+  if (is_constrained) k = std::min(kernels::kMaxCandidates, vocab_size_);
   std::array<float, kernels::kMaxCandidates> values = {};
   std::array<int32_t, kernels::kMaxCandidates> ids = {};
   double lse = 0;
@@ -126,6 +157,7 @@ absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
   for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
     best.push_back({values.at(i), ids.at(i)});
   }
+  if (is_constrained) return DrawAllowed(sequence, biased_, best);
   return sampler_.SampleSorted(best, wanted.sampling, DrawIndex(sequence));
 }
 

@@ -41,6 +41,12 @@ class RowSampler {
   absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence,
                                      std::span<const float> logits);
 
+  // The same of the tokens that the sequence's constraint allows; `sorted` are
+  // the likeliest of all after `logits`.
+  absl::StatusOr<int32_t> DrawAllowed(const Sequence& sequence,
+                                      std::span<const float> logits,
+                                      std::span<const LogitEntry> sorted);
+
   Model& model_;
   kernels::Backend& backend_;
   int64_t vocab_size_;
@@ -49,8 +55,9 @@ class RowSampler {
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  std::vector<LogitEntry> sorted_;  // candidates of the row at hand
-  std::vector<float> biased_;       // [vocab]
+  std::vector<LogitEntry> sorted_;   // candidates of the row at hand
+  std::vector<float> biased_;        // [vocab]
+  std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
 };
 
 }  // namespace plimsoll::worker

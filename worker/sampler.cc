@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -166,10 +167,33 @@ absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,
                                         uint64_t index) {
   entries_.clear();
   entries_.reserve(logits.size());
-  bool is_finite = true;
   for (size_t i = 0; i < logits.size(); ++i) {
-    is_finite &= std::isfinite(logits[i]);
     entries_.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+  return SampleEntries(options, index);
+}
+
+absl::StatusOr<int32_t> Sampler::SampleAllowed(
+    std::span<const float> logits, std::span<const uint64_t> allowed,
+    const SamplingOptions& options, uint64_t index) {
+  entries_.clear();
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    for (uint64_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+      const size_t i = word * 64 + static_cast<size_t>(std::countr_zero(bits));
+      if (i < logits.size()) {
+        entries_.push_back({logits[i], static_cast<int32_t>(i)});
+      }
+    }
+  }
+  if (entries_.empty()) return absl::InternalError("no token is allowed");
+  return SampleEntries(options, index);
+}
+
+absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
+                                               uint64_t index) {
+  bool is_finite = true;
+  for (const LogitEntry& entry : entries_) {
+    is_finite &= std::isfinite(entry.logit);
   }
   if (!is_finite) return absl::InternalError("non-finite logits");
   size_t n = entries_.size();

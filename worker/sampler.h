@@ -50,6 +50,13 @@ class Sampler {
                                  const SamplingOptions& options,
                                  uint64_t index);
 
+  // The same of the tokens that are allowed: token i is, if bit i % 64 of
+  // allowed[i / 64] is set. One at least must be.
+  absl::StatusOr<int32_t> SampleAllowed(std::span<const float> logits,
+                                        std::span<const uint64_t> allowed,
+                                        const SamplingOptions& options,
+                                        uint64_t index);
+
   // The same from the largest logits alone, in descending order (ties: lowest
   // id first): the whole row's result where options.top_k keeps no more than
   // these, or where it is greedy. Requires a non-empty `sorted`.
@@ -57,6 +64,10 @@ class Sampler {
                        const SamplingOptions& options, uint64_t index);
 
  private:
+  // Sorts what is needed of `entries_`, of which there is one at least, and
+  // draws from them.
+  absl::StatusOr<int32_t> SampleEntries(const SamplingOptions& options,
+                                        uint64_t index);
   // Draws from `entries_`, of which there is one at least.
   int32_t Draw(const SamplingOptions& options, uint64_t index);
   // Leaves what typical sampling keeps of `entries_`, in their order.

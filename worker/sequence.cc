@@ -13,6 +13,9 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   const int32_t id = token.id;
   start_.history.Append(id);
   if (recent_) recent_->Add(id);
+  if (mask() != nullptr) {
+    if (absl::Status status = mask()->Accept(id); !status.ok()) End(status);
+  }
   ++n_generated_;
   std::string bytes;
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes);

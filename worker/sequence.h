@@ -19,6 +19,7 @@
 #include "worker/roll_plan.h"
 #include "worker/text_stream.h"
 #include "worker/token_history.h"
+#include "worker/token_mask.h"
 #include "worker/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -31,6 +32,7 @@ struct SequenceStart {
   int64_t n_cached = 0;       // of the prompt, computed by earlier calls
   // Its key in the engine's book.
   std::optional<int64_t> session = std::nullopt;
+  std::unique_ptr<TokenMask> mask = nullptr;  // of the reply; null = anything
 };
 
 // Owned by the engine; after Submit changed by the step thread only. Others may
@@ -72,6 +74,9 @@ class Sequence {
 
   // The tokens that penalties are put on; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
+
+  // What its next token may be; null where it may be any.
+  TokenMask* mask() const { return start_.mask.get(); }
 
   // Notes that its oldest tokens leave its full context of `n_live` tokens, and
   // says which.

@@ -158,6 +158,10 @@ class EmbeddedGenerator final : public Generator {
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), request.context_policy()));
     RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
+    if (request.has_constraint()) {
+      ASSIGN_OR_RETURN(options.constraint,
+                       services::FromProto(request.constraint()));
+    }
     ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
     return Submit(std::move(options), request.has_chat(), start);
   }
@@ -191,6 +195,10 @@ class EmbeddedGenerator final : public Generator {
         worker::GenerateOptions options,
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), v1::CONTEXT_POLICY_ROLL));
+    if (request.has_constraint()) {
+      ASSIGN_OR_RETURN(options.constraint,
+                       services::FromProto(request.constraint()));
+    }
     options.session_id = request.session_id();
     ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
     ASSIGN_OR_RETURN(options.prompt_ids,

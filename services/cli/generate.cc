@@ -34,6 +34,8 @@ constexpr char kFooter[] =
     "      --file - --raw --max-tokens 64 --temperature 0 -o json\n"
     "  plimsoll generate --model model.gguf --batch prompts.jsonl --slots 4\n"
     "  plimsoll generate --address localhost:7071 --prompt hello\n"
+    "  plimsoll generate --model model.gguf --prompt 'Name a port city.' \\\n"
+    "      --json-schema city.json\n"
     "\n"
     "A line of prompts.jsonl is {\"prompt\": \"...\"}; other fields are "
     "ignored.";
@@ -58,6 +60,15 @@ absl::Status CheckFlags(const GenerateFlags& flags,
     return UsageError(
         "--raw has no chat format, so --system and --chat-format mean nothing "
         "with it; leave out one or the other");
+  }
+  RETURN_IF_ERROR(
+      CheckConstraintFlags(flags.constraint, flags.sampling.ignore_eos));
+  const int n_inputs = (flags.file == "-" ? 1 : 0) +
+                       (flags.batch == "-" ? 1 : 0) +
+                       (flags.constraint.json_schema == "-" ? 1 : 0) +
+                       (flags.constraint.grammar == "-" ? 1 : 0);
+  if (n_inputs > 1) {
+    return UsageError("standard input can be read once; give one - only");
   }
   return CheckRollFlags(flags.roll);
 }
@@ -122,16 +133,19 @@ absl::Status RunOne(Generator& generator, std::string prompt,
   return absl::OkStatus();
 }
 
-absl::Status RunGenerate(const GenerateFlags& flags, Commands& commands) {
-  RETURN_IF_ERROR(CheckFlags(flags, commands.globals));
+absl::Status RunGenerate(const GenerateFlags& given, Commands& commands) {
+  RETURN_IF_ERROR(CheckFlags(given, commands.globals));
   Streams& streams = commands.streams;
   std::string prompt;
-  if (flags.prompt.has_value()) {
-    prompt = *flags.prompt;
-  } else if (!flags.file.empty()) {
-    ASSIGN_OR_RETURN(prompt, ReadText(flags.file, streams.in,
+  if (given.prompt.has_value()) {
+    prompt = *given.prompt;
+  } else if (!given.file.empty()) {
+    ASSIGN_OR_RETURN(prompt, ReadText(given.file, streams.in,
                                       worker::Tokenizer::kMaxTextBytes));
   }
+  GenerateFlags flags = given;
+  ASSIGN_OR_RETURN(flags.output_constraint,
+                   ReadConstraint(flags.constraint, streams.in));
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
   if (!flags.batch.empty()) return RunBatch(*generator, flags, streams);
@@ -145,6 +159,9 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
   v1::StreamGenerateRequest request = ToRequest(flags.sampling);
   request.set_model(flags.model);
   SetRoll(flags.roll, request);
+  if (flags.output_constraint.has_value()) {
+    *request.mutable_constraint() = *flags.output_constraint;
+  }
   if (flags.raw) {
     SetRawPrompt(std::move(prompt), request);
     return request;
@@ -190,6 +207,7 @@ void AddGenerate(CLI::App& app, Commands& commands) {
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
   AddRollFlags(*command, &flags->roll);
+  AddConstraintFlags(*command, &flags->constraint);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunGenerate(*flags, commands); };
   });

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/cli/cli.h"
+#include "services/cli/constraint_flags.h"
 #include "services/cli/flags.h"
 #include "services/cli/generator.h"
 #include "services/cli/roll_flags.h"
@@ -26,6 +27,9 @@ struct GenerateFlags {
   LoadFlags load;
   SamplingFlags sampling;
   RollFlags roll;
+  ConstraintFlags constraint;
+  // What the constraint's flags say; absent without them.
+  std::optional<v1::OutputConstraint> output_constraint;
   std::string output;
 };
 

@@ -6,6 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/plan_regions.h"
+#include "worker/gbnf.h"
+#include "worker/regex_grammar.h"
+#include "worker/schema_grammar.h"
 
 namespace plimsoll::services {
 namespace {
@@ -428,6 +431,31 @@ absl::Status FillRoll(const v1::RollOptions& message,
   if (message.has_pin_tokens()) options.pin_tokens = message.pin_tokens();
   if (message.has_evict_to()) options.evict_to = message.evict_to();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
+    const v1::OutputConstraint& message) {
+  absl::StatusOr<std::shared_ptr<const worker::Grammar>> grammar = nullptr;
+  absl::string_view field;
+  switch (message.kind_case()) {
+    case v1::OutputConstraint::kJsonSchema:
+      field = "constraint.json_schema";
+      grammar = worker::CompileJsonSchema(message.json_schema());
+      break;
+    case v1::OutputConstraint::kGbnf:
+      field = "constraint.gbnf";
+      grammar = worker::CompileGbnf(message.gbnf());
+      break;
+    case v1::OutputConstraint::kRegex:
+      field = "constraint.regex";
+      grammar = worker::CompileRegex(message.regex());
+      break;
+    default:
+      return Bad("constraint", "has no json_schema, gbnf or regex");
+  }
+  if (grammar.ok()) return grammar;
+  return absl::Status(grammar.status().code(),
+                      absl::StrCat(field, ": ", grammar.status().message()));
 }
 
 }  // namespace plimsoll::services

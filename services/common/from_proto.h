@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "plimsoll/v1/session.pb.h"
 #include "worker/chat_template.h"
 #include "worker/engine.h"
+#include "worker/grammar.h"
 #include "worker/sampler.h"
 
 namespace plimsoll::services {
@@ -56,6 +58,10 @@ absl::StatusOr<worker::SessionOptions> FromProto(
 // roll and `message` is not empty.
 absl::Status FillRoll(const v1::RollOptions& message,
                       worker::GenerateOptions& options);
+
+// The grammar of a constraint that is there.
+absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
+    const v1::OutputConstraint& message);
 
 }  // namespace plimsoll::services
 

@@ -127,6 +127,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{
             {"generate", "--model", "m", "--prompt", "a", "--pin-tokens", "0"},
             "--context-policy roll"},
+        BadLine{{"generate", "--model", "m", "--prompt", "x", "--regex", "a",
+                 "--json-schema", "f"},
+                "one of --json-schema, --grammar and --regex"},
+        BadLine{{"generate", "--model", "m", "--prompt", "x", "--regex", "a",
+                 "--ignore-eos"},
+                "leave out one or the other"},
+        BadLine{{"generate", "--model", "m", "--file", "-", "--grammar", "-"},
+                "standard input can be read once"},
         BadLine{{"perplexity", "--model", "m"}, "there is no text"},
         BadLine{{"perplexity", "--file", "-"}, "there is no model"},
         BadLine{

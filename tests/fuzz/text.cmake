@@ -1,5 +1,5 @@
-# Fuzz targets of tokenizers, chat formats and the UTF-8 stream.
-foreach(name tokenizer_encode tokenizer_build chat_template utf8_stream)
+# Fuzz targets of tokenizers, chat formats, the UTF-8 stream and grammars.
+foreach(name tokenizer_encode tokenizer_build chat_template utf8_stream grammar)
   add_executable(${name}_fuzz ${name}_fuzz.cc)
   target_link_libraries(${name}_fuzz PRIVATE plimsoll_text)
   target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)

@@ -19,7 +19,8 @@ ROOMS = {
     "base": ("base/", "absl/"),
     "planner": ("planner/", "base/", "absl/"),
     "kernels": ("kernels/", "base/", "absl/", "hwy/"),
-    "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h"),
+    "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h",
+               "nlohmann/json.hpp"),
 }
 
 # Headers that a room may not include, and why.

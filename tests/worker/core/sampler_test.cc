@@ -327,5 +327,40 @@ TEST(SamplerTest, OptionsAreCheckedAtTheirLimits) {
   }
 }
 
+TEST(SamplerTest, OfAllowedTokensTheDrawIsAsIfThereWereNoOthers) {
+  Sampler sampler;
+  const std::vector<float> logits = RandomLogits(4, 200);
+  std::vector<uint64_t> allowed(4, 0);
+  std::vector<float> kept;
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < logits.size(); i += 1 + i % 3) {
+    allowed[i / 64] |= uint64_t{1} << (i % 64);
+    kept.push_back(logits[i]);
+    ids.push_back(static_cast<int32_t>(i));
+  }
+  for (const int32_t top_k : {0, 5, 100}) {
+    for (const float temperature : {0.0f, 1.0f}) {
+      SamplingOptions options = kPlain;
+      options.top_k = top_k;
+      options.temperature = temperature;
+      for (uint64_t i = 0; i < 50; ++i) {
+        const auto drawn = sampler.SampleAllowed(logits, allowed, options, i);
+        ASSERT_TRUE(drawn.ok());
+        const auto expected = sampler.Sample(kept, options, i);
+        EXPECT_EQ(*drawn, ids[static_cast<size_t>(*expected)]);
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, WithoutAnAllowedTokenThereIsNoDraw) {
+  Sampler sampler;
+  const std::vector<uint64_t> none(1, 0);
+  EXPECT_EQ(sampler.SampleAllowed(RandomLogits(1, 64), none, kPlain, 0)
+                .status()
+                .code(),
+            absl::StatusCode::kInternal);
+}
+
 }  // namespace
 }  // namespace plimsoll::worker

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
+#include "tests/worker/core/session_fixture.h"
 #include "worker/engine.h"
 
 namespace plimsoll::worker {
@@ -35,53 +36,8 @@ using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using Ids = std::vector<int32_t>;
-
-// An end token of every random model.
-constexpr int32_t kEnd = 2;
-
 void Append(const Ids& more, Ids& ids) {
   ids.insert(ids.end(), more.begin(), more.end());
-}
-
-Ids RandomIds(int64_t n, std::mt19937& random) {
-  Ids ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 6 + static_cast<int32_t>(random() % (kRandomVocab - 6));
-  }
-  return ids;
-}
-
-ChatFrame Frame(int64_t n_opening = 12) {
-  std::mt19937 random(1);
-  return {.opening = RandomIds(n_opening, random),
-          .after_user = {kEnd, 60, 70, 61},
-          .after_reply = {kEnd, 60, 70, 62}};
-}
-
-SessionOptions Chat(const std::string& id,
-                    RollMethod method = RollMethod::kShift) {
-  SessionOptions options;
-  options.id = id;
-  options.frame = Frame();
-  options.roll_method = method;
-  return options;
-}
-
-// Replies without control tokens: they end when they are as long as asked for.
-GenerateOptions PlainText(Ids prompt, int64_t max_tokens) {
-  GenerateOptions options = Greedy(std::move(prompt), max_tokens);
-  for (int32_t id = 0; id < 6; ++id) {
-    options.logit_bias.biases.push_back({id, -1'000.0f});
-  }
-  return options;
-}
-
-GenerateOptions Message(const std::string& session, Ids content,
-                        int64_t max_tokens) {
-  GenerateOptions options = PlainText(std::move(content), max_tokens);
-  options.session_id = session;
-  return options;
 }
 
 // What was said, kept as a list; the context's tokens as they must be.
@@ -131,42 +87,6 @@ class Transcript {
   std::vector<int64_t> turns_;  // where each begins
   int64_t first_turn_ = 0;
   int64_t evicted_ = 0;
-};
-
-class SessionTest : public ::testing::Test {
- protected:
-  void Load(const RandomModel& model, const EngineSetup& setup) {
-    engine_.reset();
-    file_.emplace(RandomModelBytes(model));
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-  void Load(const char* model, const EngineSetup& setup) {
-    Load(FindRandomModel(model), setup);
-  }
-  void Open(const SessionOptions& options) {
-    const auto opened = engine_->OpenSession(options);
-    ASSERT_TRUE(opened.ok()) << opened.status();
-  }
-  Generated Say(const std::string& session, Ids content, int64_t max_tokens) {
-    return Generate(*engine_, Message(session, std::move(content), max_tokens));
-  }
-  SessionInfo Info(const std::string& id) {
-    const auto info = engine_->GetSession(id, "");
-    EXPECT_TRUE(info.ok()) << info.status();
-    return info.value_or(SessionInfo{});
-  }
-  // The same tokens as one prompt, laid out in pages alike.
-  Generated Fresh(Ids prompt, int64_t max_tokens) {
-    GenerateOptions options = PlainText(std::move(prompt), max_tokens);
-    options.context_policy = ContextPolicy::kRoll;
-    options.pin_tokens = static_cast<int64_t>(Frame().opening.size());
-    return Generate(*engine_, options);
-  }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 struct Family {
@@ -436,165 +356,6 @@ TEST_F(SessionTest, PenaltiesFollowTheWholeConversation) {
     EXPECT_TRUE(SameBits(got, Generate(*engine_, options)));
     transcript.AddReply(got.ids());
   }
-}
-
-TEST_F(SessionTest, OneCallAtATime) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
-  Open(Chat("a"));
-  auto running = std::make_shared<CollectSink>();
-  absl::Status second;
-  bool was_busy = false;
-  running->after_output = [&](int64_t n_tokens) {
-    if (n_tokens != 2) return;
-    second =
-        engine_->Submit(Message("a", {9}, 1), std::make_shared<CollectSink>());
-    was_busy = Info("a").is_busy;
-  };
-  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 4), running).ok());
-  EXPECT_TRUE(running->Await().status.ok());
-  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(was_busy);
-  EXPECT_FALSE(Info("a").is_busy);
-  EXPECT_TRUE(Say("a", {9}, 1).status.ok());
-}
-
-TEST_F(SessionTest, ClosingEndsTheCallAndFreesTheSlot) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
-  Open(Chat("a"));
-  auto running = std::make_shared<CollectSink>();
-  std::atomic<int64_t> tokens_after{0};
-  running->after_output = [&](int64_t n_tokens) {
-    if (n_tokens == 3) {
-      EXPECT_TRUE(engine_->CloseSession("a", "").ok());
-    }
-    if (n_tokens > 3) ++tokens_after;
-  };
-  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 0), running).ok());
-  EXPECT_EQ(running->Await().status.code(), absl::StatusCode::kCancelled);
-  EXPECT_LE(tokens_after, 2);
-  EXPECT_EQ(engine_->GetSession("a", "").status().code(),
-            absl::StatusCode::kNotFound);
-  EXPECT_EQ(Say("a", {9}, 1).status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(engine_->CloseSession("a", "").code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
-  EXPECT_EQ(engine_->CurrentLoad().sessions, 0);
-  // An idle session's slot, too.
-  Open(Chat("a"));
-  EXPECT_TRUE(Say("a", {9}, 3).status.ok());
-  EXPECT_TRUE(engine_->CloseSession("a", "").ok());
-  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
-}
-
-TEST_F(SessionTest, OneSlotOfSeveralIsLeftToOthers) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 3});
-  EXPECT_EQ(engine_->MaxSessions(), 2);
-  Open(Chat("a"));
-  Open(Chat("b"));
-  EXPECT_EQ(engine_->OpenSession(Chat("b")).status().code(),
-            absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(engine_->OpenSession(Chat("c")).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  for (const char* id : {"a", "b"}) EXPECT_TRUE(Say(id, {9}, 3).status.ok());
-  EXPECT_EQ(engine_->CurrentLoad().sessions, 2);
-  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
-  const int64_t bytes = Info("a").reserved_bytes;
-  const planner::MemoryPlan& plan = engine_->plan();
-  EXPECT_EQ(bytes * 3, plan.kv.full_bytes + plan.kv.window_bytes);
-}
-
-TEST_F(SessionTest, ASessionThatHasTheOnlySlotRefusesTheOthersAtOnce) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
-  EXPECT_EQ(engine_->MaxSessions(), 1);
-  Open(Chat("a"));
-  const absl::Status refused = Generate(*engine_, Greedy({7}, 1)).status;
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("close it"));
-}
-
-TEST_F(SessionTest, ASessionNobodyUsesEndsAfterItsTtl) {
-  std::atomic<int64_t> seconds{0};
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 2, .clock = [&seconds] {
-                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
-                     }});
-  SessionOptions options = Chat("a");
-  options.ttl = absl::Seconds(10);
-  Open(options);
-  seconds = 9;
-  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
-  ASSERT_TRUE(Say("a", {9}, 3).status.ok()) << "which uses it";
-  seconds = 18;
-  EXPECT_EQ(Info("a").age, absl::Seconds(18));
-  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
-  EXPECT_EQ(engine_->Sessions("").size(), 1u);
-  seconds = 19;
-  EXPECT_EQ(engine_->Sessions("").size(), 0u);
-  EXPECT_EQ(Say("a", {9}, 3).status.code(), absl::StatusCode::kNotFound);
-  Open(options);
-  EXPECT_TRUE(Say("a", {9}, 3).status.ok()) << "the slot is free again";
-  engine_.reset();  // before its clock
-}
-
-TEST_F(SessionTest, OthersDoNotSeeASession) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 4});
-  SessionOptions options = Chat("a");
-  options.owner = "one";
-  Open(options);
-  options.id = "b";
-  Open(options);
-  EXPECT_EQ(engine_->Sessions("one").size(), 2u);
-  EXPECT_EQ(engine_->Sessions("one")[1].id, "b");
-  EXPECT_EQ(engine_->Sessions("two").size(), 0u);
-  EXPECT_EQ(engine_->GetSession("a", "two").status().code(),
-            absl::StatusCode::kNotFound);
-  EXPECT_EQ(engine_->CloseSession("a", "two").code(),
-            absl::StatusCode::kNotFound);
-  GenerateOptions message = Message("a", {9}, 1);
-  message.claim.tenant = "two";
-  EXPECT_EQ(Generate(*engine_, message).status.code(),
-            absl::StatusCode::kNotFound);
-  message.claim.tenant = "one";
-  EXPECT_TRUE(Generate(*engine_, message).status.ok());
-}
-
-TEST_F(SessionTest, LimitsAreTakenAndNoMore) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 8});
-  const auto code = [this](const SessionOptions& options) {
-    return engine_->OpenSession(options).status().code();
-  };
-  const auto n_bytes = static_cast<size_t>(SessionOptions::kMaxIdBytes);
-  EXPECT_EQ(code(Chat(std::string(n_bytes, 'i'))), absl::StatusCode::kOk);
-  EXPECT_EQ(code(Chat(std::string(n_bytes + 1, 'i'))),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(Chat("")), absl::StatusCode::kInvalidArgument);
-  SessionOptions options = Chat("ttl");
-  options.ttl = SessionOptions::kMaxTtl + absl::Nanoseconds(1);
-  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
-  options.ttl = absl::ZeroDuration();
-  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
-  options.ttl = SessionOptions::kMaxTtl;
-  EXPECT_EQ(code(options), absl::StatusCode::kOk);
-  options = Chat("opening");
-  options.frame = Frame(129);
-  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument)
-      << "it must leave two pages";
-  options.frame = Frame(128);
-  EXPECT_EQ(code(options), absl::StatusCode::kOk);
-  options = Chat("ids");
-  options.frame.after_reply = {kRandomVocab};
-  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
-  options.frame = Frame();
-  options.evict_to = 257;
-  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
-
-  EXPECT_EQ(Say("ttl", {}, 1).status.code(),
-            absl::StatusCode::kInvalidArgument);
-  GenerateOptions scores = Message("ttl", {9}, 1);
-  scores.prompt_logprobs = true;
-  EXPECT_EQ(Generate(*engine_, scores).status.code(),
-            absl::StatusCode::kInvalidArgument);
-  engine_->Drain();
-  EXPECT_EQ(code(Chat("late")), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Say("ttl", {9}, 1).status.code(), absl::StatusCode::kUnavailable);
 }
 
 // The chat goes on a hundred times as long as its context.

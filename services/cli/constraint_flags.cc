@@ -1,0 +1,67 @@
+// Flags of what a reply must be, and how they enter a request.
+#include "services/cli/constraint_flags.h"
+
+#include "base/status_macros.h"
+#include "services/cli/failure.h"
+#include "services/cli/input.h"
+#include "services/common/from_proto.h"
+#include "worker/utf8.h"
+
+namespace plimsoll::cli {
+
+void AddConstraintFlags(CLI::App& app, ConstraintFlags* flags) {
+  const std::string group = "Structured output";
+  app.add_option("--json-schema", flags->json_schema,
+                 "The reply is JSON that the schema in this file accepts; - is "
+                 "standard input")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--grammar", flags->grammar,
+                 "The reply is a text of the GBNF grammar in this file; - is "
+                 "standard input")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--regex", flags->regex,
+                 "The whole reply matches this regular expression")
+      ->type_name("PATTERN")
+      ->group(group);
+}
+
+absl::Status CheckConstraintFlags(const ConstraintFlags& flags,
+                                  bool ignore_eos) {
+  const int n = (flags.json_schema.empty() ? 0 : 1) +
+                (flags.grammar.empty() ? 0 : 1) +
+                (flags.regex.has_value() ? 1 : 0);
+  if (n > 1) {
+    return UsageError(
+        "a reply has one form: give one of --json-schema, --grammar and "
+        "--regex");
+  }
+  if (n == 1 && ignore_eos) {
+    return UsageError(
+        "--ignore-eos goes on after the end, but a reply of a given form ends "
+        "where it is complete; leave out one or the other");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
+    const ConstraintFlags& flags, std::istream& in) {
+  if (!flags.IsAny()) return std::nullopt;
+  constexpr int64_t kMaxBytes = worker::Grammar::kMaxSourceBytes;
+  v1::OutputConstraint constraint;
+  if (!flags.json_schema.empty()) {
+    ASSIGN_OR_RETURN(*constraint.mutable_json_schema(),
+                     ReadText(flags.json_schema, in, kMaxBytes));
+  } else if (!flags.grammar.empty()) {
+    ASSIGN_OR_RETURN(*constraint.mutable_gbnf(),
+                     ReadText(flags.grammar, in, kMaxBytes));
+  } else {
+    constraint.set_regex(*flags.regex);
+  }
+  // Here as well as in the worker: before a model is loaded for nothing.
+  RETURN_IF_ERROR(services::FromProto(constraint).status());
+  return constraint;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,41 @@
+// Flags of what a reply must be, and how they enter a request.
+#ifndef PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <istream>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plimsoll/v1/generation.pb.h"
+
+namespace plimsoll::cli {
+
+struct ConstraintFlags {
+  std::string json_schema;           // a file, or - for standard input
+  std::string grammar;               // the same
+  std::optional<std::string> regex;  // the text itself
+
+  bool IsAny() const {
+    return !json_schema.empty() || !grammar.empty() || regex.has_value();
+  }
+};
+
+// --json-schema, --grammar and --regex.
+void AddConstraintFlags(CLI::App& app, ConstraintFlags* flags);
+
+// Errors: UsageError if there is more than one, or where an end token does not
+// end a reply.
+absl::Status CheckConstraintFlags(const ConstraintFlags& flags,
+                                  bool ignore_eos);
+
+// The constraint, its file read; absent without a flag.
+// Errors: as ReadText; kInvalidArgument naming what is wrong or not supported.
+absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
+    const ConstraintFlags& flags, std::istream& in);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_

@@ -1,0 +1,109 @@
+// Sessions over small models, for the tests of what engines promise of them.
+#ifndef PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_
+#define PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+
+using Ids = std::vector<int32_t>;
+
+// An end token of every random model.
+inline constexpr int32_t kEnd = 2;
+
+inline Ids RandomIds(int64_t n, std::mt19937& random) {
+  Ids ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = 6 +
+         static_cast<int32_t>(random() % (plimsoll::testing::kRandomVocab - 6));
+  }
+  return ids;
+}
+
+inline ChatFrame Frame(int64_t n_opening = 12) {
+  std::mt19937 random(1);
+  return {.opening = RandomIds(n_opening, random),
+          .after_user = {kEnd, 60, 70, 61},
+          .after_reply = {kEnd, 60, 70, 62}};
+}
+
+inline SessionOptions Chat(const std::string& id,
+                           RollMethod method = RollMethod::kShift) {
+  SessionOptions options;
+  options.id = id;
+  options.frame = Frame();
+  options.roll_method = method;
+  return options;
+}
+
+// Replies without control tokens: they end when they are as long as asked for.
+inline GenerateOptions PlainText(Ids prompt, int64_t max_tokens) {
+  GenerateOptions options =
+      plimsoll::testing::Greedy(std::move(prompt), max_tokens);
+  for (int32_t id = 0; id < 6; ++id) {
+    options.logit_bias.biases.push_back({id, -1'000.0f});
+  }
+  return options;
+}
+
+inline GenerateOptions Message(const std::string& session, Ids content,
+                               int64_t max_tokens) {
+  GenerateOptions options = PlainText(std::move(content), max_tokens);
+  options.session_id = session;
+  return options;
+}
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void Load(const plimsoll::testing::RandomModel& model,
+            const plimsoll::testing::EngineSetup& setup) {
+    engine_.reset();
+    file_.emplace(plimsoll::testing::RandomModelBytes(model));
+    auto engine = plimsoll::testing::LoadEngine(file_->path(), setup);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+  void Load(const char* model, const plimsoll::testing::EngineSetup& setup) {
+    Load(plimsoll::testing::FindRandomModel(model), setup);
+  }
+  void Open(const SessionOptions& options) {
+    const auto opened = engine_->OpenSession(options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+  }
+  plimsoll::testing::Generated Say(const std::string& session, Ids content,
+                                   int64_t max_tokens) {
+    return plimsoll::testing::Generate(
+        *engine_, Message(session, std::move(content), max_tokens));
+  }
+  SessionInfo Info(const std::string& id) {
+    const auto info = engine_->GetSession(id, "");
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.value_or(SessionInfo{});
+  }
+  // The same tokens as one prompt, laid out in pages alike.
+  plimsoll::testing::Generated Fresh(Ids prompt, int64_t max_tokens) {
+    GenerateOptions options = PlainText(std::move(prompt), max_tokens);
+    options.context_policy = ContextPolicy::kRoll;
+    options.pin_tokens = static_cast<int64_t>(Frame().opening.size());
+    return plimsoll::testing::Generate(*engine_, options);
+  }
+
+  std::optional<plimsoll::testing::TemporaryFile> file_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_

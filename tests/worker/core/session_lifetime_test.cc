@@ -1,0 +1,183 @@
+// How sessions begin and end, and who may use them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/session_fixture.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kRandomVocab;
+using ::testing::HasSubstr;
+
+TEST_F(SessionTest, OneCallAtATime) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  Open(Chat("a"));
+  auto running = std::make_shared<CollectSink>();
+  absl::Status second;
+  bool was_busy = false;
+  running->after_output = [&](int64_t n_tokens) {
+    if (n_tokens != 2) return;
+    second =
+        engine_->Submit(Message("a", {9}, 1), std::make_shared<CollectSink>());
+    was_busy = Info("a").is_busy;
+  };
+  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 4), running).ok());
+  EXPECT_TRUE(running->Await().status.ok());
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(was_busy);
+  EXPECT_FALSE(Info("a").is_busy);
+  EXPECT_TRUE(Say("a", {9}, 1).status.ok());
+}
+
+TEST_F(SessionTest, ClosingEndsTheCallAndFreesTheSlot) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  Open(Chat("a"));
+  auto running = std::make_shared<CollectSink>();
+  std::atomic<int64_t> tokens_after{0};
+  running->after_output = [&](int64_t n_tokens) {
+    if (n_tokens == 3) {
+      EXPECT_TRUE(engine_->CloseSession("a", "").ok());
+    }
+    if (n_tokens > 3) ++tokens_after;
+  };
+  ASSERT_TRUE(engine_->Submit(Message("a", {7, 8}, 0), running).ok());
+  EXPECT_EQ(running->Await().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_LE(tokens_after, 2);
+  EXPECT_EQ(engine_->GetSession("a", "").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Say("a", {9}, 1).status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine_->CloseSession("a", "").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  EXPECT_EQ(engine_->CurrentLoad().sessions, 0);
+  // An idle session's slot, too.
+  Open(Chat("a"));
+  EXPECT_TRUE(Say("a", {9}, 3).status.ok());
+  EXPECT_TRUE(engine_->CloseSession("a", "").ok());
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+}
+
+TEST_F(SessionTest, OneSlotOfSeveralIsLeftToOthers) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 3});
+  EXPECT_EQ(engine_->MaxSessions(), 2);
+  Open(Chat("a"));
+  Open(Chat("b"));
+  EXPECT_EQ(engine_->OpenSession(Chat("b")).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(engine_->OpenSession(Chat("c")).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (const char* id : {"a", "b"}) EXPECT_TRUE(Say(id, {9}, 3).status.ok());
+  EXPECT_EQ(engine_->CurrentLoad().sessions, 2);
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  const int64_t bytes = Info("a").reserved_bytes;
+  const planner::MemoryPlan& plan = engine_->plan();
+  EXPECT_EQ(bytes * 3, plan.kv.full_bytes + plan.kv.window_bytes);
+}
+
+TEST_F(SessionTest, ASessionThatHasTheOnlySlotRefusesTheOthersAtOnce) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  EXPECT_EQ(engine_->MaxSessions(), 1);
+  Open(Chat("a"));
+  const absl::Status refused = Generate(*engine_, Greedy({7}, 1)).status;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("close it"));
+}
+
+TEST_F(SessionTest, ASessionNobodyUsesEndsAfterItsTtl) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  SessionOptions options = Chat("a");
+  options.ttl = absl::Seconds(10);
+  Open(options);
+  seconds = 9;
+  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
+  ASSERT_TRUE(Say("a", {9}, 3).status.ok()) << "which uses it";
+  seconds = 18;
+  EXPECT_EQ(Info("a").age, absl::Seconds(18));
+  EXPECT_EQ(Info("a").idle, absl::Seconds(9));
+  EXPECT_EQ(engine_->Sessions("").size(), 1u);
+  seconds = 19;
+  EXPECT_EQ(engine_->Sessions("").size(), 0u);
+  EXPECT_EQ(Say("a", {9}, 3).status.code(), absl::StatusCode::kNotFound);
+  Open(options);
+  EXPECT_TRUE(Say("a", {9}, 3).status.ok()) << "the slot is free again";
+  engine_.reset();  // before its clock
+}
+
+TEST_F(SessionTest, OthersDoNotSeeASession) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 4});
+  SessionOptions options = Chat("a");
+  options.owner = "one";
+  Open(options);
+  options.id = "b";
+  Open(options);
+  EXPECT_EQ(engine_->Sessions("one").size(), 2u);
+  EXPECT_EQ(engine_->Sessions("one")[1].id, "b");
+  EXPECT_EQ(engine_->Sessions("two").size(), 0u);
+  EXPECT_EQ(engine_->GetSession("a", "two").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine_->CloseSession("a", "two").code(),
+            absl::StatusCode::kNotFound);
+  GenerateOptions message = Message("a", {9}, 1);
+  message.claim.tenant = "two";
+  EXPECT_EQ(Generate(*engine_, message).status.code(),
+            absl::StatusCode::kNotFound);
+  message.claim.tenant = "one";
+  EXPECT_TRUE(Generate(*engine_, message).status.ok());
+}
+
+TEST_F(SessionTest, LimitsAreTakenAndNoMore) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 8});
+  const auto code = [this](const SessionOptions& options) {
+    return engine_->OpenSession(options).status().code();
+  };
+  const auto n_bytes = static_cast<size_t>(SessionOptions::kMaxIdBytes);
+  EXPECT_EQ(code(Chat(std::string(n_bytes, 'i'))), absl::StatusCode::kOk);
+  EXPECT_EQ(code(Chat(std::string(n_bytes + 1, 'i'))),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Chat("")), absl::StatusCode::kInvalidArgument);
+  SessionOptions options = Chat("ttl");
+  options.ttl = SessionOptions::kMaxTtl + absl::Nanoseconds(1);
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.ttl = absl::ZeroDuration();
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.ttl = SessionOptions::kMaxTtl;
+  EXPECT_EQ(code(options), absl::StatusCode::kOk);
+  options = Chat("opening");
+  options.frame = Frame(129);
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument)
+      << "it must leave two pages";
+  options.frame = Frame(128);
+  EXPECT_EQ(code(options), absl::StatusCode::kOk);
+  options = Chat("ids");
+  options.frame.after_reply = {kRandomVocab};
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options.frame = Frame();
+  options.evict_to = 257;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+
+  EXPECT_EQ(Say("ttl", {}, 1).status.code(),
+            absl::StatusCode::kInvalidArgument);
+  GenerateOptions scores = Message("ttl", {9}, 1);
+  scores.prompt_logprobs = true;
+  EXPECT_EQ(Generate(*engine_, scores).status.code(),
+            absl::StatusCode::kInvalidArgument);
+  engine_->Drain();
+  EXPECT_EQ(code(Chat("late")), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Say("ttl", {9}, 1).status.code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

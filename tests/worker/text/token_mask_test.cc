@@ -1,0 +1,257 @@
+#include "worker/token_mask.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+
+#include "tests/worker/text/gguf_fixture.h"
+#include "worker/gbnf.h"
+#include "worker/schema_grammar.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Bytes of a text as byte-level BPE stores them.
+std::string Mapped(absl::string_view text) {
+  std::string mapped;
+  for (const char c : text) {
+    mapped += MappedByteText(static_cast<unsigned char>(c));
+  }
+  return mapped;
+}
+
+// All bytes, tokens that share beginnings, split code points, tokens of other
+// kinds, and an end token.
+std::unique_ptr<Tokenizer> SmallTokenizer() {
+  std::vector<FixtureToken> more;
+  for (const char* text :
+       {"ab",    "abc",        "abd",   "ab",       "b\"",      "{\"",
+        "\":",   "\": ",       "\",",   "\"}",      "\"a\"",    "null",
+        "tru",   "true",       "12",    "123",      "-1",       "\n",
+        "\n  ",  "  ",         ", ",    "}}",       "[[",       "]]",
+        "]}",    "\xC3",       "\xA9",  "\xC3\xA9", "\xF0\x9F", "\x98\x80",
+        "x\xF0", "{\"a\": 1}", "[1, 2]"}) {
+    more.push_back({Mapped(text)});
+  }
+  more.push_back({"<user>", TokenType::kUserDefined});
+  more.push_back({"<unused>", TokenType::kUnused});
+  more.push_back({"<control>", TokenType::kControl});
+  more.push_back({"<end>", TokenType::kControl});
+  const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
+  GgufFixture fixture;
+  auto tokenizer = AddVocab(fixture, vocab)
+                       .String("tokenizer.ggml.model", "gpt2")
+                       .String("tokenizer.ggml.pre", "gpt-2")
+                       .U32("tokenizer.ggml.eos_token_id",
+                            static_cast<uint32_t>(vocab.size()) - 1)
+                       .Strings("tokenizer.ggml.merges", {})
+                       .Load();
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+// Vocabularies of SPM have byte tokens and spaces of their own.
+std::unique_ptr<Tokenizer> SmallSpmTokenizer() {
+  std::vector<FixtureToken> tokens = {{"<unk>", TokenType::kUnknown},
+                                      {"<s>", TokenType::kControl},
+                                      {"</s>", TokenType::kControl}};
+  for (int b = 0; b < 256; ++b) {
+    char text[8];
+    std::snprintf(text, sizeof(text), "<0x%02X>", static_cast<unsigned>(b));
+    tokens.push_back({text, TokenType::kByte});
+  }
+  for (const char* text : {"▁", "▁a", "a", "b", "ab", "▁ab", "\"", "é"}) {
+    tokens.push_back({text});
+  }
+  GgufFixture fixture;
+  auto tokenizer = AddVocab(fixture, tokens)
+                       .String("tokenizer.ggml.model", "llama")
+                       .U32("tokenizer.ggml.eos_token_id", 2)
+                       .Load();
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+bool IsSet(std::span<const uint64_t> bits, int32_t id) {
+  return (bits[static_cast<size_t>(id) / 64] >> (id % 64) & 1) != 0;
+}
+
+// What may follow `said`, without any sharing.
+bool MayFollow(const std::shared_ptr<const Grammar>& grammar,
+               const Tokenizer& tokenizer, const std::string& said,
+               int32_t id) {
+  GrammarState state(grammar);
+  EXPECT_TRUE(state.Advance(said));
+  if (tokenizer.IsEnd(id)) return state.Accepts(state.current());
+  std::string bytes;
+  tokenizer.AppendBytes(id, false, bytes);
+  return !bytes.empty() && state.Advance(bytes);
+}
+
+// Walks at random and compares every token at every state.
+void ExpectExact(const std::shared_ptr<const Grammar>& grammar,
+                 const Tokenizer& tokenizer, int n_walks) {
+  const TokenIndex index(tokenizer);
+  std::mt19937 random(3);
+  for (int walk = 0; walk < n_walks; ++walk) {
+    TokenMask mask(grammar, index);
+    std::string said;
+    for (int step = 0; step < 40; ++step) {
+      mask.BeginStep();
+      const auto bits = mask.AllowedTokens();
+      ASSERT_TRUE(bits.ok()) << bits.status() << " after " << said;
+      std::vector<int32_t> allowed;
+      for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+        const bool expected = MayFollow(grammar, tokenizer, said, id);
+        ASSERT_EQ(IsSet(*bits, id), expected) << id << " after " << said;
+        ASSERT_EQ(mask.Allows(id), expected) << id << " after " << said;
+        if (expected) allowed.push_back(id);
+      }
+      const int32_t id = allowed[random() % allowed.size()];
+      ASSERT_TRUE(mask.Accept(id).ok());
+      if (tokenizer.IsEnd(id)) break;
+      tokenizer.AppendBytes(id, false, said);
+    }
+  }
+}
+
+TEST(TokenMaskTest, EveryTokenIsAsIfItWereLookedAtAlone) {
+  const auto tokenizer = SmallTokenizer();
+  for (const char* text :
+       {"root ::= [a-c]* \"é\"?", "root ::= .{0,9}",
+        "root ::= \"ab\" root \"]\" | \"[\" root | \"12\""}) {
+    SCOPED_TRACE(text);
+    ExpectExact(*CompileGbnf(text), *tokenizer, 8);
+  }
+  for (const char* text :
+       {"{}", R"({"properties":{"a":{"type":"integer"},"ab":{}}})",
+        R"({"type":"string","maxLength":6})"}) {
+    SCOPED_TRACE(text);
+    ExpectExact(*CompileJsonSchema(text), *tokenizer, 8);
+  }
+}
+
+TEST(TokenMaskTest, ByteTokensCountAsTheirByte) {
+  const auto tokenizer = SmallSpmTokenizer();
+  ExpectExact(*CompileGbnf("root ::= (\" \" [aéb]+){0,5}"), *tokenizer, 20);
+}
+
+TEST(TokenMaskTest, TheEndIsAllowedWhereTheTextIsComplete) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  const int32_t end = tokenizer->end_tokens().at(0);
+  TokenMask mask(*CompileGbnf("root ::= \"a\" \"b\"?"), index);
+  EXPECT_FALSE(mask.Allows(end));
+  EXPECT_FALSE(mask.Accept(end).ok());
+  ASSERT_TRUE(mask.Accept('a').ok());
+  EXPECT_TRUE(mask.Allows(end));
+  ASSERT_TRUE(mask.Accept('b').ok());
+  const auto bits = mask.AllowedTokens();
+  ASSERT_TRUE(bits.ok());
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    EXPECT_EQ(IsSet(*bits, id), id == end);
+  }
+  EXPECT_TRUE(mask.Accept(end).ok());
+}
+
+TEST(TokenMaskTest, ATokenThatIsForbiddenIsNotAccepted) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  TokenMask mask(*CompileGbnf("root ::= \"a\""), index);
+  EXPECT_EQ(mask.Accept('b').code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(mask.Accept('a').ok());
+}
+
+TEST(TokenMaskTest, WhatNoTokenSpellsIsAnError) {
+  std::vector<FixtureToken> tokens = {{"a"}, {"b"}};
+  GgufFixture fixture;
+  const auto tokenizer = AddVocab(fixture, tokens)
+                             .String("tokenizer.ggml.model", "gpt2")
+                             .String("tokenizer.ggml.pre", "gpt-2")
+                             .Strings("tokenizer.ggml.merges", {})
+                             .Load();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const TokenIndex index(**tokenizer);
+  TokenMask mask(*CompileGbnf("root ::= \"ac\""), index);
+  EXPECT_TRUE(mask.AllowedTokens().ok());
+  ASSERT_TRUE(mask.Accept(0).ok());
+  const auto bits = mask.AllowedTokens();
+  EXPECT_EQ(bits.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(bits.status().message()),
+              HasSubstr("vocabulary cannot spell"));
+}
+
+TEST(TokenMaskTest, TooMuchAmbiguityIsAnError) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  TokenMask mask(
+      *CompileGbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"x\""),
+      index);
+  absl::Status status;
+  for (int i = 0; i < 30 && status.ok(); ++i) {
+    mask.BeginStep();
+    status = mask.AllowedTokens().status();
+    if (status.ok() && !mask.Accept('a').ok()) status = mask.status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(TokenMaskTest, MemoryStaysWithinItsLimits) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  TokenMask mask(*CompileGbnf("root ::= [a-z]{0,9999}"), index);
+  const int64_t mask_bytes = tokenizer->vocab_size() / 8 + 8;
+  for (int i = 0; i < 9'000; ++i) {
+    mask.BeginStep();
+    ASSERT_TRUE(mask.AllowedTokens().ok());
+    ASSERT_TRUE(mask.Accept('q').ok());
+    ASSERT_LT(mask.MemoryBytes(),
+              static_cast<int64_t>(GrammarState::kMaxMemoBytes) * 2 +
+                  static_cast<int64_t>(TokenMask::kMaxMasks) * mask_bytes);
+  }
+}
+
+TEST(TokenIndexTest, TokensAreInTheOrderOfTheirBytes) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  std::string before;
+  std::vector<bool> seen(static_cast<size_t>(tokenizer->vocab_size()), false);
+  for (int64_t i = 0; i < index.size(); ++i) {
+    const TokenIndex::Entry entry = index.At(i);
+    std::string bytes;
+    tokenizer->AppendBytes(entry.id, false, bytes);
+    EXPECT_EQ(bytes,
+              before.substr(0, entry.n_shared) + std::string(entry.bytes));
+    EXPECT_LE(before, bytes);
+    EXPECT_LE(bytes.size(), index.longest_token_bytes());
+    seen[static_cast<size_t>(entry.id)] = true;
+    before = bytes;
+  }
+  // Of the last four only the first is text.
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 3);
+}
+
+TEST(TokenIndexTest, SkippingIsAsIfOneByOne) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  for (int64_t i = 1; i < index.size(); ++i) {
+    for (uint32_t n_shared = 0; n_shared < 4; ++n_shared) {
+      int64_t expected = i;
+      while (expected < index.size() &&
+             index.At(expected).n_shared > n_shared) {
+        ++expected;
+      }
+      ASSERT_EQ(index.SkipTo(i, n_shared), expected) << i << " " << n_shared;
+    }
+  }
+  EXPECT_EQ(index.SkipTo(index.size(), 0), index.size());
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

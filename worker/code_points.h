@@ -1,0 +1,49 @@
+// Sets of Unicode code points, and how UTF-8 spells them byte by byte.
+#ifndef PLIMSOLL_WORKER_CODE_POINTS_H_
+#define PLIMSOLL_WORKER_CODE_POINTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
+
+// Both ends included.
+struct CodePointRange {
+  uint32_t first;
+  uint32_t last;
+};
+using CodePoints = std::vector<CodePointRange>;
+
+// The same set as ranges in order that neither touch nor overlap, without
+// surrogates and what is above kMaxCodePoint.
+CodePoints Normalized(const CodePoints& set);
+// All code points that are not in `set`; normalized.
+CodePoints Complement(const CodePoints& set);
+CodePoints Intersection(const CodePoints& a, const CodePoints& b);
+
+// Takes the first code point off `text`, which is not empty; nothing if it is
+// ill-formed there.
+std::optional<uint32_t> TakeCodePoint(absl::string_view& text);
+// Appends the UTF-8 form of `code_point`, which is no surrogate.
+void AppendUtf8(uint32_t code_point, std::string& out);
+
+struct ByteRange {
+  uint8_t first;
+  uint8_t last;
+  friend auto operator<=>(const ByteRange&, const ByteRange&) = default;
+};
+// One to four ranges: a byte of each, one after the other, is a code point.
+using ByteSequence = std::vector<ByteRange>;
+
+// The sequences that together spell exactly the code points of `set`.
+std::vector<ByteSequence> Utf8Sequences(const CodePoints& set);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_CODE_POINTS_H_

@@ -1,0 +1,28 @@
+// Grammars as GBNF, the notation of rules that llama.cpp's users know.
+#ifndef PLIMSOLL_WORKER_GBNF_H_
+#define PLIMSOLL_WORKER_GBNF_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/grammar.h"
+
+namespace plimsoll::worker {
+
+// The grammar of rule `root` of `text`:
+//
+//   root  ::= item ("," item)*     # a comment
+//   item  ::= [a-z]+ | "\"" [^"\x00-\x1F]{0,8} "\"" | .
+//
+// A rule ends with its line, unless a parenthesis is open or the next line
+// begins with `|`. Escapes are \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH and
+// \UHHHHHHHH; the last three are code points.
+// Errors: kInvalidArgument naming the line and what is wrong there, or the
+// limit that was passed.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
+    absl::string_view text);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GBNF_H_

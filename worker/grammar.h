@@ -1,0 +1,53 @@
+// What a constrained stream may say: a context-free grammar over bytes, as a
+// small program.
+#ifndef PLIMSOLL_WORKER_GRAMMAR_H_
+#define PLIMSOLL_WORKER_GRAMMAR_H_
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <vector>
+
+namespace plimsoll::worker {
+
+using ByteSet = std::bitset<256>;
+
+// One step of a rule; what is true of every text of the rule follows the
+// instructions from its entry to kReturn.
+struct GrammarInstruction {
+  enum class Op : uint8_t {
+    kReturn,  // the rule is complete
+    kFail,    // from here on it never is
+    kByte,    // the byte `arg`, then `next`
+    kSet,     // a byte of the set of number `arg`, then `next`
+    kSplit,   // `next` or `arg`
+    kCall,    // the rule whose entry is `arg`, then `next`
+  };
+  Op op;
+  uint32_t next;
+  uint32_t arg;
+};
+
+// Made by GrammarBuilder, which sees to it that every rule can end, none begins
+// with itself, and what leads nowhere is kFail. Immutable, so thread-safe.
+struct Grammar {
+  // Limits, whatever it was written as; each has a test at it and one past it.
+  static constexpr size_t kMaxSourceBytes = 64 << 10;
+  static constexpr size_t kMaxInstructions = 1 << 16;
+  static constexpr int64_t kMaxRepeat = 1 << 16;  // a count in {m,n}
+  static constexpr int kMaxNesting = 64;          // of groups in the source
+
+  // The instruction at kReturnPc is the only kReturn.
+  static constexpr uint32_t kReturnPc = 0;
+
+  std::vector<GrammarInstruction> program;
+  std::vector<ByteSet> sets;
+  uint32_t start = kReturnPc;
+  // Bytes that no instruction tells apart are of one class.
+  std::array<uint8_t, 256> class_of = {};
+  std::vector<uint8_t> class_bytes;  // one byte of each class
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAMMAR_H_

@@ -1,0 +1,374 @@
+#include "worker/grammar_builder.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+using Op = GrammarInstruction::Op;
+
+void GrammarBuilder::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+GrammarBuilder::Expr GrammarBuilder::Add(Node node) {
+  if (nodes_.size() >= kMaxExpressions) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "it is too large: it has more than ", kMaxExpressions, " parts")));
+  }
+  // What comes after an error costs nothing; there is an expression by then.
+  if (!status_.ok()) return {0};
+  for (const Expr part : node.parts) {
+    node.depth = std::max(node.depth, At(part).depth + 1);
+  }
+  if (node.depth > kMaxDepth) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("expressions are nested more than ", kMaxDepth, " deep")));
+    return {0};
+  }
+  nodes_.push_back(std::move(node));
+  return {static_cast<int32_t>(nodes_.size()) - 1};
+}
+
+GrammarBuilder::Expr GrammarBuilder::Literal(absl::string_view bytes) {
+  return Add({.kind = Kind::kLiteral, .literal = std::string(bytes)});
+}
+
+GrammarBuilder::Expr GrammarBuilder::Set(const ByteSet& set) {
+  const auto n_sets = static_cast<uint32_t>(grammar_.sets.size());
+  const auto [found, is_new] = set_numbers_.try_emplace(set, n_sets);
+  if (is_new) grammar_.sets.push_back(set);
+  return Add({.kind = Kind::kSet, .arg = found->second});
+}
+
+GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
+  if (!status_.ok()) return {0};
+  // First bytes that the same bytes may follow go together.
+  std::map<ByteSequence, ByteSet> first_bytes;
+  for (const ByteSequence& sequence : Utf8Sequences(set)) {
+    const ByteSequence rest(sequence.begin() + 1, sequence.end());
+    ByteSet& first = first_bytes[rest];
+    for (int b = sequence[0].first; b <= sequence[0].last; ++b) {
+      first.set(static_cast<size_t>(b));
+    }
+  }
+  std::vector<Expr> choices;
+  for (const auto& [rest, first] : first_bytes) {
+    std::vector<Expr> parts = {Set(first)};
+    for (const ByteRange& range : rest) {
+      ByteSet bytes;
+      for (int b = range.first; b <= range.last; ++b) {
+        bytes.set(static_cast<size_t>(b));
+      }
+      parts.push_back(Set(bytes));
+    }
+    choices.push_back(Sequence(std::move(parts)));
+  }
+  return Choice(std::move(choices));
+}
+
+GrammarBuilder::Expr GrammarBuilder::Sequence(std::vector<Expr> parts) {
+  if (parts.size() == 1) return parts[0];
+  return Add({.kind = Kind::kSequence, .parts = std::move(parts)});
+}
+
+GrammarBuilder::Expr GrammarBuilder::Choice(std::vector<Expr> choices) {
+  if (choices.empty()) return Set(ByteSet());
+  if (choices.size() == 1) return choices[0];
+  return Add({.kind = Kind::kChoice, .parts = std::move(choices)});
+}
+
+GrammarBuilder::Expr GrammarBuilder::Repeat(Expr part, int64_t min,
+                                            int64_t max) {
+  const bool is_limited = max != kUnlimited;
+  if (min > max || min > Grammar::kMaxRepeat ||
+      (is_limited && max > Grammar::kMaxRepeat)) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "a repetition of ", min, " to ", max, " times: the counts must be in ",
+        "order and at most ", Grammar::kMaxRepeat)));
+    return part;
+  }
+  const Kind kind = At(part).kind;
+  const bool is_short =
+      kind == Kind::kSet || kind == Kind::kRule || At(part).literal.size() == 1;
+  if ((is_limited ? max : min) > 1 && !is_short) {
+    // Copies of a call instead of copies of all of it.
+    const int32_t rule = NewRule("repeated");
+    Define(rule, part);
+    part = Rule(rule);
+  }
+  return Add({.kind = Kind::kRepeat, .min = min, .max = max, .parts = {part}});
+}
+
+int32_t GrammarBuilder::NewRule(absl::string_view name) {
+  rules_.push_back({.name = std::string(name)});
+  return static_cast<int32_t>(rules_.size()) - 1;
+}
+
+void GrammarBuilder::Define(int32_t rule, Expr definition) {
+  rules_[static_cast<size_t>(rule)].definition = definition;
+}
+
+GrammarBuilder::Expr GrammarBuilder::Rule(int32_t rule) {
+  return Add({.kind = Kind::kRule, .arg = static_cast<uint32_t>(rule)});
+}
+
+uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {
+  auto& program = grammar_.program;
+  if (program.size() >= Grammar::kMaxInstructions) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("it is too large: with repetitions written out it has "
+                     "more than ",
+                     Grammar::kMaxInstructions, " instructions")));
+    return Grammar::kReturnPc;
+  }
+  program.push_back(instruction);
+  return static_cast<uint32_t>(program.size()) - 1;
+}
+
+// The recursion is at most kMaxDepth deep. What follows is emitted first, so
+// that its place is known.
+uint32_t GrammarBuilder::Emit(Expr expr, uint32_t next) {
+  if (!status_.ok()) return Grammar::kReturnPc;
+  const Node& node = At(expr);
+  switch (node.kind) {
+    case Kind::kLiteral:
+      for (size_t i = node.literal.size(); i-- > 0;) {
+        next = Push({Op::kByte, next, static_cast<uint8_t>(node.literal[i])});
+      }
+      return next;
+    case Kind::kSet:
+      return Push({Op::kSet, next, node.arg});
+    case Kind::kSequence:
+      for (size_t i = node.parts.size(); i-- > 0;) {
+        next = Emit(node.parts[i], next);
+      }
+      return next;
+    case Kind::kChoice: {
+      uint32_t entry = Emit(node.parts.back(), next);
+      for (size_t i = node.parts.size() - 1; i-- > 0;) {
+        entry = Push({Op::kSplit, Emit(node.parts[i], next), entry});
+      }
+      return entry;
+    }
+    case Kind::kRepeat:
+      return EmitRepeat(node, next);
+    case Kind::kRule: {
+      RuleInfo& rule = rules_[node.arg];
+      if (!rule.is_emitted) to_emit_.push_back(static_cast<int32_t>(node.arg));
+      rule.is_emitted = true;
+      const uint32_t at = Push({Op::kCall, next, node.arg});
+      calls_.push_back(at);
+      return at;
+    }
+  }
+  return Grammar::kReturnPc;
+}
+
+uint32_t GrammarBuilder::EmitRepeat(const Node& node, uint32_t next) {
+  const Expr part = node.parts[0];
+  const int64_t min = node.min;
+  uint32_t entry = next;
+  int64_t n_done = 0;
+  if (node.max == kUnlimited) {
+    const uint32_t loop = Push({Op::kSplit, next, next});
+    const uint32_t body = Emit(part, loop);
+    if (status_.ok()) grammar_.program[loop].next = body;
+    entry = min > 0 ? body : loop;
+    n_done = min > 0 ? 1 : 0;
+  } else {
+    for (int64_t i = min; i < node.max && status_.ok(); ++i) {
+      entry = Push({Op::kSplit, Emit(part, entry), next});
+    }
+  }
+  for (; n_done < min && status_.ok(); ++n_done) entry = Emit(part, entry);
+  return entry;
+}
+
+void GrammarBuilder::EmitRules(int32_t root) {
+  grammar_.program.push_back({Op::kReturn, 0, 0});
+  rules_[static_cast<size_t>(root)].is_emitted = true;
+  to_emit_ = {root};
+  while (!to_emit_.empty() && status_.ok()) {
+    const auto at = static_cast<size_t>(to_emit_.back());
+    to_emit_.pop_back();
+    if (rules_[at].definition.index < 0) {
+      Fail(absl::InvalidArgumentError(
+          absl::StrCat("'", rules_[at].name, "' is not defined")));
+      return;
+    }
+    rules_[at].entry = Emit(rules_[at].definition, Grammar::kReturnPc);
+  }
+}
+
+std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
+  const auto& program = grammar_.program;
+  const size_t n = program.size();
+  std::vector<std::vector<uint32_t>> used_by(n);
+  for (uint32_t i = 1; i < n; ++i) {
+    used_by[program[i].next].push_back(i);
+    if (program[i].op == Op::kSplit) used_by[program[i].arg].push_back(i);
+    if (program[i].op == Op::kCall) {
+      used_by[rules_[program[i].arg].entry].push_back(i);
+    }
+  }
+  std::vector<bool> reaches(n, false);
+  reaches[Grammar::kReturnPc] = true;
+  std::vector<uint32_t> left = {Grammar::kReturnPc};
+  const auto does_now = [&](const GrammarInstruction& one) {
+    switch (one.op) {
+      case Op::kReturn:
+        return true;
+      case Op::kFail:
+        return false;
+      case Op::kByte:
+        return !only_empty && reaches[one.next];
+      case Op::kSet:
+        return !only_empty && grammar_.sets[one.arg].any() && reaches[one.next];
+      case Op::kSplit:
+        return reaches[one.next] || reaches[one.arg];
+      case Op::kCall:
+        return reaches[one.next] && reaches[rules_[one.arg].entry];
+    }
+    return false;
+  };
+  while (!left.empty()) {
+    const uint32_t at = left.back();
+    left.pop_back();
+    for (const uint32_t user : used_by[at]) {
+      if (reaches[user] || !does_now(program[user])) continue;
+      reaches[user] = true;
+      left.push_back(user);
+    }
+  }
+  return reaches;
+}
+
+absl::Status GrammarBuilder::CheckRules(
+    int32_t root, const std::vector<bool>& can_end) const {
+  // The root first: where it cannot end, that is what to say.
+  std::vector<size_t> order = {static_cast<size_t>(root)};
+  for (size_t i = 0; i < rules_.size(); ++i) order.push_back(i);
+  for (const size_t i : order) {
+    if (!rules_[i].is_emitted || can_end[rules_[i].entry]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", rules_[i].name,
+                     "' can never end: every way through it comes "
+                     "back to itself or to nothing"));
+  }
+  return CheckLeftRecursion();
+}
+
+// Rules that a rule may begin with, and theirs, must not come back to it.
+absl::Status GrammarBuilder::CheckLeftRecursion() const {
+  const auto& program = grammar_.program;
+  const std::vector<bool> is_empty = ReachEnd(/*only_empty=*/true);
+  const size_t n_rules = rules_.size();
+  std::vector<std::vector<uint32_t>> begins_with(n_rules);
+  std::vector<std::vector<uint32_t>> begun_by(n_rules);
+  std::vector<bool> seen(program.size(), false);
+  for (uint32_t rule = 0; rule < n_rules; ++rule) {
+    if (!rules_[rule].is_emitted) continue;
+    std::vector<uint32_t> left = {rules_[rule].entry};
+    while (!left.empty()) {
+      const uint32_t at = left.back();
+      left.pop_back();
+      if (seen[at] || at == Grammar::kReturnPc) continue;
+      seen[at] = true;  // an instruction belongs to one rule
+      const GrammarInstruction& one = program[at];
+      if (one.op == Op::kSplit) {
+        left.push_back(one.next);
+        left.push_back(one.arg);
+      } else if (one.op == Op::kCall) {
+        begins_with[rule].push_back(one.arg);
+        begun_by[one.arg].push_back(rule);
+        if (is_empty[rules_[one.arg].entry]) left.push_back(one.next);
+      }
+    }
+  }
+  // What nothing left begins with is taken away; only circles are kept, and
+  // what they begin with.
+  std::vector<size_t> n_begun_by(n_rules);
+  std::vector<uint32_t> free;
+  for (uint32_t i = 0; i < n_rules; ++i) {
+    n_begun_by[i] = begun_by[i].size();
+    if (n_begun_by[i] == 0) free.push_back(i);
+  }
+  size_t n_taken = 0;
+  uint32_t kept = 0;
+  while (!free.empty()) {
+    const uint32_t rule = free.back();
+    free.pop_back();
+    ++n_taken;
+    for (const uint32_t other : begins_with[rule]) {
+      if (--n_begun_by[other] == 0) free.push_back(other);
+    }
+  }
+  if (n_taken == n_rules) return absl::OkStatus();
+  while (n_begun_by[kept] == 0) ++kept;
+  // Backwards often enough, one is on a circle.
+  for (size_t i = 0; i < n_rules; ++i) {
+    for (const uint32_t user : begun_by[kept]) {
+      if (n_begun_by[user] == 0) continue;
+      kept = user;
+      break;
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", rules_[kept].name,
+                   "' begins with itself (left "
+                   "recursion); write it as a repetition"));
+}
+
+void GrammarBuilder::ClassifyBytes() {
+  std::vector<ByteSet> told_apart = grammar_.sets;
+  ByteSet single;
+  for (const GrammarInstruction& one : grammar_.program) {
+    if (one.op == Op::kByte) single.set(one.arg);
+  }
+  for (size_t b = 0; b < 256; ++b) {
+    if (single[b]) told_apart.push_back(ByteSet().set(b));
+  }
+  std::array<uint8_t, 256>& class_of = grammar_.class_of;
+  size_t n_classes = 1;
+  for (const ByteSet& set : told_apart) {
+    std::array<int, 512> renumbered;
+    renumbered.fill(-1);
+    int next = 0;
+    for (size_t b = 0; b < 256; ++b) {
+      int& to = renumbered[size_t{class_of[b]} * 2 + (set[b] ? 1 : 0)];
+      if (to < 0) to = next++;
+      class_of[b] = static_cast<uint8_t>(to);
+    }
+    n_classes = static_cast<size_t>(next);
+  }
+  grammar_.class_bytes.assign(n_classes, 0);
+  for (size_t b = 0; b < 256; ++b) {
+    grammar_.class_bytes[class_of[b]] = static_cast<uint8_t>(b);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const Grammar>> GrammarBuilder::Build(
+    int32_t root) {
+  RETURN_IF_ERROR(status_);
+  EmitRules(root);
+  RETURN_IF_ERROR(status_);
+  const std::vector<bool> can_end = ReachEnd(/*only_empty=*/false);
+  RETURN_IF_ERROR(CheckRules(root, can_end));
+  for (const uint32_t call : calls_) {
+    GrammarInstruction& one = grammar_.program[call];
+    one.arg = rules_[one.arg].entry;
+  }
+  for (size_t i = 0; i < can_end.size(); ++i) {
+    if (!can_end[i]) grammar_.program[i].op = Op::kFail;
+  }
+  grammar_.start = rules_[static_cast<size_t>(root)].entry;
+  ClassifyBytes();
+  return std::make_shared<const Grammar>(std::move(grammar_));
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,107 @@
+// Grammars from expressions: what the languages in which a constraint may be
+// written have in common.
+#ifndef PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_
+#define PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/code_points.h"
+#include "worker/grammar.h"
+
+namespace plimsoll::worker {
+
+// Errors are kept until Build, so that expressions can be written down in one
+// go. One use: build once.
+class GrammarBuilder {
+ public:
+  // An expression of this builder.
+  struct Expr {
+    int32_t index;
+  };
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+  static constexpr int kMaxDepth = 512;  // of one expression in another
+  static constexpr size_t kMaxExpressions = 1 << 18;
+
+  Expr Literal(absl::string_view bytes);  // may be empty
+  Expr Chars(const CodePoints& set);      // one code point, as UTF-8
+  Expr Sequence(std::vector<Expr> parts);
+  Expr Choice(std::vector<Expr> choices);  // of none: nothing matches
+  // From `min` to `max` times `part`.
+  Expr Repeat(Expr part, int64_t min, int64_t max);
+  Expr Optional(Expr part) { return Repeat(part, 0, 1); }
+
+  // A rule that may be used before it is defined, and in its own definition.
+  // `name` is for errors.
+  int32_t NewRule(absl::string_view name);
+  void Define(int32_t rule, Expr definition);
+  Expr Rule(int32_t rule);
+
+  // The grammar of `root`.
+  // Errors: kInvalidArgument naming a rule that is not defined, can never end
+  // or begins with itself; one that says which limit was passed.
+  absl::StatusOr<std::shared_ptr<const Grammar>> Build(int32_t root);
+
+ private:
+  enum class Kind : uint8_t {
+    kLiteral,
+    kSet,
+    kSequence,
+    kChoice,
+    kRepeat,
+    kRule
+  };
+  struct Node {
+    Kind kind;
+    int depth = 1;
+    uint32_t arg = 0;  // set or rule
+    int64_t min = 0;
+    int64_t max = 0;
+    std::string literal = {};
+    std::vector<Expr> parts = {};
+  };
+  struct RuleInfo {
+    std::string name;
+    Expr definition = {-1};
+    uint32_t entry = 0;
+    bool is_emitted = false;
+  };
+
+  const Node& At(Expr expr) const {
+    return nodes_[static_cast<size_t>(expr.index)];
+  }
+  Expr Add(Node node);
+  Expr Set(const ByteSet& set);
+  void Fail(absl::Status status);
+  // Appends instructions; returns the first one's place.
+  uint32_t Emit(Expr expr, uint32_t next);
+  uint32_t EmitRepeat(const Node& node, uint32_t next);
+  uint32_t Push(GrammarInstruction instruction);
+  void EmitRules(int32_t root);
+  // `can_end` is ReachEnd(false).
+  absl::Status CheckRules(int32_t root, const std::vector<bool>& can_end) const;
+  absl::Status CheckLeftRecursion() const;
+  // Which instructions reach their rule's end; with `only_empty` without a
+  // byte.
+  std::vector<bool> ReachEnd(bool only_empty) const;
+  void ClassifyBytes();
+
+  std::vector<Node> nodes_;
+  std::vector<RuleInfo> rules_;
+  std::vector<int32_t> to_emit_;
+  std::vector<uint32_t> calls_;  // kCall instructions
+  std::unordered_map<ByteSet, uint32_t> set_numbers_;
+  Grammar grammar_;
+  absl::Status status_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_

@@ -1,0 +1,28 @@
+// JSON schemas as grammars.
+#ifndef PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_
+#define PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/grammar.h"
+
+namespace plimsoll::worker {
+
+// Longest name of a property, in bytes.
+inline constexpr size_t kMaxPropertyBytes = 1'024;
+
+// A grammar whose every text is JSON that `schema` (JSON text) accepts, in the
+// spelling of JsonGrammar and with properties in the order given. It is
+// narrower than the schema: properties that are not listed are left out unless
+// additionalProperties allows them, and docs/structured_output.md has the rest.
+// Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
+// and the keyword that is not supported, the limit that was passed, or why
+// nothing could ever be valid (a $ref that leads back to itself).
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
+    absl::string_view schema);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_

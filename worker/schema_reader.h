@@ -1,0 +1,23 @@
+// JSON text of a schema as a tree, within limits.
+#ifndef PLIMSOLL_WORKER_SCHEMA_READER_H_
+#define PLIMSOLL_WORKER_SCHEMA_READER_H_
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Keeps members in the order of the text.
+using SchemaJson = nlohmann::ordered_json;
+
+inline constexpr int kMaxSchemaDepth = 64;  // of arrays and objects
+
+// Errors: kInvalidArgument naming the byte where `text` is not JSON, is nested
+// deeper than kMaxSchemaDepth or names a member twice.
+absl::StatusOr<SchemaJson> ReadSchemaJson(absl::string_view text);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_SCHEMA_READER_H_

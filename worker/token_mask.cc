@@ -1,0 +1,107 @@
+#include "worker/token_mask.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+void TokenMask::BeginStep() {
+  if (!state_.BeginStep()) return;
+  for (Mask& mask : masks_) mask.state = GrammarState::kDead;
+}
+
+bool TokenMask::Allows(int32_t id) {
+  const Tokenizer& tokenizer = index_.tokenizer();
+  if (tokenizer.IsEnd(id)) return state_.Accepts(state_.current());
+  bytes_.clear();
+  tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+  GrammarState::State state = state_.current();
+  for (const char byte : bytes_) {
+    state = state_.Next(state, static_cast<uint8_t>(byte));
+  }
+  return !bytes_.empty() && state != GrammarState::kDead;
+}
+
+void TokenMask::Walk(std::vector<uint64_t>& bits) {
+  states_.assign(size_t{index_.longest_token_bytes()} + 1, state_.current());
+  for (int64_t i = 0; i < index_.size();) {
+    const TokenIndex::Entry entry = index_.At(i);
+    uint32_t depth = entry.n_shared;
+    GrammarState::State state = states_[depth];
+    for (const char byte : entry.bytes) {
+      state = state_.Next(state, static_cast<uint8_t>(byte));
+      if (state == GrammarState::kDead) break;
+      states_[++depth] = state;
+    }
+    if (state == GrammarState::kDead) {
+      // So is what begins like it, up to the byte that may not follow.
+      i = index_.SkipTo(i + 1, depth);
+      continue;
+    }
+    const auto id = static_cast<uint32_t>(entry.id);
+    bits[id / 64] |= uint64_t{1} << (id % 64);
+    ++i;
+  }
+}
+
+absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
+  const GrammarState::State state = state_.current();
+  ++n_uses_;
+  for (Mask& mask : masks_) {
+    if (mask.state != state) continue;
+    mask.last_use = n_uses_;
+    return std::span<const uint64_t>(mask.bits);
+  }
+  if (masks_.size() < kMaxMasks) masks_.emplace_back();
+  Mask& mask = *std::min_element(
+      masks_.begin(), masks_.end(),
+      [](const Mask& a, const Mask& b) { return a.last_use < b.last_use; });
+  mask.state = GrammarState::kDead;
+  const Tokenizer& tokenizer = index_.tokenizer();
+  mask.bits.assign((static_cast<size_t>(tokenizer.vocab_size()) + 63) / 64, 0);
+  Walk(mask.bits);
+  RETURN_IF_ERROR(state_.status());
+  if (state_.Accepts(state)) {
+    for (const int32_t id : tokenizer.end_tokens()) {
+      const auto end = static_cast<uint32_t>(id);
+      mask.bits[end / 64] |= uint64_t{1} << (end % 64);
+    }
+  }
+  const bool is_any = std::any_of(mask.bits.begin(), mask.bits.end(),
+                                  [](uint64_t word) { return word != 0; });
+  if (!is_any) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the constraint allows no token here: ",
+        state_.was_cut() ? absl::StrCat("it nests more than ",
+                                        GrammarState::kMaxDepth, " rules deep")
+                         : "the model's vocabulary cannot spell what follows"));
+  }
+  mask.state = state;
+  mask.last_use = n_uses_;
+  return std::span<const uint64_t>(mask.bits);
+}
+
+absl::Status TokenMask::Accept(int32_t id) {
+  const Tokenizer& tokenizer = index_.tokenizer();
+  if (tokenizer.IsEnd(id) && state_.Accepts(state_.current())) {
+    return absl::OkStatus();
+  }
+  bytes_.clear();
+  tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+  if (!bytes_.empty() && state_.Advance(bytes_)) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("token ", id, " was drawn, but the constraint forbids it"));
+}
+
+int64_t TokenMask::MemoryBytes() const {
+  int64_t bytes = state_.MemoryBytes();
+  for (const Mask& mask : masks_) {
+    bytes += static_cast<int64_t>(mask.bits.capacity() * sizeof(uint64_t));
+  }
+  return bytes +
+         static_cast<int64_t>(states_.capacity() * sizeof(GrammarState::State));
+}
+
+}  // namespace plimsoll::worker

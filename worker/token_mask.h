@@ -1,0 +1,69 @@
+// Which tokens of the vocabulary a stream with a grammar may say next.
+#ifndef PLIMSOLL_WORKER_TOKEN_MASK_H_
+#define PLIMSOLL_WORKER_TOKEN_MASK_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/grammar.h"
+#include "worker/grammar_state.h"
+#include "worker/token_index.h"
+
+namespace plimsoll::worker {
+
+// One stream's. A token of text is allowed where its bytes may follow, one that
+// ends generation where what was said is complete, all others never. Not
+// thread-safe.
+class TokenMask {
+ public:
+  // Masks that are remembered, by state: inside a string it is mostly one.
+  static constexpr size_t kMaxMasks = 4;
+
+  // `index` must outlive it.
+  TokenMask(std::shared_ptr<const Grammar> grammar, const TokenIndex& index)
+      : index_(index), state_(std::move(grammar)) {}
+
+  // Called before what follows, once for every token.
+  void BeginStep();
+
+  // Whether token `id` may come next; after a limit was passed, false.
+  bool Allows(int32_t id);
+  // The same for all: token i is bit i % 64 of word i / 64. Valid until the
+  // next call.
+  // Errors: kResourceExhausted as GrammarState::status(); kInvalidArgument if
+  // no token is allowed.
+  absl::StatusOr<std::span<const uint64_t>> AllowedTokens();
+  // As GrammarState's.
+  const absl::Status& status() const { return state_.status(); }
+
+  // Goes on after token `id`, which is allowed.
+  // Errors: kInternal if it is not.
+  absl::Status Accept(int32_t id);
+
+  int64_t MemoryBytes() const;
+
+ private:
+  struct Mask {
+    GrammarState::State state = GrammarState::kDead;
+    int64_t last_use = 0;
+    std::vector<uint64_t> bits;
+  };
+  // Sets the bits of text tokens that may follow the current state.
+  void Walk(std::vector<uint64_t>& bits);
+
+  const TokenIndex& index_;
+  GrammarState state_;
+  std::vector<Mask> masks_;
+  int64_t n_uses_ = 0;
+  std::string bytes_;                        // scratch of Allows
+  std::vector<GrammarState::State> states_;  // scratch of Walk, by depth
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TOKEN_MASK_H_
