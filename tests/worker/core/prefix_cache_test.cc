@@ -144,7 +144,8 @@ TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
     }
     Ids found;
     for (size_t n = 1; n <= tokens.size(); ++n) {
-      const auto at = pages.find(Ids(tokens.begin(), tokens.begin() + n));
+      const auto at = pages.find(
+          Ids(tokens.begin(), tokens.begin() + static_cast<int64_t>(n)));
       if (at == pages.end()) break;
       found.push_back(at->second);
     }
@@ -152,7 +153,8 @@ TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
     Ids inserted = found;
     for (size_t n = found.size() + 1; n <= tokens.size(); ++n) {
       inserted.push_back(next_page);
-      pages[Ids(tokens.begin(), tokens.begin() + n)] = next_page++;
+      pages[Ids(tokens.begin(), tokens.begin() + static_cast<int64_t>(n))] =
+          next_page++;
     }
     (void)cache.Insert("", tokens, inserted, Any);
     ASSERT_EQ(cache.size(), static_cast<int64_t>(pages.size()));
