@@ -40,7 +40,8 @@ def read_text(paths, n_bytes):
 def perplexity(args, model, text, flags):
     command = [args.plimsoll, "perplexity", "--model", model, "--file", "-",
                "-o", "json", "--n-ctx", str(args.n_ctx), "--threads",
-               str(args.threads), "--context-policy", "roll", *flags]
+               str(args.threads), "--context-policy", "roll",
+               "--precision", args.precision, *flags]
     start = time.monotonic()
     result = subprocess.run(command, input=text, capture_output=True)
     if result.returncode != 0:
@@ -81,6 +82,8 @@ def main():
     parser.add_argument("--text", nargs="+", default=sorted(glob.glob(LICENCES)))
     parser.add_argument("--bytes", type=int, default=155_000)
     parser.add_argument("--n-ctx", type=int, default=1024)
+    parser.add_argument("--precision", choices=("default", "exact"),
+                        default="default")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--limit", type=float, default=1.02)
     parser.add_argument("--unpinned", type=float, default=1.0)
