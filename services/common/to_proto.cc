@@ -412,8 +412,8 @@ v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,
   *message.mutable_total() = ToProto(total);
   const double prefill = absl::ToDoubleSeconds(info.prefill);
   if (prefill > 0) {
-    message.set_prefill_tokens_per_s(static_cast<double>(info.n_prompt - info.n_cached) /
-                                     prefill);
+    message.set_prefill_tokens_per_s(
+        static_cast<double>(info.n_prompt - info.n_cached) / prefill);
   }
   const double decode = absl::ToDoubleSeconds(info.decode);
   if (decode > 0 && info.n_generated > 1) {

@@ -31,7 +31,7 @@ struct WorkerOptions {
   bool lazy = false;  // models are loaded by LoadModel only
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;
-  int n_threads = 0;                           // 0 = all usable ones
+  int n_threads = 0;  // 0 = all usable ones
   // As of worker::EngineOptions, of each model.
   std::optional<int64_t> prefix_cache_bytes;
   std::optional<int64_t> device_memory_bytes;  // of all models together
