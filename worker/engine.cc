@@ -108,7 +108,8 @@ absl::Status Engine::Submit(GenerateOptions options,
   if (impl_->draining) {
     return absl::UnavailableError("the model is draining");
   }
-  if (impl_->sessions.size() >= impl_->plan.options.n_slots) {
+  const absl::Time now = impl_->options.clock();
+  if (impl_->sessions.Count(now) >= impl_->plan.options.n_slots) {
     return absl::ResourceExhaustedError(
         "the model's only slot is a session's: close it, or load the model "
         "with more slots");
@@ -184,7 +185,7 @@ EngineLoad Engine::CurrentLoad() const {
   EngineLoad load = impl_->counters;
   load.n_slots = impl_->plan.options.n_slots;
   load.running = impl_->scheduler.running();
-  load.sessions = impl_->sessions.size();
+  load.sessions = impl_->sessions.Count(impl_->options.clock());
   load.waiting = impl_->scheduler.waiting();
   load.max_waiting = impl_->options.max_queued;
   load.kv_pages = impl_->kv_pages;

@@ -337,7 +337,8 @@ void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
   int64_t n_sampled = 0;
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
-    if (!status.ok()) sequence->End(status);
+    // Whatever it was, nobody knows what the step has written.
+    if (!status.ok()) sequence->End(absl::InternalError(status.message()));
     n_sampled += r.samples ? 1 : 0;
     Settle(*sequence);
   }

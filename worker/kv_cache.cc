@@ -11,7 +11,7 @@ namespace plimsoll::worker {
 namespace {
 
 // Pages that are kept to be shared, whatever the options say: each takes some
-// 500 bytes of the host's memory for its tokens.
+// 600 bytes of the host's memory for its tokens.
 constexpr int64_t kMaxSharedPages = 4'096;
 
 }  // namespace

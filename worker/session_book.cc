@@ -46,9 +46,9 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
       return absl::AlreadyExistsError("there is a session with this id");
     }
   }
-  if (size() >= max_sessions_) {
+  if (const int64_t n = Count(now); n >= max_sessions_) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the model has ", size(),
+        "the model has ", n,
         " sessions, and may have no more: close one, or load the model with "
         "more slots"));
   }

@@ -68,7 +68,10 @@ class SessionBook {
   // Slots of sessions that were closed; then forgotten.
   std::vector<int64_t> TakeFreedSlots(absl::Time now);
 
-  int64_t size() const { return static_cast<int64_t>(sessions_.size()); }
+  int64_t Count(absl::Time now) {
+    CloseExpired(now);
+    return static_cast<int64_t>(sessions_.size());
+  }
 
  private:
   void CloseExpired(absl::Time now);

@@ -116,6 +116,19 @@ TEST_F(SessionTest, ASessionNobodyUsesEndsAfterItsTtl) {
   engine_.reset();  // before its clock
 }
 
+TEST_F(SessionTest, ASessionThatExpiredRefusesNobody) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  Open(Chat("a"));
+  ASSERT_TRUE(Say("a", {9}, 3).status.ok());
+  seconds = absl::ToInt64Seconds(SessionOptions::kDefaultTtl);
+  EXPECT_TRUE(Generate(*engine_, Greedy({7}, 1)).status.ok());
+  EXPECT_EQ(engine_->CurrentLoad().sessions, 0);
+  engine_.reset();  // before its clock
+}
+
 TEST_F(SessionTest, OthersDoNotSeeASession) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 4});
   SessionOptions options = Chat("a");
