@@ -11,6 +11,15 @@ PrefixCache::PrefixCache(int64_t page_tokens, int64_t n_rings)
   }
 }
 
+PrefixCache::~PrefixCache() {
+  std::vector<int32_t> pages;
+  for (auto& [owner, root] : roots_) {
+    while (!root.children.empty()) {
+      Remove(*root.children.begin()->second, pages);
+    }
+  }
+}
+
 std::vector<int32_t> PrefixCache::Page(std::span<const int32_t> tokens,
                                        int64_t i) const {
   const auto begin = tokens.begin() + i * page_tokens_;
@@ -122,7 +131,6 @@ std::vector<int32_t> PrefixCache::Forget(int32_t page) {
   return pages;
 }
 
-// Without recursion: a chain is as long as a context.
 void PrefixCache::Remove(Node& node, std::vector<int32_t>& pages) {
   const Node* const last = &node;
   Node* at = &node;

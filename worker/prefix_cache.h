@@ -24,6 +24,10 @@ class PrefixCache {
   // `n_rings` = rings there are to keep; 0 where no layer has any, or none is
   // to be kept.
   PrefixCache(int64_t page_tokens, int64_t n_rings);
+  // Without recursion: a chain is as long as a context.
+  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Hit {
     std::vector<int32_t> pages;  // in order, from the first token on
