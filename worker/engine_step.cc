@@ -211,6 +211,7 @@ void Engine::Impl::Publish(const Sequence& sequence, int64_t slot) {
 }
 
 void Engine::Impl::KeepRings() {
+  if (!cache->KeepsRings()) return;
   for (Sequence* sequence : AllSequences()) {
     std::vector<int64_t>& keep_at = sequence->keep_rings_at();
     if (keep_at.empty() || sequence->end()) continue;

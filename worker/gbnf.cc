@@ -195,32 +195,9 @@ class GbnfParser {
   }
 
   absl::StatusOr<Expr> ParseCounts(Expr part) {
-    ASSIGN_OR_RETURN(const int64_t min, TakeCount());
-    int64_t max = min;
-    if (Take(",")) {
-      max = GrammarBuilder::kUnlimited;
-      if (!absl::StartsWith(rest_, "}")) {
-        ASSIGN_OR_RETURN(max, TakeCount());
-      }
-    }
-    if (!Take("}")) return Error("'}' is expected after a count");
-    if (max < min) return Error("the counts of {m,n} are not in order");
-    return builder_.Repeat(part, min, max);
-  }
-  absl::StatusOr<int64_t> TakeCount() {
-    size_t n = 0;
-    while (n < rest_.size() &&
-           absl::ascii_isdigit(static_cast<unsigned char>(rest_[n]))) {
-      ++n;
-    }
-    int64_t count = 0;
-    if (n == 0) return Error("a count is expected: {m}, {m,} or {m,n}");
-    if (!absl::SimpleAtoi(rest_.substr(0, n), &count) ||
-        count > Grammar::kMaxRepeat) {
-      return Error(absl::StrCat("a count is more than ", Grammar::kMaxRepeat));
-    }
-    rest_.remove_prefix(n);
-    return count;
+    const auto counts = TakeRepeatCounts(rest_);
+    if (!counts.ok()) return Error(counts.status().message());
+    return builder_.Repeat(part, counts->min, counts->max);
   }
 
   absl::StatusOr<Expr> ParseLiteral() {

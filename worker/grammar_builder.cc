@@ -4,12 +4,41 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
 
 using Op = GrammarInstruction::Op;
+
+namespace {
+
+// Takes a count off `text`.
+absl::StatusOr<int64_t> TakeCount(absl::string_view& text) {
+  size_t n = 0;
+  while (n < text.size() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(text[n]))) {
+    ++n;
+  }
+  int64_t count = 0;
+  if (n == 0) {
+    return absl::InvalidArgumentError(
+        "a count is expected: {m}, {m,} or {m,n}");
+  }
+  if (!absl::SimpleAtoi(text.substr(0, n), &count) ||
+      count > Grammar::kMaxRepeat) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a count is more than ", Grammar::kMaxRepeat));
+  }
+  text.remove_prefix(n);
+  return count;
+}
+
+}  // namespace
 
 void GrammarBuilder::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -369,6 +398,24 @@ absl::StatusOr<std::shared_ptr<const Grammar>> GrammarBuilder::Build(
   grammar_.start = rules_[static_cast<size_t>(root)].entry;
   ClassifyBytes();
   return std::make_shared<const Grammar>(std::move(grammar_));
+}
+
+absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text) {
+  ASSIGN_OR_RETURN(const int64_t min, TakeCount(text));
+  int64_t max = min;
+  if (absl::ConsumePrefix(&text, ",")) {
+    max = GrammarBuilder::kUnlimited;
+    if (!absl::StartsWith(text, "}")) {
+      ASSIGN_OR_RETURN(max, TakeCount(text));
+    }
+  }
+  if (!absl::ConsumePrefix(&text, "}")) {
+    return absl::InvalidArgumentError("'}' is expected after a count");
+  }
+  if (max < min) {
+    return absl::InvalidArgumentError("the counts of {m,n} are not in order");
+  }
+  return RepeatCounts{min, max};
 }
 
 }  // namespace plimsoll::worker

@@ -102,6 +102,15 @@ class GrammarBuilder {
   absl::Status status_;
 };
 
+struct RepeatCounts {
+  int64_t min;
+  int64_t max;  // may be GrammarBuilder::kUnlimited
+};
+// Takes "m}", "m,}" or "m,n}" off `text`, what follows the brace of a
+// repetition.
+// Errors: kInvalidArgument, with `text` where the mistake is.
+absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text);
+
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_

@@ -167,16 +167,10 @@ class RegexParser {
     } else if (Take("?")) {
       max = 1;
     } else if (Take("{")) {
-      ASSIGN_OR_RETURN(min, TakeCount());
-      max = min;
-      if (Take(",")) {
-        max = GrammarBuilder::kUnlimited;
-        if (!absl::StartsWith(rest_, "}")) {
-          ASSIGN_OR_RETURN(max, TakeCount());
-        }
-      }
-      if (!Take("}")) return Error("'}' is expected after a count");
-      if (max < min) return Error("the counts of {m,n} are not in order");
+      const auto counts = TakeRepeatCounts(rest_);
+      if (!counts.ok()) return Error(counts.status().message());
+      min = counts->min;
+      max = counts->max;
     } else if (!Take("*")) {
       return part;
     }
@@ -189,21 +183,6 @@ class RegexParser {
       return Error("possessive repetition is not supported");
     }
     return builder_.Repeat(part, min, max);
-  }
-  absl::StatusOr<int64_t> TakeCount() {
-    size_t n = 0;
-    while (n < rest_.size() &&
-           absl::ascii_isdigit(static_cast<unsigned char>(rest_[n]))) {
-      ++n;
-    }
-    int64_t count = 0;
-    if (n == 0) return Error("a count is expected: {m}, {m,} or {m,n}");
-    if (!absl::SimpleAtoi(rest_.substr(0, n), &count) ||
-        count > Grammar::kMaxRepeat) {
-      return Error(absl::StrCat("a count is more than ", Grammar::kMaxRepeat));
-    }
-    rest_.remove_prefix(n);
-    return count;
   }
 
   // After the opening bracket.

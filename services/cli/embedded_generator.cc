@@ -16,7 +16,6 @@
 #include "services/cli/interrupt.h"
 #include "services/common/clock.h"
 #include "services/common/from_proto.h"
-#include "services/common/random_id.h"
 #include "services/common/to_proto.h"
 
 namespace plimsoll::cli {
@@ -158,26 +157,19 @@ class EmbeddedGenerator final : public Generator {
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), request.context_policy()));
     RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
-    if (request.has_constraint()) {
-      ASSIGN_OR_RETURN(options.constraint,
-                       services::FromProto(request.constraint()));
-    }
+    RETURN_IF_ERROR(services::FillConstraint(request, options));
     ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
     return Submit(std::move(options), request.has_chat(), start);
   }
 
   absl::StatusOr<v1::Session> OpenSession(
       const v1::OpenSessionRequest& request) override {
-    ASSIGN_OR_RETURN(worker::SessionOptions options,
-                     services::FromProto(request));
-    if (options.id.empty()) options.id = services::RandomId();
-    ASSIGN_OR_RETURN(options.format, Format());
-    ASSIGN_OR_RETURN(options.frame,
-                     worker::EncodeFrame(
-                         model_.engine->tokenizer(), options.format,
-                         request.has_system() ? &request.system() : nullptr));
+    ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
+    ASSIGN_OR_RETURN(
+        const worker::SessionOptions options,
+        services::FromProto(request, format, model_.engine->tokenizer()));
     ASSIGN_OR_RETURN(const worker::SessionInfo info,
-                     model_.engine->OpenSession(std::move(options)));
+                     model_.engine->OpenSession(options));
     return services::ToProto(info);
   }
 
@@ -195,10 +187,7 @@ class EmbeddedGenerator final : public Generator {
         worker::GenerateOptions options,
         services::FromProto(request.sampling(), request.stopping(),
                             request.response(), v1::CONTEXT_POLICY_ROLL));
-    if (request.has_constraint()) {
-      ASSIGN_OR_RETURN(options.constraint,
-                       services::FromProto(request.constraint()));
-    }
+    RETURN_IF_ERROR(services::FillConstraint(request, options));
     options.session_id = request.session_id();
     ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
     ASSIGN_OR_RETURN(options.prompt_ids,

@@ -24,13 +24,15 @@ v1::StreamGenerateResponse ToPart(v1::StreamGenerateResponse&& message) {
 
 v1::StreamGenerateResponse ToPart(v1::ChatResponse&& message) {
   v1::StreamGenerateResponse part;
-  if (message.has_prompt())
+  if (message.has_prompt()) {
     part.mutable_prompt()->Swap(message.mutable_prompt());
+  }
   part.mutable_text()->swap(*message.mutable_text());
   part.mutable_tokens()->Swap(message.mutable_tokens());
   part.mutable_evictions()->Swap(message.mutable_evictions());
-  if (message.has_finish())
+  if (message.has_finish()) {
     part.mutable_finish()->Swap(message.mutable_finish());
+  }
   return part;
 }
 

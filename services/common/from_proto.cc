@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/plan_regions.h"
+#include "services/common/random_id.h"
 #include "worker/gbnf.h"
 #include "worker/regex_grammar.h"
 #include "worker/schema_grammar.h"
@@ -403,9 +404,15 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
 }
 
 absl::StatusOr<worker::SessionOptions> FromProto(
-    const v1::OpenSessionRequest& request) {
+    const v1::OpenSessionRequest& request, worker::ChatFormat format,
+    const worker::Tokenizer& tokenizer) {
   worker::SessionOptions options;
-  options.id = request.session_id();
+  options.id = request.session_id().empty() ? RandomId() : request.session_id();
+  options.format = format;
+  ASSIGN_OR_RETURN(
+      options.frame,
+      worker::EncodeFrame(tokenizer, format,
+                          request.has_system() ? &request.system() : nullptr));
   ASSIGN_OR_RETURN(options.roll_method,
                    RollMethodFrom("roll_method", request.roll_method()));
   if (request.has_evict_to()) options.evict_to = request.evict_to();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,9 +50,11 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
 
-// All but the owner, the chat format and its frame.
+// All but the owner, with a new id where the request has none. `format` is what
+// came of the request's chat_format.
 absl::StatusOr<worker::SessionOptions> FromProto(
-    const v1::OpenSessionRequest& request);
+    const v1::OpenSessionRequest& request, worker::ChatFormat format,
+    const worker::Tokenizer& tokenizer);
 
 // How the context of `options` rolls.
 // Errors: kInvalidArgument naming the field, also where the policy is not to
@@ -62,6 +65,15 @@ absl::Status FillRoll(const v1::RollOptions& message,
 // The grammar of a constraint that is there.
 absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
     const v1::OutputConstraint& message);
+// The same of a request that may have one.
+template <typename Request>
+absl::Status FillConstraint(const Request& request,
+                            worker::GenerateOptions& options) {
+  if (!request.has_constraint()) return absl::OkStatus();
+  auto grammar = FromProto(request.constraint());
+  if (grammar.ok()) options.constraint = *std::move(grammar);
+  return grammar.status();
+}
 
 }  // namespace plimsoll::services
 

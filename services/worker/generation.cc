@@ -57,10 +57,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   RETURN_IF_ERROR(FillCaller(caller, generation.options));
-  if (request.has_constraint()) {
-    ASSIGN_OR_RETURN(generation.options.constraint,
-                     FromProto(request.constraint()));
-  }
+  RETURN_IF_ERROR(FillConstraint(request, generation.options));
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   generation.options.prompt_ids = generation.prompt.ids;
   return generation;
@@ -125,9 +122,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
   RETURN_IF_ERROR(FillCaller(caller, options));
-  if (request.has_constraint()) {
-    ASSIGN_OR_RETURN(options.constraint, FromProto(request.constraint()));
-  }
+  RETURN_IF_ERROR(FillConstraint(request, options));
   options.session_id = request.session_id();
   const auto session =
       engine.GetSession(options.session_id, options.claim.tenant);

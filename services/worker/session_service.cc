@@ -7,7 +7,6 @@
 #include "plimsoll/v1/session.grpc.pb.h"
 #include "services/common/call.h"
 #include "services/common/from_proto.h"
-#include "services/common/random_id.h"
 #include "services/common/to_proto.h"
 #include "services/worker/claim.h"
 #include "services/worker/generation.h"
@@ -32,18 +31,14 @@ absl::Status Open(ModelRegistry& registry, const std::string& tenant,
                   const v1::OpenSessionRequest& request,
                   v1::OpenSessionResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(worker::SessionOptions options, FromProto(request));
-  options.owner = tenant;
-  if (options.id.empty()) options.id = RandomId();
   ASSIGN_OR_RETURN(
       const worker::ChatFormatChoice choice,
       ChooseFormat(*model, request.has_chat_format() ? &request.chat_format()
                                                      : nullptr));
-  options.format = choice.format;
   ASSIGN_OR_RETURN(
-      options.frame,
-      worker::EncodeFrame(model->engine->tokenizer(), choice.format,
-                          request.has_system() ? &request.system() : nullptr));
+      worker::SessionOptions options,
+      FromProto(request, choice.format, model->engine->tokenizer()));
+  options.owner = tenant;
   const auto info = model->engine->OpenSession(std::move(options));
   if (!info.ok()) return SessionStatus(info.status());
   *response.mutable_session() = Describe(*model, *info);

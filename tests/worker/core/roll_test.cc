@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
+#include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
@@ -29,12 +30,9 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
-using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModel;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
-using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
 
 std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
@@ -77,22 +75,7 @@ void ExpectInOrder(const std::vector<Eviction>& evictions,
   }
 }
 
-class RollTest : public ::testing::Test {
- protected:
-  void Load(const RandomModel& model, const EngineSetup& setup) {
-    engine_.reset();
-    file_.emplace(RandomModelBytes(model));
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-  void Load(const char* model, const EngineSetup& setup) {
-    Load(FindRandomModel(model), setup);
-  }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
-};
+class RollTest : public plimsoll::testing::EngineFixture {};
 
 // With one layer, keys and values depend on their own token alone: what is left
 // after an eviction is what a fresh prompt of the kept tokens has.

@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
@@ -65,19 +64,8 @@ inline GenerateOptions Message(const std::string& session, Ids content,
   return options;
 }
 
-class SessionTest : public ::testing::Test {
+class SessionTest : public plimsoll::testing::EngineFixture {
  protected:
-  void Load(const plimsoll::testing::RandomModel& model,
-            const plimsoll::testing::EngineSetup& setup) {
-    engine_.reset();
-    file_.emplace(plimsoll::testing::RandomModelBytes(model));
-    auto engine = plimsoll::testing::LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-  void Load(const char* model, const plimsoll::testing::EngineSetup& setup) {
-    Load(plimsoll::testing::FindRandomModel(model), setup);
-  }
   void Open(const SessionOptions& options) {
     const auto opened = engine_->OpenSession(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
@@ -99,9 +87,6 @@ class SessionTest : public ::testing::Test {
     options.pin_tokens = static_cast<int64_t>(Frame().opening.size());
     return plimsoll::testing::Generate(*engine_, options);
   }
-
-  std::optional<plimsoll::testing::TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 }  // namespace plimsoll::worker

@@ -27,12 +27,9 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
-using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModel;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
-using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
@@ -18,15 +19,11 @@ namespace {
 
 using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kRandomVocab;
-using ::plimsoll::testing::LoadEngine;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
-using ::plimsoll::testing::TemporaryFile;
 
 using Ids = std::vector<int32_t>;
 
@@ -47,23 +44,7 @@ Ids Prompt(int64_t n_common, int64_t n_own, uint32_t seed) {
   return ids;
 }
 
-class SharedPrefixTest : public ::testing::Test {
- protected:
-  void Load(const char* model, const EngineSetup& setup) {
-    engine_.reset();
-    if (!file_ || model != model_) {
-      file_.emplace(RandomModelBytes(FindRandomModel(model)));
-      model_ = model;
-    }
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-
-  const char* model_ = nullptr;
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
-};
+class SharedPrefixTest : public plimsoll::testing::EngineFixture {};
 
 struct Family {
   const char* model;
