@@ -115,8 +115,7 @@ absl::Status Engine::Submit(GenerateOptions options,
         "with more slots");
   }
   const int64_t id = impl_->next_id++;
-  RETURN_IF_ERROR(
-      impl_->scheduler.Add(id, start.n_prompt, roll.capacity, options.claim));
+  RETURN_IF_ERROR(impl_->scheduler.Add(id, start.n_prompt, options.claim));
   impl_->Insert(id, std::move(options), std::move(start), std::move(sink));
   return absl::OkStatus();
 }

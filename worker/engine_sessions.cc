@@ -30,14 +30,13 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
   const TokenHistory& history = start.history;
   start.n_cached = session.n_computed - history.evicted_positions();
   start.n_prompt = history.n_live();
-  const int64_t limit = session.roll.FullAt(history.evicted_positions());
   const int64_t id = next_id++;
   if (session.slot) {
-    scheduler.Resume(id, *session.slot, session.n_computed,
-                     history.n_positions(), limit, request.claim);
+    scheduler.Resume(
+        id, *session.slot, session.n_computed, history.n_positions(),
+        session.roll.FullAt(history.evicted_positions()), request.claim);
   } else {
-    RETURN_IF_ERROR(
-        scheduler.Add(id, history.n_positions(), limit, request.claim));
+    RETURN_IF_ERROR(scheduler.Add(id, history.n_positions(), request.claim));
   }
   session.is_busy = true;
   ++session.n_turns;

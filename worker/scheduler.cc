@@ -7,16 +7,14 @@
 
 namespace plimsoll::worker {
 
-absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, int64_t limit,
-                            const Claim& claim) {
+absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim) {
   if (waiting() >= max_waiting_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the queue is full: ", waiting(),
                      " requests wait already; try again later"));
   }
   queue_.Push(id, n_prompt, claim);
-  waiting_[id] = {
-      .id = id, .n_prompt = n_prompt, .limit = limit, .tenant = claim.tenant};
+  waiting_[id] = {.id = id, .n_prompt = n_prompt, .tenant = claim.tenant};
   return absl::OkStatus();
 }
 
@@ -77,7 +75,6 @@ int64_t Scheduler::Decoding() const {
 }
 
 std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
-  while (AdmitNext() != nullptr) continue;
   std::vector<Sequence*> decoding;
   std::vector<Sequence*> prefilling;
   for (Sequence& s : running_) {

@@ -30,7 +30,9 @@ struct ScheduledRows {
 // What a sequence begins with in its slot.
 struct Admission {
   int64_t n_computed;  // of its rows, less than its prompt has
-  int64_t limit;       // as of Scheduler::Add
+  // Rows at positions of `limit` and beyond are not taken: the context is full
+  // there.
+  int64_t limit;
 };
 
 // Slots go to those that wait by FairQueue; every step takes one row of each
@@ -49,14 +51,12 @@ class Scheduler {
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-  // Queues a sequence of `n_prompt` > 0 tokens. Rows at positions of `limit`
-  // and beyond are not taken: the context is full there.
+  // Queues a sequence of `n_prompt` > 0 tokens.
   // Errors: kResourceExhausted if max_waiting sequences wait already.
-  absl::Status Add(int64_t id, int64_t n_prompt, int64_t limit = kNoLimit,
-                   const Claim& claim = {});
+  absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {});
 
   // The same for a sequence that has a slot already, in which `n_computed` of
-  // its rows are: it runs at once.
+  // its rows are: it runs at once, up to the row `limit`.
   void Resume(int64_t id, int64_t slot, int64_t n_computed, int64_t n_prompt,
               int64_t limit, const Claim& claim);
 
@@ -69,8 +69,8 @@ class Scheduler {
   // is there already.
   void Admit(absl::FunctionRef<Admission(int64_t id, int64_t slot)> begin);
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
-  // empty if nothing can run. Waiting sequences get free slots here, empty
-  // ones. The rows count as computed when the next call is made.
+  // empty if nothing can run. Who waits, waits until Admit: no sequence runs
+  // that was not begun. The rows count as computed when the next call is made.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit);
   // Sequences that have a row to decode in the next step.
   int64_t Decoding() const;
@@ -95,8 +95,8 @@ class Scheduler {
   struct Sequence {
     int64_t id;
     int64_t n_prompt;
-    int64_t limit;  // > n_computed, or it waits for room
-    std::string tenant;
+    int64_t limit = kNoLimit;  // > n_computed, or it waits for room
+    std::string tenant = {};
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t last_turn = 0;   // when rows of it were last taken

@@ -19,6 +19,14 @@ using ::testing::IsEmpty;
 // (id, first position, rows, samples) of each part of a step.
 using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
 
+// A step as the engine takes it, with room for `limit` rows of who begins.
+std::vector<ScheduledRows> Next(Scheduler& scheduler,
+                                int64_t max_prompt_rows = Scheduler::kNoLimit,
+                                int64_t limit = Scheduler::kNoLimit) {
+  scheduler.Admit([limit](int64_t, int64_t) { return Admission{0, limit}; });
+  return scheduler.NextStep(max_prompt_rows);
+}
+
 std::vector<Part> Parts(const std::vector<ScheduledRows>& step) {
   std::vector<Part> parts;
   for (const ScheduledRows& r : step) {
@@ -29,70 +37,89 @@ std::vector<Part> Parts(const std::vector<ScheduledRows>& step) {
 
 TEST(SchedulerTest, HasNothingToDoWhenEmpty) {
   Scheduler scheduler(2, 8, 4);
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_THAT(Next(scheduler), IsEmpty());
+}
+
+TEST(SchedulerTest, NobodyRunsWhoWasNotBegun) {
+  Scheduler scheduler(2, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 6).ok());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 6, true}));
+  ASSERT_TRUE(scheduler.Add(2, 6).ok());
+  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 6, 1, true}))
+      << "it came after the others were admitted";
+  scheduler.Admit([](int64_t id, int64_t) {
+    EXPECT_EQ(id, 2);
+    return Admission{.n_computed = 4, .limit = Scheduler::kNoLimit};
+  });
+  EXPECT_THAT(Parts(scheduler.NextStep()),
+              ElementsAre(Part{1, 7, 1, true}, Part{2, 4, 2, true}));
 }
 
 TEST(SchedulerTest, CutsAPromptIntoChunksAndSamplesAtItsEnd) {
   Scheduler scheduler(1, 4, 1);
   ASSERT_TRUE(scheduler.Add(1, 10).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 4, 4, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 8, 2, true}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 10, 1, true}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 11, 1, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 4, 4, false}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 8, 2, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 10, 1, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 11, 1, true}));
 }
 
 TEST(SchedulerTest, SamplesAPromptThatFillsTheStepExactly) {
   Scheduler scheduler(1, 4, 1);
   ASSERT_TRUE(scheduler.Add(1, 4).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 4, true}));
 }
 
 TEST(SchedulerTest, CutsAPromptWhereItsContextIsFullUntilThereIsRoom) {
   Scheduler scheduler(1, 4, 1);
-  ASSERT_TRUE(scheduler.Add(1, 9, /*limit=*/6).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 4, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 4, 2, false}));
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  ASSERT_TRUE(scheduler.Add(1, 9).ok());
+  EXPECT_THAT(Parts(Next(scheduler, Scheduler::kNoLimit, /*limit=*/6)),
+              ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 4, 2, false}));
+  EXPECT_THAT(Next(scheduler), IsEmpty());
   scheduler.SetLimit(1, 10);
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 6, 3, true}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 9, 1, true}));
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 6, 3, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 9, 1, true}));
+  EXPECT_THAT(Next(scheduler), IsEmpty());
 }
 
 TEST(SchedulerTest, AFullSequenceDoesNotHoldUpTheOthers) {
   Scheduler scheduler(2, 8, 2);
-  ASSERT_TRUE(scheduler.Add(1, 9, /*limit=*/3).ok());
+  ASSERT_TRUE(scheduler.Add(1, 9).ok());
   ASSERT_TRUE(scheduler.Add(2, 4).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  scheduler.Admit([](int64_t id, int64_t) {
+    return Admission{0, id == 1 ? 3 : Scheduler::kNoLimit};
+  });
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{1, 0, 3, false}, Part{2, 0, 4, true}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{2, 4, 1, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{2, 4, 1, true}));
 }
 
 TEST(SchedulerTest, ASequenceThatStartsOverKeepsItsSlot) {
   Scheduler scheduler(1, 8, 1);
-  ASSERT_TRUE(scheduler.Add(1, 2, /*limit=*/4).ok());
-  scheduler.NextStep();
-  scheduler.NextStep();
-  scheduler.NextStep();
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  ASSERT_TRUE(scheduler.Add(1, 2).ok());
+  Next(scheduler, Scheduler::kNoLimit, /*limit=*/4);
+  Next(scheduler);
+  Next(scheduler);
+  EXPECT_THAT(Next(scheduler), IsEmpty());
   scheduler.Restart(1, 3, 4);
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 3, true}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 3, 1, true}));
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 3, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 3, 1, true}));
+  EXPECT_THAT(Next(scheduler), IsEmpty());
   EXPECT_EQ(scheduler.SlotOf(1), 0);
 }
 
 TEST(SchedulerTest, DecodingRowsComeFirstAndPromptsFillTheRest) {
   Scheduler scheduler(3, 8, 4);
   ASSERT_TRUE(scheduler.Add(1, 2).ok());
-  scheduler.NextStep();
+  Next(scheduler);
   ASSERT_TRUE(scheduler.Add(2, 5).ok());
   ASSERT_TRUE(scheduler.Add(3, 100).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{1, 2, 1, true}, Part{2, 0, 5, true},
                           Part{3, 0, 2, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{1, 3, 1, true}, Part{2, 5, 1, true},
                           Part{3, 2, 6, false}));
 }
@@ -101,14 +128,14 @@ TEST(SchedulerTest, PromptsTakeNoMoreRowsThanTheyMay) {
   Scheduler scheduler(3, 64, 4);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
   EXPECT_EQ(scheduler.Decoding(), 0);
-  (void)scheduler.NextStep();
+  (void)Next(scheduler);
   EXPECT_EQ(scheduler.Decoding(), 1);
   ASSERT_TRUE(scheduler.Add(2, 7).ok());
   ASSERT_TRUE(scheduler.Add(3, 100).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep(5)),
+  EXPECT_THAT(Parts(Next(scheduler, 5)),
               ElementsAre(Part{1, 1, 1, true}, Part{2, 0, 5, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep(0)), ElementsAre(Part{1, 2, 1, true}));
-  const auto step = scheduler.NextStep(5);
+  EXPECT_THAT(Parts(Next(scheduler, 0)), ElementsAre(Part{1, 2, 1, true}));
+  const auto step = Next(scheduler, 5);
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 3, 1, true}, Part{2, 5, 2, true},
                                        Part{3, 0, 3, false}));
   EXPECT_TRUE(step[0].is_decoding);
@@ -121,34 +148,34 @@ TEST(SchedulerTest, PromptsTakeNoMoreRowsThanTheyMay) {
 TEST(SchedulerTest, TenantsTakeTurnsForSlots) {
   Scheduler scheduler(1, 512, 64);
   for (int64_t id = 1; id <= 20; ++id) {
-    ASSERT_TRUE(scheduler.Add(id, 500, Scheduler::kNoLimit, {"flood"}).ok());
+    ASSERT_TRUE(scheduler.Add(id, 500, {"flood"}).ok());
   }
-  (void)scheduler.NextStep();
-  ASSERT_TRUE(scheduler.Add(100, 500, Scheduler::kNoLimit, {"other"}).ok());
+  (void)Next(scheduler);
+  ASSERT_TRUE(scheduler.Add(100, 500, {"other"}).ok());
   int64_t n_before = 0;
   for (int64_t id = 1; !scheduler.SlotOf(100); ++id, ++n_before) {
     scheduler.Remove(id);
-    (void)scheduler.NextStep();
+    (void)Next(scheduler);
   }
   EXPECT_LE(n_before, 3);
 }
 
 TEST(SchedulerTest, TenantsTakeTurnsForPromptRows) {
   Scheduler scheduler(3, 64, 4);
-  ASSERT_TRUE(scheduler.Add(1, 1'000, Scheduler::kNoLimit, {"a"}).ok());
-  ASSERT_TRUE(scheduler.Add(2, 1'000, Scheduler::kNoLimit, {"a"}).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 0, 64, false}));
-  ASSERT_TRUE(scheduler.Add(3, 100, Scheduler::kNoLimit, {"b"}).ok());
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{3, 0, 64, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{1, 64, 64, false}));
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  ASSERT_TRUE(scheduler.Add(1, 1'000, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(2, 1'000, {"a"}).ok());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 64, false}));
+  ASSERT_TRUE(scheduler.Add(3, 100, {"b"}).ok());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{3, 0, 64, false}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 64, 64, false}));
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{3, 64, 36, true}, Part{1, 128, 28, false}));
 }
 
 TEST(SchedulerTest, SlotsGoToTheFirstComeAndAreDistinct) {
   Scheduler scheduler(2, 8, 4);
   for (int64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
-  scheduler.NextStep();
+  Next(scheduler);
   EXPECT_EQ(scheduler.running(), 2);
   EXPECT_EQ(scheduler.waiting(), 2);
   ASSERT_TRUE(scheduler.SlotOf(1).has_value());
@@ -160,12 +187,12 @@ TEST(SchedulerTest, SlotsGoToTheFirstComeAndAreDistinct) {
 TEST(SchedulerTest, RemovalFreesTheSlotForTheNextThatWaits) {
   Scheduler scheduler(1, 8, 4);
   for (int64_t id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
-  scheduler.NextStep();
+  Next(scheduler);
   const auto slot = scheduler.SlotOf(1);
   scheduler.Remove(2);  // a waiting one: it never gets a slot
   EXPECT_EQ(scheduler.waiting(), 1);
   scheduler.Remove(1);
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{3, 0, 1, true}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{3, 0, 1, true}));
   EXPECT_EQ(scheduler.SlotOf(3), slot);
 }
 
@@ -175,7 +202,7 @@ TEST(SchedulerTest, TheQueueTakesItsLimitAndRefusesOneMore) {
   const absl::Status refused = scheduler.Add(4, 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("3"));
-  scheduler.NextStep();  // one leaves the queue for the slot
+  Next(scheduler);  // one leaves the queue for the slot
   EXPECT_TRUE(scheduler.Add(4, 1).ok());
   EXPECT_FALSE(scheduler.Add(5, 1).ok());
 }
@@ -184,17 +211,17 @@ TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
   Scheduler scheduler(2, 8, 4);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
   ASSERT_TRUE(scheduler.Add(2, 20).ok());
-  scheduler.NextStep();
+  Next(scheduler);
   scheduler.Park(1);
-  EXPECT_THAT(Parts(scheduler.NextStep()), ElementsAre(Part{2, 7, 8, false}));
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{2, 7, 8, false}));
   scheduler.Park(2);
-  EXPECT_THAT(scheduler.NextStep(), IsEmpty());
+  EXPECT_THAT(Next(scheduler), IsEmpty());
   EXPECT_TRUE(scheduler.SlotOf(1).has_value());
   EXPECT_TRUE(scheduler.IsParked(1));
   scheduler.Unpark(1);
   scheduler.Unpark(2);
   EXPECT_FALSE(scheduler.IsParked(1));
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{1, 1, 1, true}, Part{2, 15, 5, true}));
 }
 
@@ -202,12 +229,12 @@ TEST(SchedulerTest, MoreDecodingSequencesThanRowsTakeTurns) {
   Scheduler scheduler(5, 2, 5);
   for (int64_t id = 0; id < 5; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
   for (int step = 0; step < 3; ++step) {  // slow readers let all prompts in
-    for (const ScheduledRows& r : scheduler.NextStep()) scheduler.Park(r.id);
+    for (const ScheduledRows& r : Next(scheduler)) scheduler.Park(r.id);
   }
   for (int64_t id = 0; id < 5; ++id) scheduler.Unpark(id);
   std::map<int64_t, int> served;
   for (int step = 0; step < 50; ++step) {
-    for (const ScheduledRows& r : scheduler.NextStep()) ++served[r.id];
+    for (const ScheduledRows& r : Next(scheduler)) ++served[r.id];
   }
   for (int64_t id = 0; id < 5; ++id) EXPECT_NEAR(served[id], 20, 1) << id;
 }
@@ -216,13 +243,13 @@ TEST(SchedulerTest, PromptsKeepTheirOrderWhileDecodingTakesEveryRow) {
   Scheduler scheduler(5, 2, 5);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
   ASSERT_TRUE(scheduler.Add(2, 1).ok());
-  scheduler.NextStep();
+  Next(scheduler);
   for (int64_t id = 3; id <= 5; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
   for (int step = 0; step < 7; ++step) {
-    EXPECT_EQ(scheduler.NextStep().size(), 2u);
+    EXPECT_EQ(Next(scheduler).size(), 2u);
   }
   scheduler.Remove(1);
-  EXPECT_THAT(Parts(scheduler.NextStep()),
+  EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{2, 8, 1, true}, Part{3, 0, 1, true}));
 }
 
@@ -270,9 +297,7 @@ class Simulation {
     const bool has_room = scheduler_.waiting() < kQueue;
     const Claim claim = {std::string(static_cast<size_t>(Draw(3)), 'x'),
                          static_cast<Priority>(Draw(3))};
-    EXPECT_EQ(
-        scheduler_.Add(next_id_, n_prompt, Scheduler::kNoLimit, claim).ok(),
-        has_room);
+    EXPECT_EQ(scheduler_.Add(next_id_, n_prompt, claim).ok(), has_room);
     if (has_room) live_[next_id_] = {n_prompt, n_prompt + Draw(40)};
     ++next_id_;
   }
@@ -290,7 +315,7 @@ class Simulation {
     bool has_prompt = false;
     std::set<int64_t> slots;
     std::vector<int64_t> ended;
-    for (const ScheduledRows& r : scheduler_.NextStep()) {
+    for (const ScheduledRows& r : Next(scheduler_)) {
       ASSERT_EQ(live_.count(r.id), 1u) << "tick " << tick;
       Live& s = live_[r.id];
       EXPECT_FALSE(s.is_parked);
