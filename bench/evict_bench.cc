@@ -40,8 +40,9 @@ void Evict(benchmark::State& state) {
                                    DType::kF16, DType::kF16);
   std::vector<std::byte> pages(static_cast<size_t>(plan.kv.full_bytes));
   std::vector<std::byte> rings(static_cast<size_t>(plan.kv.window_bytes));
-  KvCache cache(shape, plan, {pages.data(), plan.kv.full_bytes},
-                {rings.data(), plan.kv.window_bytes});
+  KvCache cache(shape, plan,
+                {.pages = {pages.data(), plan.kv.full_bytes},
+                 .rings = {rings.data(), plan.kv.window_bytes}});
   GenerateOptions options;
   options.context_policy = ContextPolicy::kRoll;
   options.pin_tokens = kPinned;

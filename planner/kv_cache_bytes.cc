@@ -133,6 +133,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   };
   Checked paged_row = 0;
   Checked ring = 0;
+  Checked ring_row = 0;
   Checked full = 0;
   Checked window = 0;
   for (const Group& group : groups_) {
@@ -146,6 +147,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
         group.n_layers;
     if (ring_cells > 0) {
       ring += row * ring_cells * group.n_layers;
+      ring_row += row * group.n_layers;
       window += bytes;
     } else {
       paged_row += row * group.n_layers;
@@ -153,7 +155,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
     }
   }
   const Checked page = paged_row * page_tokens;
-  if ((page + ring + full + window).overflow()) {
+  if ((page + ring + ring_row + full + window).overflow()) {
     return absl::OutOfRangeError(
         absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
                      " tokens does not fit in int64 bytes"));
@@ -163,6 +165,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   bytes.pages_per_slot = pages;
   bytes.page_bytes = *page.Get();
   bytes.ring_bytes = *ring.Get();
+  bytes.ring_row_bytes = *ring_row.Get();
   bytes.full_bytes = *full.Get();
   bytes.window_bytes = *window.Get();
   bytes.bytes_per_token = bytes.page_bytes / page_tokens;

@@ -48,6 +48,7 @@ struct KvBytes {
   int64_t pages_per_slot;  // ceil(n_ctx / page_tokens)
   int64_t page_bytes;      // K and V of one page, all paged layers
   int64_t ring_bytes;      // K and V of all rings of one sequence
+  int64_t ring_row_bytes;  // K and V of one token in all rings
   int64_t full_bytes;      // kv_full: n_slots * pages_per_slot * page_bytes
   int64_t window_bytes;    // kv_window: (n_slots + n_idle) * ring_bytes
   // Growth per token of context of one slot, for explanations.

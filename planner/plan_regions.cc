@@ -101,9 +101,11 @@ absl::Status WhyNotStored(const WeightTensor& tensor) {
   return TooBig();
 }
 
-// Rows of a step whose logits are kept.
+// Rows of a step whose logits are kept: of each slot's newest token and of the
+// guesses after it.
 int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
-  return std::max(options.n_slots, profile.workspace.min_logits_rows);
+  return std::max(options.n_slots * (1 + options.n_draft),
+                  profile.workspace.min_logits_rows);
 }
 
 KvRules RulesOf(const LoadOptions& options) {
@@ -161,6 +163,11 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     return absl::StrCat("(", options.n_slots, " slots + ",
                         options.n_idle_sessions, " idle) x ",
                         sizes.kv.ring_bytes, " bytes of rings");
+  }
+  if (region == "kv_draft" && options.n_draft > 0) {
+    return absl::StrCat(options.n_slots, " slots x ", options.n_draft,
+                        " draft tokens x ", sizes.kv.ring_row_bytes,
+                        " bytes of a token in rings");
   }
   if (region == "workspace") {
     return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
@@ -296,7 +303,8 @@ class RegionSizer {
     }
     AddToArena("kv_full", sizes_.kv.full_bytes);
     AddToArena("kv_window", sizes_.kv.window_bytes);
-    AddToArena("kv_draft", 0);
+    AddToArena("kv_draft",
+               n_slots * options.n_draft * sizes_.kv.ring_row_bytes);
     AddToArena("kv_snapshots", 0);
     AddToArena("workspace", workspace_bytes);
     AddToArena("logits", sampled * inputs_.shape().vocab_size * kFloatBytes);
@@ -419,6 +427,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch},
         Field{"n_idle_sessions", options.n_idle_sessions, 0,
               LoadOptions::kMaxIdleSessions},
+        Field{"n_draft", options.n_draft, 0, LoadOptions::kMaxDraftTokens},
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
         Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
         Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},

@@ -28,8 +28,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   RETURN_IF_ERROR(fence({"allocate", 0, plan.arena_bytes}));
   ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));
   impl->cache = std::make_unique<KvCache>(
-      impl->shape, impl->plan, impl->arena.Region(plan, "kv_full"),
-      impl->arena.Region(plan, "kv_window"),
+      impl->shape, impl->plan,
+      KvRegions{.pages = impl->arena.Region(plan, "kv_full"),
+                .rings = impl->arena.Region(plan, "kv_window"),
+                .drafts = impl->arena.Region(plan, "kv_draft")},
       plan.kv.page_bytes > 0 ? options.prefix_cache_bytes / plan.kv.page_bytes
                              : 0);
   impl->kv_pages = impl->cache->free_pages();
@@ -94,6 +96,12 @@ absl::Status Engine::Submit(GenerateOptions options,
   if (has_session) options.context_policy = ContextPolicy::kRoll;
   RETURN_IF_ERROR(
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
+  const int64_t n_draft = impl_->plan.options.n_draft;
+  if (options.draft_tokens < 0 || options.draft_tokens > n_draft) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "draft_tokens is ", options.draft_tokens, ", the model was loaded for ",
+        n_draft, ": ask for fewer, or load it with more"));
+  }
   if (has_session) {
     return impl_->SubmitMessage(std::move(options), std::move(sink));
   }

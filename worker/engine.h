@@ -70,6 +70,10 @@ struct GenerateOptions {
   // one of index first_scored, at least 1, on.
   bool prompt_logprobs = false;
   int64_t first_scored = 1;
+  // Tokens guessed from the text so far that a step may verify beside the one
+  // that is known, at most the plan's n_draft; 0 = none. Which tokens are drawn
+  // does not depend on it.
+  int64_t draft_tokens = 0;
   ContextPolicy context_policy = ContextPolicy::kStop;
   // For kRoll. kShift becomes kRecompute where the context is too short to
   // keep the rings of sliding-window layers filled; evictions say which it was.
@@ -176,6 +180,8 @@ struct FinishInfo {
   int64_t n_prompt = 0;     // tokens of the context before the reply
   int64_t n_cached = 0;     // of these, computed by earlier calls
   int64_t n_generated = 0;
+  int64_t n_drafted = 0;   // guessed tokens that were computed
+  int64_t n_accepted = 0;  // of these, that were right
   int64_t n_evictions = 0;
   int64_t n_evicted = 0;       // tokens
   absl::Duration queued;       // until its first row was computed
@@ -242,8 +248,10 @@ struct EngineLoad {
   int64_t kv_used_pages;  // as of the last step
   int64_t steps;
   int64_t generated_tokens;
-  int64_t prompt_tokens;  // computed
-  int64_t cached_tokens;  // of prompts, that were there already
+  int64_t prompt_tokens;          // computed
+  int64_t cached_tokens;          // of prompts, that were there already
+  int64_t draft_tokens;           // guessed and computed
+  int64_t accepted_draft_tokens;  // of these, that were right
 };
 
 enum class RequestState {

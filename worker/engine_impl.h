@@ -66,14 +66,23 @@ struct Engine::Impl {
   // Makes room in contexts that are full.
   void RollFull();
   void Roll(Sequence& sequence, int64_t slot);
+  // Guesses what comes next, where that was asked for.
+  void GuessTokens();
   std::vector<ScheduledRows> Schedule();
+  // Both before anybody sees what the step brings.
   void CountPages();
+  void CountRows(const std::vector<ScheduledRows>& rows);
   // Runs a step and measures it for the next ones' prompt rows.
   void TimeStep(const std::vector<ScheduledRows>& rows);
   void RunStep(const std::vector<ScheduledRows>& rows);
   absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
   // Draws the tokens of the batch's sampled rows.
   absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
+  // Those of one sequence, whose first sampled row is `first_sampled`: as long
+  // as the guesses are what is drawn. The others' rows are taken back.
+  absl::Status DrawTokens(const ScheduledRows& rows, int64_t first_sampled);
+  // Moves `n_rows` of a slot's drafts from `first_position` on into its rings.
+  absl::Status KeepDrafts(int64_t slot, int64_t first_position, int64_t n_rows);
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
   absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
   void Settle(Sequence& sequence);

@@ -56,6 +56,7 @@ void Engine::Impl::StepLoop() {
     Admit();
     KeepRings();
     RollFull();
+    GuessTokens();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
     if (has_run) TimeStep(rows);
@@ -286,7 +287,7 @@ void Engine::Impl::TimeStep(const std::vector<ScheduledRows>& rows) {
   int64_t n_decoding = 0;
   int64_t n_prompt = 0;
   for (const ScheduledRows& r : rows) {
-    (r.is_decoding ? n_decoding : n_prompt) += r.n_rows;
+    (r.is_decoding ? n_decoding : n_prompt) += r.is_decoding ? 1 : r.n_rows;
   }
   const absl::Time begin = options.clock();
   RunStep(rows);
@@ -313,17 +314,23 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
         {.slot = r.slot,
          .first_row = static_cast<int64_t>(batch.tokens.size()),
          .n_rows = r.n_rows,
-         .first_position = r.first_position});
+         .first_position = r.first_position,
+         .n_draft = r.n_draft});
+    const int64_t n_known = r.n_rows - r.n_draft;
     for (int64_t i = 0; i < r.n_rows; ++i) {
       const int64_t position = r.first_position + i;
-      batch.tokens.push_back(history.TokenAt(position));
+      batch.tokens.push_back(
+          i < n_known ? history.TokenAt(position)
+                      : sequence->draft()[static_cast<size_t>(i - n_known)]);
       batch.positions.push_back(position);
       batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
     }
     batch.has_rolled_prefix |= cache->HasRolledPrefix(r.slot);
-    if (r.samples) {
-      batch.sampled_rows.push_back(static_cast<int32_t>(batch.tokens.size()) -
-                                   1);
+    if (!r.samples) continue;
+    const auto end = static_cast<int32_t>(batch.tokens.size());
+    for (auto row = end - static_cast<int32_t>(1 + r.n_draft); row < end;
+         ++row) {
+      batch.sampled_rows.push_back(row);
     }
   }
   return absl::OkStatus();
@@ -331,45 +338,42 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
 
 void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
   absl::Status status = BuildBatch(rows);
-  CountPages();  // before anybody sees what the step brings
+  CountPages();
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows(rows);
   if (status.ok()) status = ScorePrompts(rows);
-  int64_t n_sampled = 0;
+  CountRows(rows);
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
     // Whatever it was, nobody knows what the step has written.
     if (!status.ok()) sequence->End(absl::InternalError(status.message()));
-    n_sampled += r.samples ? 1 : 0;
     Settle(*sequence);
   }
+}
+
+void Engine::Impl::CountRows(const std::vector<ScheduledRows>& rows) {
   absl::MutexLock lock(&mu);
   ++counters.steps;
-  counters.generated_tokens += n_sampled;
-  counters.prompt_tokens +=
-      static_cast<int64_t>(batch.tokens.size()) - n_sampled;
+  for (const ScheduledRows& r : rows) {
+    const int64_t n_sampled = r.samples ? 1 : 0;
+    counters.generated_tokens += n_sampled;
+    counters.prompt_tokens += r.n_rows - r.n_draft - n_sampled;
+  }
 }
 
 absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
-  std::vector<Sequence*> sampled;
-  std::vector<int64_t> slots;
+  std::vector<Sequence*> sampled;  // a sequence for each sampled row
   for (const ScheduledRows& r : rows) {
     if (!r.samples) continue;
-    sampled.push_back(Find(r.id));
-    slots.push_back(r.slot);
+    sampled.insert(sampled.end(), static_cast<size_t>(1 + r.n_draft),
+                   Find(r.id));
   }
   RETURN_IF_ERROR(row_sampler->Begin(sampled));
-  for (size_t i = 0; i < sampled.size(); ++i) {
-    absl::StatusOr<TokenOutput> token =
-        row_sampler->Draw(*sampled[i], static_cast<int64_t>(i));
-    if (!token.ok()) {
-      sampled[i]->End(token.status());
-      continue;
-    }
-    const bool is_first = sampled[i]->n_generated() == 0;
-    sampled[i]->Accept(*std::move(token), *tokenizer, plan.n_ctx,
-                       options.clock());
-    if (is_first) Publish(*sampled[i], slots[i]);
+  int64_t first_sampled = 0;
+  for (const ScheduledRows& r : rows) {
+    if (!r.samples) continue;
+    RETURN_IF_ERROR(DrawTokens(r, first_sampled));
+    first_sampled += 1 + r.n_draft;
   }
   return absl::OkStatus();
 }

@@ -17,14 +17,15 @@ constexpr int64_t kMaxSharedPages = 4'096;
 }  // namespace
 
 KvCache::KvCache(const planner::ModelShape& shape,
-                 const planner::MemoryPlan& plan, kernels::BufferView pages,
-                 kernels::BufferView rings, int64_t max_shared_pages)
-    : pages_(pages),
-      rings_(rings),
+                 const planner::MemoryPlan& plan, const KvRegions& regions,
+                 int64_t max_shared_pages)
+    : regions_(regions),
       page_tokens_(plan.kv.page_tokens),
       pages_per_slot_(plan.kv.pages_per_slot),
       page_bytes_(plan.kv.page_bytes),
       ring_bytes_(plan.kv.ring_bytes),
+      n_draft_(plan.options.n_draft),
+      draft_bytes_(n_draft_ * plan.kv.ring_row_bytes),
       layers_(static_cast<size_t>(shape.n_layers)),
       slots_(static_cast<size_t>(plan.options.n_slots)),
       n_kept_rings_(ring_bytes_ > 0 ? plan.options.n_idle_sessions : 0),
@@ -32,6 +33,7 @@ KvCache::KvCache(const planner::ModelShape& shape,
       max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
   int64_t page_offset = 0;
   int64_t ring_offset = 0;
+  int64_t draft_offset = 0;
   for (size_t il = 0; il < layers_.size(); ++il) {
     const planner::LayerShape& from = shape.layers[il];
     Layer& layer = layers_[il];
@@ -50,11 +52,16 @@ KvCache::KvCache(const planner::ModelShape& shape,
     layer.k_offset = offset;
     layer.v_offset = offset + cells * layer.k_row_bytes;
     offset = layer.v_offset + cells * layer.v_row_bytes;
+    if (!layer.is_ring) continue;
+    layer.k_draft_offset = draft_offset;
+    layer.v_draft_offset = draft_offset + n_draft_ * layer.k_row_bytes;
+    draft_offset = layer.v_draft_offset + n_draft_ * layer.v_row_bytes;
   }
-  PLIMSOLL_CHECK(page_offset == page_bytes_ && ring_offset == ring_bytes_,
+  PLIMSOLL_CHECK(page_offset == page_bytes_ && ring_offset == ring_bytes_ &&
+                     draft_offset == draft_bytes_,
                  "the cache's arithmetic equals the plan's");
   const int64_t n_pages = plan.options.n_slots * pages_per_slot_;
-  PLIMSOLL_CHECK(n_pages * page_bytes_ <= pages_.bytes,
+  PLIMSOLL_CHECK(n_pages * page_bytes_ <= regions_.pages.bytes,
                  "the plan's region holds every page");
   free_.reserve(static_cast<size_t>(n_pages));
   for (int64_t page = n_pages - 1; page >= 0; --page) {
@@ -187,13 +194,30 @@ absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
   }
   for (int64_t i = 0; i < missing; ++i) AddPage(s);
   s.length = std::max(s.length, n_tokens);
-  for (kernels::PageEntry& page : s.pages) {
-    const int64_t end =
-        page.is_prefix ? std::min(s.length, s.prefix_tokens) : s.length;
+  SetLiveEnds(s);
+  return absl::OkStatus();
+}
+
+void KvCache::SetLiveEnds(Slot& slot) {
+  for (kernels::PageEntry& page : slot.pages) {
+    const int64_t end = page.is_prefix
+                            ? std::min(slot.length, slot.prefix_tokens)
+                            : slot.length;
     page.live_end = static_cast<int32_t>(
         std::clamp<int64_t>(end - page.first_position, 0, page_tokens_));
   }
-  return absl::OkStatus();
+}
+
+void KvCache::Truncate(int64_t slot, int64_t n_tokens) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  PLIMSOLL_CHECK(n_tokens <= s.length, "only what is there is taken back");
+  while (!s.pages.empty() && s.pages.back().first_position >= n_tokens) {
+    GiveBack(s.pages.back().page);
+    s.next_page = s.pages.back().first_position;
+    s.pages.pop_back();
+  }
+  s.length = n_tokens;
+  SetLiveEnds(s);
 }
 
 void KvCache::Evict(int64_t slot, int64_t n_tokens) {
@@ -248,7 +272,7 @@ int64_t KvCache::LiveBegin(int64_t slot) const {
 
 kernels::PagedKv KvCache::Paged(int64_t layer) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  return {.pool = pages_.data,
+  return {.pool = regions_.pages.data,
           .page_bytes = page_bytes_,
           .k_offset = l.k_offset,
           .v_offset = l.v_offset,
@@ -257,8 +281,16 @@ kernels::PagedKv KvCache::Paged(int64_t layer) const {
 
 kernels::RingKv KvCache::Ring(int64_t layer, int64_t slot) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  std::byte* base = rings_.data + slot * ring_bytes_;
+  std::byte* base = regions_.rings.data + slot * ring_bytes_;
   return {.k = base + l.k_offset, .v = base + l.v_offset, .window = l.window};
+}
+
+kernels::RingKv KvCache::Drafts(int64_t layer, int64_t slot) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  std::byte* base = regions_.drafts.data + slot * draft_bytes_;
+  return {.k = base + l.k_draft_offset,
+          .v = base + l.v_draft_offset,
+          .window = n_draft_};
 }
 
 const kernels::PageEntry& KvCache::PageOf(int64_t slot,

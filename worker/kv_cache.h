@@ -18,16 +18,21 @@
 
 namespace plimsoll::worker {
 
+// The plan's regions kv_full, kv_window and kv_draft.
+struct KvRegions {
+  kernels::BufferView pages;
+  kernels::BufferView rings;
+  kernels::BufferView drafts = {};
+};
+
 // Owned by the engine, used from the step thread only. Never allocates device
 // memory; the tables are sized once.
 class KvCache {
  public:
-  // `pages` and `rings` are the plan's regions kv_full and kv_window.
   // At most `max_shared_pages` are known by their tokens, so that they can be
   // shared: those of sequences, and of ended ones until others need them.
   KvCache(const planner::ModelShape& shape, const planner::MemoryPlan& plan,
-          kernels::BufferView pages, kernels::BufferView rings,
-          int64_t max_shared_pages = 0);
+          const KvRegions& regions, int64_t max_shared_pages = 0);
 
   // True if `layer` keeps a ring instead of pages.
   bool IsRing(int64_t layer) const {
@@ -92,6 +97,9 @@ class KvCache {
     const Slot& s = slots_[static_cast<size_t>(slot)];
     return s.evicted > 0 && s.prefix_tokens > 0;
   }
+  // Positions of `n_tokens` and beyond were not wanted: their pages are given
+  // back. Rings must not have them.
+  void Truncate(int64_t slot, int64_t n_tokens);
   // Gives the slot's pages back.
   void Clear(int64_t slot);
 
@@ -104,6 +112,13 @@ class KvCache {
   // (LayerShape::kv_source).
   kernels::PagedKv Paged(int64_t layer) const;
   kernels::RingKv Ring(int64_t layer, int64_t slot) const;
+  // True if `layer` keeps a ring of its own.
+  bool OwnsRing(int64_t layer) const {
+    return IsRing(layer) && layers_[static_cast<size_t>(layer)].owns;
+  }
+  // Where the ring rows of draft tokens wait until it is known which are kept:
+  // a ring of the plan's n_draft cells.
+  kernels::RingKv Drafts(int64_t layer, int64_t slot) const;
 
   // Byte offsets, from the start of the pool, of the key and value rows of
   // `position` in a paged layer. Requires a live position.
@@ -130,6 +145,8 @@ class KvCache {
     int64_t v_row_bytes = 0;
     int64_t k_offset = 0;  // in a page, or in a slot's rings
     int64_t v_offset = 0;
+    int64_t k_draft_offset = 0;  // in a slot's drafts
+    int64_t v_draft_offset = 0;
     int64_t window = 0;
   };
   struct Slot {
@@ -142,6 +159,8 @@ class KvCache {
     int64_t live_begin = 0;
   };
 
+  // Makes the pages' live cells those of the slot's length.
+  void SetLiveEnds(Slot& slot);
   // Pages that `slot` lacks for `n_tokens` positions.
   int64_t MissingPages(const Slot& slot, int64_t n_tokens) const;
   void AddPage(Slot& slot);
@@ -162,18 +181,19 @@ class KvCache {
   // where they lie in any sequence.
   int64_t ShareablePages(const Slot& slot, int64_t n_tokens) const;
   kernels::BufferView Rings(int64_t i) const {
-    return {rings_.data + i * ring_bytes_, ring_bytes_};
+    return {regions_.rings.data + i * ring_bytes_, ring_bytes_};
   }
   int64_t PrefixPages(const Slot& slot) const;
   // The page that holds `position`.
   const kernels::PageEntry& PageOf(int64_t slot, int64_t position) const;
 
-  kernels::BufferView pages_;
-  kernels::BufferView rings_;
+  KvRegions regions_;
   int64_t page_tokens_;
   int64_t pages_per_slot_;
   int64_t page_bytes_;
   int64_t ring_bytes_;  // of one slot
+  int64_t n_draft_;
+  int64_t draft_bytes_;  // of one slot
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
   std::vector<int32_t> free_;   // pages, the next one to use last

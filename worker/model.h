@@ -26,6 +26,7 @@ struct SequenceRows {
   int64_t first_row;
   int64_t n_rows;
   int64_t first_position;
+  int64_t n_draft = 0;  // of its last rows: tokens that may be taken back
 };
 
 // One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.
@@ -47,7 +48,8 @@ class Model {
 
   // Runs the batch. The cache must have room for every position (Extend).
   // Logits of the i-th sampled row are then at Logits() + i * vocab_size; keys
-  // and values of all rows are in the cache.
+  // and values of all rows are in the cache, those of draft rows in its drafts
+  // instead of its rings.
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
 

@@ -47,8 +47,12 @@ absl::Status CheckPins(const planner::MemoryPlan& plan, int64_t pin_tokens) {
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
                                   const GenerateOptions& options) {
-  if (options.context_policy != ContextPolicy::kRoll) return RollPlan();
   const int64_t n_ctx = plan.n_ctx;
+  if (options.context_policy != ContextPolicy::kRoll) {
+    RollPlan whole;
+    whole.capacity = n_ctx;
+    return whole;
+  }
   const int64_t prefix = options.pin_tokens;
   if (absl::Status status = CheckPins(plan, prefix); !status.ok()) {
     return status;

@@ -39,6 +39,14 @@ void Scheduler::SetLimit(int64_t id, int64_t limit) {
   if (Sequence* s = Running(id)) s->limit = limit;
 }
 
+void Scheduler::SetDraft(int64_t id, int64_t n) {
+  if (Sequence* s = Running(id)) s->n_draft = n;
+}
+
+void Scheduler::Reject(int64_t id, int64_t n) {
+  if (Sequence* s = Running(id)) s->n_computed -= n;
+}
+
 void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
   Sequence* s = Running(id);
   if (s == nullptr) return;
@@ -89,26 +97,42 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
 
   std::vector<ScheduledRows> step;
   int64_t left = n_rows_;
-  const auto take = [&](Sequence& s, int64_t n) {
+  const auto take = [&](Sequence& s, int64_t n, int64_t n_draft = 0) {
+    n += n_draft;
     step.push_back({.id = s.id,
                     .slot = s.slot,
                     .first_position = s.n_computed,
                     .n_rows = n,
                     .samples = s.n_computed + n >= s.n_prompt,
-                    .is_decoding = s.IsDecoding()});
+                    .is_decoding = s.IsDecoding(),
+                    .n_draft = n_draft});
     s.n_computed += n;
     s.last_turn = ++n_turns_;
     left -= n;
   };
-  for (Sequence* s : decoding) {
-    if (left == 0) return step;
-    take(*s, 1);
-  }
   std::stable_sort(prefilling.begin(), prefilling.end(),
                    [this](const Sequence* a, const Sequence* b) {
                      return last_prompt_turn_[a->tenant] <
                             last_prompt_turn_[b->tenant];
                    });
+  if (static_cast<int64_t>(decoding.size()) >= n_rows_) {
+    decoding.resize(static_cast<size_t>(n_rows_));
+    // Where decoding takes every row the first prompt takes turns with it.
+    if (!prefilling.empty() && max_prompt_rows > 0 &&
+        prefilling.front()->last_turn < decoding.back()->last_turn) {
+      decoding.pop_back();
+    }
+  }
+  // Guesses take what is left, but nothing from prompts.
+  int64_t left_for_drafts =
+      prefilling.empty() ? left - std::ssize(decoding) : 0;
+  for (Sequence* s : decoding) {
+    const int64_t n_draft =
+        std::min({std::exchange(s->n_draft, 0), left_for_drafts,
+                  s->limit - s->n_computed - 1});
+    left_for_drafts -= n_draft;
+    take(*s, 1, n_draft);
+  }
   left = std::min(left, max_prompt_rows);
   for (Sequence* s : prefilling) {
     if (left == 0) return step;

@@ -24,7 +24,8 @@ struct ScheduledRows {
   int64_t first_position;
   int64_t n_rows;
   bool samples;              // its last row's logits are wanted
-  bool is_decoding = false;  // one row, of a token that was generated
+  bool is_decoding = false;  // a row of a token that was generated
+  int64_t n_draft = 0;  // and so many of guessed ones after it, all sampled
 };
 
 // What a sequence begins with in its slot.
@@ -39,7 +40,8 @@ struct Admission {
 // decoding sequence first, those that waited longest before the others where
 // not all fit, then prompt rows until the step is full or has as many as it
 // may: those of the tenant that had its last ones longest ago first, each
-// tenant's in order of admission. Not thread-safe.
+// tenant's in order of admission. Where decoding would take every row the first
+// prompt takes turns with it. Not thread-safe.
 class Scheduler {
  public:
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
@@ -62,6 +64,12 @@ class Scheduler {
 
   // Moves the limit of a running sequence, as tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
+  // The next step may take rows of `n` guessed tokens of a running sequence
+  // beside that of its newest one, where it is decoding, as many as there is
+  // room for.
+  void SetDraft(int64_t id, int64_t n);
+  // The last `n` rows of its last step count no more.
+  void Reject(int64_t id, int64_t n);
   // A running sequence starts over, as one with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
@@ -99,6 +107,7 @@ class Scheduler {
     std::string tenant = {};
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
+    int64_t n_draft = 0;     // guessed tokens of the next step
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
 

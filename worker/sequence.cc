@@ -55,6 +55,14 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
   return FinishReason::kUnknown;
 }
 
+int64_t Sequence::MostDrafted() const {
+  if (options_.draft_tokens == 0 || n_generated() == 0) return 0;
+  if (options_.max_tokens == 0) return options_.draft_tokens;
+  // The token that is drawn after the last one of them is the last one.
+  return std::min(options_.draft_tokens,
+                  options_.max_tokens - n_generated() - 1);
+}
+
 Leaving Sequence::Evict(int64_t n_live) {
   TokenHistory& history = start_.history;
   const std::vector<int64_t> turns = history.WholeTurns();
@@ -114,6 +122,8 @@ void Sequence::Finish(absl::Time now) {
                 .n_prompt = n_prompt(),
                 .n_cached = start_.n_cached,
                 .n_generated = n_generated(),
+                .n_drafted = n_drafted_,
+                .n_accepted = n_accepted_,
                 .n_evictions = n_evictions_,
                 .n_evicted = history().n_evicted() - n_evicted_before_,
                 .queued = started - submitted_,

@@ -94,6 +94,17 @@ class Sequence {
   void SetCached(int64_t n_tokens) { start_.n_cached = n_tokens; }
   // Numbers of computed tokens at which rings are to be kept, ascending.
   std::vector<int64_t>& keep_rings_at() { return keep_rings_at_; }
+  // Tokens that may be guessed to come: 0 unless it decodes and asked for it.
+  int64_t MostDrafted() const;
+  // The guessed tokens of the next step.
+  void SetDraft(std::vector<int32_t> ids) { draft_ = std::move(ids); }
+  const std::vector<int32_t>& draft() const { return draft_; }
+  std::vector<int32_t> TakeDraft() { return std::exchange(draft_, {}); }
+  // Notes how many of them were computed, and how many were right.
+  void CountDrafts(int64_t n_drafted, int64_t n_accepted) {
+    n_drafted_ += n_drafted;
+    n_accepted_ += n_accepted;
+  }
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
     if (!started_) started_ = now;
@@ -137,6 +148,9 @@ class Sequence {
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;
   int64_t n_evicted_before_ = start_.history.n_evicted();
+  std::vector<int32_t> draft_;
+  int64_t n_drafted_ = 0;
+  int64_t n_accepted_ = 0;
   int64_t n_scored_;  // prompt tokens, those before first_scored included
   FinishReason reason_ = FinishReason::kUnknown;
   std::optional<absl::Status> end_;

@@ -195,6 +195,11 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            planner::LoadOptions::kMaxUbatch, "U",
            "Rows of one step; smaller needs less memory, prefills slower (512)")
       ->group(group);
+  AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
+           planner::LoadOptions::kMaxDraftTokens, "D",
+           "Tokens guessed from the text itself and verified in one step; "
+           "they change the speed alone (0)")
+      ->group(group);
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBytes, "BYTES",
             "The budget, as bytes or 12GiB; default: what this machine has "
             "available now")

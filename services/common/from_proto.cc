@@ -258,6 +258,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
     }
     options.n_idle_sessions = message.n_idle_sessions();
   }
+  if (message.has_n_draft()) options.n_draft = message.n_draft();
   if (message.has_margin_bytes()) {
     ASSIGN_OR_RETURN(options.margin_bytes,
                      Signed(message.margin_bytes(), "margin_bytes"));
@@ -265,6 +266,10 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   if (options.n_ctx == 0) return Bad("n_ctx", "must be at least 1");
   if (options.max_inference_len == 0) {
     return Bad("max_inference_len", "must be at least 1");
+  }
+  if (options.n_draft > planner::LoadOptions::kMaxDraftTokens) {
+    return Bad("n_draft", absl::StrCat("is above ",
+                                       planner::LoadOptions::kMaxDraftTokens));
   }
   if (options.n_slots < 1 ||
       options.n_slots > planner::LoadOptions::kMaxSlots) {
@@ -376,6 +381,7 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
   worker::GenerateOptions options;
   ASSIGN_OR_RETURN(options.sampling, FromProto(sampling));
   RETURN_IF_ERROR(FillLogitBias(sampling, options.logit_bias));
+  options.draft_tokens = sampling.draft_tokens();
   RETURN_IF_ERROR(FillStopping(stopping, options));
   if (response.has_top_logprobs()) {
     if (response.top_logprobs() > worker::GenerateOptions::kMaxTopLogprobs) {

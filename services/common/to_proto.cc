@@ -208,6 +208,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_n_slots(ToUint32(options.n_slots));
   message.set_n_ubatch(ToUint32(options.n_ubatch));
   message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
+  message.set_n_draft(ToUint32(options.n_draft));
   message.set_k_type(ToProto(options.k_type));
   message.set_v_type(ToProto(options.v_type));
   message.set_margin_bytes(ToUint64(options.margin_bytes));
@@ -432,6 +433,10 @@ v1::TokenUsage UsageToProto(const worker::FinishInfo& info) {
     message.set_evicted_tokens(static_cast<uint64_t>(info.n_evicted));
   }
   if (info.n_cached > 0) message.set_cached_tokens(ToUint32(info.n_cached));
+  if (info.n_drafted > 0) {
+    message.set_draft_tokens(ToUint64(info.n_drafted));
+    message.set_accepted_draft_tokens(ToUint64(info.n_accepted));
+  }
   return message;
 }
 

@@ -34,6 +34,11 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
          "models with sliding windows can share them")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxIdleSessions));
+  app.add_option("--draft-tokens", load.n_draft,
+                 "Tokens that a request may have guessed from its own text and "
+                 "verified in one step; each takes a row of logits a slot")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxDraftTokens));
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {

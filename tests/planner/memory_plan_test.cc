@@ -67,6 +67,23 @@ TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
   EXPECT_EQ(plan.FindRegion("nothing"), nullptr);
 }
 
+TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
+  LoadOptions options = Context(4'096);
+  options.n_slots = 3;
+  const MemoryPlan without = PlanOf(Gemma270m(), options);
+  options.n_draft = 7;
+  const MemoryPlan with = PlanOf(Gemma270m(), options);
+  EXPECT_EQ(without.FindRegion("kv_draft")->bytes, 0);
+  EXPECT_EQ(without.n_sampled, 16) << "what the kernels take at least";
+  EXPECT_EQ(with.n_sampled, 3 * 8);
+  // 15 layers of windows, one KV head of 256 numbers, keys and values in f16.
+  EXPECT_EQ(with.FindRegion("kv_draft")->bytes, 3 * 7 * 15 * 2 * 256 * 2);
+  EXPECT_EQ(2 * with.FindRegion("logits")->bytes,
+            3 * without.FindRegion("logits")->bytes);
+  // Without rings nothing waits.
+  EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_draft")->bytes, 0);
+}
+
 TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
   ModelShape shape = Smollm2();
   shape.weights = {{"a", DType::kQ8_0, 64, 17, false, 0, 0},
@@ -230,6 +247,9 @@ TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
   expect_named([](O& o) { o.n_idle_sessions = O::kMaxIdleSessions + 1; },
                "n_idle_sessions");
   expect_named([](O& o) { o.n_idle_sessions = -1; }, "n_idle_sessions");
+  EXPECT_TRUE(status([](O& o) { o.n_draft = O::kMaxDraftTokens; }).ok());
+  expect_named([](O& o) { o.n_draft = O::kMaxDraftTokens + 1; }, "n_draft");
+  expect_named([](O& o) { o.n_draft = -1; }, "n_draft");
   expect_named([](O& o) { o.n_ctx = 0; }, "n_ctx");
   expect_named([](O& o) { o.n_ctx = -1; }, "n_ctx");
   expect_named([](O& o) { o.max_inference_len = 0; }, "max_inference_len");

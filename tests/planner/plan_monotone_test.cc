@@ -28,7 +28,7 @@ struct Question {
   ShapeNumbers shape;
   int64_t group;  // query heads of a KV head
   AllocationRule rule;
-  int64_t n_ctx, n_slots, n_ubatch, n_idle, k_type, v_type, margin;
+  int64_t n_ctx, n_slots, n_ubatch, n_idle, n_draft, k_type, v_type, margin;
 };
 
 absl::StatusOr<MemoryPlan> Ask(Question q, bool is_solved, int64_t budget) {
@@ -42,6 +42,7 @@ absl::StatusOr<MemoryPlan> Ask(Question q, bool is_solved, int64_t budget) {
   options.n_slots = q.n_slots;
   options.n_ubatch = q.n_ubatch;
   options.n_idle_sessions = q.n_idle;
+  options.n_draft = q.n_draft;
   options.k_type = kTypes.at(static_cast<size_t>(q.k_type));
   options.v_type = kTypes.at(static_cast<size_t>(q.v_type));
   options.margin_bytes = q.margin;
@@ -81,6 +82,7 @@ Question DrawQuestion() {
   q.n_slots = Draw("n_slots", 1, 64);
   q.n_ubatch = Draw("n_ubatch", 1, 1'024);
   q.n_idle = Draw("n_idle_sessions", 0, 4);
+  q.n_draft = Draw("n_draft", 0, 14);
   q.k_type = Draw("k_type", 0, 3);
   q.v_type = Draw("v_type", 0, 3);
   q.margin = Draw("margin_bytes", 0, 1 << 20);
@@ -102,6 +104,8 @@ std::vector<Argument> Arguments() {
       {"n_slots", [](Question& q) -> int64_t& { return q.n_slots; }, 1, far},
       {"n_ubatch", [](Question& q) -> int64_t& { return q.n_ubatch; }, 1, far},
       {"idle", [](Question& q) -> int64_t& { return q.n_idle; }, 1, far},
+      {"draft", [](Question& q) -> int64_t& { return q.n_draft; }, 1,
+       LoadOptions::kMaxDraftTokens},
       {"k_type", [](Question& q) -> int64_t& { return q.k_type; }, 1, 3},
       {"v_type", [](Question& q) -> int64_t& { return q.v_type; }, 1, 3},
       {"margin", [](Question& q) -> int64_t& { return q.margin; }, 1, far},

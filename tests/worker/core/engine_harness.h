@@ -16,22 +16,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/worker/core/json.h"
+#include "tests/worker/core/sanitized.h"
 #include "worker/engine.h"
 
 namespace plimsoll::testing {
-
-// A sanitizer takes memory and time of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool kIsSanitized = true;
-#else
-inline constexpr bool kIsSanitized = false;
-#endif
-#else
-inline constexpr bool kIsSanitized = false;
-#endif
 
 // Of this process, now.
 int64_t ResidentBytes();
@@ -42,6 +30,7 @@ struct EngineSetup {
   int64_t n_slots = 1;
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;
+  int64_t n_draft = 0;
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;

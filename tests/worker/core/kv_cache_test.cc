@@ -61,8 +61,9 @@ class KvCacheTest : public ::testing::Test {
     pages_.assign(static_cast<size_t>(kv->full_bytes) + 1, std::byte{});
     rings_.assign(static_cast<size_t>(kv->window_bytes) + 1, std::byte{});
     cache_ = std::make_unique<KvCache>(
-        shape_, plan_, kernels::BufferView{pages_.data(), kv->full_bytes},
-        kernels::BufferView{rings_.data(), kv->window_bytes});
+        shape_, plan_,
+        KvRegions{.pages = {pages_.data(), kv->full_bytes},
+                  .rings = {rings_.data(), kv->window_bytes}});
   }
 
   std::vector<Range> PagedRows() const {
@@ -182,6 +183,33 @@ TEST_F(KvCacheTest, ExtendingToLessChangesNothing) {
   ASSERT_TRUE(cache_->Extend(0, 10).ok());
   EXPECT_EQ(cache_->Length(0), 100);
   EXPECT_EQ(cache_->free_pages(), 2);
+}
+
+TEST_F(KvCacheTest, WhatIsTakenBackLeavesWhatWasThere) {
+  for (const int64_t prefix : {0, 64, 70}) {
+    for (int64_t n = 1; n <= 200; ++n) {
+      SCOPED_TRACE(n);
+      Make({0}, 320, 1, DType::kF16, DType::kF16);
+      cache_->Begin(0, prefix);
+      ASSERT_TRUE(cache_->Extend(0, n).ok());
+      const std::vector<kernels::PageEntry> before(cache_->Pages(0).begin(),
+                                                   cache_->Pages(0).end());
+      const int64_t n_free = cache_->free_pages();
+      ASSERT_TRUE(cache_->Extend(0, n + 1 + n % 90).ok());
+      cache_->Truncate(0, n);
+      EXPECT_EQ(cache_->Length(0), n);
+      EXPECT_EQ(cache_->free_pages(), n_free);
+      ASSERT_EQ(cache_->Pages(0).size(), before.size());
+      for (size_t i = 0; i < before.size(); ++i) {
+        EXPECT_EQ(cache_->Pages(0)[i].page, before[i].page);
+        EXPECT_EQ(cache_->Pages(0)[i].live_end, before[i].live_end);
+      }
+      // And it goes on as if nothing had been there.
+      ASSERT_TRUE(cache_->Extend(0, 200).ok());
+      EXPECT_EQ(cache_->Pages(0).back().live_end,
+                prefix % 64 == 0 ? 200 - 192 : 200 - prefix - 128);
+    }
+  }
 }
 
 TEST_F(KvCacheTest, ClearGivesThePagesBack) {

@@ -50,10 +50,13 @@ absl::StatusOr<RollPlan> Plan(const Case& c) {
 TEST(RollPlanTest, OtherPoliciesNeverRoll) {
   GenerateOptions options;
   options.pin_tokens = -1;  // not looked at
-  const auto plan = PlanRoll({}, {}, options);
+  planner::MemoryPlan memory;
+  memory.n_ctx = 100;
+  const auto plan = PlanRoll({}, memory, options);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->prefix_tokens, 0);
-  EXPECT_EQ(plan->capacity, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(plan->capacity, 100);
+  EXPECT_EQ(plan->FullAt(0), 100);
 }
 
 TEST(RollPlanTest, AContextIsFullWithItsPagesLessThePrefixesTail) {

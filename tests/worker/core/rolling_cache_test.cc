@@ -47,8 +47,9 @@ class RollingCache {
     pages_.resize(static_cast<size_t>(plan_.kv.full_bytes));
     rings_.resize(static_cast<size_t>(plan_.kv.window_bytes));
     cache_ = std::make_unique<KvCache>(
-        shape_, plan_, kernels::BufferView{pages_.data(), plan_.kv.full_bytes},
-        kernels::BufferView{rings_.data(), plan_.kv.window_bytes});
+        shape_, plan_,
+        KvRegions{.pages = {pages_.data(), plan_.kv.full_bytes},
+                  .rings = {rings_.data(), plan_.kv.window_bytes}});
     GenerateOptions options;
     options.context_policy = ContextPolicy::kRoll;
     options.pin_tokens = settings.pin_tokens;

@@ -4,10 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
-#include <random>
-#include <set>
 #include <tuple>
 
 namespace plimsoll::worker {
@@ -239,126 +236,53 @@ TEST(SchedulerTest, MoreDecodingSequencesThanRowsTakeTurns) {
   for (int64_t id = 0; id < 5; ++id) EXPECT_NEAR(served[id], 20, 1) << id;
 }
 
-TEST(SchedulerTest, PromptsKeepTheirOrderWhileDecodingTakesEveryRow) {
-  Scheduler scheduler(5, 2, 5);
+TEST(SchedulerTest, APromptTakesTurnsWithDecodingThatTakesEveryRow) {
+  Scheduler scheduler(4, 2, 5);
+  for (int64_t id = 1; id <= 2; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
+  Next(scheduler);
+  ASSERT_TRUE(scheduler.Add(3, 4).ok());
+  ASSERT_TRUE(scheduler.Add(4, 4).ok());
+  std::map<int64_t, int64_t> rows;
+  for (int step = 0; step < 6; ++step) {
+    for (const ScheduledRows& r : Next(scheduler)) rows[r.id] += r.n_rows;
+  }
+  // Twelve rows for three of them, one at a time each.
+  for (const int64_t id : {1, 2, 3}) {
+    EXPECT_GE(rows[id], 3) << id;
+    EXPECT_LE(rows[id], 5) << id;
+  }
+  EXPECT_EQ(rows[4], 0) << "prompts keep their order";
+}
+
+TEST(SchedulerTest, GuessesTakeTheRowsThatNobodyElseNeeds) {
+  Scheduler scheduler(2, 6, 2);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
   ASSERT_TRUE(scheduler.Add(2, 1).ok());
   Next(scheduler);
-  for (int64_t id = 3; id <= 5; ++id) ASSERT_TRUE(scheduler.Add(id, 1).ok());
-  for (int step = 0; step < 7; ++step) {
-    EXPECT_EQ(Next(scheduler).size(), 2u);
-  }
-  scheduler.Remove(1);
+  scheduler.SetDraft(1, 3);
+  scheduler.SetDraft(2, 3);
+  const auto step = Next(scheduler);
+  EXPECT_THAT(Parts(step),
+              ElementsAre(Part{1, 1, 4, true}, Part{2, 1, 2, true}));
+  EXPECT_EQ(step[0].n_draft, 3);
+  EXPECT_EQ(step[1].n_draft, 1);
+  scheduler.Reject(1, 2);  // one of three was right
   EXPECT_THAT(Parts(Next(scheduler)),
-              ElementsAre(Part{2, 8, 1, true}, Part{3, 0, 1, true}));
+              ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}))
+      << "guesses are of one step";
 }
 
-// Everything the engine does to a scheduler, at random, against a model of
-// what must hold.
-class Simulation {
- public:
-  Simulation(uint32_t seed, int64_t n_slots, int64_t n_rows)
-      : random_(seed),
-        n_slots_(n_slots),
-        n_rows_(n_rows),
-        scheduler_(n_slots, n_rows, kQueue) {}
-
-  void Run() {
-    for (int tick = 0; tick < 400; ++tick) {
-      if (tick < 300) MaybeAdd();
-      MaybePark();
-      Step(tick);
-    }
-    // Whatever is parked comes back, and then everything ends.
-    for (auto& [id, s] : live_) scheduler_.Unpark(id), s.is_parked = false;
-    int64_t left = 100'000;
-    while (!live_.empty() && left-- > 0) Step(1'000);
-    EXPECT_TRUE(live_.empty()) << "some sequence starved";
-    EXPECT_EQ(scheduler_.running(), 0);
-    EXPECT_EQ(scheduler_.waiting(), 0);
-  }
-
- private:
-  static constexpr int64_t kQueue = 6;
-  struct Live {
-    int64_t n_prompt;
-    int64_t n_total;  // rows until it ends
-    int64_t next = 0;
-    bool is_parked = false;
-  };
-
-  int64_t Draw(int64_t below) {
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(below));
-  }
-
-  void MaybeAdd() {
-    if (Draw(3) != 0) return;
-    const int64_t n_prompt = 1 + Draw(Draw(4) == 0 ? 100 : 10);
-    const bool has_room = scheduler_.waiting() < kQueue;
-    const Claim claim = {std::string(static_cast<size_t>(Draw(3)), 'x'),
-                         static_cast<Priority>(Draw(3))};
-    EXPECT_EQ(scheduler_.Add(next_id_, n_prompt, claim).ok(), has_room);
-    if (has_room) live_[next_id_] = {n_prompt, n_prompt + Draw(40)};
-    ++next_id_;
-  }
-
-  void MaybePark() {
-    for (auto& [id, s] : live_) {
-      if (!scheduler_.SlotOf(id) || Draw(10) != 0) continue;
-      s.is_parked = !s.is_parked;
-      s.is_parked ? scheduler_.Park(id) : scheduler_.Unpark(id);
-    }
-  }
-
-  void Step(int tick) {
-    int64_t n_rows = 0;
-    bool has_prompt = false;
-    std::set<int64_t> slots;
-    std::vector<int64_t> ended;
-    for (const ScheduledRows& r : Next(scheduler_)) {
-      ASSERT_EQ(live_.count(r.id), 1u) << "tick " << tick;
-      Live& s = live_[r.id];
-      EXPECT_FALSE(s.is_parked);
-      EXPECT_EQ(r.first_position, s.next) << "each row once, in order";
-      EXPECT_EQ(scheduler_.SlotOf(r.id), r.slot);
-      EXPECT_TRUE(slots.insert(r.slot).second);
-      EXPECT_TRUE(r.slot >= 0 && r.slot < n_slots_);
-      const bool is_decode = r.first_position >= s.n_prompt;
-      EXPECT_FALSE(is_decode && has_prompt) << "decoding rows come first";
-      if (is_decode) {
-        EXPECT_EQ(r.n_rows, 1);
-      } else {
-        EXPECT_LE(r.first_position + r.n_rows, s.n_prompt);
-      }
-      has_prompt |= !is_decode;
-      EXPECT_EQ(r.samples, r.first_position + r.n_rows >= s.n_prompt);
-      s.next += r.n_rows;
-      n_rows += r.n_rows;
-      if (s.next >= s.n_total) ended.push_back(r.id);
-    }
-    EXPECT_LE(n_rows, n_rows_);
-    for (const int64_t id : ended) {
-      scheduler_.Remove(id);
-      live_.erase(id);
-    }
-  }
-
-  std::mt19937 random_;
-  int64_t n_slots_;
-  int64_t n_rows_;
-  Scheduler scheduler_;
-  std::map<int64_t, Live> live_;
-  int64_t next_id_ = 1;
-};
-
-TEST(SchedulerTest, RandomTrafficLosesNoRowAndStarvesNobody) {
-  for (uint32_t seed = 1; seed <= 200; ++seed) {
-    const int64_t n_slots = 1 + seed % 5;
-    const int64_t n_rows = std::max<int64_t>(1, seed * 7 % 33);
-    SCOPED_TRACE(seed);
-    Simulation(seed, n_slots, n_rows).Run();
-    if (::testing::Test::HasFailure()) return;
-  }
+TEST(SchedulerTest, GuessesWaitForPromptsAndEndWithTheContext) {
+  Scheduler scheduler(2, 8, 2);
+  ASSERT_TRUE(scheduler.Add(1, 1).ok());
+  Next(scheduler, Scheduler::kNoLimit, /*limit=*/5);
+  scheduler.SetDraft(1, 7);
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 1, 4, true}));
+  scheduler.Reject(1, 3);
+  ASSERT_TRUE(scheduler.Add(2, 9).ok());
+  scheduler.SetDraft(1, 7);
+  EXPECT_THAT(Parts(Next(scheduler)),
+              ElementsAre(Part{1, 2, 1, true}, Part{2, 0, 7, false}));
 }
 
 }  // namespace

@@ -1,0 +1,86 @@
+#include "tests/worker/core/batch_mix.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::testing {
+namespace {
+
+struct Running {
+  size_t request;
+  bool is_left;
+  std::shared_ptr<CollectSink> sink;
+};
+
+// Waits until the stream has said `n_tokens`, or its end.
+class Starter {
+ public:
+  explicit Starter(CollectSink& sink, int64_t n_tokens) {
+    sink.after_output = [this, n_tokens](int64_t n) {
+      absl::MutexLock lock(&mu_);
+      has_begun_ |= n >= n_tokens;
+    };
+  }
+  void Await() {
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(&has_begun_), absl::Seconds(60));
+  }
+
+ private:
+  absl::Mutex mu_;
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+std::vector<Generated> EachAlone(
+    worker::Engine& engine,
+    const std::vector<worker::GenerateOptions>& requests) {
+  std::vector<Generated> alone;
+  for (const worker::GenerateOptions& request : requests) {
+    alone.push_back(Generate(engine, request));
+    EXPECT_TRUE(alone.back().status.ok()) << alone.back().status;
+  }
+  return alone;
+}
+
+void ExpectMixesChangeNothing(
+    worker::Engine& engine,
+    const std::vector<worker::GenerateOptions>& requests,
+    const std::vector<Generated>& alone, int n_mixes, uint32_t seed) {
+  std::mt19937 random(seed);
+  const int64_t n_draft = engine.plan().options.n_draft;
+  for (int mix = 0; mix < n_mixes && !::testing::Test::HasFailure(); ++mix) {
+    SCOPED_TRACE(mix);
+    std::vector<Running> running;
+    std::vector<std::unique_ptr<Starter>> starters;
+    for (auto n = 2 + random() % 4; n > 0; --n) {
+      const size_t at = random() % requests.size();
+      worker::GenerateOptions request = requests[at];
+      request.draft_tokens =
+          static_cast<int64_t>(random() % static_cast<uint64_t>(n_draft + 1));
+      auto sink = std::make_shared<CollectSink>();
+      // The next one begins when this one has said something, or at once.
+      auto starter = std::make_unique<Starter>(
+          *sink, 1 + static_cast<int64_t>(random() % 3));
+      ASSERT_TRUE(engine.Submit(std::move(request), sink).ok());
+      if (random() % 2 == 0 && alone[at].tokens.size() >= 4) starter->Await();
+      starters.push_back(std::move(starter));
+      running.push_back({at, random() % 8 == 0, std::move(sink)});
+      if (running.back().is_left) running.back().sink->Abandon();
+    }
+    for (const Running& one : running) {
+      const Generated got = one.sink->Await();
+      if (one.is_left) continue;
+      EXPECT_TRUE(SameBits(got, alone[one.request])) << one.request;
+    }
+  }
+}
+
+}  // namespace plimsoll::testing

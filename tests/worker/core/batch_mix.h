@@ -1,0 +1,29 @@
+// Streams beside others that come and go at random.
+#ifndef PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_
+#define PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/worker/core/engine_harness.h"
+#include "worker/engine.h"
+
+namespace plimsoll::testing {
+
+// What each request gives while nobody else is there.
+std::vector<Generated> EachAlone(
+    worker::Engine& engine,
+    const std::vector<worker::GenerateOptions>& requests);
+
+// Expects of `n_mixes` random choices of 2 to 5 of the requests, which begin
+// while the others run, that each gives the bits that it gave `alone`. Some of
+// them guess tokens, where the engine was loaded for that; some are left before
+// their end.
+void ExpectMixesChangeNothing(
+    worker::Engine& engine,
+    const std::vector<worker::GenerateOptions>& requests,
+    const std::vector<Generated>& alone, int n_mixes, uint32_t seed);
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_

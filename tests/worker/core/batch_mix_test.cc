@@ -1,0 +1,98 @@
+// Whoever runs beside a stream, and however its prompt is cut: the same bits.
+#include "tests/worker/core/batch_mix.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/core/engine_fixture.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::EachAlone;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::ExpectMixesChangeNothing;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kIsSanitized;
+using ::plimsoll::testing::kRandomVocab;
+
+constexpr int kMixes = kIsSanitized ? 10 : 128;  // of each of 8 engines
+
+// Short and long prompts, many of which begin alike; greedy and drawn; some of
+// them roll.
+std::vector<GenerateOptions> Requests() {
+  std::mt19937 random(77);
+  const auto id = [&random] {
+    return 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
+  };
+  std::vector<int32_t> common;
+  for (int i = 0; i < 130; ++i) common.push_back(id());
+  std::vector<GenerateOptions> requests;
+  for (int i = 0; i < 24; ++i) {
+    const auto n_common = static_cast<int64_t>(i % 3 == 0 ? random() % 130 : 0);
+    std::vector<int32_t> prompt(common.begin(), common.begin() + n_common);
+    for (auto n = 1 + random() % 40; n > 0; --n) prompt.push_back(id());
+    // What repeats itself can be guessed.
+    if (i % 2 == 0) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
+    requests.push_back(Greedy(std::vector<int32_t>(prompt),
+                              1 + static_cast<int64_t>(random() % 24), 3));
+    GenerateOptions& request = requests.back();
+    if (i % 5 == 1) {
+      request.sampling = {.temperature = 1, .seed = random()};
+      request.logit_bias.repetition_penalty = 1.2f;
+    }
+    if (i % 6 != 2) continue;
+    request.context_policy = ContextPolicy::kRoll;
+    request.max_tokens = 300;
+    request.pin_tokens = i % 4 == 0 ? 0 : 70;
+  }
+  return requests;
+}
+
+struct Case {
+  const char* model;
+  DType kv_type;
+};
+
+class BatchMixTest : public plimsoll::testing::EngineFixture,
+                     public ::testing::WithParamInterface<Case> {};
+
+TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
+  const std::vector<GenerateOptions> requests = Requests();
+  EngineSetup setup = {.n_ctx = 320, .kv_type = GetParam().kv_type};
+  setup.precision = Precision::kDefault;
+  Load(GetParam().model, setup);
+  const auto alone = EachAlone(*engine_, requests);
+  uint32_t seed = 0;
+  for (const int64_t n_ubatch : {1, 7, 64, 512}) {
+    SCOPED_TRACE(n_ubatch);
+    setup.n_ubatch = n_ubatch;
+    setup.n_slots = 3;
+    setup.n_draft = 4;
+    setup.n_idle_sessions = 2;
+    Load(GetParam().model, setup);
+    ExpectMixesChangeNothing(*engine_, requests, alone, kMixes, ++seed);
+    EXPECT_GT(engine_->CurrentLoad().cached_tokens, 0);
+    if (n_ubatch > 1) {
+      EXPECT_GT(engine_->CurrentLoad().accepted_draft_tokens, 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BatchMixTest,
+                         ::testing::Values(Case{"llama_q4_1", DType::kF32},
+                                           Case{"gemma_q5_0", DType::kQ8_0}),
+                         [](const auto& test) {
+                           return absl::StrCat(test.param.model, "_kv_",
+                                               DTypeName(test.param.kv_type));
+                         });
+
+}  // namespace
+}  // namespace plimsoll::worker

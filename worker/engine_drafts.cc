@@ -1,0 +1,95 @@
+// Speculative decoding by prompt lookup: tokens that are guessed, computed
+// beside the one that is known, and kept as far as they are what is drawn. A
+// guess changes the time that tokens take, never which ones they are.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "worker/engine_impl.h"
+#include "worker/prompt_lookup.h"
+
+namespace plimsoll::worker {
+
+void Engine::Impl::GuessTokens() {
+  if (plan.options.n_draft == 0) return;
+  for (Sequence* sequence : AllSequences()) {
+    const int64_t most = sequence->MostDrafted();
+    if (most <= 0 || sequence->end() || sequence->HasOutput()) continue;
+    const std::vector<int32_t> newest =
+        sequence->history().Newest(kLookupTokens);
+    const std::span<const int32_t> draft = LookUpDraft(newest, most);
+    sequence->SetDraft({draft.begin(), draft.end()});
+    absl::MutexLock lock(&mu);
+    scheduler.SetDraft(sequence->id(), static_cast<int64_t>(draft.size()));
+  }
+}
+
+absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,
+                                      int64_t n_rows) {
+  for (int64_t layer = 0; layer < shape.n_layers; ++layer) {
+    if (!cache->OwnsRing(layer)) continue;
+    const kernels::RingKv from = cache->Drafts(layer, slot);
+    const kernels::RingKv to = cache->Ring(layer, slot);
+    std::vector<int64_t> src;
+    std::vector<int64_t> dst;
+    const auto copy = [&](const std::byte* rows, std::byte* ring,
+                          int64_t row_bytes) {
+      src.clear();
+      dst.clear();
+      // Of more than a window of them only the last are kept.
+      const int64_t end = first_position + n_rows;
+      for (int64_t p = std::max(first_position, end - to.window); p < end;
+           ++p) {
+        src.push_back(p % from.window * row_bytes);
+        dst.push_back(p % to.window * row_bytes);
+      }
+      return backend->CopyRows({.src = rows,
+                                .src_offsets = src.data(),
+                                .dst = ring,
+                                .dst_offsets = dst.data(),
+                                .n_rows = static_cast<int64_t>(src.size()),
+                                .row_bytes = row_bytes});
+    };
+    RETURN_IF_ERROR(copy(from.k, to.k, cache->KeyRowBytes(layer)));
+    RETURN_IF_ERROR(copy(from.v, to.v, cache->ValueRowBytes(layer)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::DrawTokens(const ScheduledRows& rows,
+                                      int64_t first_sampled) {
+  Sequence& sequence = *Find(rows.id);
+  const std::vector<int32_t> draft = sequence.TakeDraft();
+  const bool is_first = sequence.n_generated() == 0;
+  int64_t n_kept = 0;
+  for (int64_t i = 0; i <= rows.n_draft; ++i) {
+    absl::StatusOr<TokenOutput> token =
+        row_sampler->Draw(sequence, first_sampled + i);
+    if (!token.ok()) {
+      sequence.End(token.status());
+      return absl::OkStatus();
+    }
+    const int32_t id = token->id;
+    sequence.Accept(*std::move(token), *tokenizer, plan.n_ctx, options.clock());
+    const bool is_guessed =
+        i < rows.n_draft && draft[static_cast<size_t>(i)] == id;
+    if (!is_guessed || sequence.end()) break;
+    ++n_kept;
+  }
+  if (rows.n_draft > 0) {
+    const int64_t first_draft = rows.first_position + 1;
+    RETURN_IF_ERROR(KeepDrafts(rows.slot, first_draft, n_kept));
+    cache->Truncate(rows.slot, first_draft + n_kept);
+    sequence.CountDrafts(rows.n_draft, n_kept);
+    absl::MutexLock lock(&mu);
+    scheduler.Reject(rows.id, rows.n_draft - n_kept);
+    counters.draft_tokens += rows.n_draft;
+    counters.accepted_draft_tokens += n_kept;
+    counters.generated_tokens += n_kept;
+  }
+  if (is_first) Publish(sequence, rows.slot);
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker
