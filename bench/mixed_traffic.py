@@ -111,7 +111,7 @@ def main():
     print(f"{os.path.basename(args.model)}: {args.streams} streams, a prompt of"
           f" {args.prompt} tokens, load {os.getloadavg()[0]:.1f}")
     flags = [f"--model=m={args.model}", f"--slots={args.streams + 1}",
-             "--n-ctx=8192"]
+             "--n-ctx=8192", "--prefix-cache=0"]
     with Worker(*flags) as worker:
         measure(worker.await_ready(), args)
 

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""What becomes of a worker that is asked for far more than it can serve, and
+of streams beside one that nobody reads?
+
+Starts plimsoll-worker with one model. First every slot is kept busy by a client
+that asks again when it was answered: that is the peak. Then requests come at a
+fixed rate, a multiple of the peak's: printed are the tokens of those that were
+answered, and how long it took to refuse the others. At last some streams are
+read, without and with one beside them whose client reads nothing.
+
+Needs the packages of tests/e2e/requirements.txt.
+
+usage: PLIMSOLL_BUILD=build/release overload.py [--times N] MODEL
+"""
+import argparse
+import os
+import pathlib
+import sys
+import threading
+import time
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
+
+import grpc  # noqa: E402
+from asks import GREEDY, endless, generate, text  # noqa: E402
+from servers import Worker  # noqa: E402
+
+from mixed_traffic import Reader, percentile, show  # noqa: E402
+
+REFUSED = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def ask(args, number):
+    return generate(text=text(f"Story number {number}: once upon a time"),
+                    sampling=GREEDY, max_tokens=args.tokens, ignore_eos=True)
+
+
+def peak(worker, args):
+    """Requests a second with every slot busy."""
+    done = []
+    end = time.monotonic() + args.seconds
+
+    def client(number):
+        while time.monotonic() < end:
+            worker.generation.Generate(ask(args, number))
+            done.append(time.monotonic())
+            number += args.slots
+
+    threads = [threading.Thread(target=client, args=(i,))
+               for i in range(args.slots)]
+    begin = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(done) / (done[-1] - begin)
+
+
+class Call:
+    """One request of the flood."""
+
+    def __init__(self, worker, request):
+        self.begin = time.monotonic()
+        self.end = None
+        self.call = worker.generation.Generate.future(request)
+        self.call.add_done_callback(self.ended)
+
+    def ended(self, _):
+        self.end = time.monotonic()
+
+
+def flood(worker, args, rate):
+    """Answers a second, and seconds to each refusal."""
+    calls = []
+    begin = time.monotonic()
+    while (now := time.monotonic()) < begin + args.seconds:
+        due = int((now - begin) * rate) + 1
+        calls += [Call(worker, ask(args, len(calls) + i))
+                  for i in range(due - len(calls))]
+        time.sleep(0.001)
+    end = time.monotonic()
+    for call in calls:
+        try:
+            call.call.result()
+        except grpc.RpcError:
+            pass
+    # Those of the queue's first fill, and of its last, are not the flood's.
+    inside = [c for c in calls if c.call.code() == grpc.StatusCode.OK
+              and c.end <= end]
+    refusals = [c.end - c.begin for c in calls if c.call.code() == REFUSED]
+    print(f"  {len(calls)} requests: {len(inside)} answered in time,"
+          f" {len(refusals)} refused")
+    return len(inside) / (end - begin), refusals
+
+
+def rss(worker):
+    with open(f"/proc/{worker.process.pid}/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def slow_reader(worker, args):
+    readers = [Reader(worker, i) for i in range(args.slots - 1)]
+    for reader in readers:
+        reader.start()
+    quiet, beside = [], []
+    time.sleep(2)
+    for i in range(args.repeats):
+        begin = time.monotonic()
+        time.sleep(args.seconds / 4)
+        end = time.monotonic()
+        quiet += [gap for r in readers for gap in r.gaps(begin, end)]
+        before = rss(worker)
+        # A call of its own channel, from which nothing is ever read.
+        with grpc.insecure_channel(worker.address) as channel:
+            unread = channel.unary_stream(
+                "/plimsoll.v1.GenerationService/StreamGenerate",
+                request_serializer=lambda r: r.SerializeToString(),
+            )(endless(text=text(f"Unread {i}")))
+            time.sleep(args.seconds / 4)  # it fills its window and is parked
+            begin = time.monotonic()
+            time.sleep(args.seconds / 4)
+            end = time.monotonic()
+            beside += [gap for r in readers for gap in r.gaps(begin, end)]
+            held = rss(worker) - before
+            unread.cancel()
+        print(f"  held for a stream that nobody reads: {held / 1024:.0f} KiB"
+              " of resident memory")
+    for reader in readers:
+        reader.call.cancel()
+        reader.join()
+    show("between tokens, alone", quiet)
+    show("between tokens, beside it", beside)
+    ratio = percentile(beside, 99) / percentile(quiet, 99)
+    print(f"  p99 with / without: {ratio:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--times", type=float, default=10,
+                        help="the peak's rate")
+    parser.add_argument("--tokens", type=int, default=32, help="of a reply")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("model")
+    args = parser.parse_args()
+    print(f"{os.path.basename(args.model)}: {args.slots} slots, replies of"
+          f" {args.tokens} tokens, load {os.getloadavg()[0]:.1f}")
+    flags = [f"--model=m={args.model}", f"--slots={args.slots}",
+             "--n-ctx=8192", "--prefix-cache=0"]
+    with Worker(*flags) as worker:
+        worker.await_ready()
+        most = peak(worker, args)
+        print(f"  peak: {most * args.tokens:.0f} tokens/s, {most:.1f}"
+              " requests/s")
+        good, refusals = flood(worker, args, most * args.times)
+        print(f"  at {args.times:g} times as many requests:"
+              f" {good * args.tokens:.0f} tokens/s,"
+              f" {good / most * 100:.0f} % of the peak")
+        if refusals:
+            print(f"  refused after: p50 {percentile(refusals, 50) * 1e3:.1f}"
+                  f" ms, p99 {percentile(refusals, 99) * 1e3:.1f} ms")
+        slow_reader(worker, args)
+
+
+if __name__ == "__main__":
+    main()
