@@ -30,17 +30,19 @@ std::string StateName(v1::RequestState state) {
 std::string ModelTable(const Models& models, const Style& style) {
   Table table({{"running", Align::kRight},
                {"waiting", Align::kRight},
+               {"sessions", Align::kRight},
                {"kv pages", Align::kRight},
-               {"steps", Align::kRight},
                {"prompt", Align::kRight},
+               {"cached", Align::kRight},
                {"generated", Align::kRight},
                {"model"}});
   for (const v1::ModelActivity& model : models) {
     const bool is_ready = model.state() == v1::MODEL_STATE_READY;
     table.AddRow({Of(model.running(), model.n_slots()),
                   Of(model.waiting(), model.max_waiting()),
+                  Count(model.sessions()),
                   Of(model.kv_used_pages(), model.kv_pages()),
-                  Count(model.steps()), Count(model.prompt_tokens()),
+                  Count(model.prompt_tokens()), Count(model.cached_tokens()),
                   Count(model.generated_tokens()),
                   absl::StrCat(Printable(model.model()),
                                is_ready ? "" : " (draining)")});
