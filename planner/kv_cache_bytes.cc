@@ -126,6 +126,12 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   const int64_t page_tokens = PageTokensOf(rules_, n_ctx);
   const int64_t pages = CeilDiv(n_ctx, page_tokens);
   const Checked cells = Checked(pages) * page_tokens;
+  const Checked all_pages = Checked(n_slots) * pages;
+  int64_t n_pages = all_pages.Get().value_or(0);
+  if (rules_.pool_tokens > 0) {
+    n_pages = std::clamp(CeilDiv(rules_.pool_tokens, page_tokens), pages,
+                         std::max(n_pages, pages));
+  }
   // A buffer of `row` bytes a cell, rounded as the engine's allocator does.
   const auto buffer = [this](int64_t row, Checked n_cells) -> Checked {
     return RoundedUp(rules_.allocation, rules_.granularity_bytes,
@@ -141,7 +147,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
     const Checked row = Checked(group.k_row) + group.v_row;
     const Checked all_cells = ring_cells > 0
                                   ? (Checked(n_slots) + n_idle) * ring_cells
-                                  : cells * n_slots;
+                                  : Checked(n_pages) * page_tokens;
     const Checked bytes =
         (buffer(group.k_row, all_cells) + buffer(group.v_row, all_cells)) *
         group.n_layers;
@@ -155,7 +161,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
     }
   }
   const Checked page = paged_row * page_tokens;
-  if ((page + ring + ring_row + full + window).overflow()) {
+  if ((page + ring + ring_row + full + window + all_pages).overflow()) {
     return absl::OutOfRangeError(
         absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
                      " tokens does not fit in int64 bytes"));
@@ -163,6 +169,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   KvBytes bytes = {};
   bytes.page_tokens = page_tokens;
   bytes.pages_per_slot = pages;
+  bytes.n_pages = n_pages;
   bytes.page_bytes = *page.Get();
   bytes.ring_bytes = *ring.Get();
   bytes.ring_row_bytes = *ring_row.Get();

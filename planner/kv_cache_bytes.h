@@ -24,7 +24,9 @@ enum class RingRule {
 struct KvRules {
   RingRule ring = RingRule::kExact;
   int64_t ring_tokens = 0;  // beyond the window, for kWindowPlus*
-  bool has_pages = true;    // false: contexts are counted in single tokens
+  // Of all slots together, at least a slot's own n_ctx; 0 = each has its own.
+  int64_t pool_tokens = 0;
+  bool has_pages = true;  // false: contexts are counted in single tokens
   // Without it the values of every layer are as wide as those of the widest.
   bool has_flash_attention = true;
   // How every layer's keys, and its values, are rounded: a buffer each.
@@ -46,10 +48,11 @@ bool HasRing(int64_t window, int64_t n_ctx);
 struct KvBytes {
   int64_t page_tokens;     // tokens of one page
   int64_t pages_per_slot;  // ceil(n_ctx / page_tokens)
+  int64_t n_pages;         // of all slots: the pool's
   int64_t page_bytes;      // K and V of one page, all paged layers
   int64_t ring_bytes;      // K and V of all rings of one sequence
   int64_t ring_row_bytes;  // K and V of one token in all rings
-  int64_t full_bytes;      // kv_full: n_slots * pages_per_slot * page_bytes
+  int64_t full_bytes;      // kv_full: n_pages * page_bytes
   int64_t window_bytes;    // kv_window: (n_slots + n_idle) * ring_bytes
   // Growth per token of context of one slot, for explanations.
   int64_t bytes_per_token;

@@ -49,6 +49,9 @@ struct LoadOptions {
   // Upper limit on context, KV and every length-dependent buffer.
   std::optional<int64_t> max_inference_len;
   int64_t n_slots = 1;
+  // Tokens of the KV cache's pages, of all slots together; absent = n_ctx for
+  // each. At least one slot's n_ctx, at most all slots', is taken.
+  std::optional<int64_t> kv_tokens;
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;  // sequences that keep rings between calls
   int64_t n_draft = 0;  // tokens that a slot may guess and verify in one step

@@ -111,6 +111,7 @@ int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
 KvRules RulesOf(const LoadOptions& options) {
   KvRules rules = {.ring = options.ring,
                    .ring_tokens = options.ring_tokens,
+                   .pool_tokens = options.kv_tokens.value_or(0),
                    .has_pages = options.policy == ReservePolicy::kExact,
                    .has_flash_attention = options.flash_attention};
   if (options.ring == RingRule::kWindowPlusUbatch) {
@@ -140,7 +141,9 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
 
 std::string KvFormula(const LoadOptions& options, const KvBytes& kv) {
   return absl::StrCat(
-      options.n_slots, " slots x ", kv.pages_per_slot,
+      options.kv_tokens
+          ? absl::StrCat("a pool of ", kv.n_pages)
+          : absl::StrCat(options.n_slots, " slots x ", kv.pages_per_slot),
       kv.page_tokens == 1 ? " cells x " : " pages x ", kv.page_bytes,
       " bytes (",
       kv.page_tokens == 1 ? std::string()
@@ -424,6 +427,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"max_inference_len", options.max_inference_len.value_or(1), 1,
               kAny},
         Field{"n_slots", options.n_slots, 1, LoadOptions::kMaxSlots},
+        Field{"kv_tokens", options.kv_tokens.value_or(1), 1, kAny},
         Field{"n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch},
         Field{"n_idle_sessions", options.n_idle_sessions, 0,
               LoadOptions::kMaxIdleSessions},

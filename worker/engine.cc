@@ -117,7 +117,7 @@ absl::Status Engine::Submit(GenerateOptions options,
     return absl::UnavailableError("the model is draining");
   }
   const absl::Time now = impl_->options.clock();
-  if (impl_->sessions.Count(now) >= impl_->plan.options.n_slots) {
+  if (impl_->sessions.Count(now) >= WholeContexts(impl_->plan)) {
     return absl::ResourceExhaustedError(
         "the model's only slot is a session's: close it, or load the model "
         "with more slots");

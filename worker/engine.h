@@ -252,6 +252,7 @@ struct EngineLoad {
   int64_t cached_tokens;          // of prompts, that were there already
   int64_t draft_tokens;           // guessed and computed
   int64_t accepted_draft_tokens;  // of these, that were right
+  int64_t preemptions;  // of sequences that began again as pages ran out
 };
 
 enum class RequestState {

@@ -2,6 +2,7 @@
 // beside the one that is known, and kept as far as they are what is drawn. A
 // guess changes the time that tokens take, never which ones they are.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,10 @@ namespace plimsoll::worker {
 void Engine::Impl::GuessTokens() {
   if (plan.options.n_draft == 0) return;
   for (Sequence* sequence : AllSequences()) {
-    const int64_t most = sequence->MostDrafted();
-    if (most <= 0 || sequence->end() || sequence->HasOutput()) continue;
+    if (sequence->end() || sequence->HasOutput()) continue;
+    const int64_t most =
+        std::min(sequence->MostDrafted(), RoomInPage(*sequence));
+    if (most <= 0) continue;
     const std::vector<int32_t> newest =
         sequence->history().Newest(kLookupTokens);
     const std::span<const int32_t> draft = LookUpDraft(newest, most);
@@ -25,8 +28,18 @@ void Engine::Impl::GuessTokens() {
   }
 }
 
+// A guess takes no page of its own.
+int64_t Engine::Impl::RoomInPage(const Sequence& sequence) {
+  absl::MutexLock lock(&mu);
+  const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
+  if (!slot) return 0;
+  const int64_t n = cache->RoomInPages(*slot);
+  return (n > 0 ? n : plan.kv.page_tokens) - 1;
+}
+
 absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,
                                       int64_t n_rows) {
+  if (n_rows == 0) return absl::OkStatus();
   for (int64_t layer = 0; layer < shape.n_layers; ++layer) {
     if (!cache->OwnsRing(layer)) continue;
     const kernels::RingKv from = cache->Drafts(layer, slot);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "worker/engine.h"
 #include "worker/kv_cache.h"
 #include "worker/model.h"
+#include "worker/page_claims.h"
 #include "worker/prompt_budget.h"
 #include "worker/prompt_scorer.h"
 #include "worker/row_sampler.h"
@@ -31,9 +33,15 @@
 
 namespace plimsoll::worker {
 
-// Where there are several slots, requests without a session keep one.
-inline int64_t MostSessions(int64_t n_slots) {
-  return std::max<int64_t>(n_slots - 1, 1);
+// Contexts that can be there in full at once.
+inline int64_t WholeContexts(const planner::MemoryPlan& plan) {
+  return std::min(plan.options.n_slots,
+                  plan.kv.n_pages / plan.kv.pages_per_slot);
+}
+
+// Where there are several contexts, requests without a session keep one.
+inline int64_t MostSessions(const planner::MemoryPlan& plan) {
+  return std::max<int64_t>(WholeContexts(plan) - 1, 1);
 }
 
 // Lock order: mu_ is never held while a sink is called.
@@ -45,9 +53,10 @@ struct Engine::Impl {
         options(o),
         pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
         backend(kernels::NewCpuBackend(pool)),
+        shares_pool(p.kv.n_pages < p.options.n_slots * p.kv.pages_per_slot),
         prompt_budget(p.options.n_slots),
         scheduler(p.options.n_slots, p.n_rows, o.max_queued),
-        sessions(MostSessions(p.options.n_slots)) {}
+        sessions(MostSessions(p)) {}
 
   void StepLoop();
   // Waits until there may be something to do. False at the end.
@@ -56,8 +65,16 @@ struct Engine::Impl {
   void Sweep();
   // Gives free slots to those that wait, with what is there of their prompts.
   void Admit();
-  Admission Begin(Sequence& sequence, int64_t slot)
+  // Nullopt if there are too few pages.
+  std::optional<Admission> Begin(Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Pages that a sequence in a slot will need and does not have.
+  int64_t PagesToCome(const Sequence& sequence, int64_t slot) const;
+  // Of all slots that are taken.
+  std::vector<PageClaim> PageClaims() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  bool HasPagesFor(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Has the newest sequences begin again later where pages run out.
+  void MakeRoom();
   // Lets others share what a sequence has computed.
   void Publish(const Sequence& sequence, int64_t slot);
   absl::Status CopyRings(kernels::BufferView from, kernels::BufferView to);
@@ -68,6 +85,8 @@ struct Engine::Impl {
   void Roll(Sequence& sequence, int64_t slot);
   // Guesses what comes next, where that was asked for.
   void GuessTokens();
+  // Tokens that may be guessed before the page of the next one ends.
+  int64_t RoomInPage(const Sequence& sequence);
   std::vector<ScheduledRows> Schedule();
   // Both before anybody sees what the step brings.
   void CountPages();
@@ -123,6 +142,8 @@ struct Engine::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
   int64_t kv_pages = 0;
+  // The pool is smaller than all slots together.
+  const bool shares_pool;
 
   // Step thread only.
   PromptBudget prompt_budget;

@@ -66,9 +66,7 @@ SessionInfo Engine::Impl::Describe(int64_t key) {
       .ttl = session.options.ttl};
 }
 
-int64_t Engine::MaxSessions() const {
-  return MostSessions(impl_->plan.options.n_slots);
-}
+int64_t Engine::MaxSessions() const { return MostSessions(impl_->plan); }
 
 absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
   RETURN_IF_ERROR(CheckSession(options, impl_->tokenizer->vocab_size()));

@@ -57,6 +57,7 @@ void Engine::Impl::StepLoop() {
     KeepRings();
     RollFull();
     GuessTokens();
+    MakeRoom();
     const std::vector<ScheduledRows> rows = Schedule();
     has_run = !rows.empty();
     if (has_run) TimeStep(rows);
@@ -160,7 +161,8 @@ void Engine::Impl::Admit() {
                       });
 }
 
-Admission Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
+std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
+  if (!HasPagesFor(sequence)) return std::nullopt;
   const TokenHistory& history = sequence.history();
   const int64_t limit = sequence.roll().FullAt(history.evicted_positions());
   cache->Begin(slot, sequence.roll().prefix_tokens);
@@ -169,7 +171,7 @@ Admission Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
   const int64_t n_shareable = std::min(
       {history.n_tokens() - 1, sequence.roll().FullAt(0),
        wanted.prompt_logprobs ? wanted.first_scored - 1 : history.n_tokens()});
-  if (history.n_evicted() > 0 || n_shareable <= 0) return {0, limit};
+  if (history.n_evicted() > 0 || n_shareable <= 0) return Admission{0, limit};
   const std::vector<int32_t> tokens = history.Oldest(n_shareable);
   KvCache::Shared shared = cache->Attach(slot, wanted.claim.tenant, tokens);
   if (shared.ring &&
@@ -178,8 +180,11 @@ Admission Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
     cache->Begin(slot, sequence.roll().prefix_tokens);
     shared = {};
   }
-  sequence.SetCached(shared.n_tokens);
-  counters.cached_tokens += shared.n_tokens;
+  // Of one that begins again they were computed for itself.
+  if (!sequence.has_started()) {
+    sequence.SetCached(shared.n_tokens);
+    counters.cached_tokens += shared.n_tokens;
+  }
   std::vector<int64_t>& keep_at = sequence.keep_rings_at();
   if (cache->KeepsRings()) {
     // Where others have parted from it, and where it ends.
@@ -189,8 +194,8 @@ Admission Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
       if (n > last) keep_at.push_back(n);
     }
   }
-  return {shared.n_tokens,
-          keep_at.empty() ? limit : std::min(limit, keep_at.front())};
+  return Admission{shared.n_tokens,
+                   keep_at.empty() ? limit : std::min(limit, keep_at.front())};
 }
 
 absl::Status Engine::Impl::CopyRings(kernels::BufferView from,

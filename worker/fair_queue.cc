@@ -16,27 +16,32 @@ void FairQueue::Push(int64_t id, int64_t n_tokens, const Claim& claim) {
   ++size_;
 }
 
-std::optional<int64_t> FairQueue::Pop() {
+std::optional<int64_t> FairQueue::Peek() {
   while (!flows_.empty()) {
     Flow& flow = flows_.front();
     if (!flow.has_turn) {
       flow.deficit += TokensOfTurn(flow.claim.priority);
       flow.has_turn = true;
     }
-    const Item item = flow.items.front();
+    const Item& item = flow.items.front();
     // Alone there is nobody to wait for.
-    if (item.n_tokens > flow.deficit && flows_.size() > 1) {
-      flow.has_turn = false;
-      std::rotate(flows_.begin(), flows_.begin() + 1, flows_.end());
-      continue;
-    }
-    flow.deficit = std::max<int64_t>(flow.deficit - item.n_tokens, 0);
-    flow.items.pop_front();
-    --size_;
-    if (flow.items.empty()) flows_.pop_front();
-    return item.id;
+    if (item.n_tokens <= flow.deficit || flows_.size() == 1) return item.id;
+    flow.has_turn = false;
+    std::rotate(flows_.begin(), flows_.begin() + 1, flows_.end());
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> FairQueue::Pop() {
+  const std::optional<int64_t> id = Peek();
+  if (!id) return std::nullopt;
+  Flow& flow = flows_.front();
+  flow.deficit =
+      std::max<int64_t>(flow.deficit - flow.items.front().n_tokens, 0);
+  flow.items.pop_front();
+  --size_;
+  if (flow.items.empty()) flows_.pop_front();
+  return id;
 }
 
 void FairQueue::Remove(int64_t id) {

@@ -33,6 +33,8 @@ class FairQueue {
 
   // Queues a request of `n_tokens` > 0.
   void Push(int64_t id, int64_t n_tokens, const Claim& claim);
+  // The next request, which stays; nullopt if none waits.
+  std::optional<int64_t> Peek();
   // Takes the next request; nullopt if none waits.
   std::optional<int64_t> Pop();
   // Takes a request out, if it waits.

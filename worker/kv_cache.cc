@@ -60,7 +60,7 @@ KvCache::KvCache(const planner::ModelShape& shape,
   PLIMSOLL_CHECK(page_offset == page_bytes_ && ring_offset == ring_bytes_ &&
                      draft_offset == draft_bytes_,
                  "the cache's arithmetic equals the plan's");
-  const int64_t n_pages = plan.options.n_slots * pages_per_slot_;
+  const int64_t n_pages = plan.kv.n_pages;
   PLIMSOLL_CHECK(n_pages * page_bytes_ <= regions_.pages.bytes,
                  "the plan's region holds every page");
   free_.reserve(static_cast<size_t>(n_pages));

@@ -83,6 +83,20 @@ class KvCache {
   // are given back, cells of rings are masked. Nothing moves. Requires that the
   // slot has them.
   void Evict(int64_t slot, int64_t n_tokens);
+  // Pages that the slot lacks for `n_tokens` positions, and for as many as it
+  // may have at once.
+  int64_t MissingPages(int64_t slot, int64_t n_tokens) const {
+    return MissingPages(slots_[static_cast<size_t>(slot)], n_tokens);
+  }
+  // Positions that the slot's pages have room for beside its own.
+  int64_t RoomInPages(int64_t slot) const {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    return s.next_page - s.length;
+  }
+  int64_t PagesToFull(int64_t slot) const {
+    return pages_per_slot_ -
+           std::ssize(slots_[static_cast<size_t>(slot)].pages);
+  }
   // Positions that the slot has had room for, those that left included.
   int64_t Length(int64_t slot) const;
   // Tokens that have left.

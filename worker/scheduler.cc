@@ -8,9 +8,9 @@
 namespace plimsoll::worker {
 
 absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim) {
-  if (waiting() >= max_waiting_) {
+  if (queue_.size() >= max_waiting_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the queue is full: ", waiting(),
+        absl::StrCat("the queue is full: ", queue_.size(),
                      " requests wait already; try again later"));
   }
   queue_.Push(id, n_prompt, claim);
@@ -35,6 +35,12 @@ Scheduler::Sequence* Scheduler::Running(int64_t id) {
   return nullptr;
 }
 
+Scheduler::Sequence* Scheduler::Find(int64_t id) {
+  if (Sequence* s = Running(id)) return s;
+  const auto found = waiting_.find(id);
+  return found == waiting_.end() ? nullptr : &found->second;
+}
+
 void Scheduler::SetLimit(int64_t id, int64_t limit) {
   if (Sequence* s = Running(id)) s->limit = limit;
 }
@@ -55,23 +61,37 @@ void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
   s->limit = limit;
 }
 
-Scheduler::Sequence* Scheduler::AdmitNext() {
-  if (free_slots_.empty()) return nullptr;
-  const std::optional<int64_t> id = queue_.Pop();
-  if (!id) return nullptr;
-  Sequence sequence = std::move(waiting_.extract(*id).mapped());
-  sequence.slot = free_slots_.back();
-  free_slots_.pop_back();
-  running_.push_back(std::move(sequence));
-  return &running_.back();
+void Scheduler::Preempt(int64_t id, int64_t n_prompt) {
+  const auto found =
+      std::find_if(running_.begin(), running_.end(),
+                   [id](const Sequence& s) { return s.id == id; });
+  if (found == running_.end()) return;
+  free_slots_.push_back(found->slot);
+  waiting_[id] = {.id = id,
+                  .n_prompt = n_prompt,
+                  .tenant = found->tenant,
+                  .is_parked = found->is_parked};
+  preempted_.insert(id);
+  running_.erase(found);
 }
 
 void Scheduler::Admit(
-    absl::FunctionRef<Admission(int64_t id, int64_t slot)> begin) {
-  while (Sequence* s = AdmitNext()) {
-    const Admission admission = begin(s->id, s->slot);
-    s->n_computed = admission.n_computed;
-    s->limit = admission.limit;
+    absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
+        begin) {
+  while (!free_slots_.empty()) {
+    const std::optional<int64_t> id =
+        preempted_.empty() ? queue_.Peek() : *preempted_.begin();
+    if (!id) return;
+    const int64_t slot = free_slots_.back();
+    const std::optional<Admission> admission = begin(*id, slot);
+    if (!admission) return;
+    if (preempted_.erase(*id) == 0) queue_.Pop();
+    free_slots_.pop_back();
+    Sequence sequence = std::move(waiting_.extract(*id).mapped());
+    sequence.slot = slot;
+    sequence.n_computed = admission->n_computed;
+    sequence.limit = admission->limit;
+    running_.push_back(std::move(sequence));
   }
 }
 
@@ -128,11 +148,12 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
       prefilling.empty() ? left - std::ssize(decoding) : 0;
   for (Sequence* s : decoding) {
     const int64_t n_draft =
-        std::min({std::exchange(s->n_draft, 0), left_for_drafts,
-                  s->limit - s->n_computed - 1});
+        std::min({s->n_draft, left_for_drafts, s->limit - s->n_computed - 1});
     left_for_drafts -= n_draft;
     take(*s, 1, n_draft);
   }
+  // A guess is of one step, whether it was in it or not.
+  for (Sequence& s : running_) s.n_draft = 0;
   left = std::min(left, max_prompt_rows);
   for (Sequence* s : prefilling) {
     if (left == 0) return step;
@@ -144,11 +165,11 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
 }
 
 void Scheduler::Park(int64_t id) {
-  if (Sequence* s = Running(id)) s->is_parked = true;
+  if (Sequence* s = Find(id)) s->is_parked = true;
 }
 
 void Scheduler::Unpark(int64_t id) {
-  if (Sequence* s = Running(id)) s->is_parked = false;
+  if (Sequence* s = Find(id)) s->is_parked = false;
 }
 
 bool Scheduler::IsParked(int64_t id) const {
@@ -158,7 +179,7 @@ bool Scheduler::IsParked(int64_t id) const {
 }
 
 void Scheduler::Remove(int64_t id, bool frees_slot) {
-  queue_.Remove(id);
+  if (preempted_.erase(id) == 0) queue_.Remove(id);
   waiting_.erase(id);
   std::erase_if(running_, [this, id, frees_slot](const Sequence& s) {
     if (s.id == id && frees_slot) free_slots_.push_back(s.slot);
@@ -176,6 +197,13 @@ std::optional<int64_t> Scheduler::SlotOf(int64_t id) const {
     if (s.id == id) return s.slot;
   }
   return std::nullopt;
+}
+
+std::vector<std::pair<int64_t, int64_t>> Scheduler::RunningSlots() const {
+  std::vector<std::pair<int64_t, int64_t>> slots;
+  slots.reserve(running_.size());
+  for (const Sequence& s : running_) slots.emplace_back(s.id, s.slot);
+  return slots;
 }
 
 }  // namespace plimsoll::worker

@@ -8,7 +8,9 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -74,8 +76,13 @@ class Scheduler {
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
   // Gives free slots to those that wait; `begin` is told of each and says what
-  // is there already.
-  void Admit(absl::FunctionRef<Admission(int64_t id, int64_t slot)> begin);
+  // is there already, or nullopt if it must wait: then all others do, too.
+  void Admit(
+      absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
+          begin);
+  // A running sequence loses its slot and waits, before all that did not run
+  // yet, to begin again as one with `n_prompt` tokens.
+  void Preempt(int64_t id, int64_t n_prompt);
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
   // empty if nothing can run. Who waits, waits until Admit: no sequence runs
   // that was not begun. The rows count as computed when the next call is made.
@@ -83,7 +90,8 @@ class Scheduler {
   // Sequences that have a row to decode in the next step.
   int64_t Decoding() const;
 
-  // A parked sequence keeps its slot and takes part in no step.
+  // A parked sequence keeps its slot and takes part in no step; one that was
+  // preempted is parked when it has a slot again.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
@@ -96,7 +104,12 @@ class Scheduler {
   bool IsParked(int64_t id) const;
   // The slot of a running sequence.
   std::optional<int64_t> SlotOf(int64_t id) const;
-  int64_t waiting() const { return queue_.size(); }
+  // Ids and slots of those that run, in order of admission.
+  std::vector<std::pair<int64_t, int64_t>> RunningSlots() const;
+  // Those that were preempted included.
+  int64_t waiting() const {
+    return queue_.size() + static_cast<int64_t>(preempted_.size());
+  }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
  private:
@@ -115,17 +128,18 @@ class Scheduler {
     bool IsDecoding() const { return n_computed >= n_prompt; }
   };
 
-  // Gives the next free slot to who is next; null if there is none, or nobody.
-  Sequence* AdmitNext();
   void Remove(int64_t id, bool frees_slot);
   // The running sequence of this id, or null.
   Sequence* Running(int64_t id);
+  // The same of one that waits, too.
+  Sequence* Find(int64_t id);
 
   int64_t n_rows_;
   int64_t max_waiting_;
   int64_t n_turns_ = 0;
   std::vector<int64_t> free_slots_;      // the next one to use last
-  FairQueue queue_;                      // ids of `waiting_`
+  FairQueue queue_;                      // ids of the other `waiting_`
+  std::set<int64_t> preempted_;          // ids of `waiting_`, the oldest first
   std::map<int64_t, Sequence> waiting_;  // by id
   std::deque<Sequence> running_;         // in order of admission
   // When rows of a prompt were last taken, of tenants that run.

@@ -105,6 +105,7 @@ class Sequence {
     n_drafted_ += n_drafted;
     n_accepted_ += n_accepted;
   }
+  bool has_started() const { return started_.has_value(); }
   // Notes that the first rows are being computed.
   void Started(absl::Time now) {
     if (!started_) started_ = now;

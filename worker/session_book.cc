@@ -92,6 +92,14 @@ std::vector<int64_t> SessionBook::Keys(absl::Time now) {
   return keys;
 }
 
+std::vector<int64_t> SessionBook::IdleSlots() const {
+  std::vector<int64_t> slots;
+  for (const auto& [key, session] : sessions_) {
+    if (session.slot && !session.is_busy) slots.push_back(*session.slot);
+  }
+  return slots;
+}
+
 std::vector<int64_t> SessionBook::TakeFreedSlots(absl::Time now) {
   CloseExpired(now);
   return std::exchange(freed_slots_, {});

@@ -65,6 +65,8 @@ class SessionBook {
   // Keys of all sessions, the oldest first.
   std::vector<int64_t> Keys(absl::Time now);
 
+  // Slots of sessions that no call has.
+  std::vector<int64_t> IdleSlots() const;
   // Slots of sessions that were closed; then forgotten.
   std::vector<int64_t> TakeFreedSlots(absl::Time now);
 

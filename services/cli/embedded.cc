@@ -104,6 +104,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.max_inference_len = flags.max_inference_len;
   options.n_slots = flags.slots;
   options.n_draft = flags.draft_tokens;
+  options.kv_tokens = flags.kv_tokens;
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;

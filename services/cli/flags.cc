@@ -195,6 +195,10 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            planner::LoadOptions::kMaxUbatch, "U",
            "Rows of one step; smaller needs less memory, prefills slower (512)")
       ->group(group);
+  AddCount(app, "--kv-tokens", &flags->kv_tokens, 1,
+           std::numeric_limits<int64_t>::max(), "N",
+           "Tokens of KV cache that all slots share (slots x n_ctx)")
+      ->group(group);
   AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
            planner::LoadOptions::kMaxDraftTokens, "D",
            "Tokens guessed from the text itself and verified in one step; "

@@ -48,6 +48,7 @@ struct LoadFlags {
   KvTypes kv;
   std::optional<int64_t> max_inference_len;
   int64_t draft_tokens = 0;
+  std::optional<int64_t> kv_tokens;
   std::optional<int64_t> device_memory;
   // Those of AddEngineFlags.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;

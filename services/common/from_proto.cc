@@ -258,6 +258,10 @@ absl::StatusOr<planner::LoadOptions> FromProto(
     }
     options.n_idle_sessions = message.n_idle_sessions();
   }
+  if (message.has_kv_tokens()) {
+    ASSIGN_OR_RETURN(options.kv_tokens,
+                     Signed(message.kv_tokens(), "kv_tokens"));
+  }
   if (message.has_n_draft()) options.n_draft = message.n_draft();
   if (message.has_margin_bytes()) {
     ASSIGN_OR_RETURN(options.margin_bytes,

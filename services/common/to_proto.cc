@@ -209,6 +209,9 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_n_ubatch(ToUint32(options.n_ubatch));
   message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
   message.set_n_draft(ToUint32(options.n_draft));
+  if (options.kv_tokens.has_value()) {
+    message.set_kv_tokens(ToUint64(*options.kv_tokens));
+  }
   message.set_k_type(ToProto(options.k_type));
   message.set_v_type(ToProto(options.v_type));
   message.set_margin_bytes(ToUint64(options.margin_bytes));

@@ -44,6 +44,7 @@ v1::ModelActivity ActivityOf(const LoadedModel& model, v1::ModelState state) {
   message.set_cached_tokens(ToUint64(load.cached_tokens));
   message.set_draft_tokens(ToUint64(load.draft_tokens));
   message.set_accepted_draft_tokens(ToUint64(load.accepted_draft_tokens));
+  message.set_preemptions(ToUint64(load.preemptions));
   message.set_kv_pages(ToUint64(load.kv_pages));
   message.set_kv_used_pages(ToUint64(load.kv_used_pages));
   message.set_page_tokens(ToUint32(model.engine->plan().kv.page_tokens));

@@ -25,6 +25,10 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--slots", load.n_slots, "Sequences that run at once")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxSlots));
+  app.add_option("--kv-tokens", load.kv_tokens,
+                 "Tokens of KV cache that all slots share; where they run out "
+                 "the newest requests begin again later (slots x n_ctx)")
+      ->check(CLI::Range(int64_t{1}, kMaxCount));
   app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxUbatch));

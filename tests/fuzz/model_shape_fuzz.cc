@@ -62,6 +62,7 @@ LoadOptions TakeOptions(Input& input) {
   options.n_ubatch = input.Take<uint16_t>();
   options.n_idle_sessions = input.Take<uint16_t>();
   options.n_draft = flags >> 4;
+  if ((flags & 8) != 0) options.kv_tokens = input.Take<int64_t>();
   options.k_type = kDTypes[input.Take<uint8_t>() % kDTypes.size()].dtype;
   options.v_type = kDTypes[input.Take<uint8_t>() % kDTypes.size()].dtype;
   if ((flags & 4) != 0) options.margin_bytes = input.Take<int64_t>();

@@ -84,6 +84,27 @@ TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
   EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_draft")->bytes, 0);
 }
 
+TEST(MemoryPlanTest, APoolIsSharedByAllSlots) {
+  LoadOptions options = Context(1'000);  // 16 pages of 64 tokens
+  options.n_slots = 8;
+  const int64_t page = PlanOf(Gemma270m(), options).kv.page_bytes;
+  const auto pages = [&](int64_t kv_tokens) {
+    options.kv_tokens = kv_tokens;
+    const MemoryPlan plan = PlanOf(Gemma270m(), options);
+    EXPECT_EQ(plan.kv.pages_per_slot, 16);
+    EXPECT_EQ(plan.FindRegion("kv_full")->bytes, plan.kv.n_pages * page);
+    return plan.kv.n_pages;
+  };
+  EXPECT_EQ(pages(1), 16) << "a whole context always fits";
+  EXPECT_EQ(pages(16 * 64), 16);
+  EXPECT_EQ(pages(16 * 64 + 1), 17);
+  EXPECT_EQ(pages(8 * 16 * 64), 8 * 16);
+  EXPECT_EQ(pages(kMax), 8 * 16) << "nor more than all slots can use";
+  options.n_ctx.reset();
+  options.kv_tokens = 4'096;
+  EXPECT_EQ(PlanOf(Gemma270m(), options).n_ctx, 32'768);
+}
+
 TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
   ModelShape shape = Smollm2();
   shape.weights = {{"a", DType::kQ8_0, 64, 17, false, 0, 0},
@@ -250,6 +271,7 @@ TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
   EXPECT_TRUE(status([](O& o) { o.n_draft = O::kMaxDraftTokens; }).ok());
   expect_named([](O& o) { o.n_draft = O::kMaxDraftTokens + 1; }, "n_draft");
   expect_named([](O& o) { o.n_draft = -1; }, "n_draft");
+  expect_named([](O& o) { o.kv_tokens = 0; }, "kv_tokens");
   expect_named([](O& o) { o.n_ctx = 0; }, "n_ctx");
   expect_named([](O& o) { o.n_ctx = -1; }, "n_ctx");
   expect_named([](O& o) { o.max_inference_len = 0; }, "max_inference_len");

@@ -18,6 +18,7 @@ LoadOptions RandomOptions(std::mt19937_64& random) {
   options.n_slots = LogUniform(random, 64);
   options.n_ubatch = LogUniform(random, 1'024);
   options.n_idle_sessions = static_cast<int64_t>(random() % 4);
+  if (random() % 4 == 0) options.kv_tokens = LogUniform(random, 1 << 20);
   if (random() % 4 == 0) options.n_draft = LogUniform(random, 15);
   if (random() % 4 == 0) options.max_inference_len = LogUniform(random, 8'192);
   constexpr std::array<DType, 4> kTypes = {DType::kQ8_0, DType::kF16,

@@ -202,6 +202,8 @@ TEST(FromProtoTest, LoadOptionsAreLimited) {
   EXPECT_EQ(check([](M& m) { m.set_n_ctx(999'999'999); }), Code::kOk);
   EXPECT_EQ(check([](M& m) { m.set_max_inference_len(0); }),
             Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_kv_tokens(1); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_kv_tokens(0); }), Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_n_draft(15); }), Code::kOk);
   EXPECT_EQ(check([](M& m) { m.set_n_draft(16); }), Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65536); }), Code::kOk);

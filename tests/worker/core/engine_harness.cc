@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_ubatch = setup.n_ubatch;
   load.n_idle_sessions = setup.n_idle_sessions;
   load.n_draft = setup.n_draft;
+  load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);
   ASSIGN_OR_RETURN(

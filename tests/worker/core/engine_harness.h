@@ -31,6 +31,7 @@ struct EngineSetup {
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;
   int64_t n_draft = 0;
+  std::optional<int64_t> kv_tokens = std::nullopt;
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;

@@ -189,7 +189,7 @@ TEST_F(KvCacheTest, WhatIsTakenBackLeavesWhatWasThere) {
   for (const int64_t prefix : {0, 64, 70}) {
     for (int64_t n = 1; n <= 200; ++n) {
       SCOPED_TRACE(n);
-      Make({0}, 320, 1, DType::kF16, DType::kF16);
+      Make({0}, 448, 1, DType::kF16, DType::kF16);
       cache_->Begin(0, prefix);
       ASSERT_TRUE(cache_->Extend(0, n).ok());
       const std::vector<kernels::PageEntry> before(cache_->Pages(0).begin(),

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/checked_math.h"
 #include "tests/worker/core/sanitized.h"
 #include "worker/kv_cache.h"
+#include "worker/page_claims.h"
 #include "worker/scheduler.h"
 
 namespace plimsoll::worker {
@@ -29,6 +31,7 @@ constexpr int64_t kMostWaited = 1'000;
 // The numbers of a workload, of its seed alone.
 struct Settings {
   int64_t n_slots, n_rows, n_ctx, n_draft;
+  int64_t pool_tokens;  // 0 = every slot has its own pages
 };
 
 // One random workload: streams of three tenants come, pause, roll, guess, stop,
@@ -40,7 +43,8 @@ class Workload {
         settings_{.n_slots = 1 + Draw(4),
                   .n_rows = 1 + Draw(Draw(2) == 0 ? 4 : 32),
                   .n_ctx = 64 * (3 + Draw(3)),
-                  .n_draft = Draw(4)},
+                  .n_draft = Draw(4),
+                  .pool_tokens = Draw(2) * (1 + Draw(1'000))},
         scheduler_(settings_.n_slots, settings_.n_rows, kQueue),
         shape_(Shape()),
         plan_(Plan(shape_, settings_)),
@@ -69,6 +73,8 @@ class Workload {
     EXPECT_EQ(scheduler_.waiting(), 0);
     EXPECT_EQ(cache_.free_pages(), n_pages_);
   }
+
+  int64_t n_preempted() const { return n_preempted_; }
 
  private:
   struct Live {
@@ -99,8 +105,11 @@ class Workload {
     plan.n_ctx = settings.n_ctx;
     plan.options.n_slots = settings.n_slots;
     plan.options.n_draft = settings.n_draft;
-    plan.kv = *planner::KvCacheBytes(shape, settings.n_ctx, settings.n_slots,
-                                     /*n_idle=*/0, DType::kF16, DType::kF16);
+    planner::KvRules rules;
+    rules.pool_tokens = settings.pool_tokens;
+    plan.kv =
+        *planner::KvCacheBytes(shape, settings.n_ctx, settings.n_slots,
+                               /*n_idle=*/0, DType::kF16, DType::kF16, rules);
     return plan;
   }
 
@@ -118,14 +127,18 @@ class Workload {
     Live s = {.n_prompt = 1 + Draw(Draw(4) == 0 ? 150 : 10),
               .n_total = 0,
               .rolls = Draw(4) == 0,
-              .stays = Draw(4) == 0};
+              .stays = false};
+    s.stays = s.rolls && Draw(2) == 0;
     s.n_total = s.n_prompt + Draw(s.rolls ? 400 : 30);
     if (!s.rolls) s.n_total = std::min(s.n_total, settings_.n_ctx);
-    const bool has_room = scheduler_.waiting() < kQueue;
     const Claim claim = {std::string(static_cast<size_t>(Draw(3)), 'x'),
                          static_cast<Priority>(Draw(3))};
-    EXPECT_EQ(scheduler_.Add(next_id_, s.n_prompt, claim).ok(), has_room);
-    if (has_room) live_[next_id_] = s;
+    // Those that were preempted wait beside the queue.
+    const int64_t n_waiting = scheduler_.waiting();
+    const bool is_queued = scheduler_.Add(next_id_, s.n_prompt, claim).ok();
+    EXPECT_TRUE(is_queued || n_waiting >= kQueue);
+    EXPECT_TRUE(!is_queued || n_waiting < kQueue + settings_.n_slots);
+    if (is_queued) live_[next_id_] = s;
     ++next_id_;
   }
 
@@ -171,8 +184,10 @@ class Workload {
 
   void End(int64_t id, bool stays) {
     const std::optional<int64_t> slot = scheduler_.SlotOf(id);
-    // One slot is left to the others.
-    stays &= std::ssize(sessions_) + 1 < settings_.n_slots;
+    // One whole context is left to the others.
+    stays &=
+        std::ssize(sessions_) + 1 <
+        std::min(settings_.n_slots, plan_.kv.n_pages / plan_.kv.pages_per_slot);
     if (slot && stays) {
       scheduler_.RemoveKeepingSlot(id);
       sessions_.insert(*slot);
@@ -206,16 +221,60 @@ class Workload {
       EXPECT_EQ(live_.count(id), 1u);
       EXPECT_EQ(cache_.Length(slot), 0) << "a slot is empty when it is given";
       EXPECT_EQ(sessions_.count(slot), 0u);
-      return Admission{.n_computed = 0, .limit = settings_.n_ctx};
+      const Live& s = live_[id];
+      const int64_t n_wanted = s.rolls
+                                   ? plan_.kv.pages_per_slot
+                                   : CeilDiv(s.n_prompt, plan_.kv.page_tokens);
+      if (PromisedPages(Claims()) + n_wanted > cache_.free_pages()) {
+        return std::optional<Admission>();
+      }
+      return std::optional<Admission>(
+          {.n_computed = 0, .limit = settings_.n_ctx});
     });
+  }
+
+  // Rows that are known of a stream.
+  static int64_t Known(const Live& s) {
+    return std::max(s.n_prompt, s.next + 1);
+  }
+
+  std::vector<PageClaim> Claims() {
+    std::vector<PageClaim> claims;
+    for (const int64_t slot : sessions_) {
+      claims.push_back({0, cache_.PagesToFull(slot), false});
+    }
+    for (const auto& [id, slot] : scheduler_.RunningSlots()) {
+      const Live& s = live_[id];
+      claims.push_back({id,
+                        s.rolls ? cache_.PagesToFull(slot)
+                                : cache_.MissingPages(slot, Known(s)),
+                        !s.rolls});
+    }
+    return claims;
+  }
+
+  void MakeRoom() {
+    while (const auto id = WhoLeaves(Claims(), cache_.free_pages())) {
+      Live& s = live_[*id];
+      cache_.Clear(*scheduler_.SlotOf(*id));
+      s.n_prompt = Known(s);
+      s.next = 0;
+      scheduler_.Preempt(*id, s.n_prompt);
+      ++n_preempted_;
+    }
   }
 
   void Step() {
     Admit();
     RollFull();
     for (const auto& [id, s] : live_) {
-      if (Draw(2) == 0) scheduler_.SetDraft(id, Draw(settings_.n_draft + 1));
+      const std::optional<int64_t> slot = scheduler_.SlotOf(id);
+      if (!slot || Draw(2) == 0) continue;
+      const int64_t room = cache_.RoomInPages(*slot);
+      scheduler_.SetDraft(id, std::min(Draw(settings_.n_draft + 1),
+                                       (room > 0 ? room : 64) - 1));
     }
+    MakeRoom();
     const bool may_prefill = scheduler_.Decoding() == 0 || Draw(8) != 0;
     const std::vector<ScheduledRows> step =
         scheduler_.NextStep(may_prefill ? 1 + Draw(40) : 0);
@@ -292,14 +351,19 @@ class Workload {
   std::map<int64_t, Live> live_;
   std::set<int64_t> sessions_;  // slots of those that nobody uses now
   int64_t next_id_ = 1;
+  int64_t n_preempted_ = 0;
 };
 
 TEST(SchedulerSimulation, NoWorkloadStarvesLosesARowOrTakesMorePages) {
+  int64_t n_preempted = 0;
   for (uint32_t seed = 1; seed <= kWorkloads; ++seed) {
     SCOPED_TRACE(seed);
-    Workload(seed).Run();
+    Workload workload(seed);
+    workload.Run();
     if (::testing::Test::HasFailure()) return;
+    n_preempted += workload.n_preempted();
   }
+  EXPECT_GT(n_preempted, kWorkloads / 100);
 }
 
 }  // namespace

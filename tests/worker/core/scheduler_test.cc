@@ -254,6 +254,47 @@ TEST(SchedulerTest, APromptTakesTurnsWithDecodingThatTakesEveryRow) {
   EXPECT_EQ(rows[4], 0) << "prompts keep their order";
 }
 
+TEST(SchedulerTest, WhoIsPreemptedBeginsAgainBeforeTheOthers) {
+  Scheduler scheduler(2, 8, 4);
+  for (int64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.Add(id, 3).ok());
+  Next(scheduler);
+  Next(scheduler);
+  scheduler.Preempt(2, 4);
+  scheduler.Preempt(1, 4);
+  EXPECT_EQ(scheduler.running(), 0);
+  EXPECT_EQ(scheduler.waiting(), 4);
+  EXPECT_FALSE(scheduler.SlotOf(1).has_value());
+  EXPECT_THAT(Parts(Next(scheduler)),
+              ElementsAre(Part{1, 0, 4, true}, Part{2, 0, 4, true}));
+  scheduler.Preempt(1, 5);
+  scheduler.Park(1);
+  scheduler.Remove(2);
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{3, 0, 3, true}))
+      << "its reader is behind, it has a slot";
+  EXPECT_TRUE(scheduler.IsParked(1));
+  scheduler.Preempt(1, 5);
+  scheduler.Remove(1);
+  EXPECT_THAT(Parts(Next(scheduler)),
+              ElementsAre(Part{3, 3, 1, true}, Part{4, 0, 3, true}));
+  EXPECT_EQ(scheduler.waiting(), 0);
+}
+
+TEST(SchedulerTest, WhoMustWaitHoldsUpAllBehind) {
+  Scheduler scheduler(2, 8, 4);
+  for (int64_t id = 1; id <= 2; ++id) ASSERT_TRUE(scheduler.Add(id, 3).ok());
+  std::vector<int64_t> asked;
+  const auto not_now = [&asked](int64_t id, int64_t) {
+    asked.push_back(id);
+    return std::optional<Admission>();
+  };
+  scheduler.Admit(not_now);
+  scheduler.Admit(not_now);
+  EXPECT_THAT(asked, ElementsAre(1, 1));
+  EXPECT_EQ(scheduler.waiting(), 2);
+  EXPECT_THAT(Parts(Next(scheduler)),
+              ElementsAre(Part{1, 0, 3, true}, Part{2, 0, 3, true}));
+}
+
 TEST(SchedulerTest, GuessesTakeTheRowsThatNobodyElseNeeds) {
   Scheduler scheduler(2, 6, 2);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());

@@ -1,0 +1,68 @@
+// A pool of pages that is smaller than all slots together: who may begin, and
+// who begins again later so that others can go on.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/checked_math.h"
+#include "worker/engine_impl.h"
+#include "worker/page_claims.h"
+
+namespace plimsoll::worker {
+
+// A context that rolls keeps keys that nobody can compute again: all its pages
+// are promised to it.
+int64_t Engine::Impl::PagesToCome(const Sequence& sequence,
+                                  int64_t slot) const {
+  if (sequence.end()) return 0;
+  if (sequence.options().context_policy == ContextPolicy::kRoll) {
+    return cache->PagesToFull(slot);
+  }
+  return cache->MissingPages(
+      slot, std::min(sequence.history().n_positions(), plan.n_ctx));
+}
+
+std::vector<PageClaim> Engine::Impl::PageClaims() {
+  std::vector<PageClaim> claims;
+  for (const int64_t slot : sessions.IdleSlots()) {
+    claims.push_back(
+        {.id = 0, .n_to_come = cache->PagesToFull(slot), .can_leave = false});
+  }
+  for (const auto& [id, slot] : scheduler.RunningSlots()) {
+    const Sequence& sequence = *sequences.at(id);
+    claims.push_back({.id = id,
+                      .n_to_come = PagesToCome(sequence, slot),
+                      .can_leave = sequence.options().context_policy !=
+                                   ContextPolicy::kRoll});
+  }
+  return claims;
+}
+
+bool Engine::Impl::HasPagesFor(const Sequence& sequence) {
+  // One that has ended waits for its reader only.
+  if (!shares_pool || sequence.end()) return true;
+  int64_t n_wanted = plan.kv.pages_per_slot;
+  if (sequence.options().context_policy != ContextPolicy::kRoll) {
+    n_wanted = CeilDiv(std::min(sequence.history().n_positions(), plan.n_ctx),
+                       plan.kv.page_tokens);
+  }
+  return PromisedPages(PageClaims()) + n_wanted <= cache->free_pages();
+}
+
+void Engine::Impl::MakeRoom() {
+  if (!shares_pool) return;
+  absl::MutexLock lock(&mu);
+  while (const std::optional<int64_t> id =
+             WhoLeaves(PageClaims(), cache->free_pages())) {
+    Sequence& sequence = *sequences.at(*id);
+    const int64_t slot = *scheduler.SlotOf(*id);
+    // Nobody may need all of it before it is back.
+    Publish(sequence, slot);
+    cache->Clear(slot);
+    sequence.keep_rings_at().clear();
+    scheduler.Preempt(*id, sequence.history().n_positions());
+    ++counters.preemptions;
+  }
+}
+
+}  // namespace plimsoll::worker
