@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr int32_t kNormal = 1;
 constexpr int32_t kUserDefined = 4;  // so that a grammar can force them
 constexpr char kArguments[] = R"({"room":"hall","on":true})";
-// Of 13 tokens, as one of the last test's model would say it.
+// 13 tokens of the vocabulary below.
 constexpr char kForced[] =
     "root ::= \"<start_function_call>call:set_light{room:<escape>hall<escape>,"
     "on:true}<end_function_call>\"";
@@ -127,7 +127,7 @@ TEST_F(ChatToolsTest, ACallOf13TokensFitsIn32) {
 
 TEST_F(ChatToolsTest, AStreamBringsACallWhenItIsComplete) {
   const auto request =
-      Forced<v1::StreamGenerateRequest>(absl::StrCat(kForced, " \"ok\""), "hi");
+      Forced<v1::StreamGenerateRequest>(absl::StrCat(kForced, " \"k\""), "hi");
   grpc::ClientContext context;
   const auto reader = worker_->generation->StreamGenerate(&context, request);
   v1::StreamGenerateResponse part;
@@ -146,7 +146,7 @@ TEST_F(ChatToolsTest, AStreamBringsACallWhenItIsComplete) {
     }
   }
   ASSERT_TRUE(reader->Finish().ok());
-  EXPECT_EQ(order, "set_light.ok.end");
+  EXPECT_EQ(order, "set_light.k.end");
 }
 
 TEST_F(ChatToolsTest, ACallThatTheContextCutsOffIsReportedAsNone) {
