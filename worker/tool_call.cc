@@ -21,6 +21,12 @@ absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(what);
 }
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+bool IsLetter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 // A JSON string. What is not UTF-8 becomes U+FFFD.
 std::string Quoted(absl::string_view text) {
   return nlohmann::json(std::string(text))
@@ -31,7 +37,7 @@ std::string Quoted(absl::string_view text) {
 // Takes digits from the front; false if there are none.
 bool TakeDigits(absl::string_view& text) {
   const size_t before = text.size();
-  while (!text.empty() && absl::ascii_isdigit(text[0])) text.remove_prefix(1);
+  while (!text.empty() && IsDigit(text[0])) text.remove_prefix(1);
   return text.size() < before;
 }
 
@@ -135,7 +141,8 @@ class Parser {
         json_ += ',';
       }
       ASSIGN_OR_RETURN(const std::string key, Key());
-      if (!names.insert(key).second) {
+      const std::string quoted = Quoted(key);  // as others will compare it
+      if (!names.insert(quoted).second) {
         return Bad(
             absl::StrCat("'", absl::CEscape(Shown(key)), "' is named twice"));
       }
@@ -143,7 +150,7 @@ class Parser {
         return Bad(absl::StrCat("'", absl::CEscape(Shown(key)),
                                 "' is not followed by ':'"));
       }
-      absl::StrAppend(&json_, Quoted(key), ":");
+      absl::StrAppend(&json_, quoted, ":");
       RETURN_IF_ERROR(Value());
     }
     json_ += '}';
@@ -204,11 +211,9 @@ bool IsToolName(absl::string_view name) {
   if (name.empty() || static_cast<int64_t>(name.size()) > kMaxToolNameBytes) {
     return false;
   }
-  if (!absl::ascii_isalpha(name[0]) && name[0] != '_') return false;
+  if (!IsLetter(name[0])) return false;
   for (const char c : name) {
-    if (!absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '.') {
-      return false;
-    }
+    if (!IsLetter(c) && !IsDigit(c) && c != '-' && c != '.') return false;
   }
   return true;
 }
