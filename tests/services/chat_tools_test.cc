@@ -125,6 +125,20 @@ TEST_F(ChatToolsTest, ACallOf13TokensFitsIn32) {
   EXPECT_EQ(response.chat_format(), "functiongemma");
 }
 
+TEST_F(ChatToolsTest, ThePromptHasTheOther19TokensAndNoneMore) {
+  v1::GenerateResponse response = Ask(Forced(kForced, "hii"));
+  EXPECT_EQ(response.usage().prompt_tokens(), 32u - 13);
+  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_TOOL_CALL);
+  // The call is whole, but there is no place to go on from it.
+  response = Ask(Forced(kForced, "hiii"));
+  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_LENGTH);
+  ASSERT_EQ(response.tool_calls_size(), 1);
+  EXPECT_EQ(response.tool_calls(0).arguments(), kArguments);
+  response = Ask(Forced(kForced, "hiiii"));
+  ASSERT_EQ(response.tool_calls_size(), 1);
+  EXPECT_NE(response.tool_calls(0).error(), "");
+}
+
 TEST_F(ChatToolsTest, AStreamBringsACallWhenItIsComplete) {
   const auto request =
       Forced<v1::StreamGenerateRequest>(absl::StrCat(kForced, " \"k\""), "hi");
