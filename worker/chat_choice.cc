@@ -7,12 +7,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "worker/chat_segments.h"
 #include "worker/chat_template.h"
 
 namespace plimsoll::worker {
 namespace {
 
-constexpr absl::string_view kFormatNames = "chatml, gemma3, smollm2";
+constexpr absl::string_view kFormatNames =
+    "chatml, functiongemma, gemma3, smollm2";
 
 // Formats that we can tell but not render.
 struct KnownMarker {
@@ -21,7 +23,6 @@ struct KnownMarker {
 };
 constexpr KnownMarker kRefused[] = {
     {"<|turn>", "Gemma 4"},
-    {"<start_function_declaration>", "FunctionGemma"},
     {"<|start_header_id|>", "Llama 3"},
     {"[INST]", "Mistral or Llama 2"},
     {"<|channel|>", "gpt-oss"},
@@ -85,6 +86,9 @@ absl::StatusOr<ChatFormatChoice> FromTemplate(absl::string_view text) {
                                  " is not known here"));
     }
   }
+  if (absl::StrContains(text, kDeclarationBegin)) {
+    return ChatFormatChoice{ChatFormat::kFunctionGemma, "the file's template"};
+  }
   if (absl::StrContains(text, "<|im_start|>")) {
     if (absl::StrContains(text,
                           "You are a helpful AI assistant named SmolLM, "
@@ -118,13 +122,16 @@ absl::string_view ChatFormatName(ChatFormat format) {
       return "chatml";
     case ChatFormat::kGemma3:
       return "gemma3";
+    case ChatFormat::kFunctionGemma:
+      return "functiongemma";
   }
   return "";
 }
 
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name) {
   for (const ChatFormat format :
-       {ChatFormat::kChatMl, ChatFormat::kGemma3, ChatFormat::kSmolLm2}) {
+       {ChatFormat::kChatMl, ChatFormat::kFunctionGemma, ChatFormat::kGemma3,
+        ChatFormat::kSmolLm2}) {
     if (name == ChatFormatName(format)) return format;
   }
   return absl::InvalidArgumentError(absl::StrCat(

@@ -1,49 +1,20 @@
 // Chat formats as segments of scaffold and content.
 #include "worker/chat_template.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/utf8.h"
+#include "worker/chat_segments.h"
 
 namespace plimsoll::worker {
 namespace {
 
 constexpr absl::string_view kSmolLm2System =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-
-// Joins adjacent segments of one kind.
-class SegmentWriter {
- public:
-  void Scaffold(absl::string_view text) { Add(text, true); }
-  void Content(absl::string_view text) { Add(text, false); }
-  std::vector<ChatSegment> Take() { return std::move(segments_); }
-
- private:
-  void Add(absl::string_view text, bool is_scaffold) {
-    if (text.empty()) return;
-    if (segments_.empty() || segments_.back().is_scaffold != is_scaffold) {
-      segments_.push_back({std::string(), is_scaffold});
-    }
-    segments_.back().text.append(text.data(), text.size());
-  }
-
-  std::vector<ChatSegment> segments_;
-};
-
-absl::string_view RoleName(ChatRole role) {
-  switch (role) {
-    case ChatRole::kSystem:
-      return "system";
-    case ChatRole::kUser:
-      return "user";
-    case ChatRole::kAssistant:
-      return "assistant";
-  }
-  return "";
-}
 
 absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
   if (messages.empty()) {
@@ -57,7 +28,11 @@ absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
   }
   int64_t bytes = 0;
   for (const ChatMessage& message : messages) {
-    bytes += static_cast<int64_t>(message.content.size());
+    bytes +=
+        static_cast<int64_t>(message.content.size() + message.tool_name.size());
+    for (const ToolCall& call : message.tool_calls) {
+      bytes += static_cast<int64_t>(call.name.size() + call.arguments.size());
+    }
   }
   if (bytes > kMaxChatBytes) {
     return absl::InvalidArgumentError(absl::StrCat("a conversation of ", bytes,
@@ -67,47 +42,34 @@ absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
   return absl::OkStatus();
 }
 
-uint32_t CodePoint(absl::string_view bytes) {
-  constexpr uint32_t kLeadMask[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-  uint32_t value =
-      static_cast<unsigned char>(bytes[0]) & kLeadMask[bytes.size()];
-  for (const char c : bytes.substr(1)) {
-    value = (value << 6) | (static_cast<unsigned char>(c) & 0x3F);
+// Errors: kInvalidArgument for what only formats with tools have, in one
+// without, and beyond the limits.
+absl::Status CheckTools(ChatFormat format,
+                        const std::vector<ChatMessage>& messages,
+                        const std::vector<Tool>& tools) {
+  if (static_cast<int64_t>(tools.size()) > kMaxTools) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tools.size(), " tools are more than ", kMaxTools));
   }
-  return value;
-}
-
-// What the templates' own `trim` takes away: Python's str.isspace.
-bool IsTrimmed(uint32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 ||
-         c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
-absl::string_view Trim(absl::string_view text) {
-  while (!text.empty()) {
-    const Utf8Front front = ReadUtf8Front(text);
-    const auto bytes = static_cast<size_t>(front.bytes);
-    if (front.kind != Utf8Kind::kWhole) break;
-    if (!IsTrimmed(CodePoint(text.substr(0, bytes)))) break;
-    text.remove_prefix(bytes);
-  }
-  while (!text.empty()) {
-    // The last code point begins at most 3 bytes (of these characters) back.
-    size_t bytes = 1;
-    while (bytes < 3 && bytes < text.size() &&
-           (text[text.size() - bytes] & 0xC0) == 0x80) {
-      ++bytes;
+  bool has_tools = !tools.empty();
+  for (const ChatMessage& message : messages) {
+    const auto n_calls = static_cast<int64_t>(message.tool_calls.size());
+    if (n_calls > kMaxToolCalls) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a message has ", n_calls, " calls, more than ", kMaxToolCalls));
     }
-    const absl::string_view last = text.substr(text.size() - bytes);
-    const Utf8Front front = ReadUtf8Front(last);
-    if (front.kind != Utf8Kind::kWhole) break;
-    if (static_cast<size_t>(front.bytes) != bytes) break;
-    if (!IsTrimmed(CodePoint(last))) break;
-    text.remove_suffix(bytes);
+    if (n_calls > 0 && message.role != ChatRole::kAssistant) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a message with role ", RoleName(message.role),
+                       " has calls: only the assistant makes them"));
+    }
+    has_tools |= n_calls > 0 || message.role == ChatRole::kTool;
   }
-  return text;
+  if (has_tools && format != ChatFormat::kFunctionGemma) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "format ", ChatFormatName(format), " has no tools; functiongemma has"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<ChatSegment> RenderChatMl(const std::vector<ChatMessage>& messages,
@@ -152,19 +114,52 @@ absl::StatusOr<std::vector<ChatSegment>> RenderGemma3(
       out.Content(messages[0].content);
       out.Scaffold("\n\n");
     }
-    out.Content(Trim(messages[i].content));
+    out.Content(TrimChat(messages[i].content));
     out.Scaffold("<end_of_turn>\n");
   }
   if (add_generation_prompt) out.Scaffold("<start_of_turn>model\n");
   return out.Take();
 }
 
+// Appends the ids of text that users wrote. Where a vocabulary has markers of
+// tools as user-defined tokens, which text without special tokens matches too,
+// they are cut behind their first character, so that text stays text.
+absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
+                           std::vector<int32_t>& ids) {
+  std::vector<absl::string_view> markers;
+  for (const absl::string_view marker : kToolMarkers) {
+    const auto id = tokenizer.Find(marker);
+    if (id && tokenizer.Type(*id) == TokenType::kUserDefined) {
+      markers.push_back(marker);
+    }
+  }
+  size_t begin = 0;
+  const auto append = [&](size_t end) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> part,
+                     tokenizer.Encode(text.substr(begin, end - begin),
+                                      /*parse_special=*/false));
+    ids.insert(ids.end(), part.begin(), part.end());
+    begin = end;
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; !markers.empty() && i < text.size(); ++i) {
+    if (text[i] != '<') continue;
+    const bool is_marker = std::any_of(
+        markers.begin(), markers.end(), [&](absl::string_view marker) {
+          return absl::StartsWith(text.substr(i), marker);
+        });
+    if (is_marker) RETURN_IF_ERROR(append(i + 1));
+  }
+  return append(text.size());
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
-    bool add_generation_prompt) {
+    bool add_generation_prompt, const std::vector<Tool>& tools) {
   RETURN_IF_ERROR(CheckLimits(messages));
+  RETURN_IF_ERROR(CheckTools(format, messages, tools));
   switch (format) {
     case ChatFormat::kSmolLm2:
       return RenderChatMl(messages, kSmolLm2System, add_generation_prompt);
@@ -172,6 +167,8 @@ absl::StatusOr<std::vector<ChatSegment>> RenderChat(
       return RenderChatMl(messages, "", add_generation_prompt);
     case ChatFormat::kGemma3:
       return RenderGemma3(messages, add_generation_prompt);
+    case ChatFormat::kFunctionGemma:
+      return RenderFunctionGemma(messages, tools, add_generation_prompt);
   }
   return absl::InvalidArgumentError("unknown chat format");
 }
@@ -192,8 +189,12 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
     for (; i < segments.size() && segments[i].is_scaffold == is_scaffold; ++i) {
       text += segments[i].text;
     }
+    if (!is_scaffold) {
+      RETURN_IF_ERROR(AppendContent(tokenizer, text, ids));
+      continue;
+    }
     ASSIGN_OR_RETURN(const std::vector<int32_t> part,
-                     tokenizer.Encode(text, is_scaffold));
+                     tokenizer.Encode(text, /*parse_special=*/true));
     ids.insert(ids.end(), part.begin(), part.end());
   }
   return ids;
@@ -230,12 +231,13 @@ absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
   ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
                    RenderChat(format, {{ChatRole::kUser, content}},
                               /*add_generation_prompt=*/false));
+  std::vector<int32_t> ids;
   for (const ChatSegment& segment : segments) {
-    if (!segment.is_scaffold) {
-      return tokenizer.Encode(segment.text, /*parse_special=*/false);
-    }
+    if (segment.is_scaffold) continue;
+    RETURN_IF_ERROR(AppendContent(tokenizer, segment.text, ids));
+    break;
   }
-  return std::vector<int32_t>();
+  return ids;
 }
 
 }  // namespace plimsoll::worker

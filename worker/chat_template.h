@@ -11,23 +11,27 @@
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
 #include "worker/tokenizer.h"
+#include "worker/tool_call.h"
 
 namespace plimsoll::worker {
 
-enum class ChatRole { kSystem, kUser, kAssistant };
+enum class ChatRole { kSystem, kUser, kAssistant, kTool };
 
 struct ChatMessage {
   ChatRole role;
-  std::string content;
+  std::string content;                    // of a tool, its response as JSON
+  std::vector<ToolCall> tool_calls = {};  // the assistant's, behind `content`
+  std::string tool_name = {};             // only of a tool
 };
 
 enum class ChatFormat {
   kSmolLm2,  // ChatML with SmolLM2's default system message
   kChatMl,   // ChatML without a default system message
   kGemma3,
+  kFunctionGemma,  // the one with tools
 };
 
-// Names as in --chat-format: "smollm2", "chatml", "gemma3".
+// Names as in --chat-format: "smollm2", "chatml", "gemma3", "functiongemma".
 absl::string_view ChatFormatName(ChatFormat format);
 // Errors: kInvalidArgument listing the names.
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
@@ -58,10 +62,11 @@ inline constexpr int64_t kMaxChatBytes = 16 << 20;
 // Renders the conversation, with the opening of the assistant's turn if
 // `add_generation_prompt`.
 // Errors: kInvalidArgument if there are no messages, for an order of roles that
-// the format does not allow, or beyond the limits.
+// the format does not allow, for tools, calls and responses that make no sense
+// or whose format has none, or beyond the limits.
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
-    bool add_generation_prompt);
+    bool add_generation_prompt, const std::vector<Tool>& tools = {});
 
 // The whole prompt as one string, for people.
 std::string ChatText(const std::vector<ChatSegment>& segments);

@@ -22,6 +22,7 @@
 #include "worker/model_file.h"
 #include "worker/sampler.h"
 #include "worker/tokenizer.h"
+#include "worker/tool_reader.h"
 
 namespace plimsoll::worker {
 
@@ -63,6 +64,9 @@ struct GenerateOptions {
   // What the reply must be a text of; null = anything. It is then ended by an
   // end token, which is drawn where the text is complete and nowhere else.
   std::shared_ptr<const Grammar> constraint;
+  // The markers of tool calls, which are then no part of the text. The tokens
+  // are reported all the same.
+  std::optional<ToolMarkers> tool_markers;
   // Candidates per token; -1 = neither candidates nor log-probabilities, 0 =
   // only the chosen token's log-probability.
   int top_logprobs = -1;

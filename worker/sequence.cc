@@ -18,7 +18,9 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   }
   ++n_generated_;
   std::string bytes;
-  tokenizer.AppendBytes(id, /*render_special=*/false, bytes);
+  if (!calls_.Covers(id)) {
+    tokenizer.AppendBytes(id, /*render_special=*/false, bytes);
+  }
   output_.text += text_.Push(bytes);
   output_.tokens.push_back(std::move(token));
   reason_ = ReasonToStop(id, tokenizer, n_ctx);

@@ -45,6 +45,7 @@ class Sequence {
         options_(std::move(options)),
         sink_(std::move(sink)),
         text_(options_.stop_strings),
+        calls_(options_.tool_markers),
         start_(std::move(start)),
         n_scored_(options_.first_scored - 1),
         submitted_(submitted) {
@@ -142,6 +143,7 @@ class Sequence {
   GenerateOptions options_;
   std::shared_ptr<TokenSink> sink_;
   TextStream text_;
+  ToolSilence calls_;
   StepOutput output_;  // not yet taken by the sink
   SequenceStart start_;
   std::vector<int64_t> keep_rings_at_;

@@ -14,6 +14,8 @@ namespace {
 
 // Texts that end generation where their token is a control token. In Gemma 3
 // `</s>` is an ordinary HTML tag, so the type decides.
+// FunctionGemma's: files have it as a control or as a user-defined token.
+constexpr absl::string_view kToolWait = "<start_function_response>";
 constexpr absl::string_view kEndTexts[] = {
     "<end_of_turn>",
     "<|im_end|>",
@@ -29,7 +31,7 @@ constexpr absl::string_view kEndTexts[] = {
     "<turn|>",
     "<|tool_response>",
     "</s>",
-    "<start_function_response>",
+    kToolWait,
     "<|fim_pad|>",
     "<|repo_name|>",
     "<|file_sep|>",
@@ -88,7 +90,11 @@ void AddEndTexts(const VocabTable& vocab, std::vector<int32_t>& ends) {
   for (const absl::string_view text : kEndTexts) {
     if (end_is_separator && text == "<|end|>") continue;
     const int32_t id = vocab.Find(text);
-    if (id >= 0 && vocab.Type(id) == TokenType::kControl) ends.push_back(id);
+    if (id < 0) continue;
+    const TokenType type = vocab.Type(id);
+    const bool may_be_text =
+        text == kToolWait && type == TokenType::kUserDefined;
+    if (type == TokenType::kControl || may_be_text) ends.push_back(id);
   }
 }
 

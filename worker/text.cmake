@@ -6,6 +6,8 @@ find_package(nlohmann_json REQUIRED)
 
 add_library(plimsoll_text STATIC
   chat_choice.cc
+  chat_function_gemma.cc
+  chat_segments.cc
   chat_template.cc
   code_points.cc
   gbnf.cc
@@ -23,6 +25,9 @@ add_library(plimsoll_text STATIC
   tokenizer.cc
   tokenizer_bpe.cc
   tokenizer_spm.cc
+  tool_call.cc
+  tool_reader.cc
+  tool_text.cc
   utf8.cc
   vocab_table.cc)
 target_link_libraries(plimsoll_text

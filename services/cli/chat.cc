@@ -231,7 +231,7 @@ void AddChat(CLI::App& app, Commands& commands) {
       "A GGUF file, a name in the cache, or with --address a configured model");
   add("--system", &flags->system, "TEXT", "Instructions to the model");
   add("--chat-format", &flags->chat_format, "NAME",
-      "smollm2, chatml or gemma3, instead of the model's own");
+      "smollm2, chatml, gemma3 or functiongemma, instead of the model's own");
   add("--session", &flags->session, "ID",
       "With --address: a chat of this name, which stays when the command ends");
   AddLoadFlags(*command, &flags->load);

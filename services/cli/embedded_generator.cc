@@ -14,6 +14,7 @@
 #include "services/cli/embedded.h"
 #include "services/cli/failure.h"
 #include "services/cli/interrupt.h"
+#include "services/common/chat_tools.h"
 #include "services/common/clock.h"
 #include "services/common/from_proto.h"
 #include "services/common/to_proto.h"
@@ -25,6 +26,8 @@ namespace {
 // and the engine: either may end first.
 class PartSink final : public worker::TokenSink {
  public:
+  explicit PartSink(services::ReplyTools tools) : tools_(std::move(tools)) {}
+
   // Tokens, of the prompt where they are scored and generated ones, that wait
   // at most; beyond, only this sequence pauses. Enough for a
   // whole default context, so that a batch keeps its slots busy while an
@@ -40,6 +43,7 @@ class PartSink final : public worker::TokenSink {
       return false;
     }
     services::AppendOutput(output, part_);
+    tools_.Append(output, part_);
     has_part_ = true;
     changed_.Signal();
     return true;
@@ -50,6 +54,11 @@ class PartSink final : public worker::TokenSink {
     absl::MutexLock lock(&mu_);
     end_ = status;
     info_ = info;
+    if (status.ok()) {
+      const int n_calls = part_.tool_calls_size();
+      reason_ = tools_.End(info, part_);
+      has_part_ |= part_.tool_calls_size() > n_calls;
+    }
     changed_.Signal();
   }
 
@@ -67,6 +76,7 @@ class PartSink final : public worker::TokenSink {
     std::optional<v1::StreamGenerateResponse> part;
     std::optional<absl::Status> end;  // with `info`; after all parts
     worker::FinishInfo info;
+    v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
     bool was_behind = false;  // the engine waits for a Wake
   };
 
@@ -86,6 +96,7 @@ class PartSink final : public worker::TokenSink {
     }
     taken.end = end_;
     taken.info = info_;
+    taken.reason = reason_;
     return taken;
   }
 
@@ -98,6 +109,8 @@ class PartSink final : public worker::TokenSink {
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   worker::FinishInfo info_ ABSL_GUARDED_BY(mu_);
+  services::ReplyTools tools_ ABSL_GUARDED_BY(mu_);
+  v1::FinishReason reason_ ABSL_GUARDED_BY(mu_) = v1::FINISH_REASON_UNSPECIFIED;
 };
 
 class EmbeddedStream final : public PartStream {
@@ -125,7 +138,7 @@ class EmbeddedStream final : public PartStream {
     RETURN_IF_ERROR(*taken.end);
     v1::StreamGenerateResponse last;
     v1::FinishInfo& finish = *last.mutable_finish();
-    finish.set_finish_reason(services::ToProto(taken.info.reason));
+    finish.set_finish_reason(taken.reason);
     if (taken.info.reason == worker::FinishReason::kStopString) {
       finish.set_stop_string(taken.info.stop_string);
     }
@@ -158,7 +171,7 @@ class EmbeddedGenerator final : public Generator {
                             request.response(), request.context_policy()));
     RETURN_IF_ERROR(services::FillRoll(request.roll(), options));
     RETURN_IF_ERROR(services::FillConstraint(request, options));
-    ASSIGN_OR_RETURN(options.prompt_ids, Encode(request));
+    RETURN_IF_ERROR(Encode(request, options));
     return Submit(std::move(options), request.has_chat(), start);
   }
 
@@ -214,7 +227,8 @@ class EmbeddedGenerator final : public Generator {
       prompt.set_chat_format(
           std::string(worker::ChatFormatName(model_.chat->format)));
     }
-    auto sink = std::make_shared<PartSink>();
+    auto sink = std::make_shared<PartSink>(
+        services::ReplyTools(model_.engine->tokenizer(), options.tool_markers));
     RETURN_IF_ERROR(model_.engine->Submit(std::move(options), sink));
     return std::make_unique<EmbeddedStream>(*model_.engine, std::move(sink),
                                             std::move(first), start);
@@ -227,20 +241,22 @@ class EmbeddedGenerator final : public Generator {
     return model_.chat->format;
   }
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      const v1::StreamGenerateRequest& request) const {
+  absl::Status Encode(const v1::StreamGenerateRequest& request,
+                      worker::GenerateOptions& options) const {
     const worker::Tokenizer& tokenizer = model_.engine->tokenizer();
     if (!request.has_chat()) {
-      return tokenizer.EncodeWithBos(request.text().raw_text(),
-                                     request.text().parse_special());
+      ASSIGN_OR_RETURN(options.prompt_ids,
+                       tokenizer.EncodeWithBos(request.text().raw_text(),
+                                               request.text().parse_special()));
+      return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const worker::ChatFormat format, Format());
-    ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
-                     services::FromProto(request.chat()));
-    ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
-                     worker::RenderChat(format, messages,
-                                        /*add_generation_prompt=*/true));
-    return worker::EncodeChat(tokenizer, segments);
+    ASSIGN_OR_RETURN(
+        services::EncodedChat chat,
+        services::EncodeChatPrompt(tokenizer, format, request.chat()));
+    options.prompt_ids = std::move(chat.ids);
+    options.tool_markers = chat.tool_markers;
+    return absl::OkStatus();
   }
 
   LoadedModel model_;

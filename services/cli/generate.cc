@@ -16,6 +16,7 @@
 #include "services/cli/json.h"
 #include "services/cli/remote.h"
 #include "services/cli/request.h"
+#include "services/cli/tool_flags.h"
 #include "services/common/to_proto.h"
 #include "worker/utf8.h"
 
@@ -37,6 +38,8 @@ constexpr char kFooter[] =
     "  plimsoll generate --address localhost:7071 --prompt hello\n"
     "  plimsoll generate --model model.gguf --prompt 'Name a port city.' \\\n"
     "      --json-schema city.json\n"
+    "  plimsoll generate --model functiongemma.gguf --tools lamps.json \\\n"
+    "      --prompt 'Light in the hall, please.'\n"
     "\n"
     "A line of prompts.jsonl is {\"prompt\": \"...\"}; other fields are "
     "ignored.";
@@ -57,15 +60,17 @@ absl::Status CheckFlags(const GenerateFlags& flags,
         "there is no model; give --model FILE, or --address HOST:PORT of a "
         "worker");
   }
-  if (flags.raw && !(flags.system.empty() && flags.chat_format.empty())) {
+  if (flags.raw && !(flags.system.empty() && flags.chat_format.empty() &&
+                     flags.tools_file.empty())) {
     return UsageError(
-        "--raw has no chat format, so --system and --chat-format mean nothing "
-        "with it; leave out one or the other");
+        "--raw has no chat format, so --system, --chat-format and --tools mean "
+        "nothing with it; leave out one or the other");
   }
   RETURN_IF_ERROR(
       CheckConstraintFlags(flags.constraint, flags.sampling.ignore_eos));
   const int n_inputs = (flags.file == "-" ? 1 : 0) +
                        (flags.batch == "-" ? 1 : 0) +
+                       (flags.tools_file == "-" ? 1 : 0) +
                        (flags.constraint.json_schema == "-" ? 1 : 0) +
                        (flags.constraint.grammar == "-" ? 1 : 0);
   if (n_inputs > 1) {
@@ -120,9 +125,15 @@ absl::Status RunOne(Generator& generator, std::string prompt,
   bool is_line_open = false;
   const auto response =
       Collect(*stream, [&](const v1::StreamGenerateResponse& part) {
-        if (is_json || part.text().empty()) return;
-        streams.out << part.text() << std::flush;
-        is_line_open = !absl::EndsWith(part.text(), "\n");
+        if (is_json) return;
+        if (!part.text().empty()) {
+          streams.out << part.text() << std::flush;
+          is_line_open = !absl::EndsWith(part.text(), "\n");
+        }
+        for (const v1::ToolCall& call : part.tool_calls()) {
+          if (std::exchange(is_line_open, false)) streams.out << "\n";
+          streams.out << ToolCallLine(call) << std::flush;
+        }
       });
   if (is_json) {
     RETURN_IF_ERROR(response.status());
@@ -147,6 +158,7 @@ absl::Status RunGenerate(const GenerateFlags& given, Commands& commands) {
   GenerateFlags flags = given;
   ASSIGN_OR_RETURN(flags.output_constraint,
                    ReadConstraint(flags.constraint, streams.in));
+  ASSIGN_OR_RETURN(flags.tools, ReadTools(flags.tools_file, streams.in));
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
   if (!flags.batch.empty()) return RunBatch(*generator, flags, streams);
@@ -180,6 +192,7 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
     AddMessage(v1::CHAT_ROLE_SYSTEM, flags.system, chat);
   }
   AddMessage(v1::CHAT_ROLE_USER, std::move(prompt), chat);
+  *chat.mutable_tools() = {flags.tools.begin(), flags.tools.end()};
   return request;
 }
 
@@ -205,12 +218,13 @@ void AddGenerate(CLI::App& app, Commands& commands) {
                     "wants it; special tokens are parsed");
   add("--system", &flags->system, "TEXT", "Instructions before the prompt");
   add("--chat-format", &flags->chat_format, "NAME",
-      "smollm2, chatml or gemma3, instead of the model's own");
+      "smollm2, chatml, gemma3 or functiongemma, instead of the model's own");
   AddOutput(*command, &flags->output, {"text", "json"});
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
   AddRollFlags(*command, &flags->roll);
   AddConstraintFlags(*command, &flags->constraint);
+  AddToolFlags(*command, &flags->tools_file);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunGenerate(*flags, commands); };
   });

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ struct GenerateFlags {
   bool raw = false;
   std::string system;
   std::string chat_format;
+  std::string tools_file;
+  std::vector<v1::Tool> tools;  // of that file
   LoadFlags load;
   SamplingFlags sampling;
   RollFlags roll;

@@ -18,6 +18,7 @@ void AddPart(const v1::StreamGenerateResponse& part,
   response.mutable_tokens()->MergeFrom(part.tokens());
   response.mutable_evictions()->MergeFrom(part.evictions());
   response.mutable_prompt_logprobs()->MergeFrom(part.prompt_logprobs());
+  response.mutable_tool_calls()->MergeFrom(part.tool_calls());
   if (!part.has_finish()) return;
   const v1::FinishInfo& finish = part.finish();
   response.set_finish_reason(finish.finish_reason());

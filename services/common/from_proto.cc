@@ -224,6 +224,22 @@ absl::StatusOr<worker::RollMethod> RollMethodFrom(absl::string_view field,
   }
 }
 
+absl::Status FillTools(const v1::ChatMessage& message,
+                       worker::ChatMessage& added) {
+  if (!message.tool_name().empty() && message.role() != v1::CHAT_ROLE_TOOL) {
+    return Bad("chat.messages.tool_name", "is only of role TOOL");
+  }
+  added.tool_name = message.tool_name();
+  for (const v1::ToolCall& call : message.tool_calls()) {
+    if (!call.error().empty()) {
+      return Bad("chat.messages.tool_calls",
+                 absl::StrCat("has what is no call: ", call.error()));
+    }
+    added.tool_calls.push_back({call.name(), call.arguments()});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
@@ -370,10 +386,14 @@ absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
       case v1::CHAT_ROLE_ASSISTANT:
         added.role = worker::ChatRole::kAssistant;
         break;
+      case v1::CHAT_ROLE_TOOL:
+        added.role = worker::ChatRole::kTool;
+        break;
       default:
         return Bad("chat.messages.role", "is not a known role");
     }
     added.content = one.content();
+    RETURN_IF_ERROR(FillTools(one, added));
     messages.push_back(std::move(added));
   }
   return messages;

@@ -60,6 +60,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
   RETURN_IF_ERROR(FillConstraint(request, generation.options));
   ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
   generation.options.prompt_ids = generation.prompt.ids;
+  generation.options.tool_markers = generation.prompt.tool_markers;
   return generation;
 }
 

@@ -1,8 +1,10 @@
 #include "services/worker/prompt.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/from_proto.h"
+#include "services/common/chat_tools.h"
 
 namespace plimsoll::services {
 
@@ -54,17 +56,12 @@ absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
       const worker::ChatFormatChoice choice,
       ChooseFormat(model,
                    prompt.has_chat_format() ? &prompt.chat_format() : nullptr));
-  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
-                   FromProto(prompt));
-  const bool add_generation_prompt =
-      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
-  ASSIGN_OR_RETURN(
-      const std::vector<worker::ChatSegment> segments,
-      worker::RenderChat(choice.format, messages, add_generation_prompt));
+  ASSIGN_OR_RETURN(EncodedChat chat, EncodeChatPrompt(model.engine->tokenizer(),
+                                                      choice.format, prompt));
   Prompt result;
-  ASSIGN_OR_RETURN(result.ids,
-                   worker::EncodeChat(model.engine->tokenizer(), segments));
-  result.text = worker::ChatText(segments);
+  result.ids = std::move(chat.ids);
+  result.text = std::move(chat.text);
+  result.tool_markers = chat.tool_markers;
   result.chat_format = std::string(worker::ChatFormatName(choice.format));
   result.chat_format_reason = choice.reason;
   return result;

@@ -3,6 +3,7 @@
 #define PLIMSOLL_SERVICES_WORKER_PROMPT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace plimsoll::services {
 struct Prompt {
   std::vector<int32_t> ids;
   // Of a conversation only:
-  std::string text;                // for people
-  std::string chat_format;         // its name
-  std::string chat_format_reason;  // why this one
+  std::optional<worker::ToolMarkers> tool_markers;  // of calls in its reply
+  std::string text;                                 // for people
+  std::string chat_format;                          // its name
+  std::string chat_format_reason;                   // why this one
 };
 
 // The chat format of this name, or the model's where there is none.

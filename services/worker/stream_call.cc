@@ -52,6 +52,7 @@ absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
     absl::MutexLock lock(&mu_);
     prompt_ = std::move(info);
     model_ = std::move(use);
+    tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
   return Submit(generation, TimeLeft(context_), start_,
                 this->shared_from_this());
@@ -77,6 +78,7 @@ bool StreamCall<Request, Response>::OnOutput(worker::StepOutput& output) {
   }
   Response message;
   AppendOutput(output, message);
+  tools_.Append(output, message);
   Push(std::move(message));
   return true;
 }
@@ -91,7 +93,7 @@ void StreamCall<Request, Response>::OnEnd(const absl::Status& status,
   if (status.ok() && !is_cancelled_) {
     Response last;
     v1::FinishInfo& finish = *last.mutable_finish();
-    finish.set_finish_reason(ToProto(info.reason));
+    finish.set_finish_reason(tools_.End(info, last));
     if (info.reason == worker::FinishReason::kStopString) {
       finish.set_stop_string(info.stop_string);
     }

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/common/call_gate.h"
+#include "services/common/chat_tools.h"
 #include "services/common/reader_alarm.h"
 #include "services/worker/generation.h"
 #include "services/worker/model_registry.h"
@@ -71,6 +72,7 @@ class StreamCall final
   CallGate::Pass pass_;
   mutable absl::Mutex mu_;
   LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
+  ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd
   // For the first message; then empty.
   std::optional<v1::PromptInfo> prompt_ ABSL_GUARDED_BY(mu_);
   // The front is being written; the rest wait.

@@ -47,6 +47,7 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
     response_.set_request_id(request_id_);
     response_.set_chat_format(generation.prompt.chat_format);
     model_ = std::move(use);
+    tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
   return Submit(generation, std::min(TimeLeft(context), kUnaryDeadline), start_,
                 shared_from_this());
@@ -56,6 +57,7 @@ bool UnaryCall::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
   if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
   AppendOutput(output, response_);
+  tools_.Append(output, response_);
   return true;
 }
 
@@ -65,7 +67,7 @@ void UnaryCall::OnEnd(const absl::Status& status,
   absl::MutexLock lock(&mu_);
   std::swap(model, model_);
   if (status.ok()) {
-    response_.set_finish_reason(ToProto(info.reason));
+    response_.set_finish_reason(tools_.End(info, response_));
     if (info.reason == worker::FinishReason::kStopString) {
       response_.set_stop_string(info.stop_string);
     }

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/common/call_gate.h"
+#include "services/common/chat_tools.h"
 #include "services/worker/generation.h"
 #include "services/worker/model_registry.h"
 #include "worker/engine.h"
@@ -57,7 +58,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   const std::string request_id_;
   CallGate::Pass pass_;
   mutable absl::Mutex mu_;
-  LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);          // until OnEnd
+  LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
+  ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd
   v1::GenerateResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<UnaryCall> grpc_reference_;  // released in OnDone

@@ -81,7 +81,8 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
         }
         options.chat_format = *format;
       },
-      "smollm2, chatml or gemma3, whatever the model's file says");
+      "smollm2, chatml, gemma3 or functiongemma, whatever the model's file "
+      "says");
 }
 
 }  // namespace

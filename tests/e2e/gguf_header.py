@@ -5,6 +5,7 @@ import struct
 FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY, U64 = 8, 9, 10
 MAX_ELEMENTS = 1024  # of an array that travels
+ALIGNMENT = 32  # of tensor data, where a file names no other
 
 
 class _Reader:
@@ -79,3 +80,63 @@ def travelling_header(path):
     n_metadata = n_kept + 1 + len(counts)
     prefix = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_metadata)
     return prefix + body + reader.data[start : reader.at]
+
+
+def with_changed_vocabulary(source, target, changes, chat_template):
+    """Copies a file without a chat template and gives it one.
+
+    `changes` are texts and types of tokens, by id.
+    """
+    with open(source, "rb") as file:
+        data = file.read()
+    reader = _Reader(data)
+    assert reader.take(4) == b"GGUF"
+    version, n_tensors = reader.number("I"), reader.number("Q")
+    n_values = reader.number("Q")
+    body = b""
+    for _ in range(n_values):
+        start = reader.at
+        key, kind = reader.string(), reader.number("I")
+        assert key != b"tokenizer.chat_template"
+        if kind == ARRAY:
+            reader.array()
+        elif kind == STRING:
+            reader.string()
+        else:
+            reader.take(FIXED[kind])
+        body += _changed(key, data[start : reader.at], changes)
+    body += _put_string(b"tokenizer.chat_template") + struct.pack("<I", STRING)
+    body += _put_string(chat_template.encode())
+    start = reader.at
+    for _ in range(n_tensors):
+        reader.string()
+        n_dims = reader.number("I")
+        reader.take(8 * n_dims + 4 + 8)
+    tensors = data[start : reader.at]
+    head = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_values + 1)
+    head += body + tensors
+    with open(target, "wb") as file:
+        file.write(head + bytes(-len(head) % ALIGNMENT))
+        file.write(memoryview(data)[reader.at + -reader.at % ALIGNMENT :])
+
+
+def _changed(key, value, changes):
+    """The bytes of a key and its value, where they are of the vocabulary."""
+    if key == b"tokenizer.ggml.tokens":
+        reader = _Reader(value)
+        reader.string()
+        reader.take(4 + 4)
+        count = reader.number("Q")
+        parts = [value[: reader.at]]
+        for token in range(count):
+            text = reader.string()
+            text = changes[token][0].encode() if token in changes else text
+            parts.append(_put_string(text))
+        return b"".join(parts)
+    if key == b"tokenizer.ggml.token_type":
+        types = bytearray(value)
+        start = 8 + len(key) + 4 + 4 + 8
+        for token, (_, kind) in changes.items():
+            struct.pack_into("<i", types, start + 4 * token, kind)
+        return bytes(types)
+    return value

@@ -17,11 +17,13 @@ namespace {
 
 std::unique_ptr<Tokenizer> MakeTokenizer() {
   GgufFixture fixture;
-  return *AddVocab(fixture,
-                   ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
-                                   {"<|im_end|>", TokenType::kControl},
-                                   {"<start_of_turn>", TokenType::kControl},
-                                   {"<end_of_turn>", TokenType::kControl}}))
+  return *AddVocab(fixture, ByteLevelVocab(
+                                {{"<|im_start|>", TokenType::kControl},
+                                 {"<|im_end|>", TokenType::kControl},
+                                 {"<start_of_turn>", TokenType::kControl},
+                                 {"<end_of_turn>", TokenType::kControl},
+                                 {"<start_function_call>", TokenType::kControl},
+                                 {"<escape>", TokenType::kUserDefined}}))
               .String("tokenizer.ggml.model", "gpt2")
               .String("tokenizer.ggml.pre", "gpt-2")
               .Strings("tokenizer.ggml.merges", {})
@@ -33,14 +35,18 @@ std::vector<int32_t> Controls(const Tokenizer& tokenizer,
                               const std::vector<int32_t>& ids) {
   std::vector<int32_t> controls;
   for (const int32_t id : ids) {
-    if (tokenizer.Type(id) == TokenType::kControl) controls.push_back(id);
+    const TokenType type = tokenizer.Type(id);
+    if (type == TokenType::kControl || type == TokenType::kUserDefined) {
+      controls.push_back(id);
+    }
   }
   return controls;
 }
 
 void CheckChat(const Tokenizer& tokenizer, ChatFormat format,
-               const std::vector<ChatMessage>& messages, bool add_prompt) {
-  auto segments = RenderChat(format, messages, add_prompt);
+               const std::vector<ChatMessage>& messages, bool add_prompt,
+               const std::vector<Tool>& tools) {
+  auto segments = RenderChat(format, messages, add_prompt, tools);
   if (!segments.ok()) return;
   const auto ids = EncodeChat(tokenizer, *segments);
   PLIMSOLL_CHECK(ids.ok(), "a rendered conversation has ids");
@@ -71,15 +77,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (header.ok()) (void)worker::ChooseChatFormat(*header);
     return 0;
   }
-  const ChatFormat format = input.PickValueInArray(
-      {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3});
+  const ChatFormat format =
+      input.PickValueInArray({ChatFormat::kSmolLm2, ChatFormat::kChatMl,
+                              ChatFormat::kGemma3, ChatFormat::kFunctionGemma});
+  const bool has_tools = format == ChatFormat::kFunctionGemma;
   const bool add_prompt = input.ConsumeBool();
   std::vector<worker::ChatMessage> messages;
+  std::vector<worker::Tool> tools;
   while (input.remaining_bytes() > 0) {
-    const ChatRole role = input.PickValueInArray(
-        {ChatRole::kSystem, ChatRole::kUser, ChatRole::kAssistant});
-    messages.push_back({role, input.ConsumeRandomLengthString()});
+    const ChatRole role =
+        input.PickValueInArray({ChatRole::kSystem, ChatRole::kUser,
+                                ChatRole::kAssistant, ChatRole::kTool});
+    const std::string text = input.ConsumeRandomLengthString();
+    const bool is_json = has_tools && !text.empty() && text[0] == '{';
+    if (is_json && role == ChatRole::kSystem) {
+      tools.push_back({"f", text, text});
+    } else if (is_json && role == ChatRole::kAssistant) {
+      messages.push_back({role, "", {{"f", text}}});
+    } else {
+      messages.push_back({role, text, {}, role == ChatRole::kTool ? "f" : ""});
+    }
   }
-  worker::CheckChat(tokenizer, format, messages, add_prompt);
+  worker::CheckChat(tokenizer, format, messages, add_prompt, tools);
   return 0;
 }

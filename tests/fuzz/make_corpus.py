@@ -131,6 +131,8 @@ TURNS = (
 # A string ends with a backslash and another character; choices are read from
 # the end, so they stand last and reversed.
 CHAT = b"Be brief.\\ What is 2 + 2?\\ 4\\ <|im_end|>?\\ "
+# Of format functiongemma, objects are parameters, arguments and responses.
+TOOLS = b'{"type":"object"}\\ <escape>?\\ {"k":"<escape>"}\\ {"ok":true}\\ '
 
 
 def template_seeds():
@@ -139,6 +141,7 @@ def template_seeds():
         "template_turns": TURNS.encode() + b"\1",
         "chat_smollm2": CHAT + bytes([1, 2, 1, 0, 1, 0, 0]),
         "chat_chatml": CHAT + bytes([1, 2, 1, 0, 1, 1, 0]),
+        "chat_functiongemma": TOOLS + bytes([3, 2, 1, 0, 1, 3, 0]),
         "chat_gemma3": CHAT + bytes([1, 2, 1, 0, 1, 2, 0]),
     }
 
@@ -199,6 +202,16 @@ def catalogue_seeds():
     }
 
 
+def tool_seeds():
+    """Calls have a byte that no UTF-8 has for the token <escape>."""
+    return {
+        "call": b"call:f{k:\xffv\xff,n:-1.5e3,l:[true,null,{}],\xffa b\xff:{o:\xff\xff}}",
+        "schema": b'{"type":"object","properties":{"k":{"type":"string","enum":["a"],'
+        b'"description":"d"},"l":{"type":"array","items":{"type":["number","null"]}}},'
+        b'"required":["k"]}',
+    }
+
+
 def encoded(texts):
     return {name: text.encode() for name, text in texts.items()}
 
@@ -212,6 +225,7 @@ SEEDS = {
     "model_shape_fuzz": shape_seeds(),
     "tokenizer_build_fuzz": build_seeds(),
     "tokenizer_encode_fuzz": encoded(TEXTS),
+    "tool_call_fuzz": tool_seeds(),
     "utf8_stream_fuzz": utf8_seeds(),
 }
 

@@ -62,9 +62,10 @@ struct TestPlanner {
 struct TestWorker {
   explicit TestWorker(TestPlanner* planner = nullptr,
                       std::optional<int64_t> device_memory = std::nullopt,
-                      RuntimeMonitor* runtime = nullptr)
-      : file(plimsoll::testing::RandomModelBytes(
-            plimsoll::testing::FindRandomModel("llama_f32"))) {
+                      RuntimeMonitor* runtime = nullptr,
+                      const plimsoll::testing::RandomModel& model =
+                          plimsoll::testing::FindRandomModel("llama_f32"))
+      : file(plimsoll::testing::RandomModelBytes(model)) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
     options.lazy = true;

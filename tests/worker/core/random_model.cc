@@ -202,7 +202,7 @@ class Writer {
   uint64_t n_values_ = 0;
 };
 
-void WriteSpmVocab(Writer& w) {
+void WriteSpmVocab(const RandomModel& m, Writer& w) {
   const std::string space = "\xe2\x96\x81";
   std::vector<std::string> tokens = {
       "<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"};
@@ -222,6 +222,11 @@ void WriteSpmVocab(Writer& w) {
     scores.push_back(-static_cast<float>(i - types.size()));
   }
   types.resize(tokens.size(), 1);
+  size_t id = tokens.size() - m.last_tokens.size();
+  for (const auto& [text, type] : m.last_tokens) {
+    tokens[id] = text;
+    types[id++] = type;
+  }
   w.Text("tokenizer.ggml.model", "llama");
   w.Texts("tokenizer.ggml.tokens", tokens);
   w.Values("tokenizer.ggml.scores", 6, scores);
@@ -293,7 +298,10 @@ Writer Metadata(const RandomModel& m) {
     w.Text(a + "rope.scaling.type", "linear");
     w.F32(a + "rope.scaling.factor", m.rope_factor);
   }
-  is_gemma ? WriteSpmVocab(w) : WriteBpeVocab(w);
+  is_gemma ? WriteSpmVocab(m, w) : WriteBpeVocab(w);
+  if (!m.chat_template.empty()) {
+    w.Text("tokenizer.chat_template", m.chat_template);
+  }
   return w;
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -29,6 +30,9 @@ struct RandomModel {
   float rope_factor = 0;      // 0 = none
   bool has_rope_freqs = false;
   bool is_untied = false;
+  // Of gemma3: texts and types of the last tokens, instead of its own.
+  std::vector<std::pair<std::string, int32_t>> last_tokens = {};
+  std::string chat_template = {};  // empty = none
 };
 
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.

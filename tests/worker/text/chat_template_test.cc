@@ -197,8 +197,6 @@ TEST(ChooseChatFormatTest, RefusesOtherTemplatesByName) {
       {"{{ '<|im_start|>system\nYou are Qwen.<|im_end|>\n' }}", "<|im_start|>"},
       {"{{ '<|start_header_id|>' }}", "<|start_header_id|>"},
       {"{{ '<|turn>user' }}", "<|turn>"},
-      {"{{ '<start_of_turn>' }}{{ '<start_function_declaration>' }}",
-       "<start_function_declaration>"},
       {"{{ '[INST]' }}", "[INST]"},
       {"{{ messages[0] }}", "{{ messages[0] }}"},
   };
@@ -223,7 +221,8 @@ TEST(ChooseChatFormatTest, WithoutATemplateTheArchitectureDecides) {
 
 TEST(ChatFormatNameTest, NamesAreParsedBack) {
   for (const ChatFormat format :
-       {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3}) {
+       {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3,
+        ChatFormat::kFunctionGemma}) {
     const auto parsed = ParseChatFormat(ChatFormatName(format));
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(*parsed, format);

@@ -1,0 +1,108 @@
+#include "services/cli/tool_flags.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/cli/failure.h"
+#include "services/cli/input.h"
+#include "worker/schema_reader.h"
+#include "worker/tool_text.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using worker::SchemaJson;
+
+constexpr int64_t kMaxFileBytes = worker::kMaxTools * worker::kMaxToolBytes;
+
+// What is not UTF-8 becomes U+FFFD.
+std::string Dump(const SchemaJson& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   SchemaJson::error_handler_t::replace);
+}
+
+absl::StatusOr<v1::Tool> ToolFrom(const SchemaJson& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("is not an object");
+  const auto wrapped = json.find("function");
+  if (wrapped != json.end()) {
+    if (!wrapped->is_object()) {
+      return absl::InvalidArgumentError("has a function that is no object");
+    }
+    return ToolFrom(*wrapped);
+  }
+  v1::Tool tool;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "parameters") {
+      tool.set_parameters(Dump(value));
+      continue;
+    }
+    if (key != "name" && key != "description") continue;
+    if (!value.is_string()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has a ", key, " that is no text"));
+    }
+    std::string& field =
+        key == "name" ? *tool.mutable_name() : *tool.mutable_description();
+    field = value.get_ref<const std::string&>();
+  }
+  // Here as well as in the worker: before a model is loaded for nothing.
+  RETURN_IF_ERROR(worker::WriteToolDeclaration(
+                      {tool.name(), tool.description(), tool.parameters()})
+                      .status());
+  return tool;
+}
+
+}  // namespace
+
+void AddToolFlags(CLI::App& app, std::string* file) {
+  app.add_option(
+         "--tools", *file,
+         "Functions that the model may call: a JSON array of {\"name\", "
+         "\"description\", \"parameters\"}; calls are printed as a "
+         "JSON object a line. Needs a model of format functiongemma; - "
+         "is standard input")
+      ->type_name("FILE")
+      ->group("Tools");
+}
+
+absl::StatusOr<std::vector<v1::Tool>> ToolsFromJson(absl::string_view json) {
+  ASSIGN_OR_RETURN(const SchemaJson list, worker::ReadSchemaJson(json));
+  if (!list.is_array() || list.empty()) {
+    return absl::InvalidArgumentError("it is not a JSON array of tools");
+  }
+  if (list.size() > static_cast<size_t>(worker::kMaxTools)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(list.size(), " tools are more than ", worker::kMaxTools));
+  }
+  std::vector<v1::Tool> tools;
+  for (const SchemaJson& one : list) {
+    absl::StatusOr<v1::Tool> tool = ToolFrom(one);
+    if (!tool.ok()) {
+      return Prefixed(absl::StrCat("tool ", tools.size() + 1, ": "),
+                      tool.status());
+    }
+    tools.push_back(*std::move(tool));
+  }
+  return tools;
+}
+
+absl::StatusOr<std::vector<v1::Tool>> ReadTools(const std::string& file,
+                                                std::istream& in) {
+  if (file.empty()) return std::vector<v1::Tool>();
+  ASSIGN_OR_RETURN(const std::string json, ReadText(file, in, kMaxFileBytes));
+  absl::StatusOr<std::vector<v1::Tool>> tools = ToolsFromJson(json);
+  if (!tools.ok()) return Prefixed("--tools: ", tools.status());
+  return tools;
+}
+
+std::string ToolCallLine(const v1::ToolCall& call) {
+  if (!call.error().empty()) {
+    return absl::StrCat("{\"error\":", Dump(call.error()),
+                        ",\"text\":", Dump(call.text()), "}\n");
+  }
+  return absl::StrCat("{\"name\":", Dump(call.name()),
+                      ",\"arguments\":", call.arguments(), "}\n");
+}
+
+}  // namespace plimsoll::cli

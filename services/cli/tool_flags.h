@@ -1,0 +1,35 @@
+// The flag for tools, and calls of them as lines.
+#ifndef PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <istream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "plimsoll/v1/common.pb.h"
+
+namespace plimsoll::cli {
+
+// --tools.
+void AddToolFlags(CLI::App& app, std::string* file);
+
+// The tools that `json` lists: an array of {"name", "description",
+// "parameters"}, each of which may be wrapped as {"type": "function",
+// "function": {...}}.
+// Errors: kInvalidArgument naming the tool.
+absl::StatusOr<std::vector<v1::Tool>> ToolsFromJson(absl::string_view json);
+
+// The same of a file, or of `in` if it is "-"; none without a file.
+// Errors: as ReadText too.
+absl::StatusOr<std::vector<v1::Tool>> ReadTools(const std::string& file,
+                                                std::istream& in);
+
+// {"name":...,"arguments":{...}}, or {"error":...,"text":...}, and a line feed.
+std::string ToolCallLine(const v1::ToolCall& call);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_

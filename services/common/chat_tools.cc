@@ -1,0 +1,88 @@
+#include "services/common/chat_tools.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/common/from_proto.h"
+#include "services/common/to_proto.h"
+
+namespace plimsoll::services {
+namespace {
+
+absl::StatusOr<std::vector<worker::Tool>> ToolsOf(
+    const v1::ChatPrompt& prompt) {
+  if (prompt.tools_size() > worker::kMaxTools) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.tools has more than ", worker::kMaxTools));
+  }
+  std::vector<worker::Tool> tools;
+  for (const v1::Tool& tool : prompt.tools()) {
+    const auto has_name = [&tool](const worker::Tool& other) {
+      return other.name == tool.name();
+    };
+    if (std::any_of(tools.begin(), tools.end(), has_name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chat.tools: ", tool.name(), " is there twice"));
+    }
+    tools.push_back({tool.name(), tool.description(), tool.parameters()});
+  }
+  return tools;
+}
+
+bool HasTools(const v1::ChatPrompt& prompt) {
+  return prompt.tools_size() > 0 ||
+         std::any_of(prompt.messages().begin(), prompt.messages().end(),
+                     [](const v1::ChatMessage& message) {
+                       return message.tool_calls_size() > 0;
+                     });
+}
+
+}  // namespace
+
+absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
+                                             worker::ChatFormat format,
+                                             const v1::ChatPrompt& prompt) {
+  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
+                   FromProto(prompt));
+  ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
+  const bool add_generation_prompt =
+      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
+  ASSIGN_OR_RETURN(
+      const std::vector<worker::ChatSegment> segments,
+      worker::RenderChat(format, messages, add_generation_prompt, tools));
+  EncodedChat chat;
+  if (format == worker::ChatFormat::kFunctionGemma) {
+    chat.tool_markers = worker::FindToolMarkers(tokenizer);
+    if (!chat.tool_markers && HasTools(prompt)) {
+      return absl::InvalidArgumentError(
+          "chat.tools: the model's vocabulary has no markers of tools, such as "
+          "<start_function_call>");
+    }
+  }
+  ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments));
+  chat.text = worker::ChatText(segments);
+  return chat;
+}
+
+v1::ToolCall ToProto(const worker::ReadToolCall& read) {
+  v1::ToolCall message;
+  if (read.call.ok()) {
+    message.set_name(read.call->name);
+    message.set_arguments(read.call->arguments);
+  } else {
+    message.set_error(std::string(read.call.status().message()));
+    message.set_text(read.text);
+  }
+  return message;
+}
+
+v1::FinishReason ReplyTools::Reason(const worker::FinishInfo& info) const {
+  if (info.reason == worker::FinishReason::kEndToken && has_call_) {
+    return v1::FINISH_REASON_TOOL_CALL;
+  }
+  return ToProto(info.reason);
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,65 @@
+// What chat formats are written with: runs of scaffold and content, and the
+// white space that templates take away.
+#ifndef PLIMSOLL_WORKER_CHAT_SEGMENTS_H_
+#define PLIMSOLL_WORKER_CHAT_SEGMENTS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/chat_template.h"
+
+namespace plimsoll::worker {
+
+// FunctionGemma's markers.
+inline constexpr absl::string_view kDeclarationBegin =
+    "<start_function_declaration>";
+inline constexpr absl::string_view kDeclarationEnd =
+    "<end_function_declaration>";
+inline constexpr absl::string_view kCallBegin = "<start_function_call>";
+inline constexpr absl::string_view kCallEnd = "<end_function_call>";
+inline constexpr absl::string_view kResponseBegin = "<start_function_response>";
+inline constexpr absl::string_view kResponseEnd = "<end_function_response>";
+inline constexpr absl::string_view kEscape = "<escape>";
+inline constexpr absl::string_view kToolMarkers[] = {
+    kDeclarationBegin, kDeclarationEnd, kCallBegin, kCallEnd,
+    kResponseBegin,    kResponseEnd,    kEscape};
+
+// Joins adjacent segments of one kind.
+class SegmentWriter {
+ public:
+  void Scaffold(absl::string_view text) { Add(text, true); }
+  void Content(absl::string_view text) { Add(text, false); }
+  std::vector<ChatSegment> Take() { return std::move(segments_); }
+
+ private:
+  void Add(absl::string_view text, bool is_scaffold) {
+    if (text.empty()) return;
+    if (segments_.empty() || segments_.back().is_scaffold != is_scaffold) {
+      segments_.push_back({std::string(), is_scaffold});
+    }
+    segments_.back().text.append(text.data(), text.size());
+  }
+
+  std::vector<ChatSegment> segments_;
+};
+
+// "system", "user", "assistant", "tool".
+absl::string_view RoleName(ChatRole role);
+
+// Without what the templates' own `trim` takes away: Python's str.isspace.
+absl::string_view TrimChat(absl::string_view text);
+
+// Errors: kInvalidArgument for an order of messages that the format does not
+// allow, and those of WriteToolDeclaration, WriteToolCall and
+// WriteToolResponse.
+// Source: MODELS.md 5.1.
+absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
+    const std::vector<ChatMessage>& messages, const std::vector<Tool>& tools,
+    bool add_generation_prompt);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_CHAT_SEGMENTS_H_

@@ -1,0 +1,72 @@
+// Tool calls in a reply, found by the ids of its tokens.
+#ifndef PLIMSOLL_WORKER_TOOL_READER_H_
+#define PLIMSOLL_WORKER_TOOL_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/tokenizer.h"
+#include "worker/tool_call.h"
+#include "worker/utf8.h"
+
+namespace plimsoll::worker {
+
+// Ids of the tokens that FunctionGemma frames calls with.
+struct ToolMarkers {
+  int32_t call_begin;
+  int32_t call_end;
+  int32_t escape;
+  int32_t response;  // the model waits for the responses to its calls
+};
+
+// Looked up by their texts; absent unless all markers of the format are there.
+std::optional<ToolMarkers> FindToolMarkers(const Tokenizer& tokenizer);
+
+// A call as it was read.
+struct ReadToolCall {
+  absl::StatusOr<ToolCall> call;  // an error if it is none
+  std::string text;               // as the model wrote it, for people
+};
+
+// Takes a reply token by token. Memory: one call's text, at most
+// kMaxToolCallBytes.
+class ToolReader {
+ public:
+  // The tokenizer must outlive it.
+  ToolReader(const Tokenizer& tokenizer, const ToolMarkers& markers)
+      : tokenizer_(&tokenizer), markers_(markers) {}
+
+  // The call that `id` completes, or breaks off by beginning another.
+  std::optional<ReadToolCall> Push(int32_t id);
+  // The call that the reply's end cut off.
+  std::optional<ReadToolCall> Finish();
+
+ private:
+  std::string TakeText();
+
+  const Tokenizer* tokenizer_;
+  ToolMarkers markers_;
+  bool is_open_ = false;
+  bool is_too_long_ = false;
+  std::string text_;  // with kEscapeMark
+  Utf8Stream utf8_;
+};
+
+// Which tokens of a reply are its text: those outside of calls.
+class ToolSilence {
+ public:
+  explicit ToolSilence(const std::optional<ToolMarkers>& markers)
+      : markers_(markers) {}
+  // Whether the reply's next token is part of a call, or a marker.
+  bool Covers(int32_t id);
+
+ private:
+  std::optional<ToolMarkers> markers_;
+  bool is_open_ = false;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TOOL_READER_H_

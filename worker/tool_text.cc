@@ -1,0 +1,239 @@
+#include "worker/tool_text.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/schema_reader.h"
+#include "worker/utf8.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// What is written is read again, so neither may be deeper than the other.
+static_assert(kMaxToolCallDepth == kMaxSchemaDepth);
+
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(what);
+}
+
+absl::Status CheckName(absl::string_view name) {
+  if (IsToolName(name)) return absl::OkStatus();
+  return Bad(absl::StrCat(
+      "'", absl::CEscape(name.substr(0, 2 * kMaxToolNameBytes)),
+      "' is no name of a tool: a letter or _, then letters, digits, _, - and "
+      "., at most ",
+      kMaxToolNameBytes));
+}
+
+const std::string& TextOf(const SchemaJson& json) {
+  return json.get_ref<const std::string&>();
+}
+
+void AppendString(absl::string_view text, std::string& out) {
+  absl::StrAppend(&out, absl::string_view(&kEscapeMark, 1), text,
+                  absl::string_view(&kEscapeMark, 1));
+}
+
+// A name that could be taken for syntax is written as a string.
+void AppendKey(absl::string_view key, std::string& out) {
+  if (IsToolName(key)) {
+    absl::StrAppend(&out, key);
+  } else {
+    AppendString(key, out);
+  }
+  out += ':';
+}
+
+struct Member {
+  std::string lower;
+  absl::string_view key;
+  const SchemaJson* value;
+};
+
+// Sorted without regard to case, as the format's template does.
+std::vector<Member> Sorted(const SchemaJson& object) {
+  std::vector<Member> members;
+  for (const auto& [key, value] : object.items()) {
+    members.push_back({absl::AsciiStrToLower(key), key, &value});
+  }
+  std::stable_sort(
+      members.begin(), members.end(),
+      [](const Member& a, const Member& b) { return a.lower < b.lower; });
+  return members;
+}
+
+// At most kMaxSchemaDepth deep, as the reader sees to.
+void AppendValue(const SchemaJson& json, std::string& out) {
+  if (json.is_string()) return AppendString(TextOf(json), out);
+  if (!json.is_structured()) {
+    out += json.dump();
+    return;
+  }
+  out += json.is_object() ? '{' : '[';
+  bool is_first = true;
+  const auto separate = [&] {
+    if (!std::exchange(is_first, false)) out += ',';
+  };
+  if (json.is_object()) {
+    for (const Member& member : Sorted(json)) {
+      separate();
+      AppendKey(member.key, out);
+      AppendValue(*member.value, out);
+    }
+  } else {
+    for (const SchemaJson& element : json) {
+      separate();
+      AppendValue(element, out);
+    }
+  }
+  out += json.is_object() ? '}' : ']';
+}
+
+absl::Status AppendSchema(const SchemaJson& schema, std::string& out);
+
+absl::Status AppendProperties(const SchemaJson& properties, std::string& out) {
+  if (!properties.is_object()) return Bad("'properties' is not an object");
+  out += '{';
+  bool is_first = true;
+  for (const Member& member : Sorted(properties)) {
+    if (!std::exchange(is_first, false)) out += ',';
+    AppendKey(member.key, out);
+    RETURN_IF_ERROR(AppendSchema(*member.value, out));
+  }
+  out += '}';
+  return absl::OkStatus();
+}
+
+// A type or a list of them, upper-case.
+absl::Status AppendType(const SchemaJson& type, std::string& out) {
+  if (type.is_string()) {
+    AppendString(absl::AsciiStrToUpper(TextOf(type)), out);
+    return absl::OkStatus();
+  }
+  if (!type.is_array()) return Bad("'type' is no name and no list of names");
+  out += '[';
+  bool is_first = true;
+  for (const SchemaJson& one : type) {
+    if (!one.is_string()) return Bad("'type' has what is no name");
+    if (!std::exchange(is_first, false)) out += ',';
+    AppendString(absl::AsciiStrToUpper(TextOf(one)), out);
+  }
+  out += ']';
+  return absl::OkStatus();
+}
+
+// The value of a keyword that is shown.
+absl::Status AppendKeyword(absl::string_view key, const SchemaJson& value,
+                           std::string& out) {
+  if (key == "properties") return AppendProperties(value, out);
+  if (key == "items") return AppendSchema(value, out);
+  if (key == "type") return AppendType(value, out);
+  const bool is_list = key == "enum" || key == "required";
+  if (is_list && !value.is_array()) {
+    return Bad(absl::StrCat("'", key, "' is not a list"));
+  }
+  if (key == "description" && !value.is_string()) {
+    return Bad("'description' is not a text");
+  }
+  AppendValue(value, out);
+  return absl::OkStatus();
+}
+
+absl::Status AppendSchema(const SchemaJson& schema, std::string& out) {
+  if (!schema.is_object()) return Bad("a schema is not an object");
+  out += '{';
+  bool is_first = true;
+  // In the order that sorting gives.
+  for (const char* key : {"description", "enum", "items", "nullable",
+                          "properties", "required", "type"}) {
+    const auto found = schema.find(key);
+    if (found == schema.end()) continue;
+    if (!std::exchange(is_first, false)) out += ',';
+    absl::StrAppend(&out, key, ":");
+    RETURN_IF_ERROR(AppendKeyword(key, *found, out));
+  }
+  out += '}';
+  return absl::OkStatus();
+}
+
+absl::Status AppendParameters(const std::string& parameters, std::string& out) {
+  ASSIGN_OR_RETURN(const SchemaJson schema, ReadSchemaJson(parameters));
+  if (!schema.is_object()) return Bad("it is not an object");
+  const auto type = schema.find("type");
+  if (type != schema.end() && *type != "object") {
+    return Bad("its type is not \"object\"");
+  }
+  return AppendSchema(schema, out);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteToolDeclaration(const Tool& tool) {
+  RETURN_IF_ERROR(CheckName(tool.name));
+  const auto bytes = static_cast<int64_t>(
+      tool.name.size() + tool.description.size() + tool.parameters.size());
+  if (bytes > kMaxToolBytes) {
+    return Bad(absl::StrCat("the tool ", tool.name, " has ", bytes,
+                            " bytes, more than ", kMaxToolBytes));
+  }
+  if (!IsValidUtf8(tool.description)) {
+    return Bad(absl::StrCat("the description of the tool ", tool.name,
+                            " is not UTF-8"));
+  }
+  std::string out = absl::StrCat("declaration:", tool.name, "{description:");
+  AppendString(tool.description, out);
+  if (!tool.parameters.empty()) {
+    out += ",parameters:";
+    if (const absl::Status status = AppendParameters(tool.parameters, out);
+        !status.ok()) {
+      return Bad(absl::StrCat("the parameters of the tool ", tool.name, ": ",
+                              status.message()));
+    }
+  }
+  out += '}';
+  return out;
+}
+
+absl::StatusOr<std::string> WriteToolCall(const ToolCall& call) {
+  RETURN_IF_ERROR(CheckName(call.name));
+  if (static_cast<int64_t>(call.arguments.size()) > kMaxToolCallBytes) {
+    return Bad(absl::StrCat("the arguments of a call of ", call.name,
+                            " are longer than ", kMaxToolCallBytes, " bytes"));
+  }
+  const auto json =
+      ReadSchemaJson(call.arguments.empty() ? "{}" : call.arguments);
+  if (!json.ok() || !json->is_object()) {
+    return Bad(absl::StrCat(
+        "the arguments of a call of ", call.name, ": ",
+        json.ok() ? "they are not an object" : json.status().message()));
+  }
+  std::string out = absl::StrCat("call:", call.name);
+  AppendValue(*json, out);
+  return out;
+}
+
+absl::StatusOr<std::string> WriteToolResponse(absl::string_view name,
+                                              absl::string_view json) {
+  RETURN_IF_ERROR(CheckName(name));
+  const auto value = ReadSchemaJson(json);
+  if (!value.ok()) {
+    return Bad(
+        absl::StrCat("the response of ", name, ": ", value.status().message()));
+  }
+  std::string out = absl::StrCat("response:", name);
+  if (value->is_object()) {
+    AppendValue(*value, out);
+  } else {
+    out += "{value:";
+    AppendValue(*value, out);
+    out += '}';
+  }
+  return out;
+}
+
+}  // namespace plimsoll::worker
