@@ -23,6 +23,7 @@ int64_t CommonEnd(std::span<const int32_t> tokens, int64_t end) {
 
 std::span<const int32_t> LookUpDraft(std::span<const int32_t> tokens,
                                      int64_t n) {
+  if (std::ssize(tokens) > kLookupTokens) tokens = tokens.last(kLookupTokens);
   const auto size = static_cast<int64_t>(tokens.size());
   int64_t best = kMinLookupMatch - 1;
   int64_t found = size;

@@ -17,8 +17,8 @@ inline constexpr int64_t kMaxLookupMatch = 8;
 
 // At most `n` tokens that followed an earlier place in `tokens` which ends as
 // all of them do: of the places with the longest common end the newest one.
-// Empty if there is none. A part of `tokens`; time linear in them.
-// Source: prompt lookup decoding (Saxena, 2023).
+// Empty if there is none within kLookupTokens. A part of `tokens`; time linear
+// in them. Source: prompt lookup decoding (Saxena, 2023).
 std::span<const int32_t> LookUpDraft(std::span<const int32_t> tokens,
                                      int64_t n);
 

@@ -49,6 +49,18 @@ TEST(PromptLookupTest, TheLongestPlaceThenTheNewest) {
   EXPECT_THAT(Draft(tokens, 1), ElementsAre(60));
 }
 
+TEST(PromptLookupTest, OnlyTheNewestTokensAreLookedThrough) {
+  for (const int64_t size : {kLookupTokens, kLookupTokens + 1}) {
+    Ids tokens(static_cast<size_t>(size));
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(10 + i);
+    }
+    tokens.end()[-2] = tokens[0];
+    tokens.end()[-1] = tokens[1];
+    EXPECT_EQ(Draft(tokens, 1).size(), size == kLookupTokens ? 1u : 0u);
+  }
+}
+
 TEST(PromptLookupTest, RandomTextsAgreeWithEveryPlaceTried) {
   std::mt19937 random(3);
   for (int round = 0; round < 2'000; ++round) {

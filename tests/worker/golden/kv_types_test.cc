@@ -99,6 +99,9 @@ class KvTypesTest : public ::testing::TestWithParam<const char*> {
     if (!Exists(ModelPath(GetParam()))) {
       GTEST_SKIP() << "the model " << GetParam() << " is not in the cache";
     }
+    if (plimsoll::testing::kSeesThreads) {
+      GTEST_SKIP() << "numbers do not depend on a sanitizer";
+    }
   }
 };
 
