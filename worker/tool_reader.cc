@@ -35,7 +35,8 @@ std::optional<ReadToolCall> ToolReader::Push(int32_t id) {
     // One that is cut to its limit is a byte past it, and refused for that.
     return ReadToolCall{ParseToolCall(text), ReadableToolText(text)};
   }
-  if (is_too_long_) return std::nullopt;
+  // What ends the reply is no part of a call, though it may have a text.
+  if (is_too_long_ || tokenizer_->IsEnd(id)) return std::nullopt;
   if (id == markers_.escape) {
     text_ += utf8_.Finish();
     text_ += kEscapeMark;

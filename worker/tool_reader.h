@@ -18,7 +18,8 @@ struct ToolMarkers {
   int32_t call_begin;
   int32_t call_end;
   int32_t escape;
-  int32_t response;  // the model waits for the responses to its calls
+  int32_t response;           // the model waits for the responses to its calls
+  bool is_call_open = false;  // the prompt ends with call_begin
 };
 
 // Looked up by their texts; absent unless all markers of the format are there.
@@ -36,7 +37,9 @@ class ToolReader {
  public:
   // The tokenizer must outlive it.
   ToolReader(const Tokenizer& tokenizer, const ToolMarkers& markers)
-      : tokenizer_(&tokenizer), markers_(markers) {}
+      : tokenizer_(&tokenizer),
+        markers_(markers),
+        is_open_(markers.is_call_open) {}
 
   // The call that `id` completes, or breaks off by beginning another.
   std::optional<ReadToolCall> Push(int32_t id);
@@ -48,7 +51,7 @@ class ToolReader {
 
   const Tokenizer* tokenizer_;
   ToolMarkers markers_;
-  bool is_open_ = false;
+  bool is_open_;
   bool is_too_long_ = false;
   std::string text_;  // with kEscapeMark
   Utf8Stream utf8_;
@@ -58,13 +61,13 @@ class ToolReader {
 class ToolSilence {
  public:
   explicit ToolSilence(const std::optional<ToolMarkers>& markers)
-      : markers_(markers) {}
+      : markers_(markers), is_open_(markers && markers->is_call_open) {}
   // Whether the reply's next token is part of a call, or a marker.
   bool Covers(int32_t id);
 
  private:
   std::optional<ToolMarkers> markers_;
-  bool is_open_ = false;
+  bool is_open_;
 };
 
 }  // namespace plimsoll::worker

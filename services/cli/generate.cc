@@ -61,16 +61,19 @@ absl::Status CheckFlags(const GenerateFlags& flags,
         "worker");
   }
   if (flags.raw && !(flags.system.empty() && flags.chat_format.empty() &&
-                     flags.tools_file.empty())) {
+                     flags.tool_flags.file.empty())) {
     return UsageError(
         "--raw has no chat format, so --system, --chat-format and --tools mean "
         "nothing with it; leave out one or the other");
+  }
+  if (flags.tool_flags.must && flags.tool_flags.file.empty()) {
+    return UsageError("--must-call needs --tools FILE");
   }
   RETURN_IF_ERROR(
       CheckConstraintFlags(flags.constraint, flags.sampling.ignore_eos));
   const int n_inputs = (flags.file == "-" ? 1 : 0) +
                        (flags.batch == "-" ? 1 : 0) +
-                       (flags.tools_file == "-" ? 1 : 0) +
+                       (flags.tool_flags.file == "-" ? 1 : 0) +
                        (flags.constraint.json_schema == "-" ? 1 : 0) +
                        (flags.constraint.grammar == "-" ? 1 : 0);
   if (n_inputs > 1) {
@@ -158,7 +161,7 @@ absl::Status RunGenerate(const GenerateFlags& given, Commands& commands) {
   GenerateFlags flags = given;
   ASSIGN_OR_RETURN(flags.output_constraint,
                    ReadConstraint(flags.constraint, streams.in));
-  ASSIGN_OR_RETURN(flags.tools, ReadTools(flags.tools_file, streams.in));
+  ASSIGN_OR_RETURN(flags.tools, ReadTools(flags.tool_flags.file, streams.in));
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
   if (!flags.batch.empty()) return RunBatch(*generator, flags, streams);
@@ -192,6 +195,7 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
     AddMessage(v1::CHAT_ROLE_SYSTEM, flags.system, chat);
   }
   AddMessage(v1::CHAT_ROLE_USER, std::move(prompt), chat);
+  if (flags.tool_flags.must) chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
   *chat.mutable_tools() = {flags.tools.begin(), flags.tools.end()};
   return request;
 }
@@ -224,7 +228,7 @@ void AddGenerate(CLI::App& app, Commands& commands) {
   AddSamplingFlags(*command, &flags->sampling);
   AddRollFlags(*command, &flags->roll);
   AddConstraintFlags(*command, &flags->constraint);
-  AddToolFlags(*command, &flags->tools_file);
+  AddToolFlags(*command, &flags->tool_flags);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunGenerate(*flags, commands); };
   });

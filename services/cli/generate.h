@@ -14,6 +14,7 @@
 #include "services/cli/flags.h"
 #include "services/cli/generator.h"
 #include "services/cli/roll_flags.h"
+#include "services/cli/tool_flags.h"
 
 namespace plimsoll::cli {
 
@@ -25,8 +26,8 @@ struct GenerateFlags {
   bool raw = false;
   std::string system;
   std::string chat_format;
-  std::string tools_file;
-  std::vector<v1::Tool> tools;  // of that file
+  ToolFlags tool_flags;
+  std::vector<v1::Tool> tools;  // of their file
   LoadFlags load;
   SamplingFlags sampling;
   RollFlags roll;

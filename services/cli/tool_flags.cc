@@ -55,14 +55,17 @@ absl::StatusOr<v1::Tool> ToolFrom(const SchemaJson& json) {
 
 }  // namespace
 
-void AddToolFlags(CLI::App& app, std::string* file) {
+void AddToolFlags(CLI::App& app, ToolFlags* flags) {
   app.add_option(
-         "--tools", *file,
+         "--tools", flags->file,
          "Functions that the model may call: a JSON array of {\"name\", "
          "\"description\", \"parameters\"}; calls are printed as a "
          "JSON object a line. Needs a model of format functiongemma; - "
          "is standard input")
       ->type_name("FILE")
+      ->group("Tools");
+  app.add_flag("--must-call", flags->must,
+               "The reply begins with a call of one of the tools")
       ->group("Tools");
 }
 

@@ -13,8 +13,13 @@
 
 namespace plimsoll::cli {
 
-// --tools.
-void AddToolFlags(CLI::App& app, std::string* file);
+struct ToolFlags {
+  std::string file;   // --tools
+  bool must = false;  // --must-call
+};
+
+// --tools and --must-call.
+void AddToolFlags(CLI::App& app, ToolFlags* flags);
 
 // The tools that `json` lists: an array of {"name", "description",
 // "parameters"}, each of which may be wrapped as {"type": "function",

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "services/common/from_proto.h"
 #include "services/common/to_proto.h"
+#include "worker/chat_segments.h"
 
 namespace plimsoll::services {
 namespace {
@@ -39,6 +40,30 @@ bool HasTools(const v1::ChatPrompt& prompt) {
                      });
 }
 
+absl::StatusOr<bool> MustCall(worker::ChatFormat format,
+                              const v1::ChatPrompt& prompt) {
+  switch (prompt.tool_choice()) {
+    case v1::TOOL_CHOICE_UNSPECIFIED:
+    case v1::TOOL_CHOICE_AUTO:
+      return false;
+    case v1::TOOL_CHOICE_REQUIRED:
+      break;
+    default:
+      return absl::InvalidArgumentError(
+          "chat.tool_choice is not a known choice");
+  }
+  if (format != worker::ChatFormat::kFunctionGemma) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.tool_choice: format ",
+                     worker::ChatFormatName(format), " has no tools"));
+  }
+  if (prompt.has_add_generation_prompt() && !prompt.add_generation_prompt()) {
+    return absl::InvalidArgumentError(
+        "chat.tool_choice means nothing without add_generation_prompt");
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
@@ -52,10 +77,11 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
   ASSIGN_OR_RETURN(
       const std::vector<worker::ChatSegment> segments,
       worker::RenderChat(format, messages, add_generation_prompt, tools));
+  ASSIGN_OR_RETURN(const bool must_call, MustCall(format, prompt));
   EncodedChat chat;
   if (format == worker::ChatFormat::kFunctionGemma) {
     chat.tool_markers = worker::FindToolMarkers(tokenizer);
-    if (!chat.tool_markers && HasTools(prompt)) {
+    if (!chat.tool_markers && (must_call || HasTools(prompt))) {
       return absl::InvalidArgumentError(
           "chat.tools: the model's vocabulary has no markers of tools, such as "
           "<start_function_call>");
@@ -63,6 +89,11 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
   }
   ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments));
   chat.text = worker::ChatText(segments);
+  if (must_call) {
+    chat.ids.push_back(chat.tool_markers->call_begin);
+    absl::StrAppend(&chat.text, worker::kCallBegin);
+    chat.tool_markers->is_call_open = true;
+  }
   return chat;
 }
 

@@ -79,6 +79,13 @@ TEST(ToolFlagsTest, MakeNoSenseWithRaw) {
   EXPECT_THAT(result.err, HasSubstr("--tools"));
 }
 
+TEST(ToolFlagsTest, ACallNeedsTools) {
+  const CliResult result =
+      RunCli({"generate", "--model", "m", "--prompt", "x", "--must-call"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("--must-call needs --tools"));
+}
+
 TEST(ToolFlagsTest, AFileThatIsNoListIsRefusedBeforeAModelIsLoaded) {
   const CliResult result = RunCli(
       {"generate", "--model", "m", "--prompt", "x", "--tools", "-"}, "{}");

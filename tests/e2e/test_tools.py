@@ -237,3 +237,16 @@ def test_the_command_has_calls_of_its_own_model_in_json(
     assert reply["tool_calls"] == [{"name": "light", "arguments": ARGUMENTS}]
     assert reply["finish_reason"] == "FINISH_REASON_TOOL_CALL"
     assert reply["text"] == ""
+
+
+def test_a_required_call_is_begun_for_the_model(wide_worker):
+    prompt = chat(
+        "Hall", tools=[tool()], tool_choice=common.TOOL_CHOICE_REQUIRED
+    )
+    request = forced(
+        wide_worker, CALL.removeprefix("<start_function_call>"), chat=prompt
+    )
+    reply = reply_to(wide_worker, request)
+    assert reply.prompt_ids[-1] == FIRST + 2
+    assert reply.tool_calls == [common.ToolCall(name="light", arguments=ARGUMENTS)]
+    assert reply.finish_reason == v1.FINISH_REASON_TOOL_CALL

@@ -237,6 +237,37 @@ TEST_F(ChatToolsTest, TheModelGoesOnBehindTheResponse) {
   EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_END_TOKEN);
 }
 
+TEST_F(ChatToolsTest, ARequiredCallBeginsInThePrompt) {
+  auto request =
+      Forced("root ::= \"call:set_light{on:true}<end_function_call>k\"", "hi");
+  request.mutable_chat()->set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  v1::GenerateResponse response = Ask(request);
+  ASSERT_EQ(response.tool_calls_size(), 1);
+  EXPECT_EQ(response.tool_calls(0).arguments(), R"({"on":true})");
+  EXPECT_EQ(response.text(), "k");
+  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_TOOL_CALL);
+  // The model may say something else, but not unnoticed.
+  request.mutable_constraint()->set_gbnf("root ::= \"k\"");
+  response = Ask(request);
+  ASSERT_EQ(response.tool_calls_size(), 1);
+  EXPECT_EQ(response.tool_calls(0).text(), "k");
+  EXPECT_NE(response.tool_calls(0).error(), "");
+  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_END_TOKEN);
+}
+
+TEST_F(ChatToolsTest, ACallCannotBeRequiredWhereThereIsNone) {
+  auto request = Forced("root ::= \"k\"", "hi");
+  v1::ChatPrompt& chat = *request.mutable_chat();
+  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  chat.set_add_generation_prompt(false);
+  EXPECT_THAT(Refusal(request), HasSubstr("without add_generation_prompt"));
+  chat.clear_add_generation_prompt();
+  chat.set_chat_format("gemma3");
+  EXPECT_THAT(Refusal(request), HasSubstr("format gemma3 has no tools"));
+  chat.set_tool_choice(static_cast<v1::ToolChoice>(99));
+  EXPECT_THAT(Refusal(request), HasSubstr("not a known choice"));
+}
+
 TEST_F(ChatToolsTest, WhatMakesNoSenseIsRefused) {
   auto request = Forced("root ::= \"ok\"", "hi", "b");
   v1::ChatPrompt& chat = *request.mutable_chat();
