@@ -16,7 +16,6 @@
 #include "services/cli/json.h"
 #include "services/cli/remote.h"
 #include "services/cli/request.h"
-#include "services/cli/tool_flags.h"
 #include "services/common/to_proto.h"
 #include "worker/utf8.h"
 

@@ -1,4 +1,5 @@
-// Whether a test runs under a sanitizer, which takes memory and time of its own.
+// Whether a test runs under a sanitizer, which takes memory and time of its
+// own.
 #ifndef PLIMSOLL_TESTS_WORKER_CORE_SANITIZED_H_
 #define PLIMSOLL_TESTS_WORKER_CORE_SANITIZED_H_
 

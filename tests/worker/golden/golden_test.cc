@@ -26,9 +26,9 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::Json;
 using ::plimsoll::testing::kGemma;
+using ::plimsoll::testing::kSeesThreads;
 using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
-using ::plimsoll::testing::kSeesThreads;
 using ::plimsoll::testing::ModelPath;
 using ::plimsoll::testing::ReadJson;
 
