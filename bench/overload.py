@@ -23,7 +23,8 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
 import grpc  # noqa: E402
 from asks import GREEDY, endless, generate, text  # noqa: E402
-from servers import Worker  # noqa: E402
+from servers import Worker, small_channel  # noqa: E402
+from stubs import GenerationStub, admin, generation  # noqa: E402
 
 from mixed_traffic import Reader, percentile, show  # noqa: E402
 
@@ -98,36 +99,49 @@ def rss(worker):
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def slow_reader(worker, args):
+def await_parked(worker):
+    """Until a stream's window and queue are full."""
+    for _ in range(600):
+        load = worker.admin.GetLoad(admin.GetLoadRequest())
+        if any(request.state == admin.REQUEST_STATE_PARKED
+               for model in load.models for request in model.requests):
+            return
+        time.sleep(0.1)
+    raise SystemExit("a stream that nobody reads was not parked")
+
+
+def read_for(worker, args):
+    """Seconds between tokens of new streams, so that all contexts are alike."""
     readers = [Reader(worker, i) for i in range(args.slots - 1)]
     for reader in readers:
         reader.start()
-    quiet, beside = [], []
-    time.sleep(2)
-    for i in range(args.repeats):
-        begin = time.monotonic()
-        time.sleep(args.seconds / 4)
-        end = time.monotonic()
-        quiet += [gap for r in readers for gap in r.gaps(begin, end)]
-        before = rss(worker)
-        # A call of its own channel, from which nothing is ever read.
-        with grpc.insecure_channel(worker.address) as channel:
-            unread = channel.unary_stream(
-                "/plimsoll.v1.GenerationService/StreamGenerate",
-                request_serializer=lambda r: r.SerializeToString(),
-            )(endless(text=text(f"Unread {i}")))
-            time.sleep(args.seconds / 4)  # it fills its window and is parked
-            begin = time.monotonic()
-            time.sleep(args.seconds / 4)
-            end = time.monotonic()
-            beside += [gap for r in readers for gap in r.gaps(begin, end)]
-            held = rss(worker) - before
-            unread.cancel()
-        print(f"  held for a stream that nobody reads: {held / 1024:.0f} KiB"
-              " of resident memory")
+    time.sleep(1)
+    begin = time.monotonic()
+    time.sleep(args.seconds / 4)
+    end = time.monotonic()
     for reader in readers:
         reader.call.cancel()
         reader.join()
+    return [gap for reader in readers for gap in reader.gaps(begin, end)]
+
+
+def slow_reader(worker, args):
+    quiet, beside = [], []
+    for i in range(args.repeats):
+        quiet += read_for(worker, args)
+        before = rss(worker)
+        # Of its replies the first one is read, and no other.
+        with small_channel(worker.address) as channel:
+            unread = GenerationStub(channel).StreamGenerate(endless(
+                text=text(f"Unread {i}"),
+                response=generation.ResponseOptions(top_logprobs=64)))
+            next(unread)
+            await_parked(worker)
+            held = rss(worker) - before
+            beside += read_for(worker, args)
+            unread.cancel()
+        print(f"  held for a stream that nobody reads: {held / 1024:.0f} KiB"
+              " of resident memory")
     show("between tokens, alone", quiet)
     show("between tokens, beside it", beside)
     ratio = percentile(beside, 99) / percentile(quiet, 99)
@@ -143,13 +157,15 @@ def main():
                         help="the peak's rate")
     parser.add_argument("--tokens", type=int, default=32, help="of a reply")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=0,
+                        help="of the worker; leave a core to the clients")
     parser.add_argument("model")
     args = parser.parse_args()
     print(f"{os.path.basename(args.model)}: {args.slots} slots, replies of"
           f" {args.tokens} tokens, load {os.getloadavg()[0]:.1f}")
     flags = [f"--model=m={args.model}", f"--slots={args.slots}",
-             "--n-ctx=8192", "--prefix-cache=0"]
+             "--n-ctx=8192", "--prefix-cache=0", f"--threads={args.threads}"]
     with Worker(*flags) as worker:
         worker.await_ready()
         most = peak(worker, args)
