@@ -41,12 +41,15 @@ Ids RandomIds(int64_t n, uint32_t seed) {
 
 class PreemptionTest : public plimsoll::testing::EngineFixture {
  protected:
+  // All at once: nobody goes on after a token before the last one is there.
   Sinks SubmitAll(const std::vector<GenerateOptions>& requests) {
     Sinks sinks;
     for (const GenerateOptions& request : requests) {
-      sinks.push_back(std::make_shared<CollectSink>());
+      sinks.push_back(std::make_shared<CollectSink>(/*limit=*/1));
       EXPECT_TRUE(engine_->Submit(request, sinks.back()).ok());
     }
+    for (const auto& sink : sinks) sink->Accept();
+    engine_->Wake();
     return sinks;
   }
 };
