@@ -17,7 +17,7 @@ void Engine::Impl::GuessTokens() {
   for (Sequence* sequence : AllSequences()) {
     if (sequence->end() || sequence->HasOutput()) continue;
     const int64_t most =
-        std::min(sequence->MostDrafted(), RoomInPage(*sequence));
+        std::min(sequence->MostDrafted(), RoomForDraft(*sequence));
     if (most <= 0) continue;
     const std::vector<int32_t> newest =
         sequence->history().Newest(kLookupTokens);
@@ -29,12 +29,10 @@ void Engine::Impl::GuessTokens() {
 }
 
 // A guess takes no page of its own.
-int64_t Engine::Impl::RoomInPage(const Sequence& sequence) {
+int64_t Engine::Impl::RoomForDraft(const Sequence& sequence) {
   absl::MutexLock lock(&mu);
   const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
-  if (!slot) return 0;
-  const int64_t n = cache->RoomInPages(*slot);
-  return (n > 0 ? n : plan.kv.page_tokens) - 1;
+  return slot ? cache->RoomAfterNext(*slot) : 0;
 }
 
 absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,

@@ -72,7 +72,9 @@ struct Engine::Impl {
   int64_t PagesToCome(const Sequence& sequence, int64_t slot) const;
   // Of all slots that are taken.
   std::vector<PageClaim> PageClaims() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  bool HasPagesFor(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of a sequence that could have an empty slot.
+  bool HasPagesFor(const Sequence& sequence, int64_t slot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Has the newest sequences begin again later where pages run out.
   void MakeRoom();
   // Lets others share what a sequence has computed.
@@ -85,8 +87,8 @@ struct Engine::Impl {
   void Roll(Sequence& sequence, int64_t slot);
   // Guesses what comes next, where that was asked for.
   void GuessTokens();
-  // Tokens that may be guessed before the page of the next one ends.
-  int64_t RoomInPage(const Sequence& sequence);
+  // Tokens that may be guessed without a page for them.
+  int64_t RoomForDraft(const Sequence& sequence);
   std::vector<ScheduledRows> Schedule();
   // Both before anybody sees what the step brings.
   void CountPages();

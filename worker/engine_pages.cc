@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/checked_math.h"
 #include "worker/engine_impl.h"
 #include "worker/page_claims.h"
 
@@ -38,15 +37,12 @@ std::vector<PageClaim> Engine::Impl::PageClaims() {
   return claims;
 }
 
-bool Engine::Impl::HasPagesFor(const Sequence& sequence) {
+bool Engine::Impl::HasPagesFor(const Sequence& sequence, int64_t slot) {
+  if (!shares_pool) return true;
+  const int64_t n_wanted = PagesToCome(sequence, slot);
   // One that has ended waits for its reader only.
-  if (!shares_pool || sequence.end()) return true;
-  int64_t n_wanted = plan.kv.pages_per_slot;
-  if (sequence.options().context_policy != ContextPolicy::kRoll) {
-    n_wanted = CeilDiv(std::min(sequence.history().n_positions(), plan.n_ctx),
-                       plan.kv.page_tokens);
-  }
-  return PromisedPages(PageClaims()) + n_wanted <= cache->free_pages();
+  return n_wanted == 0 ||
+         PromisedPages(PageClaims()) + n_wanted <= cache->free_pages();
 }
 
 void Engine::Impl::MakeRoom() {

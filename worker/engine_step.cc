@@ -162,7 +162,7 @@ void Engine::Impl::Admit() {
 }
 
 std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
-  if (!HasPagesFor(sequence)) return std::nullopt;
+  if (!HasPagesFor(sequence, slot)) return std::nullopt;
   const TokenHistory& history = sequence.history();
   const int64_t limit = sequence.roll().FullAt(history.evicted_positions());
   cache->Begin(slot, sequence.roll().prefix_tokens);

@@ -88,14 +88,15 @@ class KvCache {
   int64_t MissingPages(int64_t slot, int64_t n_tokens) const {
     return MissingPages(slots_[static_cast<size_t>(slot)], n_tokens);
   }
-  // Positions that the slot's pages have room for beside its own.
-  int64_t RoomInPages(int64_t slot) const {
-    const Slot& s = slots_[static_cast<size_t>(slot)];
-    return s.next_page - s.length;
-  }
   int64_t PagesToFull(int64_t slot) const {
     return pages_per_slot_ -
            std::ssize(slots_[static_cast<size_t>(slot)].pages);
+  }
+  // Positions after the slot's next one that need no page beside its.
+  int64_t RoomAfterNext(int64_t slot) const {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    const int64_t left = s.next_page - s.length;
+    return (left > 0 ? left : page_tokens_) - 1;
   }
   // Positions that the slot has had room for, those that left included.
   int64_t Length(int64_t slot) const;

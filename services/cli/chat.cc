@@ -14,7 +14,6 @@
 #include "services/cli/remote.h"
 #include "services/cli/request.h"
 #include "services/cli/roll_flags.h"
-#include "services/common/to_proto.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::cli {
@@ -91,14 +90,13 @@ class Conversation {
   // One turn.
   absl::Status Say(std::string message) {
     const InterruptScope interrupts;
-    const v1::StreamGenerateRequest wanted = ToRequest(flags_.sampling);
+    const v1::StreamGenerateRequest wanted =
+        ToRequest(flags_.sampling, flags_.load.draft_tokens);
     v1::ChatRequest request;
     request.set_model(flags_.model);
     request.set_session_id(id_);
     request.set_message(std::move(message));
     *request.mutable_sampling() = wanted.sampling();
-    request.mutable_sampling()->set_draft_tokens(
-        services::ToUint32(flags_.load.draft_tokens));
     *request.mutable_stopping() = wanted.stopping();
     *request.mutable_response() = wanted.response();
     ASSIGN_OR_RETURN(const auto stream, generator_.Chat(request));

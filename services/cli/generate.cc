@@ -16,7 +16,6 @@
 #include "services/cli/json.h"
 #include "services/cli/remote.h"
 #include "services/cli/request.h"
-#include "services/common/to_proto.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::cli {
@@ -171,9 +170,8 @@ absl::Status RunGenerate(const GenerateFlags& given, Commands& commands) {
 
 absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
     std::string prompt, const GenerateFlags& flags) {
-  v1::StreamGenerateRequest request = ToRequest(flags.sampling);
-  request.mutable_sampling()->set_draft_tokens(
-      services::ToUint32(flags.load.draft_tokens));
+  v1::StreamGenerateRequest request =
+      ToRequest(flags.sampling, flags.load.draft_tokens);
   request.set_model(flags.model);
   SetRoll(flags.roll, request);
   if (flags.output_constraint.has_value()) {

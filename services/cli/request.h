@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_SERVICES_CLI_REQUEST_H_
 #define PLIMSOLL_SERVICES_CLI_REQUEST_H_
 
+#include <cstdint>
 #include <string>
 
 #include "plimsoll/v1/generation.pb.h"
@@ -9,8 +10,9 @@
 
 namespace plimsoll::cli {
 
-// The parts of a request that are not its prompt.
-v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags);
+// The parts of a request that are not its prompt, with `draft_tokens` guessed.
+v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
+                                    int64_t draft_tokens);
 
 // Any bytes, without a chat format, with the model's BOS rule and special
 // tokens parsed (--raw).

@@ -287,10 +287,6 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   if (options.max_inference_len == 0) {
     return Bad("max_inference_len", "must be at least 1");
   }
-  if (options.n_draft > planner::LoadOptions::kMaxDraftTokens) {
-    return Bad("n_draft", absl::StrCat("is above ",
-                                       planner::LoadOptions::kMaxDraftTokens));
-  }
   if (options.n_slots < 1 ||
       options.n_slots > planner::LoadOptions::kMaxSlots) {
     return Bad("n_slots",

@@ -66,7 +66,9 @@ TEST(SamplingFlagsTest, BiasesAndPenaltiesReachTheRequest) {
       "0:1", "--logit-bias", "42:-1000", "--logit-bias", "128",
       "--penalty-last-tokens", "1.5", "--repetition-penalty", "-0.5",
       "--presence-penalty", "2", "--frequency-penalty", "0.9", "--typical-p"});
-  const v1::StreamGenerateRequest request = ToRequest(flags);
+  const v1::StreamGenerateRequest request =
+      ToRequest(flags, /*draft_tokens=*/7);
+  EXPECT_EQ(request.sampling().draft_tokens(), 7u);
   const v1::SamplingOptions& sampling = request.sampling();
   EXPECT_EQ(sampling.typical_p(), 0.9f);
   EXPECT_EQ(sampling.repetition_penalty(), 1.5f);

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
@@ -22,6 +21,8 @@ using ::plimsoll::testing::ExpectMixesChangeNothing;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
 
 constexpr int kMixes = kIsSanitized ? 32 : 128;  // of each of 8 engines
 
@@ -57,13 +58,8 @@ std::vector<GenerateOptions> Requests() {
   return requests;
 }
 
-struct Case {
-  const char* model;
-  DType kv_type;
-};
-
 class BatchMixTest : public plimsoll::testing::EngineFixture,
-                     public ::testing::WithParamInterface<Case> {};
+                     public ::testing::WithParamInterface<ModelAndKv> {};
 
 TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
   const std::vector<GenerateOptions> requests = Requests();
@@ -89,13 +85,11 @@ TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
   EXPECT_GT(n_guessed, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BatchMixTest,
-                         ::testing::Values(Case{"llama_q4_1", DType::kF32},
-                                           Case{"gemma_q5_0", DType::kQ8_0}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, BatchMixTest,
+    ::testing::Values(ModelAndKv{"llama_q4_1", DType::kF32},
+                      ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
+    NameOfModelAndKv);
 
 }  // namespace
 }  // namespace plimsoll::worker

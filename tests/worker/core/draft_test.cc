@@ -19,6 +19,8 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::SameBits;
 using ::testing::HasSubstr;
 
@@ -55,13 +57,8 @@ class DraftTest : public plimsoll::testing::EngineFixture {
   }
 };
 
-struct Family {
-  const char* model;
-  DType kv_type;
-};
-
 class DraftFamilyTest : public DraftTest,
-                        public ::testing::WithParamInterface<Family> {};
+                        public ::testing::WithParamInterface<ModelAndKv> {};
 
 // The windows of the random gemma models are 16 tokens: 15 guesses that are
 // wrong would leave nothing of a ring that they were written to.
@@ -108,15 +105,13 @@ TEST_P(DraftFamilyTest, GuessesStopWhereAContextRolls) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DraftFamilyTest,
-                         ::testing::Values(Family{"llama_f32", DType::kF32},
-                                           Family{"llama_q4_1", DType::kQ8_0},
-                                           Family{"gemma_q5_0", DType::kF16},
-                                           Family{"gemma_k", DType::kBF16}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, DraftFamilyTest,
+    ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
+                      ModelAndKv{"llama_q4_1", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kF16},
+                      ModelAndKv{"gemma_k", DType::kBF16}),
+    NameOfModelAndKv);
 
 TEST_F(DraftTest, RightGuessesSaveSteps) {
   Load("gemma_k", {.n_ctx = 320, .n_draft = 7});

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/worker/core/batch_mix.h"
 #include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
@@ -24,20 +23,13 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
-using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
 
 using Ids = std::vector<int32_t>;
 using Sinks = std::vector<std::shared_ptr<CollectSink>>;
-
-Ids RandomIds(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  Ids ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
-  }
-  return ids;
-}
 
 class PreemptionTest : public plimsoll::testing::EngineFixture {
  protected:
@@ -54,13 +46,9 @@ class PreemptionTest : public plimsoll::testing::EngineFixture {
   }
 };
 
-struct Case {
-  const char* model;
-  DType kv_type;
-};
-
 class PreemptionFamilyTest : public PreemptionTest,
-                             public ::testing::WithParamInterface<Case> {};
+                             public ::testing::WithParamInterface<ModelAndKv> {
+};
 
 // Four slots of six pages share nine.
 TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
@@ -106,12 +94,9 @@ TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PreemptionFamilyTest,
-                         ::testing::Values(Case{"llama_f32", DType::kF32},
-                                           Case{"gemma_k", DType::kQ8_0}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+                         ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
+                                           ModelAndKv{"gemma_k", DType::kQ8_0}),
+                         NameOfModelAndKv);
 
 TEST_F(PreemptionTest, APoolOfOneContextServesEverybodyInTurn) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 4, .kv_tokens = 1});

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "tests/worker/core/engine_fixture.h"
@@ -30,6 +29,8 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
@@ -124,13 +125,8 @@ TEST_F(OneLayerTest, ShiftingAWindowLayerToo) {
   ExpectLikeFresh(model);
 }
 
-struct Family {
-  const char* model;
-  DType kv_type;
-};
-
 class FamilyTest : public RollTest,
-                   public ::testing::WithParamInterface<Family> {};
+                   public ::testing::WithParamInterface<ModelAndKv> {};
 
 TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
   Load(GetParam().model,
@@ -203,18 +199,16 @@ TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FamilyTest,
-                         ::testing::Values(Family{"llama_f32", DType::kF32},
-                                           Family{"llama_f32", DType::kF16},
-                                           Family{"llama_q4_1", DType::kF16},
-                                           Family{"llama_q4_1", DType::kQ8_0},
-                                           Family{"gemma_q5_0", DType::kF16},
-                                           Family{"gemma_q5_0", DType::kBF16},
-                                           Family{"gemma_q5_0", DType::kQ8_0}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, FamilyTest,
+    ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
+                      ModelAndKv{"llama_f32", DType::kF16},
+                      ModelAndKv{"llama_q4_1", DType::kF16},
+                      ModelAndKv{"llama_q4_1", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kF16},
+                      ModelAndKv{"gemma_q5_0", DType::kBF16},
+                      ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
+    NameOfModelAndKv);
 
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {
   Load("llama_half", {.n_ctx = 256});

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/checked_math.h"
 #include "tests/worker/core/sanitized.h"
 #include "worker/kv_cache.h"
 #include "worker/page_claims.h"
@@ -221,11 +220,8 @@ class Workload {
       EXPECT_EQ(live_.count(id), 1u);
       EXPECT_EQ(cache_.Length(slot), 0) << "a slot is empty when it is given";
       EXPECT_EQ(sessions_.count(slot), 0u);
-      const Live& s = live_[id];
-      const int64_t n_wanted = s.rolls
-                                   ? plan_.kv.pages_per_slot
-                                   : CeilDiv(s.n_prompt, plan_.kv.page_tokens);
-      if (PromisedPages(Claims()) + n_wanted > cache_.free_pages()) {
+      if (PromisedPages(Claims()) + ToCome(live_[id], slot) >
+          cache_.free_pages()) {
         return std::optional<Admission>();
       }
       return std::optional<Admission>(
@@ -238,6 +234,12 @@ class Workload {
     return std::max(s.n_prompt, s.next + 1);
   }
 
+  // Pages that a stream in a slot will need and does not have.
+  int64_t ToCome(const Live& s, int64_t slot) const {
+    return s.rolls ? cache_.PagesToFull(slot)
+                   : cache_.MissingPages(slot, Known(s));
+  }
+
   std::vector<PageClaim> Claims() {
     std::vector<PageClaim> claims;
     for (const int64_t slot : sessions_) {
@@ -245,10 +247,7 @@ class Workload {
     }
     for (const auto& [id, slot] : scheduler_.RunningSlots()) {
       const Live& s = live_[id];
-      claims.push_back({id,
-                        s.rolls ? cache_.PagesToFull(slot)
-                                : cache_.MissingPages(slot, Known(s)),
-                        !s.rolls});
+      claims.push_back({id, ToCome(s, slot), !s.rolls});
     }
     return claims;
   }
@@ -270,9 +269,8 @@ class Workload {
     for (const auto& [id, s] : live_) {
       const std::optional<int64_t> slot = scheduler_.SlotOf(id);
       if (!slot || Draw(2) == 0) continue;
-      const int64_t room = cache_.RoomInPages(*slot);
       scheduler_.SetDraft(id, std::min(Draw(settings_.n_draft + 1),
-                                       (room > 0 ? room : 64) - 1));
+                                       cache_.RoomAfterNext(*slot)));
     }
     MakeRoom();
     const bool may_prefill = scheduler_.Decoding() == 0 || Draw(8) != 0;

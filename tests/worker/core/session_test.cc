@@ -27,6 +27,8 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
@@ -86,13 +88,8 @@ class Transcript {
   int64_t evicted_ = 0;
 };
 
-struct Family {
-  const char* model;
-  DType kv_type;
-};
-
 class SessionFamilyTest : public SessionTest,
-                          public ::testing::WithParamInterface<Family> {};
+                          public ::testing::WithParamInterface<ModelAndKv> {};
 
 TEST_P(SessionFamilyTest, AReplyIsThatOfTheWholeConversationAtOnce) {
   Load(GetParam().model,
@@ -201,15 +198,13 @@ TEST_P(SessionFamilyTest, ChunksOfAnySizeAndNeighboursChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SessionFamilyTest,
-                         ::testing::Values(Family{"llama_f32", DType::kF32},
-                                           Family{"llama_q4_1", DType::kQ8_0},
-                                           Family{"gemma_q5_0", DType::kF16},
-                                           Family{"gemma_q5_0", DType::kBF16}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, SessionFamilyTest,
+    ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
+                      ModelAndKv{"llama_q4_1", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kF16},
+                      ModelAndKv{"gemma_q5_0", DType::kBF16}),
+    NameOfModelAndKv);
 
 // With one layer, keys and values depend on their own token alone: what is left
 // after an eviction in the middle of a page is what a fresh prompt has.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "tests/worker/core/batch_mix.h"
 #include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
@@ -18,23 +18,17 @@ namespace plimsoll::worker {
 namespace {
 
 using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
-using ::plimsoll::testing::kRandomVocab;
+using ::plimsoll::testing::ModelAndKv;
+using ::plimsoll::testing::NameOfModelAndKv;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
 
 using Ids = std::vector<int32_t>;
-
-Ids RandomIds(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  Ids ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
-  }
-  return ids;
-}
 
 // `n_common` tokens that all have, then `n_own` of this seed.
 Ids Prompt(int64_t n_common, int64_t n_own, uint32_t seed) {
@@ -46,13 +40,9 @@ Ids Prompt(int64_t n_common, int64_t n_own, uint32_t seed) {
 
 class SharedPrefixTest : public plimsoll::testing::EngineFixture {};
 
-struct Family {
-  const char* model;
-  DType kv_type;
-};
-
-class SharedPrefixFamilyTest : public SharedPrefixTest,
-                               public ::testing::WithParamInterface<Family> {};
+class SharedPrefixFamilyTest
+    : public SharedPrefixTest,
+      public ::testing::WithParamInterface<ModelAndKv> {};
 
 // The window of the random gemma models is 16, so these lengths are on both
 // sides of it and of pages.
@@ -122,11 +112,7 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
       requests.back().pin_tokens = random() % 2 == 0 ? 0 : 70;
     }
   }
-  std::vector<Generated> alone;
-  for (const GenerateOptions& request : requests) {
-    alone.push_back(Generate(*engine_, request));
-    ASSERT_TRUE(alone.back().status.ok()) << alone.back().status;
-  }
+  const std::vector<Generated> alone = EachAlone(*engine_, requests);
   setup.prefix_cache_bytes = INT64_MAX;
   Load(GetParam().model, setup);
   std::vector<std::shared_ptr<CollectSink>> sinks;
@@ -140,15 +126,13 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
   EXPECT_GT(engine_->CurrentLoad().cached_tokens, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SharedPrefixFamilyTest,
-                         ::testing::Values(Family{"llama_f32", DType::kF32},
-                                           Family{"llama_q4_1", DType::kQ8_0},
-                                           Family{"gemma_q5_0", DType::kF16},
-                                           Family{"gemma_k", DType::kBF16}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_kv_",
-                                               DTypeName(test.param.kv_type));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, SharedPrefixFamilyTest,
+    ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
+                      ModelAndKv{"llama_q4_1", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kF16},
+                      ModelAndKv{"gemma_k", DType::kBF16}),
+    NameOfModelAndKv);
 
 TEST_F(SharedPrefixTest, WithoutKeptRingsWindowLayersShareNothing) {
   Load("gemma_q5_0", {.n_ctx = 256});

@@ -266,11 +266,7 @@ TEST_P(GoldenTest, KnownCompletionsComeOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::Values(kSmolLm, kGemma),
-                         [](const auto& test) {
-                           return test.param == std::string(kGemma)
-                                      ? "gemma3_270m"
-                                      : "smollm2_135m";
-                         });
+                         plimsoll::testing::NameOfModel);
 
 // 600 tokens whose last position tells a window of 512 from 511, 513 and none:
 // the logit of the most likely token is known, so its log-probability gives the

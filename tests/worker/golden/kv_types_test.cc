@@ -147,11 +147,7 @@ TEST_P(KvTypesTest, FirstStepsAreCloseToThoseWithFloat32) {
 
 INSTANTIATE_TEST_SUITE_P(Models, KvTypesTest,
                          ::testing::Values(kSmolLm, kGemma),
-                         [](const auto& test) {
-                           return test.param == std::string(kGemma)
-                                      ? "gemma3_270m"
-                                      : "smollm2_135m";
-                         });
+                         plimsoll::testing::NameOfModel);
 
 }  // namespace
 }  // namespace plimsoll::worker

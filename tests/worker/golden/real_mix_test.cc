@@ -79,11 +79,7 @@ TEST_P(RealMixTest, RandomMixesChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, RealMixTest,
                          ::testing::Values(kSmolLm, kGemma),
-                         [](const auto& test) {
-                           return test.param == std::string(kGemma)
-                                      ? "gemma3_270m"
-                                      : "smollm2_135m";
-                         });
+                         plimsoll::testing::NameOfModel);
 
 }  // namespace
 }  // namespace plimsoll::worker

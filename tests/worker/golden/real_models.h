@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_TESTS_WORKER_GOLDEN_REAL_MODELS_H_
 #define PLIMSOLL_TESTS_WORKER_GOLDEN_REAL_MODELS_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -10,6 +12,11 @@ namespace plimsoll::testing {
 
 inline constexpr const char* kSmolLm = "SmolLM2-135M-Instruct.Q4_1.gguf";
 inline constexpr const char* kGemma = "gemma-3-270m-q4_k_m.gguf";
+// A test's name of one of them.
+inline std::string NameOfModel(
+    const ::testing::TestParamInfo<const char*>& test) {
+  return test.param == std::string(kGemma) ? "gemma3_270m" : "smollm2_135m";
+}
 inline std::string ModelPath(const std::string& name) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
