@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +83,16 @@ struct PackActivationsArgs {
   std::byte* out;  // [n_rows, dim / activation_block * activation_block_bytes]
 };
 
+// What is looked at of a row of outputs: its `k` largest, and those of
+// `always`.
+struct TopOutputs {
+  int64_t k;                        // at least 1
+  std::span<const int32_t> always;  // host
+};
+
+// Stands for an output that is not looked at.
+inline constexpr float kNotComputed = std::numeric_limits<float>::lowest();
+
 // out[m][r] = sum over c of w[r][c] * x[m][c]; if `accumulate`, added to out.
 // With `packed` null the product runs in float32 on `x` with weights
 // dequantised exactly; otherwise quantised weights meet the packed activations
@@ -93,6 +104,9 @@ struct MatMulArgs {
   float* out;               // [n_rows, w.rows]
   int64_t n_rows;
   bool accumulate;
+  // If not empty, [n_rows]: outputs that are not looked at may be kNotComputed.
+  // Not with accumulate.
+  std::span<const TopOutputs> top = {};
 };
 
 // cos and sin of position * scale * base^(-2p / n_rot) / freq_factors[p] for

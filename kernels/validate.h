@@ -36,6 +36,22 @@ inline absl::Status Validate(const MatMulArgs& args) {
                                                    args.w.cols, " columns of ",
                                                    DTypeName(args.w.dtype)));
   }
+  if (args.top.empty()) return absl::OkStatus();
+  if (args.accumulate || static_cast<int64_t>(args.top.size()) != args.n_rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "largest outputs of ", args.top.size(), " of ", args.n_rows, " rows"));
+  }
+  for (const TopOutputs& top : args.top) {
+    if (top.k < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the ", top.k, " largest outputs"));
+    }
+    for (const int32_t id : top.always) {
+      if (id >= 0 && id < args.w.rows) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("output ", id, " of ", args.w.rows));
+    }
+  }
   return absl::OkStatus();
 }
 

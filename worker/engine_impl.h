@@ -150,6 +150,7 @@ struct Engine::Impl {
   // Step thread only.
   PromptBudget prompt_budget;
   StepBatch batch;
+  std::vector<const Sequence*> sampled;  // of each of its sampled rows
 
   absl::Mutex index_mu;
   std::unique_ptr<TokenIndex> token_index ABSL_GUARDED_BY(index_mu);

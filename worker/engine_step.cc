@@ -306,6 +306,7 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   batch.has_rolled_prefix = false;
   batch.sequences.clear();
   batch.sampled_rows.clear();
+  sampled.clear();
   const absl::Time now = options.clock();
   for (const ScheduledRows& r : rows) {
     Sequence* sequence = Find(r.id);
@@ -336,8 +337,10 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
     for (auto row = end - static_cast<int32_t>(1 + r.n_draft); row < end;
          ++row) {
       batch.sampled_rows.push_back(row);
+      sampled.push_back(sequence);
     }
   }
+  batch.top = row_sampler->LookedAt(sampled);
   return absl::OkStatus();
 }
 
@@ -367,12 +370,6 @@ void Engine::Impl::CountRows(const std::vector<ScheduledRows>& rows) {
 }
 
 absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
-  std::vector<Sequence*> sampled;  // a sequence for each sampled row
-  for (const ScheduledRows& r : rows) {
-    if (!r.samples) continue;
-    sampled.insert(sampled.end(), static_cast<size_t>(1 + r.n_draft),
-                   Find(r.id));
-  }
   RETURN_IF_ERROR(row_sampler->Begin(sampled));
   int64_t first_sampled = 0;
   for (const ScheduledRows& r : rows) {

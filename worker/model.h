@@ -39,6 +39,8 @@ struct StepBatch {
   bool has_rolled_prefix = false;         // of any sequence
   std::vector<SequenceRows> sequences;    // in the order of their rows
   std::vector<int32_t> sampled_rows;      // ascending
+  // Of each sampled row, what is looked at of its logits; empty: everything.
+  std::span<const kernels::TopOutputs> top;
 };
 
 // Used from the step thread only.
@@ -47,7 +49,8 @@ class Model {
   virtual ~Model() = default;
 
   // Runs the batch. The cache must have room for every position (Extend).
-  // Logits of the i-th sampled row are then at Logits() + i * vocab_size; keys
+  // Logits of the i-th sampled row are then at Logits() + i * vocab_size, those
+  // that batch.top does not look at perhaps kernels::kNotComputed; keys
   // and values of all rows are in the cache, those of draft rows in its drafts
   // instead of its rings.
   // Errors: those of the backend.

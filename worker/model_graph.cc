@@ -361,6 +361,7 @@ absl::Status ModelGraph::Activate(int64_t ffn_dim) {
 }
 
 absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
+                                 std::span<const kernels::TopOutputs> top,
                                  const kernels::WeightMatrix& output) {
   const auto n_sampled = static_cast<int64_t>(rows.size());
   PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
@@ -401,7 +402,8 @@ absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
                                           .packed = packed,
                                           .out = logits_,
                                           .n_rows = n_sampled,
-                                          .accumulate = false}));
+                                          .accumulate = false,
+                                          .top = top}));
   return parts_.backend->Synchronize();
 }
 

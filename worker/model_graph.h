@@ -104,8 +104,10 @@ class ModelGraph : public Model {
   // Gate() = activation(Gate()) * Up().
   absl::Status Activate(int64_t ffn_dim);
 
-  // Logits of `rows` from Residual(), which stays as it is.
+  // Logits of `rows`, as far as `top` looks at them, from Residual(), which
+  // stays as it is.
   absl::Status EndStep(std::span<const int32_t> rows,
+                       std::span<const kernels::TopOutputs> top,
                        const kernels::WeightMatrix& output);
 
   const planner::LayerShape& Layer(int64_t layer) const {

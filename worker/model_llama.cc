@@ -40,11 +40,11 @@ class LlamaGraph final : public ModelGraph {
       RETURN_IF_ERROR(AttentionBlock(batch, il));
       RETURN_IF_ERROR(FfnBlock(il));
     }
-    return ComputeLogits(batch.sampled_rows);
+    return EndStep(batch.sampled_rows, batch.top, output_);
   }
 
   absl::Status ComputeLogits(std::span<const int32_t> rows) override {
-    return EndStep(rows, output_);
+    return EndStep(rows, {}, output_);
   }
 
  private:

@@ -19,12 +19,58 @@ int64_t CandidatesWanted(const SamplingOptions& sampling) {
                             : std::numeric_limits<int64_t>::max();
 }
 
+// Log-probabilities need the sum over all tokens, and a constraint may allow
+// any of them.
+bool LooksAtAll(const Sequence& sequence) {
+  const GenerateOptions& wanted = sequence.options();
+  return wanted.top_logprobs >= 0 || sequence.mask() != nullptr ||
+         CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates;
+}
+
+// Appends the tokens whose logits biases and penalties may change, those of the
+// draft among them, which come before the rows that follow it.
+void AppendChanged(const Sequence& sequence, std::vector<int32_t>& ids) {
+  const LogitBiasOptions& bias = sequence.options().logit_bias;
+  if (!bias.ChangesAnything()) return;
+  for (const LogitBias& one : bias.biases) ids.push_back(one.id);
+  if (sequence.recent() == nullptr) return;
+  for (const auto& [id, count] : sequence.recent()->counts()) {
+    ids.push_back(id);
+  }
+  ids.insert(ids.end(), sequence.draft().begin(), sequence.draft().end());
+}
+
 // The draw's index: it depends on nothing else but the seed.
 uint64_t DrawIndex(const Sequence& sequence) {
   return static_cast<uint64_t>(sequence.n_generated());
 }
 
 }  // namespace
+
+// Tokens that nothing changes keep their order, so that the largest ones after
+// the changes are among as many more as are changed.
+std::span<const kernels::TopOutputs> RowSampler::LookedAt(
+    std::span<const Sequence* const> sequences) {
+  looked_at_.clear();
+  changed_ids_.clear();
+  std::vector<size_t> ends;
+  for (const Sequence* sequence : sequences) {
+    if (LooksAtAll(*sequence)) return {};
+    AppendChanged(*sequence, changed_ids_);
+    ends.push_back(changed_ids_.size());
+  }
+  size_t begin = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const std::span<const int32_t> changed =
+        std::span(changed_ids_).subspan(begin, ends[i] - begin);
+    looked_at_.push_back(
+        {.k = CandidatesWanted(sequences[i]->options().sampling) +
+              static_cast<int64_t>(changed.size()),
+         .always = changed});
+    begin = ends[i];
+  }
+  return looked_at_;
+}
 
 absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
   if (sequences.empty()) return absl::OkStatus();

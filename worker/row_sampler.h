@@ -24,6 +24,11 @@ class RowSampler {
   RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size)
       : model_(model), backend_(backend), vocab_size_(vocab_size) {}
 
+  // What the draws for `sequences` look at of the logits of their rows, one
+  // each; empty if one looks at everything. Holds until it is asked again.
+  std::span<const kernels::TopOutputs> LookedAt(
+      std::span<const Sequence* const> sequences);
+
   // Finds the candidates of all sampled rows of the model's last step: row i is
   // that of `sequences[i]`.
   // Errors: those of the backend.
@@ -51,7 +56,9 @@ class RowSampler {
   kernels::Backend& backend_;
   int64_t vocab_size_;
   Sampler sampler_;
-  int64_t n_candidates_ = 0;  // of each sampled row of this step
+  std::vector<kernels::TopOutputs> looked_at_;
+  std::vector<int32_t> changed_ids_;  // of all rows that are looked at
+  int64_t n_candidates_ = 0;          // of each sampled row of this step
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;

@@ -24,7 +24,7 @@ class CpuBackend : public Backend {
       : pool_(pool),
         attention_scratch_(static_cast<size_t>(pool.n_threads() *
                                                cpu::AttentionScratchFloats())),
-        top_k_scratch_(static_cast<size_t>(pool.n_threads())) {
+        top_scratch_(static_cast<size_t>(pool.n_threads() * cpu::kMaxTopRows)) {
     info_.id = "cpu";
     info_.kind = "cpu";
     info_.name = absl::StrCat(CpuBrand(), " (", CpuTarget(), ")");
@@ -40,7 +40,7 @@ class CpuBackend : public Backend {
     info_.activation_block_bytes = kActivationBlockBytes;
     info_.scratch_bytes =
         static_cast<int64_t>(attention_scratch_.size() * sizeof(float) +
-                             top_k_scratch_.size() * sizeof(cpu::TopKScratch));
+                             top_scratch_.size() * sizeof(cpu::TopList));
   }
 
   const DeviceInfo& Device() const override { return info_; }
@@ -89,7 +89,7 @@ class CpuBackend : public Backend {
   }
   absl::Status MatMul(const MatMulArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
-    cpu::MatMul(args, pool_);
+    cpu::MatMul(args, pool_, top_scratch_.data());
     return absl::OkStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
@@ -122,7 +122,7 @@ class CpuBackend : public Backend {
   }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
-    cpu::TopK(args, pool_, top_k_scratch_.data());
+    cpu::TopK(args, pool_, top_scratch_.data());
     return absl::OkStatus();
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
@@ -131,7 +131,7 @@ class CpuBackend : public Backend {
   ThreadPool& pool_;
   DeviceInfo info_;
   std::vector<float> attention_scratch_;
-  std::vector<cpu::TopKScratch> top_k_scratch_;
+  std::vector<cpu::TopList> top_scratch_;
   int64_t n_allocations_ = 0;
 };
 
@@ -149,25 +149,26 @@ absl::Status CpuBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
   const int64_t n_rows = size / row_bytes;
   const int64_t n_panels =
       (first_row + n_rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
+  const int64_t all_panels = (rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
   const bool is_aligned =
       first_row % cpu::kPanelRows == 0 && size % row_bytes == 0 &&
       (n_rows % cpu::kPanelRows == 0 || first_row + n_rows == rows);
   if (first_row < 0 || !is_aligned || first_row + n_rows > rows ||
-      n_panels > data.bytes / (row_bytes * cpu::kPanelRows)) {
+      all_panels > data.bytes / (row_bytes * cpu::kPanelRows)) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows ", first_row, " to ", first_row + n_rows, " of ",
                      rows, " are not whole panels inside their matrix"));
   }
   const int64_t panel_bytes = row_bytes * cpu::kPanelRows;
+  const int64_t first_panel = first_row / cpu::kPanelRows;
   pool_.ParallelFor(
-      n_panels - first_row / cpu::kPanelRows, 1,
-      [&](int64_t begin, int64_t end, int) {
+      n_panels - first_panel, 1, [&](int64_t begin, int64_t end, int) {
         for (int64_t p = begin; p < end; ++p) {
           cpu::PackPanel(
-              dtype, file_rows.data() + p * panel_bytes,
-              std::min(cpu::kPanelRows, n_rows - p * cpu::kPanelRows), cols,
-              row_bytes,
-              data.data + (first_row / cpu::kPanelRows + p) * panel_bytes);
+              dtype, rows, cols, first_panel + p,
+              file_rows.data() + p * panel_bytes,
+              std::min(cpu::kPanelRows, n_rows - p * cpu::kPanelRows),
+              data.data);
         }
       });
   return absl::OkStatus();

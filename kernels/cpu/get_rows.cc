@@ -16,14 +16,10 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 // and so there is one decoder for products and for gathering.
 void GetRowsRange(const GetRowsArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.table.cols;
-  const DTypeInfo& info = InfoOf(args.table.dtype);
-  const int64_t panel_bytes =
-      cols / info.block_elems * info.block_bytes * kPanelRows;
   HWY_ALIGN float tile[32 * kPanelRows];
   for (int64_t r = begin; r < end; ++r) {
     const int64_t token = args.tokens[r];
-    const auto* panel = reinterpret_cast<const uint8_t*>(args.table.data) +
-                        token / kPanelRows * panel_bytes;
+    const PanelData panel = PanelOf(args.table, token / kPanelRows);
     for (int64_t c = 0; c < cols; c += 32) {
       const int64_t n = std::min<int64_t>(32, cols - c);
       const float* w = DecodeTile(args.table.dtype, panel, c / 32, n, tile);

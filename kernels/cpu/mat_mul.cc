@@ -12,11 +12,9 @@
 
 #include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/panel-inl.h"
+#include "kernels/cpu/pairs-inl.h"
 #include "kernels/packed_row.h"
 
-// VNNI belongs to AVX3_DL's detection, but not to every Highway's own
-// attributes of that path.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #else
@@ -28,40 +26,6 @@ namespace {
 // Activation rows of a register block: sums and accumulators of that many rows
 // and two decoded pairs fit the register file.
 constexpr int kBlockRows = kLanes == 16 ? 8 : (kLanes == 8 ? 4 : 2);
-
-// acc += w[row][0] * a[0] + w[row][1] * a[1] for two int16 values at `a`.
-HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
-  int32_t pair;
-  std::memcpy(&pair, a, sizeof(pair));
-#if HWY_TARGET == HWY_AVX3_DL
-  acc.v[0].raw =
-      _mm512_dpwssd_epi32(acc.v[0].raw, w.v[0].raw, _mm512_set1_epi32(pair));
-#elif HWY_ARCH_X86
-  const VS both = hn::BitCast(DS(), hn::Set(DI(), pair));
-  for (size_t j = 0; j < kVecs; ++j) {
-    VI unused = hn::Zero(DI());
-    acc.v[j] =
-        hn::ReorderWidenMulAccumulate(DI(), w.v[j], both, acc.v[j], unused);
-  }
-#else
-  // Where the widening product reorders its lanes.
-  const VI even = hn::Set(DI(), static_cast<int16_t>(pair & 0xFFFF));
-  const VI odd = hn::Set(DI(), pair >> 16);
-  for (size_t j = 0; j < kVecs; ++j) {
-    const VI both = hn::BitCast(DI(), w.v[j]);
-    const VI low = hn::ShiftRight<16>(hn::ShiftLeft<16>(both));
-    const VI high = hn::ShiftRight<16>(both);
-    acc.v[j] =
-        hn::Add(acc.v[j], hn::Add(hn::Mul(low, even), hn::Mul(high, odd)));
-  }
-#endif
-}
-
-float LoadFloat(const uint8_t* from) {
-  float value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate, float* out) {
   if (n_valid == kPanelRows) {
@@ -84,7 +48,7 @@ void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate, float* out) {
 
 // What one call multiplies: a panel with consecutive packed rows.
 struct PanelTask {
-  const uint8_t* panel;
+  PanelData panel;
   int64_t cols;
   const uint8_t* packed;  // first row
   float* out;             // first row, first output of the panel
@@ -96,11 +60,15 @@ struct PanelTask {
 // With few rows the weights come from memory at the speed of reading them: ask
 // for those of the columns some way ahead, also across the end of the panel.
 template <class Decoder>
-HWY_INLINE void PrefetchAhead(const uint8_t* block, int64_t sub) {
+HWY_INLINE void PrefetchAhead(const Columns& at) {
   constexpr int64_t kAheadBytes = 4096;
   constexpr int64_t kSubBytes = Decoder::kBlockBytes / Decoder::kSubBlocks;
-  const uint8_t* at = block + sub * kSubBytes + kAheadBytes;
-  for (int64_t i = 0; i < kSubBytes; i += 64) hwy::Prefetch(at + i);
+  const uint8_t* ahead = at.block + at.sub * kSubBytes + kAheadBytes;
+  for (int64_t i = 0; i < kSubBytes; i += 64) hwy::Prefetch(ahead + i);
+  if (at.low == nullptr) return;
+  for (int64_t i = 0; i < kNibblesBytes; i += 64) {
+    hwy::Prefetch(at.low + kAheadBytes + i);
+  }
 }
 
 template <class Decoder, int kRows>
@@ -115,10 +83,8 @@ void MultiplyPanel(const PanelTask& task) {
   for (int m = 0; m < kRows; ++m) acc[m] = ZeroRows();
   const int64_t n_blocks = task.cols / 32;
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const uint8_t* block =
-        task.panel + s / Decoder::kSubBlocks * Decoder::kBlockBytes;
-    const int64_t sub = s % Decoder::kSubBlocks;
-    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(block, sub);
+    const Columns at = ColumnsAt<Decoder>(task.panel, s);
+    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at);
     RowSums sums[kRows][kSums];
     for (int m = 0; m < kRows; ++m) {
       for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
@@ -127,7 +93,7 @@ void MultiplyPanel(const PanelTask& task) {
     for (int i = 0; i < 8; ++i) {
       Pairs low;
       Pairs high;
-      Decoder::Decode(block, sub, i, low, high);
+      Decoder::Decode(at, i, low, high);
       for (int m = 0; m < kRows; ++m) {
         const uint8_t* a = packed + m * row_bytes + s * 64 + i * 4;
         AddPairs(low, a, sums[m][0]);
@@ -135,7 +101,7 @@ void MultiplyPanel(const PanelTask& task) {
       }
     }
     Scales scales;
-    Decoder::LoadScales(block, sub, scales);
+    Decoder::LoadScales(at, scales);
     for (int m = 0; m < kRows; ++m) {
       const float scale = LoadFloat(scales_at + m * row_bytes + s * 4);
       if constexpr (Decoder::kHasHalfScales) {
@@ -175,14 +141,11 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
 template <class Decoder>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
-  const int64_t panel_bytes =
-      args.w.cols / 32 / Decoder::kSubBlocks * Decoder::kBlockBytes;
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     for (int64_t p = begin; p < end; ++p) {
       PanelTask task;
-      task.panel =
-          reinterpret_cast<const uint8_t*>(args.w.data) + p * panel_bytes;
+      task.panel = PanelOf(args.w, p);
       task.cols = args.w.cols;
       task.packed = reinterpret_cast<const uint8_t*>(args.packed) +
                     first * PackedRowBytes(args.w.cols);
@@ -200,6 +163,9 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
 void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   switch (args.w.dtype) {
     case DType::kQ8_0:
+      if (IsSplit(args.w.dtype, args.w.rows, args.w.cols)) {
+        return MultiplyPanels<DecoderSplitQ80>(args, begin, end);
+      }
       return MultiplyPanels<DecoderQ80>(args, begin, end);
     case DType::kQ4_0:
       return MultiplyPanels<DecoderQ40>(args, begin, end);
@@ -228,11 +194,25 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(MatMulPanels);
 
-void MatMul(const MatMulArgs& args, ThreadPool& pool) {
+namespace {
+
+// Whether outputs may be ruled out before they are computed.
+bool LooksAtFew(const MatMulArgs& args) {
+  return !args.top.empty() && args.n_rows <= kMaxTopRows &&
+         IsSplit(args.w.dtype, args.w.rows, args.w.cols) &&
+         std::all_of(
+             args.top.begin(), args.top.end(),
+             [](const TopOutputs& top) { return top.k <= kMaxCandidates; });
+}
+
+}  // namespace
+
+void MatMul(const MatMulArgs& args, ThreadPool& pool, TopList* scratch) {
   const bool is_float = args.w.dtype == DType::kF32 ||
                         args.w.dtype == DType::kF16 ||
                         args.w.dtype == DType::kBF16;
   if (args.packed == nullptr || is_float) return MatMulFloat(args, pool);
+  if (LooksAtFew(args)) return MatMulTop(args, pool, scratch);
   const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
   const int64_t grain =
       std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);

@@ -50,16 +50,12 @@ void MultiplyTileRows(const float* tile, int64_t n, const float* x,
 
 void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.w.cols;
-  const DTypeInfo& info = InfoOf(args.w.dtype);
-  const int64_t panel_bytes =
-      cols / info.block_elems * info.block_bytes * kPanelRows;
   HWY_ALIGN float tile[32 * kPanelRows];
   HWY_ALIGN float sums[kTileRows * kPanelRows];
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     for (int64_t p = begin; p < end; ++p) {
-      const auto* panel =
-          reinterpret_cast<const uint8_t*>(args.w.data) + p * panel_bytes;
+      const PanelData panel = PanelOf(args.w, p);
       std::fill_n(sums, n_rows * kPanelRows, 0.0f);
       for (int64_t c = 0; c < cols; c += 32) {
         const int64_t n = std::min<int64_t>(32, cols - c);

@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/top_list.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -15,18 +16,20 @@ constexpr int64_t RowGrain(int64_t dim) {
   return dim >= kTaskFloats ? 1 : kTaskFloats / (dim < 1 ? 1 : dim);
 }
 
+// Rows of a product whose outputs are worth bounding before they are computed.
+// Measured: 1.45 times as fast for one row of gemma3-270m, 1.2 for two; with
+// four, computing the bounds takes as long as reading what they save.
+inline constexpr int64_t kMaxTopRows = 2;
+
 // Floats of scratch that attention needs per thread.
 int64_t AttentionScratchFloats();
 
-// Each thread's own k largest so far, for TopK.
-struct TopKScratch {
-  float values[kMaxCandidates];
-  int32_t ids[kMaxCandidates];
-  int64_t n;
-};
-
 void GetRows(const GetRowsArgs& args, ThreadPool& pool);
-void MatMul(const MatMulArgs& args, ThreadPool& pool);
+// `scratch`: kMaxTopRows for each thread of the pool.
+void MatMul(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
+// MatMul of up to kMaxTopRows rows by a split matrix, where args.top bounds
+// what is looked at.
+void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
 // MatMul's float32 path: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
@@ -39,7 +42,7 @@ void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
 // `scratch`: one for each thread of the pool.
-void TopK(const TopKArgs& args, ThreadPool& pool, TopKScratch* scratch);
+void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch);
 
 }  // namespace plimsoll::kernels::cpu
 

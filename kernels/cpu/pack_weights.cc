@@ -29,6 +29,20 @@ void PackQ80(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+void PackSplitQ80(ConstBytes block, int64_t r, Bytes high, Bytes low) {
+  Copy2(block, high + 2 * r);
+  uint8_t highs[16];
+  uint8_t lows[16];
+  for (int64_t i = 0; i < 16; ++i) {
+    const unsigned first = block[2 + i];
+    const unsigned second = block[2 + 16 + i];
+    highs[i] = static_cast<uint8_t>((first >> 4) | (second & 0xF0u));
+    lows[i] = static_cast<uint8_t>((first & 0x0Fu) | (second << 4));
+  }
+  PlaceNibbles(highs, r, high + 32);
+  PlaceNibbles(lows, r, low);
+}
+
 // Bit e of `fifths` belongs to element e; two bits of a row in each pair's
 // mask.
 void PlaceFifthBits(uint32_t fifths, int64_t r, Bytes masks) {
@@ -152,15 +166,46 @@ void PackQ6K(ConstBytes block, int64_t r, Bytes out) {
 
 }  // namespace
 
-void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
-               int64_t row_bytes, std::byte* panel) {
-  auto* out = reinterpret_cast<Bytes>(panel);
-  std::memset(out, 0, static_cast<size_t>(kPanelRows * row_bytes));
+PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel) {
   const DTypeInfo& info = InfoOf(dtype);
+  const int64_t n_blocks = cols / info.block_elems;
+  if (!IsSplit(dtype, rows, cols)) {
+    return {panel * n_blocks * info.block_bytes * kPanelRows, 0};
+  }
+  const int64_t n_panels = (rows + kPanelRows - 1) / kPanelRows;
+  return {panel * n_blocks * kHighPartBytes,
+          (n_panels * kHighPartBytes + panel * kNibblesBytes) * n_blocks};
+}
+
+PanelData PanelOf(const WeightMatrix& w, int64_t panel) {
+  const PanelOffsets at = FindPanel(w.dtype, w.rows, w.cols, panel);
+  auto* data = reinterpret_cast<ConstBytes>(w.data);
+  return {data + at.blocks, at.low == 0 ? nullptr : data + at.low};
+}
+
+void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
+               const std::byte* file_rows, int64_t n_rows, std::byte* matrix) {
+  const PanelOffsets at = FindPanel(dtype, rows, cols, panel);
+  auto* out = reinterpret_cast<Bytes>(matrix) + at.blocks;
+  auto* out_low = reinterpret_cast<Bytes>(matrix) + at.low;
+  const DTypeInfo& info = InfoOf(dtype);
+  const int64_t n_blocks = cols / info.block_elems;
+  const int64_t row_bytes = n_blocks * info.block_bytes;
+  const bool is_split = at.low != 0;
+  const auto clear = [n_blocks](Bytes from, int64_t block_bytes) {
+    std::memset(from, 0, static_cast<size_t>(n_blocks * block_bytes));
+  };
+  clear(out, is_split ? kHighPartBytes : kPanelRows * info.block_bytes);
+  if (is_split) clear(out_low, kNibblesBytes);
   for (int64_t r = 0; r < n_rows; ++r) {
-    auto* row = reinterpret_cast<ConstBytes>(rows) + r * row_bytes;
-    for (int64_t b = 0; b < cols / info.block_elems; ++b) {
+    auto* row = reinterpret_cast<ConstBytes>(file_rows) + r * row_bytes;
+    for (int64_t b = 0; b < n_blocks; ++b) {
       ConstBytes block = row + b * info.block_bytes;
+      if (is_split) {
+        PackSplitQ80(block, r, out + b * kHighPartBytes,
+                     out_low + b * kNibblesBytes);
+        continue;
+      }
       Bytes to = out + b * info.block_bytes * kPanelRows;
       switch (dtype) {
         case DType::kQ8_0:

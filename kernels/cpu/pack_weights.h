@@ -15,6 +15,12 @@
 //         2 (p + 4t) + w
 //   F32, F16, BF16  one column: [16]
 //
+// A matrix that IsSplit has the high parts of all panels first, then the low
+// parts of all panels, where q = 16 high + low and 0 <= low < 16:
+//
+//   Q8_0  high  f16 d[16]; nibbles, in two's complement
+//         low   nibbles
+//
 // nibbles (32 columns) = u8 n[8][16][2]: the low nibble of n[p][r][w] is column
 // 2p + w, the high one column 16 + 2p + w.
 // fifths (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of
@@ -26,6 +32,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/tensor_view.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -34,11 +41,38 @@ inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
 inline constexpr int64_t kFifthsBytes = int64_t{16} * 4;
 inline constexpr int64_t kHighsBytes =
     int64_t{4} * 16 * 2;  // of Q6_K, 32 columns
+// Of split Q8_0, 32 columns.
+inline constexpr int64_t kHighPartBytes = 32 + kNibblesBytes;
 
-// Writes one panel of 16 * row_bytes bytes from `n_rows` (1..16) file rows;
-// missing rows become zeros. dtype is a weight type, `cols` whole blocks.
-void PackPanel(DType dtype, const std::byte* rows, int64_t n_rows, int64_t cols,
-               int64_t row_bytes, std::byte* panel);
+// Whether the first half of a matrix's bytes is enough to bound its outputs
+// (mat_mul_top.cc): tables of a vocabulary, where most outputs are of no
+// interest.
+inline constexpr int64_t kMinSplitRows = int64_t{1} << 15;
+inline constexpr int64_t kMaxSplitCols = 8192;
+constexpr bool IsSplit(DType dtype, int64_t rows, int64_t cols) {
+  return dtype == DType::kQ8_0 && rows >= kMinSplitRows &&
+         cols <= kMaxSplitCols;
+}
+
+// Bytes from a matrix's beginning to those of a panel.
+struct PanelOffsets {
+  int64_t blocks;  // the high parts, if it is split
+  int64_t low;     // 0 if it is not
+};
+PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel);
+
+// A panel to read; `low` is null if its matrix is not split.
+struct PanelData {
+  const uint8_t* blocks;
+  const uint8_t* low;
+};
+PanelData PanelOf(const WeightMatrix& w, int64_t panel);
+
+// Writes panel `panel` of a matrix of `rows` rows from those of its file rows
+// that there are (1..16), `n_rows`; missing rows become zeros. dtype is a
+// weight type, `cols` whole blocks.
+void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
+               const std::byte* file_rows, int64_t n_rows, std::byte* matrix);
 
 }  // namespace plimsoll::kernels::cpu
 

@@ -127,9 +127,22 @@ struct Scales {
   Rows m;
 };
 
+// Where 32 columns of a panel are.
+struct Columns {
+  const uint8_t* block;  // of the panel
+  int64_t sub;           // which of the block's columns, in units of 32
+  const uint8_t* low;    // low parts, or null
+};
+
+template <class Decoder>
+HWY_INLINE Columns ColumnsAt(const PanelData& panel, int64_t s) {
+  return {panel.blocks + s / Decoder::kSubBlocks * Decoder::kBlockBytes,
+          s % Decoder::kSubBlocks,
+          panel.low == nullptr ? nullptr : panel.low + s * kNibblesBytes};
+}
+
 // Each decoder: kSubBlocks blocks of 32 columns share one panel block of
-// kBlockBytes; LoadScales and Decode take the panel block and the index of the
-// 32 columns in it. Decode gives column pairs i and i + 8, for i < 8.
+// kBlockBytes. Decode gives column pairs i and i + 8, for i < 8.
 
 struct DecoderQ80 {
   static constexpr int64_t kSubBlocks = 1;
@@ -137,18 +150,17 @@ struct DecoderQ80 {
   static constexpr bool kHasMin = false;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
-                                    Scales& scales) {
-    scales.d[0] = LoadF16(block);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
-                                Pairs& low, Pairs& high) {
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
     const hn::Rebind<int8_t, DS> db;
-    const auto* q = reinterpret_cast<const int8_t*>(block) + 32 + i * 32;
+    const auto* q = reinterpret_cast<const int8_t*>(at.block) + 32 + i * 32;
     for (size_t j = 0; j < kVecs; ++j) {
-      const int8_t* at = q + j * 2 * kLanes;
-      low.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, at));
-      high.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, at + 8 * 32));
+      const int8_t* from = q + j * 2 * kLanes;
+      low.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, from));
+      high.v[j] = hn::PromoteTo(DS(), hn::LoadU(db, from + 8 * 32));
     }
   }
 };
@@ -162,6 +174,41 @@ HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
     high.v[j] = hn::ShiftRight<4>(both);
   }
 }
+
+// The high parts of split Q8_0, times 16.
+HWY_INLINE void DecodeHighParts(const uint8_t* nibbles, int i, Pairs& low,
+                                Pairs& high) {
+  const hn::Rebind<int8_t, DS> db;
+  const auto* from = reinterpret_cast<const int8_t*>(nibbles) + i * 32;
+  const VS top = hn::Set(DS(), ~int16_t{15});
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VS both = hn::PromoteTo(DS(), hn::LoadU(db, from + j * 2 * kLanes));
+    low.v[j] = hn::ShiftRight<8>(hn::ShiftLeft<12>(both));
+    high.v[j] = hn::And(both, top);
+  }
+}
+
+struct DecoderSplitQ80 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = kHighPartBytes;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    Pairs high_of_low;
+    Pairs high_of_high;
+    DecodeNibbles(at.low, i, low, high);
+    DecodeHighParts(at.block + 32, i, high_of_low, high_of_high);
+    for (size_t j = 0; j < kVecs; ++j) {
+      low.v[j] = hn::Or(low.v[j], high_of_low.v[j]);
+      high.v[j] = hn::Or(high.v[j], high_of_high.v[j]);
+    }
+  }
+};
 
 // The fifth bits of a column pair: q + 16 where one is set, or for types with
 // signed quants q - 16 where it is not.
@@ -190,13 +237,12 @@ struct DecoderQ40 {
   static constexpr bool kHasMin = false;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
-                                    Scales& scales) {
-    scales.d[0] = LoadF16(block);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeNibbles(block + 32, i, low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeNibbles(at.block + 32, i, low, high);
     const VS eight = hn::Set(DS(), 8);
     for (size_t j = 0; j < kVecs; ++j) {
       low.v[j] = hn::Sub(low.v[j], eight);
@@ -211,14 +257,13 @@ struct DecoderQ41 {
   static constexpr bool kHasMin = true;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
-                                    Scales& scales) {
-    scales.d[0] = LoadF16(block);
-    scales.m = LoadF16(block + 32);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
+    scales.m = LoadF16(at.block + 32);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeNibbles(block + 64, i, low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeNibbles(at.block + 64, i, low, high);
   }
 };
 
@@ -228,13 +273,12 @@ struct DecoderQ50 {
   static constexpr bool kHasMin = false;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t /*sub*/,
-                                    Scales& scales) {
-    scales.d[0] = LoadF16(block);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeFiveBits<true>(block + 32, i, low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeFiveBits<true>(at.block + 32, i, low, high);
   }
 };
 
@@ -244,13 +288,12 @@ struct DecoderQ51 {
   static constexpr bool kHasMin = true;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
-                                    Scales& scales) {
-    DecoderQ41::LoadScales(block, sub, scales);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    DecoderQ41::LoadScales(at, scales);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t /*sub*/, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeFiveBits<false>(block + 64, i, low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeFiveBits<false>(at.block + 64, i, low, high);
   }
 };
 
@@ -260,20 +303,19 @@ struct DecoderQ4K {
   static constexpr bool kHasMin = true;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
-                                    Scales& scales) {
-    const uint8_t* packed = block + 64;
-    const Rows d = LoadF16(block);
-    const Rows dmin = LoadF16(block + 32);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    const uint8_t* packed = at.block + 64;
+    const Rows d = LoadF16(at.block);
+    const Rows dmin = LoadF16(at.block + 32);
     const VI low6 = hn::Set(DI(), 63);
     const VI low4 = hn::Set(DI(), 15);
-    const RowSums a = LoadU8(packed + sub % 4 * 16);
-    const RowSums b = LoadU8(packed + (sub % 4 + 4) * 16);
-    const RowSums c = LoadU8(packed + (sub % 4 + 8) * 16);
+    const RowSums a = LoadU8(packed + at.sub % 4 * 16);
+    const RowSums b = LoadU8(packed + (at.sub % 4 + 4) * 16);
+    const RowSums c = LoadU8(packed + (at.sub % 4 + 8) * 16);
     for (size_t j = 0; j < kVecs; ++j) {
       VI scale = hn::And(a.v[j], low6);
       VI min = hn::And(b.v[j], low6);
-      if (sub >= 4) {
+      if (at.sub >= 4) {
         const VI scale_top = hn::ShiftLeft<4>(hn::ShiftRight<6>(a.v[j]));
         const VI min_top = hn::ShiftLeft<4>(hn::ShiftRight<6>(b.v[j]));
         scale = hn::Or(hn::And(c.v[j], low4), scale_top);
@@ -283,9 +325,9 @@ struct DecoderQ4K {
       scales.m.v[j] = hn::Neg(hn::Mul(dmin.v[j], hn::ConvertTo(DF(), min)));
     }
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeNibbles(block + 256 + sub * kNibblesBytes, i, low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeNibbles(at.block + 256 + at.sub * kNibblesBytes, i, low, high);
   }
 };
 
@@ -295,14 +337,13 @@ struct DecoderQ5K {
   static constexpr bool kHasMin = true;
   static constexpr bool kHasHalfScales = false;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
-                                    Scales& scales) {
-    DecoderQ4K::LoadScales(block, sub, scales);
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    DecoderQ4K::LoadScales(at, scales);
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
-                                Pairs& low, Pairs& high) {
-    DecodeFiveBits<false>(block + 256 + sub * (kFifthsBytes + kNibblesBytes), i,
-                          low, high);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeFiveBits<false>(
+        at.block + 256 + at.sub * (kFifthsBytes + kNibblesBytes), i, low, high);
   }
 };
 
@@ -312,13 +353,12 @@ struct DecoderQ6K {
   static constexpr bool kHasMin = false;
   static constexpr bool kHasHalfScales = true;
 
-  static HWY_INLINE void LoadScales(const uint8_t* block, int64_t sub,
-                                    Scales& scales) {
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
     const hn::Rebind<int8_t, DI> db;
-    const Rows d = LoadF16(block);
+    const Rows d = LoadF16(at.block);
     for (int64_t half = 0; half < 2; ++half) {
-      const auto* packed =
-          reinterpret_cast<const int8_t*>(block) + 32 + (2 * sub + half) * 16;
+      const auto* packed = reinterpret_cast<const int8_t*>(at.block) + 32 +
+                           (2 * at.sub + half) * 16;
       for (size_t j = 0; j < kVecs; ++j) {
         const VI scale =
             hn::PromoteTo(DI(), hn::LoadU(db, packed + j * kLanes));
@@ -326,9 +366,10 @@ struct DecoderQ6K {
       }
     }
   }
-  static HWY_INLINE void Decode(const uint8_t* block, int64_t sub, int i,
-                                Pairs& low, Pairs& high) {
-    const uint8_t* nibbles = block + 288 + sub * (kNibblesBytes + kHighsBytes);
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    const uint8_t* nibbles =
+        at.block + 288 + at.sub * (kNibblesBytes + kHighsBytes);
     DecodeNibbles(nibbles, i, low, high);
     const VS top = hn::Set(DS(), 0x30);
     const VS bias = hn::Set(DS(), 32);
@@ -364,15 +405,14 @@ HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
 
 // tile[32][16] = columns [32 s, 32 s + 32) of a panel, as float32.
 template <class Decoder>
-HWY_INLINE void DecodeTile(const uint8_t* panel, int64_t s, float* tile) {
-  const uint8_t* block = panel + s / Decoder::kSubBlocks * Decoder::kBlockBytes;
-  const int64_t sub = s % Decoder::kSubBlocks;
+HWY_INLINE void DecodeTile(const PanelData& panel, int64_t s, float* tile) {
+  const Columns at = ColumnsAt<Decoder>(panel, s);
   Scales scales;
-  Decoder::LoadScales(block, sub, scales);
+  Decoder::LoadScales(at, scales);
   for (int i = 0; i < 8; ++i) {
     Pairs low;
     Pairs high;
-    Decoder::Decode(block, sub, i, low, high);
+    Decoder::Decode(at, i, low, high);
     StoreColumns<Decoder>(low, scales.d[0], scales.m, tile + 2 * i * 16);
     StoreColumns<Decoder>(high, scales.d[Decoder::kHasHalfScales ? 1 : 0],
                           scales.m, tile + (16 + 2 * i) * 16);
@@ -381,11 +421,15 @@ HWY_INLINE void DecodeTile(const uint8_t* panel, int64_t s, float* tile) {
 
 // Any weight type; float types may end with fewer than 32 columns.
 // Returns where the tile is: `tile`, or the panel itself for float32.
-HWY_INLINE const float* DecodeTile(DType dtype, const uint8_t* panel, int64_t s,
-                                   int64_t n_columns, float* tile) {
+HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
+                                   int64_t s, int64_t n_columns, float* tile) {
   switch (dtype) {
     case DType::kQ8_0:
-      DecodeTile<DecoderQ80>(panel, s, tile);
+      if (panel.low != nullptr) {
+        DecodeTile<DecoderSplitQ80>(panel, s, tile);
+      } else {
+        DecodeTile<DecoderQ80>(panel, s, tile);
+      }
       return tile;
     case DType::kQ4_0:
       DecodeTile<DecoderQ40>(panel, s, tile);
@@ -410,16 +454,16 @@ HWY_INLINE const float* DecodeTile(DType dtype, const uint8_t* panel, int64_t s,
       return tile;
     case DType::kF16:
       for (int64_t c = 0; c < n_columns; ++c) {
-        StoreRows16(LoadF16(panel + (32 * s + c) * 32), tile + 16 * c);
+        StoreRows16(LoadF16(panel.blocks + (32 * s + c) * 32), tile + 16 * c);
       }
       return tile;
     case DType::kBF16:
       for (int64_t c = 0; c < n_columns; ++c) {
-        StoreRows16(LoadBf16(panel + (32 * s + c) * 32), tile + 16 * c);
+        StoreRows16(LoadBf16(panel.blocks + (32 * s + c) * 32), tile + 16 * c);
       }
       return tile;
     default:  // float32
-      return reinterpret_cast<const float*>(panel) + 32 * s * 16;
+      return reinterpret_cast<const float*>(panel.blocks) + 32 * s * 16;
   }
 }
 

@@ -39,29 +39,8 @@ namespace {
 
 using D = hn::CappedTag<float, 16>;
 
-// `list` is sorted, largest first; equal values by lower id. Insertion is rare
-// once the list is full.
-void Insert(float value, int32_t id, int64_t k, TopKScratch& list) {
-  int64_t i = list.n < k ? list.n++ : k - 1;
-  for (; i > 0; --i) {
-    const float above = list.values[i - 1];
-    if (above > value || (above == value && list.ids[i - 1] < id)) break;
-    list.values[i] = above;
-    list.ids[i] = list.ids[i - 1];
-  }
-  list.values[i] = value;
-  list.ids[i] = id;
-}
-
-// Whether (value, id) belongs in the list.
-bool Enters(float value, int32_t id, int64_t k, const TopKScratch& list) {
-  if (list.n < k) return value == value;  // not NaN
-  const float least = list.values[k - 1];
-  return value > least || (value == least && id < list.ids[k - 1]);
-}
-
 void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
-             TopKScratch& list) {
+             TopList& list) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
@@ -76,7 +55,7 @@ void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
     const int64_t stop = std::min(i + lanes, n);
     for (; i < stop; ++i) {
       const auto id = static_cast<int32_t>(first_id + i);
-      if (Enters(x[i], id, k, list)) Insert(x[i], id, k, list);
+      if (list.Takes(x[i], id, k)) list.Insert(x[i], id, k);
     }
   }
 }
@@ -85,7 +64,7 @@ void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
 
 // `n` values that start at id `first_id`.
 ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
-                   TopKScratch& list) {
+                   TopList& list) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // Short pieces are padded with -inf, whose exponential is zero.
@@ -120,10 +99,10 @@ ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
   return {max, sum, true};
 }
 
-void MergeTopK(const TopKScratch& from, int64_t k, TopKScratch& to) {
+void MergeTopK(const TopList& from, int64_t k, TopList& to) {
   for (int64_t i = 0; i < from.n; ++i) {
-    if (Enters(from.values[i], from.ids[i], k, to)) {
-      Insert(from.values[i], from.ids[i], k, to);
+    if (to.Takes(from.values[i], from.ids[i], k)) {
+      to.Insert(from.values[i], from.ids[i], k);
     }
   }
 }
@@ -157,7 +136,7 @@ double LogSumExp(const ChunkSum* chunks, int64_t n) {
 
 }  // namespace
 
-void TopK(const TopKArgs& args, ThreadPool& pool, TopKScratch* scratch) {
+void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch) {
   const int64_t chunk =
       std::max(kMinChunk, (args.n + kMaxChunks - 1) / kMaxChunks);
   const int64_t n_chunks = (args.n + chunk - 1) / chunk;

@@ -87,6 +87,7 @@ class ReferenceBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status MatMul(const MatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     return reference::MatMul(args);
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {

@@ -1,0 +1,308 @@
+// Products of which only the largest outputs are looked at, by a matrix that is
+// split (pack_weights.h): most outputs are ruled out by their high parts, so
+// that most low parts are never read.
+//
+// With q = 16 high + low and 0 <= low <= 15, the low parts of 32 columns with
+// scale d add d * sum(low a) <= 7.5 (d * sum(a) + |d| * sum(|a|)). An output
+// whose high parts and these bounds stay below the k-th largest that is known
+// is ruled out. Otherwise the bounds give way to what the low parts really add,
+// a quarter of the columns at a time, those with the largest activations first;
+// what is left in the end is computed as MatMul computes it.
+//
+// Bound: memory. The pass over the high parts reads 18 of 34 bytes.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_top.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "hwy/cache_control.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/pairs-inl.h"
+#include "kernels/packed_row.h"
+
+// Shared by all instruction paths.
+#ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_
+namespace plimsoll::kernels::cpu {
+
+// Panels that a thread bounds before it looks at low parts, so that these are
+// on their way when it does.
+inline constexpr int64_t kTopGroup = 16;
+inline constexpr int64_t kTopStages = 4;
+
+// Of rounding: the bounds of 256 blocks and the outputs themselves are off by
+// less than 2^-9 of the sum of |d| * sum(|a|) * 7.5.
+inline constexpr float kTopSlack = 0x1p-8f;
+
+// One row of activations.
+struct TopRow {
+  static constexpr int64_t kMaxBlocks = kMaxSplitCols / 32;
+
+  MatMulArgs product;         // of this row alone
+  int64_t k;                  // outputs that are looked at
+  float middle[kMaxBlocks];   // 7.5 sum(a)
+  float reach[kMaxBlocks];    // 7.5 sum(|a|)
+  int32_t order[kMaxBlocks];  // blocks, largest reach first
+  // The largest of all threads' k-th largest outputs.
+  std::atomic<float> least;
+};
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_
+
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+
+void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end);
+
+namespace {
+
+const uint8_t* Values(const TopRow& row) {
+  return reinterpret_cast<const uint8_t*>(row.product.packed);
+}
+
+float ScaleOf(const TopRow& row, int64_t s) {
+  return LoadFloat(Values(row) + PackedScalesOffset(row.product.w.cols) +
+                   s * 4);
+}
+
+// acc += factor * |a|.
+HWY_INLINE void AddMagnitudes(const Rows& a, float factor, Rows& acc) {
+  const VF f = hn::Set(DF(), factor);
+  for (size_t j = 0; j < kVecs; ++j) {
+    acc.v[j] = hn::MulAdd(hn::Abs(a.v[j]), f, acc.v[j]);
+  }
+}
+
+HWY_INLINE void AddBoth(const RowSums& a, RowSums& sums) {
+  for (size_t j = 0; j < kVecs; ++j) sums.v[j] = hn::Add(sums.v[j], a.v[j]);
+}
+
+// What the outputs of a panel are at most, from its high parts.
+HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
+  constexpr int64_t kAheadBytes = 4096;
+  const int64_t n_blocks = row.product.w.cols / 32;
+  Rows bounds = ZeroRows();
+  for (int64_t s = 0; s < n_blocks; ++s) {
+    const uint8_t* high = panel.blocks + s * kHighPartBytes;
+    for (int64_t i = 0; i < kHighPartBytes; i += 64) {
+      hwy::Prefetch(high + kAheadBytes + i);
+    }
+    RowSums sums = ZeroSums();
+    RowSums more = ZeroSums();
+    HWY_UNROLL(8)
+    for (int i = 0; i < 8; ++i) {
+      Pairs first;
+      Pairs second;
+      DecodeHighParts(high + 32, i, first, second);
+      const uint8_t* a = Values(row) + s * 64 + i * 4;
+      AddPairs(first, a, sums);
+      AddPairs(second, a + 32, more);
+    }
+    AddBoth(more, sums);
+    const Rows d = LoadF16(high);
+    AddSums(sums, d, ScaleOf(row, s), bounds);
+    AddScaled(d, row.middle[s], bounds);
+    AddMagnitudes(d, row.reach[s] * (1.0f + kTopSlack), bounds);
+  }
+  return bounds;
+}
+
+// Replaces the bounds of block `s` by what its low parts add.
+HWY_INLINE void AddLowParts(const TopRow& row, const PanelData& panel,
+                            int64_t s, Rows& bounds) {
+  RowSums sums = ZeroSums();
+  RowSums more = ZeroSums();
+  HWY_UNROLL(8)
+  for (int i = 0; i < 8; ++i) {
+    Pairs first;
+    Pairs second;
+    DecodeNibbles(panel.low + s * kNibblesBytes, i, first, second);
+    const uint8_t* a = Values(row) + s * 64 + i * 4;
+    AddPairs(first, a, sums);
+    AddPairs(second, a + 32, more);
+  }
+  AddBoth(more, sums);
+  const Rows d = LoadF16(panel.blocks + s * kHighPartBytes);
+  AddSums(sums, d, ScaleOf(row, s), bounds);
+  AddScaled(d, -row.middle[s], bounds);
+  AddMagnitudes(d, -row.reach[s], bounds);
+}
+
+// False for a NaN among them, which rules nothing out.
+HWY_INLINE bool AllBelow(const Rows& bounds, float least) {
+  const VF v = hn::Set(DF(), least);
+  bool all = true;
+  for (size_t j = 0; j < kVecs; ++j) {
+    all &= hn::AllTrue(DF(), hn::Lt(bounds.v[j], v));
+  }
+  return all;
+}
+
+// The blocks whose low parts stage `stage` looks at: [begin, end) of
+// TopRow::order.
+struct Stage {
+  Stage(int64_t n_blocks, int64_t stage)
+      : begin(n_blocks * stage / kTopStages),
+        end(n_blocks * (stage + 1) / kTopStages) {}
+  int64_t begin;
+  int64_t end;
+};
+
+void PrefetchStage(const TopRow& row, const PanelData& panel, int64_t stage) {
+  const Stage blocks(row.product.w.cols / 32, stage);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const uint8_t* low = panel.low + row.order[b] * kNibblesBytes;
+    for (int64_t i = 0; i < kNibblesBytes; i += 64) hwy::Prefetch(low + i);
+  }
+}
+
+}  // namespace
+
+// Panels [begin, end), at most kTopGroup of them.
+void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
+                    TopList& list) {
+  const WeightMatrix& w = row.product.w;
+  // Relaxed: an older value rules out less.
+  const float least =
+      std::max(row.least.load(std::memory_order_relaxed), list.Least(row.k));
+  PanelData panels[kTopGroup];
+  Rows bounds[kTopGroup];
+  int64_t live[kTopGroup];  // panels that are not ruled out
+  int64_t n_live = 0;
+  for (int64_t p = begin; p < end; ++p) {
+    const int64_t i = p - begin;
+    panels[i] = PanelOf(w, p);
+    bounds[i] = BoundPanel(row, panels[i]);
+    if (AllBelow(bounds[i], least)) continue;
+    live[n_live++] = i;
+    PrefetchStage(row, panels[i], 0);
+  }
+  for (int64_t stage = 0; stage < kTopStages; ++stage) {
+    const Stage blocks(w.cols / 32, stage);
+    int64_t n_left = 0;
+    for (int64_t l = 0; l < n_live; ++l) {
+      const int64_t i = live[l];
+      for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+        AddLowParts(row, panels[i], row.order[b], bounds[i]);
+      }
+      if (AllBelow(bounds[i], least)) continue;
+      live[n_left++] = i;
+      if (stage + 1 < kTopStages) PrefetchStage(row, panels[i], stage + 1);
+    }
+    n_live = n_left;
+  }
+  const int64_t first_output = begin * kPanelRows;
+  std::fill(row.product.out + first_output,
+            row.product.out + std::min(end * kPanelRows, w.rows), kNotComputed);
+  for (int64_t l = 0; l < n_live; ++l) {
+    const int64_t p = begin + live[l];
+    MatMulPanels(row.product, p, p + 1);
+    const int64_t first = p * kPanelRows;
+    for (int64_t r = first; r < std::min(first + kPanelRows, w.rows); ++r) {
+      const float value = row.product.out[r];
+      const auto id = static_cast<int32_t>(r);
+      if (list.Takes(value, id, row.k)) list.Insert(value, id, row.k);
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(MatMulTopGroup);
+HWY_EXPORT(MatMulPanels);
+
+namespace {
+
+void Prepare(const MatMulArgs& args, int64_t m, TopRow& row) {
+  const int64_t cols = args.w.cols;
+  row.product = args;
+  row.product.top = {};
+  row.product.packed = args.packed + m * PackedRowBytes(cols);
+  row.product.out = args.out + m * args.w.rows;
+  row.product.n_rows = 1;
+  row.k = args.top[static_cast<size_t>(m)].k;
+  row.least.store(-std::numeric_limits<float>::infinity());
+  const int64_t n_blocks = cols / 32;
+  for (int64_t s = 0; s < n_blocks; ++s) {
+    int32_t magnitude = 0;
+    for (int64_t c = 0; c < 32; ++c) {
+      int16_t value;
+      std::memcpy(&value, row.product.packed + (s * 32 + c) * 2, 2);
+      magnitude += std::abs(int32_t{value});
+    }
+    float scale;
+    float sum;
+    std::memcpy(&scale, row.product.packed + PackedScalesOffset(cols) + s * 4,
+                4);
+    std::memcpy(&sum, row.product.packed + PackedSumsOffset(cols) + s * 4, 4);
+    row.middle[s] = 7.5f * sum;
+    row.reach[s] = 7.5f * scale * static_cast<float>(magnitude);
+  }
+  std::iota(row.order, row.order + n_blocks, 0);
+  // A NaN has no place in an order: what it touches is computed anyway.
+  const auto reach = [&row](int32_t s) {
+    return std::isnan(row.reach[s]) ? 0.0f : row.reach[s];
+  };
+  std::sort(row.order, row.order + n_blocks, [&](int32_t a, int32_t b) {
+    return reach(a) != reach(b) ? reach(a) > reach(b) : a < b;
+  });
+}
+
+void Raise(float value, std::atomic<float>& least) {
+  float old = least.load(std::memory_order_relaxed);
+  while (old < value &&
+         !least.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  }
+}
+
+// `lists`: one for each row.
+void BoundRows(TopRow* rows, int64_t n_rows, int64_t begin, int64_t end,
+               TopList* lists) {
+  for (int64_t m = 0; m < n_rows; ++m) {
+    HWY_DYNAMIC_DISPATCH(MatMulTopGroup)(rows[m], begin, end, lists[m]);
+    Raise(lists[m].Least(rows[m].k), rows[m].least);
+  }
+}
+
+}  // namespace
+
+void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch) {
+  TopRow rows[kMaxTopRows];
+  for (int64_t m = 0; m < args.n_rows; ++m) Prepare(args, m, rows[m]);
+  for (int64_t i = 0; i < pool.n_threads() * kMaxTopRows; ++i) {
+    scratch[i].n = 0;
+  }
+  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+  pool.ParallelFor(
+      n_panels, kTopGroup, [&](int64_t begin, int64_t end, int thread) {
+        for (int64_t p = begin; p < end; p += kTopGroup) {
+          BoundRows(rows, args.n_rows, p, std::min(p + kTopGroup, end),
+                    scratch + thread * kMaxTopRows);
+        }
+      });
+  for (int64_t m = 0; m < args.n_rows; ++m) {
+    const MatMulArgs& product = rows[m].product;
+    for (const int32_t id : args.top[static_cast<size_t>(m)].always) {
+      if (product.out[id] != kNotComputed) continue;
+      const int64_t panel = id / kPanelRows;
+      HWY_DYNAMIC_DISPATCH(MatMulPanels)(product, panel, panel + 1);
+    }
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE
