@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing or checking needs.
 #
-# Usage: scripts/install_deps.sh [--build] [--test] [--ci]
+# Usage: scripts/install_deps.sh [--build] [--test] [--ci] [--neon]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
 #   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
+#   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
 # Packages that are already installed are left alone; without missing packages
 # nothing is run. sudo is used only if you are not root.
 set -euo pipefail
@@ -24,6 +25,7 @@ ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck
 )
+neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)
 
 check_system() {
   local id=unknown version=unknown
@@ -71,6 +73,7 @@ for argument in "$@"; do
     --build) wanted+=("${build_packages[@]}") ;;
     --test) wanted+=("${test_packages[@]}") ;;
     --ci) wanted+=("${ci_packages[@]}") ;;
+    --neon) wanted+=("${neon_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;
   esac
 done

@@ -24,8 +24,10 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // Activation rows of a register block: sums and accumulators of that many rows
-// and two decoded pairs fit the register file.
-constexpr int kBlockRows = kLanes == 16 ? 8 : (kLanes == 8 ? 4 : 2);
+// and two decoded pairs fit the register file. Of NEON's 32 vectors 16 are the
+// sums of 4 rows, the rest is for pairs; accumulators may wait in memory.
+constexpr int kBlockRows =
+    kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
 
 void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate, float* out) {
   if (n_valid == kPanelRows) {
@@ -89,7 +91,7 @@ void MultiplyPanel(const PanelTask& task) {
     for (int m = 0; m < kRows; ++m) {
       for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
     }
-    HWY_UNROLL(8)
+    PLIMSOLL_UNROLL_PAIRS
     for (int i = 0; i < 8; ++i) {
       Pairs low;
       Pairs high;

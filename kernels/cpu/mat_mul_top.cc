@@ -99,7 +99,7 @@ HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
     }
     RowSums sums = ZeroSums();
     RowSums more = ZeroSums();
-    HWY_UNROLL(8)
+    PLIMSOLL_UNROLL_PAIRS
     for (int i = 0; i < 8; ++i) {
       Pairs first;
       Pairs second;
@@ -122,7 +122,7 @@ HWY_INLINE void AddLowParts(const TopRow& row, const PanelData& panel,
                             int64_t s, Rows& bounds) {
   RowSums sums = ZeroSums();
   RowSums more = ZeroSums();
-  HWY_UNROLL(8)
+  PLIMSOLL_UNROLL_PAIRS
   for (int i = 0; i < 8; ++i) {
     Pairs first;
     Pairs second;

@@ -11,6 +11,14 @@
 
 #include "kernels/cpu/panel-inl.h"
 
+// Of the eight turns over a block's pairs. On ARM g++ would spill what it loads
+// early of all of them.
+#if HWY_ARCH_ARM_A64
+#define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(1)
+#else
+#define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(8)
+#endif
+
 // VNNI belongs to AVX3_DL's detection, but not to every Highway's own
 // attributes of that path. Files that call AddPairs begin in the same way.
 #if HWY_TARGET == HWY_AVX3_DL
@@ -33,6 +41,24 @@ HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
     VI unused = hn::Zero(DI());
     acc.v[j] =
         hn::ReorderWidenMulAccumulate(DI(), w.v[j], both, acc.v[j], unused);
+  }
+#elif HWY_ARCH_ARM_A64
+  // The widening product has four lanes and takes its activation from a lane:
+  // 4 multiply-accumulates per instruction are the bound. The columns of a pair
+  // are parted first, once for all activation rows. With all else, 32 columns
+  // of Q8_0 and 4 rows are 1,002 instructions for 2,048 of them (g++ 12).
+  const int16x4_t both = vreinterpret_s16_s32(vdup_n_s32(pair));
+  for (size_t j = 0; j < kVecs; j += 2) {
+    const int16x8_t even = vuzp1q_s16(w.v[j].raw, w.v[j + 1].raw);
+    const int16x8_t odd = vuzp2q_s16(w.v[j].raw, w.v[j + 1].raw);
+    int32x4_t first = acc.v[j].raw;
+    int32x4_t second = acc.v[j + 1].raw;
+    first = vmlal_lane_s16(first, vget_low_s16(even), both, 0);
+    first = vmlal_lane_s16(first, vget_low_s16(odd), both, 1);
+    second = vmlal_high_lane_s16(second, even, both, 0);
+    second = vmlal_high_lane_s16(second, odd, both, 1);
+    acc.v[j] = VI(first);
+    acc.v[j + 1] = VI(second);
   }
 #else
   // Where the widening product reorders its lanes.

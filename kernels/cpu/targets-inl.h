@@ -7,12 +7,14 @@
 #define HWY_WANT_AVX3_DL
 
 // Kept on x86: SSE4 (the fallback), AVX2, AVX3, AVX3_DL. Bits 3 to 6 are the
-// paths that newer Highways add above AVX3_DL. Elsewhere vectors of unknown
-// length are left out: the kernels keep arrays of vectors.
+// paths that newer Highways add above AVX3_DL. Kept on ARM: NEON. Vectors of
+// unknown length are left out, because the kernels keep arrays of vectors, and
+// so is bit 26, which newer Highways give to NEON with BF16.
 #if defined(__x86_64__)
 #define HWY_DISABLED_TARGETS 0x78
 #else
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | (1LL << 26))
 #endif
 
 #endif  // PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_

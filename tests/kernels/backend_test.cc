@@ -66,6 +66,18 @@ TEST(CpuTargetTest, NamesTheChosenPathAndRefusesOthers) {
   EXPECT_EQ(CpuTarget(), AvailableCpuTargets().front());
 }
 
+// What the build promises of an architecture: without this, a suite over
+// AvailableCpuTargets() could lose a path and still pass.
+TEST(CpuTargetTest, TheArchitectureHasItsPath) {
+#if defined(__aarch64__)
+  EXPECT_THAT(AvailableCpuTargets(), ::testing::ElementsAre("NEON"));
+#elif defined(__x86_64__)
+  EXPECT_EQ(AvailableCpuTargets().back(), "SSE4");
+#else
+  EXPECT_FALSE(AvailableCpuTargets().empty());
+#endif
+}
+
 TEST(CudaBackendTest, IsRefusedInABuildWithoutCuda) {
   EXPECT_EQ(NewCudaBackend(0).status().code(),
             absl::StatusCode::kUnimplemented);
