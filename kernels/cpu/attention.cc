@@ -20,6 +20,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_row-inl.h"
+#include "kernels/cpu/attention_score-inl.h"
 #include "kernels/cpu/attention_state-inl.h"
 #include "kernels/cpu/attention_tasks.h"
 #include "kernels/cpu/kv_load-inl.h"
@@ -38,25 +39,16 @@ using D = AttentionTag;
 template <int kCount>
 void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
            int64_t begin, int64_t end, const float* keys, float* scores) {
-  const D d;
   const float* q[kCount];
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  for (int64_t j = begin; j < end; ++j, keys += args.head_dim) {
-    hn::Vec<D> dot[kCount];
-    for (int m = 0; m < kCount; ++m) dot[m] = hn::Zero(d);
-    for (int64_t i = 0; i < args.head_dim; i += kLanes) {
-      const auto k = hn::LoadU(d, keys + i);
-      for (int m = 0; m < kCount; ++m) {
-        dot[m] = hn::MulAdd(hn::LoadU(d, q[m] + i), k, dot[m]);
-      }
-    }
-    for (int m = 0; m < kCount; ++m) {
-      scores[m * kAttentionBlock + j] =
-          args.scale * hn::GetLane(hn::SumOfLanes(d, dot[m]));
-    }
-  }
+  ScoreCells<kCount>(
+      args, q,
+      [&](int64_t j, int64_t i) {
+        return hn::LoadU(D(), keys + (j - begin) * args.head_dim + i);
+      },
+      begin, end, scores);
 }
 
 // sums[m] += sum over cells j of [begin, end) of weight[m][j] * v[j], in their
@@ -362,14 +354,14 @@ HWY_EXPORT(JoinSpans);
 namespace {
 
 constexpr int64_t kScratchFloats =
-    kTileFloats + 2 * kMaxQueries * kMaxHeadDim + kMaxQueries * kAttentionBlock;
+    kTileFloats + 2 * kSumFloats + kMaxQueries * kAttentionBlock;
 
-AttentionScratch ScratchAt(float* at, int64_t head_dim) {
+AttentionScratch ScratchAt(float* at) {
   AttentionScratch scratch;
   scratch.tile = at;
   scratch.sums = scratch.tile + kTileFloats;
-  scratch.totals = scratch.sums + kMaxQueries * head_dim;
-  scratch.scores = scratch.totals + kMaxQueries * head_dim;
+  scratch.totals = scratch.sums + kSumFloats;
+  scratch.scores = scratch.totals + kSumFloats;
   return scratch;
 }
 
@@ -381,18 +373,18 @@ void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch) {
   const AttentionSplit split = SplitAttention(args, pool.n_threads());
   const int64_t partial_floats = PartialFloats(args, split);
   float* partials = scratch + pool.n_threads() * kScratchFloats;
-  pool.ParallelFor(
-      split.n_tasks, 1, [&](int64_t begin, int64_t end, int thread) {
-        const AttentionScratch own =
-            ScratchAt(scratch + thread * kScratchFloats, args.head_dim);
-        for (int64_t i = begin; i < end; ++i) {
-          HWY_DYNAMIC_DISPATCH(Attend)
-          (args, AttentionTaskAt(args, split, i), own,
-           partials + i * partial_floats);
-        }
-      });
+  pool.ParallelFor(split.n_tasks, 1,
+                   [&](int64_t begin, int64_t end, int thread) {
+                     const AttentionScratch own =
+                         ScratchAt(scratch + thread * kScratchFloats);
+                     for (int64_t i = begin; i < end; ++i) {
+                       HWY_DYNAMIC_DISPATCH(Attend)
+                       (args, AttentionTaskAt(args, split, i), own,
+                        partials + i * partial_floats);
+                     }
+                   });
   if (!split.has_spans) return;
-  const AttentionScratch own = ScratchAt(scratch, args.head_dim);
+  const AttentionScratch own = ScratchAt(scratch);
   for (int64_t i = 0; i < split.n_tasks;) {
     const AttentionTask task = AttentionTaskAt(args, split, i);
     if (task.n_spans > 1) {

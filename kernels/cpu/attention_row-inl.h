@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_score-inl.h"
 #include "kernels/cpu/attention_state-inl.h"
 #include "kernels/cpu/kv_load-inl.h"
 
@@ -23,25 +24,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <int kCount, DType kType>
 void ScoreStored(const AttentionArgs& args, const Block& block,
                  const Query* queries, float* scores) {
-  const AttentionTag d;
   const float* q[kCount];
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], block.is_prefix);
   }
-  for (int64_t j = block.begin; j < block.end; ++j) {
-    hn::Vec<AttentionTag> dot[kCount];
-    for (int m = 0; m < kCount; ++m) dot[m] = hn::Zero(d);
-    for (int64_t i = 0; i < args.head_dim; i += kLanes) {
-      const auto k = LoadVector<kType>(d, block.keys[j], i);
-      for (int m = 0; m < kCount; ++m) {
-        dot[m] = hn::MulAdd(hn::LoadU(d, q[m] + i), k, dot[m]);
-      }
-    }
-    for (int m = 0; m < kCount; ++m) {
-      scores[m * kAttentionBlock + j] =
-          args.scale * hn::GetLane(hn::SumOfLanes(d, dot[m]));
-    }
-  }
+  ScoreCells<kCount>(
+      args, q,
+      [&](int64_t j, int64_t i) {
+        return LoadVector<kType>(AttentionTag(), block.keys[j], i);
+      },
+      block.begin, block.end, scores);
 }
 
 // sums[m] += sum over the block's cells j of weight[m][j] * v[j], in their

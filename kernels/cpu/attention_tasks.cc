@@ -45,7 +45,7 @@ void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
                   AttentionSplit& split) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   split.part_heads = part_heads;
-  split.tile_rows = kMaxQueries / part_heads;
+  split.tile_rows = MaxQueries(args.head_dim) / part_heads;
   split.n_parts = (group + part_heads - 1) / part_heads;
 }
 
@@ -102,7 +102,7 @@ RowBlocks RowBlocksAt(const AttentionArgs& args,
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionSplit split;
-  SetPartHeads(args, std::min(group, kMaxQueries), split);
+  SetPartHeads(args, std::min(group, MaxQueries(args.head_dim)), split);
   split.has_spans = false;
   const int64_t n_groups = Tasks(args, split) / split.n_parts;
   if (n_threads == 1 || n_groups >= kGroupsPerThread * n_threads) {

@@ -8,7 +8,17 @@
 
 namespace plimsoll::kernels::cpu {
 
-inline constexpr int64_t kMaxQueries = 16;  // rows x heads of a task
+// Rows x heads of a task, which share what is brought to float32: at most
+// kMaxQueries, and fewer of wide heads, whose sums leave the nearest cache.
+inline constexpr int64_t kMaxQueries = 32;
+inline constexpr int64_t kMaxWideQueries = 16;
+inline constexpr int64_t kMaxNarrowDim = 128;
+inline constexpr int64_t kSumFloats = kMaxWideQueries * kMaxHeadDim;
+constexpr int64_t MaxQueries(int64_t head_dim) {
+  return head_dim <= kMaxNarrowDim ? kMaxQueries : kMaxWideQueries;
+}
+static_assert(kMaxQueries * kMaxNarrowDim <= kSumFloats);
+
 // Keys or values in float32 at a time: what fits in the nearest cache beside
 // queries and sums.
 inline constexpr int64_t kTileFloats = 4096;
@@ -54,8 +64,8 @@ struct AttentionTask {
 // One thread's scratch.
 struct AttentionScratch {
   float* tile;    // [kTileFloats]: keys, then values
-  float* sums;    // [kMaxQueries, head_dim], of a span
-  float* totals;  // [kMaxQueries, head_dim], of the spans before it
+  float* sums;    // [MaxQueries, head_dim], of a span
+  float* totals;  // [MaxQueries, head_dim], of the spans before it
   float* scores;  // [kMaxQueries, kAttentionBlock]
 };
 
