@@ -72,6 +72,7 @@ struct RmsNormArgs {
   int64_t dim;
   float eps;
   bool accumulate;
+  std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
 };
 
 // Brings activations into the form integer products read: per block of 32
@@ -195,6 +196,7 @@ struct GatedActivationArgs {
   int64_t n_rows;
   int64_t dim;
   Activation activation;
+  std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
 };
 
 // The k largest logits of each row in descending order (ties: lowest id
@@ -238,7 +240,9 @@ class Backend {
   virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
   virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
   virtual absl::Status PackActivations(const PackActivationsArgs& args) = 0;
-  virtual absl::Status MatMul(const MatMulArgs& args) = 0;
+  // Products that do not depend on each other, as one operation.
+  virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;
+  absl::Status MatMul(const MatMulArgs& args) { return MatMuls({&args, 1}); }
   virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;

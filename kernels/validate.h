@@ -21,12 +21,26 @@ inline absl::Status Validate(const GetRowsArgs& args) {
   return absl::OkStatus();
 }
 
-inline absl::Status Validate(const PackActivationsArgs& args) {
-  if (args.dim % kActivationBlock != 0) {
+inline absl::Status ValidatePacked(int64_t dim) {
+  if (dim % kActivationBlock != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "rows of ", args.dim, " activations are not whole blocks of 32"));
+        "rows of ", dim, " activations are not whole blocks of 32"));
   }
   return absl::OkStatus();
+}
+
+inline absl::Status Validate(const PackActivationsArgs& args) {
+  return ValidatePacked(args.dim);
+}
+
+inline absl::Status Validate(const RmsNormArgs& args) {
+  if (args.packed == nullptr) return absl::OkStatus();
+  return ValidatePacked(args.dim);
+}
+
+inline absl::Status Validate(const GatedActivationArgs& args) {
+  if (args.packed == nullptr) return absl::OkStatus();
+  return ValidatePacked(args.dim);
 }
 
 inline absl::Status Validate(const MatMulArgs& args) {

@@ -18,7 +18,6 @@ constexpr int64_t kFloatBytes = 4;
 // after the last layer.
 enum Stage {
   kAttnNorm,
-  kPackAttnInput,
   kQkv,
   kRope,
   kStoreKv,
@@ -27,10 +26,8 @@ enum Stage {
   kOutputProduct,
   kAttnResidual,
   kFfnNorm,
-  kPackFfnInput,
   kGateUp,
   kActivate,
-  kPackGate,
   kDownProduct,
   kFfnResidual,
   kSample,
@@ -54,7 +51,7 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kPrefixAngles, kAttnNorm, kSample},
     {kScratch, kAttnNorm, kSample},
     {kNormed, kAttnNorm, kFfnResidual},
-    {kActivations, kPackAttnInput, kDownProduct},
+    {kActivations, kAttnNorm, kDownProduct},
     {kQuery, kQkv, kAttend},
     {kPrefixQuery, kRope, kAttend},
     {kChunkKey, kStoreKv, kAttend},

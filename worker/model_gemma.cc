@@ -70,32 +70,26 @@ class Gemma3Graph final : public ModelGraph {
   absl::Status AttentionBlock(const StepBatch& batch, int64_t il) {
     const LayerWeights& w = layers_[static_cast<size_t>(il)];
     const planner::LayerShape& shape = Layer(il);
-    RETURN_IF_ERROR(Norm(Residual(), w.attn_norm, Normed(), false));
-    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.q.cols));
-    RETURN_IF_ERROR(Project(h, w.q, Query(), false));
-    RETURN_IF_ERROR(Project(h, w.k, Key(), false));
-    RETURN_IF_ERROR(Project(h, w.v, Value(), false));
+    ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
+    RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
     RETURN_IF_ERROR(
         HeadNorm(Query(), w.q_norm, parts().shape->n_heads, shape.head_dim));
     RETURN_IF_ERROR(
         HeadNorm(Key(), w.k_norm, shape.n_kv_heads, shape.head_dim));
     RETURN_IF_ERROR(SelfAttention(batch, il));
-    ASSIGN_OR_RETURN(const Input o, Prepare(Attended(), w.attn_output.cols));
-    RETURN_IF_ERROR(Project(o, w.attn_output, Normed(), false));
-    return Norm(Normed(), w.post_attention_norm, Residual(), true);
+    ASSIGN_OR_RETURN(const Input o, AttendedInput(w.attn_output.cols));
+    RETURN_IF_ERROR(Project(o, {{w.attn_output, Normed()}}));
+    return AddNormed(w.post_attention_norm);
   }
 
   // x += RMS(Wdown (gelu(Wgate RMS(x)) * Wup RMS(x))).
   absl::Status FfnBlock(int64_t il) {
     const LayerWeights& w = layers_[static_cast<size_t>(il)];
-    RETURN_IF_ERROR(Norm(Residual(), w.ffn_norm, Normed(), false));
-    ASSIGN_OR_RETURN(const Input h, Prepare(Normed(), w.gate.cols));
-    RETURN_IF_ERROR(Project(h, w.gate, Gate(), false));
-    RETURN_IF_ERROR(Project(h, w.up, Up(), false));
-    RETURN_IF_ERROR(Activate(w.gate.rows));
-    ASSIGN_OR_RETURN(const Input f, Prepare(Gate(), w.down.cols));
-    RETURN_IF_ERROR(Project(f, w.down, Normed(), false));
-    return Norm(Normed(), w.post_ffw_norm, Residual(), true);
+    ASSIGN_OR_RETURN(const Input h, NormedResidual(w.ffn_norm));
+    RETURN_IF_ERROR(Project(h, {{w.gate, Gate()}, {w.up, Up()}}));
+    ASSIGN_OR_RETURN(const Input f, ActivatedGate(w.gate.rows));
+    RETURN_IF_ERROR(Project(f, {{w.down, Normed()}}));
+    return AddNormed(w.post_ffw_norm);
   }
 
   WeightMatrix output_;

@@ -1,6 +1,7 @@
 #include "worker/model_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -146,15 +147,35 @@ const float* ModelGraph::AnglesOf(int64_t layer, StepBuffer buffer) const {
   return angles;
 }
 
-absl::Status ModelGraph::Norm(const float* x, const float* weight, float* out,
-                              bool accumulate) {
-  return parts_.backend->RmsNorm({.x = x,
+std::byte* ModelGraph::PackedInputs(int64_t dim, StepBuffer buffer) const {
+  const bool is_packable = dim % parts_.backend->Device().activation_block == 0;
+  if (parts_.precision == Precision::kExact || !is_packable) return nullptr;
+  return Bytes(buffer);
+}
+
+absl::StatusOr<ModelGraph::Input> ModelGraph::NormedResidual(
+    const float* weight) {
+  const int64_t dim = parts_.shape->model_dim;
+  std::byte* packed = PackedInputs(dim);
+  RETURN_IF_ERROR(parts_.backend->RmsNorm({.x = Residual(),
+                                           .weight = weight,
+                                           .out = Normed(),
+                                           .n_rows = n_rows_,
+                                           .dim = dim,
+                                           .eps = parameters_.rms_eps,
+                                           .accumulate = false,
+                                           .packed = packed}));
+  return Input{Normed(), packed};
+}
+
+absl::Status ModelGraph::AddNormed(const float* weight) {
+  return parts_.backend->RmsNorm({.x = Normed(),
                                   .weight = weight,
-                                  .out = out,
+                                  .out = Residual(),
                                   .n_rows = n_rows_,
                                   .dim = parts_.shape->model_dim,
                                   .eps = parameters_.rms_eps,
-                                  .accumulate = accumulate});
+                                  .accumulate = true});
 }
 
 absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
@@ -168,27 +189,30 @@ absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
                                   .accumulate = false});
 }
 
-absl::StatusOr<ModelGraph::Input> ModelGraph::Prepare(const float* x,
-                                                      int64_t dim) {
-  const bool is_packable = dim % parts_.backend->Device().activation_block == 0;
-  if (parts_.precision == Precision::kExact || !is_packable) {
-    return Input{x, nullptr};
+absl::StatusOr<ModelGraph::Input> ModelGraph::AttendedInput(int64_t dim) {
+  std::byte* packed = PackedInputs(dim);
+  if (packed != nullptr) {
+    RETURN_IF_ERROR(parts_.backend->PackActivations(
+        {.x = Attended(), .n_rows = n_rows_, .dim = dim, .out = packed}));
   }
-  std::byte* packed = Bytes(StepBuffer::kActivations);
-  RETURN_IF_ERROR(parts_.backend->PackActivations(
-      {.x = x, .n_rows = n_rows_, .dim = dim, .out = packed}));
-  return Input{x, packed};
+  return Input{Attended(), packed};
 }
 
-absl::Status ModelGraph::Project(const Input& input,
-                                 const kernels::WeightMatrix& w, float* out,
-                                 bool accumulate) {
-  return parts_.backend->MatMul({.w = w,
-                                 .x = input.x,
-                                 .packed = input.packed,
-                                 .out = out,
-                                 .n_rows = n_rows_,
-                                 .accumulate = accumulate});
+absl::Status ModelGraph::Project(
+    const Input& input, std::initializer_list<Projection> projections) {
+  PLIMSOLL_CHECK(projections.size() <= kMaxProjections,
+                 "no input has more products");
+  std::array<kernels::MatMulArgs, kMaxProjections> products;
+  size_t n = 0;
+  for (const Projection& projection : projections) {
+    products.at(n++) = {.w = projection.w,
+                        .x = input.x,
+                        .packed = input.packed,
+                        .out = projection.out,
+                        .n_rows = n_rows_,
+                        .accumulate = projection.accumulate};
+  }
+  return parts_.backend->MatMuls(std::span(products).first(n));
 }
 
 absl::Status ModelGraph::RotateHeads(int64_t layer, StepBuffer angles,
@@ -350,14 +374,17 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   return absl::OkStatus();
 }
 
-absl::Status ModelGraph::Activate(int64_t ffn_dim) {
-  return parts_.backend->GatedActivation(
-      {.gate = Gate(),
-       .up = Up(),
-       .out = Gate(),
-       .n_rows = n_rows_,
-       .dim = ffn_dim,
-       .activation = parameters_.activation});
+absl::StatusOr<ModelGraph::Input> ModelGraph::ActivatedGate(int64_t ffn_dim) {
+  std::byte* packed = PackedInputs(ffn_dim);
+  RETURN_IF_ERROR(
+      parts_.backend->GatedActivation({.gate = Gate(),
+                                       .up = Up(),
+                                       .out = Gate(),
+                                       .n_rows = n_rows_,
+                                       .dim = ffn_dim,
+                                       .activation = parameters_.activation,
+                                       .packed = packed}));
+  return Input{Gate(), packed};
 }
 
 absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
@@ -382,6 +409,7 @@ absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
                                             .dst_offsets = more_offsets_.data(),
                                             .n_rows = n_sampled,
                                             .row_bytes = row_bytes}));
+  std::byte* packed = PackedInputs(dim, StepBuffer::kSampledActivations);
   RETURN_IF_ERROR(
       parts_.backend->RmsNorm({.x = sampled,
                                .weight = Vector("output_norm.weight"),
@@ -389,14 +417,8 @@ absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
                                .n_rows = n_sampled,
                                .dim = dim,
                                .eps = parameters_.rms_eps,
-                               .accumulate = false}));
-  std::byte* packed = nullptr;
-  if (parts_.precision == Precision::kDefault &&
-      dim % parts_.backend->Device().activation_block == 0) {
-    packed = Bytes(StepBuffer::kSampledActivations);
-    RETURN_IF_ERROR(parts_.backend->PackActivations(
-        {.x = sampled, .n_rows = n_sampled, .dim = dim, .out = packed}));
-  }
+                               .accumulate = false,
+                               .packed = packed}));
   RETURN_IF_ERROR(parts_.backend->MatMul({.w = output,
                                           .x = sampled,
                                           .packed = packed,

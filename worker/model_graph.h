@@ -81,28 +81,38 @@ class ModelGraph : public Model {
   // both bases.
   absl::Status BeginStep(const StepBatch& batch);
 
-  // Normed() or `out` = RMSNorm(x) * weight; or out += with `accumulate`.
-  absl::Status Norm(const float* x, const float* weight, float* out,
-                    bool accumulate);
-  // RMSNorm over each head of x [n_rows, n_heads, head_dim], in place.
-  absl::Status HeadNorm(float* x, const float* weight, int64_t n_heads,
-                        int64_t head_dim);
-
   // An input of products: its packed form too unless the precision is exact.
   struct Input {
     const float* x;
     const std::byte* packed;
   };
-  absl::StatusOr<Input> Prepare(const float* x, int64_t dim);
-  absl::Status Project(const Input& input, const kernels::WeightMatrix& w,
-                       float* out, bool accumulate);
+
+  // Normed() = RMSNorm(Residual()) * weight.
+  absl::StatusOr<Input> NormedResidual(const float* weight);
+  // Residual() += RMSNorm(Normed()) * weight.
+  absl::Status AddNormed(const float* weight);
+  // RMSNorm over each head of x [n_rows, n_heads, head_dim], in place.
+  absl::Status HeadNorm(float* x, const float* weight, int64_t n_heads,
+                        int64_t head_dim);
+
+  absl::StatusOr<Input> AttendedInput(int64_t dim);
+
+  // out = w x of the input, or out += w x.
+  struct Projection {
+    const kernels::WeightMatrix& w;
+    float* out;
+    bool accumulate = false;
+  };
+  static constexpr size_t kMaxProjections = 3;
+  absl::Status Project(const Input& input,
+                       std::initializer_list<Projection> projections);
 
   // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
   // moves a ring layer's new rows into its rings.
   absl::Status SelfAttention(const StepBatch& batch, int64_t layer);
 
   // Gate() = activation(Gate()) * Up().
-  absl::Status Activate(int64_t ffn_dim);
+  absl::StatusOr<Input> ActivatedGate(int64_t ffn_dim);
 
   // Logits of `rows`, as far as `top` looks at them, from Residual(), which
   // stays as it is.
@@ -122,6 +132,10 @@ class ModelGraph : public Model {
   }
   std::byte* Bytes(planner::StepBuffer buffer) const;
 
+  // Where inputs of `dim` are packed; null if they are not.
+  std::byte* PackedInputs(
+      int64_t dim,
+      planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
   const RopeParameters& RopeOf(int64_t layer) const;
   // Angles of this layer's base, for the recent or the prefix rotation.
   const float* AnglesOf(int64_t layer, planner::StepBuffer buffer) const;

@@ -79,6 +79,7 @@ class CpuBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status RmsNorm(const RmsNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     cpu::RmsNorm(args, pool_);
     return absl::OkStatus();
   }
@@ -87,9 +88,9 @@ class CpuBackend : public Backend {
     cpu::PackActivations(args, pool_);
     return absl::OkStatus();
   }
-  absl::Status MatMul(const MatMulArgs& args) override {
-    RETURN_IF_ERROR(Validate(args));
-    cpu::MatMul(args, pool_, top_scratch_.data());
+  absl::Status MatMuls(std::span<const MatMulArgs> products) override {
+    for (const MatMulArgs& args : products) RETURN_IF_ERROR(Validate(args));
+    cpu::MatMuls(products, pool_, top_scratch_.data());
     return absl::OkStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
@@ -117,6 +118,7 @@ class CpuBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     cpu::GatedActivation(args, pool_);
     return absl::OkStatus();
   }

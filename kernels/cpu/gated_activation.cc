@@ -10,6 +10,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -37,6 +38,9 @@ V Activate(D d, V x, Activation activation) {
 
 }  // namespace
 
+void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
+
+// Elements [begin, end) of all rows, in whole blocks if they are packed.
 void ActivateRange(const GatedActivationArgs& args, int64_t begin,
                    int64_t end) {
   const hn::CappedTag<float, 16> d;
@@ -46,6 +50,10 @@ void ActivateRange(const GatedActivationArgs& args, int64_t begin,
     const auto x = hn::LoadU(d, args.gate + i);
     const auto up = hn::LoadU(d, args.up + i);
     hn::StoreU(hn::Mul(Activate(d, x, args.activation), up), d, args.out + i);
+  }
+  if (args.packed != nullptr) {
+    PackBlocks({args.out, args.n_rows, args.dim, args.packed},
+               begin / kActivationBlock, end / kActivationBlock);
   }
   if (i == end) return;
   // The tail goes through the same vector operations: a value must not depend
@@ -71,6 +79,7 @@ HWY_EXPORT(ActivateRange);
 
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool) {
   constexpr int64_t kGrain = 4096;
+  static_assert(kGrain % kActivationBlock == 0);
   pool.ParallelFor(args.n_rows * args.dim, kGrain,
                    [&](int64_t begin, int64_t end, int) {
                      HWY_DYNAMIC_DISPATCH(ActivateRange)(args, begin, end);

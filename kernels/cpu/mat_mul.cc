@@ -207,19 +207,55 @@ bool LooksAtFew(const MatMulArgs& args) {
              [](const TopOutputs& top) { return top.k <= kMaxCandidates; });
 }
 
+bool IsInteger(const MatMulArgs& args) {
+  const DType type = args.w.dtype;
+  return args.packed != nullptr && type != DType::kF32 && type != DType::kF16 &&
+         type != DType::kBF16;
+}
+
+int64_t Panels(const MatMulArgs& args) {
+  return (args.w.rows + kPanelRows - 1) / kPanelRows;
+}
+
+// Panels [begin, end) of those of all products.
+void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
+                   int64_t end) {
+  for (const MatMulArgs& args : products) {
+    const int64_t n = Panels(args);
+    if (begin < n) {
+      HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));
+    }
+    begin = std::max<int64_t>(begin - n, 0);
+    end -= n;
+    if (end <= 0) return;
+  }
+}
+
 }  // namespace
 
-void MatMul(const MatMulArgs& args, ThreadPool& pool, TopList* scratch) {
-  const bool is_float = args.w.dtype == DType::kF32 ||
-                        args.w.dtype == DType::kF16 ||
-                        args.w.dtype == DType::kBF16;
-  if (args.packed == nullptr || is_float) return MatMulFloat(args, pool);
-  if (LooksAtFew(args)) return MatMulTop(args, pool, scratch);
-  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
+             TopList* scratch) {
+  const auto is_alone = [](const MatMulArgs& args) {
+    return !IsInteger(args) || LooksAtFew(args);
+  };
+  if (std::any_of(products.begin(), products.end(), is_alone)) {
+    for (const MatMulArgs& args : products) {
+      if (!IsInteger(args)) {
+        MatMulFloat(args, pool);
+      } else if (LooksAtFew(args)) {
+        MatMulTop(args, pool, scratch);
+      } else {
+        MatMuls({&args, 1}, pool, scratch);
+      }
+    }
+    return;
+  }
+  int64_t n_panels = 0;
+  for (const MatMulArgs& args : products) n_panels += Panels(args);
   const int64_t grain =
       std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, end);
+    MultiplyRange(products, begin, end);
   });
 }
 

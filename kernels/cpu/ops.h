@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_KERNELS_CPU_OPS_H_
 #define PLIMSOLL_KERNELS_CPU_OPS_H_
 
+#include <span>
+
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/top_list.h"
@@ -26,11 +28,12 @@ int64_t AttentionScratchFloats();
 
 void GetRows(const GetRowsArgs& args, ThreadPool& pool);
 // `scratch`: kMaxTopRows for each thread of the pool.
-void MatMul(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
-// MatMul of up to kMaxTopRows rows by a split matrix, where args.top bounds
+void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
+             TopList* scratch);
+// A product of up to kMaxTopRows rows by a split matrix, where args.top bounds
 // what is looked at.
 void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
-// MatMul's float32 path: exact weights on `x`.
+// A product's float32 path: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);

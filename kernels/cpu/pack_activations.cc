@@ -55,19 +55,23 @@ BlockScales PackBlock(const float* x, int16_t* out) {
 
 }  // namespace
 
-void PackRange(const PackActivationsArgs& args, int64_t begin, int64_t end) {
+// Blocks [begin, end) of those of all rows.
+void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
   const int64_t n_blocks = args.dim / kActivationBlock;
-  for (int64_t r = begin; r < end; ++r) {
-    std::byte* out = args.out + r * PackedRowBytes(args.dim);
-    for (int64_t b = 0; b < n_blocks; ++b) {
-      int16_t q[kActivationBlock];
-      const BlockScales scales =
-          PackBlock(args.x + r * args.dim + b * kActivationBlock, q);
-      std::memcpy(out + b * 64, q, sizeof(q));
-      std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, &scales.scale, 4);
-      std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, &scales.scaled_sum,
-                  4);
+  int64_t row = begin / n_blocks;
+  int64_t b = begin % n_blocks;
+  for (int64_t i = begin; i < end; ++i, ++b) {
+    if (b == n_blocks) {
+      b = 0;
+      ++row;
     }
+    std::byte* out = args.out + row * PackedRowBytes(args.dim);
+    int16_t q[kActivationBlock];
+    const BlockScales scales = PackBlock(args.x + i * kActivationBlock, q);
+    std::memcpy(out + b * 64, q, sizeof(q));
+    std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, &scales.scale, 4);
+    std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, &scales.scaled_sum,
+                4);
   }
 }
 
@@ -77,12 +81,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll::kernels::cpu {
 
-HWY_EXPORT(PackRange);
+HWY_EXPORT(PackBlocks);
 
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool) {
-  const int64_t grain = RowGrain(args.dim);
-  pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(PackRange)(args, begin, end);
+  constexpr int64_t kGrain = 256;  // blocks
+  const int64_t n = args.n_rows * args.dim / kActivationBlock;
+  pool.ParallelFor(n, kGrain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(PackBlocks)(args, begin, end);
   });
 }
 

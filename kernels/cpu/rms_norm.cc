@@ -9,10 +9,14 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
+
 namespace {
 
 // Two accumulators hide the latency; the order of additions depends on the
@@ -61,6 +65,10 @@ void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
     const float mean = SumOfSquares(x, dim) / static_cast<float>(args.dim);
     ScaleRow(x, args.weight, 1.0f / std::sqrt(mean + args.eps), dim,
              args.accumulate, args.out + r * args.dim);
+    if (args.packed == nullptr) continue;
+    const int64_t n_blocks = args.dim / kActivationBlock;
+    PackBlocks({args.out, args.n_rows, args.dim, args.packed}, r * n_blocks,
+               (r + 1) * n_blocks);
   }
 }
 

@@ -78,7 +78,9 @@ class ReferenceBackend : public Backend {
     return reference::GetRows(args);
   }
   absl::Status RmsNorm(const RmsNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     reference::RmsNorm(args);
+    Pack(args.out, args.n_rows, args.dim, args.packed);
     return absl::OkStatus();
   }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
@@ -86,9 +88,12 @@ class ReferenceBackend : public Backend {
     reference::PackActivations(args);
     return absl::OkStatus();
   }
-  absl::Status MatMul(const MatMulArgs& args) override {
-    RETURN_IF_ERROR(Validate(args));
-    return reference::MatMul(args);
+  absl::Status MatMuls(std::span<const MatMulArgs> products) override {
+    for (const MatMulArgs& args : products) {
+      RETURN_IF_ERROR(Validate(args));
+      RETURN_IF_ERROR(reference::MatMul(args));
+    }
+    return absl::OkStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     reference::RopeAngles(args);
@@ -114,7 +119,9 @@ class ReferenceBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     reference::GatedActivation(args);
+    Pack(args.out, args.n_rows, args.dim, args.packed);
     return absl::OkStatus();
   }
   absl::Status TopK(const TopKArgs& args) override {
@@ -125,6 +132,12 @@ class ReferenceBackend : public Backend {
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:
+  static void Pack(const float* x, int64_t n_rows, int64_t dim,
+                   std::byte* packed) {
+    if (packed == nullptr) return;
+    reference::PackActivations({x, n_rows, dim, packed});
+  }
+
   DeviceInfo info_;
   int64_t n_allocations_ = 0;
 };

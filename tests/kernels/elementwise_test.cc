@@ -98,11 +98,47 @@ TEST_P(ElementwiseTest, PackedActivationsAreWithinHalfAStep) {
   }
 }
 
+// A norm or an activation packs what it gives as PackActivations does, the rows
+// of a task and those across tasks alike.
+TEST_P(ElementwiseTest, WhatIsPackedOnTheWayIsWhatPackingGives) {
+  RandomData random(25);
+  for (const int64_t dim : {32, 576, 2'080}) {
+    for (const int64_t n_rows : {1, 3, 40}) {
+      const auto x = random.Floats(n_rows * dim, 4.0f);
+      const auto y = random.Floats(n_rows * dim);
+      auto out = x;
+      const auto size = static_cast<size_t>(n_rows * PackedRowBytes(dim));
+      std::vector<std::byte> packed(size);
+      std::vector<std::byte> expected(size);
+      const auto expect_packed = [&](const absl::Status& status) {
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_TRUE(
+            backend()
+                .PackActivations({out.data(), n_rows, dim, expected.data()})
+                .ok());
+        EXPECT_TRUE(packed == expected) << n_rows << " rows of " << dim;
+      };
+      expect_packed(backend().RmsNorm({x.data(), y.data(), out.data(), n_rows,
+                                       dim, 1e-5f, false, packed.data()}));
+      expect_packed(
+          backend().GatedActivation({x.data(), y.data(), out.data(), n_rows,
+                                     dim, Activation::kSilu, packed.data()}));
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, PackActivationsRefusesPartialBlocks) {
   const std::vector<float> x(33);
   std::vector<std::byte> packed(200);
-  EXPECT_EQ(backend().PackActivations({x.data(), 1, 33, packed.data()}).code(),
-            absl::StatusCode::kInvalidArgument);
+  std::vector<float> out(33);
+  for (const absl::Status& status :
+       {backend().PackActivations({x.data(), 1, 33, packed.data()}),
+        backend().RmsNorm({x.data(), x.data(), out.data(), 1, 33, 1e-5f, false,
+                           packed.data()}),
+        backend().GatedActivation({x.data(), x.data(), out.data(), 1, 33,
+                                   Activation::kSilu, packed.data()})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  }
 }
 
 std::vector<float> Angles(Backend& backend,

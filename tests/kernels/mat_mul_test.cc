@@ -191,6 +191,49 @@ TEST_P(MatMulTest, ANonFiniteActivationShows) {
   }
 }
 
+// Several products share one loop, whatever their types, sizes and precision.
+TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
+  RandomData random(10);
+  constexpr int64_t kCols = 256;
+  constexpr int64_t kRows = 3;
+  const auto x = random.Floats(kRows * kCols);
+  const auto packed = Packed(backend(), x, kRows, kCols);
+  struct Part {
+    DType dtype;
+    int64_t outputs;
+    bool is_packed;
+  };
+  const std::vector<std::vector<Part>> calls = {
+      {{DType::kQ4_0, 1, true},
+       {DType::kQ6_K, 333, true},
+       {DType::kQ8_0, 16, true}},
+      {{DType::kQ5_K, 600, true}, {DType::kQ4_1, 17, true}},
+      {{DType::kQ4_K, 40, true},
+       {DType::kF16, 19, true},
+       {DType::kQ4_K, 33, false}},
+  };
+  for (const std::vector<Part>& parts : calls) {
+    std::vector<StoredMatrix> stored;
+    std::vector<std::vector<float>> outs;
+    std::vector<MatMulArgs> products;
+    for (const Part& part : parts) {
+      stored.push_back(Store(backend(), part.dtype, part.outputs, kCols,
+                             random.Weights(part.dtype, part.outputs, kCols)));
+      outs.emplace_back(static_cast<size_t>(kRows * part.outputs));
+      products.push_back({stored.back().view, x.data(),
+                          part.is_packed ? packed.data() : nullptr,
+                          outs.back().data(), kRows, false});
+    }
+    ASSERT_TRUE(backend().MatMuls(products).ok());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto alone =
+          Product(backend(), stored[i].view, x, kRows, parts[i].is_packed);
+      EXPECT_EQ(Bits(outs[i]), Bits(alone)) << DTypeName(parts[i].dtype);
+    }
+  }
+  EXPECT_TRUE(backend().MatMuls({}).ok());
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, MatMulTest,
                          ::testing::ValuesIn(BackendNames()), BackendTestName);
 
