@@ -1,29 +1,99 @@
-// How fast are the kernels? Products of every weight type for one row (GEMV,
-// bytes of weights per second) and 512 rows (GEMM, multiply-adds per second),
-// and attention, on as many threads as the process has CPUs.
+// How fast are the kernels, beside what the machine can do? Products of every
+// weight type for one row (GEMV, bytes of the file's weights per second, of the
+// bandwidth at which the same threads read memory) and for 512 rows (GEMM, two
+// operations a multiply-add, of the rate of integer products in registers), and
+// attention, on as many threads as the process has CPUs. Flags: --all for more
+// shapes and for float activations, and those of Google Benchmark.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/product_rate.h"
+#include "kernels/cpu/read_bandwidth.h"
+#include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {
 
-Backend& TheBackend() {
+using Clock = std::chrono::steady_clock;
+
+// More than caches hold, so that a GEMV reads from memory as a model does.
+constexpr int64_t kMemoryBytes = int64_t{128} << 20;
+
+ThreadPool& ThePool() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const bool is_known = sched_getaffinity(0, sizeof(set), &set) == 0;
   static ThreadPool pool(is_known ? CPU_COUNT(&set) : 1);
-  static const std::unique_ptr<Backend> backend = NewCpuBackend(pool);
+  return pool;
+}
+
+Backend& TheBackend() {
+  static const std::unique_ptr<Backend> backend = NewCpuBackend(ThePool());
   return *backend;
+}
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What the machine can do, the best of a few times: others only take away.
+struct Machine {
+  double read_bytes_per_s = 0;
+  double products_per_s = 0;
+};
+
+const Machine& TheMachine() {
+  static const Machine machine = [] {
+    constexpr int kTimes = 8;
+    Machine found;
+    std::vector<uint64_t> words(kMemoryBytes / sizeof(uint64_t), 1);
+    const int64_t n_tasks = 16 * ThePool().n_threads();
+    for (int i = 0; i < kTimes; ++i) {
+      auto begin = Clock::now();
+      benchmark::DoNotOptimize(ReadAll(words, ThePool()));
+      found.read_bytes_per_s =
+          std::max(found.read_bytes_per_s, kMemoryBytes / SecondsSince(begin));
+      begin = Clock::now();
+      const auto products =
+          static_cast<double>(MultiplyOnes(n_tasks, ThePool()));
+      found.products_per_s =
+          std::max(found.products_per_s, products / SecondsSince(begin));
+    }
+    return found;
+  }();
+  return machine;
+}
+
+std::string Figure(const char* format, double per_s, double share = 0) {
+  char text[96];
+  std::snprintf(text, sizeof(text), format, per_s / 1e9, 100 * share);
+  return text;
+}
+
+// "24.1 GB/s, 78 % of read bandwidth"
+std::string ReadFigure(double bytes_per_s) {
+  return Figure("%.1f GB/s, %.0f %% of read bandwidth", bytes_per_s,
+                bytes_per_s / TheMachine().read_bytes_per_s);
+}
+
+// "812 GOP/s, 40 % of peak"; a multiply-add is two operations.
+std::string ProductFigure(double products_per_s) {
+  return Figure("%.0f GOP/s, %.0f %% of peak", 2 * products_per_s,
+                products_per_s / TheMachine().products_per_s);
 }
 
 // Weights whose scales are all 2^-10, in the backend's storage.
@@ -44,20 +114,28 @@ struct Matrix {
   int64_t file_bytes = 0;
 };
 
+// Matrices of more than caches hold for one row, one for more rows; those of
+// the last call are kept, as Google Benchmark calls a function several times.
+const std::vector<Matrix>& Matrices(DType dtype, int64_t n_rows,
+                                    int64_t outputs, int64_t cols) {
+  static std::vector<Matrix> matrices;
+  static std::tuple<DType, int64_t, int64_t, int64_t> key;
+  if (matrices.empty() || key != std::tuple(dtype, n_rows, outputs, cols)) {
+    key = {dtype, n_rows, outputs, cols};
+    matrices.clear();
+    const int64_t bytes = outputs * *RowBytes(dtype, cols);
+    const int64_t n =
+        n_rows == 1 ? std::max<int64_t>(1, kMemoryBytes / bytes) : 1;
+    for (int64_t i = 0; i < n; ++i) matrices.emplace_back(dtype, outputs, cols);
+  }
+  return matrices;
+}
+
 void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
   const int64_t n_rows = state.range(0);
   const int64_t outputs = state.range(1);
   const int64_t cols = state.range(2);
-  // Several matrices, so that a GEMV reads from memory as a model does.
-  const int64_t row_bytes = *RowBytes(dtype, cols);
-  const int64_t n_matrices =
-      n_rows == 1
-          ? std::max<int64_t>(1, (int64_t{128} << 20) / (outputs * row_bytes))
-          : 1;
-  std::vector<Matrix> matrices;
-  for (int64_t i = 0; i < n_matrices; ++i) {
-    matrices.emplace_back(dtype, outputs, cols);
-  }
+  const std::vector<Matrix>& matrices = Matrices(dtype, n_rows, outputs, cols);
   std::mt19937 random(1);
   std::vector<float> x(static_cast<size_t>(n_rows * cols));
   for (float& value : x) {
@@ -72,6 +150,7 @@ void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
     return state.SkipWithError("packing failed");
   }
   size_t next = 0;
+  const auto begin = Clock::now();
   for (auto _ : state) {
     const absl::Status status = TheBackend().MatMul(
         {matrices[next].view, x.data(), is_packed ? packed.data() : nullptr,
@@ -79,10 +158,12 @@ void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
     if (!status.ok()) return state.SkipWithError("product failed");
     next = (next + 1) % matrices.size();
   }
-  state.SetBytesProcessed(state.iterations() * matrices[0].file_bytes);
-  state.counters["MAC/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * n_rows * outputs * cols),
-      benchmark::Counter::kIsRate);
+  const double times =
+      static_cast<double>(state.iterations()) / SecondsSince(begin);
+  const auto products = static_cast<double>(n_rows * outputs * cols);
+  const auto bytes = static_cast<double>(matrices[0].file_bytes);
+  state.SetLabel(n_rows == 1 ? ReadFigure(times * bytes)
+                             : ProductFigure(times * products));
 }
 
 void AttentionOf(benchmark::State& state, DType dtype) {
@@ -118,17 +199,23 @@ void AttentionOf(benchmark::State& state, DType dtype) {
   args.k_type = args.v_type = dtype;
   args.segments = {&segment, 1};
   args.paged = paged;
+  const auto begin = Clock::now();
   for (auto _ : state) {
     if (!TheBackend().Attention(args).ok()) {
       return state.SkipWithError("attention failed");
     }
   }
+  const double times =
+      static_cast<double>(state.iterations()) / SecondsSince(begin);
   // Each query sees the keys up to its own position.
   const int64_t pairs = n_rows * (n_keys - n_rows) + n_rows * (n_rows + 1) / 2;
-  state.counters["MAC/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * pairs * n_heads * head_dim * 2),
-      benchmark::Counter::kIsRate);
-  state.SetBytesProcessed(state.iterations() * n_keys * row_bytes * 2);
+  const auto products = static_cast<double>(pairs * n_heads * head_dim * 2);
+  const auto bytes = static_cast<double>(n_keys * row_bytes * 2);
+  // Keys and values of one sequence lie in caches, and few of these products
+  // are of integers: there is no share of the machine to state.
+  state.SetLabel(n_rows == 1
+                     ? Figure("%.1f GB/s of keys and values", times * bytes)
+                     : Figure("%.0f GOP/s", 2 * times * products));
 }
 
 void TopKOf(benchmark::State& state) {
@@ -141,6 +228,7 @@ void TopKOf(benchmark::State& state) {
   float values[10];
   int32_t ids[10];
   double log_sum_exp;
+  const auto begin = Clock::now();
   for (auto _ : state) {
     if (!TheBackend()
              .TopK({logits.data(), 1, n, 10, values, ids, &log_sum_exp})
@@ -148,41 +236,44 @@ void TopKOf(benchmark::State& state) {
       return state.SkipWithError("top-k failed");
     }
   }
-  state.SetBytesProcessed(state.iterations() * n * 4);
+  state.SetLabel(Figure(
+      "%.1f GB/s of logits",
+      static_cast<double>(4 * n * state.iterations()) / SecondsSince(begin)));
 }
 
-void Register() {
+std::string Name(const char* what, DType dtype, const char* how) {
+  const absl::string_view type = DTypeName(dtype);
+  return std::string(what) + "/" + std::string(type.data(), type.size()) + how;
+}
+
+void RegisterMatMul(DType dtype, bool is_packed, bool all) {
+  auto* const product = benchmark::RegisterBenchmark(
+      Name("MatMul", dtype, is_packed ? "" : "/float").c_str(), MatMulOf, dtype,
+      is_packed);
+  product->ArgNames({"rows", "outputs", "cols"})->UseRealTime();
+  for (const int64_t rows : {1, 512}) {
+    product->Args({rows, 640, 2048});
+    if (!all) continue;
+    product->Args({rows, 2048, 768});
+    product->Args({rows, 10240, 2560});
+  }
+}
+
+void Register(bool all) {
   for (const DType dtype :
        {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kF16, DType::kF32}) {
     const bool is_float = dtype == DType::kF16 || dtype == DType::kF32;
-    for (const bool is_packed : {true, false}) {
-      if (is_packed && is_float) continue;
-      const std::string name =
-          std::string("MatMul/") +
-          std::string(DTypeName(dtype).data(), DTypeName(dtype).size()) +
-          (is_packed ? "/int" : "/float");
-      benchmark::RegisterBenchmark(name.c_str(), MatMulOf, dtype, is_packed)
-          ->ArgNames({"rows", "outputs", "cols"})
-          ->Args({1, 2048, 768})
-          ->Args({1, 640, 2048})
-          ->Args({512, 2048, 768})
-          ->Args({512, 640, 2048})
-          ->UseRealTime();
-    }
+    if (!is_float) RegisterMatMul(dtype, true, all);
+    if (all || dtype == DType::kF16) RegisterMatMul(dtype, false, all);
   }
   for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
-    const std::string name =
-        std::string("Attention/") +
-        std::string(DTypeName(dtype).data(), DTypeName(dtype).size());
-    benchmark::RegisterBenchmark(name.c_str(), AttentionOf, dtype)
-        ->ArgNames({"rows", "keys", "heads", "kv", "dim"})
-        ->Args({1, 4096, 9, 3, 64})
-        ->Args({512, 512, 9, 3, 64})
-        ->Args({512, 4096, 9, 3, 64})
-        ->Args({1, 4096, 4, 1, 256})
-        ->Args({512, 512, 4, 1, 256})
-        ->UseRealTime();
+    auto* const attention = benchmark::RegisterBenchmark(
+        Name("Attention", dtype, "").c_str(), AttentionOf, dtype);
+    attention->ArgNames({"rows", "keys", "heads", "kv", "dim"})->UseRealTime();
+    attention->Args({1, 4096, 9, 3, 64})->Args({512, 512, 9, 3, 64});
+    attention->Args({1, 4096, 4, 1, 256})->Args({512, 512, 4, 1, 256});
+    if (all) attention->Args({512, 4096, 9, 3, 64});
   }
   benchmark::RegisterBenchmark("TopK", TopKOf)
       ->ArgNames({"vocab"})
@@ -192,11 +283,32 @@ void Register() {
 }
 
 }  // namespace
+
+int Run(int argc, char** argv) {
+  std::vector<char*> args(argv, argv + argc);
+  const auto is_all = [](const char* arg) {
+    return std::strcmp(arg, "--all") == 0;
+  };
+  const bool all = std::erase_if(args, is_all) > 0;
+  // Before the caller's own, which then count.
+  char min_time[] = "--benchmark_min_time=0.05";
+  args.insert(args.begin() + 1, min_time);
+  int n_args = static_cast<int>(args.size());
+  Register(all);
+  benchmark::Initialize(&n_args, args.data());
+  if (benchmark::ReportUnrecognizedArguments(n_args, args.data())) {
+    return EXIT_FAILURE;
+  }
+  std::printf(
+      "%s (%s), %d threads: read bandwidth %.1f GB/s, peak of integer "
+      "products %.0f GOP/s\n",
+      CpuBrand().c_str(), CpuTarget().c_str(), ThePool().n_threads(),
+      TheMachine().read_bytes_per_s / 1e9,
+      2 * TheMachine().products_per_s / 1e9);
+  benchmark::RunSpecifiedBenchmarks();
+  return EXIT_SUCCESS;
+}
+
 }  // namespace plimsoll::kernels
 
-int main(int argc, char** argv) {
-  plimsoll::kernels::Register();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
+int main(int argc, char** argv) { return plimsoll::kernels::Run(argc, argv); }

@@ -33,7 +33,8 @@ namespace {
 constexpr char kDescription[] =
     "Measure how fast a model runs on this machine, in some ten seconds\n"
     "Loads it twice: for one sequence (start, prefill, decode, memory), then "
-    "for as many as --batch names. Rates are medians. Decode reads every "
+    "for as many as --batch names; and once more with --at-positions, where "
+    "each run fills the cache first. Rates are medians. Decode reads every "
     "weight for every step, so the memory's read bandwidth, measured as well, "
     "bounds it.";
 
@@ -41,7 +42,10 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  plimsoll bench --model model.gguf\n"
     "  plimsoll bench --model model.gguf --threads 1 -o json\n"
-    "  plimsoll bench --model model.gguf --prompt-tokens 512,4096 --batch 1,64";
+    "  plimsoll bench --model model.gguf --prompt-tokens 512,4096 --batch "
+    "1,64\n"
+    "  plimsoll bench --model model.gguf --kv-type q8_0 "
+    "--at-positions 100,8000";
 
 // Sequences and prompts that are measured at most, and how large.
 constexpr size_t kMaxFigures = 16;
@@ -55,6 +59,7 @@ struct BenchFlags {
   LoadFlags load;
   std::vector<int64_t> prompts = {512};
   std::vector<int64_t> batches = {1, 4, 16};
+  std::vector<int64_t> positions;
   int64_t decode_tokens = 32;
   int64_t runs = 3;
   std::string output;
@@ -63,12 +68,13 @@ struct BenchFlags {
 struct BenchResult {
   std::string model;
   int64_t n_threads = 0;
-  std::map<int64_t, double> prefill;  // tokens/s by tokens of prompt
-  std::map<int64_t, double> decode;   // tokens/s by sequences
-  absl::Duration first_token;         // from the start of the process
-  double bandwidth = 0;               // bytes/s
-  int64_t step_bytes = 0;             // of weights that a step reads
-  int64_t peak_rss_bytes = 0;         // of one sequence
+  std::map<int64_t, double> prefill;    // tokens/s by tokens of prompt
+  std::map<int64_t, double> decode;     // tokens/s by sequences
+  std::map<int64_t, double> decode_at;  // tokens/s of one, by position
+  absl::Duration first_token;           // from the start of the process
+  double bandwidth = 0;                 // bytes/s
+  int64_t step_bytes = 0;               // of weights that a step reads
+  int64_t peak_rss_bytes = 0;           // of one sequence
 };
 
 // "512,4096", each in [1, max].
@@ -139,6 +145,24 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
   return absl::OkStatus();
 }
 
+// How decode slows down as the context fills.
+absl::Status MeasurePositions(const BenchFlags& flags, Streams& streams,
+                              BenchResult& result) {
+  if (flags.positions.empty()) return absl::OkStatus();
+  const int64_t last =
+      *std::max_element(flags.positions.begin(), flags.positions.end());
+  LoadFlags load = flags.load;
+  load.shares_prefixes = false;
+  load.slots = 1;
+  load.n_ctx = {ContextFlag::Kind::kTokens, last + flags.decode_tokens};
+  ASSIGN_OR_RETURN(const LoadedModel model,
+                   LoadHere(flags.model, load, ChatWish(), streams));
+  ASSIGN_OR_RETURN(result.decode_at,
+                   DecodeRatesAt(*model.engine, flags.positions,
+                                 flags.decode_tokens, flags.runs));
+  return absl::OkStatus();
+}
+
 absl::Status MeasureBandwidth(const BenchFlags& flags, BenchResult& result) {
   ASSIGN_OR_RETURN(const auto file, OpenModel(flags.model));
   ASSIGN_OR_RETURN(result.step_bytes,
@@ -170,6 +194,9 @@ google::protobuf::Struct ToStruct(const BenchResult& result) {
   number("threads", result.n_threads);
   fields["prefill_tokens_per_s"] = RatesJson(result.prefill);
   fields["decode_tokens_per_s"] = RatesJson(result.decode);
+  if (!result.decode_at.empty()) {
+    fields["decode_tokens_per_s_at_position"] = RatesJson(result.decode_at);
+  }
   number("first_token_seconds", absl::ToDoubleSeconds(result.first_token));
   number("read_bandwidth_bytes_per_s", result.bandwidth);
   number("weight_bytes_per_step", result.step_bytes);
@@ -192,6 +219,13 @@ std::string Render(const BenchResult& result, const Style& style) {
     table.AddRow({absl::StrCat("decode of ", n), rate(value),
                   absl::StrFormat("weights read at %.0f %% of the bandwidth",
                                   share * 100)});
+  }
+  for (const auto& [position, value] : result.decode_at) {
+    table.AddRow(
+        {absl::StrCat("decode at ", position), rate(value),
+         absl::StrFormat("%.0f %% of that at %d",
+                         100 * value / result.decode_at.begin()->second,
+                         result.decode_at.begin()->first)});
   }
   table.AddRow(
       {"first token",
@@ -226,6 +260,7 @@ absl::Status RunBench(const BenchFlags& flags, const Commands& commands) {
   Streams& streams = commands.streams;
   RETURN_IF_ERROR(MeasureOne(flags, begin, streams, result));
   RETURN_IF_ERROR(MeasureBatches(flags, streams, result));
+  RETURN_IF_ERROR(MeasurePositions(flags, streams, result));
   RETURN_IF_ERROR(MeasureBandwidth(flags, result));
   return Show(ToStruct(result), Render(result, streams.out_style),
               absl::OkStatus(), flags.output, streams);
@@ -248,6 +283,10 @@ void AddBench(CLI::App& app, Commands& commands) {
   AddParsed(*command, "--batch", &flags->batches,
             ParseCounts(worker::EngineOptions::kMaxQueued), "B,...",
             "Sequences that decode at once (1,4,16)")
+      ->group(group);
+  AddParsed(*command, "--at-positions", &flags->positions,
+            ParseCounts(kMaxTokens), "P,...",
+            "Tokens of context before one sequence decodes (none)")
       ->group(group);
   AddCount(*command, "--decode-tokens", &flags->decode_tokens, 2, kMaxTokens,
            "N", "Tokens that each of them generates (32)")

@@ -77,6 +77,12 @@ absl::StatusOr<std::shared_ptr<Waiter>> Start(worker::Engine& engine,
   return waiter;
 }
 
+double MedianOf(std::vector<double> found) {
+  const auto middle = found.begin() + static_cast<int64_t>(found.size() / 2);
+  std::nth_element(found.begin(), middle, found.end());
+  return *middle;
+}
+
 // The median of what `take` gives, in the order of Repeats.
 absl::StatusOr<double> Median(
     const Repeats& repeats,
@@ -87,9 +93,34 @@ absl::StatusOr<double> Median(
     ASSIGN_OR_RETURN(found.emplace_back(), take(static_cast<uint64_t>(i)));
     if (services::BootTime() - begin > repeats.limit) break;
   }
-  const auto middle = found.begin() + static_cast<int64_t>(found.size() / 2);
-  std::nth_element(found.begin(), middle, found.end());
-  return *middle;
+  return MedianOf(std::move(found));
+}
+
+// Tokens per second of sequences that generate after prompts of `n_prompt`.
+absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
+                                  int64_t n_prompt, int64_t n_tokens,
+                                  uint64_t seed) {
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  for (int64_t i = 0; i < n_sequences; ++i) {
+    ASSIGN_OR_RETURN(waiters.emplace_back(),
+                     Start(engine, n_prompt, n_tokens,
+                           seed * static_cast<uint64_t>(n_sequences) +
+                               static_cast<uint64_t>(i)));
+  }
+  absl::Duration decode;
+  int64_t n_decoded = 0;
+  for (const auto& waiter : waiters) {
+    ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
+    decode = std::max(decode, info.decode);
+    // The first token of each came before the decode began.
+    n_decoded += info.n_generated - 1;
+  }
+  if (n_decoded == 0) {
+    return absl::OutOfRangeError(absl::StrCat("a context of ", engine.n_ctx(),
+                                              " tokens has no room to "
+                                              "decode; make --n-ctx larger"));
+  }
+  return static_cast<double>(n_decoded) / absl::ToDoubleSeconds(decode);
 }
 
 }  // namespace
@@ -111,29 +142,27 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
 
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_tokens, const Repeats& repeats) {
-  return Median(repeats, [&](uint64_t seed) -> absl::StatusOr<double> {
-    std::vector<std::shared_ptr<Waiter>> waiters;
-    for (int64_t i = 0; i < n_sequences; ++i) {
-      ASSIGN_OR_RETURN(waiters.emplace_back(),
-                       Start(engine, kShortPrompt, n_tokens,
-                             seed * static_cast<uint64_t>(n_sequences) +
-                                 static_cast<uint64_t>(i)));
-    }
-    absl::Duration decode;
-    int64_t n_decoded = 0;
-    for (const auto& waiter : waiters) {
-      ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
-      decode = std::max(decode, info.decode);
-      // The first token of each came before the decode began.
-      n_decoded += info.n_generated - 1;
-    }
-    if (n_decoded == 0) {
-      return absl::OutOfRangeError(absl::StrCat("a context of ", engine.n_ctx(),
-                                                " tokens has no room to "
-                                                "decode; make --n-ctx larger"));
-    }
-    return static_cast<double>(n_decoded) / absl::ToDoubleSeconds(decode);
+  return Median(repeats, [&](uint64_t seed) {
+    return DecodeOnce(engine, n_sequences, kShortPrompt, n_tokens, seed);
   });
+}
+
+absl::StatusOr<std::map<int64_t, double>> DecodeRatesAt(
+    worker::Engine& engine, const std::vector<int64_t>& positions,
+    int64_t n_tokens, int64_t n_runs) {
+  std::map<int64_t, std::vector<double>> found;
+  for (int64_t i = 0; i < n_runs; ++i) {
+    for (const int64_t position : positions) {
+      ASSIGN_OR_RETURN(
+          found[position].emplace_back(),
+          DecodeOnce(engine, 1, position, n_tokens, static_cast<uint64_t>(i)));
+    }
+  }
+  std::map<int64_t, double> rates;
+  for (auto& [position, all] : found) {
+    rates[position] = MedianOf(std::move(all));
+  }
+  return rates;
 }
 
 absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads) {

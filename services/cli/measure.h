@@ -3,6 +3,8 @@
 #define PLIMSOLL_SERVICES_CLI_MEASURE_H_
 
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -36,6 +38,14 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
 // interruption.
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_tokens, const Repeats& repeats);
+
+// Tokens per second of one sequence that generates `n_tokens` >= 2 after a
+// prompt of so many tokens, for each of `positions`: the median of `n_runs`
+// runs, in which they take turns, so that what disturbs one disturbs all.
+// Errors: as DecodeRate.
+absl::StatusOr<std::map<int64_t, double>> DecodeRatesAt(
+    worker::Engine& engine, const std::vector<int64_t>& positions,
+    int64_t n_tokens, int64_t n_runs);
 
 // Bytes per second at which `n_threads` threads (0 = UsableThreads()) read a
 // buffer of `n_bytes`, the best of a few times: others only take away.

@@ -16,6 +16,7 @@ namespace plimsoll::cli {
 namespace {
 
 using ::google::protobuf::Struct;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -313,7 +314,8 @@ TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
 TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
   const std::vector<std::string> args = {
       "bench", "--model", model_, "--runs",          "1", "--prompt-tokens",
-      "24",    "--batch", "1,2",  "--decode-tokens", "2"};
+      "24",    "--batch", "1,2",  "--decode-tokens", "2", "--at-positions",
+      "8,24"};
   const CliResult result = RunCli(With(args, {"-o", "json"}));
   ASSERT_EQ(result.code, kExitOk) << result.err;
   const Struct json = Json(result.out);
@@ -333,7 +335,11 @@ TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "1"));
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "2"));
   EXPECT_EQ(rates("decode_tokens_per_s").fields_size(), 2);
-  EXPECT_THAT(RunCli(args).out, HasSubstr("of the bandwidth"));
+  EXPECT_TRUE(above_zero(rates("decode_tokens_per_s_at_position"), "8"));
+  EXPECT_TRUE(above_zero(rates("decode_tokens_per_s_at_position"), "24"));
+  EXPECT_EQ(rates("decode_tokens_per_s_at_position").fields_size(), 2);
+  EXPECT_THAT(RunCli(args).out, AllOf(HasSubstr("of the bandwidth"),
+                                      HasSubstr("% of that at 8")));
 }
 
 TEST_P(ModelTest, AsManyThreadsAsTheFlagAllowsRun) {

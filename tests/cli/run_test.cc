@@ -73,6 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"bench", "--model", "m", "--address", "localhost:1"},
                 "leave out --address"},
         BadLine{{"bench", "--model", "m", "--batch", "64,65"}, "1 to 64"},
+        BadLine{{"bench", "--model", "m", "--at-positions", "0"}, "1 to"},
         BadLine{{"bench", "--model", "m", "--slots", "2"}, "--batch"},
         BadLine{{"bench", "--model", "m", "--prompt-tokens",
                  "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},

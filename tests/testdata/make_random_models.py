@@ -9,6 +9,7 @@ no cache, weights dequantised from the file's own bytes.
 """
 
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -113,6 +114,12 @@ def tensor_bytes(model, name, dtype, cols, rows):
         exponent = bias + g - 3 + (bits >> shift & 3)
         return (bits & keep | exponent << shift).astype("<u2").tobytes()
     blocks = raw.reshape(n_blocks, block_bytes)
+    set_scales(blocks, dtype, g)
+    return blocks.tobytes()
+
+
+def set_scales(blocks, dtype, g):
+    """Makes random blocks of a quantised type weights of about 2^g."""
     at = 208 if dtype == Q6_K else 0
     below = {Q8_0: 6, Q4_0: 2, Q4_1: 2, Q5_0: 3, Q5_1: 3, Q4_K: 8, Q5_K: 9,
              Q6_K: 10}[dtype]
@@ -126,7 +133,6 @@ def tensor_bytes(model, name, dtype, cols, rows):
         if dtype in (Q4_1, Q5_1):
             m |= 0x8000
         blocks[:, 2], blocks[:, 3] = m & 255, m >> 8
-    return blocks.tobytes()
 
 
 # --- the file ---------------------------------------------------------------
@@ -156,7 +162,8 @@ def kv_array(key, element_type, n, data):
     return string(key) + struct.pack("<IIQ", 9, element_type, n) + data
 
 
-def spm_vocab():
+def spm_vocab(n=VOCAB):
+    """n tokens, of which those beyond VOCAB are words of four letters."""
     tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>",
               "<end_of_turn>"]
     types = [3, 3, 3, 2, 3, 3]
@@ -165,16 +172,18 @@ def spm_vocab():
     letters = [chr(ord("a") + i) for i in range(26)]
     tokens += ["\u2581"] + letters + ["\u2581" + c for c in letters]
     tokens += ["th", "he", "in", "er", "an", "re", "on", "at"]
+    words = itertools.product(letters, repeat=4)
+    tokens += map("".join, itertools.islice(words, n - VOCAB))
     types += [1] * (len(tokens) - len(types))
     scores = [0.0] * 262 + [-float(i) for i in range(len(tokens) - 262)]
     return [
         kv_string("tokenizer.ggml.model", "llama"),
-        kv_array("tokenizer.ggml.tokens", 8, VOCAB,
+        kv_array("tokenizer.ggml.tokens", 8, n,
                  b"".join(map(string, tokens))),
-        kv_array("tokenizer.ggml.scores", 6, VOCAB,
-                 struct.pack(f"<{VOCAB}f", *scores)),
-        kv_array("tokenizer.ggml.token_type", 5, VOCAB,
-                 struct.pack(f"<{VOCAB}i", *types)),
+        kv_array("tokenizer.ggml.scores", 6, n,
+                 struct.pack(f"<{n}f", *scores)),
+        kv_array("tokenizer.ggml.token_type", 5, n,
+                 struct.pack(f"<{n}i", *types)),
         kv_u32("tokenizer.ggml.bos_token_id", 2),
         kv_u32("tokenizer.ggml.eos_token_id", 1),
         kv_bool("tokenizer.ggml.add_bos_token", True),
@@ -211,7 +220,7 @@ def metadata(m):
     kvs = [
         kv_string("general.architecture", a),
         kv_u32(f"{a}.block_count", m["layers"]),
-        kv_u32(f"{a}.context_length", CONTEXT),
+        kv_u32(f"{a}.context_length", m.get("context", CONTEXT)),
         kv_u32(f"{a}.embedding_length", m["dim"]),
         kv_u32(f"{a}.feed_forward_length", m["ffn"]),
         kv_u32(f"{a}.attention.head_count", m["heads"]),
@@ -231,7 +240,9 @@ def metadata(m):
     if "rope_factor" in m:
         kvs.append(kv_string("gemma3.rope.scaling.type", "linear"))
         kvs.append(kv_f32("gemma3.rope.scaling.factor", m["rope_factor"]))
-    return kvs + (spm_vocab() if a == "gemma3" else bpe_vocab())
+    if a == "gemma3":
+        return kvs + spm_vocab(m.get("vocab", VOCAB))
+    return kvs + bpe_vocab()
 
 
 def tensors(m):
@@ -243,7 +254,7 @@ def tensors(m):
     def kind(role):
         return m["types"].get(role, m["default"])
 
-    yield "token_embd.weight", kind("token_embd"), d, VOCAB
+    yield "token_embd.weight", kind("token_embd"), d, m.get("vocab", VOCAB)
     if m.get("rope_freqs"):
         yield "rope_freqs.weight", F32, hd // 2, 1
     for il in range(m["layers"]):

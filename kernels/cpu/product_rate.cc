@@ -1,0 +1,110 @@
+// Integer dot products in registers, one form for each instruction path.
+#include "kernels/cpu/product_rate.h"
+
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/product_rate.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <atomic>
+
+#include "hwy/highway.h"
+
+// As in mat_mul.cc.
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace plimsoll::kernels::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DI = hn::ScalableTag<int32_t>;
+using VI = hn::Vec<DI>;
+
+// Chains that wait for nobody: two products a cycle, each some five cycles
+// long.
+constexpr int kChains = 12;
+constexpr int64_t kRounds = 1 << 14;
+
+// Ones as wide as the path multiplies them.
+HWY_INLINE VI Ones() {
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || \
+    HWY_TARGET == HWY_AVX2
+  return hn::BitCast(DI(), hn::Set(hn::ScalableTag<int8_t>(), 1));
+#else
+  return hn::BitCast(DI(), hn::Set(hn::ScalableTag<int16_t>(), 1));
+#endif
+}
+
+// sum += the dot products of a and b in each lane.
+HWY_INLINE void AddProducts(VI a, VI b, VI& sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+  sum.raw = _mm512_dpbusd_epi32(sum.raw, a.raw, b.raw);
+#elif HWY_TARGET == HWY_AVX3
+  sum.raw = _mm512_add_epi32(
+      sum.raw, _mm512_madd_epi16(_mm512_maddubs_epi16(a.raw, b.raw),
+                                 _mm512_set1_epi16(1)));
+#elif HWY_TARGET == HWY_AVX2
+  sum.raw = _mm256_add_epi32(
+      sum.raw, _mm256_madd_epi16(_mm256_maddubs_epi16(a.raw, b.raw),
+                                 _mm256_set1_epi16(1)));
+#else
+  const hn::ScalableTag<int16_t> ds;
+  VI other = hn::Zero(DI());
+  sum = hn::ReorderWidenMulAccumulate(DI(), hn::BitCast(ds, a),
+                                      hn::BitCast(ds, b), sum, other);
+  sum = hn::Add(sum, other);
+#endif
+}
+
+// The compiler may not know what `v` holds, or it would multiply only once.
+HWY_INLINE void Forget(VI& v) {
+#if HWY_ARCH_X86
+  asm volatile("" : "+x"(v.raw));
+#elif HWY_ARCH_ARM
+  asm volatile("" : "+w"(v.raw));
+#else
+  hwy::PreventElision(v);
+#endif
+}
+
+}  // namespace
+
+int64_t MultiplyOnesHere() {
+  const VI a = Ones();
+  VI b = Ones();
+  VI sums[kChains];
+  for (VI& sum : sums) sum = hn::Zero(DI());
+  for (int64_t round = 0; round < kRounds; ++round) {
+    Forget(b);
+    HWY_UNROLL(kChains)
+    for (int i = 0; i < kChains; ++i) AddProducts(a, b, sums[i]);
+  }
+  int64_t all = 0;
+  for (const VI& sum : sums) all += hn::GetLane(hn::SumOfLanes(DI(), sum));
+  return all;
+}
+
+}  // namespace plimsoll::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace plimsoll::kernels {
+
+HWY_EXPORT(MultiplyOnesHere);
+
+int64_t MultiplyOnes(int64_t n_tasks, ThreadPool& pool) {
+  std::atomic<int64_t> all = 0;
+  pool.ParallelFor(n_tasks, 1, [&](int64_t begin, int64_t end, int /*thread*/) {
+    for (int64_t i = begin; i < end; ++i) {
+      all += HWY_DYNAMIC_DISPATCH(MultiplyOnesHere)();
+    }
+  });
+  return all;
+}
+
+}  // namespace plimsoll::kernels
+#endif  // HWY_ONCE

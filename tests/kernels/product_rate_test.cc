@@ -1,0 +1,31 @@
+// The count that a rate is made of is that of the products done.
+#include "kernels/cpu/product_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/cpu/target.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+TEST(MultiplyOnesTest, EveryTaskOfEveryPathIsCountedOnce) {
+  for (const std::string& target : AvailableCpuTargets()) {
+    ASSERT_TRUE(SetCpuTarget(target).ok());
+    ThreadPool one(1, /*pin=*/false);
+    const int64_t products = MultiplyOnes(1, one);
+    EXPECT_GT(products, 0) << target;
+    // A vector has at least four lanes, of at least two products each.
+    EXPECT_EQ(products % 8, 0) << target;
+    for (const int n_threads : {1, 2, 5}) {
+      ThreadPool pool(n_threads, /*pin=*/false);
+      EXPECT_EQ(MultiplyOnes(0, pool), 0) << target;
+      EXPECT_EQ(MultiplyOnes(7, pool), 7 * products) << target;
+    }
+  }
+  ASSERT_TRUE(SetCpuTarget("").ok());
+}
+
+}  // namespace
+}  // namespace plimsoll::kernels
