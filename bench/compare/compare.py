@@ -61,7 +61,10 @@ def joined(counts):
 def work(args):
     """Prompts and sequences of one process."""
     prompts = numbers(args.only, "prefill") or [512]
-    return joined(prompts), joined(numbers(args.only, "decode") or [1])
+    batches = set(numbers(args.only, "decode"))
+    if "all-logits" in args.only or not batches:
+        batches.add(1)
+    return joined(prompts), joined(sorted(batches))
 
 
 def peer_rates(args, model):
@@ -77,6 +80,7 @@ def our_rates(args, model):
         "--prompt-tokens", prompts, "--batch", batches, *load_flags(args)]))
     return {"prefill": result["prefill_tokens_per_s"],
             "decode": result["decode_tokens_per_s"],
+            "all_logits": result["decode_all_logits_tokens_per_s"],
             "peak_rss": result["peak_rss_bytes"]}
 
 
@@ -97,6 +101,8 @@ def pick(rates, name):
     """One figure of what a process measured."""
     if name == "peak-rss":
         return rates["peak_rss"]
+    if name == "all-logits":  # which the other engine always computes
+        return rates.get("all_logits", rates["decode"])["1"]
     word, number = re.fullmatch(r"(\D+)(\d+)", name).groups()
     return rates[word][number]
 

@@ -9,6 +9,7 @@ FIGURES = {
     "prefill512": ("prefill of 512", "tokens/s", 1, 0, False),
     "prefill4096": ("prefill of 4,096", "tokens/s", 1, 0, False),
     "decode1": ("decode of 1", "tokens/s", 1, 0, False),
+    "all-logits": ("decode of 1, every logit", "tokens/s", 1, 0, False),
     "decode4": ("decode of 4", "tokens/s", 1, 0, False),
     "decode16": ("decode of 16", "tokens/s", 1, 0, False),
     "first-token": ("start to first token", "s", 1, 2, True),

@@ -34,9 +34,11 @@ constexpr char kDescription[] =
     "Measure how fast a model runs on this machine, in some ten seconds\n"
     "Loads it twice: for one sequence (start, prefill, decode, memory), then "
     "for as many as --batch names; and once more with --at-positions, where "
-    "each run fills the cache first. Rates are medians. Decode reads every "
-    "weight for every step, so the memory's read bandwidth, measured as well, "
-    "bounds it.";
+    "each run fills the cache first. Rates are medians. Decode reads "
+    "weights for every step, so the memory's read bandwidth, measured as well, "
+    "bounds it: all of them where every logit is computed, as log-"
+    "probabilities need, fewer where it is known that most tokens of the "
+    "vocabulary are not among the likeliest.";
 
 constexpr char kFooter[] =
     "Examples:\n"
@@ -68,13 +70,14 @@ struct BenchFlags {
 struct BenchResult {
   std::string model;
   int64_t n_threads = 0;
-  std::map<int64_t, double> prefill;    // tokens/s by tokens of prompt
-  std::map<int64_t, double> decode;     // tokens/s by sequences
-  std::map<int64_t, double> decode_at;  // tokens/s of one, by position
-  absl::Duration first_token;           // from the start of the process
-  double bandwidth = 0;                 // bytes/s
-  int64_t step_bytes = 0;               // of weights that a step reads
-  int64_t peak_rss_bytes = 0;           // of one sequence
+  std::map<int64_t, double> prefill;            // tokens/s by tokens of prompt
+  std::map<int64_t, double> decode;             // tokens/s by sequences
+  std::map<int64_t, double> decode_all_logits;  // the same with every logit
+  std::map<int64_t, double> decode_at;          // tokens/s of one, by position
+  absl::Duration first_token;                   // from the start of the process
+  double bandwidth = 0;                         // bytes/s
+  int64_t step_bytes = 0;                       // of weights that a step reads
+  int64_t peak_rss_bytes = 0;                   // of one sequence
 };
 
 // "512,4096", each in [1, max].
@@ -115,9 +118,12 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
     ASSIGN_OR_RETURN(result.prefill[n], PrefillRate(*model.engine, n, repeats));
   }
   if (std::count(flags.batches.begin(), flags.batches.end(), 1) > 0) {
-    ASSIGN_OR_RETURN(
-        result.decode[1],
-        DecodeRate(*model.engine, 1, flags.decode_tokens, repeats));
+    ASSIGN_OR_RETURN(result.decode[1],
+                     DecodeRate(*model.engine, 1, flags.decode_tokens,
+                                Logits::kLargest, repeats));
+    ASSIGN_OR_RETURN(result.decode_all_logits[1],
+                     DecodeRate(*model.engine, 1, flags.decode_tokens,
+                                Logits::kAll, repeats));
   }
   result.peak_rss_bytes = model.engine->Memory().peak_rss_bytes;
   return absl::OkStatus();
@@ -138,9 +144,9 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
   const Repeats repeats = {.n = flags.runs};
   for (const int64_t n : flags.batches) {
     if (n == 1) continue;
-    ASSIGN_OR_RETURN(
-        result.decode[n],
-        DecodeRate(*model.engine, n, flags.decode_tokens, repeats));
+    ASSIGN_OR_RETURN(result.decode[n],
+                     DecodeRate(*model.engine, n, flags.decode_tokens,
+                                Logits::kLargest, repeats));
   }
   return absl::OkStatus();
 }
@@ -194,6 +200,8 @@ google::protobuf::Struct ToStruct(const BenchResult& result) {
   number("threads", result.n_threads);
   fields["prefill_tokens_per_s"] = RatesJson(result.prefill);
   fields["decode_tokens_per_s"] = RatesJson(result.decode);
+  fields["decode_all_logits_tokens_per_s"] =
+      RatesJson(result.decode_all_logits);
   if (!result.decode_at.empty()) {
     fields["decode_tokens_per_s_at_position"] = RatesJson(result.decode_at);
   }
@@ -212,13 +220,18 @@ std::string Render(const BenchResult& result, const Style& style) {
   for (const auto& [n, value] : result.prefill) {
     table.AddRow({absl::StrCat("prefill of ", n), rate(value)});
   }
+  const auto share = [&result](int64_t n, double value) {
+    return absl::StrFormat("every weight would take %.0f %% of the bandwidth",
+                           100 * value / static_cast<double>(n) *
+                               static_cast<double>(result.step_bytes) /
+                               result.bandwidth);
+  };
   for (const auto& [n, value] : result.decode) {
-    const double share = value / static_cast<double>(n) *
-                         static_cast<double>(result.step_bytes) /
-                         result.bandwidth;
-    table.AddRow({absl::StrCat("decode of ", n), rate(value),
-                  absl::StrFormat("weights read at %.0f %% of the bandwidth",
-                                  share * 100)});
+    table.AddRow({absl::StrCat("decode of ", n), rate(value), share(n, value)});
+  }
+  for (const auto& [n, value] : result.decode_all_logits) {
+    table.AddRow({absl::StrCat("decode of ", n, ", every logit"), rate(value),
+                  share(n, value)});
   }
   for (const auto& [position, value] : result.decode_at) {
     table.AddRow(

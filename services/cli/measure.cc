@@ -63,14 +63,15 @@ std::vector<int32_t> RandomPrompt(int64_t n, int32_t vocab_size,
   return ids;
 }
 
-absl::StatusOr<std::shared_ptr<Waiter>> Start(worker::Engine& engine,
-                                              int64_t n_prompt,
-                                              int64_t n_tokens, uint64_t seed) {
+absl::StatusOr<std::shared_ptr<Waiter>> Start(
+    worker::Engine& engine, int64_t n_prompt, int64_t n_tokens, uint64_t seed,
+    Logits logits = Logits::kLargest) {
   worker::GenerateOptions options;
   options.prompt_ids =
       RandomPrompt(n_prompt, engine.tokenizer().vocab_size(), seed);
   options.max_tokens = n_tokens;
   options.sampling.temperature = 0;
+  if (logits == Logits::kAll) options.top_logprobs = 0;
   options.ignore_eos = true;
   auto waiter = std::make_shared<Waiter>();
   RETURN_IF_ERROR(engine.Submit(std::move(options), waiter));
@@ -99,13 +100,14 @@ absl::StatusOr<double> Median(
 // Tokens per second of sequences that generate after prompts of `n_prompt`.
 absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_prompt, int64_t n_tokens,
-                                  uint64_t seed) {
+                                  Logits logits, uint64_t seed) {
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (int64_t i = 0; i < n_sequences; ++i) {
     ASSIGN_OR_RETURN(waiters.emplace_back(),
                      Start(engine, n_prompt, n_tokens,
                            seed * static_cast<uint64_t>(n_sequences) +
-                               static_cast<uint64_t>(i)));
+                               static_cast<uint64_t>(i),
+                           logits));
   }
   absl::Duration decode;
   int64_t n_decoded = 0;
@@ -141,9 +143,11 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
 }
 
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
-                                  int64_t n_tokens, const Repeats& repeats) {
+                                  int64_t n_tokens, Logits logits,
+                                  const Repeats& repeats) {
   return Median(repeats, [&](uint64_t seed) {
-    return DecodeOnce(engine, n_sequences, kShortPrompt, n_tokens, seed);
+    return DecodeOnce(engine, n_sequences, kShortPrompt, n_tokens, logits,
+                      seed);
   });
 }
 
@@ -153,9 +157,9 @@ absl::StatusOr<std::map<int64_t, double>> DecodeRatesAt(
   std::map<int64_t, std::vector<double>> found;
   for (int64_t i = 0; i < n_runs; ++i) {
     for (const int64_t position : positions) {
-      ASSIGN_OR_RETURN(
-          found[position].emplace_back(),
-          DecodeOnce(engine, 1, position, n_tokens, static_cast<uint64_t>(i)));
+      ASSIGN_OR_RETURN(found[position].emplace_back(),
+                       DecodeOnce(engine, 1, position, n_tokens,
+                                  Logits::kLargest, static_cast<uint64_t>(i)));
     }
   }
   std::map<int64_t, double> rates;

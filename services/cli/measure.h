@@ -32,12 +32,19 @@ absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine);
 absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
                                    const Repeats& repeats);
 
+// What a decode computes of the logits.
+enum class Logits {
+  kLargest,  // what a greedy draw looks at
+  kAll,      // as log-probabilities need them
+};
+
 // Tokens per second of all of `n_sequences` that generate `n_tokens` >= 2 each
 // at once, after short prompts; fewer where the context is full.
 // Errors: those of the engine; kOutOfRange if the context is full at once; an
 // interruption.
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
-                                  int64_t n_tokens, const Repeats& repeats);
+                                  int64_t n_tokens, Logits logits,
+                                  const Repeats& repeats);
 
 // Tokens per second of one sequence that generates `n_tokens` >= 2 after a
 // prompt of so many tokens, for each of `positions`: the median of `n_runs`

@@ -335,6 +335,7 @@ TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "1"));
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s"), "2"));
   EXPECT_EQ(rates("decode_tokens_per_s").fields_size(), 2);
+  EXPECT_TRUE(above_zero(rates("decode_all_logits_tokens_per_s"), "1"));
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s_at_position"), "8"));
   EXPECT_TRUE(above_zero(rates("decode_tokens_per_s_at_position"), "24"));
   EXPECT_EQ(rates("decode_tokens_per_s_at_position").fields_size(), 2);
