@@ -18,6 +18,8 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/product_rate.h"
 #include "kernels/cpu/read_bandwidth.h"
@@ -50,29 +52,37 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What the machine can do, the best of a few times: others only take away.
+// The best rate at which `work`, which returns how much it did, is done in a
+// quarter of a second: others only take away.
+double BestRate(absl::FunctionRef<int64_t()> work) {
+  constexpr double kSeconds = 0.25;
+  double best = 0;
+  const auto start = Clock::now();
+  while (SecondsSince(start) < kSeconds) {
+    const auto begin = Clock::now();
+    const auto done = static_cast<double>(work());
+    best = std::max(best, done / SecondsSince(begin));
+  }
+  return best;
+}
+
 struct Machine {
   double read_bytes_per_s = 0;
   double products_per_s = 0;
 };
 
+// What the machine can do.
 const Machine& TheMachine() {
   static const Machine machine = [] {
-    constexpr int kTimes = 8;
-    Machine found;
-    std::vector<uint64_t> words(kMemoryBytes / sizeof(uint64_t), 1);
+    const std::vector<uint64_t> words(kMemoryBytes / sizeof(uint64_t), 1);
     const int64_t n_tasks = 16 * ThePool().n_threads();
-    for (int i = 0; i < kTimes; ++i) {
-      auto begin = Clock::now();
+    Machine found;
+    found.read_bytes_per_s = BestRate([&] {
       benchmark::DoNotOptimize(ReadAll(words, ThePool()));
-      found.read_bytes_per_s =
-          std::max(found.read_bytes_per_s, kMemoryBytes / SecondsSince(begin));
-      begin = Clock::now();
-      const auto products =
-          static_cast<double>(MultiplyOnes(n_tasks, ThePool()));
-      found.products_per_s =
-          std::max(found.products_per_s, products / SecondsSince(begin));
-    }
+      return kMemoryBytes;
+    });
+    found.products_per_s =
+        BestRate([&] { return MultiplyOnes(n_tasks, ThePool()); });
     return found;
   }();
   return machine;

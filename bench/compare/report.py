@@ -102,8 +102,9 @@ text{font:12px system-ui,sans-serif;fill:#1b1f24}
 def svg(result):
     """A bar for each ratio, whiskers for its spread, a line at 1."""
     entries = list(rows(result))
-    most = max([1.0] + [spread[2] for *_, spread, _ in entries])
-    scale = (WIDTH - LEFT - RIGHT) / (1.05 * most)
+    room = WIDTH - LEFT - RIGHT
+    # One disturbed run must not make all bars short: its whisker is cut.
+    scale = room / (1.25 * max([1.0] + [row[4][0] for row in entries]))
     one = LEFT + scale
     parts, last, y = [], None, TOP - GAP
 
@@ -122,8 +123,9 @@ def svg(result):
                      f'width="{middle * scale:.1f}" '
                      f'class="{"l" if less else "u"}">'
                      f"<title>{escape(f'{ours} beside {theirs}')}</title></rect>")
+        end = LEFT + min(greatest * scale, room)
         parts.append(f'<path class="w" d="M{LEFT + least * scale:.1f} '
-                     f'{y + 1 + BAR / 2}H{LEFT + greatest * scale:.1f}"/>')
+                     f'{y + 1 + BAR / 2}H{end:.1f}"/>')
         parts.append(f'<path class="one" d="M{one:.1f} {y - 3}v{ROW}"/>')
         text(WIDTH - 16, y + 12,
              f"{middle:.2f}  ({least:.2f}–{greatest:.2f})", "e")

@@ -27,7 +27,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 class ReportTest(unittest.TestCase):
 
     def test_a_ratio_is_the_median_of_the_runs_ratios(self):
-        # Of the medians it would be 3.0 here as well, so the last differs.
+        # The ratio of the medians would be 3.
         figure = {"plimsoll": [30.0, 10.0, 40.0], "peer": [10.0, 10.0, 80.0]}
         self.assertEqual(report.ratios(figure), (1.0, 0.5, 3.0))
 
