@@ -53,21 +53,20 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
     std::span<const Sequence* const> sequences) {
   looked_at_.clear();
   changed_ids_.clear();
-  std::vector<size_t> ends;
   for (const Sequence* sequence : sequences) {
     if (LooksAtAll(*sequence)) return {};
+    const size_t before = changed_ids_.size();
     AppendChanged(*sequence, changed_ids_);
-    ends.push_back(changed_ids_.size());
+    const size_t n_changed = changed_ids_.size() - before;
+    looked_at_.push_back({.k = CandidatesWanted(sequence->options().sampling) +
+                               static_cast<int64_t>(n_changed),
+                          .always = std::span(changed_ids_).subspan(before)});
   }
-  size_t begin = 0;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const std::span<const int32_t> changed =
-        std::span(changed_ids_).subspan(begin, ends[i] - begin);
-    looked_at_.push_back(
-        {.k = CandidatesWanted(sequences[i]->options().sampling) +
-              static_cast<int64_t>(changed.size()),
-         .always = changed});
-    begin = ends[i];
+  // Appending may have moved them.
+  const int32_t* begin = changed_ids_.data();
+  for (kernels::TopOutputs& top : looked_at_) {
+    top.always = {begin, top.always.size()};
+    begin += top.always.size();
   }
   return looked_at_;
 }

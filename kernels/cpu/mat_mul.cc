@@ -231,25 +231,8 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
   }
 }
 
-}  // namespace
-
-void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
-             TopList* scratch) {
-  const auto is_alone = [](const MatMulArgs& args) {
-    return !IsInteger(args) || LooksAtFew(args);
-  };
-  if (std::any_of(products.begin(), products.end(), is_alone)) {
-    for (const MatMulArgs& args : products) {
-      if (!IsInteger(args)) {
-        MatMulFloat(args, pool);
-      } else if (LooksAtFew(args)) {
-        MatMulTop(args, pool, scratch);
-      } else {
-        MatMuls({&args, 1}, pool, scratch);
-      }
-    }
-    return;
-  }
+// Integer products, as one loop.
+void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
   int64_t n_panels = 0;
   for (const MatMulArgs& args : products) n_panels += Panels(args);
   const int64_t grain =
@@ -257,6 +240,27 @@ void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
     MultiplyRange(products, begin, end);
   });
+}
+
+}  // namespace
+
+void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
+             TopList* scratch) {
+  const auto is_alone = [](const MatMulArgs& args) {
+    return !IsInteger(args) || LooksAtFew(args);
+  };
+  if (std::none_of(products.begin(), products.end(), is_alone)) {
+    return MultiplyTogether(products, pool);
+  }
+  for (const MatMulArgs& args : products) {
+    if (!IsInteger(args)) {
+      MatMulFloat(args, pool);
+    } else if (LooksAtFew(args)) {
+      MatMulTop(args, pool, scratch);
+    } else {
+      MultiplyTogether({&args, 1}, pool);
+    }
+  }
 }
 
 }  // namespace plimsoll::kernels::cpu
