@@ -37,8 +37,9 @@ namespace plimsoll::kernels::cpu {
 inline constexpr int64_t kTopGroup = 16;
 inline constexpr int64_t kTopStages = 4;
 
-// Of rounding: the bounds of 256 blocks and the outputs themselves are off by
-// less than 2^-9 of the sum of |d| * sum(|a|) * 7.5.
+// Of rounding: six operations for each of 256 blocks, on sums of up to 143
+// / 7.5 of what the bounds add (the sum of |d| * 7.5 sum(|a|)), and the
+// outputs' own are off by less than this share of it.
 inline constexpr float kTopSlack = 0x1p-8f;
 
 // One row of activations.
