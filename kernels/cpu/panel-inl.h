@@ -82,12 +82,33 @@ HWY_INLINE void AddSums(const RowSums& sums, const Rows& scale, float factor,
   }
 }
 
+#if HWY_TARGET == HWY_SSE4
+// Puts back the numbers that are not finite, which the emulated conversion of
+// `halves` to `floats` loses: a damaged weight must show.
+HWY_INLINE VF KeepNonFinite(const uint16_t* halves, VF floats) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint16_t, DF> dh;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(dh, halves));
+  const auto exponent = hn::Set(du, 0x7C00u);
+  const auto is_lost = hn::Eq(hn::And(bits, exponent), exponent);
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
+  const auto mantissa = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x3FFu)));
+  const auto kept = hn::Or(hn::Or(sign, mantissa), hn::Set(du, 0x7F800000u));
+  return hn::IfThenElse(hn::RebindMask(DF(), is_lost), hn::BitCast(DF(), kept),
+                        floats);
+}
+#endif
+
 HWY_INLINE Rows LoadF16(const uint8_t* from) {
   const hn::Rebind<hwy::float16_t, DF> dh;
   const auto* halves = reinterpret_cast<const hwy::float16_t*>(from);
   Rows rows;
   for (size_t j = 0; j < kVecs; ++j) {
     rows.v[j] = hn::PromoteTo(DF(), hn::LoadU(dh, halves + j * kLanes));
+#if HWY_TARGET == HWY_SSE4
+    rows.v[j] = KeepNonFinite(
+        reinterpret_cast<const uint16_t*>(from) + j * kLanes, rows.v[j]);
+#endif
   }
   return rows;
 }

@@ -191,6 +191,34 @@ TEST_P(MatMulTest, ANonFiniteActivationShows) {
   }
 }
 
+// A damaged weight, or the scale of a block, shows in its output and in no
+// other.
+TEST_P(MatMulTest, ANonFiniteWeightShows) {
+  RandomData random(9);
+  constexpr int64_t kCols = 256;
+  constexpr int64_t kOutputs = 33;
+  for (const DType dtype : WeightTypes()) {
+    if (dtype == DType::kF32 || dtype == DType::kBF16) continue;
+    for (const uint16_t bad :
+         std::initializer_list<uint16_t>{0x7E00, 0x7C00, 0xFC00}) {
+      auto bytes = random.Weights(dtype, kOutputs, kCols);
+      // The scale of row 20's first block, or its first weight.
+      const size_t row_bytes = bytes.size() / kOutputs;
+      const size_t at = dtype == DType::kQ6_K ? 208 : 0;
+      std::memcpy(&bytes[20 * row_bytes + at], &bad, 2);
+      const auto stored = Store(backend(), dtype, kOutputs, kCols, bytes);
+      const auto x = random.Floats(kCols);
+      for (const bool is_packed : {false, true}) {
+        const auto out = Product(backend(), stored.view, x, 1, is_packed);
+        for (size_t r = 0; r < out.size(); ++r) {
+          EXPECT_EQ(std::isfinite(out[r]), r != 20)
+              << DTypeName(dtype) << " output " << r;
+        }
+      }
+    }
+  }
+}
+
 // Several products share one loop, whatever their types, sizes and precision.
 TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
   RandomData random(10);

@@ -181,10 +181,8 @@ TEST_P(MatMulTopTest, NumbersThatAreNotFiniteAreNeverRuledOut) {
   Load(bytes);
   auto x = random.Floats(kCols);
   const TopOutputs top = {1, {}};
-  // SSE4 has no conversion from half precision, and its substitute no NaN.
-  const float expected = Product(x, 1, {})[31'000];
   auto out = Product(x, 1, {&top, 1});
-  EXPECT_TRUE(out[31'000] == expected || std::isnan(out[31'000]));
+  EXPECT_TRUE(std::isnan(out[31'000]));
   x[40] = std::nanf("");
   out = Product(x, 1, {&top, 1});
   for (const float value : out) ASSERT_TRUE(std::isnan(value));
