@@ -38,7 +38,8 @@ constexpr char kDescription[] =
     "weights for every step, so the memory's read bandwidth, measured as well, "
     "bounds it: all of them where every logit is computed, as log-"
     "probabilities need, fewer where it is known that most tokens of the "
-    "vocabulary are not among the likeliest.";
+    "vocabulary are not among the likeliest. Shares of the bandwidth are those "
+    "of reading them all.";
 
 constexpr char kFooter[] =
     "Examples:\n"
@@ -221,7 +222,7 @@ std::string Render(const BenchResult& result, const Style& style) {
     table.AddRow({absl::StrCat("prefill of ", n), rate(value)});
   }
   const auto share = [&result](int64_t n, double value) {
-    return absl::StrFormat("every weight would take %.0f %% of the bandwidth",
+    return absl::StrFormat("weights: %.0f %% of the bandwidth",
                            100 * value / static_cast<double>(n) *
                                static_cast<double>(result.step_bytes) /
                                result.bandwidth);
