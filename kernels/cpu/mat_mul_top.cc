@@ -86,8 +86,24 @@ HWY_INLINE void AddMagnitudes(const Rows& a, float factor, Rows& acc) {
   }
 }
 
-HWY_INLINE void AddBoth(const RowSums& a, RowSums& sums) {
-  for (size_t j = 0; j < kVecs; ++j) sums.v[j] = hn::Add(sums.v[j], a.v[j]);
+// Integer sums of the 32 columns of block `s`, whose pairs decode(i, low, high)
+// gives as a decoder does.
+template <class Decode>
+HWY_INLINE RowSums SumBlock(const TopRow& row, int64_t s,
+                            const Decode& decode) {
+  RowSums sums = ZeroSums();
+  RowSums more = ZeroSums();
+  PLIMSOLL_UNROLL_PAIRS
+  for (int i = 0; i < 8; ++i) {
+    Pairs low;
+    Pairs high;
+    decode(i, low, high);
+    const uint8_t* a = Values(row) + s * 64 + i * 4;
+    AddPairs(low, a, sums);
+    AddPairs(high, a + 32, more);
+  }
+  for (size_t j = 0; j < kVecs; ++j) sums.v[j] = hn::Add(sums.v[j], more.v[j]);
+  return sums;
 }
 
 // What the outputs of a panel are at most, from its high parts.
@@ -100,18 +116,10 @@ HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
     for (int64_t i = 0; i < kHighPartBytes; i += 64) {
       hwy::Prefetch(high + kAheadBytes + i);
     }
-    RowSums sums = ZeroSums();
-    RowSums more = ZeroSums();
-    PLIMSOLL_UNROLL_PAIRS
-    for (int i = 0; i < 8; ++i) {
-      Pairs first;
-      Pairs second;
-      DecodeHighParts(high + 32, i, first, second);
-      const uint8_t* a = Values(row) + s * 64 + i * 4;
-      AddPairs(first, a, sums);
-      AddPairs(second, a + 32, more);
-    }
-    AddBoth(more, sums);
+    const RowSums sums =
+        SumBlock(row, s, [high](int i, Pairs& first, Pairs& second) {
+          DecodeHighParts(high + 32, i, first, second);
+        });
     const Rows d = LoadF16(high);
     AddSums(sums, d, ScaleOf(row, s), bounds);
     AddScaled(d, row.middle[s], bounds);
@@ -123,18 +131,11 @@ HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
 // Replaces the bounds of block `s` by what its low parts add.
 HWY_INLINE void AddLowParts(const TopRow& row, const PanelData& panel,
                             int64_t s, Rows& bounds) {
-  RowSums sums = ZeroSums();
-  RowSums more = ZeroSums();
-  PLIMSOLL_UNROLL_PAIRS
-  for (int i = 0; i < 8; ++i) {
-    Pairs first;
-    Pairs second;
-    DecodeNibbles(panel.low + s * kNibblesBytes, i, first, second);
-    const uint8_t* a = Values(row) + s * 64 + i * 4;
-    AddPairs(first, a, sums);
-    AddPairs(second, a + 32, more);
-  }
-  AddBoth(more, sums);
+  const uint8_t* low = panel.low + s * kNibblesBytes;
+  const RowSums sums =
+      SumBlock(row, s, [low](int i, Pairs& first, Pairs& second) {
+        DecodeNibbles(low, i, first, second);
+      });
   const Rows d = LoadF16(panel.blocks + s * kHighPartBytes);
   AddSums(sums, d, ScaleOf(row, s), bounds);
   AddScaled(d, -row.middle[s], bounds);
