@@ -3,7 +3,8 @@
 // bandwidth at which the same threads read memory) and for 512 rows (GEMM, two
 // operations a multiply-add, of the rate of integer products in registers), and
 // attention, on as many threads as the process has CPUs. Flags: --all for more
-// shapes and for float activations, and those of Google Benchmark.
+// shapes and for float activations, --path=AVX2 for another instruction path
+// than the best, and those of Google Benchmark.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/product_rate.h"
@@ -187,9 +189,14 @@ void AttentionOf(benchmark::State& state, DType dtype) {
   paged.page_tokens = 64;
   paged.v_offset = 64 * row_bytes;
   paged.page_bytes = 2 * 64 * row_bytes;
+  const int64_t n_pages = (n_keys + 63) / 64;
+  // A decode finds keys and values in memory, as a model's weights came
+  // between: so many tables take turns.
+  const int64_t n_tables =
+      n_rows == 1 ? kMemoryBytes / (n_pages * paged.page_bytes) + 1 : 1;
   const Buffer pool =
-      *TheBackend().Allocate((n_keys + 63) / 64 * paged.page_bytes);
-  paged.pool = pool.data();
+      *TheBackend().Allocate(n_tables * n_pages * paged.page_bytes);
+  std::byte* const first_page = pool.data();
   std::vector<PageEntry> table;
   for (int64_t p = 0; p * 64 < n_keys; ++p) {
     table.push_back(
@@ -210,7 +217,10 @@ void AttentionOf(benchmark::State& state, DType dtype) {
   args.segments = {&segment, 1};
   args.paged = paged;
   const auto begin = Clock::now();
+  int64_t next = 0;
   for (auto _ : state) {
+    args.paged.pool = first_page + next * n_pages * paged.page_bytes;
+    next = (next + 1) % n_tables;
     if (!TheBackend().Attention(args).ok()) {
       return state.SkipWithError("attention failed");
     }
@@ -221,11 +231,9 @@ void AttentionOf(benchmark::State& state, DType dtype) {
   const int64_t pairs = n_rows * (n_keys - n_rows) + n_rows * (n_rows + 1) / 2;
   const auto products = static_cast<double>(pairs * n_heads * head_dim * 2);
   const auto bytes = static_cast<double>(n_keys * row_bytes * 2);
-  // Keys and values of one sequence lie in caches, and few of these products
-  // are of integers: there is no share of the machine to state.
-  state.SetLabel(n_rows == 1
-                     ? Figure("%.1f GB/s of keys and values", times * bytes)
-                     : Figure("%.0f GOP/s", 2 * times * products));
+  // Few of these products are of integers: there is no share to state.
+  state.SetLabel(n_rows == 1 ? ReadFigure(times * bytes)
+                             : Figure("%.0f GOP/s", 2 * times * products));
 }
 
 void TopKOf(benchmark::State& state) {
@@ -300,6 +308,19 @@ int Run(int argc, char** argv) {
     return std::strcmp(arg, "--all") == 0;
   };
   const bool all = std::erase_if(args, is_all) > 0;
+  constexpr absl::string_view kPath = "--path=";
+  const auto is_path = [&](absl::string_view arg) {
+    return absl::StartsWith(arg, kPath);
+  };
+  for (const absl::string_view arg : args) {
+    if (!is_path(arg)) continue;
+    const absl::Status status = SetCpuTarget(arg.substr(kPath.size()));
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", status.ToString().c_str());
+      return EXIT_FAILURE;
+    }
+  }
+  std::erase_if(args, is_path);
   // Before the caller's own, which then count.
   char min_time[] = "--benchmark_min_time=0.05";
   args.insert(args.begin() + 1, min_time);

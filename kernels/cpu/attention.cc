@@ -43,10 +43,11 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  ScoreCells<kCount>(
+  ScoreCells<kCount, 1>(
       args, q,
       [&](int64_t j, int64_t i) {
-        return hn::LoadU(D(), keys + (j - begin) * args.head_dim + i);
+        return Span<1>{
+            {hn::LoadU(D(), keys + (j - begin) * args.head_dim + i)}};
       },
       begin, end, scores);
 }
@@ -140,7 +141,8 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
     for (int64_t c = t; c < end; ++c) {
-      LoadHead(block.keys[c], args.k_type, dim, scratch.tile + (c - t) * dim);
+      LoadHead(block.cells.keys[c], args.k_type, dim,
+               scratch.tile + (c - t) * dim);
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
@@ -155,7 +157,8 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
     for (int64_t c = t; c < end; ++c) {
-      LoadHead(block.values[c], args.v_type, dim, scratch.tile + (c - t) * dim);
+      LoadHead(block.cells.values[c], args.v_type, dim,
+               scratch.tile + (c - t) * dim);
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
@@ -194,38 +197,56 @@ RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
   return blocks;
 }
 
+// The task's queries, whose `begin` and `end` are set, against block `b`.
+void AttendNext(const AttentionArgs& args, const AttentionTask& task, int64_t b,
+                const Block& block, Query* queries, int64_t n_queries,
+                const AttentionScratch& scratch) {
+  BeginBlock(b, args.head_dim, queries, n_queries, scratch);
+  if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
+    AttendRow(args, block, queries, n_queries, scratch);
+  } else {
+    AttendBlock(args, block, queries, n_queries, scratch);
+  }
+}
+
 void AttendPages(const AttentionArgs& args, const AttentionTask& task,
                  Query* queries, int64_t n_queries,
                  const AttentionScratch& scratch) {
   const RowLayout layout = LayoutOf(args, task);
   const int64_t last = queries[n_queries - 1].position;
   const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
-  Block block;
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    const PageEntry& page = task.segment->pages[static_cast<size_t>(b)];
-    block.begin = page.live_begin;
-    block.end =
-        std::min<int64_t>(page.live_end, last - page.first_position + 1);
-    if (block.begin >= block.end) continue;
-    block.is_prefix = page.is_prefix;
-    const std::byte* base = args.paged.pool + page.page * args.paged.page_bytes;
+  const auto page_at = [&](int64_t b) -> const PageEntry& {
+    return task.segment->pages[static_cast<size_t>(b)];
+  };
+  Cells cells[2];
+  const auto find_cells = [&](int64_t b) {
+    const std::byte* base =
+        args.paged.pool + page_at(b).page * args.paged.page_bytes;
     const std::byte* k = base + args.paged.k_offset + layout.k_offset;
     const std::byte* v = base + args.paged.v_offset + layout.v_offset;
-    for (int64_t c = block.begin; c < block.end; ++c) {
-      block.keys[c] = k + c * layout.k_bytes;
-      block.values[c] = v + c * layout.v_bytes;
+    Cells& found = cells[b % 2];
+    for (int64_t c = 0; c < args.paged.page_tokens; ++c) {
+      found.keys[c] = k + c * layout.k_bytes;
+      found.values[c] = v + c * layout.v_bytes;
     }
+  };
+  if (blocks.begin < blocks.end) find_cells(blocks.begin);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    if (b + 1 < blocks.end) find_cells(b + 1);
+    const PageEntry& page = page_at(b);
+    const Block block = {
+        .cells = cells[b % 2],
+        .next = cells[(b + 1 < blocks.end ? b + 1 : b) % 2],
+        .begin = page.live_begin,
+        .end = std::min<int64_t>(page.live_end, last - page.first_position + 1),
+        .is_prefix = page.is_prefix};
+    if (block.begin >= block.end) continue;
     for (int64_t i = 0; i < n_queries; ++i) {
       queries[i].begin = block.begin;
       queries[i].end =
           std::min(block.end, queries[i].position - page.first_position + 1);
     }
-    BeginBlock(b, args.head_dim, queries, n_queries, scratch);
-    if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
-      AttendRow(args, block, queries, n_queries, scratch);
-    } else {
-      AttendBlock(args, block, queries, n_queries, scratch);
-    }
+    AttendNext(args, task, b, block, queries, n_queries, scratch);
   }
 }
 
@@ -241,34 +262,37 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
   const int64_t first = first_seen(queries[0]);
   const int64_t last = queries[n_queries - 1].position;
   const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
-  Block block;
-  block.is_prefix = false;
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    const int64_t base = b * kAttentionBlock;
-    block.begin = std::max(base, first) - base;
-    block.end = std::min(last + 1 - base, kAttentionBlock);
-    for (int64_t c = block.begin; c < block.end; ++c) {
-      const int64_t position = base + c;
+  Cells cells[2];
+  // Cells that hold nothing yet are found as well; nobody reads them.
+  const auto find_cells = [&](int64_t b) {
+    Cells& found = cells[b % 2];
+    for (int64_t c = 0; c < kAttentionBlock; ++c) {
+      const int64_t position = b * kAttentionBlock + c;
       const bool is_old = position < segment.first_position;
       const int64_t row =
           is_old ? position % segment.ring.window
                  : segment.first_row + position - segment.first_position;
       const std::byte* k = is_old ? segment.ring.k : args.chunk_k;
       const std::byte* v = is_old ? segment.ring.v : args.chunk_v;
-      block.keys[c] = k + row * layout.k_bytes + layout.k_offset;
-      block.values[c] = v + row * layout.v_bytes + layout.v_offset;
+      found.keys[c] = k + row * layout.k_bytes + layout.k_offset;
+      found.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
+  };
+  if (blocks.begin < blocks.end) find_cells(blocks.begin);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    if (b + 1 < blocks.end) find_cells(b + 1);
+    const int64_t base = b * kAttentionBlock;
+    const Block block = {.cells = cells[b % 2],
+                         .next = cells[(b + 1 < blocks.end ? b + 1 : b) % 2],
+                         .begin = std::max(base, first) - base,
+                         .end = std::min(last + 1 - base, kAttentionBlock),
+                         .is_prefix = false};
     for (int64_t i = 0; i < n_queries; ++i) {
       queries[i].begin = std::max<int64_t>(first_seen(queries[i]) - base, 0);
       queries[i].end =
           std::min(queries[i].position - base + 1, kAttentionBlock);
     }
-    BeginBlock(b, args.head_dim, queries, n_queries, scratch);
-    if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
-      AttendRow(args, block, queries, n_queries, scratch);
-    } else {
-      AttendBlock(args, block, queries, n_queries, scratch);
-    }
+    AttendNext(args, task, b, block, queries, n_queries, scratch);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_score-inl.h"
 #include "kernels/cpu/attention_state-inl.h"
@@ -18,6 +19,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// A decode's keys and values come from memory, a page here and a page there:
+// values are asked for while keys are scored, and the next block's keys while
+// values are added up, a little at a time. Measured for one row and 4,096 keys
+// out of no cache: f16 1.45 times as fast, q8_0 1.3.
+HWY_INLINE void Prefetch(const std::byte* from, int64_t n_bytes) {
+  for (int64_t i = 0; i < n_bytes; i += 64) hwy::Prefetch(from + i);
+}
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries that see all cells of the
 // block: what is brought to float32 goes straight to their sums.
@@ -28,10 +37,15 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], block.is_prefix);
   }
-  ScoreCells<kCount>(
+  constexpr int64_t kStep = 32;  // elements: a cache line, or two
+  const int64_t step_bytes = KvBytes(args.v_type, kStep);
+  ScoreCells<kCount, kSpanVectors<kType>>(
       args, q,
       [&](int64_t j, int64_t i) {
-        return LoadVector<kType>(AttentionTag(), block.keys[j], i);
+        if (i % kStep == 0) {
+          Prefetch(block.cells.values[j] + i / kStep * step_bytes, step_bytes);
+        }
+        return LoadSpan<kType>(block.cells.keys[j], i);
       },
       block.begin, block.end, scores);
 }
@@ -49,14 +63,19 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
     }
   }
   for (int64_t j = block.begin; j < block.end; ++j) {
-    hn::Vec<AttentionTag> value[kVectors];
-    for (int i = 0; i < kVectors; ++i) {
-      value[i] = LoadVector<kType>(d, block.values[j], at + i * kLanes);
+    Prefetch(block.next.keys[j] + KvBytes(args.k_type, at),
+             KvBytes(args.k_type, kVectors * kLanes));
+    constexpr int kSpan = kSpanVectors<kType>;
+    Span<kSpan> value[kVectors / kSpan];
+    for (int i = 0; i < kVectors / kSpan; ++i) {
+      value[i] =
+          LoadSpan<kType>(block.cells.values[j], at + i * kSpan * kLanes);
     }
     for (int m = 0; m < kCount; ++m) {
       const auto weight = hn::Set(d, weights[m * kAttentionBlock + j]);
       for (int i = 0; i < kVectors; ++i) {
-        acc[m][i] = hn::MulAdd(weight, value[i], acc[m][i]);
+        acc[m][i] =
+            hn::MulAdd(weight, value[i / kSpan].v[i % kSpan], acc[m][i]);
       }
     }
   }
@@ -75,8 +94,9 @@ void AddStored(const AttentionArgs& args, const Block& block,
   for (; at + kVectors * kLanes <= args.head_dim; at += kVectors * kLanes) {
     AddStoredAt<kCount, kType, kVectors>(args, block, at, weights, sums);
   }
-  for (; at < args.head_dim; at += kLanes) {
-    AddStoredAt<kCount, kType, 1>(args, block, at, weights, sums);
+  constexpr int kSpan = kSpanVectors<kType>;
+  for (; at < args.head_dim; at += kSpan * kLanes) {
+    AddStoredAt<kCount, kType, kSpan>(args, block, at, weights, sums);
   }
 }
 

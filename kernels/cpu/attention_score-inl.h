@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_state-inl.h"
+#include "kernels/cpu/kv_load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -62,8 +63,8 @@ HWY_INLINE AttentionVector SumEach(const AttentionVector* dots) {
 }
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries and cells [begin, end),
-// where load(j, i) is the vector of cell j's key that begins at element i.
-template <int kCount, class Load>
+// where load(j, i) is the Span<kSpan> of cell j's key that begins at element i.
+template <int kCount, int kSpan, class Load>
 HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
                            const Load& load, int64_t begin, int64_t end,
                            float* scores) {
@@ -73,17 +74,19 @@ HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
   for (int64_t j = begin; j < end; j += kCells) {
     AttentionVector dots[kLanes];
     for (AttentionVector& dot : dots) dot = hn::Zero(d);
-    for (int64_t i = 0; i < args.head_dim; i += kLanes) {
-      AttentionVector keys[kCells];
+    for (int64_t i = 0; i < args.head_dim; i += kSpan * kLanes) {
+      Span<kSpan> keys[kCells];
       // Behind the end the last cell is scored again, for nobody.
       for (int c = 0; c < kCells; ++c) {
         keys[c] = load(std::min<int64_t>(j + c, end - 1), i);
       }
-      for (int m = 0; m < kCount; ++m) {
-        const auto query = hn::LoadU(d, q[m] + i);
-        for (int c = 0; c < kCells; ++c) {
-          AttentionVector& dot = dots[m * kCells + c];
-          dot = hn::MulAdd(query, keys[c], dot);
+      for (int v = 0; v < kSpan; ++v) {
+        for (int m = 0; m < kCount; ++m) {
+          const auto query = hn::LoadU(d, q[m] + i + v * kLanes);
+          for (int c = 0; c < kCells; ++c) {
+            AttentionVector& dot = dots[m * kCells + c];
+            dot = hn::MulAdd(query, keys[c].v[v], dot);
+          }
         }
       }
     }

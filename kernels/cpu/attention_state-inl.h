@@ -47,10 +47,16 @@ struct Query {
   int64_t end;
 };
 
-// Where the cells of the current block lie, and which of them any query sees.
-struct Block {
+// Where the cells of a block lie.
+struct Cells {
   const std::byte* keys[kAttentionBlock];
   const std::byte* values[kAttentionBlock];
+};
+
+// The current block, and which of its cells any query sees.
+struct Block {
+  const Cells& cells;
+  const Cells& next;  // those of the block that comes then, or its own
   int64_t begin;
   int64_t end;
   bool is_prefix;

@@ -33,32 +33,51 @@ HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
 #endif
 }
 
-// Elements [i, i + lanes) of a stored head; i is a multiple of the lanes. Every
-// product of q8_0 is exact: 11 bits of scale, 7 of value.
-template <DType kType, class D>
-HWY_INLINE hn::Vec<D> LoadVector(D d, const std::byte* from, int64_t i) {
+// Vectors of a stored head that are loaded together: two of a block of q8_0
+// share what its scale takes.
+template <DType kType>
+inline constexpr int kSpanVectors = kType == DType::kQ8_0 ? 2 : 1;
+
+template <int kVectors>
+struct Span {
+  hn::Vec<hn::CappedTag<float, 16>> v[kVectors];
+};
+
+// The vectors from element i on, which is a multiple of theirs. Every product
+// of q8_0 is exact: 11 bits of scale, 7 of value.
+template <DType kType>
+HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
+                                              int64_t i) {
+  using D = hn::CappedTag<float, 16>;
+  const D d;
+  Span<kSpanVectors<kType>> span;
   if constexpr (kType == DType::kF32) {
-    return hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
+    span.v[0] = hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
   } else if constexpr (kType == DType::kBF16) {
     const hn::RebindToUnsigned<D> du;
     const hn::Rebind<uint16_t, D> dh;
     const auto* halves = reinterpret_cast<const uint16_t*>(from) + i;
     const auto bits = hn::PromoteTo(du, hn::LoadU(dh, halves));
-    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+    span.v[0] = hn::BitCast(d, hn::ShiftLeft<16>(bits));
   } else if constexpr (kType == DType::kQ8_0) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> db;
     const std::byte* block = from + i / kQ80Elements * kQ80Bytes;
     const auto* quants =
         reinterpret_cast<const int8_t*>(block + 2) + i % kQ80Elements;
-    const auto q = hn::PromoteTo(di, hn::LoadU(db, quants));
-    return hn::Mul(hn::ConvertTo(d, q), LoadScale(d, block));
+    const auto scale = LoadScale(d, block);
+    for (size_t v = 0; v < kSpanVectors<kType>; ++v) {
+      const auto q =
+          hn::PromoteTo(di, hn::LoadU(db, quants + v * hn::MaxLanes(d)));
+      span.v[v] = hn::Mul(hn::ConvertTo(d, q), scale);
+    }
   } else {
     static_assert(kType == DType::kF16);
     const hn::Rebind<hwy::float16_t, D> dh;
     const auto* halves = reinterpret_cast<const hwy::float16_t*>(from) + i;
-    return hn::PromoteTo(d, hn::LoadU(dh, halves));
+    span.v[0] = hn::PromoteTo(d, hn::LoadU(dh, halves));
   }
+  return span;
 }
 
 // Calls run with the type of keys or values as a constant.
@@ -76,35 +95,22 @@ void WithKvType(DType type, const Run& run) {
   }
 }
 
-// A head of q8_0, each scale loaded once.
-inline void LoadQ80(const std::byte* from, int64_t n, float* to) {
-  const hn::CappedTag<float, 16> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<int8_t, decltype(d)> db;
-  for (; n > 0; n -= kQ80Elements, from += kQ80Bytes, to += kQ80Elements) {
-    const auto scale = LoadScale(d, from);
-    const auto* quants = reinterpret_cast<const int8_t*>(from + 2);
-    for (int64_t i = 0; i < kQ80Elements; i += lanes) {
-      const auto q = hn::PromoteTo(di, hn::LoadU(db, quants + i));
-      hn::StoreU(hn::Mul(hn::ConvertTo(d, q), scale), d, to + i);
-    }
-  }
-}
-
 template <DType kType>
 void LoadHeadOf(const std::byte* from, int64_t n, float* to) {
   const hn::CappedTag<float, 16> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < n; i += lanes) {
-    hn::StoreU(LoadVector<kType>(d, from, i), d, to + i);
+  constexpr int kVectors = kSpanVectors<kType>;
+  constexpr auto kVectorElements = static_cast<int64_t>(hn::MaxLanes(d));
+  for (int64_t i = 0; i < n; i += kVectors * kVectorElements) {
+    const Span<kVectors> span = LoadSpan<kType>(from, i);
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(span.v[v], d, to + i + v * kVectorElements);
+    }
   }
 }
 
 // to[0, n) = the first n elements of a stored row; n is a multiple of 16 and of
 // the type's block.
 inline void LoadHead(const std::byte* from, DType dtype, int64_t n, float* to) {
-  if (dtype == DType::kQ8_0) return LoadQ80(from, n, to);
   WithKvType(dtype, [&](auto type) { LoadHeadOf<type>(from, n, to); });
 }
 
