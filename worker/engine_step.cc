@@ -306,6 +306,7 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   batch.has_rolled_prefix = false;
   batch.sequences.clear();
   batch.sampled_rows.clear();
+  batch.keeps_all_rows = false;
   sampled.clear();
   const absl::Time now = options.clock();
   for (const ScheduledRows& r : rows) {
@@ -332,6 +333,7 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
       batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
     }
     batch.has_rolled_prefix |= cache->HasRolledPrefix(r.slot);
+    batch.keeps_all_rows |= sequence->options().prompt_logprobs;
     if (!r.samples) continue;
     const auto end = static_cast<int32_t>(batch.tokens.size());
     for (auto row = end - static_cast<int32_t>(1 + r.n_draft); row < end;

@@ -38,7 +38,9 @@ struct StepBatch {
   std::vector<int64_t> prefix_positions;  // [n_rows]
   bool has_rolled_prefix = false;         // of any sequence
   std::vector<SequenceRows> sequences;    // in the order of their rows
-  std::vector<int32_t> sampled_rows;      // ascending
+  std::vector<int32_t> sampled_rows;      // ascending, the last of sequences
+  // For ComputeLogits; otherwise the last layer goes on with sampled rows only.
+  bool keeps_all_rows = false;
   // Of each sampled row, what is looked at of its logits; empty: everything.
   std::span<const kernels::TopOutputs> top;
 };
@@ -56,8 +58,8 @@ class Model {
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
 
-  // Replaces the logits by those of other rows of the last step, at most
-  // plan.n_sampled of them.
+  // Replaces the logits by those of other rows of the last step, which kept all
+  // of them; at most plan.n_sampled at a time.
   // Errors: those of the backend.
   virtual absl::Status ComputeLogits(std::span<const int32_t> rows) = 0;
 

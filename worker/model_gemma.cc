@@ -44,13 +44,13 @@ class Gemma3Graph final : public ModelGraph {
     RETURN_IF_ERROR(BeginStep(batch));
     for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
       RETURN_IF_ERROR(AttentionBlock(batch, il));
-      RETURN_IF_ERROR(FfnBlock(il));
+      if (n_rows() > 0) RETURN_IF_ERROR(FfnBlock(il));
     }
-    return EndStep(batch.sampled_rows, batch.top, output_);
+    return EndStep(batch, output_);
   }
 
   absl::Status ComputeLogits(std::span<const int32_t> rows) override {
-    return EndStep(rows, {}, output_);
+    return LogitsOf(rows, output_);
   }
 
  private:
@@ -77,6 +77,7 @@ class Gemma3Graph final : public ModelGraph {
     RETURN_IF_ERROR(
         HeadNorm(Key(), w.k_norm, shape.n_kv_heads, shape.head_dim));
     RETURN_IF_ERROR(SelfAttention(batch, il));
+    if (n_rows() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(const Input o, AttendedInput(w.attn_output.cols));
     RETURN_IF_ERROR(Project(o, {{w.attn_output, Normed()}}));
     return AddNormed(w.post_attention_norm);

@@ -102,6 +102,8 @@ absl::Status ModelGraph::BeginStep(const StepBatch& batch) {
   n_rows_ = static_cast<int64_t>(batch.tokens.size());
   PLIMSOLL_CHECK(n_rows_ > 0 && n_rows_ <= parts_.plan->n_rows,
                  "the scheduler keeps to the plan's rows");
+  residual_ = Buffer(StepBuffer::kResidual);
+  attended_ = Buffer(StepBuffer::kAttention);
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
   if (batch.has_rolled_prefix) {
     RETURN_IF_ERROR(
@@ -337,40 +339,102 @@ absl::Status ModelGraph::MoveChunkToRings(const StepBatch& batch,
   return absl::OkStatus();
 }
 
+namespace {
+
+// Whether the last layer goes on with every row of the step.
+bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
+  return batch.keeps_all_rows ||
+         static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
+}
+
+}  // namespace
+
 absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   const planner::LayerShape& shape = Layer(layer);
   const bool is_ring = parts_.cache->IsRing(layer);
   ASSIGN_OR_RETURN(const float* const q_prefix, Rotate(batch, layer));
   RETURN_IF_ERROR(is_ring ? StoreChunk(layer) : StorePages(batch, layer));
 
+  // Of the last layer only sampled rows have a reader; those of a ring need the
+  // others beside them.
+  const bool is_last = layer + 1 == parts_.shape->n_layers;
+  const bool keeps_all = !is_last || KeepsAllRows(batch, n_rows_);
+  const bool is_cut = !keeps_all && (!is_ring || batch.sampled_rows.empty());
+  auto sampled = batch.sampled_rows.begin();
   segments_.clear();
   for (const SequenceRows& rows : batch.sequences) {
+    int64_t n_skipped = is_cut ? rows.n_rows : 0;
+    for (; is_cut && sampled != batch.sampled_rows.end() &&
+           *sampled < rows.first_row + rows.n_rows;
+         ++sampled) {
+      --n_skipped;
+    }
+    if (n_skipped == rows.n_rows) continue;
     kernels::AttentionSegment segment = {
-        .first_row = rows.first_row,
-        .n_rows = rows.n_rows,
-        .first_position = rows.first_position,
+        .first_row = rows.first_row + n_skipped,
+        .n_rows = rows.n_rows - n_skipped,
+        .first_position = rows.first_position + n_skipped,
         .pages = parts_.cache->Pages(rows.slot),
         .ring = {},
         .live_begin = parts_.cache->LiveBegin(rows.slot)};
     if (is_ring) segment.ring = parts_.cache->Ring(layer, rows.slot);
     segments_.push_back(segment);
   }
-  RETURN_IF_ERROR(parts_.backend->Attention(
-      {.q = Query(),
-       .q_prefix = q_prefix,
-       .out = Attended(),
-       .n_heads = parts_.shape->n_heads,
-       .n_kv_heads = shape.n_kv_heads,
-       .head_dim = shape.head_dim,
-       .scale = parameters_.attention_scale,
-       .k_type = parts_.plan->options.k_type,
-       .v_type = parts_.plan->options.v_type,
-       .segments = segments_,
-       .is_ring = is_ring,
-       .paged = is_ring ? kernels::PagedKv{} : parts_.cache->Paged(layer),
-       .chunk_k = Bytes(StepBuffer::kChunkKey),
-       .chunk_v = Bytes(StepBuffer::kChunkValue)}));
-  if (is_ring) return MoveChunkToRings(batch, layer);
+  if (!segments_.empty()) {
+    RETURN_IF_ERROR(parts_.backend->Attention(
+        {.q = Query(),
+         .q_prefix = q_prefix,
+         .out = Attended(),
+         .n_heads = parts_.shape->n_heads,
+         .n_kv_heads = shape.n_kv_heads,
+         .head_dim = shape.head_dim,
+         .scale = parameters_.attention_scale,
+         .k_type = parts_.plan->options.k_type,
+         .v_type = parts_.plan->options.v_type,
+         .segments = segments_,
+         .is_ring = is_ring,
+         .paged = is_ring ? kernels::PagedKv{} : parts_.cache->Paged(layer),
+         .chunk_k = Bytes(StepBuffer::kChunkKey),
+         .chunk_v = Bytes(StepBuffer::kChunkValue)}));
+  }
+  if (is_ring) RETURN_IF_ERROR(MoveChunkToRings(batch, layer));
+  if (keeps_all) return absl::OkStatus();
+  return KeepSampled(batch, parts_.shape->n_heads * shape.head_dim);
+}
+
+absl::Status ModelGraph::GatherRows(const float* from,
+                                    std::span<const int32_t> rows, int64_t dim,
+                                    float* to) {
+  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  offsets_.clear();
+  more_offsets_.clear();
+  for (const int32_t row : rows) {
+    more_offsets_.push_back(static_cast<int64_t>(offsets_.size()) * row_bytes);
+    offsets_.push_back(row * row_bytes);
+  }
+  return parts_.backend->CopyRows(
+      {.src = reinterpret_cast<const std::byte*>(from),
+       .src_offsets = offsets_.data(),
+       .dst = reinterpret_cast<std::byte*>(to),
+       .dst_offsets = more_offsets_.data(),
+       .n_rows = static_cast<int64_t>(rows.size()),
+       .row_bytes = row_bytes});
+}
+
+absl::Status ModelGraph::KeepSampled(const StepBatch& batch,
+                                     int64_t attended_dim) {
+  n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
+  PLIMSOLL_CHECK(n_rows_ <= parts_.plan->n_sampled,
+                 "the scheduler keeps to the plan's sampled rows");
+  if (n_rows_ == 0) return absl::OkStatus();
+  // Queries have been read.
+  RETURN_IF_ERROR(
+      GatherRows(attended_, batch.sampled_rows, attended_dim, Query()));
+  attended_ = Query();
+  float* sampled = Buffer(StepBuffer::kSampled);
+  RETURN_IF_ERROR(GatherRows(residual_, batch.sampled_rows,
+                             parts_.shape->model_dim, sampled));
+  residual_ = sampled;
   return absl::OkStatus();
 }
 
@@ -387,28 +451,34 @@ absl::StatusOr<ModelGraph::Input> ModelGraph::ActivatedGate(int64_t ffn_dim) {
   return Input{Gate(), packed};
 }
 
-absl::Status ModelGraph::EndStep(std::span<const int32_t> rows,
-                                 std::span<const kernels::TopOutputs> top,
+absl::Status ModelGraph::EndStep(const StepBatch& batch,
                                  const kernels::WeightMatrix& output) {
-  const auto n_sampled = static_cast<int64_t>(rows.size());
+  if (batch.sampled_rows.empty()) return parts_.backend->Synchronize();
+  float* sampled = Buffer(StepBuffer::kSampled);
+  if (residual_ != sampled) {
+    RETURN_IF_ERROR(GatherRows(residual_, batch.sampled_rows,
+                               parts_.shape->model_dim, sampled));
+  }
+  return SampledLogits(static_cast<int64_t>(batch.sampled_rows.size()),
+                       batch.top, output);
+}
+
+absl::Status ModelGraph::LogitsOf(std::span<const int32_t> rows,
+                                  const kernels::WeightMatrix& output) {
+  float* sampled = Buffer(StepBuffer::kSampled);
+  PLIMSOLL_CHECK(residual_ != sampled, "the step kept all rows");
+  RETURN_IF_ERROR(
+      GatherRows(residual_, rows, parts_.shape->model_dim, sampled));
+  return SampledLogits(static_cast<int64_t>(rows.size()), {}, output);
+}
+
+absl::Status ModelGraph::SampledLogits(int64_t n_sampled,
+                                       std::span<const kernels::TopOutputs> top,
+                                       const kernels::WeightMatrix& output) {
   PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
-  if (n_sampled == 0) return parts_.backend->Synchronize();
   const int64_t dim = parts_.shape->model_dim;
-  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
-  offsets_.clear();
-  more_offsets_.clear();
-  for (int64_t i = 0; i < n_sampled; ++i) {
-    offsets_.push_back(rows[static_cast<size_t>(i)] * row_bytes);
-    more_offsets_.push_back(i * row_bytes);
-  }
   float* sampled = Buffer(StepBuffer::kSampled);
-  RETURN_IF_ERROR(parts_.backend->CopyRows({.src = Bytes(StepBuffer::kResidual),
-                                            .src_offsets = offsets_.data(),
-                                            .dst = Bytes(StepBuffer::kSampled),
-                                            .dst_offsets = more_offsets_.data(),
-                                            .n_rows = n_sampled,
-                                            .row_bytes = row_bytes}));
   std::byte* packed = PackedInputs(dim, StepBuffer::kSampledActivations);
   RETURN_IF_ERROR(
       parts_.backend->RmsNorm({.x = sampled,

@@ -68,12 +68,12 @@ class ModelGraph : public Model {
   const float* Vector(absl::string_view name) const;
 
   // f32 buffers of the step.
-  float* Residual() const { return Buffer(planner::StepBuffer::kResidual); }
+  float* Residual() const { return residual_; }
   float* Normed() const { return Buffer(planner::StepBuffer::kNormed); }
   float* Query() const { return Buffer(planner::StepBuffer::kQuery); }
   float* Key() const { return Buffer(planner::StepBuffer::kKey); }
   float* Value() const { return Buffer(planner::StepBuffer::kValue); }
-  float* Attended() const { return Buffer(planner::StepBuffer::kAttention); }
+  float* Attended() const { return attended_; }
   float* Gate() const { return Buffer(planner::StepBuffer::kGate); }
   float* Up() const { return Buffer(planner::StepBuffer::kUp); }
 
@@ -108,17 +108,19 @@ class ModelGraph : public Model {
                        std::initializer_list<Projection> projections);
 
   // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
-  // moves a ring layer's new rows into its rings.
+  // moves a ring layer's new rows into its rings. After the last layer's, rows
+  // that nobody asks for are left out: n_rows() may be 0.
   absl::Status SelfAttention(const StepBatch& batch, int64_t layer);
 
   // Gate() = activation(Gate()) * Up().
   absl::StatusOr<Input> ActivatedGate(int64_t ffn_dim);
 
-  // Logits of `rows`, as far as `top` looks at them, from Residual(), which
-  // stays as it is.
-  absl::Status EndStep(std::span<const int32_t> rows,
-                       std::span<const kernels::TopOutputs> top,
+  // Logits of the batch's sampled rows.
+  absl::Status EndStep(const StepBatch& batch,
                        const kernels::WeightMatrix& output);
+  // Logits of other rows, from Residual(), which stays as it is.
+  absl::Status LogitsOf(std::span<const int32_t> rows,
+                        const kernels::WeightMatrix& output);
 
   const planner::LayerShape& Layer(int64_t layer) const {
     return parts_.shape->layers[static_cast<size_t>(layer)];
@@ -155,12 +157,24 @@ class ModelGraph : public Model {
   absl::Status MoveChunkRows(int64_t layer, int64_t first_row, int64_t n,
                              int64_t first_position, const kernels::RingKv& to);
 
+  // Row i of `to` = row rows[i] of `from`, `dim` floats each.
+  absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
+                          int64_t dim, float* to);
+  // From now on the step has its sampled rows only.
+  absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
+  // Logits of the first n_sampled rows of the buffer kSampled.
+  absl::Status SampledLogits(int64_t n_sampled,
+                             std::span<const kernels::TopOutputs> top,
+                             const kernels::WeightMatrix& output);
+
   ModelParts parts_;
   GraphParameters parameters_;
   kernels::BufferView workspace_;
   kernels::BufferView weights_;
   float* logits_;
   int64_t n_rows_ = 0;
+  float* residual_ = nullptr;
+  float* attended_ = nullptr;
   // Host scratch of a step, kept to avoid allocation.
   std::vector<int64_t> offsets_;
   std::vector<int64_t> more_offsets_;

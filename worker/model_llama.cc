@@ -38,13 +38,13 @@ class LlamaGraph final : public ModelGraph {
     RETURN_IF_ERROR(BeginStep(batch));
     for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
       RETURN_IF_ERROR(AttentionBlock(batch, il));
-      RETURN_IF_ERROR(FfnBlock(il));
+      if (n_rows() > 0) RETURN_IF_ERROR(FfnBlock(il));
     }
-    return EndStep(batch.sampled_rows, batch.top, output_);
+    return EndStep(batch, output_);
   }
 
   absl::Status ComputeLogits(std::span<const int32_t> rows) override {
-    return EndStep(rows, {}, output_);
+    return LogitsOf(rows, output_);
   }
 
  private:
@@ -61,6 +61,7 @@ class LlamaGraph final : public ModelGraph {
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
     RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
     RETURN_IF_ERROR(SelfAttention(batch, il));
+    if (n_rows() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(const Input o, AttendedInput(w.attn_output.cols));
     return Project(o, {{w.attn_output, Residual(), /*accumulate=*/true}});
   }
