@@ -13,6 +13,7 @@
 #include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/target.h"
 #include "kernels/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -223,7 +224,11 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
   for (const MatMulArgs& args : products) {
     const int64_t n = Panels(args);
     if (begin < n) {
-      HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));
+      if (args.n_rows >= kMinAmxRows && UsesAmx()) {
+        MatMulAmx(args, begin, std::min(end, n));
+      } else {
+        HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));
+      }
     }
     begin = std::max<int64_t>(begin - n, 0);
     end -= n;

@@ -74,12 +74,6 @@ HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
 #endif
 }
 
-HWY_INLINE float LoadFloat(const uint8_t* from) {
-  float value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -64,6 +64,12 @@ HWY_INLINE void StoreRows16(const Rows& rows, float* to) {
   }
 }
 
+HWY_INLINE float LoadFloat(const uint8_t* from) {
+  float value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
 // acc += a * b, a scalar of all rows.
 HWY_INLINE void AddScaled(const Rows& a, float b, Rows& acc) {
   const VF factor = hn::Set(DF(), b);

@@ -16,6 +16,9 @@ std::vector<std::string> AvailableCpuTargets();
 // The path in use.
 std::string CpuTarget();
 
+// Whether products of many rows use AMX: the path "AVX3_DL+AMX".
+bool UsesAmx();
+
 // Uses the path `name` from now on in the whole process, or the best one if
 // `name` is empty. Not while a backend runs; for tests and benchmarks.
 // Errors: kNotFound if it is not one of AvailableCpuTargets().

@@ -1,0 +1,278 @@
+// Integer products of many activation rows on a matrix unit with tiles (AMX):
+// 16 rows times the 16 outputs of a panel, over one scale's columns.
+//
+// An int16 activation is 256 * high + low, each a byte, so a product is two of
+// bytes; their sums are the same integers as those of pairs-inl.h, and what
+// follows in float32 has the same order, so results are bit-equal to those of
+// the other paths. A template parameter does the tiles' work, so that tests run
+// this file where there is no such unit. Included once per instruction path.
+#if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/pack_weights.h"
+#include "kernels/cpu/panel-inl.h"
+#include "kernels/packed_row.h"
+
+// So that the tiles' instructions can be inlined. The file that includes this
+// begins in the same way.
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",amx-tile,amx-int8")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What is held at a time: columns of some rows and of a task's panels.
+constexpr int64_t kTileM = 16;  // activation rows of a tile
+constexpr int64_t kTaskRows = 4 * kTileM;
+constexpr int64_t kTaskPanels = 16;
+constexpr int64_t kChunkBlocks = 8;  // of 32 columns
+constexpr int64_t kChunkCols = kChunkBlocks * 32;
+
+// Eight tiles, as `Tiles` has them: sums of two panels, of high and of low
+// bytes; the bytes of activations; the weights of two panels.
+constexpr int kHighSums = 0;
+constexpr int kLowSums = 2;
+constexpr int kHighBytes = 4;
+constexpr int kLowBytes = 5;
+constexpr int kWeights = 6;
+
+// Activations of a chunk, byte by byte.
+struct SplitRows {
+  HWY_ALIGN int8_t high[kTaskRows][kChunkCols];
+  HWY_ALIGN uint8_t low[kTaskRows][kChunkCols];
+};
+
+inline void SplitActivations(const uint8_t* packed, int64_t row_bytes,
+                             int64_t n_rows, int64_t n_cols, SplitRows& split) {
+  for (int64_t m = 0; m < n_rows; ++m) {
+    const uint8_t* from = packed + m * row_bytes;
+    for (int64_t c = 0; c < n_cols; ++c) {
+      split.low[m][c] = from[2 * c];
+      split.high[m][c] = static_cast<int8_t>(from[2 * c + 1]);
+    }
+  }
+}
+
+// Two panels' columns: weights[s][p][k] is columns 4k .. 4k + 3 of the 16 rows,
+// a row's four side by side.
+struct PanelPair {
+  HWY_ALIGN int8_t weights[kChunkBlocks][2][8][64];
+  HWY_ALIGN float scales[kChunkBlocks][2][2][16];  // [s][half][p]
+  HWY_ALIGN float mins[kChunkBlocks][2][16];
+};
+
+// Two pairs of columns as four bytes of each row.
+HWY_INLINE void StoreBytes(const Pairs& first, const Pairs& second,
+                           int8_t* to) {
+  const DI d;
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VI a = hn::BitCast(d, first.v[j]);
+    const VI b = hn::BitCast(d, second.v[j]);
+    const VI lower = hn::Or(hn::And(a, hn::Set(d, 0xFF)),
+                            hn::And(hn::ShiftRight<8>(a), hn::Set(d, 0xFF00)));
+    const VI upper =
+        hn::Or(hn::And(hn::ShiftLeft<16>(b), hn::Set(d, 0xFF0000)),
+               hn::And(hn::ShiftLeft<8>(b),
+                       hn::Set(d, static_cast<int32_t>(~0xFFFFFF))));
+    hn::Store(hn::Or(lower, upper), d,
+              reinterpret_cast<int32_t*>(to) + j * kLanes);
+  }
+}
+
+template <class Decoder>
+void DecodePanel(const PanelData& panel, int64_t first, int64_t n_blocks,
+                 size_t p, PanelPair& pair) {
+  for (int64_t s = 0; s < n_blocks; ++s) {
+    const Columns at = ColumnsAt<Decoder>(panel, first + s);
+    Scales scales;
+    Decoder::LoadScales(at, scales);
+    StoreRows16(scales.d[0], pair.scales[s][0][p]);
+    if constexpr (Decoder::kHasHalfScales) {
+      StoreRows16(scales.d[1], pair.scales[s][1][p]);
+    }
+    if constexpr (Decoder::kHasMin) StoreRows16(scales.m, pair.mins[s][p]);
+    for (int i = 0; i < 8; i += 2) {
+      Pairs low[2];
+      Pairs high[2];
+      Decoder::Decode(at, i, low[0], high[0]);
+      Decoder::Decode(at, i + 1, low[1], high[1]);
+      StoreBytes(low[0], low[1], pair.weights[s][p][i / 2]);
+      StoreBytes(high[0], high[1], pair.weights[s][p][4 + i / 2]);
+    }
+  }
+}
+
+using TileSums = int32_t[kTileM][16];
+
+// Floats from a row's accumulators to the next row's: [kTaskPanels][16].
+constexpr int64_t kAccStride = kTaskPanels * 16;
+
+// acc[row] += (256 * high + low) * (scale of the weights * of the row).
+HWY_INLINE void AddTile(const TileSums& high, const TileSums& low,
+                        const Rows& scale, const uint8_t* row_scales,
+                        int64_t row_bytes, int64_t n_rows, float* acc) {
+  for (int64_t m = 0; m < n_rows; ++m, acc += kAccStride) {
+    RowSums sums;
+    for (size_t j = 0; j < kVecs; ++j) {
+      const VI upper = hn::ShiftLeft<8>(hn::Load(DI(), high[m] + j * kLanes));
+      sums.v[j] = hn::Add(upper, hn::Load(DI(), low[m] + j * kLanes));
+    }
+    Rows total = LoadRows(acc);
+    AddSums(sums, scale, LoadFloat(row_scales + m * row_bytes), total);
+    StoreRows16(total, acc);
+  }
+}
+
+// A chunk of two panels times rows [0, n_rows) of `split`. `scales` and `sums`
+// are those of the first row and the chunk's first column.
+template <class Tiles, class Decoder>
+void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
+                  int64_t n_rows, int64_t n_blocks, const uint8_t* scales,
+                  const uint8_t* sums, int64_t row_bytes, float* acc) {
+  constexpr int64_t kHalves = Decoder::kHasHalfScales ? 2 : 1;
+  constexpr int64_t kCols = 32 / kHalves;
+  HWY_ALIGN TileSums results[4];
+  for (int64_t s = 0; s < n_blocks; ++s) {
+    for (int64_t half = 0; half < kHalves; ++half) {
+      const int64_t k = half * kCols / 4;
+      tiles.template Load<kWeights>(pair.weights[s][0][k], 64);
+      tiles.template Load<kWeights + 1>(pair.weights[s][1][k], 64);
+      const int64_t column = s * 32 + half * kCols;
+      for (int64_t first = 0; first < n_rows; first += kTileM) {
+        tiles.template Load<kHighBytes>(&split.high[first][column], kChunkCols);
+        tiles.template Load<kLowBytes>(&split.low[first][column], kChunkCols);
+        tiles.template Zero<kHighSums>();
+        tiles.template Zero<kHighSums + 1>();
+        tiles.template Zero<kLowSums>();
+        tiles.template Zero<kLowSums + 1>();
+        tiles.template AddSigned<kHighSums, kHighBytes, kWeights>();
+        tiles.template AddSigned<kHighSums + 1, kHighBytes, kWeights + 1>();
+        tiles.template AddUnsigned<kLowSums, kLowBytes, kWeights>();
+        tiles.template AddUnsigned<kLowSums + 1, kLowBytes, kWeights + 1>();
+        tiles.template Store<kHighSums>(results[kHighSums]);
+        tiles.template Store<kHighSums + 1>(results[kHighSums + 1]);
+        tiles.template Store<kLowSums>(results[kLowSums]);
+        tiles.template Store<kLowSums + 1>(results[kLowSums + 1]);
+        const int64_t n = std::min(kTileM, n_rows - first);
+        for (size_t p = 0; p < 2; ++p) {
+          AddTile(results[kHighSums + p], results[kLowSums + p],
+                  LoadRows(pair.scales[s][half][p]),
+                  scales + first * row_bytes + s * 4, row_bytes, n,
+                  acc + first * kAccStride + p * 16);
+        }
+      }
+    }
+    if constexpr (Decoder::kHasMin) {
+      for (int64_t m = 0; m < n_rows; ++m) {
+        const float sum = LoadFloat(sums + m * row_bytes + s * 4);
+        for (size_t p = 0; p < 2; ++p) {
+          float* to = acc + m * kAccStride + p * 16;
+          Rows total = LoadRows(to);
+          AddScaled(LoadRows(pair.mins[s][p]), sum, total);
+          StoreRows16(total, to);
+        }
+      }
+    }
+  }
+}
+
+// Outputs of panels [panel, panel + n_panels), at most kTaskPanels, for rows
+// [first, first + n_rows), at most kTaskRows.
+template <class Tiles, class Decoder>
+void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
+                  int64_t n_panels, int64_t first, int64_t n_rows) {
+  SplitRows split;
+  PanelPair pair;
+  HWY_ALIGN float acc[kTaskRows * kAccStride] = {};
+  const int64_t cols = args.w.cols;
+  const int64_t row_bytes = PackedRowBytes(cols);
+  const auto* packed =
+      reinterpret_cast<const uint8_t*>(args.packed) + first * row_bytes;
+  for (int64_t s = 0; s < cols / 32; s += kChunkBlocks) {
+    const int64_t n_blocks = std::min(kChunkBlocks, cols / 32 - s);
+    SplitActivations(packed + s * 64, row_bytes, n_rows, n_blocks * 32, split);
+    for (int64_t p = 0; p < n_panels; p += 2) {
+      // A panel alone is multiplied twice, the second time for nobody.
+      for (int64_t i = 0; i < 2; ++i) {
+        const int64_t index = panel + std::min(p + i, n_panels - 1);
+        DecodePanel<Decoder>(PanelOf(args.w, index), s, n_blocks,
+                             static_cast<size_t>(i), pair);
+      }
+      MultiplyPair<Tiles, Decoder>(tiles, pair, split, n_rows, n_blocks,
+                                   packed + PackedScalesOffset(cols) + s * 4,
+                                   packed + PackedSumsOffset(cols) + s * 4,
+                                   row_bytes, acc + p * 16);
+    }
+  }
+  for (int64_t m = 0; m < n_rows; ++m) {
+    for (int64_t p = 0; p < n_panels; ++p) {
+      const int64_t row = (panel + p) * kPanelRows;
+      const int64_t n = std::min(kPanelRows, args.w.rows - row);
+      const float* sums = acc + m * kAccStride + p * 16;
+      float* out = args.out + (first + m) * args.w.rows + row;
+      for (int64_t r = 0; r < n; ++r) {
+        out[r] = args.accumulate ? out[r] + sums[r] : sums[r];
+      }
+    }
+  }
+}
+
+template <class Tiles, class Decoder>
+void MultiplyTasks(const MatMulArgs& args, int64_t begin, int64_t end) {
+  Tiles tiles(Decoder::kHasHalfScales ? 16 : 32);
+  for (int64_t panel = begin; panel < end; panel += kTaskPanels) {
+    for (int64_t first = 0; first < args.n_rows; first += kTaskRows) {
+      MultiplyTask<Tiles, Decoder>(tiles, args, panel,
+                                   std::min(kTaskPanels, end - panel), first,
+                                   std::min(kTaskRows, args.n_rows - first));
+    }
+  }
+}
+
+// Panels [begin, end) of a product of quantised weights with packed
+// activations. `Tiles` is constructed with the columns of a product, 16 or 32:
+// tiles 4 and 5 have 16 rows of as many bytes, tiles 6 and 7 a quarter as many
+// rows of 64 bytes, tiles 0 to 3 are 16 rows of 16 int32.
+template <class Tiles>
+void MultiplyOnTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
+  switch (args.w.dtype) {
+    case DType::kQ8_0:
+      if (IsSplit(args.w.dtype, args.w.rows, args.w.cols)) {
+        return MultiplyTasks<Tiles, DecoderSplitQ80>(args, begin, end);
+      }
+      return MultiplyTasks<Tiles, DecoderQ80>(args, begin, end);
+    case DType::kQ4_0:
+      return MultiplyTasks<Tiles, DecoderQ40>(args, begin, end);
+    case DType::kQ4_1:
+      return MultiplyTasks<Tiles, DecoderQ41>(args, begin, end);
+    case DType::kQ5_0:
+      return MultiplyTasks<Tiles, DecoderQ50>(args, begin, end);
+    case DType::kQ5_1:
+      return MultiplyTasks<Tiles, DecoderQ51>(args, begin, end);
+    case DType::kQ4_K:
+      return MultiplyTasks<Tiles, DecoderQ4K>(args, begin, end);
+    case DType::kQ5_K:
+      return MultiplyTasks<Tiles, DecoderQ5K>(args, begin, end);
+    case DType::kQ6_K:
+      return MultiplyTasks<Tiles, DecoderQ6K>(args, begin, end);
+    default:
+      return;  // MatMul sends float types elsewhere
+  }
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per instruction path
