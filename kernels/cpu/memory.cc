@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/memory_nodes.h"
 
 namespace plimsoll::kernels {
 
@@ -44,6 +45,8 @@ absl::StatusOr<Buffer> AllocateHuge(
   if (head != 0) munmap(begin, head);
   if (tail != 0) munmap(data + rounded, tail);
   (void)madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // advice
+  const MemoryNodes nodes = NodesToSpreadOver();
+  if (nodes.count() > 1) (void)InterleavePages(data, rounded, nodes);
   touch(data, rounded);
   return Buffer(data, rounded, [](std::byte* freed, int64_t size) {
     munmap(freed, static_cast<size_t>(size));

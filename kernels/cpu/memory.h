@@ -19,10 +19,10 @@ inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 int64_t PhysicalMemoryBytes();
 
 // One anonymous mapping of `bytes` rounded up to 2 MiB, aligned to 2 MiB, huge
-// pages advised. `touch` gets the whole range once and writes zeros to every
-// page of it, so that it is resident.
-// Errors: kInvalidArgument if bytes <= 0; kResourceExhausted with the bytes
-// wanted if the system refuses.
+// pages advised, spread over the memory nodes where there are several. `touch`
+// gets the whole range once and writes zeros to every page of it, so that it is
+// resident. Errors: kInvalidArgument if bytes <= 0; kResourceExhausted with the
+// bytes wanted if the system refuses.
 absl::StatusOr<Buffer> AllocateHuge(
     int64_t bytes, absl::FunctionRef<void(std::byte* data, int64_t)> touch);
 
