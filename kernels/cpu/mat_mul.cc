@@ -74,7 +74,7 @@ HWY_INLINE void PrefetchAhead(const Columns& at) {
   }
 }
 
-template <class Decoder, int kRows>
+template <class Decoder, class Dot, int kRows>
 void MultiplyPanel(const PanelTask& task) {
   // Few rows leave the integer chains short of work, so they get two each.
   constexpr int kSums = (Decoder::kHasHalfScales || kRows <= 2) ? 2 : 1;
@@ -99,8 +99,8 @@ void MultiplyPanel(const PanelTask& task) {
       Decoder::Decode(at, i, low, high);
       for (int m = 0; m < kRows; ++m) {
         const uint8_t* a = packed + m * row_bytes + s * 64 + i * 4;
-        AddPairs(low, a, sums[m][0]);
-        AddPairs(high, a + 32, sums[m][kSums - 1]);
+        Dot::Add(low, a, sums[m][0]);
+        Dot::Add(high, a + 32, sums[m][kSums - 1]);
       }
     }
     Scales scales;
@@ -128,20 +128,20 @@ void MultiplyPanel(const PanelTask& task) {
 }
 
 // Rows [0, n_rows) in register blocks of kRows, then smaller ones.
-template <class Decoder, int kRows>
+template <class Decoder, class Dot, int kRows>
 void MultiplyRows(PanelTask task, int64_t n_rows) {
   for (; n_rows >= kRows; n_rows -= kRows) {
-    MultiplyPanel<Decoder, kRows>(task);
+    MultiplyPanel<Decoder, Dot, kRows>(task);
     task.packed += kRows * PackedRowBytes(task.cols);
     task.out += kRows * task.out_stride;
   }
   if constexpr (kRows > 1) {
-    if (n_rows > 0) MultiplyRows<Decoder, kRows / 2>(task, n_rows);
+    if (n_rows > 0) MultiplyRows<Decoder, Dot, kRows / 2>(task, n_rows);
   }
 }
 
 // Panels [begin, end), with row tiles that stay in the second-level cache.
-template <class Decoder>
+template <class Decoder, class Dot>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
@@ -156,7 +156,7 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
       task.out_stride = args.w.rows;
       task.n_valid = std::min(kPanelRows, args.w.rows - p * kPanelRows);
       task.accumulate = args.accumulate;
-      MultiplyRows<Decoder, kBlockRows>(task, n_rows);
+      MultiplyRows<Decoder, Dot, kBlockRows>(task, n_rows);
     }
   }
 }
@@ -164,29 +164,15 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
 }  // namespace
 
 void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
-  switch (args.w.dtype) {
-    case DType::kQ8_0:
-      if (IsSplit(args.w.dtype, args.w.rows, args.w.cols)) {
-        return MultiplyPanels<DecoderSplitQ80>(args, begin, end);
-      }
-      return MultiplyPanels<DecoderQ80>(args, begin, end);
-    case DType::kQ4_0:
-      return MultiplyPanels<DecoderQ40>(args, begin, end);
-    case DType::kQ4_1:
-      return MultiplyPanels<DecoderQ41>(args, begin, end);
-    case DType::kQ5_0:
-      return MultiplyPanels<DecoderQ50>(args, begin, end);
-    case DType::kQ5_1:
-      return MultiplyPanels<DecoderQ51>(args, begin, end);
-    case DType::kQ4_K:
-      return MultiplyPanels<DecoderQ4K>(args, begin, end);
-    case DType::kQ5_K:
-      return MultiplyPanels<DecoderQ5K>(args, begin, end);
-    case DType::kQ6_K:
-      return MultiplyPanels<DecoderQ6K>(args, begin, end);
-    default:
-      return;  // MatMul sends float types elsewhere
-  }
+  WithDecoder(args.w, [&](auto decoder) {
+    using Decoder = decltype(decoder);
+#if PLIMSOLL_HAVE_AVX_VNNI
+    if (Uses(PathExtra::kAvxVnni)) {
+      return MultiplyPanels<Decoder, AvxVnniDot>(args, begin, end);
+    }
+#endif
+    MultiplyPanels<Decoder, PairDot>(args, begin, end);
+  });
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
@@ -224,7 +210,7 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
   for (const MatMulArgs& args : products) {
     const int64_t n = Panels(args);
     if (begin < n) {
-      if (args.n_rows >= kMinAmxRows && UsesAmx()) {
+      if (args.n_rows >= kMinAmxRows && Uses(PathExtra::kAmx)) {
         MatMulAmx(args, begin, std::min(end, n));
       } else {
         HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));

@@ -247,29 +247,9 @@ void MultiplyTasks(const MatMulArgs& args, int64_t begin, int64_t end) {
 // rows of 64 bytes, tiles 0 to 3 are 16 rows of 16 int32.
 template <class Tiles>
 void MultiplyOnTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
-  switch (args.w.dtype) {
-    case DType::kQ8_0:
-      if (IsSplit(args.w.dtype, args.w.rows, args.w.cols)) {
-        return MultiplyTasks<Tiles, DecoderSplitQ80>(args, begin, end);
-      }
-      return MultiplyTasks<Tiles, DecoderQ80>(args, begin, end);
-    case DType::kQ4_0:
-      return MultiplyTasks<Tiles, DecoderQ40>(args, begin, end);
-    case DType::kQ4_1:
-      return MultiplyTasks<Tiles, DecoderQ41>(args, begin, end);
-    case DType::kQ5_0:
-      return MultiplyTasks<Tiles, DecoderQ50>(args, begin, end);
-    case DType::kQ5_1:
-      return MultiplyTasks<Tiles, DecoderQ51>(args, begin, end);
-    case DType::kQ4_K:
-      return MultiplyTasks<Tiles, DecoderQ4K>(args, begin, end);
-    case DType::kQ5_K:
-      return MultiplyTasks<Tiles, DecoderQ5K>(args, begin, end);
-    case DType::kQ6_K:
-      return MultiplyTasks<Tiles, DecoderQ6K>(args, begin, end);
-    default:
-      return;  // MatMul sends float types elsewhere
-  }
+  WithDecoder(args.w, [&](auto decoder) {
+    MultiplyTasks<Tiles, decltype(decoder)>(args, begin, end);
+  });
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

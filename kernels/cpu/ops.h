@@ -33,8 +33,8 @@ void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
 // A product of up to kMaxTopRows rows by a split matrix, where args.top bounds
 // what is looked at.
 void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
-// Integer products of panels [begin, end) on AMX; only where UsesAmx(). From so
-// many rows on, a tile's, it is expected to be faster.
+// Integer products of panels [begin, end) on AMX; only where it is in use. From
+// so many rows on, a tile's, it is expected to be faster.
 inline constexpr int64_t kMinAmxRows = 16;
 void MatMulAmx(const MatMulArgs& args, int64_t begin, int64_t end);
 // A product's float32 path: exact weights on `x`.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/pack_weights.h"
 
@@ -411,6 +412,35 @@ struct DecoderQ6K {
   }
 };
 
+// Calls run with the decoder of a quantised matrix.
+template <typename Run>
+HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return is_split ? run(DecoderSplitQ80()) : run(DecoderQ80());
+    case DType::kQ4_0:
+      return run(DecoderQ40());
+    case DType::kQ4_1:
+      return run(DecoderQ41());
+    case DType::kQ5_0:
+      return run(DecoderQ50());
+    case DType::kQ5_1:
+      return run(DecoderQ51());
+    case DType::kQ4_K:
+      return run(DecoderQ4K());
+    case DType::kQ5_K:
+      return run(DecoderQ5K());
+    case DType::kQ6_K:
+      return run(DecoderQ6K());
+    default:
+      PLIMSOLL_CHECK(false, "float types have no decoder");
+  }
+}
+template <typename Run>
+HWY_INLINE void WithDecoder(const WeightMatrix& w, const Run& run) {
+  WithDecoder(w.dtype, IsSplit(w.dtype, w.rows, w.cols), run);
+}
+
 // tile[c][row] for two columns from their int16 pair.
 template <class Decoder>
 HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
@@ -451,34 +481,6 @@ HWY_INLINE void DecodeTile(const PanelData& panel, int64_t s, float* tile) {
 HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
                                    int64_t s, int64_t n_columns, float* tile) {
   switch (dtype) {
-    case DType::kQ8_0:
-      if (panel.low != nullptr) {
-        DecodeTile<DecoderSplitQ80>(panel, s, tile);
-      } else {
-        DecodeTile<DecoderQ80>(panel, s, tile);
-      }
-      return tile;
-    case DType::kQ4_0:
-      DecodeTile<DecoderQ40>(panel, s, tile);
-      return tile;
-    case DType::kQ4_1:
-      DecodeTile<DecoderQ41>(panel, s, tile);
-      return tile;
-    case DType::kQ5_0:
-      DecodeTile<DecoderQ50>(panel, s, tile);
-      return tile;
-    case DType::kQ5_1:
-      DecodeTile<DecoderQ51>(panel, s, tile);
-      return tile;
-    case DType::kQ4_K:
-      DecodeTile<DecoderQ4K>(panel, s, tile);
-      return tile;
-    case DType::kQ5_K:
-      DecodeTile<DecoderQ5K>(panel, s, tile);
-      return tile;
-    case DType::kQ6_K:
-      DecodeTile<DecoderQ6K>(panel, s, tile);
-      return tile;
     case DType::kF16:
       for (int64_t c = 0; c < n_columns; ++c) {
         StoreRows16(LoadF16(panel.blocks + (32 * s + c) * 32), tile + 16 * c);
@@ -489,8 +491,13 @@ HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
         StoreRows16(LoadBf16(panel.blocks + (32 * s + c) * 32), tile + 16 * c);
       }
       return tile;
-    default:  // float32
+    case DType::kF32:
       return reinterpret_cast<const float*>(panel.blocks) + 32 * s * 16;
+    default:
+      WithDecoder(dtype, panel.low != nullptr, [&](auto decoder) {
+        DecodeTile<decltype(decoder)>(panel, s, tile);
+      });
+      return tile;
   }
 }
 

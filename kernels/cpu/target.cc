@@ -8,12 +8,6 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace plimsoll::kernels::HWY_NAMESPACE {
-const char* PathName() { return hwy::TargetName(HWY_TARGET); }
-}  // namespace plimsoll::kernels::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
 #if HWY_ONCE
 
 #if defined(__x86_64__)
@@ -30,13 +24,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace plimsoll::kernels {
 
-HWY_EXPORT(PathName);
-
 namespace {
-
-// Beside the path that it begins with, for products of many rows.
-constexpr char kAmxPath[] = "AVX3_DL+AMX";
-constexpr char kVnniPath[] = "AVX3_DL";
 
 #if defined(__x86_64__)
 // Tiles of bytes, a system that saves their state, and its permission for this
@@ -64,61 +52,85 @@ bool AskForAmx() {
 bool AskForAmx() { return false; }
 #endif
 
-bool HasAmx() {
-  static const bool has =
-      (hwy::SupportedTargets() & HWY_AVX3_DL) != 0 && AskForAmx();
-  return has;
+#if defined(__x86_64__)
+// Integer products of 256 bits on CPUs that may have no AVX-512.
+bool HasAvxVnni() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kAvxVnni = 1u << 4;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+}
+#else
+bool HasAvxVnni() { return false; }
+#endif
+
+struct ExtraFact {
+  PathExtra extra;
+  absl::string_view base;
+  absl::string_view suffix;
+  bool (*is_there)();
+};
+constexpr ExtraFact kExtras[] = {
+    {PathExtra::kAmx, "AVX3_DL", "_AMX", AskForAmx},
+    {PathExtra::kAvxVnni, "AVX2", "_VNNI", HasAvxVnni},
+};
+
+struct Path {
+  std::string name;
+  int64_t target;  // Highway's
+  PathExtra extra;
+};
+
+// Those that this CPU and its operating system allow, best first.
+const std::vector<Path>& Paths() {
+  static const auto* const paths = [] {
+    auto* made = new std::vector<Path>;
+    const int64_t allowed = hwy::SupportedTargets() | HWY_STATIC_TARGET;
+    for (int bit = 0; bit < 62; ++bit) {
+      const int64_t target = int64_t{1} << bit;
+      if ((HWY_TARGETS & allowed & target) == 0) continue;
+      const std::string name = hwy::TargetName(target);
+      for (const ExtraFact& fact : kExtras) {
+        if (fact.base != name || !fact.is_there()) continue;
+        made->push_back({absl::StrCat(name, fact.suffix), target, fact.extra});
+      }
+      made->push_back({name, target, PathExtra::kNone});
+    }
+    return made;
+  }();
+  return *paths;
 }
 
-std::atomic<bool>& AmxInUse() {
-  static std::atomic<bool> in_use{HasAmx()};
+std::atomic<const Path*>& PathInUse() {
+  static std::atomic<const Path*> in_use{&Paths().front()};
   return in_use;
 }
 
 }  // namespace
 
-bool UsesAmx() { return AmxInUse().load(std::memory_order_relaxed); }
+bool Uses(PathExtra extra) {
+  return PathInUse().load(std::memory_order_relaxed)->extra == extra;
+}
 
 std::vector<std::string> AvailableCpuTargets() {
-  const int64_t allowed = hwy::SupportedTargets();
   std::vector<std::string> names;
-  if (HasAmx()) names.emplace_back(kAmxPath);
-  for (int bit = 0; bit < 62; ++bit) {
-    const int64_t target = int64_t{1} << bit;
-    if ((HWY_TARGETS & target) == 0) continue;
-    if ((allowed & target) == 0 && target != HWY_STATIC_TARGET) continue;
-    names.emplace_back(hwy::TargetName(target));
-  }
+  for (const Path& path : Paths()) names.push_back(path.name);
   return names;
 }
 
-std::string CpuTarget() {
-  return UsesAmx() ? kAmxPath : HWY_DYNAMIC_DISPATCH(PathName)();
-}
+std::string CpuTarget() { return PathInUse().load()->name; }
 
 absl::Status SetCpuTarget(absl::string_view name) {
-  hwy::SetSupportedTargetsForTest(0);
-  const bool with_amx = HasAmx() && (name.empty() || name == kAmxPath);
-  if (with_amx) name = kVnniPath;
-  int64_t chosen = hwy::SupportedTargets();
-  if (!name.empty()) {
-    const int64_t allowed = chosen | HWY_STATIC_TARGET;
-    chosen = 0;
-    for (int bit = 0; bit < 62; ++bit) {
-      const int64_t target = int64_t{1} << bit;
-      if ((HWY_TARGETS & allowed & target) != 0 &&
-          name == hwy::TargetName(target)) {
-        chosen = target;
-      }
-    }
-    if (chosen == 0) {
-      return absl::NotFoundError(
-          absl::StrCat("this CPU has no instruction path \"", name, "\""));
-    }
+  for (const Path& path : Paths()) {
+    if (!name.empty() && name != path.name) continue;
+    hwy::GetChosenTarget().Update(path.target);
+    PathInUse().store(&path);
+    return absl::OkStatus();
   }
-  hwy::GetChosenTarget().Update(chosen);
-  AmxInUse().store(with_amx, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("this CPU has no instruction path \"", name, "\""));
 }
 
 std::string CpuBrand() {

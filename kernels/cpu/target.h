@@ -16,8 +16,15 @@ std::vector<std::string> AvailableCpuTargets();
 // The path in use.
 std::string CpuTarget();
 
-// Whether products of many rows use AMX: the path "AVX3_DL+AMX".
-bool UsesAmx();
+// What some CPUs have beside a path of vectors.
+enum class PathExtra {
+  kNone,
+  kAmx,      // tiles, for products of many rows
+  kAvxVnni,  // integer products without AVX-512
+};
+
+// Whether the path in use has it. For kernels.
+bool Uses(PathExtra extra);
 
 // Uses the path `name` from now on in the whole process, or the best one if
 // `name` is empty. Not while a backend runs; for tests and benchmarks.
