@@ -46,6 +46,7 @@ Sequence* Engine::Impl::Find(int64_t id) {
 }
 
 void Engine::Impl::StepLoop() {
+  const kernels::ApartFromWorkers apart(pool);
   bool has_run = false;
   while (has_run || AwaitWork()) {
     {

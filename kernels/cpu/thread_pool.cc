@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -52,11 +53,11 @@ std::vector<int> AllowedCpus() {
 }
 
 // Pinning is a hint: where the system refuses it, the thread still runs.
-void PinTo(std::thread& thread, int cpu) {
+void PinTo(pthread_t thread, std::span<const int> cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(cpu), &set);
-  (void)pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  (void)pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
 }  // namespace
@@ -76,6 +77,7 @@ struct ThreadPool::Impl {
   int64_t grain = 1;
   absl::FunctionRef<void(int64_t, int64_t, int)>* function = nullptr;
   std::vector<std::thread> workers;
+  std::vector<int> free_cpus;  // that no worker is pinned to
 
   void Work(int thread) {
     uint32_t seen = 0;
@@ -141,9 +143,16 @@ ThreadPool::ThreadPool(int n_threads, bool pin)
   for (int thread = 1; thread < n_threads; ++thread) {
     impl_->workers.emplace_back([impl, thread] { impl->Work(thread); });
     if (pin && !cpus.empty()) {
-      PinTo(impl_->workers.back(),
-            cpus[static_cast<size_t>(thread) % cpus.size()]);
+      const size_t cpu = static_cast<size_t>(thread) % cpus.size();
+      PinTo(impl_->workers.back().native_handle(), {&cpus[cpu], 1});
     }
+  }
+  // Workers have the CPUs from the second on; with more of them, all.
+  const auto n = static_cast<size_t>(n_threads);
+  if (pin && n <= cpus.size()) {
+    impl_->free_cpus.push_back(cpus.front());
+    impl_->free_cpus.insert(impl_->free_cpus.end(), cpus.begin() + n_threads,
+                            cpus.end());
   }
 }
 
@@ -169,6 +178,17 @@ void ThreadPool::ParallelFor(
   impl_->Open();
   impl_->TakeTasks(0);
   impl_->Shut();
+}
+
+ApartFromWorkers::ApartFromWorkers(const ThreadPool& pool) {
+  const std::vector<int>& free_cpus = pool.impl_->free_cpus;
+  if (free_cpus.empty()) return;
+  cpus_before_ = AllowedCpus();
+  PinTo(pthread_self(), free_cpus);
+}
+
+ApartFromWorkers::~ApartFromWorkers() {
+  if (!cpus_before_.empty()) PinTo(pthread_self(), cpus_before_);
 }
 
 }  // namespace plimsoll::kernels

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 
@@ -32,8 +33,23 @@ class ThreadPool {
                    absl::FunctionRef<void(int64_t, int64_t, int)> fn);
 
  private:
+  friend class ApartFromWorkers;
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// While it lives, the thread that made it keeps off the CPUs that workers are
+// pinned to, if there are others: for threads that call ParallelFor again and
+// again, which the system would let share a CPU with a worker for some 20 ms.
+class ApartFromWorkers {
+ public:
+  explicit ApartFromWorkers(const ThreadPool& pool);
+  ~ApartFromWorkers();
+  ApartFromWorkers(const ApartFromWorkers&) = delete;
+  ApartFromWorkers& operator=(const ApartFromWorkers&) = delete;
+
+ private:
+  std::vector<int> cpus_before_;  // empty: nothing was changed
 };
 
 }  // namespace plimsoll::kernels

@@ -1,6 +1,8 @@
 // Every index is covered once, and pools come and go.
 #include "kernels/cpu/thread_pool.h"
 
+#include <sched.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -52,6 +54,39 @@ TEST(ThreadPoolTest, EveryThreadTakesItsShare) {
       });
       EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(n_threads), 1));
     }
+  }
+}
+
+// The CPUs that the calling thread may use.
+int AllowedCpus(cpu_set_t& set) {
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  return CPU_COUNT(&set);
+}
+
+TEST(ThreadPoolTest, TheCallerMayKeepOffTheWorkersCpus) {
+  cpu_set_t all;
+  const int n_cpus = AllowedCpus(all);
+  for (const int n_threads : {1, n_cpus, n_cpus + 1}) {
+    if (n_threads > ThreadPool::kMaxThreads) continue;
+    ThreadPool pool(n_threads);
+    std::thread caller([&] {
+      cpu_set_t own;
+      {
+        const ApartFromWorkers apart(pool);
+        // With a worker on each of them there is nothing to keep off.
+        EXPECT_EQ(AllowedCpus(own),
+                  n_threads > n_cpus ? n_cpus : n_cpus - n_threads + 1);
+        std::atomic<int64_t> n_done{0};
+        pool.ParallelFor(100, 1, [&](int64_t begin, int64_t end, int) {
+          n_done += end - begin;
+        });
+        EXPECT_EQ(n_done, 100);
+      }
+      EXPECT_EQ(AllowedCpus(own), n_cpus);
+      EXPECT_TRUE(CPU_EQUAL(&own, &all));
+    });
+    caller.join();
   }
 }
 
