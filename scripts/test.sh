@@ -5,7 +5,9 @@
 #
 # Installs missing packages (sudo only if you are not root) and fetches the two
 # test models (350 MB); without a network the tests that need them are skipped,
-# and that is said. Ends with ctest's own closing line.
+# and that is said. Ends with ctest's own closing line. With
+# PLIMSOLL_UNITY_TESTS=ON in its environment, tests are compiled eight files at a
+# time: sooner from nothing, later after a small change.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -38,6 +40,7 @@ configure_release() {
   local python=
   [[ -x $e2e_venv/bin/python ]] && python=$e2e_venv/bin/python
   configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
+    -DPLIMSOLL_UNITY_TESTS="${PLIMSOLL_UNITY_TESTS:-OFF}" \
     -DPLIMSOLL_E2E_PYTHON="$python"
 }
 

@@ -17,13 +17,13 @@ namespace {
 // What is written is read again, so neither may be deeper than the other.
 static_assert(kMaxToolCallDepth == kMaxSchemaDepth);
 
-absl::Status Bad(absl::string_view what) {
+absl::Status BadTool(absl::string_view what) {
   return absl::InvalidArgumentError(what);
 }
 
 absl::Status CheckName(absl::string_view name) {
   if (IsToolName(name)) return absl::OkStatus();
-  return Bad(absl::StrCat(
+  return BadTool(absl::StrCat(
       "'", absl::CEscape(name.substr(0, 2 * kMaxToolNameBytes)),
       "' is no name of a tool: a letter or _, then letters, digits, _, - and "
       "., at most ",
@@ -97,7 +97,7 @@ void AppendValue(const SchemaJson& json, std::string& out) {
 absl::Status AppendSchema(const SchemaJson& schema, std::string& out);
 
 absl::Status AppendProperties(const SchemaJson& properties, std::string& out) {
-  if (!properties.is_object()) return Bad("'properties' is not an object");
+  if (!properties.is_object()) return BadTool("'properties' is not an object");
   out += '{';
   bool is_first = true;
   for (const Member& member : Sorted(properties)) {
@@ -115,11 +115,12 @@ absl::Status AppendType(const SchemaJson& type, std::string& out) {
     AppendString(absl::AsciiStrToUpper(TextOf(type)), out);
     return absl::OkStatus();
   }
-  if (!type.is_array()) return Bad("'type' is no name and no list of names");
+  if (!type.is_array())
+    return BadTool("'type' is no name and no list of names");
   out += '[';
   bool is_first = true;
   for (const SchemaJson& one : type) {
-    if (!one.is_string()) return Bad("'type' has what is no name");
+    if (!one.is_string()) return BadTool("'type' has what is no name");
     if (!std::exchange(is_first, false)) out += ',';
     AppendString(absl::AsciiStrToUpper(TextOf(one)), out);
   }
@@ -135,17 +136,17 @@ absl::Status AppendKeyword(absl::string_view key, const SchemaJson& value,
   if (key == "type") return AppendType(value, out);
   const bool is_list = key == "enum" || key == "required";
   if (is_list && !value.is_array()) {
-    return Bad(absl::StrCat("'", key, "' is not a list"));
+    return BadTool(absl::StrCat("'", key, "' is not a list"));
   }
   if (key == "description" && !value.is_string()) {
-    return Bad("'description' is not a text");
+    return BadTool("'description' is not a text");
   }
   AppendValue(value, out);
   return absl::OkStatus();
 }
 
 absl::Status AppendSchema(const SchemaJson& schema, std::string& out) {
-  if (!schema.is_object()) return Bad("a schema is not an object");
+  if (!schema.is_object()) return BadTool("a schema is not an object");
   out += '{';
   bool is_first = true;
   // In the order that sorting gives.
@@ -163,10 +164,10 @@ absl::Status AppendSchema(const SchemaJson& schema, std::string& out) {
 
 absl::Status AppendParameters(const std::string& parameters, std::string& out) {
   ASSIGN_OR_RETURN(const SchemaJson schema, ReadSchemaJson(parameters));
-  if (!schema.is_object()) return Bad("it is not an object");
+  if (!schema.is_object()) return BadTool("it is not an object");
   const auto type = schema.find("type");
   if (type != schema.end() && *type != "object") {
-    return Bad("its type is not \"object\"");
+    return BadTool("its type is not \"object\"");
   }
   return AppendSchema(schema, out);
 }
@@ -178,12 +179,12 @@ absl::StatusOr<std::string> WriteToolDeclaration(const Tool& tool) {
   const auto bytes = static_cast<int64_t>(
       tool.name.size() + tool.description.size() + tool.parameters.size());
   if (bytes > kMaxToolBytes) {
-    return Bad(absl::StrCat("the tool ", tool.name, " has ", bytes,
-                            " bytes, more than ", kMaxToolBytes));
+    return BadTool(absl::StrCat("the tool ", tool.name, " has ", bytes,
+                                " bytes, more than ", kMaxToolBytes));
   }
   if (!IsValidUtf8(tool.description)) {
-    return Bad(absl::StrCat("the description of the tool ", tool.name,
-                            " is not UTF-8"));
+    return BadTool(absl::StrCat("the description of the tool ", tool.name,
+                                " is not UTF-8"));
   }
   std::string out = absl::StrCat("declaration:", tool.name, "{description:");
   AppendString(tool.description, out);
@@ -191,8 +192,8 @@ absl::StatusOr<std::string> WriteToolDeclaration(const Tool& tool) {
     out += ",parameters:";
     if (const absl::Status status = AppendParameters(tool.parameters, out);
         !status.ok()) {
-      return Bad(absl::StrCat("the parameters of the tool ", tool.name, ": ",
-                              status.message()));
+      return BadTool(absl::StrCat("the parameters of the tool ", tool.name,
+                                  ": ", status.message()));
     }
   }
   out += '}';
@@ -202,13 +203,14 @@ absl::StatusOr<std::string> WriteToolDeclaration(const Tool& tool) {
 absl::StatusOr<std::string> WriteToolCall(const ToolCall& call) {
   RETURN_IF_ERROR(CheckName(call.name));
   if (static_cast<int64_t>(call.arguments.size()) > kMaxToolCallBytes) {
-    return Bad(absl::StrCat("the arguments of a call of ", call.name,
-                            " are longer than ", kMaxToolCallBytes, " bytes"));
+    return BadTool(absl::StrCat("the arguments of a call of ", call.name,
+                                " are longer than ", kMaxToolCallBytes,
+                                " bytes"));
   }
   const auto json =
       ReadSchemaJson(call.arguments.empty() ? "{}" : call.arguments);
   if (!json.ok() || !json->is_object()) {
-    return Bad(absl::StrCat(
+    return BadTool(absl::StrCat(
         "the arguments of a call of ", call.name, ": ",
         json.ok() ? "they are not an object" : json.status().message()));
   }
@@ -222,7 +224,7 @@ absl::StatusOr<std::string> WriteToolResponse(absl::string_view name,
   RETURN_IF_ERROR(CheckName(name));
   const auto value = ReadSchemaJson(json);
   if (!value.ok()) {
-    return Bad(
+    return BadTool(
         absl::StrCat("the response of ", name, ": ", value.status().message()));
   }
   std::string out = absl::StrCat("response:", name);

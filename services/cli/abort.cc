@@ -15,13 +15,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kAbortDescription[] =
     "End requests that run or wait on a worker\n"
     "Their clients get ABORTED and the reason, their slots are free within two "
     "steps. 'plimsoll top' lists the ids; a client names its own with the "
     "metadata x-request-id.";
 
-constexpr char kFooter[] =
+constexpr char kAbortFooter[] =
     "Examples:\n"
     "  plimsoll abort 5f3c --address localhost:7071\n"
     "  plimsoll abort --all --reason 'maintenance' --address localhost:7071";
@@ -75,8 +75,8 @@ absl::Status RunAbort(const AbortFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddAbort(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("abort", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("abort", kAbortDescription);
+  command->footer(kAbortFooter);
   auto flags = std::make_shared<AbortFlags>();
   command
       ->add_option("REQUEST_ID", flags->request_ids,

@@ -30,7 +30,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kBenchDescription[] =
     "Measure how fast a model runs on this machine, in some ten seconds\n"
     "Loads it twice: for one sequence (start, prefill, decode, memory), then "
     "for as many as --batch names; and once more with --at-positions, where "
@@ -41,7 +41,7 @@ constexpr char kDescription[] =
     "vocabulary are not among the likeliest. Shares of the bandwidth are those "
     "of reading them all.";
 
-constexpr char kFooter[] =
+constexpr char kBenchFooter[] =
     "Examples:\n"
     "  plimsoll bench --model model.gguf\n"
     "  plimsoll bench --model model.gguf --threads 1 -o json\n"
@@ -283,8 +283,8 @@ absl::Status RunBench(const BenchFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddBench(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("bench", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("bench", kBenchDescription);
+  command->footer(kBenchFooter);
   auto flags = std::make_shared<BenchFlags>();
   command
       ->add_option("--model", flags->model,

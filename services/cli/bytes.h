@@ -19,6 +19,9 @@ namespace plimsoll::cli {
 // kOutOfRange if it does not fit in int64.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
+// A number of a message as ours; messages count bytes without a sign.
+inline int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
+
 // "0 B", "999 B", "1.5 KiB", "12.0 GiB": one decimal, the largest unit that
 // keeps the number at or above 1.
 std::string FormatBytes(int64_t bytes);

@@ -9,8 +9,6 @@
 namespace plimsoll::cli {
 namespace {
 
-int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
-
 // Bandwidths are sold in powers of 1000.
 std::string Bandwidth(uint64_t bytes_per_s) {
   const double giga = static_cast<double>(bytes_per_s) / 1e9;

@@ -19,7 +19,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kChatDescription[] =
     "Talk with a model\n"
     "A line is a message; the answer comes as it is made. When the context is "
     "full the oldest messages leave with their answers, --system never does, "
@@ -29,7 +29,7 @@ constexpr char kDescription[] =
     "/reset starts anew, /info says what is kept, /exit or end of input ends "
     "it.";
 
-constexpr char kFooter[] =
+constexpr char kChatFooter[] =
     "Examples:\n"
     "  plimsoll chat --model model.gguf\n"
     "  plimsoll chat --model model.gguf --system 'Answer in one sentence.'\n"
@@ -218,8 +218,8 @@ absl::Status RunChat(const ChatFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddChat(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("chat", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("chat", kChatDescription);
+  command->footer(kChatFooter);
   auto flags = std::make_shared<ChatFlags>();
   const auto add = [&](const char* name, std::string* out, const char* type,
                        const char* help) {

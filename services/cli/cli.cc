@@ -11,12 +11,12 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kProgramDescription[] =
     "Plans how much of a device's memory a language model may use, loads it "
     "exactly to that line, and streams text from it.\n"
     "Without an address everything runs in this process.";
 
-constexpr char kFooter[] =
+constexpr char kProgramFooter[] =
     "Examples:\n"
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
     "  plimsoll generate --model model.gguf --prompt 'Why is the sea salty?'\n"
@@ -58,8 +58,8 @@ int Parse(CLI::App& app, const std::vector<std::string>& args,
 }  // namespace
 
 int Run(const std::vector<std::string>& args, Streams& streams) {
-  CLI::App app(kDescription, "plimsoll");
-  app.footer(kFooter);
+  CLI::App app(kProgramDescription, "plimsoll");
+  app.footer(kProgramFooter);
   app.require_subcommand(0, 1);
   app.fallthrough();
   Commands commands{streams, {}, {}};

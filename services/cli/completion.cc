@@ -17,11 +17,11 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kCompletionDescription[] =
     "Print a completion script for bash, zsh or fish\n"
     "It completes commands, flags, their values and files.";
 
-constexpr char kFooter[] =
+constexpr char kCompletionFooter[] =
     "Examples:\n"
     "  source <(plimsoll completion bash)      # or add it to ~/.bashrc\n"
     "  plimsoll completion zsh > ~/.zfunc/_plimsoll\n"
@@ -361,8 +361,8 @@ std::string CompletionScript(const CLI::App& root, absl::string_view shell) {
 }
 
 void AddCompletion(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("completion", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("completion", kCompletionDescription);
+  command->footer(kCompletionFooter);
   auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->type_name("bash|zsh|fish")

@@ -18,12 +18,12 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kDescribeDescription[] =
     "Describe a model: layers, heads, context, weights by type\n"
     "Reads the file's header only; with --planner a model that the planner was "
     "configured with.";
 
-constexpr char kFooter[] =
+constexpr char kDescribeFooter[] =
     "Examples:\n"
     "  plimsoll models describe model.gguf\n"
     "  plimsoll models describe model.gguf -o json\n"
@@ -129,8 +129,8 @@ absl::Status RunDescribe(const std::string& model, const std::string& output,
 }  // namespace
 
 void AddDescribe(CLI::App& models, Commands& commands) {
-  CLI::App* command = models.add_subcommand("describe", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = models.add_subcommand("describe", kDescribeDescription);
+  command->footer(kDescribeFooter);
   auto model = std::make_shared<std::string>();
   auto output = std::make_shared<std::string>();
   command

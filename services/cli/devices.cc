@@ -21,14 +21,14 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kDevicesDescription[] =
     "List this machine's device, a planner's, or those of the catalogue\n"
     "'available' is what a new model could get now: without a planner what the "
     "system and its cgroup leave, with one what its leases leave. --catalogue "
     "lists the real devices that are known by name, --fits those of them that "
     "a model fits on, with what they allow at most.";
 
-constexpr char kFooter[] =
+constexpr char kDevicesFooter[] =
     "Examples:\n"
     "  plimsoll devices\n"
     "  plimsoll devices --planner localhost:7070 -o json\n"
@@ -194,8 +194,8 @@ absl::Status RunDevices(const DevicesFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddDevices(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("devices", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("devices", kDevicesDescription);
+  command->footer(kDevicesFooter);
   auto flags = std::make_shared<DevicesFlags>();
   CLI::Option* catalogue =
       command

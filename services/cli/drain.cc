@@ -14,13 +14,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kDrainDescription[] =
     "Have a worker take nothing new and end what it has begun\n"
     "It is not ready from then on and refuses new calls; those that run go on "
     "to their end. The process stays, until a signal ends it; there is no way "
     "back. --wait returns once nothing is in flight, however long that takes.";
 
-constexpr char kFooter[] =
+constexpr char kDrainFooter[] =
     "Examples:\n"
     "  plimsoll drain --address localhost:7071\n"
     "  plimsoll drain --wait --address localhost:7071 && kill $WORKER";
@@ -56,8 +56,8 @@ absl::Status RunDrain(const DrainFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddDrain(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("drain", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("drain", kDrainDescription);
+  command->footer(kDrainFooter);
   auto flags = std::make_shared<DrainFlags>();
   command->add_flag("--wait", flags->wait,
                     "Return only once nothing is in flight");

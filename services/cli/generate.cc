@@ -21,13 +21,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kGenerateDescription[] =
     "Generate text from a prompt\n"
     "The prompt is one user message in the model's chat format; with --raw it "
     "is the text itself. Without --n-ctx the context is what the model was "
     "trained for, at most 4096 tokens. Exit code 3 if the model does not fit.";
 
-constexpr char kFooter[] =
+constexpr char kGenerateFooter[] =
     "Examples:\n"
     "  plimsoll generate --model model.gguf --prompt 'Why is the sea salty?'\n"
     "  echo 'Once upon a time' | plimsoll generate --model model.gguf \\\n"
@@ -198,8 +198,8 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
 }
 
 void AddGenerate(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("generate", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("generate", kGenerateDescription);
+  command->footer(kGenerateFooter);
   auto flags = std::make_shared<GenerateFlags>();
   const auto add = [&](const char* name, std::string* out, const char* type,
                        const char* help) {

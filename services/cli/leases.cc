@@ -15,14 +15,14 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kLeasesDescription[] =
     "List who holds how much of which device of a planner\n"
     "A lease is reserved until its holder has allocated, then confirmed. One "
     "that was not renewed in time is suspect: its bytes still count as used, "
     "until it is released or proven gone. 'pid' is the holder's process where "
     "the planner sees it end.";
 
-constexpr char kFooter[] =
+constexpr char kLeasesFooter[] =
     "Examples:\n"
     "  plimsoll leases --planner localhost:7070\n"
     "  plimsoll leases --planner localhost:7070 --device host/cpu -o json";
@@ -117,8 +117,8 @@ absl::Status RunLeases(const LeasesFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddLeases(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("leases", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("leases", kLeasesDescription);
+  command->footer(kLeasesFooter);
   auto flags = std::make_shared<LeasesFlags>();
   command->add_option("--device", flags->device, "Only those of this device")
       ->type_name("ID");

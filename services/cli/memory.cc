@@ -19,12 +19,12 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kMemoryDescription[] =
     "Show a loaded model's memory: planned beside measured\n"
     "With --address of a worker's model; else --model FILE is loaded here, "
     "measured and left again.";
 
-constexpr char kFooter[] =
+constexpr char kMemoryFooter[] =
     "Examples:\n"
     "  plimsoll memory --model model.gguf --n-ctx 4096\n"
     "  plimsoll memory --address localhost:7071 -o json";
@@ -112,8 +112,8 @@ absl::Status RunMemory(const MemoryFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddMemory(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("memory", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("memory", kMemoryDescription);
+  command->footer(kMemoryFooter);
   auto flags = std::make_shared<MemoryFlags>();
   command
       ->add_option("--model", flags->model,

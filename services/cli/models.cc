@@ -20,12 +20,12 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kModelsDescription[] =
     "List the models in the cache, or those of a worker\n"
     "The cache is ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models; a file there "
     "can be named without its folder wherever a model is wanted.";
 
-constexpr char kFooter[] =
+constexpr char kModelsFooter[] =
     "Examples:\n"
     "  plimsoll models\n"
     "  plimsoll models describe model.gguf\n"
@@ -141,8 +141,8 @@ absl::Status RunModels(const std::string& output, const Commands& commands) {
 }  // namespace
 
 void AddModels(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("models", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("models", kModelsDescription);
+  command->footer(kModelsFooter);
   auto output = std::make_shared<std::string>();
   AddOutput(*command, output.get(), {"table", "json"});
   command->require_subcommand(0, 1);

@@ -22,14 +22,14 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kPerplexityDescription[] =
     "Measure how well a model predicts a text\n"
     "Perplexity is exp of the mean negative log-probability of every token "
     "after the first, each given all that the context still holds. The text is "
     "taken as it is, without a chat format; control tokens are not parsed. It "
     "must fit the context unless that rolls.";
 
-constexpr char kFooter[] =
+constexpr char kPerplexityFooter[] =
     "Examples:\n"
     "  plimsoll perplexity --model model.gguf --file book.txt --n-ctx 1024 \\\n"
     "      --context-policy roll\n"
@@ -188,8 +188,8 @@ absl::Status RunPerplexity(const PerplexityFlags& flags, Commands& commands) {
 }  // namespace
 
 void AddPerplexity(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("perplexity", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("perplexity", kPerplexityDescription);
+  command->footer(kPerplexityFooter);
   auto flags = std::make_shared<PerplexityFlags>();
   command
       ->add_option("--model", flags->model,

@@ -28,14 +28,14 @@ namespace {
 
 using planner::PlacementProblem;
 
-constexpr char kDescription[] =
+constexpr char kPlaceDescription[] =
     "Place replicas of models on the devices of a fleet\n"
     "As many replicas as fit, those of a higher priority first, on as few "
     "devices as will do. Reads the files' headers only; every model gets the "
     "context of --n-ctx (4096). Exit code 3 if a replica found no place: then "
     "it says why.";
 
-constexpr char kFooter[] =
+constexpr char kPlaceFooter[] =
     "Examples:\n"
     "  plimsoll place --device rtx-4090:2 --device 8GiB --model big.gguf:3 \\\n"
     "    --model small.gguf:4\n"
@@ -242,8 +242,8 @@ absl::Status RunPlace(const PlaceFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddPlace(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("place", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("place", kPlaceDescription);
+  command->footer(kPlaceFooter);
   auto flags = std::make_shared<PlaceFlags>();
   command
       ->add_option("--model", flags->models,

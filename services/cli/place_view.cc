@@ -12,9 +12,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr int64_t kBarCells = 10;
-
-int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
+constexpr int64_t kLoadBarCells = 10;
 
 std::string Counted(int64_t n, absl::string_view what) {
   return absl::StrCat(FormatCount(n), " ", what, n == 1 ? "" : "s");
@@ -24,9 +22,9 @@ std::string Counted(int64_t n, absl::string_view what) {
 std::string LoadBar(const v1::FilledDevice& device, const Style& style) {
   const int64_t used =
       SegmentCells({{"used", Signed(device.used_bytes())}},
-                   Signed(device.available_bytes()), kBarCells)[0];
+                   Signed(device.available_bytes()), kLoadBarCells)[0];
   std::string bar = "[";
-  for (int64_t cell = 0; cell < kBarCells; ++cell) {
+  for (int64_t cell = 0; cell < kLoadBarCells; ++cell) {
     if (cell < used) {
       absl::StrAppend(&bar, style.utf8 ? "█" : "#");
     } else {

@@ -27,13 +27,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kPlanDescription[] =
     "Plan a model's memory: every byte, the longest context, what to try\n"
     "Reads the file's header only. Without --n-ctx it finds the longest "
     "context that fits; without --device-memory the budget is what this "
     "machine has available now. Exit code 3 if the model does not fit.";
 
-constexpr char kFooter[] =
+constexpr char kPlanFooter[] =
     "Examples:\n"
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
     "  plimsoll plan model.gguf --device rtx-4090 --n-ctx 8192 --slots 4\n"
@@ -196,8 +196,8 @@ absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
 }  // namespace
 
 void AddPlan(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("plan", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("plan", kPlanDescription);
+  command->footer(kPlanFooter);
   auto flags = std::make_shared<PlanFlags>();
   command
       ->add_option("FILE,--model", flags->model,

@@ -20,8 +20,6 @@
 namespace plimsoll::cli {
 namespace {
 
-int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
-
 std::string Verdict(bool fits, absl::string_view text, const Style& style) {
   return absl::StrCat("\n  ",
                       fits ? Paint(style, Color::kGreen, "FITS")

@@ -11,8 +11,6 @@
 namespace plimsoll::cli {
 namespace {
 
-int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
-
 // Index into SegmentsOf's list.
 size_t KindOf(absl::string_view region) {
   if (absl::StartsWith(region, "weights")) return 0;

@@ -16,12 +16,12 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kSessionsDescription[] =
     "List the chats that a worker keeps, or close one\n"
     "Each reserves a slot of the model until it is closed or nobody used it "
     "for its time to live.";
 
-constexpr char kFooter[] =
+constexpr char kSessionsFooter[] =
     "Examples:\n"
     "  plimsoll sessions --address localhost:7071\n"
     "  plimsoll sessions --address localhost:7071 --close tuesday";
@@ -103,8 +103,8 @@ absl::Status RunSessions(const SessionsFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddSessions(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("sessions", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("sessions", kSessionsDescription);
+  command->footer(kSessionsFooter);
   auto flags = std::make_shared<SessionsFlags>();
   command
       ->add_option("--model", flags->model,

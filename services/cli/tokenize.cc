@@ -20,13 +20,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kTokenizeDescription[] =
     "Turn text into a model's token ids, or ids into text\n"
     "Reads the file's header only, no weights. The text may be any bytes. "
     "Without --special the text of control tokens stays text and no BOS is "
     "added; with it both are as the model's own rules say.";
 
-constexpr char kFooter[] =
+constexpr char kTokenizeFooter[] =
     "Examples:\n"
     "  plimsoll tokenize --model model.gguf --text 'Hello, world'\n"
     "  plimsoll tokenize --model model.gguf --file - --special -o json < "
@@ -163,8 +163,8 @@ absl::Status RunTokenize(const TokenizeFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddTokenize(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("tokenize", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("tokenize", kTokenizeDescription);
+  command->footer(kTokenizeFooter);
   auto flags = std::make_shared<TokenizeFlags>();
   command
       ->add_option("--model", flags->model,

@@ -17,13 +17,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kTopDescription[] =
     "Show what a worker does: models, and the requests that run and wait\n"
     "'running' is of the slots, 'waiting' of the queue, 'kv pages' of the "
     "cache; steps and tokens count from the model's load. A request is parked "
     "while its client does not read.";
 
-constexpr char kFooter[] =
+constexpr char kTopFooter[] =
     "Examples:\n"
     "  plimsoll top --address localhost:7071\n"
     "  plimsoll top --address localhost:7071 --interval 2\n"
@@ -97,8 +97,8 @@ absl::Status RunTop(const TopFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddTop(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("top", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("top", kTopDescription);
+  command->footer(kTopFooter);
   auto flags = std::make_shared<TopFlags>();
   AddCount(*command, "--interval", &flags->interval, 1, kMaxIntervalSeconds,
            "SECONDS",

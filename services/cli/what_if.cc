@@ -24,14 +24,14 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kWhatIfDescription[] =
     "Compare many plans of a model: contexts, slots, types, devices\n"
     "Each flag below takes a list; every combination is planned from the "
     "file's header. A map shows how full the device is (for --n-ctx auto: the "
     "tokens that fit); the plans that no other beats are marked with * and "
     "listed. Exit code 3 if nothing fits.";
 
-constexpr char kFooter[] =
+constexpr char kWhatIfFooter[] =
     "Examples:\n"
     "  plimsoll what-if model.gguf --device-memory 8GiB,12GiB,24GiB\n"
     "  plimsoll what-if model.gguf --n-ctx 8192,auto --slots 1,4,16 \\\n"
@@ -177,8 +177,8 @@ absl::Status RunWhatIf(const WhatIfFlags& flags, const Commands& commands) {
 }  // namespace
 
 void AddWhatIf(CLI::App& app, Commands& commands) {
-  CLI::App* command = app.add_subcommand("what-if", kDescription);
-  command->footer(kFooter);
+  CLI::App* command = app.add_subcommand("what-if", kWhatIfDescription);
+  command->footer(kWhatIfFooter);
   auto flags = std::make_shared<WhatIfFlags>();
   command
       ->add_option("FILE,--model", flags->model,

@@ -43,8 +43,6 @@ absl::string_view GlyphOf(Heat heat, const Style& style) {
   return style.utf8 ? ShadeOf(heat).utf8 : ShadeOf(heat).ascii;
 }
 
-int64_t Signed(uint64_t bytes) { return static_cast<int64_t>(bytes); }
-
 std::string PadLeft(absl::string_view text, int64_t width) {
   const int64_t n = std::max<int64_t>(width - Columns(text), 0);
   return absl::StrCat(std::string(static_cast<size_t>(n), ' '), text);
@@ -158,7 +156,7 @@ std::string Legend(const Style& style) {
                       "\n  * nothing in the grid beats it\n");
 }
 
-std::string TypeName(v1::ElementType type) {
+std::string ElementTypeName(v1::ElementType type) {
   const DTypeInfo* info = FindDType(static_cast<uint32_t>(type) - 1);
   return info == nullptr ? "file" : std::string(info->name);
 }
@@ -364,8 +362,9 @@ std::string RenderCsv(const GridAnswer& answer) {
     const v1::WhatIfPoint& p = all.points(static_cast<int>(i));
     absl::StrAppend(
         &out, CsvField(answer.Labels(GridAxis::kDevice)[PlaceOf(answer, i)[0]]),
-        ",", p.budget_bytes(), ",", TypeName(p.weight_type()), ",",
-        TypeName(p.k_type()), ",", TypeName(p.v_type()), ",", p.n_ubatch());
+        ",", p.budget_bytes(), ",", ElementTypeName(p.weight_type()), ",",
+        ElementTypeName(p.k_type()), ",", ElementTypeName(p.v_type()), ",",
+        p.n_ubatch());
     absl::StrAppend(&out, ",", p.n_slots(), ",",
                     p.wanted_ctx() == 0 ? "auto" : absl::StrCat(p.wanted_ctx()),
                     ",", p.n_ctx(), ",", p.fits() ? "true" : "false", ",",

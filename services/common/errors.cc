@@ -102,6 +102,12 @@ absl::Status WithDetails(absl::Status status, const ErrorDetails& details) {
   return status;
 }
 
+absl::Status NoSuchDevice(absl::Status status, const std::string& id) {
+  return WithDetails(
+      std::move(status),
+      {v1::ERROR_REASON_DEVICE_NOT_FOUND, {{"device_id", id}}, std::nullopt});
+}
+
 bool HasDetails(const absl::Status& status) {
   return status.GetPayload(kInfoUrl).has_value();
 }

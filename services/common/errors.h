@@ -29,6 +29,9 @@ struct ErrorDetails {
 // An OK status stays as it is.
 absl::Status WithDetails(absl::Status status, const ErrorDetails& details);
 
+// `status`, with what says that no device is called `id`.
+absl::Status NoSuchDevice(absl::Status status, const std::string& id);
+
 bool HasDetails(const absl::Status& status);
 
 // The details that `status` carries, or what its code alone says.

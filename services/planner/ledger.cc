@@ -33,12 +33,6 @@ absl::StatusOr<std::string> NameOf(bool has_process,
       "process: a pid and a boot_id of 1 to 64 bytes without ':' are needed");
 }
 
-absl::Status NoSuchDevice(absl::Status status, const std::string& id) {
-  return WithDetails(
-      std::move(status),
-      {v1::ERROR_REASON_DEVICE_NOT_FOUND, {{"device_id", id}}, std::nullopt});
-}
-
 absl::Status Unhealthy(const std::string& id) {
   return WithDetails(
       absl::UnavailableError("the device has failed; nothing is granted on it "

@@ -27,12 +27,6 @@ struct Target {
   std::optional<int64_t> bandwidth_bytes_per_s;  // if the catalogue has it
 };
 
-absl::Status NoSuchDevice(absl::Status status, const std::string& name) {
-  return WithDetails(
-      std::move(status),
-      {v1::ERROR_REASON_DEVICE_NOT_FOUND, {{"device_id", name}}, std::nullopt});
-}
-
 absl::StatusOr<Target> RegisteredTarget(const std::string& id,
                                         const v1::ListDevicesResponse& known) {
   for (const v1::Device& device : known.devices()) {

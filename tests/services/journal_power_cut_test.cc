@@ -23,7 +23,7 @@ using planner::Lease;
 using planner::LeaseBook;
 using planner::LeaseState;
 
-constexpr int64_t kTotal = 1'000;
+constexpr int64_t kDeviceBytes = 1'000;
 constexpr int kKillPoints = 1'000;
 
 // What the child says before and after each call, through a pipe.
@@ -49,7 +49,7 @@ void Live(const std::string& path, uint64_t seed, int first, int fd) {
   planner::LeaseImage image = (*journal)->image();
   image.is_partial = false;  // so that it need not wait
   if (!book.Restore(image, Now()).ok()) _exit(3);
-  if (!book.RegisterDevice({"d", kTotal, 0, std::nullopt}).ok()) _exit(4);
+  if (!book.RegisterDevice({"d", kDeviceBytes, 0, std::nullopt}).ok()) _exit(4);
   uint64_t random = seed * 0x9E3779B97F4A7C15u + 1;
   std::vector<std::pair<int64_t, int64_t>> held;  // lease, epoch
   for (int i = first; i < first + 24; ++i) {
@@ -151,7 +151,7 @@ void CheckFile(const std::string& path, const Expected& expected) {
     if (record.lease.state != LeaseState::kReleased) held += record.lease.bytes;
     rows[number] = record.lease;
   }
-  EXPECT_LE(held, kTotal) << "bytes are doubled";
+  EXPECT_LE(held, kDeviceBytes) << "bytes are doubled";
   for (const auto& [number, report] : expected.granted) {
     ASSERT_TRUE(rows.count(number) > 0) << "lease " << number << " is lost";
     EXPECT_EQ(rows[number].epoch, report.epoch);

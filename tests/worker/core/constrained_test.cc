@@ -28,13 +28,12 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
-
-const std::vector<int32_t> kPrompt = {10, 200, 30, 40, 250};
 
 std::shared_ptr<const Grammar> Gbnf(absl::string_view text) {
   auto grammar = CompileGbnf(text);

@@ -92,6 +92,9 @@ class CollectSink : public worker::TokenSink {
   Generated result_ ABSL_GUARDED_BY(mu_);
 };
 
+// A prompt for any random model.
+inline const std::vector<int32_t> kPrompt = {10, 200, 30, 40, 250};
+
 // Greedy, no end tokens, with `top_logprobs` candidates.
 worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens,
                                int top_logprobs = 10);

@@ -20,14 +20,13 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-const std::vector<int32_t> kPrompt = {10, 200, 30, 40, 250};
 
 GenerateOptions Named(const std::string& request_id, int64_t max_tokens) {
   GenerateOptions options = Greedy(kPrompt, max_tokens);

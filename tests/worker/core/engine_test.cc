@@ -23,14 +23,13 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
-
-const std::vector<int32_t> kPrompt = {10, 200, 30, 40, 250};
 
 std::string Message(const absl::Status& status) {
   return std::string(status.message());

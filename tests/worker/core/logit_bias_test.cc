@@ -72,7 +72,7 @@ TEST(LogitBiasTest, TheDefaultsChangeNothing) {
   EXPECT_TRUE(LogitBiasOptions({.biases = {{1, 0}}}).ChangesAnything());
 }
 
-struct Limit {
+struct BiasLimit {
   const char* field;
   LogitBiasOptions options;
   bool is_valid;
@@ -91,7 +91,7 @@ TEST(LogitBiasTest, OptionsAreCheckedAtTheirLimits) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto above = [](float value) { return std::nextafter(value, 1e9f); };
   const auto below = [](float value) { return std::nextafter(value, -1e9f); };
-  const std::vector<Limit> limits = {
+  const std::vector<BiasLimit> limits = {
       {"repetition_penalty",
        {.repetition_penalty = Limits::kMinRepetition},
        true},
@@ -128,7 +128,7 @@ TEST(LogitBiasTest, OptionsAreCheckedAtTheirLimits) {
       {"logit_bias", {.biases = {{1, nan}}}, false},
       {"logit_bias", {.biases = {{1, 0}, {1, 0}}}, false},
   };
-  for (const Limit& limit : limits) {
+  for (const BiasLimit& limit : limits) {
     const absl::Status status = ValidateLogitBias(limit.options, kVocab);
     EXPECT_EQ(status.ok(), limit.is_valid) << limit.field << ": " << status;
     if (limit.is_valid) continue;

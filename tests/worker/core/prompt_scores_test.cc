@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <random>
 #include <vector>
 
 #include "tests/worker/core/engine_harness.h"
@@ -25,17 +24,9 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
-
-std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
-  }
-  return ids;
-}
 
 GenerateOptions Scored(std::vector<int32_t> prompt) {
   GenerateOptions options = Greedy(std::move(prompt), 1);

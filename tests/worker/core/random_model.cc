@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -469,6 +470,15 @@ Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   file.Pad();
   file.Append(data.bytes());
   return file.bytes();
+}
+
+std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
+  }
+  return ids;
 }
 
 TemporaryFile::TemporaryFile(const Bytes& bytes) {

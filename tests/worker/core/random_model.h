@@ -35,6 +35,9 @@ struct RandomModel {
   std::string chat_template = {};  // empty = none
 };
 
+// `n` ids of a random model, none of them special.
+std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed);
+
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();
 const RandomModel& FindRandomModel(absl::string_view name);

@@ -7,7 +7,6 @@
 #include <memory>
 #include <numbers>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -28,22 +27,13 @@ using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
-using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomModel;
+using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::testing::HasSubstr;
-
-std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
-  }
-  return ids;
-}
 
 GenerateOptions Rolling(std::vector<int32_t> prompt, int64_t max_tokens,
                         RollMethod method = RollMethod::kShift) {

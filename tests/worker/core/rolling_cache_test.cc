@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kFullLayer = 0;
 constexpr int64_t kRingLayer = 1;
 
-struct Settings {
+struct RollSettings {
   int64_t n_ctx;
   int64_t window;
   int64_t pin_tokens;
@@ -29,7 +29,7 @@ struct Settings {
 // Two slots, of which one rolls; a full and a window layer.
 class RollingCache {
  public:
-  explicit RollingCache(const Settings& settings) : settings_(settings) {
+  explicit RollingCache(const RollSettings& settings) : settings_(settings) {
     shape_.n_layers = 2;
     for (int64_t il = 0; il < 2; ++il) {
       shape_.layers.push_back({.n_kv_heads = 1,
@@ -174,7 +174,7 @@ class RollingCache {
     }
   }
 
-  Settings settings_;
+  RollSettings settings_;
   planner::ModelShape shape_ = {};
   planner::MemoryPlan plan_ = {};
   std::vector<std::byte> pages_;
@@ -190,11 +190,11 @@ class RollingCache {
 
 TEST(RollingCacheTest, AttendsExactlyThePrefixAndTheRecentTokens) {
   std::mt19937 random(7);
-  for (const Settings& settings :
-       {Settings{256, 16, 4, 192}, Settings{256, 16, 0, 192},
-        Settings{256, 60, 64, 100}, Settings{300, 100, 5, 1},
-        Settings{300, 16, 65, 300}, Settings{640, 512, 4, 480},
-        Settings{129, 16, 1, 65}, Settings{512, 512, 7, 256}}) {
+  for (const RollSettings& settings :
+       {RollSettings{256, 16, 4, 192}, RollSettings{256, 16, 0, 192},
+        RollSettings{256, 60, 64, 100}, RollSettings{300, 100, 5, 1},
+        RollSettings{300, 16, 65, 300}, RollSettings{640, 512, 4, 480},
+        RollSettings{129, 16, 1, 65}, RollSettings{512, 512, 7, 256}}) {
     SCOPED_TRACE(settings.n_ctx);
     RollingCache rolling(settings);
     ASSERT_EQ(rolling.roll().method, RollMethod::kShift);
@@ -207,10 +207,10 @@ TEST(RollingCacheTest, AttendsExactlyThePrefixAndTheRecentTokens) {
 
 TEST(RollingCacheTest, WholeTurnsLeaveWhereverTheyBegin) {
   std::mt19937 random(8);
-  for (const Settings& settings :
-       {Settings{256, 16, 4, 192}, Settings{300, 100, 5, 1},
-        Settings{640, 512, 4, 480}, Settings{512, 512, 7, 256},
-        Settings{1'000, 60, 64, 750}}) {
+  for (const RollSettings& settings :
+       {RollSettings{256, 16, 4, 192}, RollSettings{300, 100, 5, 1},
+        RollSettings{640, 512, 4, 480}, RollSettings{512, 512, 7, 256},
+        RollSettings{1'000, 60, 64, 750}}) {
     SCOPED_TRACE(settings.n_ctx);
     RollingCache rolling(settings);
     for (int turn = 0; turn < 80; ++turn) {
