@@ -69,8 +69,8 @@ absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,
 }
 
 absl::Status Engine::Impl::DrawTokens(const ScheduledRows& rows,
+                                      Sequence& sequence,
                                       int64_t first_sampled) {
-  Sequence& sequence = *Find(rows.id);
   const std::vector<int32_t> draft = sequence.TakeDraft();
   const bool is_first = sequence.n_generated() == 0;
   int64_t n_kept = 0;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -89,23 +90,25 @@ struct Engine::Impl {
   void GuessTokens();
   // Tokens that may be guessed without a page for them.
   int64_t RoomForDraft(const Sequence& sequence);
-  std::vector<ScheduledRows> Schedule();
+  // Sets `scheduled` to the rows of the next step.
+  void Schedule();
   // Both before anybody sees what the step brings.
-  void CountPages();
-  void CountRows(const std::vector<ScheduledRows>& rows);
+  void CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void CountRows();
   // Runs a step and measures it for the next ones' prompt rows.
-  void TimeStep(const std::vector<ScheduledRows>& rows);
-  void RunStep(const std::vector<ScheduledRows>& rows);
-  absl::Status BuildBatch(const std::vector<ScheduledRows>& rows);
+  void TimeStep();
+  void RunStep();
+  absl::Status BuildBatch();
   // Draws the tokens of the batch's sampled rows.
-  absl::Status SampleRows(const std::vector<ScheduledRows>& rows);
+  absl::Status SampleRows();
   // Those of one sequence, whose first sampled row is `first_sampled`: as long
   // as the guesses are what is drawn. The others' rows are taken back.
-  absl::Status DrawTokens(const ScheduledRows& rows, int64_t first_sampled);
+  absl::Status DrawTokens(const ScheduledRows& rows, Sequence& sequence,
+                          int64_t first_sampled);
   // Moves `n_rows` of a slot's drafts from `first_position` on into its rings.
   absl::Status KeepDrafts(int64_t slot, int64_t first_position, int64_t n_rows);
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
-  absl::Status ScorePrompts(const std::vector<ScheduledRows>& rows);
+  absl::Status ScorePrompts();
   void Settle(Sequence& sequence);
   // Gives its context back to its session and its slot to whoever is next.
   void Leave(Sequence& sequence);
@@ -128,8 +131,8 @@ struct Engine::Impl {
   std::vector<std::string> Abort(
       absl::FunctionRef<bool(const std::string&)> wanted,
       const absl::Status& status);
-  std::vector<Sequence*> AllSequences();
-  Sequence* Find(int64_t id);
+  // Holds until it is asked again.
+  const std::vector<Sequence*>& AllSequences();
 
   const planner::ModelShape shape;
   const planner::MemoryPlan plan;
@@ -147,8 +150,13 @@ struct Engine::Impl {
   // The pool is smaller than all slots together.
   const bool shares_pool;
 
-  // Step thread only.
+  // Step thread only. What they hold is of one step, their room of all: a step
+  // that only decodes allocates nothing.
   PromptBudget prompt_budget;
+  std::vector<Sequence*> all_sequences;
+  std::vector<std::pair<Sequence*, int64_t>> rolling;  // with their slots
+  std::vector<ScheduledRows> scheduled;
+  std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
   std::vector<const Sequence*> sampled;  // of each of its sampled rows
 

@@ -32,17 +32,13 @@ bool Engine::Impl::AwaitWork() {
   return !stopping;
 }
 
-std::vector<Sequence*> Engine::Impl::AllSequences() {
+const std::vector<Sequence*>& Engine::Impl::AllSequences() {
   absl::MutexLock lock(&mu);
-  std::vector<Sequence*> all;
-  all.reserve(sequences.size());
-  for (const auto& [id, sequence] : sequences) all.push_back(sequence.get());
-  return all;
-}
-
-Sequence* Engine::Impl::Find(int64_t id) {
-  absl::MutexLock lock(&mu);
-  return sequences.at(id).get();
+  all_sequences.clear();
+  for (const auto& [id, sequence] : sequences) {
+    all_sequences.push_back(sequence.get());
+  }
+  return all_sequences;
 }
 
 void Engine::Impl::StepLoop() {
@@ -59,9 +55,9 @@ void Engine::Impl::StepLoop() {
     RollFull();
     GuessTokens();
     MakeRoom();
-    const std::vector<ScheduledRows> rows = Schedule();
-    has_run = !rows.empty();
-    if (has_run) TimeStep(rows);
+    Schedule();
+    has_run = !scheduled.empty();
+    if (has_run) TimeStep();
   }
   for (Sequence* sequence : AllSequences()) {
     sequence->End(absl::UnavailableError("the model is being unloaded"));
@@ -110,9 +106,12 @@ void Engine::Impl::Settle(Sequence& sequence) {
     owner->Finish(options.clock());
     return;
   }
-  absl::MutexLock lock(&mu);
   // Ended with output that its reader has not taken yet: parked as well.
-  if (!is_taken || sequence.end()) {
+  const bool parks = !is_taken || sequence.end();
+  if (parks == sequence.is_parked()) return;
+  sequence.set_parked(parks);
+  absl::MutexLock lock(&mu);
+  if (parks) {
     scheduler.Park(sequence.id());
   } else {
     scheduler.Unpark(sequence.id());
@@ -244,18 +243,21 @@ void Engine::Impl::KeepRings() {
 // ended, nor while its reader is behind, as output offered again must not
 // change.
 void Engine::Impl::RollFull() {
-  for (Sequence* sequence : AllSequences()) {
-    if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
-    if (sequence->end() || sequence->HasOutput()) continue;
-    std::optional<int64_t> slot;
-    {
-      absl::MutexLock lock(&mu);
-      slot = scheduler.SlotOf(sequence->id());
+  rolling.clear();
+  {
+    absl::MutexLock lock(&mu);
+    for (const auto& [id, sequence] : sequences) {
+      if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
+      if (sequence->end() || sequence->HasOutput()) continue;
+      if (const std::optional<int64_t> slot = scheduler.SlotOf(id)) {
+        rolling.emplace_back(sequence.get(), *slot);
+      }
     }
-    if (!slot) continue;
-    while (cache->Length(*slot) >=
-           sequence->roll().FullAt(cache->Evicted(*slot))) {
-      Roll(*sequence, *slot);
+  }
+  for (const auto& [sequence, slot] : rolling) {
+    while (cache->Length(slot) >=
+           sequence->roll().FullAt(cache->Evicted(slot))) {
+      Roll(*sequence, slot);
     }
   }
 }
@@ -279,28 +281,31 @@ void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
 }
 
 void Engine::Impl::CountPages() {
-  absl::MutexLock lock(&mu);
   counters.kv_used_pages = kv_pages - cache->free_pages();
 }
 
-std::vector<ScheduledRows> Engine::Impl::Schedule() {
-  CountPages();
+void Engine::Impl::Schedule() {
+  scheduled_sequences.clear();
   absl::MutexLock lock(&mu);
-  return scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()));
+  CountPages();
+  scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()), scheduled);
+  for (const ScheduledRows& r : scheduled) {
+    scheduled_sequences.push_back(sequences.at(r.id).get());
+  }
 }
 
-void Engine::Impl::TimeStep(const std::vector<ScheduledRows>& rows) {
+void Engine::Impl::TimeStep() {
   int64_t n_decoding = 0;
   int64_t n_prompt = 0;
-  for (const ScheduledRows& r : rows) {
+  for (const ScheduledRows& r : scheduled) {
     (r.is_decoding ? n_decoding : n_prompt) += r.is_decoding ? 1 : r.n_rows;
   }
   const absl::Time begin = options.clock();
-  RunStep(rows);
+  RunStep();
   prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin);
 }
 
-absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
+absl::Status Engine::Impl::BuildBatch() {
   batch.tokens.clear();
   batch.positions.clear();
   batch.prefix_positions.clear();
@@ -310,9 +315,10 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   batch.keeps_all_rows = false;
   sampled.clear();
   const absl::Time now = options.clock();
-  for (const ScheduledRows& r : rows) {
-    Sequence* sequence = Find(r.id);
-    sequence->Started(now);
+  for (size_t i = 0; i < scheduled.size(); ++i) {
+    const ScheduledRows& r = scheduled[i];
+    Sequence* sequence = scheduled_sequences[i];
+    sequence->Started(now, plan.n_ctx);
     const TokenHistory& history = sequence->history();
     if (cache->Length(r.slot) == 0) {
       cache->Begin(r.slot, sequence->roll().prefix_tokens);
@@ -325,11 +331,12 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
          .first_position = r.first_position,
          .n_draft = r.n_draft});
     const int64_t n_known = r.n_rows - r.n_draft;
-    for (int64_t i = 0; i < r.n_rows; ++i) {
-      const int64_t position = r.first_position + i;
+    for (int64_t row = 0; row < r.n_rows; ++row) {
+      const int64_t position = r.first_position + row;
       batch.tokens.push_back(
-          i < n_known ? history.TokenAt(position)
-                      : sequence->draft()[static_cast<size_t>(i - n_known)]);
+          row < n_known
+              ? history.TokenAt(position)
+              : sequence->draft()[static_cast<size_t>(row - n_known)]);
       batch.positions.push_back(position);
       batch.prefix_positions.push_back(position - cache->Evicted(r.slot));
     }
@@ -347,49 +354,48 @@ absl::Status Engine::Impl::BuildBatch(const std::vector<ScheduledRows>& rows) {
   return absl::OkStatus();
 }
 
-void Engine::Impl::RunStep(const std::vector<ScheduledRows>& rows) {
-  absl::Status status = BuildBatch(rows);
-  CountPages();
+void Engine::Impl::RunStep() {
+  absl::Status status = BuildBatch();
   if (status.ok()) status = model->Step(batch);
-  if (status.ok()) status = SampleRows(rows);
-  if (status.ok()) status = ScorePrompts(rows);
-  CountRows(rows);
-  for (const ScheduledRows& r : rows) {
-    Sequence* sequence = Find(r.id);
+  if (status.ok()) status = SampleRows();
+  if (status.ok()) status = ScorePrompts();
+  CountRows();
+  for (Sequence* sequence : scheduled_sequences) {
     // Whatever it was, nobody knows what the step has written.
     if (!status.ok()) sequence->End(absl::InternalError(status.message()));
     Settle(*sequence);
   }
 }
 
-void Engine::Impl::CountRows(const std::vector<ScheduledRows>& rows) {
+void Engine::Impl::CountRows() {
   absl::MutexLock lock(&mu);
+  CountPages();
   ++counters.steps;
-  for (const ScheduledRows& r : rows) {
+  for (const ScheduledRows& r : scheduled) {
     const int64_t n_sampled = r.samples ? 1 : 0;
     counters.generated_tokens += n_sampled;
     counters.prompt_tokens += r.n_rows - r.n_draft - n_sampled;
   }
 }
 
-absl::Status Engine::Impl::SampleRows(const std::vector<ScheduledRows>& rows) {
+absl::Status Engine::Impl::SampleRows() {
   RETURN_IF_ERROR(row_sampler->Begin(sampled));
   int64_t first_sampled = 0;
-  for (const ScheduledRows& r : rows) {
+  for (size_t i = 0; i < scheduled.size(); ++i) {
+    const ScheduledRows& r = scheduled[i];
     if (!r.samples) continue;
-    RETURN_IF_ERROR(DrawTokens(r, first_sampled));
+    RETURN_IF_ERROR(DrawTokens(r, *scheduled_sequences[i], first_sampled));
     first_sampled += 1 + r.n_draft;
   }
   return absl::OkStatus();
 }
 
-absl::Status Engine::Impl::ScorePrompts(
-    const std::vector<ScheduledRows>& rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Sequence* sequence = Find(rows[i].id);
+absl::Status Engine::Impl::ScorePrompts() {
+  for (size_t i = 0; i < scheduled.size(); ++i) {
+    Sequence* sequence = scheduled_sequences[i];
     if (!sequence->options().prompt_logprobs) continue;
     ScoredRows scored;
-    sequence->AppendUnscored(rows[i].first_position, rows[i].n_rows,
+    sequence->AppendUnscored(scheduled[i].first_position, scheduled[i].n_rows,
                              batch.sequences[i].first_row, scored);
     std::vector<PromptScore> scores;
     const absl::Status status = scorer->Score(scored, scores);

@@ -198,12 +198,12 @@ absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
   if (std::isnan(lse)) {
     return absl::InternalError("biases made logits that are not finite");
   }
-  std::vector<LogitEntry> best;
+  best_.clear();
   for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
-    best.push_back({values.at(i), ids.at(i)});
+    best_.push_back({values.at(i), ids.at(i)});
   }
-  if (is_constrained) return DrawAllowed(sequence, biased_, best);
-  return sampler_.SampleSorted(best, wanted.sampling, DrawIndex(sequence));
+  if (is_constrained) return DrawAllowed(sequence, biased_, best_);
+  return sampler_.SampleSorted(best_, wanted.sampling, DrawIndex(sequence));
 }
 
 }  // namespace plimsoll::worker

@@ -64,6 +64,7 @@ class RowSampler {
   std::vector<double> log_sum_exp_;
   std::vector<LogitEntry> sorted_;   // candidates of the row at hand
   std::vector<float> biased_;        // [vocab]
+  std::vector<LogitEntry> best_;     // of biased_
   std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
 };
 

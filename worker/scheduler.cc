@@ -102,20 +102,21 @@ int64_t Scheduler::Decoding() const {
   return std::min<int64_t>(n, n_rows_);
 }
 
-std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
-  std::vector<Sequence*> decoding;
-  std::vector<Sequence*> prefilling;
+void Scheduler::NextStep(int64_t max_prompt_rows,
+                         std::vector<ScheduledRows>& step) {
+  step.clear();
+  decoding_.clear();
+  prefilling_.clear();
   for (Sequence& s : running_) {
     if (!s.CanRun()) continue;
-    (s.IsDecoding() ? decoding : prefilling).push_back(&s);
+    (s.IsDecoding() ? decoding_ : prefilling_).push_back(&s);
   }
   // Matters only if there are more decoding sequences than rows.
-  std::sort(decoding.begin(), decoding.end(),
+  std::sort(decoding_.begin(), decoding_.end(),
             [](const Sequence* a, const Sequence* b) {
               return a->last_turn < b->last_turn;
             });
 
-  std::vector<ScheduledRows> step;
   int64_t left = n_rows_;
   const auto take = [&](Sequence& s, int64_t n, int64_t n_draft = 0) {
     n += n_draft;
@@ -130,23 +131,23 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
     s.last_turn = ++n_turns_;
     left -= n;
   };
-  std::stable_sort(prefilling.begin(), prefilling.end(),
+  std::stable_sort(prefilling_.begin(), prefilling_.end(),
                    [this](const Sequence* a, const Sequence* b) {
                      return last_prompt_turn_[a->tenant] <
                             last_prompt_turn_[b->tenant];
                    });
-  if (static_cast<int64_t>(decoding.size()) >= n_rows_) {
-    decoding.resize(static_cast<size_t>(n_rows_));
+  if (static_cast<int64_t>(decoding_.size()) >= n_rows_) {
+    decoding_.resize(static_cast<size_t>(n_rows_));
     // Where decoding takes every row the first prompt takes turns with it.
-    if (!prefilling.empty() && max_prompt_rows > 0 &&
-        prefilling.front()->last_turn < decoding.back()->last_turn) {
-      decoding.pop_back();
+    if (!prefilling_.empty() && max_prompt_rows > 0 &&
+        prefilling_.front()->last_turn < decoding_.back()->last_turn) {
+      decoding_.pop_back();
     }
   }
   // Guesses take what is left, but nothing from prompts.
   int64_t left_for_drafts =
-      prefilling.empty() ? left - std::ssize(decoding) : 0;
-  for (Sequence* s : decoding) {
+      prefilling_.empty() ? left - std::ssize(decoding_) : 0;
+  for (Sequence* s : decoding_) {
     const int64_t n_draft =
         std::min({s->n_draft, left_for_drafts, s->limit - s->n_computed - 1});
     left_for_drafts -= n_draft;
@@ -155,13 +156,12 @@ std::vector<ScheduledRows> Scheduler::NextStep(int64_t max_prompt_rows) {
   // A guess is of one step, whether it was in it or not.
   for (Sequence& s : running_) s.n_draft = 0;
   left = std::min(left, max_prompt_rows);
-  for (Sequence* s : prefilling) {
-    if (left == 0) return step;
+  for (Sequence* s : prefilling_) {
+    if (left == 0) return;
     const int64_t end = std::min(s->n_prompt, s->limit);
     take(*s, std::min(left, end - s->n_computed));
     last_prompt_turn_[s->tenant] = n_turns_;
   }
-  return step;
 }
 
 void Scheduler::Park(int64_t id) {

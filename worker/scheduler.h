@@ -86,7 +86,13 @@ class Scheduler {
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
   // empty if nothing can run. Who waits, waits until Admit: no sequence runs
   // that was not begun. The rows count as computed when the next call is made.
-  std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit);
+  std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit) {
+    std::vector<ScheduledRows> step;
+    NextStep(max_prompt_rows, step);
+    return step;
+  }
+  // The same, in the room that `step` has.
+  void NextStep(int64_t max_prompt_rows, std::vector<ScheduledRows>& step);
   // Sequences that have a row to decode in the next step.
   int64_t Decoding() const;
 
@@ -144,6 +150,9 @@ class Scheduler {
   std::deque<Sequence> running_;         // in order of admission
   // When rows of a prompt were last taken, of tenants that run.
   std::map<std::string, int64_t> last_prompt_turn_;
+  // Scratch of NextStep.
+  std::vector<Sequence*> decoding_;
+  std::vector<Sequence*> prefilling_;
 };
 
 }  // namespace plimsoll::worker

@@ -7,6 +7,16 @@
 
 namespace plimsoll::worker {
 
+// Its history has room for all that it will hold, so that no step allocates.
+void Sequence::Started(absl::Time now, int64_t n_ctx) {
+  if (started_) return;
+  started_ = now;
+  const int64_t most = n_ctx + 1;  // the last token needs no place in it
+  const int64_t wanted =
+      options_.max_tokens > 0 ? std::min(options_.max_tokens, n_ctx) : n_ctx;
+  start_.history.Reserve(std::min(most, history().n_live() + wanted));
+}
+
 void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
                       int64_t n_ctx, absl::Time now) {
   if (!first_token_) first_token_ = now;
@@ -17,15 +27,15 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
     if (absl::Status status = mask()->Accept(id); !status.ok()) End(status);
   }
   ++n_generated_;
-  std::string bytes;
+  bytes_.clear();
   if (!calls_.Covers(id)) {
-    tokenizer.AppendBytes(id, /*render_special=*/false, bytes);
+    tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
   }
-  output_.text += text_.Push(bytes);
+  text_.Push(bytes_, output_.text);
   output_.tokens.push_back(std::move(token));
   reason_ = ReasonToStop(id, tokenizer, n_ctx);
   if (reason_ == FinishReason::kUnknown) return;
-  output_.text += text_.Finish();
+  text_.Finish(output_.text);
   if (reason_ == FinishReason::kLength &&
       options_.context_policy == ContextPolicy::kError) {
     End(absl::OutOfRangeError(
@@ -111,7 +121,11 @@ bool Sequence::HasOutput() const {
 bool Sequence::Flush() {
   if (!HasOutput()) return true;
   if (!sink_->OnOutput(output_)) return false;
-  output_ = {};
+  // What the sink has not moved away is room for the next step.
+  output_.text.clear();
+  output_.tokens.clear();
+  output_.evictions.clear();
+  output_.prompt_scores.clear();
   return true;
 }
 

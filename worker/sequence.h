@@ -107,10 +107,11 @@ class Sequence {
     n_accepted_ += n_accepted;
   }
   bool has_started() const { return started_.has_value(); }
-  // Notes that the first rows are being computed.
-  void Started(absl::Time now) {
-    if (!started_) started_ = now;
-  }
+  // Notes that the first rows are being computed, in a context of `n_ctx`.
+  void Started(absl::Time now, int64_t n_ctx);
+  // Whether the scheduler was told to leave it out.
+  bool is_parked() const { return is_parked_; }
+  void set_parked(bool is_parked) { is_parked_ = is_parked; }
 
   // Takes the token generated for this sequence: collects its output and
   // decides whether it was the last one for a context of `n_ctx` tokens.
@@ -145,6 +146,8 @@ class Sequence {
   TextStream text_;
   ToolSilence calls_;
   StepOutput output_;  // not yet taken by the sink
+  std::string bytes_;  // of the token at hand
+  bool is_parked_ = false;
   SequenceStart start_;
   std::vector<int64_t> keep_rings_at_;
   std::optional<RecentTokens> recent_;

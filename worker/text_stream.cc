@@ -7,21 +7,20 @@
 
 namespace plimsoll::worker {
 
-std::string TextStream::Push(absl::string_view bytes) {
-  if (stopped_) return "";
-  pending_ += utf8_.Push(bytes);
-  return Release();
+void TextStream::Push(absl::string_view bytes, std::string& out) {
+  if (stopped_) return;
+  utf8_.Push(bytes, pending_);
+  Release(out);
 }
 
-std::string TextStream::Finish() {
-  if (stopped_) return "";
+void TextStream::Finish(std::string& out) {
+  if (stopped_) return;
   pending_ += utf8_.Finish();
-  std::string text = Release();
-  if (!stopped_) text += std::exchange(pending_, "");
-  return text;
+  Release(out);
+  if (!stopped_) out += std::exchange(pending_, "");
 }
 
-std::string TextStream::Release() {
+void TextStream::Release(std::string& out) {
   size_t begin = 0;
   size_t end = std::string::npos;
   for (const std::string& stop : stop_strings_) {
@@ -36,9 +35,9 @@ std::string TextStream::Release() {
   }
   if (end != std::string::npos) {
     stopped_ = true;
-    std::string text = pending_.substr(0, begin);
+    out.append(pending_, 0, begin);
     pending_.clear();
-    return text;
+    return;
   }
   // Hold the longest tail that begins some stop string.
   size_t held = 0;
@@ -50,9 +49,9 @@ std::string TextStream::Release() {
       }
     }
   }
-  std::string text = pending_.substr(0, pending_.size() - held);
-  pending_.erase(0, text.size());
-  return text;
+  const size_t n_certain = pending_.size() - held;
+  out.append(pending_, 0, n_certain);
+  pending_.erase(0, n_certain);
 }
 
 }  // namespace plimsoll::worker

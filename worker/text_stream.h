@@ -17,20 +17,31 @@ class TextStream {
   explicit TextStream(std::vector<std::string> stop_strings)
       : stop_strings_(std::move(stop_strings)) {}
 
-  // Takes the bytes of the next token and returns the text that is now certain.
+  // Takes the bytes of the next token and appends the text that is now certain.
   // Once a stop string is complete, text ends before it and stopped() is true;
   // of several the one that ends first counts, and of those that end together
   // the longest, so that it does not matter how the bytes were cut.
-  std::string Push(absl::string_view bytes);
+  void Push(absl::string_view bytes, std::string& out);
+  // Returns it.
+  std::string Push(absl::string_view bytes) {
+    std::string out;
+    Push(bytes, out);
+    return out;
+  }
   // The rest, at the end of the stream.
-  std::string Finish();
+  void Finish(std::string& out);
+  std::string Finish() {
+    std::string out;
+    Finish(out);
+    return out;
+  }
 
   bool stopped() const { return stopped_; }
   const std::string& stop_string() const { return stop_string_; }
 
  private:
   // Moves what can no longer be part of a stop string out of `pending_`.
-  std::string Release();
+  void Release(std::string& out);
 
   std::vector<std::string> stop_strings_;
   Utf8Stream utf8_;

@@ -6,6 +6,12 @@
 
 namespace plimsoll::worker {
 
+void TokenHistory::Reserve(int64_t n_live) {
+  prefix_.reserve(static_cast<size_t>(prefix_tokens_));
+  recent_.reserve(
+      static_cast<size_t>(std::max<int64_t>(n_live - prefix_tokens_, 0)));
+}
+
 void TokenHistory::Append(int32_t id) {
   if (static_cast<int64_t>(prefix_.size()) < prefix_tokens_) {
     prefix_.push_back(id);

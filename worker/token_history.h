@@ -33,6 +33,8 @@ class TokenHistory {
   // Positions, of these, whose tokens have left.
   int64_t evicted_positions() const { return evicted_ - restarted_; }
 
+  // Room for `n_live` tokens, so that Append allocates nothing up to there.
+  void Reserve(int64_t n_live);
   void Append(int32_t id);
   void Append(std::span<const int32_t> ids) {
     for (const int32_t id : ids) Append(id);
@@ -67,7 +69,7 @@ class TokenHistory {
  private:
   int64_t prefix_tokens_ = 0;
   std::vector<int32_t> prefix_;
-  std::deque<int32_t> recent_;
+  std::vector<int32_t> recent_;
   std::deque<int64_t> turns_;  // indices of their first tokens, ascending
   int64_t evicted_ = 0;
   int64_t restarted_ = 0;  // evicted when the positions last started over

@@ -55,10 +55,8 @@ bool IsValidUtf8(absl::string_view text) {
   return true;
 }
 
-std::string Utf8Stream::Push(absl::string_view bytes) {
+void Utf8Stream::Push(absl::string_view bytes, std::string& out) {
   held_.append(bytes.data(), bytes.size());
-  std::string out;
-  out.reserve(held_.size());
   absl::string_view rest = held_;
   while (!rest.empty()) {
     const Utf8Front front = ReadUtf8Front(rest);
@@ -71,7 +69,6 @@ std::string Utf8Stream::Push(absl::string_view bytes) {
     rest.remove_prefix(static_cast<size_t>(front.bytes));
   }
   held_.erase(0, held_.size() - rest.size());
-  return out;
 }
 
 std::string Utf8Stream::Finish() {

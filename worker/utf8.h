@@ -38,8 +38,14 @@ Utf8Front ReadUtf8Front(absl::string_view text);
 // the bytes were cut.
 class Utf8Stream {
  public:
-  // Returns the text that is now complete.
-  std::string Push(absl::string_view bytes);
+  // Appends the text that is now complete to `out`.
+  void Push(absl::string_view bytes, std::string& out);
+  // Returns it.
+  std::string Push(absl::string_view bytes) {
+    std::string out;
+    Push(bytes, out);
+    return out;
+  }
   // Ends the stream: what is still held becomes U+FFFD.
   std::string Finish();
 

@@ -1,0 +1,158 @@
+// Nothing is allocated in a step that only decodes: every operator new of the
+// process is counted, which is why this is an executable of its own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace {
+
+std::atomic<int64_t> n_allocations = 0;
+
+void* Allocate(size_t bytes, size_t alignment) {
+  n_allocations.fetch_add(1, std::memory_order_relaxed);
+  // aligned_alloc wants whole multiples.
+  const size_t padded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory =
+      std::aligned_alloc(alignment, padded == 0 ? alignment : padded);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+// Those for arrays and the ones that do not throw call these.
+void* operator new(size_t bytes) {
+  return Allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::kPrompt;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::TemporaryFile;
+
+constexpr int64_t kSlots = 3;
+// Steps that make room for what later ones reuse, and those that are counted:
+// of more than a page.
+constexpr int64_t kWarmUp = 20;
+constexpr int64_t kCounted = 150;
+
+// Reads the counter at two of its tokens, and keeps none of them. Takes nothing
+// before all have been submitted.
+class CountingSink : public TokenSink {
+ public:
+  explicit CountingSink(const std::atomic<bool>& is_open) : is_open_(is_open) {}
+
+  bool OnOutput(StepOutput& output) override {
+    if (!is_open_) return false;
+    n_tokens_ += std::ssize(output.tokens);
+    if (n_tokens_ == kWarmUp) before_ = n_allocations.load();
+    if (n_tokens_ == kWarmUp + kCounted) after_ = n_allocations.load();
+    return true;
+  }
+  void OnEnd(const absl::Status& status, const FinishInfo&) override {
+    status_ = status;
+    ended_.Notify();
+  }
+  bool Abandoned() const override { return false; }
+
+  // Waits for the end, and returns what was allocated between the two tokens.
+  int64_t Await() {
+    ended_.WaitForNotification();
+    EXPECT_TRUE(status_.ok()) << status_;
+    EXPECT_EQ(n_tokens_, 2 * kWarmUp + kCounted);
+    EXPECT_GT(before_, 0) << "the load was counted";
+    EXPECT_GT(after_, 0);
+    return after_ - before_;
+  }
+
+ private:
+  const std::atomic<bool>& is_open_;
+  int64_t n_tokens_ = 0;
+  int64_t before_ = 0;
+  int64_t after_ = 0;
+  absl::Status status_;
+  absl::Notification ended_;
+};
+
+class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  // While sequences decode side by side.
+  int64_t Count(const GenerateOptions& options) {
+    const TemporaryFile file(RandomModelBytes(FindRandomModel(GetParam())));
+    const EngineSetup setup = {.n_slots = kSlots};
+    auto engine = LoadEngine(file.path(), setup);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    if (!engine.ok()) return -1;
+    std::atomic<bool> is_open = false;
+    std::vector<std::shared_ptr<CountingSink>> sinks;
+    for (int64_t i = 0; i < kSlots; ++i) {
+      sinks.push_back(std::make_shared<CountingSink>(is_open));
+      const absl::Status status = (*engine)->Submit(options, sinks.back());
+      EXPECT_TRUE(status.ok()) << status;
+      if (!status.ok()) return -1;
+    }
+    is_open = true;
+    (*engine)->Wake();
+    const int64_t counted = sinks.front()->Await();
+    for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->Await();
+    return counted;
+  }
+
+  static GenerateOptions Request(const SamplingOptions& sampling) {
+    GenerateOptions options;
+    options.prompt_ids = kPrompt;
+    options.max_tokens = 2 * kWarmUp + kCounted;
+    options.sampling = sampling;
+    options.ignore_eos = true;
+    return options;
+  }
+};
+
+TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
+  EXPECT_EQ(Count(Request({.temperature = 0})), 0);
+}
+
+TEST_P(StepAllocationsTest, TheDefaultSamplingAllocatesNothing) {
+  EXPECT_EQ(Count(Request({})), 0);
+}
+
+TEST_P(StepAllocationsTest, ASmallerTopKAllocatesNothing) {
+  EXPECT_EQ(Count(Request({.top_k = 10})), 0);
+}
+
+// Pages and with them a limit, rings without.
+INSTANTIATE_TEST_SUITE_P(Models, StepAllocationsTest,
+                         ::testing::Values("llama_half", "gemma_k"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+}  // namespace
+}  // namespace plimsoll::worker
