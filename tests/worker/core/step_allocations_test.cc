@@ -31,19 +31,43 @@ void* Allocate(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-// Those for arrays and the ones that do not throw call these.
+// All forms, as a sanitizer has its own of each.
 void* operator new(size_t bytes) {
   return Allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new[](size_t bytes) { return operator new(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<size_t>(alignment));
 }
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return operator new(bytes, alignment);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
 void operator delete(void* memory, std::align_val_t) noexcept {
   std::free(memory);
 }
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
 
