@@ -15,6 +15,9 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+#include "kernels/cuda/emulation/backend.h"
+#endif
 #include "kernels/packed_row.h"
 #include "kernels/reference/dequantize.h"
 #include "kernels/reference/float16.h"
@@ -22,12 +25,21 @@
 namespace plimsoll::kernels {
 
 inline constexpr char kReferenceName[] = "reference";
+inline constexpr char kCudaEmulatedName[] = "cuda_emulated";
 
-// "reference" and the CPU's instruction paths, best first.
+// "reference", the CPU's instruction paths, best first, and CUDA's kernels on
+// the emulator where the build has one.
 inline std::vector<std::string> BackendNames() {
   std::vector<std::string> names = AvailableCpuTargets();
   names.insert(names.begin(), kReferenceName);
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  names.emplace_back(kCudaEmulatedName);
+#endif
   return names;
+}
+
+inline bool IsCuda(const std::string& name) {
+  return name == kCudaEmulatedName;
 }
 
 inline std::string BackendTestName(
@@ -47,6 +59,10 @@ inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
   made.pool = std::make_unique<ThreadPool>(n_threads, /*pin=*/false);
   if (name == kReferenceName) {
     made.backend = NewReferenceBackend();
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  } else if (name == kCudaEmulatedName) {
+    made.backend = *NewEmulatedCudaBackend();
+#endif
   } else {
     EXPECT_TRUE(SetCpuTarget(name).ok());
     made.backend = NewCpuBackend(*made.pool);
@@ -152,6 +168,13 @@ inline StoredMatrix Store(Backend& backend, DType dtype, int64_t rows,
           .ok());
   stored.view = {dtype, rows, cols, stored.buffer.data()};
   return stored;
+}
+
+// What a device's memory holds.
+inline std::vector<std::byte> Downloaded(Backend& backend, BufferView view) {
+  std::vector<std::byte> bytes(static_cast<size_t>(view.bytes));
+  EXPECT_TRUE(backend.Download(view, bytes).ok());
+  return bytes;
 }
 
 // The values of every element, row after row.
