@@ -39,7 +39,7 @@ __device__ inline float Quotient(float sum, float total) {
 // group, then KV heads. With `partials`, blocks of the second dimension have
 // one span each; without, a warp does all.
 template <class S>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     Attend(AttentionShape shape, const AttentionTile* tiles, int64_t n_tiles,
            Partials partials) {
   const int64_t index = int64_t{blockIdx.x} * kAttentionWarps + WarpIndex();
@@ -48,16 +48,14 @@ __global__ void __launch_bounds__(kThreads)
       reinterpret_cast<float*>(DynamicShared()) + WarpIndex() * S::kWarpFloats;
   float* span_sums = scores + S::kScoreFloats;
   float* all_sums = span_sums + S::kSumFloats;
-  const int64_t group = shape.n_heads / shape.n_kv_heads;
-  const int64_t part = index / n_tiles % shape.n_parts;
-  Task task;
-  task.tile = tiles[index % n_tiles];
-  task.kv_head = index / n_tiles / shape.n_parts;
-  task.first_head = task.kv_head * group + part * shape.part_heads;
-  task.part_heads = shape.part_heads;
-  const int64_t left = group - part * shape.part_heads;
-  task.n_heads = left < shape.part_heads ? left : shape.part_heads;
-  const AttentionTile& tile = task.tile;
+  const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
+  const auto part_heads = static_cast<int>(shape.part_heads);
+  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
+  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
+  const int left = group - part * part_heads;
+  const AttentionTile& tile = tiles[index % n_tiles];
+  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
+                     left < part_heads ? left : part_heads, part_heads};
   const auto attend = [&](int64_t span) {
     const int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
     const int64_t end = begin + tile.span_units;
@@ -93,6 +91,7 @@ __global__ void __launch_bounds__(kThreads)
         all_sums);
   }
   float totals[S::kQueries];
+#pragma unroll
   for (int i = 0; i < S::kQueries; ++i) {
     totals[i] = __shfl_sync(kFullWarp, all.total, i);
   }

@@ -46,6 +46,8 @@ struct Shape {
   static constexpr int kSums = kQueries * kElements;
   static constexpr int kSideBySide = kWarpThreads / kLanes;
   static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
+  // Of those, how many are on their way at once: more would fill registers.
+  static constexpr int kLoads = kInTurn < 4 ? kInTurn : 4;
   static constexpr int kStepKeys = kSideBySide * kInTurn;
   static constexpr int kSteps = kUnitKeys / kStepKeys;
   // Floats of a warp: scores of a unit; sums of a span; sums of all spans.
@@ -67,13 +69,13 @@ struct Softmax {
 
 // What a warp works on.
 struct Task {
-  AttentionTile tile;
-  int64_t kv_head;
-  int64_t first_head;
-  int64_t n_heads;     // of each row
-  int64_t part_heads;  // that a row may have here
+  const AttentionTile& tile;
+  int kv_head;
+  int first_head;
+  int n_heads;     // of each row
+  int part_heads;  // that a row may have here
 
-  __device__ int64_t Row(int query) const { return query / part_heads; }
+  __device__ int Row(int query) const { return query / part_heads; }
   __device__ bool Has(int query) const {
     return Row(query) < tile.n_rows && query % part_heads < n_heads;
   }
@@ -206,21 +208,23 @@ __device__ void LoadQueries(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Sums values[i] over the lanes that share a key; lane t of them gets sum t.
-template <int kLanes>
+// Sums values[i], i < 2 kStride, over lanes that are kStride and less apart;
+// lane t of them gets sum t. Strides are constants, or values would be in
+// memory.
+template <int kStride>
 __device__ float SumAcross(float* values) {
-  const int place = LaneIndex() % kLanes;
+  if constexpr (kStride == 0) {
+    return values[0];
+  } else {
+    const bool is_upper = (LaneIndex() & kStride) != 0;
 #pragma unroll
-  for (int stride = kLanes / 2; stride > 0; stride /= 2) {
-    const bool is_upper = (place & stride) != 0;
-#pragma unroll
-    for (int i = 0; i < stride; ++i) {
-      const float mine = is_upper ? values[i + stride] : values[i];
-      const float theirs = is_upper ? values[i] : values[i + stride];
-      values[i] = mine + __shfl_xor_sync(kFullWarp, theirs, stride);
+    for (int i = 0; i < kStride; ++i) {
+      const float mine = is_upper ? values[i + kStride] : values[i];
+      const float theirs = is_upper ? values[i] : values[i + kStride];
+      values[i] = mine + __shfl_xor_sync(kFullWarp, theirs, kStride);
     }
+    return SumAcross<kStride / 2>(values);
   }
-  return values[0];
 }
 
 // The scores of one step for one element type of keys.
@@ -228,27 +232,31 @@ template <class S, DType kType>
 __device__ float StepScore(const AttentionShape& shape, const Task& task,
                            const Step& step, const float* q) {
   const int first = LaneIndex() / S::kLanes * S::kInTurn;
-  float k[S::kInTurn][S::kElements];
-#pragma unroll
-  for (int u = 0; u < S::kInTurn; ++u) {
-    LoadHead<kType, S::kLanes, S::kChunks>(KeyRow(shape, task, step, first + u),
-                                           IsLive(step, first + u),
-                                           task.kv_head, shape.head_dim, k[u]);
-  }
   float sums[S::kLanes];
 #pragma unroll
-  for (int u = 0; u < S::kInTurn; ++u) {
+  for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
+    float k[S::kLoads][S::kElements];
 #pragma unroll
-    for (int i = 0; i < S::kQueries; ++i) {
-      float sum = 0;
+    for (int u = 0; u < S::kLoads; ++u) {
+      const int key = first + begin + u;
+      LoadHead<kType, S::kLanes, S::kChunks>(KeyRow(shape, task, step, key),
+                                             IsLive(step, key), task.kv_head,
+                                             shape.head_dim, k[u]);
+    }
 #pragma unroll
-      for (int c = 0; c < S::kElements; ++c) {
-        sum = Fma(q[i * S::kElements + c], k[u][c], sum);
+    for (int u = 0; u < S::kLoads; ++u) {
+#pragma unroll
+      for (int i = 0; i < S::kQueries; ++i) {
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < S::kElements; ++c) {
+          sum = Fma(q[i * S::kElements + c], k[u][c], sum);
+        }
+        sums[(begin + u) * S::kQueries + i] = sum;
       }
-      sums[u * S::kQueries + i] = sum;
     }
   }
-  return SumAcross<S::kLanes>(sums);
+  return SumAcross<S::kLanes / 2>(sums);
 }
 
 // Scores of a unit: entry step * 32 + lane is that of the lane's own query and
@@ -323,22 +331,27 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
   for (int i = 0; i < S::kSums; ++i) sums[i] = 0;
   for (int n = 0; n < unit.n_steps; ++n) {
     const Step step = unit.At(shape, task, n);
-    float v[S::kInTurn][S::kElements];
 #pragma unroll
-    for (int u = 0; u < S::kInTurn; ++u) {
-      LoadHead<kType, S::kLanes, S::kChunks>(
-          ValueRow(shape, task, step, first + u), IsLive(step, first + u),
-          task.kv_head, shape.head_dim, v[u]);
-    }
+    for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
+      float v[S::kLoads][S::kElements];
 #pragma unroll
-    for (int u = 0; u < S::kInTurn; ++u) {
-      const float* p = weights + n * kWarpThreads + (first + u) * S::kQueries;
+      for (int u = 0; u < S::kLoads; ++u) {
+        const int key = first + begin + u;
+        LoadHead<kType, S::kLanes, S::kChunks>(ValueRow(shape, task, step, key),
+                                               IsLive(step, key), task.kv_head,
+                                               shape.head_dim, v[u]);
+      }
 #pragma unroll
-      for (int i = 0; i < S::kQueries; ++i) {
+      for (int u = 0; u < S::kLoads; ++u) {
+        const float* p =
+            weights + n * kWarpThreads + (first + begin + u) * S::kQueries;
 #pragma unroll
-        for (int c = 0; c < S::kElements; ++c) {
-          float& sum = sums[i * S::kElements + c];
-          sum = Fma(p[i], v[u][c], sum);
+        for (int i = 0; i < S::kQueries; ++i) {
+#pragma unroll
+          for (int c = 0; c < S::kElements; ++c) {
+            float& sum = sums[i * S::kElements + c];
+            sum = Fma(p[i], v[u][c], sum);
+          }
         }
       }
     }
@@ -435,6 +448,7 @@ __device__ void WriteSums(const AttentionShape& shape, const Task& task,
                           const float* state_sums, const Write& write) {
   const int lane = LaneIndex();
   if (lane >= S::kLanes) return;
+#pragma unroll
   for (int i = 0; i < S::kSums; ++i) {
     const int query = i / S::kElements;
     const int64_t at =

@@ -132,10 +132,17 @@ __device__ void AddWarps(float* sums, float* shared) {
   }
 }
 
+// Blocks of threads that a multiprocessor shall hold, which bounds a thread's
+// registers: to 80, 128 and 255.
+constexpr int MinBlocks(int n_products) {
+  if (n_products == 1) return 3;
+  return n_products <= 4 ? 2 : 1;
+}
+
 // A block of threads computes kRowTiles tiles of outputs for kGroups groups of
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
     MultiplyTiles(DeviceMatrix w, Activations x, float* out, bool accumulate,
                   int64_t n_batches) {
   constexpr int kSums = kRowTiles * kGroups * 4;

@@ -86,7 +86,7 @@ TEST(CpuTargetTest, TheArchitectureHasItsPath) {
 #ifdef PLIMSOLL_TEST_CUDA
 TEST(CudaBackendTest, ADeviceThatIsNotThereIsNotFound) {
   EXPECT_EQ(NewCudaBackend(-1).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(NewCudaBackend(99).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(NewCudaBackend(9'999).status().code(), absl::StatusCode::kNotFound);
 }
 #else
 TEST(CudaBackendTest, IsRefusedInABuildWithoutCuda) {
