@@ -59,12 +59,20 @@ absl::StatusOr<double> MedianSeconds(
   return seconds[kRuns / 2];
 }
 
+// cublasGemmEx; C++ has a second one of that name.
+using Gemm = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
+                                cublasOperation_t, int m, int n, int k,
+                                const void* alpha, const void* a, cudaDataType,
+                                int lda, const void* b, cudaDataType, int ldb,
+                                const void* beta, void* c, cudaDataType,
+                                int ldc, cublasComputeType_t, cublasGemmAlgo_t);
+
 // The few functions of cuBLAS that are called.
 struct Blas {
   decltype(&cublasCreate_v2) create;
   decltype(&cublasDestroy_v2) destroy;
   decltype(&cublasSetStream_v2) set_stream;
-  decltype(&cublasGemmEx) gemm;
+  Gemm gemm;
 };
 
 absl::StatusOr<Blas> OpenBlas() {
