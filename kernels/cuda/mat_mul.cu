@@ -139,6 +139,17 @@ constexpr int MinBlocks(int n_products) {
   return n_products <= 4 ? 2 : 1;
 }
 
+// Tiles of columns that a warp has on their way while it works on one: about
+// 32 KiB for a multiprocessor are what its share of the bandwidth takes to
+// arrive. Types with many scales, and many sums, leave registers for fewer.
+constexpr int Depth(DType type, int n_products) {
+  const bool is_plain =
+      PlanesOf(type).highs == 0 && PlanesOf(type).subscales == 0;
+  if (n_products > 4) return 1;
+  if (n_products > 1) return is_plain ? 2 : 1;
+  return is_plain ? 4 : 2;
+}
+
 // A block of threads computes kRowTiles tiles of outputs for kGroups groups of
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
@@ -147,6 +158,7 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
                   int64_t n_batches) {
   constexpr int kSums = kRowTiles * kGroups * 4;
   constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
+  constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
   const int64_t first_tile = blockIdx.x / n_batches * kRowTiles;
   const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
   // Tiles past the end repeat the last one; they are not stored.
@@ -159,24 +171,32 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
     groups[g].Begin(x, first_row + g * kGroupRows);
   }
   float sums[kSums] = {};
-  RawTile<kType> next[kRowTiles];
-  const int64_t begin = WarpIndex();
-  if (begin < w.at.col_tiles) {
-    for (int t = 0; t < kRowTiles; ++t) next[t].Load(w, tile_at(t), begin);
+  RawTile<kType> next[kDepth][kRowTiles];
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) {
+    const int64_t col = WarpIndex() + d * kWarps;
+    if (col >= w.at.col_tiles) break;
+    for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
   }
-  for (int64_t col = begin; col < w.at.col_tiles; col += kWarps) {
-    Tile<kType> tiles[kRowTiles];
-    const int64_t ahead = col + kWarps;
-    for (int t = 0; t < kRowTiles; ++t) {
-      tiles[t] = Unpack(next[t], static_cast<int>(col % kBlockTiles));
-      if (ahead < w.at.col_tiles) next[t].Load(w, tile_at(t), ahead);
-    }
-    for (int g = 0; g < kGroups; ++g) {
-      Operands operands;
-      operands.Load<!HasSignedQuants(kType)>(groups[g], x.dim, col);
+  for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
+       begin += kDepth * kWarps) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const int64_t col = begin + d * kWarps;
+      if (col >= w.at.col_tiles) break;
+      Tile<kType> tiles[kRowTiles];
+      const int64_t ahead = col + kDepth * kWarps;
       for (int t = 0; t < kRowTiles; ++t) {
-        Accumulate<kType, kIsSingle>(tiles[t], operands,
-                                     sums + (t * kGroups + g) * 4);
+        tiles[t] = Unpack(next[d][t], static_cast<int>(col % kBlockTiles));
+        if (ahead < w.at.col_tiles) next[d][t].Load(w, tile_at(t), ahead);
+      }
+      for (int g = 0; g < kGroups; ++g) {
+        Operands operands;
+        operands.Load<!HasSignedQuants(kType)>(groups[g], x.dim, col);
+        for (int t = 0; t < kRowTiles; ++t) {
+          Accumulate<kType, kIsSingle>(tiles[t], operands,
+                                       sums + (t * kGroups + g) * 4);
+        }
       }
     }
   }
@@ -209,14 +229,20 @@ void LaunchMultiply(const Context& context, const MatMulArgs& args) {
          args.out, args.accumulate, n_batches);
 }
 
-// Reading weights bounds few rows, so those get many small blocks of threads;
-// more rows share what is read of both sides.
+// Reading weights bounds few rows, so those get many small blocks of threads.
+// More rows share what is read of both sides, where that leaves each
+// multiprocessor a block.
 template <DType kType>
 void Multiply(const Context& context, const MatMulArgs& args) {
+  constexpr int64_t kWideRows = 4 * kGroupRows;
+  const int64_t row_tiles = (args.w.rows + kTileRows - 1) / kTileRows;
+  const int64_t wide_batches = (args.n_rows + kWideRows - 1) / kWideRows;
   if (args.n_rows == 1) {
     LaunchMultiply<kType, 1, 1, true>(context, args);
   } else if (args.n_rows <= kGroupRows) {
     LaunchMultiply<kType, 1, 1, false>(context, args);
+  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
+    LaunchMultiply<kType, 1, 4, false>(context, args);
   } else if (args.n_rows <= 2 * kGroupRows) {
     LaunchMultiply<kType, 2, 2, false>(context, args);
   } else {
