@@ -143,7 +143,10 @@ struct Unit {
       return step;
     }
     const int64_t page = first + index / page_steps;
-    if (page >= task.tile.n_pages) return step;
+    if (page >= task.tile.n_pages) {  // none of its keys is live
+      step.k = step.v = shape.paged.pool;
+      return step;
+    }
     const PageEntry& entry = task.tile.pages[page];
     const int64_t cell = index % page_steps * S::kStepKeys;
     step.position = entry.first_position + cell;

@@ -134,7 +134,7 @@ __device__ void AddWarps(float* sums, float* shared) {
 
 // Blocks of threads that a multiprocessor shall hold, which bounds a thread's
 // registers: to 80, 128 and 255.
-constexpr int MinBlocks(int n_products) {
+[[maybe_unused]] constexpr int MinBlocks(int n_products) {
   if (n_products == 1) return 3;
   return n_products <= 4 ? 2 : 1;
 }
