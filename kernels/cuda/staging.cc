@@ -36,6 +36,7 @@ absl::StatusOr<const std::byte*> Staging::Put(std::span<const std::byte> host) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "an operation's table of ", bytes, " bytes; at most ", kPartBytes));
   }
+  if (bytes == 0) return device_;
   if (used_ + bytes > kPartBytes) RETURN_IF_ERROR(EnterNextPart());
   const int64_t at = part_ * kPartBytes + used_;
   std::memcpy(host_ + at, host.data(), host.size());
