@@ -3,7 +3,8 @@
 # installed, and the benchmark. Builds nothing, so that the machine with the
 # device needs neither a compiler nor our libraries.
 #
-# Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run
+# Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run, and
+#                                                    FOLDER.tar.gz (35 MB)
 #        scripts/gpu_test.sh FOLDER [LOGS]           there: runs it
 #
 # Exits with 77 if there is no device, 1 if anything failed. LOGS, by default
@@ -44,7 +45,8 @@ collect() {
       *) cp -L "$library" "$folder/lib/" ;;
     esac
   done
-  du -sh "$folder"
+  tar -C "$(dirname "$folder")" -czf "$folder.tar.gz" "$(basename "$folder")"
+  du -sh "$folder" "$folder.tar.gz"
 }
 
 table=()
