@@ -15,19 +15,40 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+#include "kernels/cuda/emulation/backend.h"
+#endif
 #include "kernels/packed_row.h"
 #include "kernels/reference/dequantize.h"
 #include "kernels/reference/float16.h"
+#ifdef PLIMSOLL_TEST_CUDA
+#include "tests/kernels/pinned_memory.h"
+#include "tests/kernels/synchronous_backend.h"
+#endif
 
 namespace plimsoll::kernels {
 
 inline constexpr char kReferenceName[] = "reference";
+inline constexpr char kCudaEmulatedName[] = "cuda_emulated";
+inline constexpr char kCudaName[] = "cuda_0";
 
-// "reference" and the CPU's instruction paths, best first.
+// "reference", the CPU's instruction paths, best first, CUDA's kernels on the
+// emulator, and on device 0, where the build has them. Without a device the
+// last one's tests are skipped.
 inline std::vector<std::string> BackendNames() {
   std::vector<std::string> names = AvailableCpuTargets();
   names.insert(names.begin(), kReferenceName);
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  names.emplace_back(kCudaEmulatedName);
+#endif
+#ifdef PLIMSOLL_TEST_CUDA
+  names.emplace_back(kCudaName);
+#endif
   return names;
+}
+
+inline bool IsCuda(const std::string& name) {
+  return name == kCudaEmulatedName || name == kCudaName;
 }
 
 inline std::string BackendTestName(
@@ -35,11 +56,22 @@ inline std::string BackendTestName(
   return info.param;
 }
 
-// A backend with the pool it runs on.
+// A backend with the pool it runs on; no backend if its device is not there.
 struct BackendUnderTest {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Backend> backend;
 };
+
+#ifdef PLIMSOLL_TEST_CUDA
+inline std::unique_ptr<Backend> MakeCudaBackend() {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(0);
+  if (absl::IsNotFound(backend.status())) return nullptr;
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  if (!backend.ok()) return nullptr;
+  UsePinnedMemory();
+  return std::make_unique<SynchronousBackend>(*std::move(backend));
+}
+#endif
 
 // `name` is one of BackendNames(). The instruction path holds for the process.
 inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
@@ -47,6 +79,14 @@ inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
   made.pool = std::make_unique<ThreadPool>(n_threads, /*pin=*/false);
   if (name == kReferenceName) {
     made.backend = NewReferenceBackend();
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  } else if (name == kCudaEmulatedName) {
+    made.backend = *NewEmulatedCudaBackend();
+#endif
+#ifdef PLIMSOLL_TEST_CUDA
+  } else if (name == kCudaName) {
+    made.backend = MakeCudaBackend();
+#endif
   } else {
     EXPECT_TRUE(SetCpuTarget(name).ok());
     made.backend = NewCpuBackend(*made.pool);
@@ -154,6 +194,13 @@ inline StoredMatrix Store(Backend& backend, DType dtype, int64_t rows,
   return stored;
 }
 
+// What a device's memory holds.
+inline std::vector<std::byte> Downloaded(Backend& backend, BufferView view) {
+  std::vector<std::byte> bytes(static_cast<size_t>(view.bytes));
+  EXPECT_TRUE(backend.Download(view, bytes).ok());
+  return bytes;
+}
+
 // The values of every element, row after row.
 inline std::vector<float> Dequantized(DType dtype, int64_t rows, int64_t cols,
                                       const std::vector<std::byte>& bytes) {
@@ -176,6 +223,9 @@ inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
 class BackendTest : public ::testing::TestWithParam<std::string> {
  protected:
   BackendTest() : made_(MakeBackend(GetParam(), 2)) {}
+  void SetUp() override {
+    if (made_.backend == nullptr) GTEST_SKIP() << "there is no CUDA device";
+  }
   ~BackendTest() override {
     made_ = {};
     EXPECT_TRUE(SetCpuTarget("").ok());

@@ -13,9 +13,12 @@ TEST_P(MemoryTest, AllocationsAreRoundedAlignedZeroedAndCounted) {
   EXPECT_EQ(backend().Allocations(), 0);
   const Buffer buffer = *backend().Allocate(kHuge + 1);
   EXPECT_EQ(buffer.bytes(), 2 * kHuge);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kHuge, 0u);
-  for (int64_t i = 0; i < buffer.bytes(); i += 997) {
-    ASSERT_EQ(buffer.data()[i], std::byte{0});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) %
+                static_cast<uintptr_t>(
+                    IsCuda(GetParam()) ? backend().Device().alignment : kHuge),
+            0u);
+  for (const std::byte byte : Downloaded(backend(), buffer.view())) {
+    ASSERT_EQ(byte, std::byte{0});
   }
   EXPECT_EQ(backend().Allocations(), 1);
 }
@@ -44,15 +47,17 @@ TEST_P(MemoryTest, BytesComeBackAsTheyWent) {
 
 TEST_P(MemoryTest, TheDeviceStatesItsStorageRules) {
   const DeviceInfo& info = backend().Device();
-  EXPECT_EQ(info.kind, "cpu");
+  EXPECT_EQ(info.kind, IsCuda(GetParam()) ? "cuda" : "cpu");
   EXPECT_FALSE(info.name.empty());
   EXPECT_GT(info.total_bytes, 0);
   EXPECT_EQ(info.activation_block, 32);
   EXPECT_EQ(info.activation_block_bytes, 72);
   EXPECT_EQ(info.storage.size(), WeightTypes().size());
   for (const DType dtype : WeightTypes()) {
-    EXPECT_EQ(RowMultiple(backend(), dtype),
-              GetParam() == kReferenceName ? 1 : 16);
+    const bool is_as_in_file =
+        GetParam() == kReferenceName ||
+        (IsCuda(GetParam()) && InfoOf(dtype).block_elems == 1);
+    EXPECT_EQ(RowMultiple(backend(), dtype), is_as_in_file ? 1 : 16);
   }
 }
 
@@ -78,10 +83,17 @@ TEST(CpuTargetTest, TheArchitectureHasItsPath) {
 #endif
 }
 
+#ifdef PLIMSOLL_TEST_CUDA
+TEST(CudaBackendTest, ADeviceThatIsNotThereIsNotFound) {
+  EXPECT_EQ(NewCudaBackend(-1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(NewCudaBackend(9'999).status().code(), absl::StatusCode::kNotFound);
+}
+#else
 TEST(CudaBackendTest, IsRefusedInABuildWithoutCuda) {
   EXPECT_EQ(NewCudaBackend(0).status().code(),
             absl::StatusCode::kUnimplemented);
 }
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
                          ::testing::ValuesIn(BackendNames()), BackendTestName);

@@ -69,7 +69,7 @@ def check_include(path, quote, header):
     room = path.split("/")[0]
     if room in ROOMS and ("/" in header or header.endswith(".h")):
         system = quote == "<" and re.fullmatch(
-            r"(sys|linux)/.*|[a-z0-9_]+\.h", header
+            r"(sys|linux|sanitizer)/.*|[a-z0-9_]+\.h", header
         )
         allowed = ROOMS[room]
         if room == "kernels" and path.startswith("kernels/cuda/"):

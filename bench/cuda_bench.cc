@@ -1,0 +1,363 @@
+// How fast are the CUDA kernels, beside what the device can do? Products of a
+// 12B model's shapes (48 layers of 3840, 16 heads of 256 over 8, 15360, a
+// vocabulary of 262144) for one row, 8 and 32, as a share of the bandwidth of
+// copies; for 4096 rows, as a share of cuBLAS's bf16 rate; attention at 128 K
+// tokens; what else a step does. Prints one table; needs nothing but a device.
+//
+// Usage: cuda_bench [DEVICE]. Exits with 77 if there is no device.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device_rates.h"
+#include "kernels/kv_row.h"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kExitNoDevice = 77;
+// More than caches hold, so that weights come from memory as in a model.
+constexpr int64_t kRotatedBytes = int64_t{512} << 20;
+constexpr int64_t kLayers = 48;
+constexpr int64_t kHeads = 16;
+constexpr int64_t kKvHeads = 8;
+constexpr int64_t kHeadDim = 256;
+constexpr int64_t kModelDim = 3840;
+constexpr int64_t kFfnDim = 15'360;
+constexpr int64_t kVocabulary = 262'144;
+
+struct Rates {
+  double copy_bytes = 0;
+  double matrix_operations = 0;  // 0 if unknown
+};
+
+void Must(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+template <class T>
+T Must(absl::StatusOr<T> result) {
+  Must(result.status());
+  return *std::move(result);
+}
+
+// Seconds that one of many queued calls takes: the median of several rounds.
+double Seconds(Backend& backend, absl::FunctionRef<absl::Status(int)> call) {
+  constexpr int kRounds = 7;
+  constexpr double kRoundSeconds = 0.02;
+  int calls = 1;
+  const auto round = [&] {
+    const auto begin = Clock::now();
+    for (int i = 0; i < calls; ++i) Must(call(i));
+    Must(backend.Synchronize());
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  (void)round();
+  while (calls < (1 << 14) && round() < kRoundSeconds) calls *= 2;
+  std::vector<double> seconds;
+  for (int i = 0; i < kRounds; ++i) seconds.push_back(round() / calls);
+  std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2,
+                   seconds.end());
+  return seconds[kRounds / 2];
+}
+
+// Device memory of random bytes. As scales of weights they may be anything;
+// times do not depend on that.
+Buffer RandomBytes(Backend& backend, int64_t bytes) {
+  Buffer buffer = Must(backend.Allocate(bytes));
+  static const auto* piece = [] {
+    auto* made = new std::vector<std::byte>(size_t{16} << 20);
+    std::mt19937 random(1);
+    for (std::byte& byte : *made) byte = static_cast<std::byte>(random());
+    return made;
+  }();
+  const auto size = static_cast<int64_t>(piece->size());
+  for (int64_t at = 0; at < bytes; at += size) {
+    const int64_t n = std::min(size, bytes - at);
+    Must(backend.Upload(std::span(*piece).first(static_cast<size_t>(n)),
+                        buffer.view().Slice(at, n)));
+  }
+  return buffer;
+}
+
+Buffer RandomFloats(Backend& backend, int64_t n) {
+  Buffer buffer = Must(backend.Allocate(n * 4));
+  std::mt19937 random(2);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = uniform(random);
+  Must(backend.Upload(std::as_bytes(std::span(values)),
+                      buffer.view().Slice(0, n * 4)));
+  return buffer;
+}
+
+float* Floats(const Buffer& buffer) {
+  return reinterpret_cast<float*>(buffer.data());
+}
+
+void PrintLine(const std::string& what, double seconds, const std::string& rate,
+               double share) {
+  std::printf("%-44s %10.1f us  %-18s", what.c_str(), seconds * 1e6,
+              rate.c_str());
+  if (share > 0) std::printf(" %5.1f %%", share * 100);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+std::string Gigabytes(double bytes_per_second) {
+  return absl::StrCat(std::lround(bytes_per_second / 1e9), " GB/s");
+}
+std::string Teraflops(double operations_per_second) {
+  return absl::StrCat(std::lround(operations_per_second / 1e12), " TFLOP/s");
+}
+
+// Weights of one shape, several times, with activations for some rows.
+class Product {
+ public:
+  Product(Backend& backend, DType dtype, int64_t rows, int64_t cols,
+          int64_t n_rows)
+      : backend_(backend), n_rows_(n_rows) {
+    weight_bytes_ = rows * *RowBytes(dtype, cols);
+    const int64_t copies = std::max<int64_t>(1, kRotatedBytes / weight_bytes_);
+    for (int64_t i = 0; i < copies; ++i) {
+      weights_.push_back(RandomBytes(backend, weight_bytes_));
+      views_.push_back({dtype, rows, cols, weights_.back().data()});
+    }
+    x_ = RandomFloats(backend, n_rows * cols);
+    packed_ = Must(backend.Allocate(n_rows * PackedRowBytes(cols)));
+    out_ = Must(backend.Allocate(n_rows * rows * 4));
+    Must(backend.PackActivations({Floats(x_), n_rows, cols, packed_.data()}));
+  }
+
+  double Run() {
+    return Seconds(backend_, [&](int i) {
+      return backend_.MatMul({views_[static_cast<size_t>(i) % views_.size()],
+                              Floats(x_), packed_.data(), Floats(out_), n_rows_,
+                              false});
+    });
+  }
+  int64_t weight_bytes() const { return weight_bytes_; }
+
+ private:
+  Backend& backend_;
+  int64_t n_rows_;
+  int64_t weight_bytes_;
+  std::vector<Buffer> weights_;
+  std::vector<WeightMatrix> views_;
+  Buffer x_;
+  Buffer packed_;
+  Buffer out_;
+};
+
+struct Shape {
+  const char* name;
+  int64_t rows;
+  int64_t cols;
+  int64_t per_model;
+};
+constexpr Shape kShapes[] = {
+    {"q", kHeads* kHeadDim, kModelDim, kLayers},
+    {"k, v", kKvHeads* kHeadDim, kModelDim, 2 * kLayers},
+    {"attention out", kModelDim, kHeads* kHeadDim, kLayers},
+    {"gate, up", kFfnDim, kModelDim, 2 * kLayers},
+    {"down", kModelDim, kFfnDim, kLayers},
+    {"vocabulary", kVocabulary, kModelDim, 1},
+};
+
+// Products of a decode step: each shape, and all of the model.
+void BenchDecode(Backend& backend, const Rates& rates) {
+  for (const DType dtype :
+       {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K, DType::kBF16}) {
+    for (const int64_t n_rows : {1, 8, 32}) {
+      double seconds = 0;
+      double bytes = 0;
+      for (const Shape& shape : kShapes) {
+        Product product(backend, dtype, shape.rows, shape.cols, n_rows);
+        const double time = product.Run();
+        const double rate = static_cast<double>(product.weight_bytes()) / time;
+        PrintLine(
+            absl::StrCat(DTypeName(dtype), " ", shape.name, ", rows ", n_rows),
+            time, Gigabytes(rate), rate / rates.copy_bytes);
+        seconds += time * static_cast<double>(shape.per_model);
+        bytes += static_cast<double>(product.weight_bytes()) *
+                 static_cast<double>(shape.per_model);
+      }
+      PrintLine(
+          absl::StrCat(DTypeName(dtype), " ALL of 12B, rows ", n_rows, ": ",
+                       std::lround(static_cast<double>(n_rows) / seconds),
+                       " tokens/s"),
+          seconds, Gigabytes(bytes / seconds),
+          bytes / seconds / rates.copy_bytes);
+    }
+  }
+}
+
+void BenchPrefill(Backend& backend, const Rates& rates) {
+  constexpr int64_t kRows = 4096;
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+    Product product(backend, dtype, kFfnDim, kModelDim, kRows);
+    const double time = product.Run();
+    const double rate =
+        2.0 * static_cast<double>(kRows * kFfnDim * kModelDim) / time;
+    PrintLine(absl::StrCat(DTypeName(dtype), " gate, rows ", kRows), time,
+              Teraflops(rate),
+              rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+  }
+}
+
+// One layer's attention of `n_rows` rows at the end of `n_ctx` tokens.
+void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
+                    int64_t n_ctx, int64_t n_rows) {
+  constexpr int64_t kPageTokens = 64;
+  const int64_t row_bytes = KvBytes(kv_type, kKvHeads * kHeadDim);
+  const int64_t n_pages = n_ctx / kPageTokens;
+  PagedKv kv;
+  kv.page_bytes = 2 * kPageTokens * row_bytes;
+  kv.v_offset = kPageTokens * row_bytes;
+  kv.page_tokens = kPageTokens;
+  Buffer pool = Must(backend.Allocate(n_pages * kv.page_bytes));
+  kv.pool = pool.data();
+  // Real numbers, or the times would be those of NaN.
+  const Buffer values =
+      RandomFloats(backend, 2 * kPageTokens * kKvHeads * kHeadDim);
+  std::vector<PageEntry> table;
+  for (int64_t p = 0; p < n_pages; ++p) {
+    std::vector<int64_t> offsets;
+    for (int64_t r = 0; r < 2 * kPageTokens; ++r) {
+      offsets.push_back(p * kv.page_bytes + r * row_bytes);
+    }
+    Must(
+        backend.StoreRows({Floats(values), 2 * kPageTokens, kKvHeads * kHeadDim,
+                           kv_type, kv.pool, offsets.data()}));
+    table.push_back(
+        {p * kPageTokens, static_cast<int32_t>(p), 0, kPageTokens, false});
+  }
+  const Buffer q = RandomFloats(backend, n_rows * kHeads * kHeadDim);
+  const Buffer out = Must(backend.Allocate(n_rows * kHeads * kHeadDim * 4));
+  const AttentionSegment segment = {0, n_rows, n_ctx - n_rows, table, {}, 0};
+  AttentionArgs args = {};
+  args.q = args.q_prefix = Floats(q);
+  args.out = Floats(out);
+  args.n_heads = kHeads;
+  args.n_kv_heads = kKvHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 1.0f / 16;
+  args.k_type = args.v_type = kv_type;
+  args.segments = {&segment, 1};
+  args.paged = kv;
+  const double time =
+      Seconds(backend, [&](int) { return backend.Attention(args); });
+  const std::string what = absl::StrCat("attention ", DTypeName(kv_type), ", ",
+                                        n_ctx, " tokens, rows ", n_rows);
+  if (n_rows == 1) {
+    const double rate = 2.0 * static_cast<double>(n_ctx * row_bytes) / time;
+    PrintLine(what, time, Gigabytes(rate), rate / rates.copy_bytes);
+    return;
+  }
+  const double pairs =
+      static_cast<double>(n_rows) *
+      (static_cast<double>(n_ctx) - static_cast<double>(n_rows) / 2);
+  const double rate = 4.0 * pairs * kHeads * kHeadDim / time;
+  PrintLine(what, time, Teraflops(rate),
+            rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+}
+
+void BenchRest(Backend& backend) {
+  for (const int64_t n_rows : {1, 32}) {
+    const Buffer x = RandomFloats(backend, n_rows * kFfnDim);
+    const Buffer y = RandomFloats(backend, n_rows * kFfnDim);
+    const Buffer packed =
+        Must(backend.Allocate(n_rows * PackedRowBytes(kFfnDim)));
+    PrintLine(absl::StrCat("norm and pack, rows ", n_rows),
+              Seconds(backend,
+                      [&](int) {
+                        return backend.RmsNorm({Floats(x), Floats(y), Floats(y),
+                                                n_rows, kModelDim, 1e-6f, false,
+                                                packed.data()});
+                      }),
+              "", 0);
+    PrintLine(absl::StrCat("GeGLU and pack, rows ", n_rows),
+              Seconds(backend,
+                      [&](int) {
+                        return backend.GatedActivation(
+                            {Floats(x), Floats(y), Floats(x), n_rows, kFfnDim,
+                             Activation::kGeluTanh, packed.data()});
+                      }),
+              "", 0);
+    const Buffer logits = RandomFloats(backend, n_rows * kVocabulary);
+    const auto k = static_cast<size_t>(n_rows * kMaxCandidates);
+    std::vector<float> values(k);
+    std::vector<int32_t> ids(k);
+    std::vector<double> sums(static_cast<size_t>(n_rows));
+    PrintLine(
+        absl::StrCat("64 largest logits, rows ", n_rows),
+        Seconds(backend,
+                [&](int) {
+                  return backend.TopK({Floats(logits), n_rows, kVocabulary,
+                                       kMaxCandidates, values.data(),
+                                       ids.data(), sums.data()});
+                }),
+        "", 0);
+  }
+}
+
+Rates MeasureRates(int device) {
+  constexpr int64_t kCopyBytes = int64_t{4} << 30;
+  constexpr int64_t kMatrix = 8192;
+  Rates rates;
+  rates.copy_bytes = Must(cuda::CopyBytesPerSecond(device, kCopyBytes));
+  std::printf("copies in device memory: %s, read and written\n",
+              Gigabytes(rates.copy_bytes).c_str());
+  const absl::StatusOr<double> matrix =
+      cuda::MatrixOperationsPerSecond(device, kMatrix, kMatrix, kMatrix);
+  if (matrix.ok()) {
+    rates.matrix_operations = *matrix;
+    std::printf("cuBLAS, bf16, 8192 cubed: %s\n", Teraflops(*matrix).c_str());
+  } else {
+    std::printf("cuBLAS: %s\n", matrix.status().ToString().c_str());
+  }
+  return rates;
+}
+
+int Run(int device) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(device);
+  if (absl::IsNotFound(backend.status())) {
+    std::fprintf(stderr, "SKIPPED: %s\n", backend.status().ToString().c_str());
+    return kExitNoDevice;
+  }
+  Must(backend.status());
+  std::printf("%s\n", Must(cuda::DescribeDevice(device)).c_str());
+  const Rates rates = MeasureRates(device);
+  std::printf("Shares are of these two.\n\n");
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    BenchAttention(**backend, rates, type, 131'072, 1);
+    BenchAttention(**backend, rates, type, 4'096, 1);
+    BenchAttention(**backend, rates, type, 4'096, 4'096);
+  }
+  BenchRest(**backend);
+  BenchPrefill(**backend, rates);
+  BenchDecode(**backend, rates);
+  return 0;
+}
+
+}  // namespace
+}  // namespace plimsoll::kernels
+
+int main(int argc, char** argv) {
+  return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0);
+}

@@ -1,0 +1,305 @@
+// Causal attention: tasks of a warp (attention_warp.cuh), each of which has a
+// few queries and either one span of what they see, or all of it.
+//
+// Where there are few queries, spans go to different warps and a second kernel
+// merges their results, with the same operations in the same order as a warp
+// that does all of them: the same bits.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/attention_warp.cuh"
+#include "kernels/cuda/ops.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kThreads = kAttentionWarps * kWarpThreads;
+// Warps for each multiprocessor below which spans go to different warps.
+constexpr int64_t kEnoughWarps = 16;
+
+// Results of spans: for each query of a batch kStride floats a span: the
+// maximum, the sum of weights, the weighted sum of values.
+struct Partials {
+  float* data;
+  int64_t n_spans;  // room for each query
+  int64_t stride;   // floats of a span
+
+  __device__ float* At(int64_t query, int64_t span) const {
+    return data + (query * n_spans + span) * stride;
+  }
+};
+
+__device__ inline float Quotient(float sum, float total) {
+  return total == 0.0f ? 0.0f : sum / total;  // 0: the row sees no key
+}
+
+// Warp i of the grid's first dimension has task i: tiles, then parts of a head
+// group, then KV heads. With `partials`, blocks of the second dimension have
+// one span each; without, a warp does all.
+template <class S>
+__global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
+    Attend(AttentionShape shape, const AttentionTile* tiles, int64_t n_tiles,
+           Partials partials) {
+  const int64_t index = int64_t{blockIdx.x} * kAttentionWarps + WarpIndex();
+  if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
+  float* scores =
+      reinterpret_cast<float*>(DynamicShared()) + WarpIndex() * S::kWarpFloats;
+  float* span_sums = scores + S::kScoreFloats;
+  float* all_sums = span_sums + S::kSumFloats;
+  const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
+  const auto part_heads = static_cast<int>(shape.part_heads);
+  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
+  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
+  const int left = group - part * part_heads;
+  const AttentionTile& tile = tiles[index % n_tiles];
+  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
+                     left < part_heads ? left : part_heads, part_heads};
+  const auto attend = [&](int64_t span) {
+    const int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
+    const int64_t end = begin + tile.span_units;
+    return AttendSpan<S>(
+        shape, task, begin > tile.first_unit ? begin : tile.first_unit,
+        end < tile.end_unit ? end : tile.end_unit, scores, span_sums);
+  };
+  if (partials.data != nullptr) {
+    const int64_t span = blockIdx.y;
+    if (span >= tile.Spans()) return;
+    const Softmax result = attend(span);
+    const int64_t first = tiles[0].first_row * shape.n_heads;
+    WriteSums<S>(shape, task, span_sums,
+                 [&](int query, int64_t at, float value) {
+                   const int64_t q = task.Index(query, shape.n_heads) - first;
+                   partials.At(q, span)[2 + at] = value;
+                 });
+    const int lane = LaneIndex();
+    if (lane < S::kQueries && task.Has(lane)) {
+      float* to = partials.At(task.Index(lane, shape.n_heads) - first, span);
+      to[0] = result.max;
+      to[1] = result.total;
+    }
+    return;
+  }
+  Softmax all;
+  Clear<S>(all, all_sums);
+  const int lane = LaneIndex();
+  for (int64_t span = 0; span < tile.Spans(); ++span) {
+    const Softmax result = attend(span);
+    MergeSums<S>(
+        result, all, [&](int i) { return span_sums[i * kWarpThreads + lane]; },
+        all_sums);
+  }
+  float totals[S::kQueries];
+#pragma unroll
+  for (int i = 0; i < S::kQueries; ++i) {
+    totals[i] = __shfl_sync(kFullWarp, all.total, i);
+  }
+  WriteSums<S>(shape, task, all_sums, [&](int query, int64_t at, float value) {
+    shape.out[task.Index(query, shape.n_heads) * shape.head_dim + at] =
+        Quotient(value, totals[query]);
+  });
+}
+
+// Block (t, r, h) merges the spans of head h of row r of tile t.
+__global__ void __launch_bounds__(kThreads)
+    MergeSpans(AttentionShape shape, const AttentionTile* tiles,
+               Partials partials) {
+  const AttentionTile& tile = tiles[blockIdx.x];
+  if (blockIdx.y >= tile.n_rows) return;
+  const int64_t row = tile.first_row + blockIdx.y;
+  const int64_t query = (row - tiles[0].first_row) * shape.n_heads + blockIdx.z;
+  const int64_t n_spans = tile.Spans();
+  for (int64_t at = ThreadIndex(); at < shape.head_dim; at += kThreads) {
+    Softmax state = {MinusInfinity(), 0};
+    float sum = 0;
+#pragma unroll 8
+    for (int64_t span = 0; span < n_spans; ++span) {
+      const float* from = partials.At(query, span);
+      const Factors factors = Merge({from[0], from[1]}, state);
+      sum = MergedSum(from[2 + at], sum, factors);
+    }
+    shape.out[(row * shape.n_heads + blockIdx.z) * shape.head_dim + at] =
+        Quotient(sum, state.total);
+  }
+}
+
+AttentionShape ShapeOf(const AttentionArgs& args) {
+  const int64_t group = args.n_heads / args.n_kv_heads;
+  AttentionShape shape = {};
+  shape.q = args.q;
+  shape.q_prefix = args.q_prefix;
+  shape.out = args.out;
+  shape.n_heads = args.n_heads;
+  shape.n_kv_heads = args.n_kv_heads;
+  shape.head_dim = args.head_dim;
+  shape.part_heads = std::min(group, QueriesOf(args.head_dim));
+  shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
+  shape.scale = args.scale;
+  shape.k_type = args.k_type;
+  shape.v_type = args.v_type;
+  shape.is_ring = args.is_ring;
+  shape.paged = args.paged;
+  shape.k_row_bytes = KvBytes(args.k_type, args.n_kv_heads * args.head_dim);
+  shape.v_row_bytes = KvBytes(args.v_type, args.n_kv_heads * args.head_dim);
+  shape.chunk_k = args.chunk_k;
+  shape.chunk_v = args.chunk_v;
+  return shape;
+}
+
+// Tiles on both sides.
+struct Tiles {
+  std::span<const AttentionTile> host;
+  const AttentionTile* device;
+};
+
+template <class S>
+void LaunchAttend(const Context& context, const AttentionShape& shape,
+                  const Tiles& tiles, Partials partials) {
+  const auto n_tiles = static_cast<int64_t>(tiles.host.size());
+  const int64_t n_warps = n_tiles * shape.n_parts * shape.n_kv_heads;
+  Launch(Attend<S>,
+         {(n_warps + kAttentionWarps - 1) / kAttentionWarps,
+          partials.data == nullptr ? 1 : partials.n_spans},
+         kThreads, S::kSharedBytes, context.stream, shape, tiles.device,
+         n_tiles, partials);
+}
+
+void AttendTiles(const Context& context, const AttentionShape& shape,
+                 const Tiles& tiles, const Partials& partials) {
+  if (shape.head_dim <= 32) {
+    LaunchAttend<Shape<4, 1>>(context, shape, tiles, partials);
+  } else if (shape.head_dim <= 64) {
+    LaunchAttend<Shape<8, 1>>(context, shape, tiles, partials);
+  } else if (shape.head_dim <= 128) {
+    LaunchAttend<Shape<16, 1>>(context, shape, tiles, partials);
+  } else if (shape.head_dim <= kNarrowHeadDim) {
+    LaunchAttend<Shape<32, 1>>(context, shape, tiles, partials);
+  } else {
+    LaunchAttend<Shape<32, 2>>(context, shape, tiles, partials);
+  }
+}
+
+// The first tiles whose results of spans fit in the scratch memory; at least
+// one, whose rows are consecutive with those of the next.
+size_t TilesThatFit(const AttentionShape& shape,
+                    std::span<const AttentionTile> tiles, Partials& partials) {
+  size_t n = 0;
+  int64_t n_spans = 0;
+  const int64_t first_row = tiles[0].first_row;
+  for (const AttentionTile& tile : tiles) {
+    const int64_t spans = std::max(n_spans, tile.Spans());
+    const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
+    // Rows of the step may come in any order; those before the first do not
+    // fit.
+    if (n_rows < tile.n_rows ||
+        spans > kScratchBytes / 4 / (partials.stride * shape.n_heads * n_rows))
+      break;
+    n_spans = spans;
+    ++n;
+  }
+  partials.n_spans = n_spans;
+  return n;
+}
+
+absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
+                           Tiles tiles) {
+  Partials partials = {};
+  partials.data = reinterpret_cast<float*>(context.scratch);
+  partials.stride = 2 + shape.head_dim;
+  const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
+  while (!tiles.host.empty()) {
+    const size_t n = TilesThatFit(shape, tiles.host, partials);
+    if (n == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "attention of ", shape.n_heads,
+          " heads takes more than the kernels' ", kScratchBytes, " bytes"));
+    }
+    const Tiles some = {tiles.host.first(n), tiles.device};
+    AttendTiles(context, shape, some, partials);
+    Launch(MergeSpans, {static_cast<int64_t>(n), tile_rows, shape.n_heads},
+           kThreads, 0, context.stream, shape, some.device, partials);
+    tiles = {tiles.host.subspan(n), tiles.device + n};
+  }
+  return absl::OkStatus();
+}
+
+// Loads are of 16 bytes.
+absl::Status CheckAlignment(const AttentionArgs& args) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(args.q) |
+                   reinterpret_cast<uintptr_t>(args.q_prefix);
+  const auto add = [&](DType type, const std::byte* at) {
+    if (type != DType::kQ8_0) bits |= reinterpret_cast<uintptr_t>(at);
+  };
+  if (args.is_ring) {
+    add(args.k_type, args.chunk_k);
+    add(args.v_type, args.chunk_v);
+    for (const AttentionSegment& segment : args.segments) {
+      add(args.k_type, segment.ring.k);
+      add(args.v_type, segment.ring.v);
+    }
+  } else {
+    for (const int64_t page : {int64_t{0}, args.paged.page_bytes}) {
+      add(args.k_type, args.paged.pool + args.paged.k_offset + page);
+      add(args.v_type, args.paged.pool + args.paged.v_offset + page);
+    }
+  }
+  if (bits % sizeof(float4) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "queries, keys or values do not begin at multiples of 16 bytes");
+}
+
+absl::Status CheckLimits(const AttentionArgs& args) {
+  constexpr int64_t kMaxWindow = int64_t{1} << 30;
+  RETURN_IF_ERROR(CheckAlignment(args));
+  if (!args.is_ring && args.paged.page_tokens <= 0) {
+    return absl::InvalidArgumentError("pages of no tokens");
+  }
+  for (const AttentionSegment& segment : args.segments) {
+    const int64_t window = segment.ring.window;
+    if (args.is_ring && (window <= 0 || window > kMaxWindow)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a window of ", window, " tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Attention(const Context& context, const AttentionArgs& args) {
+  if (args.segments.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckLimits(args));
+  const AttentionShape shape = ShapeOf(args);
+  const int64_t tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
+  // One table and one list of tiles: what is staged for an operation stays
+  // within the parts that Staging keeps.
+  std::vector<PageEntry> pages;
+  for (const AttentionSegment& segment : args.segments) {
+    pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
+  }
+  ASSIGN_OR_RETURN(const PageEntry* device_pages,
+                   context.staging->PutSpan(std::span<const PageEntry>(pages)));
+  std::vector<AttentionTile> host;
+  for (const AttentionSegment& segment : args.segments) {
+    AppendTiles(args, segment, tile_rows, device_pages, host);
+    device_pages += segment.pages.size();
+  }
+  if (host.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      const AttentionTile* device,
+      context.staging->PutSpan(std::span<const AttentionTile>(host)));
+  int64_t max_spans = 0;
+  for (const AttentionTile& tile : host) {
+    max_spans = std::max(max_spans, tile.Spans());
+  }
+  const auto n_warps =
+      static_cast<int64_t>(host.size()) * shape.n_parts * shape.n_kv_heads;
+  if (max_spans > 1 && n_warps < kEnoughWarps * context.n_multiprocessors) {
+    return AttendInSpans(context, shape, {host, device});
+  }
+  AttendTiles(context, shape, {host, device}, {});
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

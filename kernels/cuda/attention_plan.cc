@@ -1,0 +1,80 @@
+// Tiles end where a row's spans become longer than those of the row before.
+#include "kernels/cuda/attention_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace plimsoll::kernels {
+namespace {
+
+int64_t SpanUnits(int64_t n_units) {
+  const auto least = static_cast<uint64_t>((n_units + kMaxAttentionSpans - 1) /
+                                           kMaxAttentionSpans);
+  return static_cast<int64_t>(std::bit_ceil(std::max(least, uint64_t{1})));
+}
+
+// Pages of the table that the row at `position` sees; `begin` are known to be.
+int64_t VisiblePages(const AttentionSegment& segment, int64_t position,
+                     int64_t begin) {
+  const auto n = static_cast<int64_t>(segment.pages.size());
+  while (begin < n &&
+         segment.pages[static_cast<size_t>(begin)].first_position <= position) {
+    ++begin;
+  }
+  return begin;
+}
+
+AttentionTile PagedTile(const AttentionArgs& args, int64_t visible) {
+  const int64_t unit_pages =
+      UnitPages(args.paged.page_tokens, StepKeys(QueriesOf(args.head_dim)));
+  AttentionTile tile = {};
+  tile.end_unit = std::max<int64_t>((visible + unit_pages - 1) / unit_pages, 1);
+  tile.span_units = SpanUnits(tile.end_unit);
+  return tile;
+}
+
+AttentionTile RingTile(const AttentionSegment& segment, int64_t position) {
+  const int64_t window = segment.ring.window;
+  const int64_t first =
+      std::max({segment.live_begin, position - window + 1, int64_t{0}});
+  AttentionTile tile = {};
+  tile.first_unit = std::min(first, position) / kUnitKeys;
+  tile.end_unit = position / kUnitKeys + 1;
+  tile.span_units = SpanUnits(window / kUnitKeys + 1);
+  tile.ring_k = segment.ring.k;
+  tile.ring_v = segment.ring.v;
+  tile.window = window;
+  tile.live_begin = segment.live_begin;
+  tile.chunk_position = segment.first_position;
+  tile.chunk_row = segment.first_row;
+  return tile;
+}
+
+}  // namespace
+
+void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
+                 int64_t tile_rows, const PageEntry* pages,
+                 std::vector<AttentionTile>& tiles) {
+  int64_t visible = 0;
+  int64_t open_rows = 0;  // of the last tile, if it may get more
+  for (int64_t r = 0; r < segment.n_rows; ++r) {
+    const int64_t position = segment.first_position + r;
+    visible = VisiblePages(segment, position, visible);
+    AttentionTile row =
+        args.is_ring ? RingTile(segment, position) : PagedTile(args, visible);
+    if (open_rows > 0 && open_rows < tile_rows &&
+        tiles.back().span_units == row.span_units) {
+      tiles.back().end_unit = std::max(tiles.back().end_unit, row.end_unit);
+      tiles.back().n_rows = ++open_rows;
+      continue;
+    }
+    row.first_row = segment.first_row + r;
+    row.first_position = position;
+    row.n_rows = open_rows = 1;
+    row.pages = pages;
+    row.n_pages = static_cast<int64_t>(segment.pages.size());
+    tiles.push_back(row);
+  }
+}
+
+}  // namespace plimsoll::kernels

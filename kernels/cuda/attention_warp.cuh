@@ -1,0 +1,466 @@
+// How a warp attends: one softmax over the keys of a span for a few queries
+// that read the same KV head.
+//
+// Lanes share the elements of a head; 32 / kLanes keys are taken side by side.
+// Scores of a step are summed over lanes so that each lane ends up with one of
+// them. Nothing here needs more than a warp.
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_
+
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/kv_load.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+inline constexpr int kAttentionWarps = 4;  // of a block of threads
+
+// The part of AttentionArgs that the device reads.
+struct AttentionShape {
+  const float* q;
+  const float* q_prefix;
+  float* out;
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;
+  int64_t part_heads;  // heads of a task, of one row
+  int64_t n_parts;     // of the heads that read one KV head
+  float scale;
+  DType k_type;
+  DType v_type;
+  bool is_ring;
+  PagedKv paged;
+  int64_t k_row_bytes;
+  int64_t v_row_bytes;
+  const std::byte* chunk_k;
+  const std::byte* chunk_v;
+};
+
+// Shapes of the kernels: kLanes lanes share a key, each of them has kChunks
+// times 8 elements of it, 8 * kLanes apart.
+template <int kLanesOfKey, int kChunksOfLane>
+struct Shape {
+  static constexpr int kLanes = kLanesOfKey;
+  static constexpr int kChunks = kChunksOfLane;
+  static constexpr int kQueries = kChunks == 1 ? 4 : 2;
+  static constexpr int kElements = kChunks * 8;
+  static constexpr int kSums = kQueries * kElements;
+  static constexpr int kSideBySide = kWarpThreads / kLanes;
+  static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
+  // Of those, how many are on their way at once: more would fill registers.
+  static constexpr int kLoads = kInTurn < 4 ? kInTurn : 4;
+  static constexpr int kStepKeys = kSideBySide * kInTurn;
+  static constexpr int kSteps = kUnitKeys / kStepKeys;
+  // Floats of a warp: scores of a unit; sums of a span; sums of all spans.
+  static constexpr int kScoreFloats = kSteps * kWarpThreads;
+  static constexpr int kSumFloats = kSums * kWarpThreads;
+  static constexpr int kWarpFloats = kScoreFloats + 2 * kSumFloats;
+  static constexpr int64_t kSharedBytes =
+      int64_t{kAttentionWarps} * kWarpFloats * 4;
+  static_assert(kQueries * kInTurn == kLanes);
+  static_assert(kSharedBytes <= kMaxSharedBytes);
+};
+
+// A running softmax: maximum and sum of weights of the lane's own query; the
+// sums of values are in shared memory, each lane's by itself.
+struct Softmax {
+  float max;
+  float total;
+};
+
+// What a warp works on.
+struct Task {
+  const AttentionTile& tile;
+  int kv_head;
+  int first_head;
+  int n_heads;     // of each row
+  int part_heads;  // that a row may have here
+
+  __device__ int Row(int query) const { return query / part_heads; }
+  __device__ bool Has(int query) const {
+    return Row(query) < tile.n_rows && query % part_heads < n_heads;
+  }
+  // Of the query in the step's [n_rows, n_heads] rows.
+  __device__ int64_t Index(int query, int64_t all_heads) const {
+    return (tile.first_row + Row(query)) * all_heads + first_head +
+           query % part_heads;
+  }
+};
+
+// The keys of a step: key j is k + j * k_row_bytes of the shape, except in a
+// ring. Live ones, which some row of the tile may see, are [begin, end).
+struct Step {
+  int64_t position;  // of key 0
+  int64_t begin;
+  int64_t end;
+  bool is_prefix;
+  const std::byte* k;  // of a page
+  const std::byte* v;
+  int64_t cell;  // of key 0 in a ring, before it is wrapped
+};
+
+// The first position that the tile's row `row` sees of a ring.
+__device__ inline int64_t FirstOfRing(const Task& task, int64_t row) {
+  const int64_t first = task.tile.first_position + row - task.tile.window + 1;
+  const int64_t live =
+      first > task.tile.live_begin ? first : task.tile.live_begin;
+  return live > 0 ? live : 0;
+}
+
+// Finds the steps of a unit.
+template <class S>
+struct Unit {
+  int64_t first;  // page, or position
+  int64_t ring_cell;
+  int page_steps;  // of a paged layer
+  int n_steps;
+
+  __device__ Unit(const AttentionShape& shape, const Task& task, int64_t unit) {
+    first = unit * kUnitKeys;
+    ring_cell = 0;
+    page_steps = 1;
+    n_steps = S::kSteps;
+    if (shape.is_ring) {
+      ring_cell = first % task.tile.window;
+      return;
+    }
+    const int64_t tokens = shape.paged.page_tokens;
+    const int64_t n_pages = UnitPages(tokens, S::kStepKeys);
+    first = unit * n_pages;
+    page_steps =
+        static_cast<int>(PageSlots(tokens, S::kStepKeys) / S::kStepKeys);
+    n_steps = static_cast<int>(n_pages) * page_steps;
+  }
+
+  __device__ Step At(const AttentionShape& shape, const Task& task,
+                     int index) const {
+    const int64_t past = task.tile.first_position + task.tile.n_rows;
+    Step step = {};
+    if (shape.is_ring) {
+      step.position = first + index * S::kStepKeys;
+      step.begin = FirstOfRing(task, 0) - step.position;
+      step.end = past - step.position;
+      step.cell = ring_cell + index * S::kStepKeys;
+      return step;
+    }
+    const int64_t page = first + index / page_steps;
+    if (page >= task.tile.n_pages) {  // none of its keys is live
+      step.k = step.v = shape.paged.pool;
+      return step;
+    }
+    const PageEntry& entry = task.tile.pages[page];
+    const int64_t cell = index % page_steps * S::kStepKeys;
+    step.position = entry.first_position + cell;
+    step.begin = entry.live_begin - cell;
+    const int64_t live_end = entry.live_end - cell;
+    step.end =
+        live_end < past - step.position ? live_end : past - step.position;
+    step.is_prefix = entry.is_prefix;
+    const std::byte* base =
+        shape.paged.pool + entry.page * shape.paged.page_bytes;
+    step.k = base + shape.paged.k_offset + cell * shape.k_row_bytes;
+    step.v = base + shape.paged.v_offset + cell * shape.v_row_bytes;
+    return step;
+  }
+};
+
+__device__ inline bool IsLive(const Step& step, int key) {
+  return key >= step.begin && key < step.end;
+}
+
+// The stored row of a live key of a ring, or of the chunk after it.
+__device__ inline const std::byte* RingRow(const Task& task, const Step& step,
+                                           int key, const std::byte* ring,
+                                           const std::byte* chunk,
+                                           int64_t row_bytes) {
+  const int64_t behind = step.position + key - task.tile.chunk_position;
+  if (behind >= 0) return chunk + (task.tile.chunk_row + behind) * row_bytes;
+  // Both are below 2^31.
+  const auto cell = static_cast<uint32_t>(step.cell + key);
+  return ring + cell % static_cast<uint32_t>(task.tile.window) * row_bytes;
+}
+
+__device__ inline const std::byte* KeyRow(const AttentionShape& shape,
+                                          const Task& task, const Step& step,
+                                          int key) {
+  if (!shape.is_ring) return step.k + key * shape.k_row_bytes;
+  return RingRow(task, step, key, task.tile.ring_k, shape.chunk_k,
+                 shape.k_row_bytes);
+}
+__device__ inline const std::byte* ValueRow(const AttentionShape& shape,
+                                            const Task& task, const Step& step,
+                                            int key) {
+  if (!shape.is_ring) return step.v + key * shape.v_row_bytes;
+  return RingRow(task, step, key, task.tile.ring_v, shape.chunk_v,
+                 shape.v_row_bytes);
+}
+
+// This lane's elements of the queries; of those that are not there, zeros.
+template <class S>
+__device__ void LoadQueries(const AttentionShape& shape, const Task& task,
+                            bool is_prefix, float* q) {
+  const float* from = is_prefix ? shape.q_prefix : shape.q;
+  const int64_t first = LaneIndex() % S::kLanes * 8;
+  for (int i = 0; i < S::kQueries; ++i) {
+    for (int c = 0; c < S::kElements; ++c) {
+      const int64_t at = first + c / 8 * (S::kLanes * 8) + c % 8;
+      q[i * S::kElements + c] =
+          task.Has(i) && at < shape.head_dim
+              ? from[task.Index(i, shape.n_heads) * shape.head_dim + at]
+              : 0.0f;
+    }
+  }
+}
+
+// Sums values[i], i < 2 kStride, over lanes that are kStride and less apart;
+// lane t of them gets sum t. Strides are constants, or values would be in
+// memory.
+template <int kStride>
+__device__ float SumAcross(float* values) {
+  if constexpr (kStride == 0) {
+    return values[0];
+  } else {
+    const bool is_upper = (LaneIndex() & kStride) != 0;
+#pragma unroll
+    for (int i = 0; i < kStride; ++i) {
+      const float mine = is_upper ? values[i + kStride] : values[i];
+      const float theirs = is_upper ? values[i] : values[i + kStride];
+      values[i] = mine + __shfl_xor_sync(kFullWarp, theirs, kStride);
+    }
+    return SumAcross<kStride / 2>(values);
+  }
+}
+
+// The scores of one step for one element type of keys.
+template <class S, DType kType>
+__device__ float StepScore(const AttentionShape& shape, const Task& task,
+                           const Step& step, const float* q) {
+  const int first = LaneIndex() / S::kLanes * S::kInTurn;
+  float sums[S::kLanes];
+#pragma unroll
+  for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
+    float k[S::kLoads][S::kElements];
+#pragma unroll
+    for (int u = 0; u < S::kLoads; ++u) {
+      const int key = first + begin + u;
+      LoadHead<kType, S::kLanes, S::kChunks>(KeyRow(shape, task, step, key),
+                                             IsLive(step, key), task.kv_head,
+                                             shape.head_dim, k[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < S::kLoads; ++u) {
+#pragma unroll
+      for (int i = 0; i < S::kQueries; ++i) {
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < S::kElements; ++c) {
+          sum = Fma(q[i * S::kElements + c], k[u][c], sum);
+        }
+        sums[(begin + u) * S::kQueries + i] = sum;
+      }
+    }
+  }
+  return SumAcross<S::kLanes / 2>(sums);
+}
+
+// Scores of a unit: entry step * 32 + lane is that of the lane's own query and
+// key. Masked ones are minus infinity.
+template <class S, DType kType>
+__device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
+                          const Unit<S>& unit, float* scores) {
+  const int lane = LaneIndex();
+  const int own_key =
+      lane / S::kLanes * S::kInTurn + lane % S::kLanes / S::kQueries;
+  const int64_t own_row = task.Row(lane % S::kQueries);
+  const int64_t last = task.tile.first_position + own_row;
+  const int64_t first = shape.is_ring ? FirstOfRing(task, own_row) : 0;
+  float q[S::kSums];
+  bool is_prefix = false;
+  LoadQueries<S>(shape, task, is_prefix, q);
+  for (int i = 0; i < unit.n_steps; ++i) {
+    const Step step = unit.At(shape, task, i);
+    if (step.is_prefix != is_prefix) {
+      is_prefix = step.is_prefix;
+      LoadQueries<S>(shape, task, is_prefix, q);
+    }
+    const float score = StepScore<S, kType>(shape, task, step, q) * shape.scale;
+    const int64_t position = step.position + own_key;
+    const bool is_seen =
+        IsLive(step, own_key) && position <= last && position >= first;
+    scores[i * kWarpThreads + lane] = is_seen ? score : MinusInfinity();
+  }
+}
+
+// Over the lanes that have the same query.
+template <class S>
+__device__ float QueryMax(float x) {
+  for (int mask = S::kQueries; mask < kWarpThreads; mask *= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, mask));
+  }
+  return x;
+}
+template <class S>
+__device__ float QuerySum(float x) {
+  for (int mask = S::kQueries; mask < kWarpThreads; mask *= 2) {
+    x += __shfl_xor_sync(kFullWarp, x, mask);
+  }
+  return x;
+}
+
+// Turns a unit's scores into weights. A score that is not a number makes the
+// total one.
+template <class S>
+__device__ Softmax WeighUnit(int n_steps, float* scores) {
+  const int lane = LaneIndex();
+  Softmax unit = {MinusInfinity(), 0};
+  for (int step = 0; step < n_steps; ++step) {
+    unit.max = fmaxf(unit.max, scores[step * kWarpThreads + lane]);
+  }
+  unit.max = QueryMax<S>(unit.max);
+  for (int step = 0; step < n_steps; ++step) {
+    float& score = scores[step * kWarpThreads + lane];
+    score = score == MinusInfinity() ? 0.0f : expf(score - unit.max);
+    unit.total += score;
+  }
+  unit.total = QuerySum<S>(unit.total);
+  return unit;
+}
+
+// The unit's values by their weights, over all keys, in every lane.
+template <class S, DType kType>
+__device__ void SumUnit(const AttentionShape& shape, const Task& task,
+                        const Unit<S>& unit, const float* weights,
+                        float* sums) {
+  const int first = LaneIndex() / S::kLanes * S::kInTurn;
+  for (int i = 0; i < S::kSums; ++i) sums[i] = 0;
+  for (int n = 0; n < unit.n_steps; ++n) {
+    const Step step = unit.At(shape, task, n);
+#pragma unroll
+    for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
+      float v[S::kLoads][S::kElements];
+#pragma unroll
+      for (int u = 0; u < S::kLoads; ++u) {
+        const int key = first + begin + u;
+        LoadHead<kType, S::kLanes, S::kChunks>(ValueRow(shape, task, step, key),
+                                               IsLive(step, key), task.kv_head,
+                                               shape.head_dim, v[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < S::kLoads; ++u) {
+        const float* p =
+            weights + n * kWarpThreads + (first + begin + u) * S::kQueries;
+#pragma unroll
+        for (int i = 0; i < S::kQueries; ++i) {
+#pragma unroll
+          for (int c = 0; c < S::kElements; ++c) {
+            float& sum = sums[i * S::kElements + c];
+            sum = Fma(p[i], v[u][c], sum);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < S::kSums; ++i) {
+    for (int mask = S::kLanes; mask < kWarpThreads; mask *= 2) {
+      sums[i] += __shfl_xor_sync(kFullWarp, sums[i], mask);
+    }
+  }
+}
+
+// How two softmaxes are put together: what each one's sums are multiplied by.
+struct Factors {
+  float state;
+  float added;
+};
+
+// Adds `added` to `state`. What saw no key changes nothing.
+__device__ inline Factors Merge(const Softmax& added, Softmax& state) {
+  Factors factors = {1.0f, 0.0f};
+  if (added.max == MinusInfinity() && added.total == 0.0f) return factors;
+  const float max = fmaxf(state.max, added.max);
+  factors.state = state.max == MinusInfinity() ? 0.0f : expf(state.max - max);
+  factors.added = expf(added.max - max);
+  state.total = Fma(added.total, factors.added, state.total * factors.state);
+  state.max = max;
+  return factors;
+}
+
+__device__ inline float MergedSum(float added, float state,
+                                  const Factors& factors) {
+  return factors.added == 0.0f
+             ? state * factors.state
+             : Fma(added, factors.added, state * factors.state);
+}
+
+// The same for the lane's part of all queries' sums, kept in shared memory.
+template <class S, class Added>
+__device__ void MergeSums(const Softmax& added, Softmax& state,
+                          const Added& added_sum, float* state_sums) {
+  const Factors own = Merge(added, state);
+  const int lane = LaneIndex();
+#pragma unroll
+  for (int i = 0; i < S::kQueries; ++i) {
+    const Factors factors = {__shfl_sync(kFullWarp, own.state, i),
+                             __shfl_sync(kFullWarp, own.added, i)};
+#pragma unroll
+    for (int c = 0; c < S::kElements; ++c) {
+      const int at = i * S::kElements + c;
+      float& sum = state_sums[at * kWarpThreads + lane];
+      sum = MergedSum(added_sum(at), sum, factors);
+    }
+  }
+}
+
+template <class S>
+__device__ void Clear(Softmax& state, float* state_sums) {
+  state = {MinusInfinity(), 0};
+  for (int i = 0; i < S::kSums; ++i) {
+    state_sums[i * kWarpThreads + LaneIndex()] = 0;
+  }
+}
+
+// One softmax over the units [begin, end).
+template <class S>
+__device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
+                              int64_t begin, int64_t end, float* scores,
+                              float* span_sums) {
+  Softmax span;
+  Clear<S>(span, span_sums);
+  for (int64_t u = begin; u < end; ++u) {
+    const Unit<S> unit(shape, task, u);
+    WithKvType(shape.k_type, [&](auto type) {
+      ScoreUnit<S, decltype(type)::value>(shape, task, unit, scores);
+    });
+    const Softmax softmax = WeighUnit<S>(unit.n_steps, scores);
+    __syncwarp();
+    float sums[S::kSums];
+    WithKvType(shape.v_type, [&](auto type) {
+      SumUnit<S, decltype(type)::value>(shape, task, unit, scores, sums);
+    });
+    __syncwarp();
+    MergeSums<S>(
+        softmax, span, [&](int i) { return sums[i]; }, span_sums);
+  }
+  return span;
+}
+
+// Calls write(query, element of the head, value) for what this lane has; the
+// lanes of the first key have it all.
+template <class S, class Write>
+__device__ void WriteSums(const AttentionShape& shape, const Task& task,
+                          const float* state_sums, const Write& write) {
+  const int lane = LaneIndex();
+  if (lane >= S::kLanes) return;
+#pragma unroll
+  for (int i = 0; i < S::kSums; ++i) {
+    const int query = i / S::kElements;
+    const int64_t at =
+        lane * 8 + i % S::kElements / 8 * (S::kLanes * 8) + i % 8;
+    if (!task.Has(query) || at >= shape.head_dim) continue;
+    write(query, at, state_sums[i * kWarpThreads + lane]);
+  }
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_

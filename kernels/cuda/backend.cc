@@ -1,0 +1,268 @@
+// The CUDA backend: checks arguments, then queues an operation on its stream.
+#include "kernels/backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#ifdef PLIMSOLL_CUDA_EMULATED
+#include "kernels/cuda/emulation/backend.h"
+#endif
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack_weights.h"
+#include "kernels/cuda/weight_layout.h"
+#include "kernels/packed_row.h"
+#include "kernels/reference/dequantize.h"
+#include "kernels/validate.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+// Of tensors and regions: cudaMalloc's.
+constexpr int64_t kAlignment = 256;
+// Allocations are whole pages of the device's memory.
+constexpr int64_t kPageBytes = int64_t{2} << 20;
+
+// Owns the stream and the kernels' own memory. Called from one thread.
+class CudaBackend : public Backend {
+ public:
+  CudaBackend() = default;
+  ~CudaBackend() override {
+    if (context_.stream != nullptr) {
+      (void)UseDevice(device_);
+      (void)WaitForStream(context_.stream);
+    }
+    FreeDevice(own_);
+    FreePinned(context_.results);
+    Destroy(context_.stream);
+  }
+
+  absl::Status Open(int device);
+
+  const DeviceInfo& Device() const override { return info_; }
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes) override;
+  int64_t Allocations() const override { return n_allocations_; }
+
+  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                          int64_t first_row,
+                          std::span<const std::byte> file_rows,
+                          BufferView data) override;
+  absl::Status Upload(std::span<const std::byte> host,
+                      BufferView device) override;
+  absl::Status Download(BufferView device, std::span<std::byte> host) override;
+
+  absl::Status GetRows(const GetRowsArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::GetRows(context_, args); });
+  }
+  absl::Status RmsNorm(const RmsNormArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::RmsNorm(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status PackActivations(const PackActivationsArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::PackActivations(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status MatMuls(std::span<const MatMulArgs> products) override {
+    for (const MatMulArgs& args : products) RETURN_IF_ERROR(Validate(args));
+    for (const MatMulArgs& args : products) {
+      RETURN_IF_ERROR(
+          Run(args, [&] { return PLIMSOLL_CUDA::MatMul(context_, args); }));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status RopeAngles(const RopeAnglesArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::RopeAngles(context_, args); });
+  }
+  absl::Status Rope(const RopeArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::Rope(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status StoreRows(const StoreRowsArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::StoreRows(context_, args); });
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::CopyRows(context_, args); });
+  }
+  absl::Status Attention(const AttentionArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::Attention(context_, args); });
+  }
+  absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::GatedActivation(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status TopK(const TopKArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::TopK(context_, args); });
+  }
+  absl::Status Synchronize() override {
+    RETURN_IF_ERROR(LaunchStatus());
+    return WaitForStream(context_.stream);
+  }
+
+ private:
+  // CopyRows has nothing that could be wrong.
+  static absl::Status Check(const CopyRowsArgs& /*args*/) {
+    return absl::OkStatus();
+  }
+  template <class Args>
+  static absl::Status Check(const Args& args) {
+    return Validate(args);
+  }
+
+  template <class Args, class Operation>
+  absl::Status Run(const Args& args, const Operation& operation) {
+    RETURN_IF_ERROR(Check(args));
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(operation());
+    return LaunchStatus();
+  }
+
+  int device_ = 0;
+  DeviceInfo info_;
+  std::byte* own_ = nullptr;  // the kernels' own device memory
+  Context context_ = {};
+  Staging staging_;
+  int64_t n_allocations_ = 0;
+};
+
+absl::Status CudaBackend::Open(int device) {
+  device_ = device;
+  ASSIGN_OR_RETURN(const DeviceFacts facts, OpenDevice(device));
+  info_.id = facts.id;
+  info_.kind = "cuda";
+  info_.name = facts.name;
+  info_.total_bytes = facts.total_bytes;
+  info_.free_bytes = facts.free_bytes;
+  info_.alignment = kAlignment;
+  for (const DTypeInfo& type : kDTypes) {
+    if (!IsWeightType(type.dtype)) continue;
+    info_.storage.push_back(
+        {type.dtype, IsTiled(type.dtype) ? kTileRows : int64_t{1}});
+  }
+  info_.activation_block = kActivationBlock;
+  info_.activation_block_bytes = kActivationBlockBytes;
+  info_.scratch_bytes = kScratchBytes + Staging::kBytes;
+  ASSIGN_OR_RETURN(context_.stream, NewStream());
+  ASSIGN_OR_RETURN(own_, AllocateDevice(info_.scratch_bytes));
+  ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
+  RETURN_IF_ERROR(staging_.Open(own_ + kScratchBytes, context_.stream));
+  context_.staging = &staging_;
+  context_.scratch = own_;
+  context_.n_multiprocessors = facts.n_multiprocessors;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes) {
+  ++n_allocations_;
+  if (bytes <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an allocation of ", bytes, " bytes"));
+  }
+  if (bytes > std::numeric_limits<int64_t>::max() - kPageBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has no ", bytes, " bytes"));
+  }
+  const int64_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  RETURN_IF_ERROR(UseDevice(device_));
+  ASSIGN_OR_RETURN(std::byte * data, AllocateDevice(rounded));
+  Buffer buffer(data, rounded, [device = device_](std::byte* freed, int64_t) {
+    // Waits for what still uses it.
+    (void)UseDevice(device);
+    FreeDevice(freed);
+  });
+  RETURN_IF_ERROR(ZeroDevice(data, rounded, context_.stream));
+  RETURN_IF_ERROR(WaitForStream(context_.stream));
+  return buffer;
+}
+
+absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
+                                     int64_t first_row,
+                                     std::span<const std::byte> file_rows,
+                                     BufferView data) {
+  if (!IsWeightType(dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of type ", DTypeName(dtype)));
+  }
+  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
+  if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
+  const auto size = static_cast<int64_t>(file_rows.size());
+  const int64_t n_rows = size / row_bytes;
+  const int64_t multiple = IsTiled(dtype) ? kTileRows : 1;
+  const int64_t padded = (rows + multiple - 1) / multiple * multiple;
+  const bool is_aligned =
+      first_row % multiple == 0 && size % row_bytes == 0 &&
+      (n_rows % multiple == 0 || first_row + n_rows == rows);
+  if (first_row < 0 || !is_aligned || first_row + n_rows > rows ||
+      padded > data.bytes / row_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows ", first_row, " to ", first_row + n_rows, " of ",
+                     rows, " are not whole tiles inside their matrix"));
+  }
+  if (!IsTiled(dtype)) {
+    return Upload(file_rows, data.Slice(first_row * row_bytes, size));
+  }
+  RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(
+      PackRows(context_, {dtype, rows, cols, data.data}, first_row, file_rows));
+  return LaunchStatus();
+}
+
+absl::Status CudaBackend::Upload(std::span<const std::byte> host,
+                                 BufferView device) {
+  const auto size = static_cast<int64_t>(host.size());
+  if (size > device.bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "copying ", size, " bytes into a buffer of ", device.bytes));
+  }
+  RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(
+      CopyToDevice(host.data(), device.data, size, context_.stream));
+  // Until then the copy may still read `host`.
+  return WaitForStream(context_.stream);
+}
+
+absl::Status CudaBackend::Download(BufferView device,
+                                   std::span<std::byte> host) {
+  const auto size = static_cast<int64_t>(host.size());
+  if (device.bytes > size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "copying ", device.bytes, " bytes into a buffer of ", size));
+  }
+  RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(LaunchStatus());
+  RETURN_IF_ERROR(
+      CopyToHost(device.data, host.data(), device.bytes, context_.stream));
+  return WaitForStream(context_.stream);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> NewBackend(int device) {
+  auto backend = std::make_unique<CudaBackend>();
+  RETURN_IF_ERROR(backend->Open(device));
+  return backend;
+}
+
+}  // namespace
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+namespace plimsoll::kernels {
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend() {
+  return cuda_emulated::NewBackend(0);
+}
+#else
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device) {
+  return cuda::NewBackend(device);
+}
+#endif
+
+}  // namespace plimsoll::kernels

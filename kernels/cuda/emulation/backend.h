@@ -1,0 +1,16 @@
+// The CUDA backend on the emulator, for tests beside a device's or without one.
+#ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
+#define PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::kernels {
+
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend();
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_

@@ -1,0 +1,79 @@
+// The emulated device's memory is the host's; streams run at once.
+#include "kernels/cuda/runtime.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/memory.h"
+
+namespace plimsoll::kernels::cuda_emulated {
+namespace {
+
+constexpr size_t kAlignment = 256;                   // cudaMalloc's
+constexpr int64_t kGarbageBytes = int64_t{1} << 20;  // all would take long
+
+absl::StatusOr<std::byte*> AllocateGarbage(int64_t bytes) {
+  void* data = nullptr;
+  if (bytes > std::numeric_limits<int64_t>::max() / 2 ||
+      posix_memalign(&data, kAlignment, static_cast<size_t>(bytes)) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the emulated device has no ", bytes, " bytes"));
+  }
+  std::memset(data, 0xFF, static_cast<size_t>(std::min(bytes, kGarbageBytes)));
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceFacts> OpenDevice(int device) {
+  if (device != 0) {
+    return absl::NotFoundError(absl::StrCat("no emulated device ", device));
+  }
+  const int64_t bytes = PhysicalMemoryBytes();
+  // Few multiprocessors, so that small tests get every shape of a kernel.
+  return DeviceFacts{"cuda-emulated", "emulated", bytes, bytes, 1};
+}
+absl::Status UseDevice(int /*device*/) { return absl::OkStatus(); }
+
+absl::StatusOr<std::byte*> AllocateDevice(int64_t bytes) {
+  return AllocateGarbage(bytes);
+}
+absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) {
+  return AllocateGarbage(bytes);
+}
+void FreeDevice(std::byte* data) { std::free(data); }
+void FreePinned(std::byte* data) { std::free(data); }
+
+absl::StatusOr<Stream> NewStream() { return Stream{nullptr}; }
+absl::StatusOr<Event> NewEvent(bool /*has_time*/) { return Event{nullptr}; }
+void Destroy(Stream /*stream*/) {}
+void DestroyEvent(Event /*event*/) {}
+
+absl::Status CopyToDevice(const std::byte* host, std::byte* device,
+                          int64_t bytes, Stream /*stream*/) {
+  std::memcpy(device, host, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+absl::Status CopyToHost(const std::byte* device, std::byte* host, int64_t bytes,
+                        Stream /*stream*/) {
+  std::memcpy(host, device, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+absl::Status ZeroDevice(std::byte* data, int64_t bytes, Stream /*stream*/) {
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status Record(Event /*event*/, Stream /*stream*/) {
+  return absl::OkStatus();
+}
+absl::Status WaitFor(Event /*event*/) { return absl::OkStatus(); }
+absl::StatusOr<float> Milliseconds(Event /*begin*/, Event /*end*/) {
+  return absl::UnimplementedError("the emulator has no clock");
+}
+absl::Status WaitForStream(Stream /*stream*/) { return absl::OkStatus(); }
+absl::Status LaunchStatus() { return absl::OkStatus(); }
+
+}  // namespace plimsoll::kernels::cuda_emulated

@@ -1,0 +1,266 @@
+// Fibers with a switch of our own: swapcontext would enter the kernel twice at
+// every barrier of every thread.
+#include "kernels/cuda/emulation/simt.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PLIMSOLL_SIMT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PLIMSOLL_SIMT_ASAN 1
+#endif
+#endif
+#ifdef PLIMSOLL_SIMT_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#ifndef __x86_64__
+#error "the emulator switches fibers on x86-64 only"
+#endif
+
+// Saves the registers that a call preserves and the stack pointer in *from,
+// and continues at the stack pointer `to`.
+extern "C" void PlimsollSwitchFiber(void** from, void* to);
+asm(R"(
+.text
+.globl PlimsollSwitchFiber
+.type PlimsollSwitchFiber, @function
+PlimsollSwitchFiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size PlimsollSwitchFiber, .-PlimsollSwitchFiber
+)");
+
+namespace plimsoll::kernels::cuda_emulated {
+
+Dim3 threadIdx;
+Dim3 blockIdx;
+Dim3 blockDim;
+Dim3 gridDim;
+
+namespace {
+
+constexpr size_t kStackBytes = size_t{128} << 10;
+constexpr int kMaxThreads = 1024;  // of a block, as on the device
+constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
+
+struct Warp {
+  int arrived = 0;
+  int n_lanes = 0;
+  uint64_t generation = 0;
+  // Two sets: a lane may be one exchange ahead of another.
+  alignas(16) std::byte values[2][kWarpThreads * kExchangeBytes];
+};
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  void* fake_stack = nullptr;  // AddressSanitizer's
+  bool is_done = false;
+};
+
+// The one block that runs.
+struct Block {
+  std::byte* stacks = nullptr;
+  std::vector<Fiber> fibers;
+  std::vector<Warp> warps;
+  std::vector<std::byte> shared;
+  const absl::FunctionRef<void()>* thread = nullptr;
+  Fiber host;
+  const void* host_stack = nullptr;
+  size_t host_stack_bytes = 0;
+  int n_threads = 0;
+  int n_alive = 0;
+  int current = 0;
+  int step = 1;  // 1 or -1: the order in which threads run
+  int arrived = 0;
+  uint64_t generation = 0;
+  int64_t idle_switches = 0;
+};
+
+Block& TheBlock() {
+  static auto* block = new Block;
+  return *block;
+}
+
+std::byte* StackOf(Block& block, int thread) {
+  return block.stacks + static_cast<size_t>(thread) * kStackBytes;
+}
+
+void Switch([[maybe_unused]] Block& block, Fiber& from, Fiber& to,
+            [[maybe_unused]] bool from_ends) {
+#ifdef PLIMSOLL_SIMT_ASAN
+  const bool to_host = &to == &block.host;
+  const auto thread = static_cast<int>(&to - block.fibers.data());
+  __sanitizer_start_switch_fiber(
+      from_ends ? nullptr : &from.fake_stack,
+      to_host ? block.host_stack : StackOf(block, thread),
+      to_host ? block.host_stack_bytes : kStackBytes);
+#endif
+  PlimsollSwitchFiber(&from.stack_pointer, to.stack_pointer);
+#ifdef PLIMSOLL_SIMT_ASAN
+  __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+#endif
+}
+
+// Continues with the next thread of the block that has not ended.
+void Yield(Block& block, bool ends) {
+  const int from = block.current;
+  int next = from;
+  do {
+    next = (next + block.step + block.n_threads) % block.n_threads;
+  } while (block.fibers[static_cast<size_t>(next)].is_done);
+  PLIMSOLL_CHECK(++block.idle_switches < 8 * kMaxThreads,
+                 "a barrier that not every thread reaches");
+  block.current = next;
+  threadIdx.x = static_cast<unsigned>(next);
+  Switch(block, block.fibers[static_cast<size_t>(from)],
+         block.fibers[static_cast<size_t>(next)], ends);
+}
+
+// The first thing that a fiber runs, on its own stack.
+void RunThread() {
+  Block& block = TheBlock();
+#ifdef PLIMSOLL_SIMT_ASAN
+  const void* from_stack;
+  size_t from_bytes;
+  __sanitizer_finish_switch_fiber(nullptr, &from_stack, &from_bytes);
+  if (block.host_stack == nullptr) {
+    block.host_stack = from_stack;
+    block.host_stack_bytes = from_bytes;
+  }
+#endif
+  (*block.thread)();
+  PLIMSOLL_CHECK(block.arrived == 0, "a thread ended before a barrier");
+  Warp& warp = block.warps[static_cast<size_t>(block.current / kWarpThreads)];
+  PLIMSOLL_CHECK(warp.arrived == 0, "a lane ended before a warp operation");
+  --warp.n_lanes;
+  block.idle_switches = 0;
+  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  fiber.is_done = true;
+  if (--block.n_alive == 0) {
+    Switch(block, fiber, block.host, /*from_ends=*/true);
+  } else {
+    Yield(block, /*ends=*/true);
+  }
+}
+
+void StartFiber(Block& block, int thread) {
+  Fiber& fiber = block.fibers[static_cast<size_t>(thread)];
+  // The top of the stack as Switch leaves it: six registers, then where to
+  // return to. RunThread finds the alignment that a call would give it.
+  auto** top =
+      reinterpret_cast<void**>(StackOf(block, thread) + kStackBytes) - 8;
+  std::fill(top, top + 8, nullptr);
+  top[6] = reinterpret_cast<void*>(&RunThread);
+  fiber = {.stack_pointer = top};
+}
+
+void RunBlock(Block& block) {
+  for (int t = 0; t < block.n_threads; ++t) StartFiber(block, t);
+  for (Warp& warp : block.warps) {
+    warp.n_lanes = kWarpThreads;
+    warp.arrived = 0;
+  }
+  std::fill(block.shared.begin(), block.shared.end(), std::byte{0xFF});
+  block.n_alive = block.n_threads;
+  block.arrived = 0;
+  block.idle_switches = 0;
+  block.current = block.step > 0 ? 0 : block.n_threads - 1;
+  block.host_stack = nullptr;
+  threadIdx = {static_cast<unsigned>(block.current), 0, 0};
+  Switch(block, block.host, block.fibers[static_cast<size_t>(block.current)],
+         /*from_ends=*/false);
+}
+
+}  // namespace
+
+void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
+             absl::FunctionRef<void()> thread) {
+  PLIMSOLL_CHECK(n_threads > 0 && n_threads <= kMaxThreads &&
+                     n_threads % kWarpThreads == 0,
+                 "a block is of whole warps, 1024 threads at most");
+  PLIMSOLL_CHECK(shared_bytes >= 0 && shared_bytes <= kMaxSharedBytes,
+                 "a block has at most 48 KiB of shared memory");
+  PLIMSOLL_CHECK(grid.x > 0 && grid.x <= 0x7FFFFFFF && grid.y > 0 &&
+                     grid.y <= 0xFFFF && grid.z > 0 && grid.z <= 0xFFFF,
+                 "a grid outside of the device's limits");
+  Block& block = TheBlock();
+  if (block.stacks == nullptr) {
+    void* stacks =
+        mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    PLIMSOLL_CHECK(stacks != MAP_FAILED, "no memory for the fibers' stacks");
+    block.stacks = static_cast<std::byte*>(stacks);
+  }
+  block.n_threads = n_threads;
+  block.fibers.resize(static_cast<size_t>(n_threads));
+  block.warps.resize(static_cast<size_t>(n_threads / kWarpThreads));
+  block.shared = std::vector<std::byte>(static_cast<size_t>(shared_bytes));
+  block.thread = &thread;
+  gridDim = grid;
+  blockDim = {static_cast<unsigned>(n_threads), 1, 1};
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        RunBlock(block);
+        block.step = -block.step;
+      }
+    }
+  }
+}
+
+void SyncThreads() {
+  Block& block = TheBlock();
+  PLIMSOLL_CHECK(block.n_alive == block.n_threads,
+                 "a barrier that a thread has left");
+  const uint64_t generation = block.generation;
+  if (++block.arrived == block.n_threads) {
+    block.arrived = 0;
+    ++block.generation;
+    block.idle_switches = 0;
+  }
+  while (block.generation == generation) Yield(block, /*ends=*/false);
+}
+
+const std::byte* ExchangeBytes(const void* mine, size_t bytes) {
+  Block& block = TheBlock();
+  Warp& warp = block.warps[static_cast<size_t>(block.current / kWarpThreads)];
+  PLIMSOLL_CHECK(warp.n_lanes == kWarpThreads,
+                 "a warp operation that a lane has left");
+  PLIMSOLL_CHECK(bytes <= kExchangeBytes, "too much for an exchange");
+  std::byte* values = warp.values[warp.generation % 2];
+  std::memcpy(values + static_cast<size_t>(CurrentLane()) * kExchangeBytes,
+              mine, bytes);
+  const uint64_t generation = warp.generation;
+  if (++warp.arrived == kWarpThreads) {
+    warp.arrived = 0;
+    ++warp.generation;
+    block.idle_switches = 0;
+  }
+  while (warp.generation == generation) Yield(block, /*ends=*/false);
+  return values;
+}
+
+std::byte* DynamicShared() { return TheBlock().shared.data(); }
+
+}  // namespace plimsoll::kernels::cuda_emulated

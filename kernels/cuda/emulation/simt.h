@@ -1,0 +1,114 @@
+// CUDA's language on a CPU, as far as our kernels use it: a block's threads run
+// as fibers on one thread, so that the very text of a kernel can be tested, and
+// checked for addresses, where there is no device.
+//
+// Barriers and warp operations switch fibers. Every other block runs its
+// threads in the opposite order, so that a missing barrier shows. What CUDA
+// leaves undefined dies here: a barrier or warp operation that a thread of the
+// block or warp has left, a barrier that never completes.
+//
+// Not thread-safe: kernels of all emulated devices are run by one thread.
+#ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
+#define PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/functional/function_ref.h"
+
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+
+namespace plimsoll::kernels::cuda_emulated {
+
+inline constexpr int kWarpThreads = 32;
+
+struct Dim3 {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+};
+
+struct alignas(8) uint2 {
+  uint32_t x;
+  uint32_t y;
+};
+struct alignas(16) uint4 {
+  uint32_t x;
+  uint32_t y;
+  uint32_t z;
+  uint32_t w;
+};
+struct alignas(16) float4 {
+  float x;
+  float y;
+  float z;
+  float w;
+};
+
+// Where the running thread is; the emulator sets them.
+extern Dim3 threadIdx;
+extern Dim3 blockIdx;
+extern Dim3 blockDim;
+extern Dim3 gridDim;
+
+// Most bytes that a lane can hand to its warp at once.
+inline constexpr size_t kExchangeBytes = 32;
+
+// Runs `thread` once for each thread of each block, `shared_bytes` of garbage
+// behind DynamicShared() for each block.
+void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
+             absl::FunctionRef<void()> thread);
+
+void SyncThreads();
+
+// Gives `bytes` of `mine` to the warp; returns what all lanes gave, lane by
+// lane kExchangeBytes apart, valid until the lane's next but one exchange.
+const std::byte* ExchangeBytes(const void* mine, size_t bytes);
+
+// The running block's dynamic shared memory.
+std::byte* DynamicShared();
+
+inline void __syncthreads() { SyncThreads(); }
+
+template <class T>
+T LaneValue(const std::byte* all, int lane) {
+  T value;
+  std::memcpy(&value, all + static_cast<size_t>(lane) * kExchangeBytes,
+              sizeof(T));
+  return value;
+}
+
+inline int CurrentLane() {
+  return static_cast<int>(threadIdx.x) % kWarpThreads;
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
+  const int lane = CurrentLane() ^ lane_mask;
+  return LaneValue<T>(ExchangeBytes(&value, sizeof(T)), lane);
+}
+
+template <class T>
+T __shfl_sync(unsigned /*mask*/, T value, int lane) {
+  return LaneValue<T>(ExchangeBytes(&value, sizeof(T)), lane);
+}
+
+inline void __syncwarp() {
+  const int nothing = 0;
+  (void)ExchangeBytes(&nothing, sizeof(nothing));
+}
+
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+
+}  // namespace plimsoll::kernels::cuda_emulated
+
+#endif  // PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_

@@ -1,0 +1,50 @@
+// SiLU or tanh-GELU of the gate, times up: a warp 32 values, which it packs
+// where that is asked for.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kWarps = kThreads / kWarpThreads;
+
+__device__ float Activated(float x, bool is_silu) {
+  if (is_silu) return x / (1.0f + expf(-x));
+  // (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)), which cancels nothing.
+  constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
+  const float u = kTwoSqrtTwoOverPi * (x + 0.044715f * x * x * x);
+  return x / (1.0f + expf(-u));
+}
+
+__global__ void GateRows(const float* gate, const float* up, float* out,
+                         int64_t n_rows, int64_t dim, bool is_silu,
+                         std::byte* packed) {
+  const int64_t row_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
+  const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
+  if (i >= n_rows * row_blocks) return;
+  const int64_t row = i / row_blocks;
+  const int64_t block = i % row_blocks;
+  const int64_t c = block * kWarpThreads + LaneIndex();
+  const int64_t at = row * dim + c;
+  float y = 0;
+  if (c < dim) {
+    y = Activated(gate[at], is_silu) * up[at];
+    out[at] = y;
+  }
+  if (packed != nullptr) {
+    PackBlock(y, dim, block, packed + row * PackedRowBytes(dim));
+  }
+}
+
+}  // namespace
+
+void GatedActivation(const Context& context, const GatedActivationArgs& args) {
+  const int64_t n =
+      args.n_rows * ((args.dim + kWarpThreads - 1) / kWarpThreads);
+  Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.stream,
+         args.gate, args.up, args.out, args.n_rows, args.dim,
+         args.activation == Activation::kSilu, args.packed);
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

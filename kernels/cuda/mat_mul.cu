@@ -1,0 +1,268 @@
+// Integer products: tiles of quantised weights times packed activations on the
+// tensor cores.
+//
+// An activation of 16 bits is 256 high + low, so two products of 8-bit integers
+// give the exact sum over a block of 32 columns, whatever the weights' type.
+// Between blocks every output sees the same float operations in the same
+// order: warp w of a block of threads takes tiles w, w + 8, ... of the columns,
+// and the warps' sums are added as a tree. So a row has the same bits alone and
+// in any batch, and one kernel serves decoding and prompts.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/tiles.cuh"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarpThreads;
+constexpr int kGroupRows = 8;  // activations of one product
+static_assert(kTileCols == kActivationBlock);
+
+struct Activations {
+  const std::byte* rows;
+  int64_t n_rows;
+  int64_t dim;
+};
+
+// What a lane needs of the activations of one product of a warp. Rows past the
+// end repeat the last one; their outputs are not stored.
+struct Group {
+  const std::byte* values;     // of row g, at this lane's columns
+  const std::byte* scales[2];  // of rows 2t and 2t + 1
+
+  __device__ void Begin(const Activations& x, int64_t first_row) {
+    const int64_t row_bytes = PackedRowBytes(x.dim);
+    const int lane = LaneIndex();
+    const auto at = [&](int64_t row) {
+      return x.rows + (row < x.n_rows ? row : x.n_rows - 1) * row_bytes;
+    };
+    values = at(first_row + lane / 4) + lane % 4 * 8;
+    for (int c = 0; c < 2; ++c) {
+      scales[c] = at(first_row + lane % 4 * 2 + c) + PackedScalesOffset(x.dim);
+    }
+  }
+};
+
+__device__ inline float FloatAt(const std::byte* base, int64_t byte) {
+  return *reinterpret_cast<const float*>(base + byte);
+}
+
+// The operands of one group for one tile of columns.
+struct Operands {
+  uint32_t high[2];
+  uint32_t low[2];
+  float scale[2];
+  float sum[2];  // scale * sum of values
+
+  template <bool kHasOffset>
+  __device__ void Load(const Group& group, int64_t dim, int64_t col_tile) {
+    for (int half = 0; half < 2; ++half) {
+      const auto values = *reinterpret_cast<const uint2*>(
+          group.values + col_tile * (kTileCols * 2) + half * 32);
+      high[half] = HighBytes(values);
+      low[half] = LowBytes(values);
+    }
+    for (int c = 0; c < 2; ++c) {
+      scale[c] = FloatAt(group.scales[c], col_tile * 4);
+      if constexpr (kHasOffset) {
+        sum[c] = FloatAt(
+            group.scales[c],
+            PackedSumsOffset(dim) - PackedScalesOffset(dim) + col_tile * 4);
+      }
+    }
+  }
+};
+
+// sums += the exact product of a tile and a group. kIsSingle leaves out what
+// is of no row if there is only one.
+template <DType kType, bool kIsSingle>
+__device__ void Accumulate(const Tile<kType>& w, const Operands& x,
+                           float* sums) {
+  constexpr bool kIsSigned = HasSignedQuants(kType);
+  constexpr int kHalves = HalvesOf(kType);
+  int32_t high[kHalves][4] = {};
+  int32_t low[kHalves][4] = {};
+  if constexpr (kHalves == 2) {
+    for (int h = 0; h < 2; ++h) {
+      Mma16<kIsSigned, true>(w.a + 2 * h, x.high[h], high[h]);
+      Mma16<kIsSigned, false>(w.a + 2 * h, x.low[h], low[h]);
+    }
+  } else {
+    Mma32<kIsSigned, true>(w.a, x.high, high[0]);
+    Mma32<kIsSigned, false>(w.a, x.low, low[0]);
+  }
+  for (int e = 0; e < 4; e += kIsSingle ? 2 : 1) {
+    const int row = e / 2;
+    const int column = e % 2;
+    const auto total = [&](int h) {
+      return static_cast<float>(high[h][e] * 256 + low[h][e]);
+    };
+    if constexpr (kHalves == 2) {
+      const float sum =
+          Fma(total(1), w.scale[row][1], total(0) * w.scale[row][0]);
+      sums[e] = Fma(sum, x.scale[column], sums[e]);
+    } else {
+      sums[e] = Fma(total(0), w.scale[row][0] * x.scale[column], sums[e]);
+    }
+    if constexpr (!kIsSigned) {
+      sums[e] = Fma(w.offset[row], x.sum[column], sums[e]);
+    }
+  }
+}
+
+// Adds the warps' sums, as a tree; warp 0 gets the result.
+template <int kN>
+__device__ void AddWarps(float* sums, float* shared) {
+  const int lane = LaneIndex();
+  const int warp = WarpIndex();
+  for (int stride = kWarps / 2; stride > 0; stride /= 2) {
+    if (warp >= stride && warp < 2 * stride) {
+      for (int i = 0; i < kN; ++i) {
+        shared[((warp - stride) * kN + i) * kWarpThreads + lane] = sums[i];
+      }
+    }
+    __syncthreads();
+    if (warp < stride) {
+      for (int i = 0; i < kN; ++i) {
+        sums[i] += shared[(warp * kN + i) * kWarpThreads + lane];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// Blocks of threads that a multiprocessor shall hold, which bounds a thread's
+// registers: to 80, 128 and 255.
+[[maybe_unused]] constexpr int MinBlocks(int n_products) {
+  if (n_products == 1) return 3;
+  return n_products <= 4 ? 2 : 1;
+}
+
+// Tiles of columns that a warp has on their way while it works on one: about
+// 32 KiB for a multiprocessor are what its share of the bandwidth takes to
+// arrive. Types with many scales, and many sums, leave registers for fewer.
+constexpr int Depth(DType type, int n_products) {
+  const bool is_plain =
+      PlanesOf(type).highs == 0 && PlanesOf(type).subscales == 0;
+  if (n_products > 4) return 1;
+  if (n_products > 1) return is_plain ? 2 : 1;
+  return is_plain ? 4 : 2;
+}
+
+// A block of threads computes kRowTiles tiles of outputs for kGroups groups of
+// activations.
+template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
+__global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
+    MultiplyTiles(DeviceMatrix w, Activations x, float* out, bool accumulate,
+                  int64_t n_batches) {
+  constexpr int kSums = kRowTiles * kGroups * 4;
+  constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
+  constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
+  const int64_t first_tile = blockIdx.x / n_batches * kRowTiles;
+  const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
+  // Tiles past the end repeat the last one; they are not stored.
+  const auto tile_at = [&](int t) {
+    const int64_t tile = first_tile + t;
+    return tile < w.at.row_tiles ? tile : w.at.row_tiles - 1;
+  };
+  Group groups[kGroups];
+  for (int g = 0; g < kGroups; ++g) {
+    groups[g].Begin(x, first_row + g * kGroupRows);
+  }
+  float sums[kSums] = {};
+  RawTile<kType> next[kDepth][kRowTiles];
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) {
+    const int64_t col = WarpIndex() + d * kWarps;
+    if (col >= w.at.col_tiles) break;
+    for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
+  }
+  for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
+       begin += kDepth * kWarps) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const int64_t col = begin + d * kWarps;
+      if (col >= w.at.col_tiles) break;
+      Tile<kType> tiles[kRowTiles];
+      const int64_t ahead = col + kDepth * kWarps;
+      for (int t = 0; t < kRowTiles; ++t) {
+        tiles[t] = Unpack(next[d][t], static_cast<int>(col % kBlockTiles));
+        if (ahead < w.at.col_tiles) next[d][t].Load(w, tile_at(t), ahead);
+      }
+      for (int g = 0; g < kGroups; ++g) {
+        Operands operands;
+        operands.Load<!HasSignedQuants(kType)>(groups[g], x.dim, col);
+        for (int t = 0; t < kRowTiles; ++t) {
+          Accumulate<kType, kIsSingle>(tiles[t], operands,
+                                       sums + (t * kGroups + g) * 4);
+        }
+      }
+    }
+  }
+  AddWarps<kSums>(sums, reinterpret_cast<float*>(DynamicShared()));
+  if (WarpIndex() != 0) return;
+  const int lane = LaneIndex();
+  for (int i = 0; i < kSums; ++i) {
+    const int64_t output =
+        (first_tile + i / (4 * kGroups)) * kTileRows + lane / 4 + i % 4 / 2 * 8;
+    const int64_t row =
+        first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
+    if (output >= w.rows || row >= x.n_rows) continue;
+    float& to = out[row * w.rows + output];
+    to = accumulate ? to + sums[i] : sums[i];
+  }
+}
+
+template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
+void LaunchMultiply(const Context& context, const MatMulArgs& args) {
+  constexpr int64_t kBatchRows = kGroups * kGroupRows;
+  constexpr int64_t kShared =
+      int64_t{kWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
+  static_assert(kShared <= kMaxSharedBytes);
+  const DeviceMatrix w = MatrixOf(args.w);
+  const int64_t n_batches = (args.n_rows + kBatchRows - 1) / kBatchRows;
+  const int64_t n_tiles = (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
+  const Activations x = {args.packed, args.n_rows, args.w.cols};
+  Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
+         {n_tiles * n_batches}, kThreads, kShared, context.stream, w, x,
+         args.out, args.accumulate, n_batches);
+}
+
+// Reading weights bounds few rows, so those get many small blocks of threads.
+// More rows share what is read of both sides, where that leaves each
+// multiprocessor a block.
+template <DType kType>
+void Multiply(const Context& context, const MatMulArgs& args) {
+  constexpr int64_t kWideRows = 4 * kGroupRows;
+  const int64_t row_tiles = (args.w.rows + kTileRows - 1) / kTileRows;
+  const int64_t wide_batches = (args.n_rows + kWideRows - 1) / kWideRows;
+  if (args.n_rows == 1) {
+    LaunchMultiply<kType, 1, 1, true>(context, args);
+  } else if (args.n_rows <= kGroupRows) {
+    LaunchMultiply<kType, 1, 1, false>(context, args);
+  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
+    LaunchMultiply<kType, 1, 4, false>(context, args);
+  } else if (args.n_rows <= 2 * kGroupRows) {
+    LaunchMultiply<kType, 2, 2, false>(context, args);
+  } else {
+    LaunchMultiply<kType, 4, 4, false>(context, args);
+  }
+}
+
+}  // namespace
+
+absl::Status MatMul(const Context& context, const MatMulArgs& args) {
+  if (args.n_rows == 0 || args.w.rows == 0) return absl::OkStatus();
+  if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
+    MatMulFloat(context, args);
+    return absl::OkStatus();
+  }
+  WithType(args.w.dtype, [&](auto type) {
+    constexpr DType kType = decltype(type)::value;
+    if constexpr (IsTiled(kType)) Multiply<kType>(context, args);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

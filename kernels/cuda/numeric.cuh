@@ -1,0 +1,225 @@
+// Small arithmetic of the kernels: conversions, warp reductions, integer
+// matrix products, each with its twin for the emulator.
+//
+// Bits: the device build has -fmad=false, so that a product and a sum are
+// rounded as written in every instantiation; Fma is where one rounding is
+// wanted. The emulator rounds Fma twice.
+#ifndef PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
+#define PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/simt.cuh"
+#ifdef PLIMSOLL_CUDA_EMULATED
+#include <bit>
+
+#include "kernels/reference/float16.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+inline constexpr unsigned kFullWarp = 0xFFFFFFFFu;
+
+__device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+__device__ inline int BlockThreads() { return static_cast<int>(blockDim.x); }
+__device__ inline int LaneIndex() { return ThreadIndex() % kWarpThreads; }
+__device__ inline int WarpIndex() { return ThreadIndex() / kWarpThreads; }
+// Of all threads of a grid that has one dimension.
+__device__ inline int64_t GlobalIndex() {
+  return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+
+// ---- Conversions -----------------------------------------------------------
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+inline float FloatOfHalf(uint16_t bits) { return F32FromF16(bits); }
+inline uint16_t HalfOfFloat(float x) { return F16FromF32(x); }
+inline uint16_t BfloatOfFloat(float x) { return Bf16FromF32(x); }
+inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t BitsOfFloat(float x) { return std::bit_cast<uint32_t>(x); }
+inline float Fma(float a, float b, float c) { return a * b + c; }
+inline bool IsFinite(float x) { return std::isfinite(x); }
+
+#else
+
+__device__ inline float FloatOfHalf(uint16_t bits) {
+  return __half2float(__ushort_as_half(bits));
+}
+__device__ inline uint16_t HalfOfFloat(float x) {
+  return __half_as_ushort(__float2half_rn(x));
+}
+__device__ inline uint16_t BfloatOfFloat(float x) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+__device__ inline float FloatOfBits(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+__device__ inline uint32_t BitsOfFloat(float x) { return __float_as_uint(x); }
+__device__ inline float Fma(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ inline bool IsFinite(float x) { return isfinite(x); }
+
+#endif
+
+__device__ inline float FloatOfBfloat(uint32_t bits) {
+  return FloatOfBits(bits << 16);
+}
+__device__ inline float NotANumber() { return FloatOfBits(0x7FC00000u); }
+__device__ inline float MinusInfinity() { return FloatOfBits(0xFF800000u); }
+
+// The low and the high half of two packed 16-bit values.
+__device__ inline uint16_t LowHalf(uint32_t pair) {
+  return static_cast<uint16_t>(pair & 0xFFFFu);
+}
+__device__ inline uint16_t HighHalf(uint32_t pair) {
+  return static_cast<uint16_t>(pair >> 16);
+}
+
+// ---- Reductions over a warp or a block -------------------------------------
+
+__device__ inline float WarpMax(float x) {
+  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, mask));
+  }
+  return x;
+}
+
+template <class T>
+__device__ T WarpSum(T x) {
+  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+    x = x + __shfl_xor_sync(kFullWarp, x, mask);
+  }
+  return x;
+}
+
+// The sum over all threads of a block, in an order that only depends on the
+// block's size. `shared` holds one value a warp; all threads get the sum.
+template <class T>
+__device__ T BlockSum(T x, T* shared) {
+  x = WarpSum(x);
+  __syncthreads();
+  if (LaneIndex() == 0) shared[WarpIndex()] = x;
+  __syncthreads();
+  T sum = shared[0];
+  for (int w = 1; w < BlockThreads() / kWarpThreads; ++w) sum += shared[w];
+  return sum;
+}
+
+// ---- Integer matrix products of a warp -------------------------------------
+
+// Bytes 0 and 2 of both words of four 16-bit values: their low bytes; and
+// bytes 1 and 3: their high ones.
+__device__ inline uint32_t LowBytes(uint2 values) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return (values.x & 0xFFu) | ((values.x >> 8) & 0xFF00u) |
+         ((values.y & 0xFFu) << 16) | ((values.y << 8) & 0xFF000000u);
+#else
+  return __byte_perm(values.x, values.y, 0x6420);
+#endif
+}
+__device__ inline uint32_t HighBytes(uint2 values) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return LowBytes({values.x >> 8, values.y >> 8});
+#else
+  return __byte_perm(values.x, values.y, 0x7531);
+#endif
+}
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+template <bool kIsSigned>
+int32_t ByteAt(uint32_t word, int i) {
+  const uint32_t byte = (word >> (8 * i)) & 0xFFu;
+  return kIsSigned ? static_cast<int8_t>(byte) : static_cast<int32_t>(byte);
+}
+
+// d += a b for a 16x(16 kSteps) and b (16 kSteps)x8, as the instruction spreads
+// them over the lanes: with g = lane / 4 and t = lane % 4, a[2s] is row g and
+// a[2s + 1] row g + 8, columns 16s + 4t ...; b[s] is column g, rows 16s + 4t
+// ...; d is row g, columns 2t and 2t + 1, then row g + 8. Source: the PTX
+// manual, fragments of mma.m16n8k16 and mma.m16n8k32 of 8-bit integers.
+template <int kSteps, bool kIsSignedA, bool kIsSignedB>
+void EmulateMma(const uint32_t* a, const uint32_t* b, int32_t* d) {
+  struct Given {
+    uint32_t a[2 * kSteps];
+    uint32_t b[kSteps];
+  } mine;
+  std::copy(a, a + 2 * kSteps, mine.a);
+  std::copy(b, b + kSteps, mine.b);
+  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
+  const int group = LaneIndex() / 4;
+  const int place = LaneIndex() % 4;
+  for (int t = 0; t < 4; ++t) {
+    const auto row = LaneValue<Given>(all, group * 4 + t);
+    for (int c = 0; c < 2; ++c) {
+      const auto column = LaneValue<Given>(all, (place * 2 + c) * 4 + t);
+      for (int s = 0; s < kSteps; ++s) {
+        for (int i = 0; i < 4; ++i) {
+          const int32_t y = ByteAt<kIsSignedB>(column.b[s], i);
+          d[c] += ByteAt<kIsSignedA>(row.a[2 * s], i) * y;
+          d[2 + c] += ByteAt<kIsSignedA>(row.a[2 * s + 1], i) * y;
+        }
+      }
+    }
+  }
+}
+
+template <bool kIsSignedA, bool kIsSignedB>
+void Mma32(const uint32_t* a, const uint32_t* b, int32_t* d) {
+  EmulateMma<2, kIsSignedA, kIsSignedB>(a, b, d);
+}
+template <bool kIsSignedA, bool kIsSignedB>
+void Mma16(const uint32_t* a, uint32_t b, int32_t* d) {
+  EmulateMma<1, kIsSignedA, kIsSignedB>(a, &b, d);
+}
+
+#else
+
+#define PLIMSOLL_MMA32(A, B)                                                 \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." A "." B                       \
+      ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                       \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#define PLIMSOLL_MMA16(A, B)                                     \
+  asm("mma.sync.aligned.m16n8k16.row.col.s32." A "." B           \
+      ".s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])           \
+      : "r"(a[0]), "r"(a[1]), "r"(b))
+
+template <bool kIsSignedA, bool kIsSignedB>
+__device__ inline void Mma32(const uint32_t* a, const uint32_t* b, int32_t* d) {
+  if constexpr (kIsSignedA && kIsSignedB) {
+    PLIMSOLL_MMA32("s8", "s8");
+  } else if constexpr (kIsSignedA) {
+    PLIMSOLL_MMA32("s8", "u8");
+  } else if constexpr (kIsSignedB) {
+    PLIMSOLL_MMA32("u8", "s8");
+  } else {
+    PLIMSOLL_MMA32("u8", "u8");
+  }
+}
+template <bool kIsSignedA, bool kIsSignedB>
+__device__ inline void Mma16(const uint32_t* a, uint32_t b, int32_t* d) {
+  if constexpr (kIsSignedA && kIsSignedB) {
+    PLIMSOLL_MMA16("s8", "s8");
+  } else if constexpr (kIsSignedA) {
+    PLIMSOLL_MMA16("s8", "u8");
+  } else if constexpr (kIsSignedB) {
+    PLIMSOLL_MMA16("u8", "s8");
+  } else {
+    PLIMSOLL_MMA16("u8", "u8");
+  }
+}
+
+#undef PLIMSOLL_MMA32
+#undef PLIMSOLL_MMA16
+
+#endif
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_

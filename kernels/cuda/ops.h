@@ -1,0 +1,43 @@
+// The CUDA operations, one file each; arguments have been validated. They queue
+// their work on the context's stream.
+#ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
+#define PLIMSOLL_KERNELS_CUDA_OPS_H_
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/staging.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// Device memory for results between the kernels of one operation.
+inline constexpr int64_t kScratchBytes = int64_t{64} << 20;
+// Pinned memory for what one TopK brings back.
+inline constexpr int64_t kResultBytes = int64_t{1} << 20;
+
+// What an operation may use; the backend owns it all.
+struct Context {
+  Stream stream;
+  Staging* staging;
+  std::byte* scratch;  // [kScratchBytes], on the device
+  std::byte* results;  // [kResultBytes], pinned
+  int64_t n_multiprocessors;
+};
+
+absl::Status GetRows(const Context& context, const GetRowsArgs& args);
+absl::Status MatMul(const Context& context, const MatMulArgs& args);
+// A product's float32 path: exact weights on `x`.
+void MatMulFloat(const Context& context, const MatMulArgs& args);
+void RmsNorm(const Context& context, const RmsNormArgs& args);
+void PackActivations(const Context& context, const PackActivationsArgs& args);
+absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args);
+void Rope(const Context& context, const RopeArgs& args);
+absl::Status StoreRows(const Context& context, const StoreRowsArgs& args);
+absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
+absl::Status Attention(const Context& context, const AttentionArgs& args);
+void GatedActivation(const Context& context, const GatedActivationArgs& args);
+// Waits for the result.
+absl::Status TopK(const Context& context, const TopKArgs& args);
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_OPS_H_

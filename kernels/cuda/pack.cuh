@@ -1,0 +1,38 @@
+// Packing activations (packed_row.h): a warp a block of 32 values.
+#ifndef PLIMSOLL_KERNELS_CUDA_PACK_CUH_
+#define PLIMSOLL_KERNELS_CUDA_PACK_CUH_
+
+#include "kernels/cuda/numeric.cuh"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+static_assert(kActivationBlock == kWarpThreads);
+
+// Packs block `block` of a row of `dim` values, of which this lane has `x`.
+// All lanes of the warp take part. The same bits as the reference.
+__device__ inline void PackBlock(float x, int64_t dim, int64_t block,
+                                 std::byte* row) {
+  const bool is_finite = WarpSum(IsFinite(x) ? 0 : 1) == 0;
+  // fmaxf drops what is not a number.
+  float amax = WarpMax(fabsf(x));
+  if (!(amax >= kMinBlockAmax) || !is_finite) amax = 0;
+  const float scale = is_finite ? amax / kActivationMax : NotANumber();
+  const float inverse = amax > 0 ? kActivationMax / amax : 0.0f;
+  float q = amax > 0 ? rintf(x * inverse) : 0.0f;
+  q = fminf(fmaxf(q, -kActivationMax), kActivationMax);
+  const auto value = static_cast<int16_t>(q);
+  const int32_t sum = WarpSum(static_cast<int32_t>(value));
+  const int lane = LaneIndex();
+  reinterpret_cast<int16_t*>(row)[block * kActivationBlock + lane] = value;
+  if (lane == 0) {
+    *reinterpret_cast<float*>(row + PackedScalesOffset(dim) + block * 4) =
+        scale;
+    *reinterpret_cast<float*>(row + PackedSumsOffset(dim) + block * 4) =
+        scale * static_cast<float>(sum);
+  }
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_PACK_CUH_

@@ -1,0 +1,29 @@
+// Packs rows of activations: a warp a block.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kWarps = kThreads / kWarpThreads;
+
+__global__ void PackRows(const float* x, int64_t n_rows, int64_t dim,
+                         std::byte* out) {
+  const int64_t row_blocks = dim / kActivationBlock;
+  const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
+  if (i >= n_rows * row_blocks) return;
+  const int64_t row = i / row_blocks;
+  PackBlock(x[i * kActivationBlock + LaneIndex()], dim, i % row_blocks,
+            out + row * PackedRowBytes(dim));
+}
+
+}  // namespace
+
+void PackActivations(const Context& context, const PackActivationsArgs& args) {
+  const int64_t n = args.n_rows * (args.dim / kActivationBlock);
+  Launch(PackRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.stream,
+         args.x, args.n_rows, args.dim, args.out);
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

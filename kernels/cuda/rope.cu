@@ -1,0 +1,85 @@
+// Rotation angles, in double, and the rotation of heads: a thread a pair.
+#include "base/status_macros.h"
+#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/ops.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct AngleParameters {
+  int64_t n_rows;
+  int64_t n_rot;
+  double base;
+  double scale;
+  const float* freq_factors;
+  float magnitude;
+  float* out;
+};
+
+__global__ void ComputeAngles(AngleParameters p, const int64_t* positions) {
+  const int64_t n_pairs = p.n_rot / 2;
+  const int64_t i = GlobalIndex();
+  if (i >= p.n_rows * n_pairs) return;
+  const int64_t pair = i % n_pairs;
+  double theta = static_cast<double>(positions[i / n_pairs]) * p.scale *
+                 pow(p.base, -2.0 * static_cast<double>(pair) /
+                                 static_cast<double>(p.n_rot));
+  if (p.freq_factors != nullptr) {
+    theta /= static_cast<double>(p.freq_factors[pair]);
+  }
+  const auto magnitude = static_cast<double>(p.magnitude);
+  p.out[2 * i] = static_cast<float>(cos(theta) * magnitude);
+  p.out[2 * i + 1] = static_cast<float>(sin(theta) * magnitude);
+}
+
+// The last threads of a head copy what is not rotated.
+__global__ void RotateHeads(RopeArgs p) {
+  const int64_t n_pairs = p.n_rot / 2;
+  const int64_t per_head = n_pairs + (p.head_dim - p.n_rot);
+  const int64_t i = GlobalIndex();
+  if (i >= p.n_rows * p.n_heads * per_head) return;
+  const int64_t head = i / per_head;
+  const int64_t pair = i % per_head;
+  const float* x = p.x + head * p.head_dim;
+  float* out = p.out + head * p.head_dim;
+  if (pair >= n_pairs) {
+    const int64_t c = p.n_rot + pair - n_pairs;
+    out[c] = x[c];
+    return;
+  }
+  const bool is_neox = p.style == RopeStyle::kNeox;
+  const int64_t first = is_neox ? pair : 2 * pair;
+  const int64_t second = is_neox ? pair + n_pairs : 2 * pair + 1;
+  const float* angle = p.angles + head / p.n_heads * p.n_rot + 2 * pair;
+  const float a = x[first];
+  const float b = x[second];
+  out[first] = a * angle[0] - b * angle[1];
+  out[second] = a * angle[1] + b * angle[0];
+}
+
+}  // namespace
+
+absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args) {
+  const int64_t n = args.n_rows * (args.n_rot / 2);
+  if (n == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t* positions,
+                   context.staging->PutSpan(std::span<const int64_t>(
+                       args.positions, static_cast<size_t>(args.n_rows))));
+  const AngleParameters parameters = {
+      args.n_rows,       args.n_rot,     args.base, args.scale,
+      args.freq_factors, args.magnitude, args.out};
+  Launch(ComputeAngles, {(n + kThreads - 1) / kThreads}, kThreads, 0,
+         context.stream, parameters, positions);
+  return absl::OkStatus();
+}
+
+void Rope(const Context& context, const RopeArgs& args) {
+  const int64_t n =
+      args.n_rows * args.n_heads * (args.head_dim - args.n_rot / 2);
+  Launch(RotateHeads, {(n + kThreads - 1) / kThreads}, kThreads, 0,
+         context.stream, args);
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

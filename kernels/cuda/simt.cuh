@@ -1,0 +1,58 @@
+// One text for two machines. nvcc compiles it for a device; for the tests the
+// same text is plain C++ over emulation/simt.h, in a namespace of its own.
+#ifndef PLIMSOLL_KERNELS_CUDA_SIMT_CUH_
+#define PLIMSOLL_KERNELS_CUDA_SIMT_CUH_
+
+#include "kernels/cuda/platform.h"
+#include "kernels/cuda/runtime.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+using ::plimsoll::kernels::cuda_emulated::DynamicShared;
+#else
+inline constexpr int kWarpThreads = 32;
+
+__device__ inline std::byte* DynamicShared() {
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  return reinterpret_cast<std::byte*>(dynamic_shared);
+}
+#endif
+
+// The default of 48 KiB a block needs no permission.
+inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
+
+struct Grid {
+  int64_t x = 1;
+  int64_t y = 1;
+  int64_t z = 1;
+};
+
+// Queues `kernel` on `stream`. Errors: at the next LaunchStatus() or
+// synchronisation. An empty grid launches nothing.
+template <class... Parameters, class... Arguments>
+void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
+            int64_t shared_bytes, Stream stream, Arguments... arguments) {
+  if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
+#ifdef PLIMSOLL_CUDA_EMULATED
+  (void)stream;
+  RunGrid({static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+           static_cast<unsigned>(grid.z)},
+          n_threads, shared_bytes, [&] { kernel(arguments...); });
+#else
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+           static_cast<unsigned>(grid.z));
+  config.blockDim = dim3(static_cast<unsigned>(n_threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  // The runtime keeps the error for LaunchStatus().
+  (void)cudaLaunchKernelEx(&config, kernel,
+                           static_cast<Parameters>(arguments)...);
+#endif
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_SIMT_CUH_

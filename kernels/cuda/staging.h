@@ -1,0 +1,61 @@
+// A pinned ring that carries host spans of operations to the device without
+// waiting for it.
+#ifndef PLIMSOLL_KERNELS_CUDA_STAGING_H_
+#define PLIMSOLL_KERNELS_CUDA_STAGING_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/runtime.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// Owned by a backend, called from its thread. What is staged is there for the
+// kernels that are queued before kParts - 1 more parts are full: the stream's
+// order protects the device's copy, events protect the pinned one.
+class Staging {
+ public:
+  static constexpr int64_t kParts = 4;
+  // Largest span of one operation, and a quarter of the ring: the page table of
+  // 16 million tokens.
+  static constexpr int64_t kPartBytes = int64_t{8} << 20;
+  static constexpr int64_t kBytes = kParts * kPartBytes;
+  static constexpr int64_t kAlignment = 16;
+
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging();
+
+  // `device` holds kBytes and outlives this.
+  absl::Status Open(std::byte* device, Stream stream);
+
+  // Where the device finds a copy of `host`, whose memory is free again when
+  // this returns. Errors: kResourceExhausted for more than kPartBytes.
+  absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
+
+  template <class T>
+  absl::StatusOr<const T*> PutSpan(std::span<const T> host) {
+    absl::StatusOr<const std::byte*> data = Put(std::as_bytes(host));
+    if (!data.ok()) return data.status();
+    return reinterpret_cast<const T*>(*data);
+  }
+
+ private:
+  absl::Status EnterNextPart();
+
+  Stream stream_ = {};
+  std::byte* host_ = nullptr;
+  std::byte* device_ = nullptr;
+  std::array<Event, kParts> left_ = {};  // recorded when a part was full
+  int64_t part_ = 0;
+  int64_t used_ = 0;  // bytes of the part
+};
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_STAGING_H_

@@ -1,0 +1,153 @@
+// Tiles of quantised weights as a warp multiplies them: 16 rows by 32 columns
+// of 8-bit quants with a scale (and what is added) for each row.
+#ifndef PLIMSOLL_KERNELS_CUDA_TILES_CUH_
+#define PLIMSOLL_KERNELS_CUDA_TILES_CUH_
+
+#include "kernels/cuda/weights.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// Signed quants are the values themselves; the others are the file's numbers,
+// whose zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
+constexpr bool HasSignedQuants(DType type) {
+  return type == DType::kQ8_0 || type == DType::kQ6_K;
+}
+// Scales of 16 columns: Q6_K's.
+constexpr int HalvesOf(DType type) { return type == DType::kQ6_K ? 2 : 1; }
+
+// What a lane reads of a tile. Loads are far ahead of their use, so they are
+// kept apart from the arithmetic.
+template <DType kType>
+struct RawTile {
+  static constexpr TilePlanes kPlanes = PlanesOf(kType);
+  uint32_t quants[kType == DType::kQ8_0 ? 4 : 2];
+  uint32_t highs[2];      // one of Q6_K, of others one a row
+  uint32_t subscales[6];  // of rows g and g + 8 in turn
+  uint32_t scales[2];
+
+  __device__ void Load(const DeviceMatrix& w, int64_t row_tile,
+                       int64_t col_tile) {
+    const int lane = LaneIndex();
+    const int group = lane / 4;
+    const int64_t tile = w.at.Tile(row_tile, col_tile);
+    const int64_t block = tile / kPlanes.block_tiles;
+    if constexpr (kType == DType::kQ8_0) {
+      const auto words = LoadAt<uint4>(w.data, tile * 512 + lane * 16);
+      quants[0] = words.x;
+      quants[1] = words.y;
+      quants[2] = words.z;
+      quants[3] = words.w;
+    } else {
+      const auto words = LoadAt<uint2>(w.data, tile * 256 + lane * 8);
+      quants[0] = words.x;
+      quants[1] = words.y;
+    }
+    const uint8_t* high = w.data + w.at.highs + tile * kPlanes.highs;
+    if constexpr (HasFifths(kType)) {
+      const auto words = LoadAt<uint2>(high, group * 8);
+      highs[0] = words.x;
+      highs[1] = words.y;
+    } else if constexpr (kType == DType::kQ6_K) {
+      highs[0] = LoadAt<uint32_t>(high, lane * 4);
+    }
+    const uint8_t* sub = w.data + w.at.subscales + block * kPlanes.subscales;
+    if constexpr (kPlanes.subscales == 192) {
+      for (int i = 0; i < 3; ++i) {
+        const auto words = LoadAt<uint2>(sub, i * 64 + group * 8);
+        subscales[2 * i] = words.x;
+        subscales[2 * i + 1] = words.y;
+      }
+    } else if constexpr (kType == DType::kQ6_K) {
+      const auto in_block = static_cast<int>(tile % kPlanes.block_tiles);
+      subscales[0] = LoadAt<uint32_t>(sub, Scale8Byte(in_block, group, 0));
+    }
+    const uint8_t* scale = w.data + w.at.scales + block * kPlanes.scales;
+    if constexpr (HasPairScales(kType)) {
+      const auto words = LoadAt<uint2>(scale, group * 8);
+      scales[0] = words.x;
+      scales[1] = words.y;
+    } else {
+      scales[0] = LoadAt<uint32_t>(scale, group * 4);
+    }
+  }
+};
+
+// A tile as operands: rows g and g + 8 of scale and offset.
+template <DType kType>
+struct Tile {
+  uint32_t a[4] = {};
+  float scale[2][HalvesOf(kType)] = {};
+  float offset[2] = {};  // not of signed quants
+};
+
+// Bits 0..3 as bit 4 of four bytes.
+__device__ inline uint32_t SpreadFifths(uint32_t bits) {
+  return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4;
+}
+
+// Four bytes in [0, 64), minus 32 each.
+__device__ inline uint32_t Minus32(uint32_t bytes) {
+  return ((bytes | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
+}
+
+template <DType kType>
+__device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
+  if constexpr (kType == DType::kQ8_0) {
+    for (int i = 0; i < 4; ++i) a[i] = raw.quants[i];
+    return;
+  } else {
+    constexpr uint32_t kLow = 0x0F0F0F0Fu;
+    const int first_col = LaneIndex() % 4 * 4;
+    for (int row = 0; row < 2; ++row) {
+      a[row] = raw.quants[row] & kLow;
+      a[2 + row] = (raw.quants[row] >> 4) & kLow;
+      if constexpr (HasFifths(kType)) {
+        a[row] |= SpreadFifths(raw.highs[row] >> first_col);
+        a[2 + row] |= SpreadFifths(raw.highs[row] >> (16 + first_col));
+      } else if constexpr (kType == DType::kQ6_K) {
+        constexpr uint32_t kPair = 0x03030303u;
+        const uint32_t high = raw.highs[0] >> (2 * row);
+        a[row] = Minus32(a[row] | ((high & kPair) << 4));
+        a[2 + row] = Minus32(a[2 + row] | (high & (kPair << 4)));
+      }
+    }
+  }
+}
+
+template <DType kType>
+__device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
+  Tile<kType> tile;
+  UnpackQuants(raw, tile.a);
+  for (int row = 0; row < 2; ++row) {
+    if constexpr (RawTile<kType>::kPlanes.subscales == 192) {
+      const uint32_t highs = raw.subscales[4 + row];
+      const int scale = ScaleOf(raw.subscales[row], highs, sub);
+      const int minimum = MinimumOf(raw.subscales[2 + row], highs, sub);
+      tile.scale[row][0] =
+          FloatOfHalf(LowHalf(raw.scales[row])) * static_cast<float>(scale);
+      tile.offset[row] = -(FloatOfHalf(HighHalf(raw.scales[row])) *
+                           static_cast<float>(minimum));
+    } else if constexpr (HasPairScales(kType)) {
+      tile.scale[row][0] = FloatOfHalf(LowHalf(raw.scales[row]));
+      tile.offset[row] = FloatOfHalf(HighHalf(raw.scales[row]));
+    } else {
+      const float d = FloatOfHalf(row == 0 ? LowHalf(raw.scales[0])
+                                           : HighHalf(raw.scales[0]));
+      tile.scale[row][0] = d;
+      if constexpr (kType == DType::kQ4_0) tile.offset[row] = -8.0f * d;
+      if constexpr (kType == DType::kQ5_0) tile.offset[row] = -16.0f * d;
+      if constexpr (kType == DType::kQ6_K) {
+        for (int half = 0; half < 2; ++half) {
+          const uint32_t byte = raw.subscales[0] >> (16 * row + 8 * half);
+          tile.scale[row][half] =
+              d * static_cast<float>(static_cast<int8_t>(byte & 0xFFu));
+        }
+      }
+    }
+  }
+  return tile;
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_TILES_CUH_

@@ -1,0 +1,181 @@
+// The emulator of a block's threads, which the CUDA kernels are tested on: it
+// does what CUDA says, and dies where CUDA says nothing.
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/numeric.cuh"
+
+namespace plimsoll::kernels::cuda_emulated {
+namespace {
+
+void Emulate(Grid grid, int n_threads, int64_t shared_bytes,
+             absl::FunctionRef<void()> kernel) {
+  RunGrid({static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+           static_cast<unsigned>(grid.z)},
+          n_threads, shared_bytes, kernel);
+}
+
+TEST(CudaEmulationTest, EveryThreadOfEveryBlockRunsOnce) {
+  std::vector<int> runs(2 * 3 * 4 * 64);
+  Emulate({2, 3, 4}, 64, 0, [&] {
+    const unsigned block =
+        (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    ++runs[block * blockDim.x + threadIdx.x];
+  });
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), 1),
+            static_cast<int64_t>(runs.size()));
+}
+
+TEST(CudaEmulationTest, SharedMemoryIsExchangedAtBarriers) {
+  constexpr int kThreads = 256;
+  std::vector<int> got(kThreads);
+  Emulate({3}, kThreads, kThreads * 4, [&] {
+    auto* shared = reinterpret_cast<int*>(DynamicShared());
+    for (int round = 0; round < 5; ++round) {
+      shared[ThreadIndex()] = ThreadIndex() + round;
+      __syncthreads();
+      got[static_cast<size_t>(ThreadIndex())] =
+          shared[(ThreadIndex() + 100) % kThreads];
+      __syncthreads();
+    }
+  });
+  for (int t = 0; t < kThreads; ++t) {
+    EXPECT_EQ(got[static_cast<size_t>(t)], (t + 100) % kThreads + 4);
+  }
+}
+
+// Each of two orders hides a missing barrier from some threads, so that both
+// together show it to all.
+TEST(CudaEmulationTest, AMissingBarrierShows) {
+  std::vector<int> first(2);
+  Emulate({2}, 64, 4, [&] {
+    auto* shared = reinterpret_cast<int*>(DynamicShared());
+    if (ThreadIndex() == 0) *shared = 1;
+    if (ThreadIndex() == 63) first[blockIdx.x] = *shared;
+  });
+  EXPECT_EQ(std::count(first.begin(), first.end(), 1), 1);
+}
+
+TEST(CudaEmulationTest, SharedMemoryBeginsAsGarbage) {
+  std::vector<float> got(2);
+  Emulate({2}, 32, 4, [&] {
+    auto* shared = reinterpret_cast<float*>(DynamicShared());
+    if (ThreadIndex() == 0) {
+      got[blockIdx.x] = *shared;
+      *shared = 1;
+    }
+  });
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_TRUE(std::isnan(got[1]));
+}
+
+TEST(CudaEmulationTest, WarpsShuffleAndReduceByThemselves) {
+  Emulate({1}, 96, 12, [] {
+    const int warp = WarpIndex();
+    EXPECT_EQ(__shfl_sync(kFullWarp, ThreadIndex(), 5), warp * 32 + 5);
+    EXPECT_EQ(__shfl_xor_sync(kFullWarp, ThreadIndex(), 3), ThreadIndex() ^ 3);
+    EXPECT_EQ(WarpSum(LaneIndex()), 31 * 16);
+    EXPECT_EQ(WarpMax(static_cast<float>(ThreadIndex())),
+              static_cast<float>(warp * 32 + 31));
+    auto* shared = reinterpret_cast<int*>(DynamicShared());
+    EXPECT_EQ(BlockSum(ThreadIndex(), shared), 95 * 48);
+    // Warps need not make the same number of operations.
+    for (int i = 0; i < warp; ++i) __syncwarp();
+  });
+}
+
+TEST(CudaEmulationTest, BytesOfPairsAreTakenApart) {
+  const uint2 values = {0x22221111u, 0xFF44B3A3u};
+  EXPECT_EQ(LowBytes(values), 0x44A32211u);
+  EXPECT_EQ(HighBytes({0x12345678u, 0xABCDEF01u}), 0xABEF1256u);
+}
+
+// A product of bytes against plain loops, with the operands spread over lanes
+// as the PTX manual says.
+template <int kSteps, bool kIsSignedA, bool kIsSignedB>
+void CheckMma() {
+  std::mt19937 random(1);
+  constexpr int kDepth = 16 * kSteps;
+  std::vector<int> a(16 * kDepth);
+  std::vector<int> b(kDepth * 8);
+  const auto byte = [&](bool is_signed) {
+    return static_cast<int>(random() % 256) - (is_signed ? 128 : 0);
+  };
+  for (int& value : a) value = byte(kIsSignedA);
+  for (int& value : b) value = byte(kIsSignedB);
+  Emulate({1}, 32, 0, [&] {
+    const int g = LaneIndex() / 4;
+    const int t = LaneIndex() % 4;
+    uint32_t mine_a[2 * kSteps] = {};
+    uint32_t mine_b[kSteps] = {};
+    for (int s = 0; s < kSteps; ++s) {
+      for (int i = 0; i < 4; ++i) {
+        const int k = 16 * s + 4 * t + i;
+        const auto put = [&](int value, uint32_t& word) {
+          word |= (static_cast<uint32_t>(value) & 0xFFu) << (8 * i);
+        };
+        put(a[static_cast<size_t>(g * kDepth + k)], mine_a[2 * s]);
+        put(a[static_cast<size_t>((g + 8) * kDepth + k)], mine_a[2 * s + 1]);
+        put(b[static_cast<size_t>(k * 8 + g)], mine_b[s]);
+      }
+    }
+    int32_t d[4] = {1, 2, 3, 4};
+    EmulateMma<kSteps, kIsSignedA, kIsSignedB>(mine_a, mine_b, d);
+    for (int e = 0; e < 4; ++e) {
+      int expected = e + 1;
+      for (int k = 0; k < kDepth; ++k) {
+        expected += a[static_cast<size_t>((g + e / 2 * 8) * kDepth + k)] *
+                    b[static_cast<size_t>(k * 8 + 2 * t + e % 2)];
+      }
+      EXPECT_EQ(d[e], expected);
+    }
+  });
+}
+
+TEST(CudaEmulationTest, MatrixProductsAreThoseOfPlainLoops) {
+  CheckMma<2, true, true>();
+  CheckMma<2, true, false>();
+  CheckMma<2, false, true>();
+  CheckMma<2, false, false>();
+  CheckMma<1, true, true>();
+  CheckMma<1, true, false>();
+}
+
+TEST(CudaEmulationDeathTest, ABarrierThatNotAllReachIsFatal) {
+  EXPECT_DEATH(Emulate({1}, 64, 0,
+                       [] {
+                         if (ThreadIndex() != 7) __syncthreads();
+                       }),
+               "barrier");
+}
+
+TEST(CudaEmulationDeathTest, AWarpOperationOfSomeLanesIsFatal) {
+  EXPECT_DEATH(Emulate({1}, 64, 0,
+                       [] {
+                         if (LaneIndex() < 16) __syncwarp();
+                       }),
+               "warp operation");
+}
+
+TEST(CudaEmulationDeathTest, DifferentWaitsNeverEnd) {
+  EXPECT_DEATH(Emulate({1}, 64, 0,
+                       [] {
+                         if (ThreadIndex() % 2 == 0) {
+                           __syncthreads();
+                         } else {
+                           __syncwarp();
+                         }
+                       }),
+               "not every thread reaches");
+}
+
+TEST(CudaEmulationDeathTest, WhatADeviceCannotLaunchIsFatal) {
+  EXPECT_DEATH(Emulate({1}, 64, kMaxSharedBytes + 1, [] {}), "shared memory");
+  EXPECT_DEATH(Emulate({1}, 48, 0, [] {}), "whole warps");
+  EXPECT_DEATH(Emulate({1, 70'000}, 32, 0, [] {}), "limits");
+}
+
+}  // namespace
+}  // namespace plimsoll::kernels::cuda_emulated

@@ -1,0 +1,162 @@
+// The CUDA backend's index arithmetic: where weights lie, and how attention is
+// cut. Needs no device.
+#include <map>
+#include <set>
+
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/weight_layout.h"
+#include "tests/kernels/backend_fixture.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+TEST(WeightLayoutTest, ATiledMatrixTakesTheFilesBytes) {
+  for (const DType dtype : WeightTypes()) {
+    if (!IsTiled(dtype)) continue;
+    for (const int64_t rows : {1, 16, 17, 100}) {
+      const int64_t cols = 3 * 256;
+      const TiledMatrix at = LayOut(dtype, rows, cols);
+      const int64_t padded = (rows + kTileRows - 1) / kTileRows * kTileRows;
+      EXPECT_EQ(at.bytes, padded * *RowBytes(dtype, cols)) << DTypeName(dtype);
+      for (const int64_t plane : {at.highs, at.subscales, at.scales}) {
+        EXPECT_EQ(plane % 16, 0) << DTypeName(dtype);
+      }
+    }
+  }
+}
+
+TEST(WeightLayoutTest, OnlyQuantisedTypesAreTiled) {
+  for (const DType dtype : WeightTypes()) {
+    EXPECT_EQ(IsTiled(dtype), InfoOf(dtype).block_elems > 1);
+  }
+}
+
+// Each element of a tile has bits of its own, and all bits are used.
+TEST(WeightLayoutTest, ElementsOfATileShareNoBit) {
+  std::set<int> bytes;
+  std::set<std::pair<int, int>> nibbles;
+  std::set<std::pair<int, int>> highs;
+  std::set<int> lanes;
+  for (int row = 0; row < kTileRows; ++row) {
+    for (int col = 0; col < kTileCols; ++col) {
+      bytes.insert(QuantByte(row, col));
+      nibbles.emplace(NibbleByte(row, col), NibbleShift(col));
+      highs.emplace(HighByte(row, col), HighShift(row, col));
+      lanes.insert(LaneOf(row, col));
+      EXPECT_EQ(QuantByte(row, col) / 16, LaneOf(row, col));
+      EXPECT_EQ(NibbleByte(row, col) / 8, LaneOf(row, col));
+      EXPECT_EQ(HighByte(row, col) / 4, LaneOf(row, col));
+    }
+  }
+  EXPECT_EQ(bytes.size(), 512u);
+  EXPECT_EQ(*bytes.rbegin(), 511);
+  EXPECT_EQ(nibbles.size(), 512u);
+  EXPECT_EQ(nibbles.rbegin()->first, 255);
+  EXPECT_EQ(highs.size(), 512u);
+  EXPECT_EQ(highs.rbegin()->first, 127);
+  EXPECT_EQ(lanes.size(), 32u);
+}
+
+TEST(WeightLayoutTest, RowsHaveSlotsAndPairsLieSideBySide) {
+  for (int row = 0; row < kTileRows; ++row) {
+    EXPECT_EQ(SlotRow(RowSlot(row)), row);
+  }
+  for (int row = 0; row < 8; ++row) {
+    EXPECT_EQ(RowSlot(row + 8), RowSlot(row) + 1);
+  }
+}
+
+// A segment with pages or a ring, and its tiles.
+struct Cut {
+  std::vector<PageEntry> table;
+  AttentionArgs args = {};
+  AttentionSegment segment = {};
+  std::vector<AttentionTile> tiles;
+};
+
+Cut CutSegment(bool is_ring, int64_t first, int64_t n_rows, int64_t window,
+               int64_t page_tokens, int64_t tile_rows) {
+  Cut cut;
+  cut.args.is_ring = is_ring;
+  cut.args.head_dim = 64;
+  cut.args.paged.page_tokens = page_tokens;
+  cut.segment.first_row = 7;
+  cut.segment.n_rows = n_rows;
+  cut.segment.first_position = first;
+  cut.segment.ring.window = window;
+  for (int64_t p = 0; p < first + n_rows; p += page_tokens) {
+    cut.table.push_back({p, 0, 0, static_cast<int32_t>(page_tokens), false});
+  }
+  if (!is_ring) cut.segment.pages = cut.table;
+  AppendTiles(cut.args, cut.segment, tile_rows, cut.table.data(), cut.tiles);
+  return cut;
+}
+
+TEST(AttentionPlanTest, TilesHoldEveryRowOnceInOrder) {
+  RandomData random(70);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t n_rows = random.Integer(1, 60);
+    const int64_t tile_rows = random.Integer(1, 4);
+    const int64_t first = random.Integer(0, 40'000);
+    const Cut cut = CutSegment(round % 2 == 0, first, n_rows,
+                               random.Integer(1, 3'000), 64, tile_rows);
+    int64_t next = 0;
+    for (const AttentionTile& tile : cut.tiles) {
+      ASSERT_EQ(tile.first_row, 7 + next);
+      ASSERT_EQ(tile.first_position, first + next);
+      ASSERT_GE(tile.n_rows, 1);
+      ASSERT_LE(tile.n_rows, tile_rows);
+      ASSERT_GE(tile.Spans(), 1);
+      ASSERT_LE(tile.Spans(), 2 * kMaxAttentionSpans);
+      next += tile.n_rows;
+    }
+    ASSERT_EQ(next, n_rows);
+  }
+}
+
+// What a row's reduction looks like may not depend on the rows it comes with.
+TEST(AttentionPlanTest, ARowsSpansDoNotDependOnItsTile) {
+  for (const bool is_ring : {false, true}) {
+    for (const int64_t page_tokens : {16, 64}) {
+      // Around the position where spans become two units long.
+      const int64_t first = kMaxAttentionSpans * kUnitKeys - 30;
+      const Cut together = CutSegment(is_ring, first, 60, 700, page_tokens, 4);
+      for (const AttentionTile& tile : together.tiles) {
+        for (int64_t r = 0; r < tile.n_rows; ++r) {
+          const Cut alone = CutSegment(is_ring, tile.first_position + r, 1, 700,
+                                       page_tokens, 4);
+          ASSERT_EQ(alone.tiles.size(), 1u);
+          const AttentionTile& row = alone.tiles[0];
+          EXPECT_EQ(row.span_units, tile.span_units);
+          EXPECT_GE(row.first_unit, tile.first_unit);
+          EXPECT_LE(row.end_unit, tile.end_unit);
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionPlanTest, UnitsHoldWholePagesOfWholeSteps) {
+  for (const int64_t head_dim : {16, 128, 512}) {
+    const int64_t step = StepKeys(QueriesOf(head_dim));
+    for (int64_t tokens = 1; tokens <= kAttentionBlock; ++tokens) {
+      const int64_t slots = PageSlots(tokens, step);
+      EXPECT_GE(slots, tokens);
+      EXPECT_EQ(slots % step, 0);
+      EXPECT_GE(UnitPages(tokens, step), 1);
+      EXPECT_LE(UnitPages(tokens, step) * slots, kUnitKeys);
+    }
+  }
+}
+
+TEST(AttentionPlanTest, LongContextsHaveLongerSpansNotMore) {
+  for (const int64_t n : {1'000, 16'384, 131'072, 1'048'576}) {
+    const Cut cut = CutSegment(false, n - 1, 1, 0, 64, 1);
+    EXPECT_LE(cut.tiles[0].Spans(), kMaxAttentionSpans) << n;
+    if (n < 16'384) continue;
+    EXPECT_GT(cut.tiles[0].Spans(), kMaxAttentionSpans / 2) << n;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::kernels

@@ -1,0 +1,84 @@
+// A backend that waits after every operation, so that tests may look at
+// results at once. Errors of a kernel are those of its operation then.
+#ifndef PLIMSOLL_TESTS_KERNELS_SYNCHRONOUS_BACKEND_H_
+#define PLIMSOLL_TESTS_KERNELS_SYNCHRONOUS_BACKEND_H_
+
+#include <memory>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::kernels {
+
+class SynchronousBackend : public Backend {
+ public:
+  explicit SynchronousBackend(std::unique_ptr<Backend> backend)
+      : backend_(std::move(backend)) {}
+
+  const DeviceInfo& Device() const override { return backend_->Device(); }
+  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
+    return backend_->Allocate(bytes);
+  }
+  int64_t Allocations() const override { return backend_->Allocations(); }
+  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                          int64_t first_row,
+                          std::span<const std::byte> file_rows,
+                          BufferView data) override {
+    return Then(
+        backend_->UploadRows(dtype, rows, cols, first_row, file_rows, data));
+  }
+  absl::Status Upload(std::span<const std::byte> host,
+                      BufferView device) override {
+    return Then(backend_->Upload(host, device));
+  }
+  absl::Status Download(BufferView device, std::span<std::byte> host) override {
+    return Then(backend_->Download(device, host));
+  }
+  absl::Status GetRows(const GetRowsArgs& args) override {
+    return Then(backend_->GetRows(args));
+  }
+  absl::Status RmsNorm(const RmsNormArgs& args) override {
+    return Then(backend_->RmsNorm(args));
+  }
+  absl::Status PackActivations(const PackActivationsArgs& args) override {
+    return Then(backend_->PackActivations(args));
+  }
+  absl::Status MatMuls(std::span<const MatMulArgs> products) override {
+    return Then(backend_->MatMuls(products));
+  }
+  absl::Status RopeAngles(const RopeAnglesArgs& args) override {
+    return Then(backend_->RopeAngles(args));
+  }
+  absl::Status Rope(const RopeArgs& args) override {
+    return Then(backend_->Rope(args));
+  }
+  absl::Status StoreRows(const StoreRowsArgs& args) override {
+    return Then(backend_->StoreRows(args));
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    return Then(backend_->CopyRows(args));
+  }
+  absl::Status Attention(const AttentionArgs& args) override {
+    return Then(backend_->Attention(args));
+  }
+  absl::Status GatedActivation(const GatedActivationArgs& args) override {
+    return Then(backend_->GatedActivation(args));
+  }
+  absl::Status TopK(const TopKArgs& args) override {
+    return Then(backend_->TopK(args));
+  }
+  absl::Status Synchronize() override { return backend_->Synchronize(); }
+
+ private:
+  absl::Status Then(const absl::Status& status) {
+    RETURN_IF_ERROR(status);
+    return backend_->Synchronize();
+  }
+
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_TESTS_KERNELS_SYNCHRONOUS_BACKEND_H_
