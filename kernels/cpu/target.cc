@@ -3,12 +3,8 @@
 #include "kernels/cpu/target.h"
 
 #include "kernels/cpu/targets-inl.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/target.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-
-#if HWY_ONCE
+//
+#include "hwy/targets.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -23,7 +19,6 @@
 #include "absl/strings/strip.h"
 
 namespace plimsoll::kernels {
-
 namespace {
 
 #if defined(__x86_64__)
@@ -48,13 +43,11 @@ bool AskForAmx() {
   constexpr int kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-#else
-bool AskForAmx() { return false; }
-#endif
 
-#if defined(__x86_64__)
-// Integer products of 256 bits on CPUs that may have no AVX-512.
+// Integer products of 256 bits on CPUs that may have no AVX-512. Builds of
+// clang have no kernels for it (pairs-inl.h).
 bool HasAvxVnni() {
+  if (HWY_COMPILER_GCC_ACTUAL == 0) return false;
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
@@ -63,6 +56,7 @@ bool HasAvxVnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 #else
+bool AskForAmx() { return false; }
 bool HasAvxVnni() { return false; }
 #endif
 
@@ -151,4 +145,3 @@ std::string CpuBrand() {
 }
 
 }  // namespace plimsoll::kernels
-#endif  // HWY_ONCE
