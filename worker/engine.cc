@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
         plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
   }
   auto impl = std::make_unique<Impl>(file.shape(), plan, options);
-  const kernels::ApartFromWorkers apart(impl->pool);
+  impl->pool.LeaveWorkersCpus();
   ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
   RETURN_IF_ERROR(fence({"allocate", 0, plan.arena_bytes}));
   ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));

@@ -42,7 +42,6 @@ const std::vector<Sequence*>& Engine::Impl::AllSequences() {
 }
 
 void Engine::Impl::StepLoop() {
-  const kernels::ApartFromWorkers apart(pool);
   bool has_run = false;
   while (has_run || AwaitWork()) {
     {
@@ -56,6 +55,7 @@ void Engine::Impl::StepLoop() {
     GuessTokens();
     MakeRoom();
     Schedule();
+    pool.LeaveWorkersCpus();
     has_run = !scheduled.empty();
     if (has_run) TimeStep();
   }

@@ -77,7 +77,8 @@ struct ThreadPool::Impl {
   int64_t grain = 1;
   absl::FunctionRef<void(int64_t, int64_t, int)>* function = nullptr;
   std::vector<std::thread> workers;
-  std::vector<int> free_cpus;  // that no worker is pinned to
+  // That no worker is pinned to; none if they are everywhere, or nowhere.
+  std::vector<int> free_cpus;
 
   void Work(int thread) {
     uint32_t seen = 0;
@@ -166,6 +167,18 @@ int ThreadPool::n_threads() const {
   return static_cast<int>(impl_->workers.size()) + 1;
 }
 
+bool ThreadPool::LeaveWorkersCpus() const {
+  const std::vector<int>& free_cpus = impl_->free_cpus;
+  if (free_cpus.empty() || std::ranges::count(free_cpus, sched_getcpu()) > 0) {
+    return false;
+  }
+  // Threads and their children keep what they may use, so it is put back.
+  const std::vector<int> allowed = AllowedCpus();
+  PinTo(pthread_self(), free_cpus);
+  PinTo(pthread_self(), allowed);
+  return true;
+}
+
 void ThreadPool::ParallelFor(
     int64_t n, int64_t grain,
     absl::FunctionRef<void(int64_t, int64_t, int)> fn) {
@@ -178,17 +191,6 @@ void ThreadPool::ParallelFor(
   impl_->Open();
   impl_->TakeTasks(0);
   impl_->Shut();
-}
-
-ApartFromWorkers::ApartFromWorkers(const ThreadPool& pool) {
-  const std::vector<int>& free_cpus = pool.impl_->free_cpus;
-  if (free_cpus.empty()) return;
-  cpus_before_ = AllowedCpus();
-  PinTo(pthread_self(), free_cpus);
-}
-
-ApartFromWorkers::~ApartFromWorkers() {
-  if (!cpus_before_.empty()) PinTo(pthread_self(), cpus_before_);
 }
 
 }  // namespace plimsoll::kernels

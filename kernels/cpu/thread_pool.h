@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 
@@ -25,6 +24,12 @@ class ThreadPool {
 
   int n_threads() const;
 
+  // Moves the calling thread, which is about to call ParallelFor, off a CPU
+  // that a worker is pinned to, if there are others: the system would let both
+  // share it for some 20 ms. Where the thread may run stays as it was. True if
+  // it was on such a CPU.
+  bool LeaveWorkersCpus() const;
+
   // Splits [0, n) into tasks of `grain` and lets threads take them, the caller
   // being thread 0; returns when all are done. fn(begin, end, thread) must not
   // depend on who runs it: a worker that other processes keep from its CPU is
@@ -33,23 +38,8 @@ class ThreadPool {
                    absl::FunctionRef<void(int64_t, int64_t, int)> fn);
 
  private:
-  friend class ApartFromWorkers;
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-// While it lives, the thread that made it keeps off the CPUs that workers are
-// pinned to, if there are others: for threads that call ParallelFor again and
-// again, which the system would let share a CPU with a worker for some 20 ms.
-class ApartFromWorkers {
- public:
-  explicit ApartFromWorkers(const ThreadPool& pool);
-  ~ApartFromWorkers();
-  ApartFromWorkers(const ApartFromWorkers&) = delete;
-  ApartFromWorkers& operator=(const ApartFromWorkers&) = delete;
-
- private:
-  std::vector<int> cpus_before_;  // empty: nothing was changed
 };
 
 }  // namespace plimsoll::kernels

@@ -57,37 +57,42 @@ TEST(ThreadPoolTest, EveryThreadTakesItsShare) {
   }
 }
 
-// The CPUs that the calling thread may use.
-int AllowedCpus(cpu_set_t& set) {
+cpu_set_t AllowedCpus() {
+  cpu_set_t set;
   CPU_ZERO(&set);
   EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-  return CPU_COUNT(&set);
+  return set;
 }
 
-TEST(ThreadPoolTest, TheCallerMayKeepOffTheWorkersCpus) {
-  cpu_set_t all;
-  const int n_cpus = AllowedCpus(all);
-  for (const int n_threads : {1, n_cpus, n_cpus + 1}) {
-    if (n_threads > ThreadPool::kMaxThreads) continue;
-    ThreadPool pool(n_threads);
-    std::thread caller([&] {
-      cpu_set_t own;
-      {
-        const ApartFromWorkers apart(pool);
-        // With a worker on each of them there is nothing to keep off.
-        EXPECT_EQ(AllowedCpus(own),
-                  n_threads > n_cpus ? n_cpus : n_cpus - n_threads + 1);
-        std::atomic<int64_t> n_done{0};
-        pool.ParallelFor(100, 1, [&](int64_t begin, int64_t end, int) {
-          n_done += end - begin;
-        });
-        EXPECT_EQ(n_done, 100);
-      }
-      EXPECT_EQ(AllowedCpus(own), n_cpus);
-      EXPECT_TRUE(CPU_EQUAL(&own, &all));
-    });
-    caller.join();
+TEST(ThreadPoolTest, ACallerLeavesTheWorkersCpusAndMayRunWhereItMightBefore) {
+  const cpu_set_t all = AllowedCpus();
+  std::vector<size_t> cpus;
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) cpus.push_back(cpu);
   }
+  if (cpus.size() < 2) GTEST_SKIP() << "there is one CPU";
+  ThreadPool pool(2);  // its worker is on the second
+  std::thread caller([&] {
+    for (const size_t cpu : {cpus[0], cpus[1]}) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+      EXPECT_EQ(pool.LeaveWorkersCpus(), cpu == cpus[1]);
+      const cpu_set_t after = AllowedCpus();
+      EXPECT_TRUE(CPU_EQUAL(&after, &one));
+    }
+  });
+  caller.join();
+}
+
+TEST(ThreadPoolTest, WorkersThatAreEverywhereOrNowhereAreNotLeft) {
+  const cpu_set_t all = AllowedCpus();
+  const int n_cpus = CPU_COUNT(&all);
+  if (n_cpus >= ThreadPool::kMaxThreads) GTEST_SKIP() << "too many CPUs";
+  EXPECT_FALSE(ThreadPool(n_cpus + 1).LeaveWorkersCpus());
+  EXPECT_FALSE(ThreadPool(2, /*pin=*/false).LeaveWorkersCpus());
+  EXPECT_FALSE(ThreadPool(1).LeaveWorkersCpus());
 }
 
 TEST(ThreadPoolTest, AnUnusedPoolEnds) { ThreadPool pool(8); }
