@@ -2,14 +2,51 @@
 #ifndef PLIMSOLL_KERNELS_VALIDATE_H_
 #define PLIMSOLL_KERNELS_VALIDATE_H_
 
+#include <span>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "kernels/backend.h"
 #include "kernels/kv_row.h"
 #include "kernels/packed_row.h"
 
 namespace plimsoll::kernels {
+
+// Rows of a file that are given to UploadRows.
+struct FileRows {
+  int64_t row_bytes;
+  int64_t n_rows;
+};
+
+// Of UploadRows, for a backend that stores `row_multiple` rows together.
+inline absl::StatusOr<FileRows> ValidateRows(
+    DType dtype, int64_t rows, int64_t cols, int64_t first_row,
+    std::span<const std::byte> file_rows, BufferView data,
+    int64_t row_multiple) {
+  if (!IsWeightType(dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of type ", DTypeName(dtype)));
+  }
+  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
+  if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
+  const auto size = static_cast<int64_t>(file_rows.size());
+  const int64_t n_rows = size / row_bytes;
+  const int64_t padded =
+      (rows + row_multiple - 1) / row_multiple * row_multiple;
+  const bool is_whole =
+      first_row % row_multiple == 0 && size % row_bytes == 0 &&
+      (n_rows % row_multiple == 0 || first_row + n_rows == rows);
+  if (first_row < 0 || !is_whole || first_row + n_rows > rows ||
+      padded > data.bytes / row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rows ", first_row, " to ", first_row + n_rows, " of ", rows,
+        " are not whole groups of ", row_multiple, " inside their matrix"));
+  }
+  return FileRows{row_bytes, n_rows};
+}
 
 inline absl::Status Validate(const GetRowsArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {

@@ -141,38 +141,22 @@ absl::Status CpuBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
                                     int64_t first_row,
                                     std::span<const std::byte> file_rows,
                                     BufferView data) {
-  if (!IsWeightType(dtype)) {
-    return absl::UnimplementedError(
-        absl::StrCat("weights of type ", DTypeName(dtype)));
-  }
-  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
-  if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
-  const auto size = static_cast<int64_t>(file_rows.size());
-  const int64_t n_rows = size / row_bytes;
+  ASSIGN_OR_RETURN(const FileRows given,
+                   ValidateRows(dtype, rows, cols, first_row, file_rows, data,
+                                cpu::kPanelRows));
   const int64_t n_panels =
-      (first_row + n_rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
-  const int64_t all_panels = (rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
-  const bool is_aligned =
-      first_row % cpu::kPanelRows == 0 && size % row_bytes == 0 &&
-      (n_rows % cpu::kPanelRows == 0 || first_row + n_rows == rows);
-  if (first_row < 0 || !is_aligned || first_row + n_rows > rows ||
-      all_panels > data.bytes / (row_bytes * cpu::kPanelRows)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows ", first_row, " to ", first_row + n_rows, " of ",
-                     rows, " are not whole panels inside their matrix"));
-  }
-  const int64_t panel_bytes = row_bytes * cpu::kPanelRows;
+      (given.n_rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
+  const int64_t panel_bytes = given.row_bytes * cpu::kPanelRows;
   const int64_t first_panel = first_row / cpu::kPanelRows;
-  pool_.ParallelFor(
-      n_panels - first_panel, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t p = begin; p < end; ++p) {
-          cpu::PackPanel(
-              dtype, rows, cols, first_panel + p,
-              file_rows.data() + p * panel_bytes,
-              std::min(cpu::kPanelRows, n_rows - p * cpu::kPanelRows),
-              data.data);
-        }
-      });
+  pool_.ParallelFor(n_panels, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p) {
+      cpu::PackPanel(
+          dtype, rows, cols, first_panel + p,
+          file_rows.data() + p * panel_bytes,
+          std::min(cpu::kPanelRows, given.n_rows - p * cpu::kPanelRows),
+          data.data);
+    }
+  });
   return absl::OkStatus();
 }
 

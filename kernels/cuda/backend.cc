@@ -187,27 +187,13 @@ absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
                                      int64_t first_row,
                                      std::span<const std::byte> file_rows,
                                      BufferView data) {
-  if (!IsWeightType(dtype)) {
-    return absl::UnimplementedError(
-        absl::StrCat("weights of type ", DTypeName(dtype)));
-  }
-  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
-  if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
-  const auto size = static_cast<int64_t>(file_rows.size());
-  const int64_t n_rows = size / row_bytes;
-  const int64_t multiple = IsTiled(dtype) ? kTileRows : 1;
-  const int64_t padded = (rows + multiple - 1) / multiple * multiple;
-  const bool is_aligned =
-      first_row % multiple == 0 && size % row_bytes == 0 &&
-      (n_rows % multiple == 0 || first_row + n_rows == rows);
-  if (first_row < 0 || !is_aligned || first_row + n_rows > rows ||
-      padded > data.bytes / row_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows ", first_row, " to ", first_row + n_rows, " of ",
-                     rows, " are not whole tiles inside their matrix"));
-  }
+  ASSIGN_OR_RETURN(const FileRows given,
+                   ValidateRows(dtype, rows, cols, first_row, file_rows, data,
+                                IsTiled(dtype) ? kTileRows : 1));
   if (!IsTiled(dtype)) {
-    return Upload(file_rows, data.Slice(first_row * row_bytes, size));
+    return Upload(file_rows,
+                  data.Slice(first_row * given.row_bytes,
+                             static_cast<int64_t>(file_rows.size())));
   }
   RETURN_IF_ERROR(UseDevice(device_));
   RETURN_IF_ERROR(

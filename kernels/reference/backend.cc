@@ -48,17 +48,10 @@ class ReferenceBackend : public Backend {
                           int64_t first_row,
                           std::span<const std::byte> file_rows,
                           BufferView data) override {
-    if (!IsWeightType(dtype)) {
-      return absl::UnimplementedError(
-          absl::StrCat("weights of type ", DTypeName(dtype)));
-    }
-    ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
-    const auto size = static_cast<int64_t>(file_rows.size());
-    if (first_row < 0 || first_row * row_bytes + size > rows * row_bytes ||
-        rows * row_bytes > data.bytes) {
-      return absl::InvalidArgumentError("rows outside of their matrix");
-    }
-    std::memcpy(data.data + first_row * row_bytes, file_rows.data(),
+    ASSIGN_OR_RETURN(const FileRows given,
+                     ValidateRows(dtype, rows, cols, first_row, file_rows, data,
+                                  /*row_multiple=*/1));
+    std::memcpy(data.data + first_row * given.row_bytes, file_rows.data(),
                 file_rows.size());
     return absl::OkStatus();
   }
