@@ -172,10 +172,12 @@ bool ThreadPool::LeaveWorkersCpus() const {
   if (free_cpus.empty() || std::ranges::count(free_cpus, sched_getcpu()) > 0) {
     return false;
   }
-  // Threads and their children keep what they may use, so it is put back.
-  const std::vector<int> allowed = AllowedCpus();
+  // Threads that it starts would have what it has, so that is put back. Called
+  // in a step: nothing is allocated.
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
   PinTo(pthread_self(), free_cpus);
-  PinTo(pthread_self(), allowed);
+  (void)pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);
   return true;
 }
 
