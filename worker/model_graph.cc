@@ -347,6 +347,14 @@ bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
          static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
 }
 
+// Of a sequence's rows, those that are sampled: its last ones.
+int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
+  const auto from = [&](int64_t row) {
+    return std::ranges::lower_bound(batch.sampled_rows, row);
+  };
+  return from(rows.first_row + rows.n_rows) - from(rows.first_row);
+}
+
 }  // namespace
 
 absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
@@ -360,19 +368,14 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   const bool is_last = layer + 1 == parts_.shape->n_layers;
   const bool keeps_all = !is_last || KeepsAllRows(batch, n_rows_);
   const bool is_cut = !keeps_all && (!is_ring || batch.sampled_rows.empty());
-  auto sampled = batch.sampled_rows.begin();
   segments_.clear();
   for (const SequenceRows& rows : batch.sequences) {
-    int64_t n_skipped = is_cut ? rows.n_rows : 0;
-    for (; is_cut && sampled != batch.sampled_rows.end() &&
-           *sampled < rows.first_row + rows.n_rows;
-         ++sampled) {
-      --n_skipped;
-    }
-    if (n_skipped == rows.n_rows) continue;
+    const int64_t n_read = is_cut ? CountSampled(batch, rows) : rows.n_rows;
+    if (n_read == 0) continue;
+    const int64_t n_skipped = rows.n_rows - n_read;
     kernels::AttentionSegment segment = {
         .first_row = rows.first_row + n_skipped,
-        .n_rows = rows.n_rows - n_skipped,
+        .n_rows = n_read,
         .first_position = rows.first_position + n_skipped,
         .pages = parts_.cache->Pages(rows.slot),
         .ring = {},

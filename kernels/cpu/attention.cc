@@ -197,6 +197,19 @@ RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
   return blocks;
 }
 
+// Calls find(b, cells) for every block, and run(b, cells, next) once the block
+// and the one after it have been found.
+template <typename Find, typename Run>
+void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
+  Cells cells[2];
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    if (b == blocks.begin) find(b, cells[b % 2]);
+    const bool is_last = b + 1 == blocks.end;
+    if (!is_last) find(b + 1, cells[(b + 1) % 2]);
+    run(b, cells[b % 2], cells[(is_last ? b : b + 1) % 2]);
+  }
+}
+
 // The task's queries, whose `begin` and `end` are set, against block `b`.
 void AttendNext(const AttentionArgs& args, const AttentionTask& task, int64_t b,
                 const Block& block, Query* queries, int64_t n_queries,
@@ -218,36 +231,33 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
   const auto page_at = [&](int64_t b) -> const PageEntry& {
     return task.segment->pages[static_cast<size_t>(b)];
   };
-  Cells cells[2];
-  const auto find_cells = [&](int64_t b) {
+  const auto find = [&](int64_t b, Cells& found) {
     const std::byte* base =
         args.paged.pool + page_at(b).page * args.paged.page_bytes;
     const std::byte* k = base + args.paged.k_offset + layout.k_offset;
     const std::byte* v = base + args.paged.v_offset + layout.v_offset;
-    Cells& found = cells[b % 2];
     for (int64_t c = 0; c < args.paged.page_tokens; ++c) {
       found.keys[c] = k + c * layout.k_bytes;
       found.values[c] = v + c * layout.v_bytes;
     }
   };
-  if (blocks.begin < blocks.end) find_cells(blocks.begin);
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    if (b + 1 < blocks.end) find_cells(b + 1);
-    const PageEntry& page = page_at(b);
-    const Block block = {
-        .cells = cells[b % 2],
-        .next = cells[(b + 1 < blocks.end ? b + 1 : b) % 2],
-        .begin = page.live_begin,
-        .end = std::min<int64_t>(page.live_end, last - page.first_position + 1),
-        .is_prefix = page.is_prefix};
-    if (block.begin >= block.end) continue;
-    for (int64_t i = 0; i < n_queries; ++i) {
-      queries[i].begin = block.begin;
-      queries[i].end =
-          std::min(block.end, queries[i].position - page.first_position + 1);
-    }
-    AttendNext(args, task, b, block, queries, n_queries, scratch);
-  }
+  ForBlocks(
+      blocks, find, [&](int64_t b, const Cells& cells, const Cells& next) {
+        const PageEntry& page = page_at(b);
+        const Block block = {.cells = cells,
+                             .next = next,
+                             .begin = page.live_begin,
+                             .end = std::min<int64_t>(
+                                 page.live_end, last - page.first_position + 1),
+                             .is_prefix = page.is_prefix};
+        if (block.begin >= block.end) return;
+        for (int64_t i = 0; i < n_queries; ++i) {
+          queries[i].begin = block.begin;
+          queries[i].end = std::min(
+              block.end, queries[i].position - page.first_position + 1);
+        }
+        AttendNext(args, task, b, block, queries, n_queries, scratch);
+      });
 }
 
 void AttendRing(const AttentionArgs& args, const AttentionTask& task,
@@ -262,10 +272,8 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
   const int64_t first = first_seen(queries[0]);
   const int64_t last = queries[n_queries - 1].position;
   const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
-  Cells cells[2];
   // Cells that hold nothing yet are found as well; nobody reads them.
-  const auto find_cells = [&](int64_t b) {
-    Cells& found = cells[b % 2];
+  const auto find = [&](int64_t b, Cells& found) {
     for (int64_t c = 0; c < kAttentionBlock; ++c) {
       const int64_t position = b * kAttentionBlock + c;
       const bool is_old = position < segment.first_position;
@@ -278,22 +286,22 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
   };
-  if (blocks.begin < blocks.end) find_cells(blocks.begin);
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    if (b + 1 < blocks.end) find_cells(b + 1);
-    const int64_t base = b * kAttentionBlock;
-    const Block block = {.cells = cells[b % 2],
-                         .next = cells[(b + 1 < blocks.end ? b + 1 : b) % 2],
-                         .begin = std::max(base, first) - base,
-                         .end = std::min(last + 1 - base, kAttentionBlock),
-                         .is_prefix = false};
-    for (int64_t i = 0; i < n_queries; ++i) {
-      queries[i].begin = std::max<int64_t>(first_seen(queries[i]) - base, 0);
-      queries[i].end =
-          std::min(queries[i].position - base + 1, kAttentionBlock);
-    }
-    AttendNext(args, task, b, block, queries, n_queries, scratch);
-  }
+  ForBlocks(
+      blocks, find, [&](int64_t b, const Cells& cells, const Cells& next) {
+        const int64_t base = b * kAttentionBlock;
+        const Block block = {.cells = cells,
+                             .next = next,
+                             .begin = std::max(base, first) - base,
+                             .end = std::min(last + 1 - base, kAttentionBlock),
+                             .is_prefix = false};
+        for (int64_t i = 0; i < n_queries; ++i) {
+          queries[i].begin =
+              std::max<int64_t>(first_seen(queries[i]) - base, 0);
+          queries[i].end =
+              std::min(queries[i].position - base + 1, kAttentionBlock);
+        }
+        AttendNext(args, task, b, block, queries, n_queries, scratch);
+      });
 }
 
 void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,

@@ -30,25 +30,6 @@ namespace {
 constexpr int kBlockRows =
     kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
 
-void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate, float* out) {
-  if (n_valid == kPanelRows) {
-    Rows result = sums;
-    if (accumulate) {
-      const Rows old = LoadRows(out);
-      for (size_t j = 0; j < kVecs; ++j) {
-        result.v[j] = hn::Add(old.v[j], sums.v[j]);
-      }
-    }
-    StoreRows16(result, out);
-    return;
-  }
-  float lanes[kPanelRows];
-  StoreRows16(sums, lanes);
-  for (int64_t r = 0; r < n_valid; ++r) {
-    out[r] = accumulate ? out[r] + lanes[r] : lanes[r];
-  }
-}
-
 // What one call multiplies: a panel with consecutive packed rows.
 struct PanelTask {
   PanelData panel;

@@ -222,9 +222,7 @@ void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
       const int64_t n = std::min(kPanelRows, args.w.rows - row);
       const float* sums = acc + m * kAccStride + p * 16;
       float* out = args.out + (first + m) * args.w.rows + row;
-      for (int64_t r = 0; r < n; ++r) {
-        out[r] = args.accumulate ? out[r] + sums[r] : sums[r];
-      }
+      StoreOut(LoadRows(sums), n, args.accumulate, out);
     }
   }
 }

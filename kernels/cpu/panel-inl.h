@@ -65,6 +65,27 @@ HWY_INLINE void StoreRows16(const Rows& rows, float* to) {
   }
 }
 
+// The first `n_valid` sums are a row's outputs, or are added to them.
+inline void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate,
+                     float* out) {
+  if (n_valid == kPanelRows) {
+    Rows result = sums;
+    if (accumulate) {
+      const Rows old = LoadRows(out);
+      for (size_t j = 0; j < kVecs; ++j) {
+        result.v[j] = hn::Add(old.v[j], sums.v[j]);
+      }
+    }
+    StoreRows16(result, out);
+    return;
+  }
+  float lanes[kPanelRows];
+  StoreRows16(sums, lanes);
+  for (int64_t r = 0; r < n_valid; ++r) {
+    out[r] = accumulate ? out[r] + lanes[r] : lanes[r];
+  }
+}
+
 HWY_INLINE float LoadFloat(const uint8_t* from) {
   float value;
   std::memcpy(&value, from, sizeof(value));

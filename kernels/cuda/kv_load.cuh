@@ -7,22 +7,18 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-template <DType kType>
-struct KvConstant {
-  static constexpr DType value = kType;
-};
 // Calls `function` with a KV type as a constant; the same for all threads.
 template <class Function>
 __device__ void WithKvType(DType dtype, const Function& function) {
   switch (dtype) {
     case DType::kF32:
-      return function(KvConstant<DType::kF32>{});
+      return function(TypeConstant<DType::kF32>{});
     case DType::kF16:
-      return function(KvConstant<DType::kF16>{});
+      return function(TypeConstant<DType::kF16>{});
     case DType::kBF16:
-      return function(KvConstant<DType::kBF16>{});
+      return function(TypeConstant<DType::kBF16>{});
     default:
-      return function(KvConstant<DType::kQ8_0>{});
+      return function(TypeConstant<DType::kQ8_0>{});
   }
 }
 
@@ -52,18 +48,7 @@ __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
       out[2 * i + 1] = d * static_cast<float>(static_cast<int8_t>(pair >> 8));
     }
   } else {
-    const auto words = __ldg(reinterpret_cast<const uint4*>(row + at * 2));
-    const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (kType == DType::kF16) {
-        out[2 * i] = FloatOfHalf(LowHalf(pairs[i]));
-        out[2 * i + 1] = FloatOfHalf(HighHalf(pairs[i]));
-      } else {
-        out[2 * i] = FloatOfBfloat(LowHalf(pairs[i]));
-        out[2 * i + 1] = FloatOfBfloat(HighHalf(pairs[i]));
-      }
-    }
+    FloatsOf<kType>(__ldg(reinterpret_cast<const uint4*>(row + at * 2)), out);
   }
 }
 

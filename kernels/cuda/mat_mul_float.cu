@@ -24,17 +24,7 @@ __device__ void LoadWeights(const DeviceMatrix& w, int64_t row, int64_t col,
   constexpr bool kIs16Bit = kType == DType::kF16 || kType == DType::kBF16;
   if constexpr (kIs16Bit) {
     if (w.cols % kStep == 0) {
-      const auto words = LoadAt<uint4>(w.data, (row * w.cols + col) * 2);
-      const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
-      for (int i = 0; i < 4; ++i) {
-        if constexpr (kType == DType::kF16) {
-          values[2 * i] = FloatOfHalf(LowHalf(pairs[i]));
-          values[2 * i + 1] = FloatOfHalf(HighHalf(pairs[i]));
-        } else {
-          values[2 * i] = FloatOfBfloat(LowHalf(pairs[i]));
-          values[2 * i + 1] = FloatOfBfloat(HighHalf(pairs[i]));
-        }
-      }
+      FloatsOf<kType>(LoadAt<uint4>(w.data, (row * w.cols + col) * 2), values);
       return;
     }
   }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "kernels/cuda/simt.cuh"
 #ifdef PLIMSOLL_CUDA_EMULATED
 #include <bit>
@@ -77,6 +78,28 @@ __device__ inline uint16_t LowHalf(uint32_t pair) {
 }
 __device__ inline uint16_t HighHalf(uint32_t pair) {
   return static_cast<uint16_t>(pair >> 16);
+}
+
+// A type as an argument.
+template <DType kType>
+struct TypeConstant {
+  static constexpr DType value = kType;
+};
+
+// Eight values of F16 or BF16.
+template <DType kType>
+__device__ void FloatsOf(const uint4& words, float* out) {
+  static_assert(kType == DType::kF16 || kType == DType::kBF16);
+  const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kType == DType::kF16) {
+      out[2 * i] = FloatOfHalf(LowHalf(pairs[i]));
+      out[2 * i + 1] = FloatOfHalf(HighHalf(pairs[i]));
+    } else {
+      out[2 * i] = FloatOfBfloat(LowHalf(pairs[i]));
+      out[2 * i + 1] = FloatOfBfloat(HighHalf(pairs[i]));
+    }
+  }
 }
 
 // ---- Reductions over a warp or a block -------------------------------------

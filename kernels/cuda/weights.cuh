@@ -21,12 +21,7 @@ inline DeviceMatrix MatrixOf(const WeightMatrix& w) {
           LayOut(w.dtype, w.rows, w.cols), w.rows, w.cols};
 }
 
-// Calls `function` with the type as a constant: a lambda with a parameter of
-// std::integral_constant<DType, ...>.
-template <DType kType>
-struct TypeConstant {
-  static constexpr DType value = kType;
-};
+// Calls `function` with the type as a TypeConstant.
 template <class Function>
 void WithType(DType dtype, const Function& function) {
   switch (dtype) {
