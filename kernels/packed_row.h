@@ -1,5 +1,6 @@
 // One row of packed activations: int16 values in blocks of 32 that share a
-// scale, all values first, then the scales, then scale * (sum of values).
+// scale: all values, then the scales, then scale * (sum of values), then the
+// blocks' cross products.
 #ifndef PLIMSOLL_KERNELS_PACKED_ROW_H_
 #define PLIMSOLL_KERNELS_PACKED_ROW_H_
 
@@ -9,9 +10,11 @@
 namespace plimsoll::kernels {
 
 inline constexpr int64_t kActivationBlock = 32;
-// 32 int16 values, a float scale and a float scaled sum.
-inline constexpr int64_t kActivationBlockBytes = int64_t{32} * 2 + 4 + 4;
-inline constexpr float kActivationMax = 32767.0f;
+// 32 int16 values, a float scale, a float scaled sum, two cross products.
+inline constexpr int64_t kActivationBlockBytes = int64_t{32} * 2 + 4 + 4 + 8;
+// The sum of an activation and a quantised weight, which is 128 at most, is an
+// int16 too (cpu/mat_mul_many.cc), and an activation's high byte an int8.
+inline constexpr float kActivationMax = 127.0f * 256;
 // Blocks whose largest magnitude is below this are stored as zeros: its
 // reciprocal must stay finite. A block with a value that is not finite gets
 // the scale NaN, so that the product shows it.
@@ -25,6 +28,30 @@ constexpr int64_t PackedRowBytes(int64_t dim) {
 constexpr int64_t PackedScalesOffset(int64_t dim) { return dim * 2; }
 constexpr int64_t PackedSumsOffset(int64_t dim) {
   return dim * 2 + dim / kActivationBlock * 4;
+}
+
+constexpr int64_t PackedCrossOffset(int64_t dim) {
+  return dim * 2 + dim / kActivationBlock * 8;
+}
+
+// Groups of four columns of a block whose cross products are kept.
+inline constexpr int kCrossGroups = 5;
+
+// Sums of q[4g] q[4g + 2] + q[4g + 1] q[4g + 3] over groups g of a block,
+// modulo 2^32.
+struct CrossProducts {
+  uint32_t half = 0;  // of the first 16 columns: g < 4
+  uint32_t all = 0;   // g < kCrossGroups
+};
+
+inline CrossProducts CrossProductsOf(const int16_t* q) {
+  CrossProducts cross;
+  for (int g = 0; g < kCrossGroups; ++g) {
+    if (g == 4) cross.half = cross.all;
+    cross.all += static_cast<uint32_t>(q[4 * g] * q[4 * g + 2]);
+    cross.all += static_cast<uint32_t>(q[4 * g + 1] * q[4 * g + 3]);
+  }
+  return cross;
 }
 
 }  // namespace plimsoll::kernels

@@ -64,7 +64,7 @@ DeviceProfile CommittedCpuProfile() {
       .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
       // A block is 32 int16 values, their float32 scale and scaled sum.
       .workspace = {.activation_block = 32,
-                    .activation_block_bytes = 72,
+                    .activation_block_bytes = 80,
                     .kernel_scratch_bytes = 0,
                     .min_logits_rows = 16,
                     .max_candidates = 64},

@@ -10,7 +10,6 @@
 //
 #include <algorithm>
 
-#include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/target.h"
@@ -30,6 +29,8 @@ namespace {
 constexpr int kBlockRows =
     kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
 
+constexpr int64_t kAheadBytes = 4096;
+
 // What one call multiplies: a panel with consecutive packed rows.
 struct PanelTask {
   PanelData panel;
@@ -40,20 +41,6 @@ struct PanelTask {
   int64_t n_valid;  // outputs of the panel
   bool accumulate;
 };
-
-// With few rows the weights come from memory at the speed of reading them: ask
-// for those of the columns some way ahead, also across the end of the panel.
-template <class Decoder>
-HWY_INLINE void PrefetchAhead(const Columns& at) {
-  constexpr int64_t kAheadBytes = 4096;
-  constexpr int64_t kSubBytes = Decoder::kBlockBytes / Decoder::kSubBlocks;
-  const uint8_t* ahead = at.block + at.sub * kSubBytes + kAheadBytes;
-  for (int64_t i = 0; i < kSubBytes; i += 64) hwy::Prefetch(ahead + i);
-  if (at.low == nullptr) return;
-  for (int64_t i = 0; i < kNibblesBytes; i += 64) {
-    hwy::Prefetch(at.low + kAheadBytes + i);
-  }
-}
 
 template <class Decoder, class Dot, int kRows>
 void MultiplyPanel(const PanelTask& task) {
@@ -68,7 +55,8 @@ void MultiplyPanel(const PanelTask& task) {
   const int64_t n_blocks = task.cols / 32;
   for (int64_t s = 0; s < n_blocks; ++s) {
     const Columns at = ColumnsAt<Decoder>(task.panel, s);
-    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at);
+    // With few rows weights come at the speed of reading memory.
+    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at, kAheadBytes);
     RowSums sums[kRows][kSums];
     for (int m = 0; m < kRows; ++m) {
       for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
@@ -193,6 +181,8 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
     if (begin < n) {
       if (args.n_rows >= kMinAmxRows && Uses(PathExtra::kAmx)) {
         MatMulAmx(args, begin, std::min(end, n));
+      } else if (args.n_rows >= kMinManyRows && Uses(PathExtra::kWinograd)) {
+        MatMulMany(args, begin, std::min(end, n));
       } else {
         HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));
       }
@@ -207,8 +197,9 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
 void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
   int64_t n_panels = 0;
   for (const MatMulArgs& args : products) n_panels += Panels(args);
+  // Even, as products of many rows take panels in twos.
   const int64_t grain =
-      std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
+      std::clamp<int64_t>(n_panels / (pool.n_threads() * 8), 1, 8) * 2;
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
     MultiplyRange(products, begin, end);
   });

@@ -72,6 +72,8 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
     std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, &scales.scale, 4);
     std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, &scales.scaled_sum,
                 4);
+    const CrossProducts cross = CrossProductsOf(q);
+    std::memcpy(out + PackedCrossOffset(args.dim) + b * 8, &cross, 8);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/status_macros.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/pack_weights.h"
 
@@ -188,6 +189,19 @@ HWY_INLINE Columns ColumnsAt(const PanelData& panel, int64_t s) {
   return {panel.blocks + s / Decoder::kSubBlocks * Decoder::kBlockBytes,
           s % Decoder::kSubBlocks,
           panel.low == nullptr ? nullptr : panel.low + s * kNibblesBytes};
+}
+
+// Asks for the weights of the columns `ahead` bytes on, also across the end of
+// the panel.
+template <class Decoder>
+HWY_INLINE void PrefetchAhead(const Columns& at, int64_t ahead) {
+  constexpr int64_t kSubBytes = Decoder::kBlockBytes / Decoder::kSubBlocks;
+  const uint8_t* next = at.block + at.sub * kSubBytes + ahead;
+  for (int64_t i = 0; i < kSubBytes; i += 64) hwy::Prefetch(next + i);
+  if (at.low == nullptr) return;
+  for (int64_t i = 0; i < kNibblesBytes; i += 64) {
+    hwy::Prefetch(at.low + ahead + i);
+  }
 }
 
 // Each decoder: kSubBlocks blocks of 32 columns share one panel block of

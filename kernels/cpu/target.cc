@@ -55,20 +55,35 @@ bool HasAvxVnni() {
   constexpr unsigned kAvxVnni = 1u << 4;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
+// AMD's CPUs have four vector units of which two multiply; Intel's have two.
+bool IsAmd() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return false;
+  const unsigned vendor[3] = {b, d, c};
+  return std::memcmp(vendor, "AuthenticAMD", sizeof(vendor)) == 0;
+}
 #else
 bool AskForAmx() { return false; }
 bool HasAvxVnni() { return false; }
+bool IsAmd() { return false; }
 #endif
+
+bool Always() { return true; }
 
 struct ExtraFact {
   PathExtra extra;
   absl::string_view base;
   absl::string_view suffix;
   bool (*is_there)();
+  bool (*is_faster)();  // than the base, if it is there
 };
 constexpr ExtraFact kExtras[] = {
-    {PathExtra::kAmx, "AVX3_DL", "_AMX", AskForAmx},
-    {PathExtra::kAvxVnni, "AVX2", "_VNNI", HasAvxVnni},
+    {PathExtra::kAmx, "AVX3_DL", "_AMX", AskForAmx, Always},
+    {PathExtra::kWinograd, "AVX3_DL", "_WINOGRAD", Always, IsAmd},
+    {PathExtra::kAvxVnni, "AVX2", "_VNNI", HasAvxVnni, Always},
 };
 
 struct Path {
@@ -86,11 +101,19 @@ const std::vector<Path>& Paths() {
       const int64_t target = int64_t{1} << bit;
       if ((HWY_TARGETS & allowed & target) == 0) continue;
       const std::string name = hwy::TargetName(target);
-      for (const ExtraFact& fact : kExtras) {
-        if (fact.base != name || !fact.is_there()) continue;
-        made->push_back({absl::StrCat(name, fact.suffix), target, fact.extra});
-      }
+      const auto add_extras = [&](bool is_faster) {
+        for (const ExtraFact& fact : kExtras) {
+          if (fact.base != name || !fact.is_there() ||
+              fact.is_faster() != is_faster) {
+            continue;
+          }
+          made->push_back(
+              {absl::StrCat(name, fact.suffix), target, fact.extra});
+        }
+      };
+      add_extras(true);
       made->push_back({name, target, PathExtra::kNone});
+      add_extras(false);
     }
     return made;
   }();

@@ -19,8 +19,9 @@ std::string CpuTarget();
 // What some CPUs have beside a path of vectors.
 enum class PathExtra {
   kNone,
-  kAmx,      // tiles, for products of many rows
-  kAvxVnni,  // integer products without AVX-512
+  kAmx,       // tiles, for products of many rows
+  kWinograd,  // more vector adders than multipliers, with VNNI
+  kAvxVnni,   // integer products without AVX-512
 };
 
 // Whether the path in use has it. For kernels.

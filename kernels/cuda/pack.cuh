@@ -24,12 +24,22 @@ __device__ inline void PackBlock(float x, int64_t dim, int64_t block,
   const auto value = static_cast<int16_t>(q);
   const int32_t sum = WarpSum(static_cast<int32_t>(value));
   const int lane = LaneIndex();
+  // Every other pair of lanes has a group's cross products.
+  const int32_t other = __shfl_xor_sync(kFullWarp, int32_t{value}, 2);
+  const auto cross = static_cast<uint32_t>(value * other);
+  const bool is_kept = lane % 4 < 2 && lane < 4 * kCrossGroups;
+  const uint32_t half = WarpSum(is_kept && lane < 16 ? cross : 0u);
+  const uint32_t all = half + WarpSum(is_kept && lane >= 16 ? cross : 0u);
   reinterpret_cast<int16_t*>(row)[block * kActivationBlock + lane] = value;
   if (lane == 0) {
     *reinterpret_cast<float*>(row + PackedScalesOffset(dim) + block * 4) =
         scale;
     *reinterpret_cast<float*>(row + PackedSumsOffset(dim) + block * 4) =
         scale * static_cast<float>(sum);
+    auto* kept =
+        reinterpret_cast<uint32_t*>(row + PackedCrossOffset(dim)) + block * 2;
+    kept[0] = half;
+    kept[1] = all;
   }
 }
 

@@ -23,17 +23,21 @@ void PackRow(const float* x, int64_t dim, std::byte* out) {
     const float scale = is_finite ? amax / kActivationMax
                                   : std::numeric_limits<float>::quiet_NaN();
     const float inverse = amax > 0 ? kActivationMax / amax : 0.0f;
+    int16_t quants[kActivationBlock];
     int32_t sum = 0;
     for (int64_t i = 0; i < kActivationBlock; ++i) {
       const float q = amax > 0 ? std::nearbyint(values[i] * inverse) : 0.0f;
       const auto value =
           static_cast<int16_t>(std::clamp(q, -kActivationMax, kActivationMax));
       sum += value;
-      std::memcpy(out + (block * kActivationBlock + i) * 2, &value, 2);
+      quants[i] = value;
     }
+    std::memcpy(out + block * sizeof(quants), quants, sizeof(quants));
     const float scaled_sum = scale * static_cast<float>(sum);
     std::memcpy(out + PackedScalesOffset(dim) + block * 4, &scale, 4);
     std::memcpy(out + PackedSumsOffset(dim) + block * 4, &scaled_sum, 4);
+    const CrossProducts cross = CrossProductsOf(quants);
+    std::memcpy(out + PackedCrossOffset(dim) + block * 8, &cross, 8);
   }
 }
 

@@ -51,7 +51,7 @@ TEST_P(MemoryTest, TheDeviceStatesItsStorageRules) {
   EXPECT_FALSE(info.name.empty());
   EXPECT_GT(info.total_bytes, 0);
   EXPECT_EQ(info.activation_block, 32);
-  EXPECT_EQ(info.activation_block_bytes, 72);
+  EXPECT_EQ(info.activation_block_bytes, 80);
   EXPECT_EQ(info.storage.size(), WeightTypes().size());
   for (const DType dtype : WeightTypes()) {
     const bool is_as_in_file =

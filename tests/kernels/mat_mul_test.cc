@@ -43,7 +43,7 @@ double Magnitude(const float* w, const float* x, int64_t n) {
 }
 
 // Expects every output within the rounding of a chain of `cols` additions,
-// plus, for packed activations, half a step of amax / 32767 in each.
+// plus, for packed activations, half a step of amax / 32512 in each.
 void ExpectClose(DType dtype, const std::vector<float>& out,
                  const std::vector<float>& w, const std::vector<float>& x,
                  int64_t n_rows, int64_t outputs, int64_t cols,
@@ -64,7 +64,7 @@ void ExpectClose(DType dtype, const std::vector<float>& out,
       double tolerance = min_factor * Magnitude(row, xs, cols) *
                              static_cast<double>(cols) * 0x1p-24 +
                          1e-12;
-      if (is_packed) tolerance += w_sum * 0.5 / 32767 + 1e-6 * w_sum;
+      if (is_packed) tolerance += w_sum * 0.5 / 32512 + 1e-6 * w_sum;
       ASSERT_NEAR(out[static_cast<size_t>(m * outputs + r)], sum, tolerance)
           << DTypeName(dtype) << " [" << m << "," << r << "] of " << n_rows
           << "x" << outputs << "x" << cols;

@@ -270,7 +270,7 @@ TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
 
 TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {
   LoadOptions options;
-  options.n_ctx = 1'024;
+  options.n_ctx = 512;
   options.allocation = AllocationChoice{AllocationRule::kPow2};
   const MemoryPlan plan = PlanOf(Smollm2(), options, 8 * kGiB);
   const int64_t outside =

@@ -51,7 +51,7 @@ TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
   ASSERT_TRUE(plan.ok());
   const auto bytes = [&](StepBuffer b) { return (*plan)[b].bytes; };
   EXPECT_EQ(bytes(StepBuffer::kResidual), 512 * 640 * 4);
-  EXPECT_EQ(bytes(StepBuffer::kActivations), 512 * 2048 / 32 * 72);
+  EXPECT_EQ(bytes(StepBuffer::kActivations), 512 * 2048 / 32 * 80);
   EXPECT_EQ(bytes(StepBuffer::kAngles), 512 * 2 * 128 * 2 * 4);
   EXPECT_EQ(bytes(StepBuffer::kPrefixAngles), bytes(StepBuffer::kAngles));
   EXPECT_EQ(bytes(StepBuffer::kQuery), 512 * 4 * 256 * 4);
@@ -60,7 +60,7 @@ TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
   EXPECT_EQ(bytes(StepBuffer::kChunkValue), 512 * 256 * 4);
   EXPECT_EQ(bytes(StepBuffer::kGate), 512 * 2048 * 4);
   EXPECT_EQ(bytes(StepBuffer::kSampled), 16 * 640 * 4);
-  EXPECT_EQ(bytes(StepBuffer::kSampledActivations), 16 * 640 / 32 * 72);
+  EXPECT_EQ(bytes(StepBuffer::kSampledActivations), 16 * 640 / 32 * 80);
 }
 
 TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
