@@ -147,6 +147,14 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
       acc[m][p] = hn::Load(DF(), totals[m][p]);
     }
   }
+  HWY_UNROLL(8)
+  for (int m = kRows; m < 2 * kRows; ++m) {
+    hwy::Prefetch(a.scales + m * a.row_bytes);
+    hwy::Prefetch(a.cross + m * a.row_bytes);
+    if constexpr (Form::kHasMin) hwy::Prefetch(a.sums + m * a.row_bytes);
+    hwy::Prefetch(totals[m][0]);
+    hwy::Prefetch(totals[m][1]);
+  }
   for (int64_t s = 0; s < n_blocks; ++s) {
     const uint8_t* values = a.values + s * 64;
     HWY_UNROLL(8)
