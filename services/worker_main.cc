@@ -22,6 +22,7 @@
 #include "services/worker/runtime_monitor.h"
 #include "services/worker/services.h"
 #include "services/worker/worker_flags.h"
+#include "worker/compute_device.h"
 #include "worker/device.h"
 
 namespace plimsoll::services {
@@ -33,12 +34,15 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-void FillDefaults(WorkerOptions& options) {
+void FillDefaults(const worker::ComputeDevice& device, WorkerOptions& options) {
+  options.compute = &device;
   if (options.profile_folder.empty()) {
     options.profile_folder = DefaultProfileFolder();
   }
-  options.profile = worker::LocalCpuProfile;
+  options.profile = [&device] { return device.Profile(); };
   options.clock = BootTime;
+  // A GPU's own name is the same in every container, the host's is not.
+  if (options.device_id.empty()) options.device_id = device.unique_id();
   if (options.device_id.empty()) {
     options.device_id =
         options.planner.empty() ? "cpu" : absl::StrCat(HostName(), "/cpu");
@@ -59,19 +63,26 @@ RuntimeMonitor::Options MonitorOptions(const WorkerOptions& options) {
 
 absl::Status Run(const ServerOptions& server_options, WorkerOptions options) {
   std::unique_ptr<PlannerClient> client;
-  RuntimeMonitor runtime(MonitorOptions(options));
-  options.runtime = &runtime;
-  options.profile = [&runtime] { return runtime.Profile(); };
+  // What the process takes of a device with memory of its own was measured
+  // when it was opened.
+  std::optional<RuntimeMonitor> runtime;
+  if (options.compute->is_host()) {
+    runtime.emplace(MonitorOptions(options));
+    options.runtime = &*runtime;
+    options.profile = [&runtime] { return runtime->Profile(); };
+  }
   std::unique_ptr<LeaseKeeper> keeper;
   if (!options.planner.empty()) {
     client = std::make_unique<PlannerClient>(options.planner, options.device_id,
                                              options.holder, options.clock);
     keeper =
         std::make_unique<LeaseKeeper>(*client, options.profile, options.clock);
-    runtime.SetListener([&client, &runtime] {
-      // If the planner does not answer, the next load tells it.
-      client->RegisterDevice(runtime.Profile()).IgnoreError();
-    });
+    if (runtime.has_value()) {
+      runtime->SetListener([&client, &runtime] {
+        // If the planner does not answer, the next load tells it.
+        client->RegisterDevice(runtime->Profile()).IgnoreError();
+      });
+    }
   }
   ModelRegistry registry(options, client.get(), keeper.get());
   CallGate gate;
@@ -106,7 +117,13 @@ int Main(int argc, char** argv) {
     return *code;
   }
   options.drain_timeout = server.drain_timeout;
-  FillDefaults(options);
+  const auto device = worker::OpenComputeDevice(options.device);
+  if (!device.ok()) {
+    return ExitCode(absl::Status(device.status().code(),
+                                 absl::StrCat("--device ", options.device, ": ",
+                                              device.status().message())));
+  }
+  FillDefaults(**device, options);
   return ExitCode(Run(server, std::move(options)));
 }
 

@@ -26,6 +26,7 @@
 
 namespace plimsoll::worker {
 
+class ComputeDevice;
 struct Grammar;
 
 // What happens when a sequence reaches n_ctx.
@@ -218,7 +219,9 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
 
   Precision precision = Precision::kDefault;
-  int n_threads = 0;            // to kMaxThreads; 0 = UsableThreads()
+  // Where it runs; outlives the engine. Null = this machine's CPU.
+  const ComputeDevice* device = nullptr;
+  int n_threads = 0;            // of a CPU; to kMaxThreads, 0 = UsableThreads()
   int max_queued = kMaxQueued;  // requests waiting for a slot
   // Bytes of the KV cache whose beginnings of prompts are kept to be shared, in
   // pages and only where no sequence needs them; 0 = none.
@@ -239,7 +242,11 @@ struct MemoryReport {
   int64_t allocated_bytes;  // what the device gave for it, less its rounding
   int64_t device_allocations_after_load;
   int64_t peak_rss_bytes;
-  int64_t vocab_bytes;  // tokenizer tables, measured
+  int64_t vocab_bytes;   // tokenizer tables, measured
+  bool vocab_on_device;  // else they are in the host's memory
+  // What the load took of the free bytes that a device with memory of its own
+  // reports; others may have used it meanwhile. Absent on the host.
+  std::optional<int64_t> device_taken_bytes;
 };
 
 struct EngineLoad {
@@ -279,7 +286,7 @@ class Engine {
  public:
   // Allocates exactly `plan`'s arena and fills it from `file`, which may be
   // closed afterwards. The plan must come from Layout with file.shape() and
-  // LocalCpuProfile() (or ProfileOf the backend).
+  // the profile of options.device.
   // Errors: kResourceExhausted if the plan does not fit or the allocation
   // fails; kDataLoss if the file changed; kUnimplemented for what this build
   // cannot run; what `fence` returned.

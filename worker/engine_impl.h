@@ -19,6 +19,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/arena.h"
+#include "worker/compute_device.h"
 #include "worker/device.h"
 #include "worker/engine.h"
 #include "worker/kv_cache.h"
@@ -45,6 +46,12 @@ inline int64_t MostSessions(const planner::MemoryPlan& plan) {
   return std::max<int64_t>(WholeContexts(plan) - 1, 1);
 }
 
+// A device of its own computes without the host's threads.
+inline int PoolThreads(const ComputeDevice& device, int wanted) {
+  if (!device.is_host()) return 1;
+  return wanted > 0 ? wanted : UsableThreads();
+}
+
 // Lock order: mu_ is never held while a sink is called.
 struct Engine::Impl {
   Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
@@ -52,8 +59,8 @@ struct Engine::Impl {
       : shape(s),
         plan(p),
         options(o),
-        pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
-        backend(kernels::NewCpuBackend(pool)),
+        device(o.device != nullptr ? *o.device : LocalCpu()),
+        pool(PoolThreads(device, o.n_threads), /*pin=*/device.is_host()),
         shares_pool(p.kv.n_pages < p.options.n_slots * p.kv.pages_per_slot),
         prompt_budget(p.options.n_slots),
         scheduler(p.options.n_slots, p.n_rows, o.max_queued),
@@ -137,6 +144,7 @@ struct Engine::Impl {
   const planner::ModelShape shape;
   const planner::MemoryPlan plan;
   const EngineOptions options;
+  const ComputeDevice& device;
   kernels::ThreadPool pool;
   std::unique_ptr<kernels::Backend> backend;
   Arena arena;
@@ -146,6 +154,7 @@ struct Engine::Impl {
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
+  std::optional<int64_t> device_taken_bytes;  // by the load
   int64_t kv_pages = 0;
   // The pool is smaller than all slots together.
   const bool shares_pool;

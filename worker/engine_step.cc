@@ -359,6 +359,8 @@ void Engine::Impl::RunStep() {
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
+  // A step without sampled rows has not waited for its device yet.
+  if (status.ok()) status = backend->Synchronize();
   CountRows();
   for (Sequence* sequence : scheduled_sequences) {
     // Whatever it was, nobody knows what the step has written.

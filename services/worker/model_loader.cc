@@ -178,6 +178,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   RETURN_IF_ERROR(
       CheckFree(flag.name, granted.plan, options_.profile().free_bytes));
   worker::EngineOptions engine{.precision = options_.precision,
+                               .device = options_.compute,
                                .n_threads = options_.n_threads,
                                .clock = options_.clock};
   if (options_.prefix_cache_bytes) {
@@ -198,7 +199,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
 absl::Status ModelLoader::Confirm(const LoadedModel& model) {
   if (!model.lease.has_value()) return absl::OkStatus();
   const worker::MemoryReport memory = model.engine->Memory();
-  const int64_t measured = memory.allocated_bytes + memory.vocab_bytes;
+  const int64_t measured = memory.allocated_bytes +
+                           (memory.vocab_on_device ? memory.vocab_bytes : 0);
   const int64_t bytes = std::min(measured, model.lease->bytes);
   RETURN_IF_ERROR(
       client_->Confirm(*model.lease, bytes, options_.profile().free_bytes));

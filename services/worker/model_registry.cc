@@ -37,6 +37,18 @@ int64_t PlannedResidentBytes(const worker::Engine& engine) {
   return memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
 }
 
+// What the device's own free bytes say of a plan; empty on the host.
+std::string TakenNote(const worker::Engine& engine) {
+  const worker::MemoryReport memory = engine.Memory();
+  if (!memory.device_taken_bytes.has_value()) return "";
+  const planner::MemoryPlan& plan = engine.plan();
+  const planner::Region* runtime = plan.FindRegion("runtime");
+  const int64_t runtime_bytes = runtime == nullptr ? 0 : runtime->bytes;
+  return absl::StrCat("; the device has ", *memory.device_taken_bytes,
+                      " bytes less, the plan is of ", plan.total_bytes, ", ",
+                      runtime_bytes, " of them the process's own");
+}
+
 bool IsLoading(v1::ModelState state) {
   return state == v1::MODEL_STATE_RESERVING || state == v1::MODEL_STATE_LOADING;
 }
@@ -255,7 +267,8 @@ void ModelRegistry::EndLoad(
     entry.state = v1::MODEL_STATE_READY;
     entry.last_error.clear();
     Log(absl::StrCat("model ", entry.flag.name,
-                     " is ready: ", entry.model->engine->plan().n_ctx_reason));
+                     " is ready: ", entry.model->engine->plan().n_ctx_reason,
+                     TakenNote(*entry.model->engine)));
     v1::LoadModelResponse last;
     last.set_state(entry.state);
     *last.mutable_model() = Describe(entry);

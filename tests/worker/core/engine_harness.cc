@@ -45,8 +45,12 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.v_type = setup.v_type.value_or(setup.kv_type);
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(file->shape(), load, worker::LocalCpuProfile(), kPlenty));
+      planner::Layout(file->shape(), load,
+                      setup.device != nullptr ? setup.device->Profile()
+                                              : worker::LocalCpuProfile(),
+                      kPlenty));
   worker::EngineOptions options;
+  options.device = setup.device;
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;

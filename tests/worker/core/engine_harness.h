@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "tests/worker/core/json.h"
 #include "tests/worker/core/sanitized.h"
+#include "worker/compute_device.h"
 #include "worker/engine.h"
 
 namespace plimsoll::testing {
@@ -35,6 +36,7 @@ struct EngineSetup {
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
+  const worker::ComputeDevice* device = nullptr;  // null: the CPU
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;
