@@ -49,6 +49,7 @@ class Accelerator final : public ComputeDevice {
     profile.free_bytes = memory.ok() ? memory->free_bytes : 0;
     return profile;
   }
+  absl::Status Check() const override { return reading_().status(); }
   bool is_host() const override { return false; }
   std::string unique_id() const override { return unique_id_; }
 

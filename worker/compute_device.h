@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
@@ -28,6 +29,10 @@ class ComputeDevice {
   // The device with its memory as it is now. Nothing is free on a device that
   // does not answer.
   virtual planner::DeviceProfile Profile() const = 0;
+
+  // Whether it answers. Errors: kUnavailable once it is lost: nothing works on
+  // it any more in this process.
+  virtual absl::Status Check() const { return absl::OkStatus(); }
 
   // Whether its memory and its threads are the host's.
   virtual bool is_host() const = 0;

@@ -135,9 +135,7 @@ absl::Status Engine::Submit(GenerateOptions options,
   start.n_prompt = start.history.n_tokens();
   ASSIGN_OR_RETURN(start.mask, impl_->NewMask(options));
   absl::MutexLock lock(&impl_->mu);
-  if (impl_->draining) {
-    return absl::UnavailableError("the model is draining");
-  }
+  RETURN_IF_ERROR(impl_->CheckOpen());
   const absl::Time now = impl_->options.clock();
   if (impl_->sessions.Count(now) >= WholeContexts(impl_->plan)) {
     return absl::ResourceExhaustedError(
@@ -221,6 +219,12 @@ EngineLoad Engine::CurrentLoad() const {
   load.max_waiting = impl_->options.max_queued;
   load.kv_pages = impl_->kv_pages;
   return load;
+}
+
+absl::Duration Engine::StepAge() const {
+  const int64_t began = impl_->step_began;
+  if (began == Impl::kWaits) return absl::ZeroDuration();
+  return impl_->options.clock() - absl::FromUnixNanos(began);
 }
 
 std::vector<RequestInfo> Engine::Requests(size_t max) const {

@@ -227,6 +227,11 @@ struct EngineOptions {
   // pages and only where no sequence needs them; 0 = none.
   int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();
   std::function<absl::Time()> clock;  // monotonic; required
+  // Told of an error of the device after which it does nothing any more
+  // (kUnavailable), once, from the step thread; returns what every stream then
+  // ends with, and later requests are refused with. Must not block. Null: the
+  // error itself.
+  std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;
 };
 
 struct LoadProgress {
@@ -344,6 +349,9 @@ class Engine {
   int64_t n_ctx() const;
   MemoryReport Memory() const;
   EngineLoad CurrentLoad() const;
+  // How long the step thread has been at the step that it is at; 0 if it waits.
+  // Does not wait for it.
+  absl::Duration StepAge() const;
   // What runs or waits, the oldest first, at most `max` of them.
   std::vector<RequestInfo> Requests(size_t max) const;
 

@@ -3,7 +3,9 @@
 #define PLIMSOLL_WORKER_ENGINE_IMPL_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -102,9 +104,14 @@ struct Engine::Impl {
   // Both before anybody sees what the step brings.
   void CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void CountRows();
-  // Runs a step and measures it for the next ones' prompt rows.
-  void TimeStep();
-  void RunStep();
+  // Runs a step and measures it for the next ones' prompt rows. False if the
+  // device is lost: no step can come any more.
+  bool TimeStep();
+  bool RunStep();
+  // Ends every stream, and refuses new ones.
+  void LoseDevice(const absl::Status& error);
+  // Why nothing is taken any more. Errors: kUnavailable.
+  absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status BuildBatch();
   // Draws the tokens of the batch's sampled rows.
   absl::Status SampleRows();
@@ -159,6 +166,10 @@ struct Engine::Impl {
   // The pool is smaller than all slots together.
   const bool shares_pool;
 
+  // When the step thread began what it is at, in nanoseconds of the clock.
+  static constexpr int64_t kWaits = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> step_began = kWaits;
+
   // Step thread only. What they hold is of one step, their room of all: a step
   // that only decodes allocates nothing.
   PromptBudget prompt_budget;
@@ -179,6 +190,7 @@ struct Engine::Impl {
   int64_t next_id ABSL_GUARDED_BY(mu) = 1;
   bool woken ABSL_GUARDED_BY(mu) = false;
   bool draining ABSL_GUARDED_BY(mu) = false;
+  absl::Status lost ABSL_GUARDED_BY(mu);  // once the device is
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
   EngineLoad counters ABSL_GUARDED_BY(mu) = {};

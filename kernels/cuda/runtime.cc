@@ -41,6 +41,17 @@ bool IsLost(cudaError_t error) {
   }
 }
 
+// Whether the last error stays, as one that nobody has named above may: then
+// every later call has it as well.
+bool IsSticky() {
+  (void)cudaGetLastError();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  const bool stays = cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
+  (void)cudaGetLastError();
+  return stays;
+}
+
 absl::Status ToStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorName(error),
@@ -48,7 +59,7 @@ absl::Status ToStatus(cudaError_t error, const char* what) {
   if (error == cudaErrorMemoryAllocation) {
     return absl::ResourceExhaustedError(message);
   }
-  if (IsLost(error)) return absl::UnavailableError(message);
+  if (IsLost(error) || IsSticky()) return absl::UnavailableError(message);
   return absl::InternalError(message);
 }
 

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.max_queued = setup.max_queued;
   options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;
+  options.on_device_lost = setup.on_device_lost;
   return worker::Engine::Load(*file, plan, options, setup.fence);
 }
 

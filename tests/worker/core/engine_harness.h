@@ -41,6 +41,7 @@ struct EngineSetup {
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;
   std::function<absl::Time()> clock = absl::Now;
+  std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;
   worker::LoadFence fence = [](const worker::LoadProgress&) {
     return absl::OkStatus();
   };
