@@ -5,7 +5,7 @@
 # device needs neither a compiler nor our libraries.
 #
 # Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run,
-#                                                    stripped, and FOLDER.tar.gz
+#                                                    stripped, and FOLDER.tar.xz
 #        scripts/gpu_test.sh FOLDER [LOGS]           there: runs it
 #
 # Exits with 77 if there is no device, 1 if anything failed. LOGS, by default
@@ -51,8 +51,10 @@ collect() {
       *) cp -L "$library" "$folder/lib/" ;;
     esac
   done
-  tar -C "$(dirname "$folder")" -czf "$folder.tar.gz" "$(basename "$folder")"
-  du -sh "$folder" "$folder.tar.gz"
+  # The binaries share most of their bytes, which lie tens of MB apart.
+  tar -C "$(dirname "$folder")" -c "$(basename "$folder")" |
+    xz -9 >"$folder.tar.xz"
+  du -sh "$folder" "$folder.tar.xz"
 }
 
 table=()
@@ -95,7 +97,10 @@ run_all() {
   printf '%s\n' "${table[@]}"
   run_step bench "$folder/bin/cuda_bench"
   cat "$logs/bench.log"
-  run_step model_q4_0 "$folder/bin/model_bench" --type q4_0
+  model=$(mktemp -d)
+  trap 'rm -rf "$model"' EXIT
+  run_step model_q4_0 "$folder/bin/model_bench" --type q4_0 \
+    --file "$model/12b.gguf"
   cat "$logs/model_q4_0.log"
   if command -v compute-sanitizer >/dev/null; then
     for name in $checked; do
