@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/common/errors.h"
@@ -47,6 +48,15 @@ std::string TakenNote(const worker::Engine& engine) {
   return absl::StrCat("; the device has ", *memory.device_taken_bytes,
                       " bytes less, the plan is of ", plan.total_bytes, ", ",
                       runtime_bytes, " of them the process's own");
+}
+
+// How fast the weights came; empty where that took no time.
+std::string RateNote(const LoadedModel& model) {
+  const double seconds = absl::ToDoubleSeconds(model.weight_time);
+  if (seconds <= 0) return "";
+  return absl::StrFormat(
+      "; weights read at %.1f GB/s",
+      static_cast<double>(model.weight_bytes) / seconds / 1e9);
 }
 
 bool IsLoading(v1::ModelState state) {
@@ -268,7 +278,7 @@ void ModelRegistry::EndLoad(
     entry.last_error.clear();
     Log(absl::StrCat("model ", entry.flag.name,
                      " is ready: ", entry.model->engine->plan().n_ctx_reason,
-                     TakenNote(*entry.model->engine)));
+                     RateNote(*entry.model), TakenNote(*entry.model->engine)));
     v1::LoadModelResponse last;
     last.set_state(entry.state);
     *last.mutable_model() = Describe(entry);
@@ -383,11 +393,22 @@ void ModelRegistry::Visit(
 }
 
 void ModelRegistry::AbortAll() {
-  Visit([](const LoadedModel& model, v1::ModelState) {
-    model.engine->AbortAll(
-        WithDetails(absl::UnavailableError("this server is shutting down"),
-                    {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
+  AbortAll(WithDetails(absl::UnavailableError("this server is shutting down"),
+                       {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
+}
+
+void ModelRegistry::AbortAll(const absl::Status& status) {
+  Visit([&status](const LoadedModel& model, v1::ModelState) {
+    model.engine->AbortAll(status);
   });
+}
+
+absl::Duration ModelRegistry::LongestStep() {
+  absl::Duration longest = absl::ZeroDuration();
+  Visit([&longest](const LoadedModel& model, v1::ModelState) {
+    longest = std::max(longest, model.engine->StepAge());
+  });
+  return longest;
 }
 
 void ModelRegistry::UnloadAll() {

@@ -35,6 +35,8 @@ struct WorkerOptions {
   std::string device = "cpu";  // or "cuda:N"
   // That device, which outlives all models; null = the CPU.
   const worker::ComputeDevice* compute = nullptr;
+  // As of worker::EngineOptions; also told when a load finds the device lost.
+  std::function<absl::Status(const absl::Status&)> on_device_lost;
   int n_threads = 0;  // of a CPU; 0 = all usable ones
   // As of worker::EngineOptions, of each model.
   std::optional<int64_t> prefix_cache_bytes;

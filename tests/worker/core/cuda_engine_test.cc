@@ -10,12 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/status_macros.h"
+#include "absl/strings/str_replace.h"
 #include "kernels/cuda/emulation/backend.h"
 #include "tests/worker/core/engine_fixture.h"
 #include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/guarded_memory.h"
-#include "tests/worker/core/hooked_backend.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/compute_device.h"
 #include "worker/engine.h"
@@ -29,25 +27,12 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
-using ::plimsoll::testing::GuardedMemory;
-using ::plimsoll::testing::HookedBackend;
+using ::plimsoll::testing::kEmulatedDevice;
+using ::plimsoll::testing::OpenTestDevice;
 using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::SameBits;
 
-constexpr char kEmulated[] = "cuda_emulated";
-constexpr char kDevice[] = "cuda_0";
-
-absl::StatusOr<std::unique_ptr<kernels::Backend>> NewGuardedBackend() {
-  ASSIGN_OR_RETURN(auto backend, kernels::NewEmulatedCudaBackend());
-  return std::make_unique<HookedBackend>(std::move(backend),
-                                         GuardedMemory::Hooks());
-}
-
-absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenByName(
-    const std::string& name) {
-  if (name == kDevice) return OpenComputeDevice("cuda:0");
-  return OpenAccelerator(NewGuardedBackend, kernels::ReadEmulatedCudaMemory);
-}
+constexpr char kDevice[] = "cuda:0";
 
 bool IsAbsent(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnimplemented(status);
@@ -57,7 +42,7 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
                        public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    auto device = OpenByName(GetParam());
+    auto device = OpenTestDevice(GetParam());
     if (GetParam() == std::string(kDevice) && IsAbsent(device.status())) {
       GTEST_SKIP() << "there is no CUDA device";
     }
@@ -100,9 +85,9 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaEngineTest,
-                         ::testing::Values(kEmulated, kDevice),
+                         ::testing::Values(kEmulatedDevice, kDevice),
                          [](const auto& test) {
-                           return std::string(test.param);
+                           return absl::StrReplaceAll(test.param, {{":", "_"}});
                          });
 
 TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {

@@ -25,6 +25,12 @@ namespace plimsoll::testing {
 // Of this process, now.
 int64_t ResidentBytes();
 
+// "cpu", "cuda:0", or the emulated one, whose memory the host cannot touch
+// between operations.
+inline constexpr char kEmulatedDevice[] = "cuda_emulated";
+absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
+    const std::string& name);
+
 struct EngineSetup {
   std::optional<int64_t> n_ctx = 256;
   std::optional<int64_t> max_inference_len = std::nullopt;
@@ -36,7 +42,8 @@ struct EngineSetup {
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
-  const worker::ComputeDevice* device = nullptr;  // null: the CPU
+  // Null: the one that the variable PLIMSOLL_TEST_DEVICE names, else the CPU.
+  const worker::ComputeDevice* device = nullptr;
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;
