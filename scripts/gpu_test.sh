@@ -17,6 +17,8 @@ tests='backend weights elementwise store_rows mat_mul mat_mul_top attention
   attention_types attention_spans top_k'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
 checked='weights elementwise store_rows mat_mul attention top_k'
+# Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names.
+engine_tests='model roll mix session'
 step_seconds=240
 # Writing the model takes part of it.
 model_seconds=420
@@ -30,12 +32,19 @@ die() {
 # of the compilers and of the driver: the machine's own tools load those too.
 collect() {
   local build=$1 folder=$2 name binary library
-  mkdir -p "$folder/bin" "$folder/lib"
+  mkdir -p "$folder/bin" "$folder/lib" "$folder/tests/testdata"
   for name in $tests; do
     binary=$build/bin/kernels_${name}_test
     [[ -x $binary ]] || die "there is no $binary"
     cp "$binary" "$folder/bin/"
   done
+  for name in $engine_tests; do
+    binary=$build/bin/worker_${name}_test
+    [[ -x $binary ]] || die "there is no $binary"
+    cp "$binary" "$folder/bin/"
+  done
+  cp "${BASH_SOURCE[0]%/*}/../tests/testdata/random_models.json" \
+    "$folder/tests/testdata/"
   for name in worker_cuda_test cuda_bench model_bench; do
     [[ -x $build/bin/$name ]] || die "there is no $build/bin/$name"
     cp "$build/bin/$name" "$folder/bin/"
@@ -94,6 +103,10 @@ run_all() {
   done
   run_step worker "$folder/bin/worker_cuda_test" \
     --gtest_filter='*cuda_0*:AcceleratorTest.*'
+  for name in $engine_tests; do
+    run_step "worker_$name" env -C "$folder" PLIMSOLL_TEST_DEVICE=cuda:0 \
+      "$folder/bin/worker_${name}_test"
+  done
   printf '%s\n' "${table[@]}"
   run_step bench "$folder/bin/cuda_bench"
   cat "$logs/bench.log"
