@@ -31,8 +31,9 @@ std::unique_ptr<TestWorker> OnDevice(const worker::ComputeDevice& device,
 }
 
 TEST(TwoWorkersTest, ShareADeviceByItsLeases) {
-  const auto device = worker::OpenAccelerator(kernels::NewEmulatedCudaBackend,
-                                              kernels::ReadEmulatedCudaMemory);
+  const auto device =
+      worker::OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
+                              kernels::ReadEmulatedCudaMemory);
   ASSERT_TRUE(device.ok()) << device.status();
   TestPlanner planner;
   const int64_t free_before = (*device)->Profile().free_bytes;

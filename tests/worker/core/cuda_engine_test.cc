@@ -247,7 +247,7 @@ TEST_P(CudaEngineTest, PlansHostMemoryApart) {
 TEST(AcceleratorTest, NothingIsFreeOnADeviceThatDoesNotAnswer) {
   bool is_lost = false;
   const auto device =
-      OpenAccelerator(kernels::NewEmulatedCudaBackend,
+      OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
                       [&]() -> absl::StatusOr<kernels::DeviceMemory> {
                         if (is_lost) return absl::UnavailableError("lost");
                         return kernels::ReadEmulatedCudaMemory();
@@ -261,7 +261,7 @@ TEST(AcceleratorTest, NothingIsFreeOnADeviceThatDoesNotAnswer) {
 
 TEST(AcceleratorTest, PlansTheCommittedRuntimeWhereNobodyMeasured) {
   const auto device =
-      OpenAccelerator(kernels::NewEmulatedCudaBackend,
+      OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
                       []() -> absl::StatusOr<kernels::DeviceMemory> {
                         return kernels::DeviceMemory{100, 90, 0};
                       });
