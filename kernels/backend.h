@@ -51,6 +51,16 @@ struct DeviceInfo {
   int64_t activation_block;        // elements
   int64_t activation_block_bytes;  // bytes per such block when packed
   int64_t scratch_bytes;           // kernels' own, all threads
+  bool is_host_memory = true;      // the host may follow its pointers
+  std::string unique_id = {};      // of the hardware, in any process; or empty
+};
+
+// What a device says of its memory, now.
+struct DeviceMemory {
+  int64_t total_bytes;
+  int64_t free_bytes;
+  // What this process's context and code took of it; 0 if nobody measured.
+  int64_t runtime_bytes;
 };
 
 // out[r] = scale * row tokens[r] of `table`. Shapes: out [n_rows, cols] f32.
@@ -222,6 +232,14 @@ class Backend {
   // Errors: kResourceExhausted with the bytes wanted.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes) = 0;
   virtual int64_t Allocations() const = 0;
+  // Gives the kernels Device().scratch_bytes of the device's memory, which
+  // outlives their operations, before the first one; without it they allocate
+  // their own then. Backends whose scratch is not the device's ignore it.
+  // Errors: kInvalidArgument for too little; kFailedPrecondition if they have
+  // some.
+  virtual absl::Status UseScratch(BufferView /*scratch*/) {
+    return absl::OkStatus();
+  }
 
   // Stores rows [first_row, first_row + n) of a matrix, given in the file's
   // layout, in the backend's layout in `data`, which holds the whole matrix.
@@ -267,6 +285,10 @@ std::unique_ptr<Backend> NewReferenceBackend();
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such
 // device.
 absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device);
+
+// The memory of a device, on which a backend has been made, as it is now.
+// Thread-safe. Errors: kUnimplemented; kUnavailable if the device is lost.
+absl::StatusOr<DeviceMemory> ReadCudaMemory(int device);
 
 }  // namespace plimsoll::kernels
 

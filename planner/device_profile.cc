@@ -95,9 +95,7 @@ DeviceProfile CommittedGpuProfile() {
       .workspace = workspace,
       .runtime_bytes = kGpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated,
-      .runtime_note =
-          "a bound on context, libraries and graphs; this build's "
-          "worker runs on no GPU"};
+      .runtime_note = "a bound on context, libraries and graphs, not measured"};
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
                       DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the CUDA kernels on a device: their tests, compute-sanitizer where it is
-# installed, and the benchmark. Builds nothing, so that the machine with the
+# Runs the CUDA kernels and engines on a device: their tests, compute-sanitizer
+# where it is installed, and the benchmarks, of which one writes a 12B model of
+# random weights (8 GB in TMPDIR). Builds nothing, so that the machine with the
 # device needs neither a compiler nor our libraries.
 #
-# Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run, and
-#                                                    FOLDER.tar.gz (35 MB)
+# Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run,
+#                                                    stripped, and FOLDER.tar.xz
 #        scripts/gpu_test.sh FOLDER [LOGS]           there: runs it
 #
 # Exits with 77 if there is no device, 1 if anything failed. LOGS, by default
@@ -16,7 +17,11 @@ tests='backend weights elementwise store_rows mat_mul mat_mul_top attention
   attention_types attention_spans top_k'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
 checked='weights elementwise store_rows mat_mul attention top_k'
+# Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names.
+engine_tests='model roll mix session'
 step_seconds=240
+# Writing the model takes part of it.
+model_seconds=420
 
 die() {
   printf 'error: %s\n' "$*" >&2
@@ -27,14 +32,24 @@ die() {
 # of the compilers and of the driver: the machine's own tools load those too.
 collect() {
   local build=$1 folder=$2 name binary library
-  mkdir -p "$folder/bin" "$folder/lib"
+  mkdir -p "$folder/bin" "$folder/lib" "$folder/tests/testdata"
   for name in $tests; do
     binary=$build/bin/kernels_${name}_test
     [[ -x $binary ]] || die "there is no $binary"
     cp "$binary" "$folder/bin/"
   done
-  [[ -x $build/bin/cuda_bench ]] || die "there is no $build/bin/cuda_bench"
-  cp "$build/bin/cuda_bench" "$folder/bin/"
+  for name in $engine_tests; do
+    binary=$build/bin/worker_${name}_test
+    [[ -x $binary ]] || die "there is no $binary"
+    cp "$binary" "$folder/bin/"
+  done
+  cp "${BASH_SOURCE[0]%/*}/../tests/testdata/random_models.json" \
+    "$folder/tests/testdata/"
+  for name in worker_cuda_test cuda_bench model_bench; do
+    [[ -x $build/bin/$name ]] || die "there is no $build/bin/$name"
+    cp "$build/bin/$name" "$folder/bin/"
+  done
+  strip "$folder"/bin/*
   cp "${BASH_SOURCE[0]}" "$folder/"
   for binary in "$folder"/bin/*; do
     ldd "$binary" | awk '$3 ~ /^\// { print $3 }'
@@ -45,8 +60,10 @@ collect() {
       *) cp -L "$library" "$folder/lib/" ;;
     esac
   done
-  tar -C "$(dirname "$folder")" -czf "$folder.tar.gz" "$(basename "$folder")"
-  du -sh "$folder" "$folder.tar.gz"
+  # The binaries share most of their bytes, which lie tens of MB apart.
+  tar -C "$(dirname "$folder")" -c "$(basename "$folder")" |
+    xz -9 >"$folder.tar.xz"
+  du -sh "$folder" "$folder.tar.xz"
 }
 
 table=()
@@ -54,9 +71,10 @@ failed=0
 
 # run_step NAME COMMAND...: keeps the output in a log, and a line in the table.
 run_step() {
-  local name=$1 status=0 start=$SECONDS summary
+  local name=$1 status=0 start=$SECONDS summary seconds=$step_seconds
   shift
-  timeout "$step_seconds" "$@" >"$logs/$name.log" 2>&1 || status=$?
+  if [[ $name == model_* ]]; then seconds=$model_seconds; fi
+  timeout "$seconds" "$@" >"$logs/$name.log" 2>&1 || status=$?
   summary=$(grep -E '^\[  (PASSED|SKIPPED|FAILED)  \] [0-9]+ test|ERROR SUMMARY' \
     "$logs/$name.log" | tr '\n' ' ') || true
   if ((status != 0)); then
@@ -83,9 +101,20 @@ run_all() {
     run_step "$name" "$folder/bin/kernels_${name}_test" \
       --gtest_filter='*cuda_0*:CudaBackendTest.*'
   done
+  run_step worker "$folder/bin/worker_cuda_test" \
+    --gtest_filter='*cuda_0*:AcceleratorTest.*'
+  for name in $engine_tests; do
+    run_step "worker_$name" env -C "$folder" PLIMSOLL_TEST_DEVICE=cuda:0 \
+      "$folder/bin/worker_${name}_test"
+  done
   printf '%s\n' "${table[@]}"
   run_step bench "$folder/bin/cuda_bench"
   cat "$logs/bench.log"
+  model=$(mktemp -d)
+  trap 'rm -rf "$model"' EXIT
+  run_step model_q4_0 "$folder/bin/model_bench" --type q4_0 \
+    --file "$model/12b.gguf"
+  cat "$logs/model_q4_0.log"
   if command -v compute-sanitizer >/dev/null; then
     for name in $checked; do
       run_step "memcheck_$name" compute-sanitizer --tool memcheck \

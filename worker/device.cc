@@ -182,6 +182,12 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info) {
   const bool owns_scratch = info.kind == "cpu";
   profile.workspace.kernel_scratch_bytes =
       owns_scratch ? 0 : info.scratch_bytes;
+  if (!info.is_host_memory) {
+    const planner::DeviceProfile committed = planner::CommittedGpuProfile();
+    profile.runtime_bytes = committed.runtime_bytes;
+    profile.runtime_basis = committed.runtime_basis;
+    profile.runtime_note = committed.runtime_note;
+  }
   return profile;
 }
 

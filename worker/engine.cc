@@ -14,6 +14,18 @@ namespace plimsoll::worker {
 
 static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
 
+namespace {
+
+// A buffer of the step, in the arena.
+kernels::BufferView StepBufferView(const planner::MemoryPlan& plan,
+                                   const Arena& arena,
+                                   planner::StepBuffer buffer) {
+  const planner::WorkspaceBuffer& place = plan.workspace[buffer];
+  return arena.Region(plan, "workspace").Slice(place.offset, place.bytes);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
     ModelFile& file, const planner::MemoryPlan& plan,
     const EngineOptions& options, const LoadFence& fence) {
@@ -24,10 +36,15 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
         plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
   }
   auto impl = std::make_unique<Impl>(file.shape(), plan, options);
-  impl->pool.LeaveWorkersCpus();
+  const bool is_host = impl->device.is_host();
+  const int64_t free_before = is_host ? 0 : impl->device.Profile().free_bytes;
+  ASSIGN_OR_RETURN(impl->backend, impl->device.NewBackend(impl->pool));
+  if (is_host) impl->pool.LeaveWorkersCpus();
   ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
   RETURN_IF_ERROR(fence({"allocate", 0, plan.arena_bytes}));
   ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));
+  RETURN_IF_ERROR(impl->backend->UseScratch(
+      StepBufferView(plan, impl->arena, planner::StepBuffer::kScratch)));
   impl->cache = std::make_unique<KvCache>(
       impl->shape, impl->plan,
       KvRegions{.pages = impl->arena.Region(plan, "kv_full"),
@@ -48,7 +65,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
                                                    impl->shape.vocab_size);
   impl->scorer = std::make_unique<PromptScorer>(
       *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
+  RETURN_IF_ERROR(impl->backend->Synchronize());
   impl->allocations_at_load = impl->backend->Allocations();
+  if (!is_host) {
+    impl->device_taken_bytes = free_before - impl->device.Profile().free_bytes;
+  }
   RETURN_IF_ERROR(fence({"ready", plan.arena_bytes, plan.arena_bytes}));
   Impl* const running = impl.get();
   impl->thread = std::thread([running] { running->StepLoop(); });
@@ -114,9 +135,7 @@ absl::Status Engine::Submit(GenerateOptions options,
   start.n_prompt = start.history.n_tokens();
   ASSIGN_OR_RETURN(start.mask, impl_->NewMask(options));
   absl::MutexLock lock(&impl_->mu);
-  if (impl_->draining) {
-    return absl::UnavailableError("the model is draining");
-  }
+  RETURN_IF_ERROR(impl_->CheckOpen());
   const absl::Time now = impl_->options.clock();
   if (impl_->sessions.Count(now) >= WholeContexts(impl_->plan)) {
     return absl::ResourceExhaustedError(
@@ -185,7 +204,9 @@ MemoryReport Engine::Memory() const {
           .device_allocations_after_load =
               impl_->backend->Allocations() - impl_->allocations_at_load,
           .peak_rss_bytes = PeakResidentBytes(),
-          .vocab_bytes = impl_->tokenizer->MemoryBytes()};
+          .vocab_bytes = impl_->tokenizer->MemoryBytes(),
+          .vocab_on_device = impl_->device.is_host(),
+          .device_taken_bytes = impl_->device_taken_bytes};
 }
 
 EngineLoad Engine::CurrentLoad() const {
@@ -198,6 +219,12 @@ EngineLoad Engine::CurrentLoad() const {
   load.max_waiting = impl_->options.max_queued;
   load.kv_pages = impl_->kv_pages;
   return load;
+}
+
+absl::Duration Engine::StepAge() const {
+  const int64_t began = impl_->step_began;
+  if (began == Impl::kWaits) return absl::ZeroDuration();
+  return impl_->options.clock() - absl::FromUnixNanos(began);
 }
 
 std::vector<RequestInfo> Engine::Requests(size_t max) const {

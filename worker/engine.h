@@ -26,6 +26,7 @@
 
 namespace plimsoll::worker {
 
+class ComputeDevice;
 struct Grammar;
 
 // What happens when a sequence reaches n_ctx.
@@ -218,12 +219,19 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
 
   Precision precision = Precision::kDefault;
-  int n_threads = 0;            // to kMaxThreads; 0 = UsableThreads()
+  // Where it runs; outlives the engine. Null = this machine's CPU.
+  const ComputeDevice* device = nullptr;
+  int n_threads = 0;            // of a CPU; to kMaxThreads, 0 = UsableThreads()
   int max_queued = kMaxQueued;  // requests waiting for a slot
   // Bytes of the KV cache whose beginnings of prompts are kept to be shared, in
   // pages and only where no sequence needs them; 0 = none.
   int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();
   std::function<absl::Time()> clock;  // monotonic; required
+  // Told of an error of the device after which it does nothing any more
+  // (kUnavailable), once, from the step thread; returns what every stream then
+  // ends with, and later requests are refused with. Must not block. Null: the
+  // error itself.
+  std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;
 };
 
 struct LoadProgress {
@@ -239,7 +247,11 @@ struct MemoryReport {
   int64_t allocated_bytes;  // what the device gave for it, less its rounding
   int64_t device_allocations_after_load;
   int64_t peak_rss_bytes;
-  int64_t vocab_bytes;  // tokenizer tables, measured
+  int64_t vocab_bytes;   // tokenizer tables, measured
+  bool vocab_on_device;  // else they are in the host's memory
+  // What the load took of the free bytes that a device with memory of its own
+  // reports; others may have used it meanwhile. Absent on the host.
+  std::optional<int64_t> device_taken_bytes;
 };
 
 struct EngineLoad {
@@ -279,7 +291,7 @@ class Engine {
  public:
   // Allocates exactly `plan`'s arena and fills it from `file`, which may be
   // closed afterwards. The plan must come from Layout with file.shape() and
-  // LocalCpuProfile() (or ProfileOf the backend).
+  // the profile of options.device.
   // Errors: kResourceExhausted if the plan does not fit or the allocation
   // fails; kDataLoss if the file changed; kUnimplemented for what this build
   // cannot run; what `fence` returned.
@@ -337,6 +349,9 @@ class Engine {
   int64_t n_ctx() const;
   MemoryReport Memory() const;
   EngineLoad CurrentLoad() const;
+  // How long the step thread has been at the step that it is at; 0 if it waits.
+  // Does not wait for it.
+  absl::Duration StepAge() const;
   // What runs or waits, the oldest first, at most `max` of them.
   std::vector<RequestInfo> Requests(size_t max) const;
 

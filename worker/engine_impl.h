@@ -3,7 +3,9 @@
 #define PLIMSOLL_WORKER_ENGINE_IMPL_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +21,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/arena.h"
+#include "worker/compute_device.h"
 #include "worker/device.h"
 #include "worker/engine.h"
 #include "worker/kv_cache.h"
@@ -45,6 +48,12 @@ inline int64_t MostSessions(const planner::MemoryPlan& plan) {
   return std::max<int64_t>(WholeContexts(plan) - 1, 1);
 }
 
+// A device of its own computes without the host's threads.
+inline int PoolThreads(const ComputeDevice& device, int wanted) {
+  if (!device.is_host()) return 1;
+  return wanted > 0 ? wanted : UsableThreads();
+}
+
 // Lock order: mu_ is never held while a sink is called.
 struct Engine::Impl {
   Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
@@ -52,8 +61,8 @@ struct Engine::Impl {
       : shape(s),
         plan(p),
         options(o),
-        pool(o.n_threads > 0 ? o.n_threads : UsableThreads()),
-        backend(kernels::NewCpuBackend(pool)),
+        device(o.device != nullptr ? *o.device : LocalCpu()),
+        pool(PoolThreads(device, o.n_threads), /*pin=*/device.is_host()),
         shares_pool(p.kv.n_pages < p.options.n_slots * p.kv.pages_per_slot),
         prompt_budget(p.options.n_slots),
         scheduler(p.options.n_slots, p.n_rows, o.max_queued),
@@ -95,9 +104,14 @@ struct Engine::Impl {
   // Both before anybody sees what the step brings.
   void CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void CountRows();
-  // Runs a step and measures it for the next ones' prompt rows.
-  void TimeStep();
-  void RunStep();
+  // Runs a step and measures it for the next ones' prompt rows. False if the
+  // device is lost: no step can come any more.
+  bool TimeStep();
+  bool RunStep();
+  // Ends every stream, and refuses new ones.
+  void LoseDevice(const absl::Status& error);
+  // Why nothing is taken any more. Errors: kUnavailable.
+  absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status BuildBatch();
   // Draws the tokens of the batch's sampled rows.
   absl::Status SampleRows();
@@ -137,6 +151,7 @@ struct Engine::Impl {
   const planner::ModelShape shape;
   const planner::MemoryPlan plan;
   const EngineOptions options;
+  const ComputeDevice& device;
   kernels::ThreadPool pool;
   std::unique_ptr<kernels::Backend> backend;
   Arena arena;
@@ -146,9 +161,14 @@ struct Engine::Impl {
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t allocations_at_load = 0;
+  std::optional<int64_t> device_taken_bytes;  // by the load
   int64_t kv_pages = 0;
   // The pool is smaller than all slots together.
   const bool shares_pool;
+
+  // When the step thread began what it is at, in nanoseconds of the clock.
+  static constexpr int64_t kWaits = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> step_began = kWaits;
 
   // Step thread only. What they hold is of one step, their room of all: a step
   // that only decodes allocates nothing.
@@ -170,6 +190,7 @@ struct Engine::Impl {
   int64_t next_id ABSL_GUARDED_BY(mu) = 1;
   bool woken ABSL_GUARDED_BY(mu) = false;
   bool draining ABSL_GUARDED_BY(mu) = false;
+  absl::Status lost ABSL_GUARDED_BY(mu);  // once the device is
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
   EngineLoad counters ABSL_GUARDED_BY(mu) = {};

@@ -13,7 +13,7 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                                          std::shared_ptr<TokenSink> sink) {
   ASSIGN_OR_RETURN(std::unique_ptr<TokenMask> mask, NewMask(request));
   absl::MutexLock lock(&mu);
-  if (draining) return absl::UnavailableError("the model is draining");
+  RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(
       const int64_t key,
       sessions.Find(request.session_id, request.claim.tenant, options.clock()));
@@ -84,9 +84,7 @@ absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
   }
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
-  if (impl_->draining) {
-    return absl::UnavailableError("the model is draining");
-  }
+  RETURN_IF_ERROR(impl_->CheckOpen());
   ASSIGN_OR_RETURN(const int64_t key,
                    impl_->sessions.Open(std::move(options), *roll, now));
   return impl_->Describe(key);

@@ -48,6 +48,7 @@ void Engine::Impl::StepLoop() {
       absl::MutexLock lock(&mu);
       if (stopping) break;
     }
+    step_began = absl::ToUnixNanos(options.clock());
     Sweep();
     Admit();
     KeepRings();
@@ -57,8 +58,10 @@ void Engine::Impl::StepLoop() {
     Schedule();
     pool.LeaveWorkersCpus();
     has_run = !scheduled.empty();
-    if (has_run) TimeStep();
+    if (has_run && !TimeStep()) break;
+    step_began = kWaits;
   }
+  step_began = kWaits;
   for (Sequence* sequence : AllSequences()) {
     sequence->End(absl::UnavailableError("the model is being unloaded"));
     sequence->Finish(options.clock());
@@ -294,15 +297,16 @@ void Engine::Impl::Schedule() {
   }
 }
 
-void Engine::Impl::TimeStep() {
+bool Engine::Impl::TimeStep() {
   int64_t n_decoding = 0;
   int64_t n_prompt = 0;
   for (const ScheduledRows& r : scheduled) {
     (r.is_decoding ? n_decoding : n_prompt) += r.is_decoding ? 1 : r.n_rows;
   }
   const absl::Time begin = options.clock();
-  RunStep();
+  if (!RunStep()) return false;
   prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin);
+  return true;
 }
 
 absl::Status Engine::Impl::BuildBatch() {
@@ -354,15 +358,42 @@ absl::Status Engine::Impl::BuildBatch() {
   return absl::OkStatus();
 }
 
-void Engine::Impl::RunStep() {
+bool Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
+  // A step without sampled rows has not waited for its device yet.
+  if (status.ok()) status = backend->Synchronize();
+  if (absl::IsUnavailable(status)) {
+    LoseDevice(status);
+    return false;
+  }
   CountRows();
   for (Sequence* sequence : scheduled_sequences) {
     // Whatever it was, nobody knows what the step has written.
     if (!status.ok()) sequence->End(absl::InternalError(status.message()));
+    Settle(*sequence);
+  }
+  return true;
+}
+
+absl::Status Engine::Impl::CheckOpen() {
+  if (!lost.ok()) return lost;
+  if (draining) return absl::UnavailableError("the model is draining");
+  return absl::OkStatus();
+}
+
+void Engine::Impl::LoseDevice(const absl::Status& error) {
+  const absl::Status reason =
+      options.on_device_lost != nullptr ? options.on_device_lost(error) : error;
+  {
+    absl::MutexLock lock(&mu);
+    lost = reason;
+    draining = true;
+  }
+  for (Sequence* sequence : AllSequences()) {
+    sequence->Abort(reason);
     Settle(*sequence);
   }
 }

@@ -9,6 +9,7 @@
 #include "kernels/reference/dequantize.h"
 #include "worker/model_gemma.h"
 #include "worker/model_llama.h"
+#include "worker/read_ahead.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -17,14 +18,12 @@ namespace {
 constexpr int64_t kChunkBytes = 1 << 20;
 
 // A norm or bias, as float32 whatever the file has.
-absl::Status LoadVector(ModelFile& file, const planner::WeightTensor& tensor,
-                        kernels::BufferView to, kernels::Backend& backend,
-                        std::vector<std::byte>& buffer) {
-  buffer.resize(static_cast<size_t>(tensor.file_bytes));
-  RETURN_IF_ERROR(file.Read(tensor.file_offset, buffer));
-  if (tensor.dtype == DType::kF32) return backend.Upload(buffer, to);
+absl::Status LoadVector(const planner::WeightTensor& tensor,
+                        std::span<const std::byte> bytes,
+                        kernels::BufferView to, kernels::Backend& backend) {
+  if (tensor.dtype == DType::kF32) return backend.Upload(bytes, to);
   std::vector<float> values(static_cast<size_t>(tensor.cols));
-  RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, buffer.data(),
+  RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, bytes.data(),
                                          tensor.cols, values.data()));
   return backend.Upload(std::as_bytes(std::span(values)), to);
 }
@@ -36,37 +35,55 @@ int64_t RowMultiple(const kernels::DeviceInfo& device, DType dtype) {
   return 1;
 }
 
+// Rows of a tensor that are read at once: a vector's one.
+int64_t ChunkRows(const planner::WeightTensor& tensor,
+                  const kernels::DeviceInfo& device) {
+  if (tensor.is_vector) return tensor.rows;
+  const int64_t multiple = RowMultiple(device, tensor.dtype);
+  const int64_t panel_bytes = tensor.file_bytes / tensor.rows * multiple;
+  return std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
+}
+
+// Every tensor's bytes, chunk by chunk.
+std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
+                                     const kernels::DeviceInfo& device) {
+  std::vector<ReadAhead::Piece> pieces;
+  for (const planner::WeightTensor& tensor : shape.weights) {
+    const int64_t row_bytes = tensor.file_bytes / tensor.rows;
+    const int64_t chunk_rows = ChunkRows(tensor, device);
+    for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
+      pieces.push_back({tensor.file_offset + row * row_bytes,
+                        std::min(chunk_rows, tensor.rows - row) * row_bytes});
+    }
+  }
+  return pieces;
+}
+
 }  // namespace
 
 absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
                          const LoadFence& fence) {
   const kernels::BufferView region =
       parts.arena->Region(*parts.plan, "weights");
+  const kernels::DeviceInfo& device = parts.backend->Device();
   int64_t total = 0;
   for (const auto& tensor : parts.shape->weights) total += tensor.file_bytes;
   int64_t done = 0;
-  std::vector<std::byte> buffer;
+  ReadAhead reader(file, Pieces(*parts.shape, device));
   for (size_t i = 0; i < parts.shape->weights.size(); ++i) {
     const planner::WeightTensor& tensor = parts.shape->weights[i];
     const planner::WeightPlacement& place = parts.plan->weights[i];
     const kernels::BufferView to = region.Slice(place.offset, place.bytes);
-    if (tensor.is_vector) {
-      RETURN_IF_ERROR(LoadVector(file, tensor, to, *parts.backend, buffer));
-      done += tensor.file_bytes;
-      continue;
-    }
-    const int64_t row_bytes = tensor.file_bytes / tensor.rows;
-    const int64_t multiple = RowMultiple(parts.backend->Device(), tensor.dtype);
-    const int64_t panel_bytes = row_bytes * multiple;
-    const int64_t chunk_rows =
-        std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
+    const int64_t chunk_rows = ChunkRows(tensor, device);
     for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
-      const int64_t n = std::min(chunk_rows, tensor.rows - row);
-      buffer.resize(static_cast<size_t>(n * row_bytes));
-      RETURN_IF_ERROR(file.Read(tensor.file_offset + row * row_bytes, buffer));
+      ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
+      done += static_cast<int64_t>(bytes.size());
+      if (tensor.is_vector) {
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *parts.backend));
+        continue;
+      }
       RETURN_IF_ERROR(parts.backend->UploadRows(tensor.dtype, tensor.rows,
-                                                tensor.cols, row, buffer, to));
-      done += n * row_bytes;
+                                                tensor.cols, row, bytes, to));
       RETURN_IF_ERROR(fence({"weights", done, total}));
     }
   }

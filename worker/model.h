@@ -77,8 +77,9 @@ struct ModelParts {
   Precision precision;
 };
 
-// Copies the file's weights into the arena, in the backend's storage, through a
-// small buffer; `fence` is asked between chunks.
+// Copies the file's weights into the arena, in the backend's storage, through
+// two small buffers: one is read into while the other one is copied or packed.
+// `fence` is asked between chunks.
 // Errors: kDataLoss if the file cannot be read or has changed; what `fence`
 // returned.
 absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <span>
 
 #include "base/status_macros.h"
@@ -37,15 +38,27 @@ absl::Status PromptScorer::Score(const ScoredRows& scored,
         return absl::InternalError(
             "non-finite logits of the prompt; the model's weights are damaged");
       }
-      const float* row =
-          model_.Logits() + static_cast<int64_t>(i) * vocab_size_;
-      const float logit = row[scored.targets[begin + i]];
+      ASSIGN_OR_RETURN(const float logit,
+                       LogitAt(static_cast<int64_t>(i) * vocab_size_ +
+                               scored.targets[begin + i]));
       const double logprob = static_cast<double>(logit) - log_sum_exp_[i];
       scores.push_back({.logprob = static_cast<float>(logprob),
                         .is_best = logit >= best_[i]});
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<float> PromptScorer::LogitAt(int64_t index) {
+  const float* const at = model_.Logits() + index;
+  if (backend_.Device().is_host_memory) return *at;
+  float logit = 0;
+  // The copy is from it: nothing writes there.
+  auto* const bytes =
+      const_cast<std::byte*>(reinterpret_cast<const std::byte*>(at));
+  RETURN_IF_ERROR(backend_.Download(
+      {bytes, sizeof(float)}, std::as_writable_bytes(std::span(&logit, 1))));
+  return logit;
 }
 
 }  // namespace plimsoll::worker

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/engine.h"
 #include "worker/model.h"
@@ -33,6 +34,9 @@ class PromptScorer {
                      std::vector<PromptScore>& scores);
 
  private:
+  // The model's logit `index`, wherever it is.
+  absl::StatusOr<float> LogitAt(int64_t index);
+
   Model& model_;
   kernels::Backend& backend_;
   int64_t n_at_once_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,7 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
     }
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
+  host_row_ = -1;
   const size_t n_rows = sequences.size();
   values_.resize(n_rows * static_cast<size_t>(n_candidates_));
   ids_.resize(n_rows * static_cast<size_t>(n_candidates_));
@@ -107,8 +109,7 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
                      " generated tokens; the model's weights are damaged"));
   }
   const GenerateOptions& wanted = sequence.options();
-  const std::span<const float> logits(model_.Logits() + row * vocab_size_,
-                                      static_cast<size_t>(vocab_size_));
+  row_ = row;
   sorted_.clear();
   for (int64_t i = 0; i < n_candidates_; ++i) {
     const auto at = static_cast<size_t>(row * n_candidates_ + i);
@@ -116,11 +117,12 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
   }
   TokenOutput token;
   if (wanted.logit_bias.ChangesAnything()) {
-    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence, logits));
+    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence));
   } else {
-    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence, logits));
+    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence));
   }
   if (wanted.top_logprobs < 0) return token;
+  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
   token.has_logprob = true;
   const auto log_probability = [lse](float logit) {
     return static_cast<float>(static_cast<double>(logit) - lse);
@@ -138,20 +140,36 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
   return token;
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence,
-                                              std::span<const float> logits) {
+absl::StatusOr<std::span<const float>> RowSampler::RowLogits() {
+  const auto n = static_cast<size_t>(vocab_size_);
+  const float* const device = model_.Logits() + row_ * vocab_size_;
+  if (backend_.Device().is_host_memory) return std::span(device, n);
+  if (host_row_ == row_) return std::span<const float>(host_logits_);
+  host_logits_.resize(n);
+  // The copy is from it: nothing writes there.
+  auto* const bytes =
+      const_cast<std::byte*>(reinterpret_cast<const std::byte*>(device));
+  RETURN_IF_ERROR(
+      backend_.Download({bytes, vocab_size_ * int64_t{sizeof(float)}},
+                        std::as_writable_bytes(std::span(host_logits_))));
+  host_row_ = row_;
+  return std::span<const float>(host_logits_);
+}
+
+absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence) {
   const SamplingOptions& sampling = sequence.options().sampling;
   if (sequence.mask() != nullptr) {
-    return DrawAllowed(sequence, logits, sorted_);
+    return DrawAllowed(sequence, std::nullopt, sorted_);
   }
   if (CandidatesWanted(sampling) <= n_candidates_) {
     return sampler_.SampleSorted(sorted_, sampling, DrawIndex(sequence));
   }
+  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
   return sampler_.Sample(logits, sampling, DrawIndex(sequence));
 }
 
 absl::StatusOr<int32_t> RowSampler::DrawAllowed(
-    const Sequence& sequence, std::span<const float> logits,
+    const Sequence& sequence, std::optional<std::span<const float>> logits,
     std::span<const LogitEntry> sorted) {
   const SamplingOptions& sampling = sequence.options().sampling;
   TokenMask& mask = *sequence.mask();
@@ -170,17 +188,21 @@ absl::StatusOr<int32_t> RowSampler::DrawAllowed(
     }
   }
   ASSIGN_OR_RETURN(const auto all, mask.AllowedTokens());
-  return sampler_.SampleAllowed(logits, all, sampling, DrawIndex(sequence));
+  if (!logits.has_value()) {
+    ASSIGN_OR_RETURN(logits, RowLogits());
+  }
+  return sampler_.SampleAllowed(*logits, all, sampling, DrawIndex(sequence));
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence,
-                                               std::span<const float> logits) {
+absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence) {
   const GenerateOptions& wanted = sequence.options();
+  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
   biased_.assign(logits.begin(), logits.end());
   ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
   const bool is_constrained = sequence.mask() != nullptr;
   int64_t k = std::min(CandidatesWanted(wanted.sampling), vocab_size_);
-  if (k > kernels::kMaxCandidates) {
+  // The row that was changed is the host's.
+  if (k > kernels::kMaxCandidates || !backend_.Device().is_host_memory) {
     if (is_constrained) return DrawAllowed(sequence, biased_, {});
     return sampler_.Sample(biased_, wanted.sampling, DrawIndex(sequence));
   }

@@ -4,6 +4,7 @@
 #define PLIMSOLL_WORKER_ROW_SAMPLER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,18 +40,19 @@ class RowSampler {
   absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row);
 
  private:
-  // The token after `logits`, which nothing is added to.
-  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence,
-                                    std::span<const float> logits);
+  // The logits of the row that is drawn from, for the host to look at: they
+  // come from the device when they are asked for, and once.
+  absl::StatusOr<std::span<const float>> RowLogits();
+  // The token after the row's logits, which nothing is added to.
+  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence);
   // The same after biases and penalties, on a copy of the row.
-  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence,
-                                     std::span<const float> logits);
+  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence);
 
-  // The same of the tokens that the sequence's constraint allows; `sorted` are
-  // the likeliest of all after `logits`.
-  absl::StatusOr<int32_t> DrawAllowed(const Sequence& sequence,
-                                      std::span<const float> logits,
-                                      std::span<const LogitEntry> sorted);
+  // The same of the tokens that the sequence's constraint allows, after
+  // `logits` or, without, the row's; `sorted` are the likeliest of all of them.
+  absl::StatusOr<int32_t> DrawAllowed(
+      const Sequence& sequence, std::optional<std::span<const float>> logits,
+      std::span<const LogitEntry> sorted);
 
   Model& model_;
   kernels::Backend& backend_;
@@ -62,6 +64,9 @@ class RowSampler {
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
+  int64_t row_ = 0;                  // the row at hand
+  int64_t host_row_ = -1;            // of the step, whose logits are:
+  std::vector<float> host_logits_;   // [vocab], of a device's row
   std::vector<LogitEntry> sorted_;   // candidates of the row at hand
   std::vector<float> biased_;        // [vocab]
   std::vector<LogitEntry> best_;     // of biased_

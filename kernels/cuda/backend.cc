@@ -43,6 +43,7 @@ class CudaBackend : public Backend {
 
   absl::StatusOr<Buffer> Allocate(int64_t bytes) override;
   int64_t Allocations() const override { return n_allocations_; }
+  absl::Status UseScratch(BufferView scratch) override;
 
   absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
                           int64_t first_row,
@@ -121,13 +122,17 @@ class CudaBackend : public Backend {
   absl::Status Run(const Args& args, const Operation& operation) {
     RETURN_IF_ERROR(Check(args));
     RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(HaveScratch());
     RETURN_IF_ERROR(operation());
     return LaunchStatus();
   }
 
+  // Takes the kernels' own memory, unless they have some.
+  absl::Status HaveScratch();
+
   int device_ = 0;
   DeviceInfo info_;
-  std::byte* own_ = nullptr;  // the kernels' own device memory
+  std::byte* own_ = nullptr;  // the kernels' memory, if nobody gave them any
   Context context_ = {};
   Staging staging_;
   int64_t n_allocations_ = 0;
@@ -137,6 +142,8 @@ absl::Status CudaBackend::Open(int device) {
   device_ = device;
   ASSIGN_OR_RETURN(const DeviceFacts facts, OpenDevice(device));
   info_.id = facts.id;
+  info_.unique_id = facts.unique_id;
+  info_.is_host_memory = false;
   info_.kind = "cuda";
   info_.name = facts.name;
   info_.total_bytes = facts.total_bytes;
@@ -151,13 +158,33 @@ absl::Status CudaBackend::Open(int device) {
   info_.activation_block_bytes = kActivationBlockBytes;
   info_.scratch_bytes = kScratchBytes + Staging::kBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
-  ASSIGN_OR_RETURN(own_, AllocateDevice(info_.scratch_bytes));
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
-  RETURN_IF_ERROR(staging_.Open(own_ + kScratchBytes, context_.stream));
-  context_.staging = &staging_;
-  context_.scratch = own_;
   context_.n_multiprocessors = facts.n_multiprocessors;
   return absl::OkStatus();
+}
+
+absl::Status CudaBackend::UseScratch(BufferView scratch) {
+  if (context_.scratch != nullptr) {
+    return absl::FailedPreconditionError("the kernels have their scratch");
+  }
+  if (scratch.bytes < info_.scratch_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("scratch of ", scratch.bytes,
+                                                   " bytes, the kernels need ",
+                                                   info_.scratch_bytes));
+  }
+  RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(staging_.Open(scratch.data + kScratchBytes, context_.stream));
+  context_.staging = &staging_;
+  context_.scratch = scratch.data;
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackend::HaveScratch() {
+  if (context_.scratch != nullptr) return absl::OkStatus();
+  if (own_ == nullptr) {
+    ASSIGN_OR_RETURN(own_, AllocateDevice(info_.scratch_bytes));
+  }
+  return UseScratch({own_, info_.scratch_bytes});
 }
 
 absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes) {
@@ -196,6 +223,7 @@ absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
                              static_cast<int64_t>(file_rows.size())));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(HaveScratch());
   RETURN_IF_ERROR(
       PackRows(context_, {dtype, rows, cols, data.data}, first_row, file_rows));
   return LaunchStatus();
@@ -245,9 +273,15 @@ namespace plimsoll::kernels {
 absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend() {
   return cuda_emulated::NewBackend(0);
 }
+absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory() {
+  return cuda_emulated::ReadMemory(0);
+}
 #else
 absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device) {
   return cuda::NewBackend(device);
+}
+absl::StatusOr<DeviceMemory> ReadCudaMemory(int device) {
+  return cuda::ReadMemory(device);
 }
 #endif
 

@@ -1,4 +1,4 @@
-// The CUDA backend's factory in builds without CUDA.
+// The CUDA backend's factories in builds without CUDA.
 #include <memory>
 
 #include "absl/status/status.h"
@@ -6,9 +6,18 @@
 #include "kernels/backend.h"
 
 namespace plimsoll::kernels {
+namespace {
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*device*/) {
+absl::Status NoCuda() {
   return absl::UnimplementedError("this build has no CUDA kernels");
 }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*device*/) {
+  return NoCuda();
+}
+
+absl::StatusOr<DeviceMemory> ReadCudaMemory(int /*device*/) { return NoCuda(); }
 
 }  // namespace plimsoll::kernels

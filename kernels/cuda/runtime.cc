@@ -1,10 +1,17 @@
 // Each call of the CUDA runtime with its error as a status.
 #include "kernels/cuda/runtime.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/driver_memory.h"
 
 namespace plimsoll::kernels::cuda {
 namespace {
@@ -34,6 +41,17 @@ bool IsLost(cudaError_t error) {
   }
 }
 
+// Whether the last error stays, as one that nobody has named above may: then
+// every later call has it as well.
+bool IsSticky() {
+  (void)cudaGetLastError();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  const bool stays = cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
+  (void)cudaGetLastError();
+  return stays;
+}
+
 absl::Status ToStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorName(error),
@@ -41,7 +59,7 @@ absl::Status ToStatus(cudaError_t error, const char* what) {
   if (error == cudaErrorMemoryAllocation) {
     return absl::ResourceExhaustedError(message);
   }
-  if (IsLost(error)) return absl::UnavailableError(message);
+  if (IsLost(error) || IsSticky()) return absl::UnavailableError(message);
   return absl::InternalError(message);
 }
 
@@ -52,6 +70,30 @@ absl::StatusOr<std::byte*> Allocated(cudaError_t error, void* data,
   if (error != cudaErrorMemoryAllocation) return ToStatus(error, where);
   return absl::ResourceExhaustedError(
       absl::StrCat("the ", where, " has no ", bytes, " bytes"));
+}
+
+// As the vendor's tools print it.
+std::string UniqueId(const cudaUUID_t& uuid) {
+  constexpr std::array<size_t, 4> kDashes = {4, 6, 8, 10};
+  std::string id = "GPU-";
+  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (std::find(kDashes.begin(), kDashes.end(), i) != kDashes.end()) {
+      id.push_back('-');
+    }
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    absl::StrAppend(&id, absl::Hex(byte, absl::kZeroPad2));
+  }
+  return id;
+}
+
+// The PCI address; empty if it is not known. Makes no context.
+std::string BusId(int device) {
+  std::array<char, 32> id = {};
+  const cudaError_t error =
+      cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), device);
+  if (error == cudaSuccess) return id.data();
+  (void)cudaGetLastError();
+  return "";
 }
 
 }  // namespace
@@ -77,15 +119,44 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
         absl::StrCat(properties.name, " has compute capability ",
                      properties.major, ".", properties.minor, ", below 8.0"));
   }
+  ASSIGN_OR_RETURN(const DeviceMemory memory, ReadMemory(device));
+  return DeviceFacts{absl::StrCat("cuda:", device),
+                     properties.name,
+                     UniqueId(properties.uuid),
+                     memory.total_bytes,
+                     memory.free_bytes,
+                     properties.multiProcessorCount};
+}
+
+absl::StatusOr<DeviceMemory> ReadMemory(int device) {
+  // A context is the process's, whoever asks for it first, and so is the place
+  // where its size is kept.
+  static std::mutex* const mu = new std::mutex;
+  static auto* const runtime_bytes = new std::map<int, int64_t>;
+  const std::lock_guard<std::mutex> lock(*mu);
+  const bool is_first = runtime_bytes->count(device) == 0;
+  std::optional<int64_t> before;
+  if (is_first) {
+    // All kernels' code now, and not when each is first used: nothing may be
+    // allocated after a load. Only heeded before a process's first context.
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+    before = DriverFreeBytes(BusId(device));
+  }
   RETURN_IF_ERROR(UseDevice(device));
+  // Makes the context with any driver.
+  if (is_first) RETURN_IF_ERROR(ToStatus(cudaFree(nullptr), "the context"));
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   RETURN_IF_ERROR(
       ToStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory figures"));
-  return DeviceFacts{absl::StrCat("cuda:", device), properties.name,
-                     static_cast<int64_t>(total_bytes),
-                     static_cast<int64_t>(free_bytes),
-                     properties.multiProcessorCount};
+  if (is_first) {
+    const std::optional<int64_t> after = DriverFreeBytes(BusId(device));
+    (*runtime_bytes)[device] =
+        before && after ? std::max<int64_t>(*before - *after, 0) : 0;
+  }
+  return DeviceMemory{static_cast<int64_t>(total_bytes),
+                      static_cast<int64_t>(free_bytes),
+                      runtime_bytes->at(device)};
 }
 
 absl::Status UseDevice(int device) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/platform.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -24,15 +25,20 @@ using Event = cudaEvent_t;
 struct DeviceFacts {
   std::string id;  // "cuda:0"
   std::string name;
+  std::string unique_id;  // "GPU-...", as the vendor's tools print it
   int64_t total_bytes;
   int64_t free_bytes;
   int64_t n_multiprocessors;
 };
 
-// Makes `device` the thread's and creates its context.
+// Makes `device` the thread's and creates its context, with the code of all
+// kernels. The process's first call measures what that takes. Thread-safe.
 // Errors: kNotFound if there is no such device; kFailedPrecondition if it, or
 // its driver, cannot run these kernels.
 absl::StatusOr<DeviceFacts> OpenDevice(int device);
+// The memory of an opened device. Thread-safe. Errors: kUnavailable if it is
+// lost.
+absl::StatusOr<DeviceMemory> ReadMemory(int device);
 // Makes an opened device the calling thread's.
 absl::Status UseDevice(int device);
 

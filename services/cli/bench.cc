@@ -70,13 +70,15 @@ struct BenchFlags {
 
 struct BenchResult {
   std::string model;
-  int64_t n_threads = 0;
+  std::string device;
+  bool on_cpu = true;
+  int64_t n_threads = 0;                        // on a CPU
   std::map<int64_t, double> prefill;            // tokens/s by tokens of prompt
   std::map<int64_t, double> decode;             // tokens/s by sequences
   std::map<int64_t, double> decode_all_logits;  // the same with every logit
   std::map<int64_t, double> decode_at;          // tokens/s of one, by position
   absl::Duration first_token;                   // from the start of the process
-  double bandwidth = 0;                         // bytes/s
+  double bandwidth = 0;                         // bytes/s, of a CPU
   int64_t step_bytes = 0;                       // of weights that a step reads
   int64_t peak_rss_bytes = 0;                   // of one sequence
 };
@@ -112,6 +114,8 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
   ASSIGN_OR_RETURN(const LoadedModel model,
                    LoadHere(flags.model, load, ChatWish(), streams));
   result.model = model.name;
+  result.on_cpu = model.device->is_host();
+  result.device = model.device->Profile().name;
   RETURN_IF_ERROR(FirstToken(*model.engine).status());
   result.first_token = SinceStart(begin);
   const Repeats repeats = {.n = flags.runs};
@@ -174,6 +178,7 @@ absl::Status MeasureBandwidth(const BenchFlags& flags, BenchResult& result) {
   ASSIGN_OR_RETURN(const auto file, OpenModel(flags.model));
   ASSIGN_OR_RETURN(result.step_bytes,
                    planner::WeightBytesPerStep(file->shape()));
+  if (!result.on_cpu) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       result.bandwidth,
       ReadBandwidth(std::clamp(result.step_bytes, kMinBuffer, kMaxBuffer),
@@ -197,8 +202,12 @@ google::protobuf::Struct ToStruct(const BenchResult& result) {
     fields[name].set_number_value(static_cast<double>(value));
   };
   fields["model"].set_string_value(result.model);
-  fields["cpu"].set_string_value(worker::LocalCpuProfile().name);
-  number("threads", result.n_threads);
+  if (result.on_cpu) {
+    fields["cpu"].set_string_value(result.device);
+    number("threads", result.n_threads);
+  } else {
+    fields["device"].set_string_value(result.device);
+  }
   fields["prefill_tokens_per_s"] = RatesJson(result.prefill);
   fields["decode_tokens_per_s"] = RatesJson(result.decode);
   fields["decode_all_logits_tokens_per_s"] =
@@ -207,7 +216,7 @@ google::protobuf::Struct ToStruct(const BenchResult& result) {
     fields["decode_tokens_per_s_at_position"] = RatesJson(result.decode_at);
   }
   number("first_token_seconds", absl::ToDoubleSeconds(result.first_token));
-  number("read_bandwidth_bytes_per_s", result.bandwidth);
+  if (result.on_cpu) number("read_bandwidth_bytes_per_s", result.bandwidth);
   number("weight_bytes_per_step", result.step_bytes);
   number("peak_rss_bytes", result.peak_rss_bytes);
   return object;
@@ -221,7 +230,8 @@ std::string Render(const BenchResult& result, const Style& style) {
   for (const auto& [n, value] : result.prefill) {
     table.AddRow({absl::StrCat("prefill of ", n), rate(value)});
   }
-  const auto share = [&result](int64_t n, double value) {
+  const auto share = [&result](int64_t n, double value) -> std::string {
+    if (!result.on_cpu) return "";
     return absl::StrFormat("weights: %.0f %% of the bandwidth",
                            100 * value / static_cast<double>(n) *
                                static_cast<double>(result.step_bytes) /
@@ -246,13 +256,18 @@ std::string Render(const BenchResult& result, const Style& style) {
        absl::StrFormat("%.2f s", absl::ToDoubleSeconds(result.first_token)),
        "from the start of the process"});
   table.AddRow(
-      {"read bandwidth", absl::StrFormat("%.1f GB/s", result.bandwidth / 1e9),
+      {"read bandwidth",
+       result.on_cpu ? absl::StrFormat("%.1f GB/s", result.bandwidth / 1e9)
+                     : "not measured",
        absl::StrCat(FormatBytes(result.step_bytes), " of weights a step")});
   table.AddRow({"peak memory", FormatBytes(result.peak_rss_bytes),
                 "resident, with one sequence"});
-  return absl::StrCat(result.model, " on ", worker::LocalCpuProfile().name,
-                      ", ", result.n_threads,
-                      result.n_threads == 1 ? " thread" : " threads", "\n\n",
+  const std::string threads =
+      result.on_cpu
+          ? absl::StrCat(", ", result.n_threads,
+                         result.n_threads == 1 ? " thread" : " threads")
+          : "";
+  return absl::StrCat(result.model, " on ", result.device, threads, "\n\n",
                       table.Render(style));
 }
 

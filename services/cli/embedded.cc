@@ -55,8 +55,10 @@ absl::StatusOr<std::optional<worker::ChatFormatChoice>> SettleChat(
 
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
     worker::ModelFile& file, const std::string& name, const LoadFlags& flags,
-    const planner::MemoryPlan& plan, Streams& streams) {
+    const planner::MemoryPlan& plan, const worker::ComputeDevice& device,
+    Streams& streams) {
   worker::EngineOptions options;
+  options.device = &device;
   options.precision = flags.precision == "exact" ? worker::Precision::kExact
                                                  : worker::Precision::kDefault;
   options.n_threads = static_cast<int>(flags.threads);
@@ -122,17 +124,28 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   return options;
 }
 
-absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape,
-                                             const LoadFlags& flags,
-                                             ContextDefault context_default) {
-  const planner::DeviceProfile profile = services::LocalProfile(
-      {.n_threads = flags.threads > 0 ? flags.threads : worker::UsableThreads(),
-       .n_slots = flags.slots,
-       .n_rows = flags.n_ubatch,
-       .n_vocab = shape.vocab_size});
+absl::StatusOr<planner::MemoryPlan> PlanHere(
+    const planner::ModelShape& shape, const LoadFlags& flags,
+    ContextDefault context_default, const worker::ComputeDevice& device) {
+  const int64_t n_threads =
+      flags.threads > 0 ? flags.threads : worker::UsableThreads();
+  const planner::DeviceProfile profile =
+      device.is_host() ? services::LocalProfile({.n_threads = n_threads,
+                                                 .n_slots = flags.slots,
+                                                 .n_rows = flags.n_ubatch,
+                                                 .n_vocab = shape.vocab_size})
+                       : device.Profile();
   return planner::Layout(
       shape, ToLoadOptions(flags, shape.n_ctx_train, context_default), profile,
       flags.device_memory.value_or(profile.free_bytes));
+}
+
+absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenDevice(
+    const std::string& name) {
+  auto device = worker::OpenComputeDevice(name);
+  if (device.ok()) return device;
+  return UsageError(
+      absl::StrCat("--device ", name, ": ", device.status().message()));
 }
 
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
@@ -141,14 +154,16 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
   ASSIGN_OR_RETURN(const auto file, OpenModel(model));
   LoadedModel loaded;
   loaded.name = BaseName(ResolveModel(model));
+  ASSIGN_OR_RETURN(loaded.device, OpenDevice(flags.device));
   ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
-  ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
-                   PlanHere(file->shape(), flags, ContextDefault::kShort));
+  ASSIGN_OR_RETURN(
+      const planner::MemoryPlan plan,
+      PlanHere(file->shape(), flags, ContextDefault::kShort, *loaded.device));
   RETURN_IF_ERROR(worker::CheckRunnable(file->shape(), plan));
   if (!plan.fits) return DoesNotFit(services::ToProto(plan));
   NotePlan(flags, plan, streams);
-  ASSIGN_OR_RETURN(loaded.engine,
-                   LoadEngine(*file, loaded.name, flags, plan, streams));
+  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(*file, loaded.name, flags, plan,
+                                             *loaded.device, streams));
   return loaded;
 }
 

@@ -13,6 +13,7 @@
 #include "services/cli/flags.h"
 #include "services/cli/generator.h"
 #include "worker/chat_template.h"
+#include "worker/compute_device.h"
 #include "worker/engine.h"
 #include "worker/model_file.h"
 
@@ -27,14 +28,17 @@ enum class ContextDefault { kShort, kLongestThatFits };
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
-// The plan on this machine's CPU, within --device-memory or what is available.
-absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape,
-                                             const LoadFlags& flags,
-                                             ContextDefault context_default);
+// The plan on a device of this machine, within --device-memory or what is
+// available there.
+absl::StatusOr<planner::MemoryPlan> PlanHere(
+    const planner::ModelShape& shape, const LoadFlags& flags,
+    ContextDefault context_default, const worker::ComputeDevice& device);
 
 // A model loaded in this process.
 struct LoadedModel {
   std::string name;  // the file's, without folders
+  // Where the engine runs, which it outlives.
+  std::unique_ptr<worker::ComputeDevice> device;
   std::unique_ptr<worker::Engine> engine;
   // Absent if no chat format was asked for.
   std::optional<worker::ChatFormatChoice> chat;
@@ -46,8 +50,12 @@ struct ChatWish {
   std::string name;  // --chat-format; empty: the model's own
 };
 
+// --device, opened. Errors: a usage error that says what is there instead.
+absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenDevice(
+    const std::string& name);
+
 // Plans and loads `model`, with progress and notes on `streams.err`.
-// Errors: DoesNotFit; what the file or the load report.
+// Errors: DoesNotFit; what the device, the file or the load report.
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);

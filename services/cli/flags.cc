@@ -250,6 +250,10 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
 
 void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
   AddPlanFlags(app, flags);
+  app.add_option("--device", flags->device,
+                 "Where the model runs: cpu, or the N-th CUDA device (cpu)")
+      ->type_name("cpu|cuda:N")
+      ->group("Memory");
   AddCount(app, "--threads", &flags->threads, 0,
            worker::EngineOptions::kMaxThreads, "T",
            "Threads that compute; 0: as many as this process may use (0)")

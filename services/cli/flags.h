@@ -61,7 +61,8 @@ struct LoadFlags {
   bool mmap_weights = false;
   std::optional<int64_t> host_memory;
   std::optional<planner::ProjectorBytes> projector;
-  // The two below are for commands that load.
+  // Those below are for commands that load.
+  std::string device = "cpu";
   int64_t threads = 0;
   std::string precision = "default";
   bool shares_prefixes = true;  // no flag: what is measured must be computed
@@ -134,7 +135,7 @@ void AddOutput(CLI::App& app, std::string* out,
 void AddPlanFlags(CLI::App& app, LoadFlags* flags);
 // Flags that plan for other engines and devices: --policy, --alloc, --ring, ...
 void AddEngineFlags(CLI::App& app, LoadFlags* flags);
-// Those of AddPlanFlags and --threads, --precision.
+// Those of AddPlanFlags and --device, --threads, --precision.
 void AddLoadFlags(CLI::App& app, LoadFlags* flags);
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
@@ -22,6 +23,7 @@
 #include "services/common/catalogue_file.h"
 #include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
+#include "worker/compute_device.h"
 #include "worker/device.h"
 
 namespace plimsoll::cli {
@@ -60,16 +62,25 @@ struct Planned {
   std::string title;
 };
 
-// The load flags and the device, which is this machine unless --device names
+// Whether --device names one of this machine's.
+bool IsLocal(absl::string_view device) {
+  return device.empty() || device == "cpu" || absl::StartsWith(device, "cuda:");
+}
+
+// The load flags and the device, which is this machine's unless --device names
 // one of the catalogue; its memory is then the budget.
 struct Here {
   LoadFlags load;
   std::string name;
+  std::unique_ptr<worker::ComputeDevice> device;  // of this machine
   std::optional<planner::DeviceProfile> profile;  // of the catalogue's device
 };
 absl::StatusOr<Here> DeviceHere(const PlanFlags& flags) {
-  if (flags.device.empty()) {
-    return Here{flags.load, worker::LocalCpuProfile().name, std::nullopt};
+  if (IsLocal(flags.device)) {
+    ASSIGN_OR_RETURN(auto device,
+                     OpenDevice(flags.device.empty() ? "cpu" : flags.device));
+    std::string name = device->Profile().name;
+    return Here{flags.load, std::move(name), std::move(device), std::nullopt};
   }
   ASSIGN_OR_RETURN(const planner::DeviceCatalogue catalogue,
                    services::LoadCatalogue(""));
@@ -78,7 +89,8 @@ absl::StatusOr<Here> DeviceHere(const PlanFlags& flags) {
   LoadFlags load = flags.load;
   load.device_memory = std::min(
       device.memory_bytes, load.device_memory.value_or(device.memory_bytes));
-  return Here{std::move(load), device.title, planner::ProfileOf(device)};
+  return Here{std::move(load), device.title, nullptr,
+              planner::ProfileOf(device)};
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
@@ -93,7 +105,7 @@ absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
                 source.shape,
                 ToLoadOptions(here.load, source.shape.n_ctx_train, kDefault),
                 *here.profile, *here.load.device_memory)
-          : PlanHere(source.shape, here.load, kDefault));
+          : PlanHere(source.shape, here.load, kDefault, *here.device));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
                               " on ", here.name)};
@@ -209,8 +221,8 @@ void AddPlan(CLI::App& app, Commands& commands) {
   command
       ->add_option(
           "--device", flags->device,
-          "A device of the catalogue ('plimsoll devices --catalogue'); "
-          "with --planner a registered one, such as cpu")
+          "A device of the catalogue ('plimsoll devices --catalogue'), or of "
+          "this machine: cpu, cuda:0; with --planner a registered one")
       ->type_name("NAME")
       ->group("Memory");
   command

@@ -27,11 +27,14 @@ LeaseKeeper::LeaseKeeper(PlannerClient& client,
       thread_([this] { Loop(); }) {}
 
 LeaseKeeper::~LeaseKeeper() {
-  {
-    absl::MutexLock lock(&mu_);
-    is_stopping_ = true;
-  }
+  Stop();
   thread_.Join();
+}
+
+void LeaseKeeper::Stop() {
+  absl::MutexLock lock(&mu_);
+  is_stopping_ = true;
+  leases_.clear();
 }
 
 void LeaseKeeper::Add(const LeaseGrant& lease) {

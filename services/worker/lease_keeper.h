@@ -46,6 +46,8 @@ class LeaseKeeper {
   // it.
   void Retire(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Renews nothing from now on: the leases' memory is not to be trusted.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
   // Releases a lease that was removed, as soon as the planner answers.
   void ReleaseLater(const LeaseGrant& lease) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -61,6 +61,9 @@ class LoadedModel {
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
   std::optional<LeaseGrant> lease;
+  // The file's weights, and how long it took to read and store them.
+  int64_t weight_bytes = 0;
+  absl::Duration weight_time;
   std::unique_ptr<worker::Engine> engine;
 
  private:

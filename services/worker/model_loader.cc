@@ -85,10 +85,20 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
   if (granted.lease.has_value()) keeper_->Add(*granted.lease);
   absl::StatusOr<std::unique_ptr<LoadedModel>> model =
       Fill(*file, flag, granted, hooks);
+  if (!model.ok()) {
+    if (const absl::Status lost = CheckDevice(); !lost.ok()) return lost;
+  }
   if (!model.ok() && granted.lease.has_value()) {
     Release(*granted.lease, ShortfallBytes(model.status(), granted.plan));
   }
   return model;
+}
+
+absl::Status ModelLoader::CheckDevice() const {
+  if (options_.compute == nullptr) return absl::OkStatus();
+  const absl::Status status = options_.compute->Check();
+  if (status.ok() || options_.on_device_lost == nullptr) return status;
+  return options_.on_device_lost(status);
 }
 
 int64_t ModelLoader::ShortfallBytes(const absl::Status& status,
@@ -178,12 +188,21 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   RETURN_IF_ERROR(
       CheckFree(flag.name, granted.plan, options_.profile().free_bytes));
   worker::EngineOptions engine{.precision = options_.precision,
+                               .device = options_.compute,
                                .n_threads = options_.n_threads,
-                               .clock = options_.clock};
+                               .clock = options_.clock,
+                               .on_device_lost = options_.on_device_lost};
   if (options_.prefix_cache_bytes) {
     engine.prefix_cache_bytes = *options_.prefix_cache_bytes;
   }
+  // From the end of the allocation, which zeroes, to the end of the weights.
+  std::optional<absl::Time> begin;
   const auto fence = [&](const worker::LoadProgress& progress) {
+    if (progress.phase == "weights") {
+      if (!begin.has_value()) begin = options_.clock();
+      model->weight_bytes = progress.bytes_done;
+      model->weight_time = options_.clock() - *begin;
+    }
     RETURN_IF_ERROR(hooks.on_progress(progress));
     return granted.lease.has_value() ? keeper_->Fence(granted.lease->id)
                                      : absl::OkStatus();
@@ -198,7 +217,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
 absl::Status ModelLoader::Confirm(const LoadedModel& model) {
   if (!model.lease.has_value()) return absl::OkStatus();
   const worker::MemoryReport memory = model.engine->Memory();
-  const int64_t measured = memory.allocated_bytes + memory.vocab_bytes;
+  const int64_t measured = memory.allocated_bytes +
+                           (memory.vocab_on_device ? memory.vocab_bytes : 0);
   const int64_t bytes = std::min(measured, model.lease->bytes);
   RETURN_IF_ERROR(
       client_->Confirm(*model.lease, bytes, options_.profile().free_bytes));

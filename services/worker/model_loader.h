@@ -77,6 +77,9 @@ class ModelLoader {
                                                     const Granted& granted,
                                                     const LoadHooks& hooks);
   absl::Status Confirm(const LoadedModel& model);
+  // Errors: kUnavailable if the device is lost, which is reported then. What is
+  // held there is freed by the process's end alone.
+  absl::Status CheckDevice() const;
 
   const WorkerOptions& options_;
   PlannerClient* const client_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/common/errors.h"
@@ -35,6 +36,27 @@ int64_t PlannedResidentBytes(const worker::Engine& engine) {
   const planner::Region* vocab = engine.plan().FindRegion("vocab");
   const int64_t planned = vocab == nullptr ? 0 : vocab->bytes;
   return memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
+}
+
+// What the device's own free bytes say of a plan; empty on the host.
+std::string TakenNote(const worker::Engine& engine) {
+  const worker::MemoryReport memory = engine.Memory();
+  if (!memory.device_taken_bytes.has_value()) return "";
+  const planner::MemoryPlan& plan = engine.plan();
+  const planner::Region* runtime = plan.FindRegion("runtime");
+  const int64_t runtime_bytes = runtime == nullptr ? 0 : runtime->bytes;
+  return absl::StrCat("; the device has ", *memory.device_taken_bytes,
+                      " bytes less, the plan is of ", plan.total_bytes, ", ",
+                      runtime_bytes, " of them the process's own");
+}
+
+// How fast the weights came; empty where that took no time.
+std::string RateNote(const LoadedModel& model) {
+  const double seconds = absl::ToDoubleSeconds(model.weight_time);
+  if (seconds <= 0) return "";
+  return absl::StrFormat(
+      "; weights read at %.1f GB/s",
+      static_cast<double>(model.weight_bytes) / seconds / 1e9);
 }
 
 bool IsLoading(v1::ModelState state) {
@@ -255,7 +277,8 @@ void ModelRegistry::EndLoad(
     entry.state = v1::MODEL_STATE_READY;
     entry.last_error.clear();
     Log(absl::StrCat("model ", entry.flag.name,
-                     " is ready: ", entry.model->engine->plan().n_ctx_reason));
+                     " is ready: ", entry.model->engine->plan().n_ctx_reason,
+                     RateNote(*entry.model), TakenNote(*entry.model->engine)));
     v1::LoadModelResponse last;
     last.set_state(entry.state);
     *last.mutable_model() = Describe(entry);
@@ -370,11 +393,22 @@ void ModelRegistry::Visit(
 }
 
 void ModelRegistry::AbortAll() {
-  Visit([](const LoadedModel& model, v1::ModelState) {
-    model.engine->AbortAll(
-        WithDetails(absl::UnavailableError("this server is shutting down"),
-                    {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
+  AbortAll(WithDetails(absl::UnavailableError("this server is shutting down"),
+                       {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
+}
+
+void ModelRegistry::AbortAll(const absl::Status& status) {
+  Visit([&status](const LoadedModel& model, v1::ModelState) {
+    model.engine->AbortAll(status);
   });
+}
+
+absl::Duration ModelRegistry::LongestStep() {
+  absl::Duration longest = absl::ZeroDuration();
+  Visit([&longest](const LoadedModel& model, v1::ModelState) {
+    longest = std::max(longest, model.engine->StepAge());
+  });
+  return longest;
 }
 
 void ModelRegistry::UnloadAll() {

@@ -89,8 +89,11 @@ class ModelRegistry {
   void Visit(absl::FunctionRef<void(const LoadedModel&, v1::ModelState)> visit)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends every stream with kUnavailable.
+  // Ends every stream with kUnavailable, or with `status`.
   void AbortAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void AbortAll(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // How long the longest of the steps has run that run now; 0 without any.
+  absl::Duration LongestStep() ABSL_LOCKS_EXCLUDED(mu_);
   // Refuses loads from now on, unloads everything and returns when all leases
   // are released.
   void UnloadAll() ABSL_LOCKS_EXCLUDED(mu_);

@@ -13,6 +13,7 @@
 #include "planner/memory_plan.h"
 #include "services/common/flags.h"
 #include "worker/chat_template.h"
+#include "worker/compute_device.h"
 #include "worker/engine.h"
 
 namespace plimsoll::services {
@@ -31,7 +32,12 @@ struct WorkerOptions {
   bool lazy = false;  // models are loaded by LoadModel only
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;
-  int n_threads = 0;  // 0 = all usable ones
+  std::string device = "cpu";  // or "cuda:N"
+  // That device, which outlives all models; null = the CPU.
+  const worker::ComputeDevice* compute = nullptr;
+  // As of worker::EngineOptions; also told when a load finds the device lost.
+  std::function<absl::Status(const absl::Status&)> on_device_lost;
+  int n_threads = 0;  // of a CPU; 0 = all usable ones
   // As of worker::EngineOptions, of each model.
   std::optional<int64_t> prefix_cache_bytes;
   std::optional<int64_t> device_memory_bytes;  // of all models together
@@ -41,7 +47,7 @@ struct WorkerOptions {
   std::string device_id;       // as the planner is to know it
   std::string holder;          // of the leases
   std::string profile_folder;  // of runtime profiles; empty = the default one
-  // This machine's device, with its memory as it is now.
+  // The device, with its memory as it is now.
   std::function<planner::DeviceProfile()> profile;
   std::function<absl::Time()> clock;  // BootTime
   // Told of every load and unload; outlives the registry. Null: nobody is.

@@ -68,11 +68,13 @@ PlannerClient::PlannerClient(const std::string& address, std::string device_id,
 
 PlannerClient::~PlannerClient() = default;
 
-absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile) {
+absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile,
+                                           bool is_unhealthy) {
   profile.id = device_id_;
   v1::RegisterDeviceRequest request;
   *request.mutable_profile() = ToProto(profile);
   request.set_holder(holder_);
+  request.set_unhealthy(is_unhealthy);
   v1::RegisterDeviceResponse response;
   return stub_->Call(&v1::PlannerService::Stub::RegisterDevice, request,
                      response);

@@ -41,8 +41,10 @@ class PlannerClient {
                 std::string holder, std::function<absl::Time()> clock);
   ~PlannerClient();
 
-  // The profile goes out under this worker's device id.
-  absl::Status RegisterDevice(planner::DeviceProfile profile);
+  // The profile goes out under this worker's device id. If the device is
+  // `is_unhealthy`, nothing is granted there until another worker registers it.
+  absl::Status RegisterDevice(planner::DeviceProfile profile,
+                              bool is_unhealthy = false);
   // The plan on this worker's device, within `budget_bytes` if given.
   absl::StatusOr<v1::MemoryPlan> Plan(const std::string& header,
                                       int64_t file_bytes,

@@ -100,6 +100,10 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
   AddBytesFlag(app, "--device-memory", options.device_memory_bytes,
                "Bytes that all models together may use, such as 12GiB (all "
                "that is free)");
+  app.add_option("--device", options.device,
+                 "Where the models run: cpu, or the N-th CUDA device, cuda:N")
+      ->capture_default_str()
+      ->type_name("cpu|cuda:N");
   AddEngineFlags(app, options);
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
@@ -108,7 +112,8 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
                  "overhead, for the plans of later ones "
                  "($XDG_STATE_HOME/plimsoll/profiles)");
   app.add_option("--device-id", options.device_id,
-                 "Name of this device for the planner (HOSTNAME/cpu)")
+                 "Name of this device for the planner (HOSTNAME/cpu; of a "
+                 "CUDA device what its vendor calls it, GPU-...)")
       ->check([](const std::string& id) {
         return id.size() <= 256 ? std::string() : "at most 256 bytes";
       });

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,11 +61,13 @@ struct TestPlanner {
 
 // A worker behind its services, with the models "a" and "b", both lazy.
 struct TestWorker {
-  explicit TestWorker(TestPlanner* planner = nullptr,
-                      std::optional<int64_t> device_memory = std::nullopt,
-                      RuntimeMonitor* runtime = nullptr,
-                      const plimsoll::testing::RandomModel& model =
-                          plimsoll::testing::FindRandomModel("llama_f32"))
+  explicit TestWorker(
+      TestPlanner* planner = nullptr,
+      std::optional<int64_t> device_memory = std::nullopt,
+      RuntimeMonitor* runtime = nullptr,
+      const plimsoll::testing::RandomModel& model =
+          plimsoll::testing::FindRandomModel("llama_f32"),
+      const std::function<void(WorkerOptions&)>& change = [](WorkerOptions&) {})
       : file(plimsoll::testing::RandomModelBytes(model)) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
@@ -83,6 +86,7 @@ struct TestWorker {
     if (runtime != nullptr) {
       options.profile = [runtime] { return runtime->Profile(); };
     }
+    change(options);
     if (planner != nullptr) {
       client = std::make_unique<PlannerClient>(planner->server->address(),
                                                options.device_id,

@@ -10,6 +10,8 @@
 namespace plimsoll::kernels {
 
 absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend();
+// Of the one emulated device, which all its backends share.
+absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory();
 
 }  // namespace plimsoll::kernels
 

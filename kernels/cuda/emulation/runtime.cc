@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
+#include <map>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/memory.h"
 
 namespace plimsoll::kernels::cuda_emulated {
 namespace {
@@ -14,12 +14,31 @@ namespace {
 constexpr size_t kAlignment = 256;                   // cudaMalloc's
 constexpr int64_t kGarbageBytes = int64_t{1} << 20;  // all would take long
 
+// What the device pretends to have, and a context to take of it.
+constexpr int64_t kTotalBytes = int64_t{16} << 30;
+constexpr int64_t kContextBytes = int64_t{48} << 20;
+
+// The device's allocations, of all threads.
+struct Memory {
+  std::mutex mu;
+  std::map<const std::byte*, int64_t> bytes_at;
+  int64_t used_bytes = kContextBytes;
+};
+Memory& DeviceMemoryState() {
+  static auto* const memory = new Memory;
+  return *memory;
+}
+
+absl::Status NoMemory(int64_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the emulated device has no ", bytes, " bytes"));
+}
+
 absl::StatusOr<std::byte*> AllocateGarbage(int64_t bytes) {
   void* data = nullptr;
-  if (bytes > std::numeric_limits<int64_t>::max() / 2 ||
+  if (bytes > kTotalBytes ||
       posix_memalign(&data, kAlignment, static_cast<size_t>(bytes)) != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the emulated device has no ", bytes, " bytes"));
+    return NoMemory(bytes);
   }
   std::memset(data, 0xFF, static_cast<size_t>(std::min(bytes, kGarbageBytes)));
   return static_cast<std::byte*>(data);
@@ -31,19 +50,41 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
   if (device != 0) {
     return absl::NotFoundError(absl::StrCat("no emulated device ", device));
   }
-  const int64_t bytes = PhysicalMemoryBytes();
+  const absl::StatusOr<DeviceMemory> memory = ReadMemory(device);
   // Few multiprocessors, so that small tests get every shape of a kernel.
-  return DeviceFacts{"cuda-emulated", "emulated", bytes, bytes, 1};
+  return DeviceFacts{"cuda-emulated",     "emulated",         "EMULATED-0",
+                     memory->total_bytes, memory->free_bytes, 1};
+}
+absl::StatusOr<DeviceMemory> ReadMemory(int /*device*/) {
+  Memory& memory = DeviceMemoryState();
+  const std::lock_guard<std::mutex> lock(memory.mu);
+  return DeviceMemory{kTotalBytes, kTotalBytes - memory.used_bytes,
+                      kContextBytes};
 }
 absl::Status UseDevice(int /*device*/) { return absl::OkStatus(); }
 
 absl::StatusOr<std::byte*> AllocateDevice(int64_t bytes) {
-  return AllocateGarbage(bytes);
+  Memory& memory = DeviceMemoryState();
+  const std::lock_guard<std::mutex> lock(memory.mu);
+  if (bytes > kTotalBytes - memory.used_bytes) return NoMemory(bytes);
+  absl::StatusOr<std::byte*> data = AllocateGarbage(bytes);
+  if (!data.ok()) return data;
+  memory.bytes_at[*data] = bytes;
+  memory.used_bytes += bytes;
+  return data;
 }
 absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) {
   return AllocateGarbage(bytes);
 }
-void FreeDevice(std::byte* data) { std::free(data); }
+void FreeDevice(std::byte* data) {
+  if (data == nullptr) return;
+  Memory& memory = DeviceMemoryState();
+  const std::lock_guard<std::mutex> lock(memory.mu);
+  const auto found = memory.bytes_at.find(data);
+  memory.used_bytes -= found->second;
+  memory.bytes_at.erase(found);
+  std::free(data);
+}
 void FreePinned(std::byte* data) { std::free(data); }
 
 absl::StatusOr<Stream> NewStream() { return Stream{nullptr}; }

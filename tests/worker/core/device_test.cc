@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "kernels/kv_row.h"
 #include "planner/device_profile.h"
+#include "worker/compute_device.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -46,6 +47,22 @@ TEST(DeviceTest, TheLocalProfileIsValidAndRunsEveryPromisedType) {
               kernels::IsKvType(info.dtype))
         << info.name;
   }
+}
+
+TEST(DeviceTest, DevicesAreOpenedByName) {
+  const auto cpu = OpenComputeDevice("cpu");
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  EXPECT_TRUE((*cpu)->is_host());
+  EXPECT_EQ((*cpu)->Profile().id, "cpu");
+  for (const char* name : {"", "gpu", "cuda", "cuda:", "cuda:-1", "cuda:x"}) {
+    EXPECT_EQ(OpenComputeDevice(name).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+  // A build without CUDA, or a machine without so many devices.
+  const absl::Status absent = OpenComputeDevice("cuda:1000").status();
+  EXPECT_TRUE(absl::IsUnimplemented(absent) || absl::IsNotFound(absent))
+      << absent;
 }
 
 TEST(DeviceTest, TheCommittedProfileIsTheActualOne) {

@@ -4,14 +4,20 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "planner/memory_plan.h"
-#include "worker/device.h"
+#include "worker/compute_device.h"
 #include "worker/model_file.h"
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+#include "kernels/cuda/emulation/backend.h"
+#include "tests/worker/core/guarded_memory.h"
+#include "tests/worker/core/hooked_backend.h"
+#endif
 
 namespace plimsoll::testing {
 namespace {
@@ -20,7 +26,34 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(5);
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
+// What tests run on that name no device.
+absl::StatusOr<const worker::ComputeDevice*> DefaultDevice() {
+  static const auto* const device =
+      new absl::StatusOr<std::unique_ptr<worker::ComputeDevice>>([] {
+        const char* const name = std::getenv("PLIMSOLL_TEST_DEVICE");
+        return OpenTestDevice(name != nullptr ? name : "cpu");
+      }());
+  RETURN_IF_ERROR(device->status());
+  return device->value().get();
+}
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
+    const std::string& name) {
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  if (name == kEmulatedDevice) {
+    return worker::OpenAccelerator(
+        []() -> absl::StatusOr<std::unique_ptr<kernels::Backend>> {
+          ASSIGN_OR_RETURN(auto backend, kernels::NewEmulatedCudaBackend());
+          return std::make_unique<HookedBackend>(std::move(backend),
+                                                 GuardedMemory::Hooks());
+        },
+        kernels::ReadEmulatedCudaMemory);
+  }
+#endif
+  return worker::OpenComputeDevice(name);
+}
 
 int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
@@ -43,15 +76,21 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);
+  const worker::ComputeDevice* device = setup.device;
+  if (device == nullptr) {
+    ASSIGN_OR_RETURN(device, DefaultDevice());
+  }
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(file->shape(), load, worker::LocalCpuProfile(), kPlenty));
+      planner::Layout(file->shape(), load, device->Profile(), kPlenty));
   worker::EngineOptions options;
+  options.device = device;
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
   options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;
+  options.on_device_lost = setup.on_device_lost;
   return worker::Engine::Load(*file, plan, options, setup.fence);
 }
 

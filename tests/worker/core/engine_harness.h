@@ -17,12 +17,19 @@
 #include "absl/time/time.h"
 #include "tests/worker/core/json.h"
 #include "tests/worker/core/sanitized.h"
+#include "worker/compute_device.h"
 #include "worker/engine.h"
 
 namespace plimsoll::testing {
 
 // Of this process, now.
 int64_t ResidentBytes();
+
+// "cpu", "cuda:0", or the emulated one, whose memory the host cannot touch
+// between operations.
+inline constexpr char kEmulatedDevice[] = "cuda_emulated";
+absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
+    const std::string& name);
 
 struct EngineSetup {
   std::optional<int64_t> n_ctx = 256;
@@ -35,10 +42,13 @@ struct EngineSetup {
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
+  // Null: the one that the variable PLIMSOLL_TEST_DEVICE names, else the CPU.
+  const worker::ComputeDevice* device = nullptr;
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;
   std::function<absl::Time()> clock = absl::Now;
+  std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;
   worker::LoadFence fence = [](const worker::LoadProgress&) {
     return absl::OkStatus();
   };

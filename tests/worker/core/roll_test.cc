@@ -91,7 +91,9 @@ class OneLayerTest : public RollTest {
           const Candidate& a = rolled.tokens[0].candidates[i];
           const Candidate& b = fresh.tokens[0].candidates[i];
           EXPECT_EQ(a.id, b.id) << i;
-          EXPECT_NEAR(a.logprob, b.logprob, 2e-5) << i;
+          // Angles of other positions are rounded otherwise; a few units in
+          // the last place of logits below 64.
+          EXPECT_NEAR(a.logprob, b.logprob, 5e-5) << i;
         }
       }
     }

@@ -1,0 +1,131 @@
+// A worker whose device is lost: its streams, its process, and what the planner
+// does about it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "services/common/errors.h"
+#include "services/worker/worker_process.h"
+#include "tests/services/worker_fixture.h"
+#include "tests/worker/core/hooked_device.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::LosableDevice;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::TemporaryFile;
+
+TEST(DeviceLossTest, StreamsEndUnavailableWithTheReason) {
+  LosableDevice device;
+  TestWorker worker(nullptr, std::nullopt, nullptr,
+                    FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
+                      options.compute = &device;
+                      options.on_device_lost = [](const absl::Status& error) {
+                        return WithDetails(
+                            error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
+                      };
+                    });
+  ASSERT_TRUE(worker.Load("a").ok());
+  grpc::ClientContext context;
+  const auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
+  const auto reader = worker.generation->StreamGenerate(&context, request);
+  v1::StreamGenerateResponse part;
+  ASSERT_TRUE(reader->Read(&part));
+  device.Lose();
+  bool is_finished = false;
+  while (reader->Read(&part)) is_finished |= part.has_finish();
+  EXPECT_FALSE(is_finished);
+  const absl::Status status = FromGrpc(reader->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_DEVICE_UNHEALTHY);
+  // A load finds it out as well, whatever it failed with.
+  EXPECT_EQ(DetailsOf(FromGrpc(worker.Load("b"))).reason,
+            v1::ERROR_REASON_DEVICE_UNHEALTHY);
+}
+
+// The engine's model is loaded, then its device is gone; nobody asks for
+// anything.
+class LostAfterItsLoad final : public worker::ComputeDevice {
+ public:
+  absl::StatusOr<std::unique_ptr<kernels::Backend>> NewBackend(
+      kernels::ThreadPool& pool) const override {
+    has_begun_ = true;
+    return kernels::NewCpuBackend(pool);
+  }
+  planner::DeviceProfile Profile() const override {
+    return worker::LocalCpu().Profile();
+  }
+  absl::Status Check() const override {
+    return LosableDevice::Status(has_begun_);
+  }
+  bool is_host() const override { return false; }
+
+ private:
+  mutable std::atomic<bool> has_begun_ = false;
+};
+
+constexpr char kPlannerVariable[] = "PLIMSOLL_TEST_PLANNER";
+
+// Never returns.
+void RunLostWorker(const std::string& path) {
+  HoldSignals();
+  const LostAfterItsLoad device;
+  WorkerOptions options;
+  options.models = {{"a", path}};
+  options.load.n_ctx = 256;
+  options.load.n_ubatch = 64;
+  options.chat_format = worker::ChatFormat::kChatMl;
+  options.compute = &device;
+  options.planner = std::getenv(kPlannerVariable);
+  options.device_id = "test/gpu";
+  options.holder = "test/lost";
+  options.profile = [&device] { return device.Profile(); };
+  options.clock = BootTime;
+  const absl::Status status = RunWorker({}, options);
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+}
+
+TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TestPlanner planner;
+  // The process that is to end runs this test again, up to its own end: it
+  // keeps the planner of the one that started it.
+  setenv(kPlannerVariable, planner.server->address().c_str(), 0);
+  const TemporaryFile file(RandomModelBytes(FindRandomModel("llama_f32")));
+  EXPECT_EXIT(RunLostWorker(file.path()),
+              ::testing::ExitedWithCode(kExitDeviceLost), "device is lost");
+  unsetenv(kPlannerVariable);
+
+  const auto reserve = [&] {
+    grpc::ClientContext context;
+    v1::ReserveRequest request;
+    request.set_request_id("r");
+    request.set_device_id("test/gpu");
+    request.set_holder("test/next");
+    request.set_purpose("a");
+    request.set_bytes(1 << 20);
+    v1::ReserveResponse response;
+    return FromGrpc(planner.stub->Reserve(&context, request, &response));
+  };
+  EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(DetailsOf(reserve()).reason, v1::ERROR_REASON_DEVICE_UNHEALTHY);
+  PlannerClient same(planner.server->address(), "test/gpu", "test/lost",
+                     BootTime);
+  ASSERT_TRUE(same.RegisterDevice(worker::LocalCpuProfile()).ok());
+  EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
+  PlannerClient next(planner.server->address(), "test/gpu", "test/next",
+                     BootTime);
+  ASSERT_TRUE(next.RegisterDevice(worker::LocalCpuProfile()).ok());
+  EXPECT_TRUE(reserve().ok()) << reserve();
+}
+
+}  // namespace
+}  // namespace plimsoll::services

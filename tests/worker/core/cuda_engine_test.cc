@@ -1,0 +1,276 @@
+// Engines on CUDA, emulated and on device 0, beside the same engines on the
+// CPU: the same tokens, the planned memory, and no look of the host at the
+// device's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "kernels/cuda/emulation/backend.h"
+#include "tests/worker/core/engine_fixture.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/compute_device.h"
+#include "worker/engine.h"
+#include "worker/regex_grammar.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::kEmulatedDevice;
+using ::plimsoll::testing::OpenTestDevice;
+using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::SameBits;
+
+constexpr char kDevice[] = "cuda:0";
+
+bool IsAbsent(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsUnimplemented(status);
+}
+
+class CudaEngineTest : public plimsoll::testing::EngineFixture,
+                       public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    auto device = OpenTestDevice(GetParam());
+    if (GetParam() == std::string(kDevice) && IsAbsent(device.status())) {
+      GTEST_SKIP() << "there is no CUDA device";
+    }
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+
+  // An engine on the CPU and one on the device, of the same file.
+  void LoadBoth(const char* model, EngineSetup setup) {
+    Load(model, setup);
+    setup.device = device_.get();
+    auto engine = plimsoll::testing::LoadEngine(file_->path(), setup);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    on_device_ = *std::move(engine);
+  }
+
+  // The same tokens and evictions; log-probabilities as near as sums in
+  // float32 of another order are, of logits below 64.
+  void ExpectAlike(const GenerateOptions& request, float tolerance = 2e-3f) {
+    const Generated on_cpu = Generate(*engine_, request);
+    const Generated on_device = Generate(*on_device_, request);
+    ASSERT_TRUE(on_cpu.status.ok()) << on_cpu.status;
+    ASSERT_TRUE(on_device.status.ok()) << on_device.status;
+    EXPECT_EQ(on_cpu.ids(), on_device.ids());
+    EXPECT_EQ(on_cpu.evictions.size(), on_device.evictions.size());
+    ASSERT_EQ(on_cpu.tokens.size(), on_device.tokens.size());
+    for (size_t i = 0; i < on_cpu.tokens.size(); ++i) {
+      EXPECT_NEAR(on_cpu.tokens[i].logprob, on_device.tokens[i].logprob,
+                  tolerance);
+    }
+    ASSERT_EQ(on_cpu.prompt_logprobs.size(), on_device.prompt_logprobs.size());
+    for (size_t i = 0; i < on_cpu.prompt_logprobs.size(); ++i) {
+      EXPECT_NEAR(on_cpu.prompt_logprobs[i], on_device.prompt_logprobs[i],
+                  tolerance);
+    }
+  }
+
+  std::unique_ptr<ComputeDevice> device_;  // outlives its engine
+  std::unique_ptr<Engine> on_device_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaEngineTest,
+                         ::testing::Values(kEmulatedDevice, kDevice),
+                         [](const auto& test) {
+                           return absl::StrReplaceAll(test.param, {{":", "_"}});
+                         });
+
+TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
+  for (const auto& model : plimsoll::testing::RandomModels()) {
+    for (const Precision precision : {Precision::kExact, Precision::kDefault}) {
+      SCOPED_TRACE(model.name);
+      LoadBoth(model.name.c_str(), {.n_ctx = 128, .precision = precision});
+      ExpectAlike(Greedy(RandomPrompt(30, 7), 8));
+    }
+  }
+}
+
+TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
+  for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0}) {
+    SCOPED_TRACE(DTypeName(type));
+    LoadBoth("gemma_q5_0", {.n_ctx = 128, .kv_type = type});
+    // A key in the middle between two numbers of the type may become either,
+    // which are 2^-10 apart, or 2^-7 and more.
+    ExpectAlike(Greedy(RandomPrompt(40, 3), 8),
+                type == DType::kF16 ? 4e-3f : 5e-2f);
+  }
+}
+
+TEST_P(CudaEngineTest, RollsAsOnTheCpu) {
+  for (const char* model : {"llama_q4_1", "gemma_q5_0"}) {
+    for (const RollMethod method :
+         {RollMethod::kShift, RollMethod::kRecompute}) {
+      SCOPED_TRACE(model);
+      LoadBoth(model, {.n_ctx = 192});
+      GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
+      request.context_policy = ContextPolicy::kRoll;
+      request.roll_method = method;
+      ExpectAlike(request);
+    }
+  }
+}
+
+TEST_P(CudaEngineTest, AStreamHasTheSameBitsAloneAndBesideOthers) {
+  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_slots = 3, .n_ubatch = 16});
+  const Generated alone = Generate(*on_device_, Greedy(RandomPrompt(20, 1), 8));
+  std::vector<std::shared_ptr<CollectSink>> sinks;
+  for (const uint32_t seed : {2u, 1u, 3u}) {
+    sinks.push_back(std::make_shared<CollectSink>());
+    ASSERT_TRUE(
+        on_device_->Submit(Greedy(RandomPrompt(20, seed), 8), sinks.back())
+            .ok());
+  }
+  std::vector<Generated> all;
+  for (const auto& sink : sinks) all.push_back(sink->Await());
+  for (const Generated& one : all) EXPECT_TRUE(one.status.ok()) << one.status;
+  EXPECT_TRUE(SameBits(alone, all[1]));
+}
+
+TEST_P(CudaEngineTest, DraftsChangeNoBit) {
+  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_draft = 4});
+  std::vector<int32_t> repeating;
+  for (int32_t i = 0; i < 40; ++i) repeating.push_back(30 + i % 5);
+  const Generated plain = Generate(*on_device_, Greedy(repeating, 16));
+  GenerateOptions request = Greedy(repeating, 16);
+  request.draft_tokens = 4;
+  const Generated guessed = Generate(*on_device_, request);
+  ASSERT_TRUE(guessed.status.ok()) << guessed.status;
+  EXPECT_GT(guessed.info.n_drafted, 0);
+  EXPECT_TRUE(SameBits(plain, guessed));
+  ExpectAlike(request);
+}
+
+TEST_P(CudaEngineTest, DrawsFromWholeRows) {
+  LoadBoth("llama_q4_1", {.n_ctx = 128});
+  GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
+  request.sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
+  ExpectAlike(request);
+  request.logit_bias.repetition_penalty = 1.3f;
+  request.logit_bias.biases = {{.id = 40, .bias = 3.0f}};
+  ExpectAlike(request);
+  request.sampling = {.temperature = 0};
+  request.top_logprobs = 5;
+  ExpectAlike(request);
+}
+
+TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
+  LoadBoth("llama_q4_1", {.n_ctx = 128});
+  GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
+  request.ignore_eos = false;
+  const auto grammar = CompileRegex("[a-z]{3,6}");
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  request.constraint = *grammar;
+  ExpectAlike(request);
+}
+
+TEST_P(CudaEngineTest, ScoresPrompts) {
+  LoadBoth("gemma_q5_0", {.n_ctx = 128});
+  GenerateOptions request = Greedy(RandomPrompt(30, 2), 1);
+  request.prompt_logprobs = true;
+  ExpectAlike(request);
+}
+
+TEST_P(CudaEngineTest, SharesBeginningsOfPrompts) {
+  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_idle_sessions = 1});
+  const GenerateOptions request = Greedy(RandomPrompt(80, 2), 3);
+  const Generated first = Generate(*on_device_, request);
+  const Generated second = Generate(*on_device_, request);
+  EXPECT_EQ(first.info.n_cached, 0);
+  EXPECT_GT(second.info.n_cached, 0);
+  EXPECT_TRUE(SameBits(first, second));
+}
+
+// What the device's free bytes go down by, and the context that was there
+// before, are the plan's total: never more, and little less.
+TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {
+  constexpr int64_t kMebibyte = int64_t{1} << 20;
+  const int64_t before = device_->Profile().free_bytes;
+  LoadBoth("gemma_q5_0", {.n_ctx = 4'096, .n_slots = 4});
+  const planner::MemoryPlan& plan = on_device_->plan();
+  const MemoryReport memory = on_device_->Memory();
+  EXPECT_EQ(memory.allocated_bytes, memory.planned_bytes);
+  ASSERT_TRUE(memory.device_taken_bytes.has_value());
+  const planner::Region* runtime = plan.FindRegion("runtime");
+  ASSERT_NE(runtime, nullptr);
+  EXPECT_GE(*memory.device_taken_bytes, memory.allocated_bytes);
+  const int64_t taken = *memory.device_taken_bytes + runtime->bytes;
+  EXPECT_LE(*memory.device_taken_bytes,
+            plan.total_bytes - (runtime->bytes - 8 * kMebibyte));
+  EXPECT_LE(plan.total_bytes, taken + taken / 100 + 32 * kMebibyte);
+  Generate(*on_device_, Greedy(RandomPrompt(20, 1), 4));
+  EXPECT_EQ(on_device_->Memory().device_allocations_after_load, 0);
+  EXPECT_EQ(device_->Profile().free_bytes, before - *memory.device_taken_bytes);
+  on_device_.reset();
+  EXPECT_EQ(device_->Profile().free_bytes, before);
+}
+
+TEST_P(CudaEngineTest, TheProfileSaysWhatThePlannerNeeds) {
+  const planner::DeviceProfile profile = device_->Profile();
+  EXPECT_TRUE(planner::ValidateProfile(profile).ok());
+  EXPECT_EQ(profile.kind, "cuda");
+  EXPECT_GT(profile.free_bytes, 0);
+  EXPECT_LT(profile.free_bytes, profile.total_bytes);
+  EXPECT_EQ(profile.runtime_basis, planner::Basis::kMeasured);
+  EXPECT_GT(profile.runtime_bytes, 0);
+  EXPECT_GT(profile.workspace.kernel_scratch_bytes, 0);
+  EXPECT_NE(planner::FindStorageRule(profile, DType::kQ4_0), nullptr);
+  EXPECT_FALSE(device_->unique_id().empty());
+  EXPECT_FALSE(device_->is_host());
+}
+
+// The tokenizer's tables are in the host's memory, not in the plan's total.
+TEST_P(CudaEngineTest, PlansHostMemoryApart) {
+  LoadBoth("llama_f32", {.n_ctx = 64});
+  const planner::MemoryPlan& plan = on_device_->plan();
+  ASSERT_NE(plan.FindRegion("vocab"), nullptr);
+  EXPECT_TRUE(plan.FindRegion("vocab")->on_host);
+  EXPECT_GT(plan.host_bytes, 0);
+  EXPECT_FALSE(on_device_->Memory().vocab_on_device);
+  EXPECT_TRUE(engine_->Memory().vocab_on_device);
+}
+
+TEST(AcceleratorTest, NothingIsFreeOnADeviceThatDoesNotAnswer) {
+  bool is_lost = false;
+  const auto device =
+      OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
+                      [&]() -> absl::StatusOr<kernels::DeviceMemory> {
+                        if (is_lost) return absl::UnavailableError("lost");
+                        return kernels::ReadEmulatedCudaMemory();
+                      });
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_GT((*device)->Profile().free_bytes, 0);
+  is_lost = true;
+  EXPECT_EQ((*device)->Profile().free_bytes, 0);
+  EXPECT_GT((*device)->Profile().total_bytes, 0);
+}
+
+TEST(AcceleratorTest, PlansTheCommittedRuntimeWhereNobodyMeasured) {
+  const auto device =
+      OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
+                      []() -> absl::StatusOr<kernels::DeviceMemory> {
+                        return kernels::DeviceMemory{100, 90, 0};
+                      });
+  ASSERT_TRUE(device.ok()) << device.status();
+  const planner::DeviceProfile profile = (*device)->Profile();
+  EXPECT_EQ(profile.runtime_bytes,
+            planner::CommittedGpuProfile().runtime_bytes);
+  EXPECT_EQ(profile.runtime_basis, planner::Basis::kEstimated);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,124 @@
+// What an engine does when its device is lost, fails once, or hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/worker/core/engine_fixture.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/hooked_device.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::BackendHooks;
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::HookedDevice;
+using ::plimsoll::testing::LosableDevice;
+using ::plimsoll::testing::RandomPrompt;
+using ::testing::HasSubstr;
+
+class DeviceLossTest : public plimsoll::testing::EngineFixture {};
+
+TEST_F(DeviceLossTest, EndsEveryStreamAndRefusesNewOnes) {
+  LosableDevice device;
+  std::vector<absl::Status> told;
+  Load("llama_f32", {.n_ctx = 4'096,
+                     .n_slots = 2,
+                     .device = &device,
+                     .on_device_lost = [&told](const absl::Status& error) {
+                       told.push_back(error);
+                       return absl::UnavailableError("the device is lost");
+                     }});
+  std::vector<std::shared_ptr<CollectSink>> sinks;
+  absl::Notification has_begun;
+  for (uint32_t i = 0; i < 3; ++i) {  // one more than there are slots
+    sinks.push_back(std::make_shared<CollectSink>());
+    if (i == 0) {
+      sinks[0]->after_output = [&](int64_t n) {
+        if (n == 3) has_begun.Notify();
+      };
+    }
+    ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(20, i), 0), sinks[i]).ok());
+  }
+  has_begun.WaitForNotification();
+  device.Lose();
+  for (const auto& sink : sinks) {
+    const Generated ended = sink->Await();
+    EXPECT_EQ(ended.status, absl::UnavailableError("the device is lost"));
+  }
+  EXPECT_EQ(Generate(*engine_, Greedy(RandomPrompt(5, 1), 1)).status,
+            absl::UnavailableError("the device is lost"));
+  SessionOptions session;
+  session.id = "s";
+  EXPECT_EQ(engine_->OpenSession(session).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(engine_->Idle());
+  engine_.reset();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(std::string(told[0].message()), HasSubstr("fell off the bus"));
+}
+
+TEST_F(DeviceLossTest, AnErrorOfOneOperationEndsItsStepAlone) {
+  std::atomic<int64_t> left = -1;  // operations until the error
+  const HookedDevice device({.before = [&left] {
+    return left-- == 0 ? absl::InternalError("a bad launch") : absl::OkStatus();
+  }});
+  Load("llama_f32",
+       {.device = &device, .on_device_lost = [](const absl::Status& error) {
+          ADD_FAILURE() << error;
+          return error;
+        }});
+  left = 30;
+  const Generated failed = Generate(*engine_, Greedy(RandomPrompt(5, 1), 20));
+  EXPECT_EQ(failed.status.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(Generate(*engine_, Greedy(RandomPrompt(5, 1), 20)).status.ok());
+}
+
+TEST_F(DeviceLossTest, ALoadOnALostDeviceFails) {
+  LosableDevice device;
+  device.Lose();
+  file_.emplace(plimsoll::testing::RandomModelBytes(
+      plimsoll::testing::FindRandomModel("llama_f32")));
+  const auto engine =
+      plimsoll::testing::LoadEngine(file_->path(), {.device = &device});
+  EXPECT_EQ(engine.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(DeviceLossTest, TheAgeOfAStepThatHangsGrows) {
+  std::atomic<int64_t> seconds = 1;
+  std::atomic<bool> hangs = false;
+  absl::Notification is_hanging;
+  absl::Notification go_on;
+  const HookedDevice device({.before = [&] {
+    if (hangs.exchange(false)) {
+      is_hanging.Notify();
+      go_on.WaitForNotification();
+    }
+    return absl::OkStatus();
+  }});
+  Load("llama_f32", {.device = &device, .clock = [&seconds] {
+                       return absl::FromUnixSeconds(seconds);
+                     }});
+  EXPECT_EQ(engine_->StepAge(), absl::ZeroDuration());
+  hangs = true;
+  const auto sink = std::make_shared<CollectSink>();
+  ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(5, 1), 2), sink).ok());
+  is_hanging.WaitForNotification();
+  seconds += 31;
+  EXPECT_EQ(engine_->StepAge(), absl::Seconds(31));
+  go_on.Notify();
+  EXPECT_TRUE(sink->Await().status.ok());
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,115 @@
+// A backend with hooks around each operation, for tests of what engines do to a
+// device, and of what devices do to engines.
+#ifndef PLIMSOLL_TESTS_WORKER_CORE_HOOKED_BACKEND_H_
+#define PLIMSOLL_TESTS_WORKER_CORE_HOOKED_BACKEND_H_
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::testing {
+
+struct BackendHooks {
+  // Before an operation; an error is the operation's then.
+  std::function<absl::Status()> before = [] { return absl::OkStatus(); };
+  std::function<void()> after = [] {};
+  // What is done with memory that was allocated.
+  std::function<kernels::Buffer(kernels::Buffer)> allocated =
+      [](kernels::Buffer buffer) { return buffer; };
+  // What the kernels were given for themselves.
+  std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
+};
+
+class HookedBackend final : public kernels::Backend {
+ public:
+  HookedBackend(std::unique_ptr<kernels::Backend> backend, BackendHooks hooks)
+      : backend_(std::move(backend)), hooks_(std::move(hooks)) {}
+
+  const kernels::DeviceInfo& Device() const override {
+    return backend_->Device();
+  }
+  absl::StatusOr<kernels::Buffer> Allocate(int64_t bytes) override {
+    ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->Allocate(bytes));
+    return hooks_.allocated(std::move(buffer));
+  }
+  int64_t Allocations() const override { return backend_->Allocations(); }
+  absl::Status UseScratch(kernels::BufferView scratch) override {
+    hooks_.scratch(scratch);
+    return backend_->UseScratch(scratch);
+  }
+  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
+                          int64_t first_row,
+                          std::span<const std::byte> file_rows,
+                          kernels::BufferView data) override {
+    return Around([&] {
+      return backend_->UploadRows(dtype, rows, cols, first_row, file_rows,
+                                  data);
+    });
+  }
+  absl::Status Upload(std::span<const std::byte> host,
+                      kernels::BufferView device) override {
+    return Around([&] { return backend_->Upload(host, device); });
+  }
+  absl::Status Download(kernels::BufferView device,
+                        std::span<std::byte> host) override {
+    return Around([&] { return backend_->Download(device, host); });
+  }
+  absl::Status GetRows(const kernels::GetRowsArgs& args) override {
+    return Around([&] { return backend_->GetRows(args); });
+  }
+  absl::Status RmsNorm(const kernels::RmsNormArgs& args) override {
+    return Around([&] { return backend_->RmsNorm(args); });
+  }
+  absl::Status PackActivations(
+      const kernels::PackActivationsArgs& args) override {
+    return Around([&] { return backend_->PackActivations(args); });
+  }
+  absl::Status MatMuls(std::span<const kernels::MatMulArgs> args) override {
+    return Around([&] { return backend_->MatMuls(args); });
+  }
+  absl::Status RopeAngles(const kernels::RopeAnglesArgs& args) override {
+    return Around([&] { return backend_->RopeAngles(args); });
+  }
+  absl::Status Rope(const kernels::RopeArgs& args) override {
+    return Around([&] { return backend_->Rope(args); });
+  }
+  absl::Status StoreRows(const kernels::StoreRowsArgs& args) override {
+    return Around([&] { return backend_->StoreRows(args); });
+  }
+  absl::Status CopyRows(const kernels::CopyRowsArgs& args) override {
+    return Around([&] { return backend_->CopyRows(args); });
+  }
+  absl::Status Attention(const kernels::AttentionArgs& args) override {
+    return Around([&] { return backend_->Attention(args); });
+  }
+  absl::Status GatedActivation(
+      const kernels::GatedActivationArgs& args) override {
+    return Around([&] { return backend_->GatedActivation(args); });
+  }
+  absl::Status TopK(const kernels::TopKArgs& args) override {
+    return Around([&] { return backend_->TopK(args); });
+  }
+  absl::Status Synchronize() override {
+    return Around([&] { return backend_->Synchronize(); });
+  }
+
+ private:
+  template <class Operation>
+  absl::Status Around(const Operation& operation) {
+    RETURN_IF_ERROR(hooks_.before());
+    const absl::Status status = operation();
+    hooks_.after();
+    return status;
+  }
+
+  std::unique_ptr<kernels::Backend> backend_;
+  const BackendHooks hooks_;
+};
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_CORE_HOOKED_BACKEND_H_

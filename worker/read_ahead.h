@@ -1,0 +1,58 @@
+// Reads a file's pieces on a thread of its own, one ahead of whoever uses them.
+#ifndef PLIMSOLL_WORKER_READ_AHEAD_H_
+#define PLIMSOLL_WORKER_READ_AHEAD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/model_file.h"
+
+namespace plimsoll::worker {
+
+// Two buffers, each as large as the largest piece: one is read into while the
+// other one is used, so that packing or copying what was read takes no time
+// beside the reading. Used from one thread.
+class ReadAhead {
+ public:
+  struct Piece {
+    int64_t offset;  // in the file
+    int64_t bytes;
+  };
+
+  // Begins to read. `file` outlives it, and nobody else reads it meanwhile.
+  ReadAhead(ModelFile& file, std::vector<Piece> pieces);
+  // Does not wait for pieces that nobody asked for.
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // The next piece, which there must be; it holds until the next call.
+  // Errors: those of ModelFile::Read, for this and all further pieces.
+  absl::StatusOr<std::span<const std::byte>> Next() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_);
+
+  ModelFile& file_;
+  const std::vector<Piece> pieces_;
+  // Piece i is in buffer i % 2.
+  std::array<std::vector<std::byte>, 2> buffers_;
+  absl::Mutex mu_;
+  size_t n_read_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t n_taken_ ABSL_GUARDED_BY(mu_) = 0;  // the last one is in use
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_READ_AHEAD_H_
