@@ -252,6 +252,16 @@ class Backend {
   virtual absl::Status TopK(const TopKArgs& args) = 0;
 
   virtual absl::Status Synchronize() = 0;
+
+  // Operations between BeginStep and EndStep are those of one step that only
+  // decodes, with `n_rows` rows; a backend may hold them back until
+  // Synchronize, and start them together. Steps of as many rows are expected to
+  // be alike. Page tables do not change before EndStep, which starts what was
+  // held when the step did not come to its Synchronize.
+  virtual absl::Status BeginStep(int64_t /*n_rows*/) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status EndStep() { return absl::OkStatus(); }
 };
 
 class ThreadPool;

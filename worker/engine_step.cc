@@ -356,7 +356,14 @@ absl::Status Engine::Impl::BuildBatch() {
 
 void Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
+  // A backend starts a step that only decodes as one piece.
+  const bool decodes =
+      std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
+  if (status.ok() && decodes) {
+    status = backend->BeginStep(static_cast<int64_t>(batch.tokens.size()));
+  }
   if (status.ok()) status = model->Step(batch);
+  status.Update(backend->EndStep());
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
   CountRows();

@@ -5,6 +5,7 @@
 // merges their results, with the same operations in the same order as a warp
 // that does all of them: the same bits.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -161,8 +162,8 @@ void LaunchAttend(const Context& context, const AttentionShape& shape,
   Launch(Attend<S>,
          {(n_warps + kAttentionWarps - 1) / kAttentionWarps,
           partials.data == nullptr ? 1 : partials.n_spans},
-         kThreads, S::kSharedBytes, context.stream, shape, tiles.device,
-         n_tiles, partials);
+         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, n_tiles,
+         partials);
 }
 
 void AttendTiles(const Context& context, const AttentionShape& shape,
@@ -180,6 +181,14 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
   }
 }
 
+// Rounded up by a quarter at most, so that a growing context changes the grid
+// seldom; blocks without a span end at once.
+int64_t RoundedSpans(int64_t n) {
+  const auto step = static_cast<int64_t>(
+      std::max(std::bit_floor(static_cast<uint64_t>(n)) / 4, uint64_t{1}));
+  return (n + step - 1) / step * step;
+}
+
 // The first tiles whose results of spans fit in the scratch memory; at least
 // one, whose rows are consecutive with those of the next.
 size_t TilesThatFit(const AttentionShape& shape,
@@ -188,7 +197,7 @@ size_t TilesThatFit(const AttentionShape& shape,
   int64_t n_spans = 0;
   const int64_t first_row = tiles[0].first_row;
   for (const AttentionTile& tile : tiles) {
-    const int64_t spans = std::max(n_spans, tile.Spans());
+    const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
     const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
     // Rows of the step may come in any order; those before the first do not
     // fit.
@@ -218,7 +227,7 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
     const Tiles some = {tiles.host.first(n), tiles.device};
     AttendTiles(context, shape, some, partials);
     Launch(MergeSpans, {static_cast<int64_t>(n), tile_rows, shape.n_heads},
-           kThreads, 0, context.stream, shape, some.device, partials);
+           kThreads, 0, context.queue, shape, some.device, partials);
     tiles = {tiles.host.subspan(n), tiles.device + n};
   }
   return absl::OkStatus();
@@ -265,6 +274,47 @@ absl::Status CheckLimits(const AttentionArgs& args) {
   return absl::OkStatus();
 }
 
+// The tiles of all segments, whose tables go to the device.
+absl::StatusOr<std::vector<AttentionTile>> TilesOf(const Context& context,
+                                                   const AttentionArgs& args,
+                                                   int64_t tile_rows) {
+  LaunchQueue& queue = *context.queue;
+  std::vector<AttentionTile> tiles;
+  int64_t longest = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    longest = std::max(longest, static_cast<int64_t>(segment.pages.size()));
+  }
+  // A step has each table once, for all layers.
+  if (queue.is_held() &&
+      queue.HasRoom(static_cast<int64_t>(args.segments.size()),
+                    longest * static_cast<int64_t>(sizeof(PageEntry)))) {
+    for (const AttentionSegment& segment : args.segments) {
+      const std::byte* pages = nullptr;
+      if (!segment.pages.empty() && !args.is_ring) {
+        ASSIGN_OR_RETURN(pages, queue.PutOnce(std::as_bytes(segment.pages)));
+      }
+      AppendTiles(args, segment, tile_rows,
+                  reinterpret_cast<const PageEntry*>(pages), tiles);
+    }
+    return tiles;
+  }
+  RETURN_IF_ERROR(queue.StartEach());
+  // One table and one list of tiles: what is staged for an operation stays
+  // within the parts that Staging keeps.
+  std::vector<PageEntry> pages;
+  for (const AttentionSegment& segment : args.segments) {
+    if (args.is_ring) break;
+    pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
+  }
+  ASSIGN_OR_RETURN(const PageEntry* device_pages,
+                   queue.PutSpan(std::span<const PageEntry>(pages)));
+  for (const AttentionSegment& segment : args.segments) {
+    AppendTiles(args, segment, tile_rows, device_pages, tiles);
+    if (!args.is_ring) device_pages += segment.pages.size();
+  }
+  return tiles;
+}
+
 }  // namespace
 
 absl::Status Attention(const Context& context, const AttentionArgs& args) {
@@ -272,23 +322,12 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   RETURN_IF_ERROR(CheckLimits(args));
   const AttentionShape shape = ShapeOf(args);
   const int64_t tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
-  // One table and one list of tiles: what is staged for an operation stays
-  // within the parts that Staging keeps.
-  std::vector<PageEntry> pages;
-  for (const AttentionSegment& segment : args.segments) {
-    pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
-  }
-  ASSIGN_OR_RETURN(const PageEntry* device_pages,
-                   context.staging->PutSpan(std::span<const PageEntry>(pages)));
-  std::vector<AttentionTile> host;
-  for (const AttentionSegment& segment : args.segments) {
-    AppendTiles(args, segment, tile_rows, device_pages, host);
-    device_pages += segment.pages.size();
-  }
+  ASSIGN_OR_RETURN(const std::vector<AttentionTile> host,
+                   TilesOf(context, args, tile_rows));
   if (host.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       const AttentionTile* device,
-      context.staging->PutSpan(std::span<const AttentionTile>(host)));
+      context.queue->PutSpan(std::span<const AttentionTile>(host)));
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
     max_spans = std::max(max_spans, tile.Spans());

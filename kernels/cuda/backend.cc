@@ -100,9 +100,21 @@ class CudaBackend : public Backend {
     });
   }
   absl::Status TopK(const TopKArgs& args) override {
+    RETURN_IF_ERROR(queue_.StartEach());
     return Run(args, [&] { return PLIMSOLL_CUDA::TopK(context_, args); });
   }
+  absl::Status BeginStep(int64_t n_rows) override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    return queue_.BeginStep(n_rows);
+  }
+  absl::Status EndStep() override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(queue_.StartEach());
+    return LaunchStatus();
+  }
   absl::Status Synchronize() override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(queue_.StartAsGraph());
     RETURN_IF_ERROR(LaunchStatus());
     return WaitForStream(context_.stream);
   }
@@ -130,6 +142,7 @@ class CudaBackend : public Backend {
   std::byte* own_ = nullptr;  // the kernels' own device memory
   Context context_ = {};
   Staging staging_;
+  LaunchQueue queue_;
   int64_t n_allocations_ = 0;
 };
 
@@ -149,12 +162,18 @@ absl::Status CudaBackend::Open(int device) {
   }
   info_.activation_block = kActivationBlock;
   info_.activation_block_bytes = kActivationBlockBytes;
-  info_.scratch_bytes = kScratchBytes + Staging::kBytes;
+  constexpr int64_t kOwnBytes =
+      kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes;
+  constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
+  info_.scratch_bytes = kOwnBytes + kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
-  ASSIGN_OR_RETURN(own_, AllocateDevice(info_.scratch_bytes));
+  ASSIGN_OR_RETURN(own_, AllocateDevice(kOwnBytes));
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
   RETURN_IF_ERROR(staging_.Open(own_ + kScratchBytes, context_.stream));
+  RETURN_IF_ERROR(queue_.Open(own_ + kScratchBytes + Staging::kBytes, &staging_,
+                              context_.stream));
   context_.staging = &staging_;
+  context_.queue = &queue_;
   context_.scratch = own_;
   context_.n_multiprocessors = facts.n_multiprocessors;
   return absl::OkStatus();
@@ -196,6 +215,7 @@ absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
                              static_cast<int64_t>(file_rows.size())));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(
       PackRows(context_, {dtype, rows, cols, data.data}, first_row, file_rows));
   return LaunchStatus();
@@ -209,6 +229,7 @@ absl::Status CudaBackend::Upload(std::span<const std::byte> host,
         "copying ", size, " bytes into a buffer of ", device.bytes));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(
       CopyToDevice(host.data(), device.data, size, context_.stream));
   // Until then the copy may still read `host`.
@@ -223,6 +244,7 @@ absl::Status CudaBackend::Download(BufferView device,
         "copying ", device.bytes, " bytes into a buffer of ", size));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(LaunchStatus());
   RETURN_IF_ERROR(
       CopyToHost(device.data, host.data(), device.bytes, context_.stream));

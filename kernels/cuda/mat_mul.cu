@@ -225,7 +225,7 @@ void LaunchMultiply(const Context& context, const MatMulArgs& args) {
   const int64_t n_tiles = (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
   const Activations x = {args.packed, args.n_rows, args.w.cols};
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
-         {n_tiles * n_batches}, kThreads, kShared, context.stream, w, x,
+         {n_tiles * n_batches}, kThreads, kShared, context.queue, w, x,
          args.out, args.accumulate, n_batches);
 }
 

@@ -1,10 +1,12 @@
 // The CUDA operations, one file each; arguments have been validated. They queue
-// their work on the context's stream.
+// their work; those that wait for it use the stream itself, on which nothing is
+// held back then.
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/staging.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -18,6 +20,7 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 struct Context {
   Stream stream;
   Staging* staging;
+  LaunchQueue* queue;  // on the stream
   std::byte* scratch;  // [kScratchBytes], on the device
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
