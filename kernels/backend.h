@@ -274,9 +274,17 @@ std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool);
 // file (row_multiple 1), single thread.
 std::unique_ptr<Backend> NewReferenceBackend();
 
+// Where the CUDA backend changes from one kernel to another: a row's result has
+// the same bits as long as it is computed by the same one (docs/cuda.md).
+struct CudaOptions {
+  // Rows of a sequence in a step from which on attention uses tensor cores.
+  int64_t prompt_attention_rows = 16;
+};
+
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such
 // device.
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device);
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int device, const CudaOptions& options = {});
 
 }  // namespace plimsoll::kernels
 

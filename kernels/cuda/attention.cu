@@ -1,5 +1,6 @@
 // Causal attention: tasks of a warp (attention_warp.cuh), each of which has a
-// few queries and either one span of what they see, or all of it.
+// few queries and either one span of what they see, or all of it. Prompts are
+// attention_prompt.cu's.
 //
 // Where there are few queries, spans go to different warps and a second kernel
 // merges their results, with the same operations in the same order as a warp
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/attention_prompt.cuh"
 #include "kernels/cuda/attention_warp.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -125,7 +127,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-AttentionShape ShapeOf(const AttentionArgs& args) {
+// Up to `n_queries` queries are a task.
+AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionShape shape = {};
   shape.q = args.q;
@@ -134,7 +137,7 @@ AttentionShape ShapeOf(const AttentionArgs& args) {
   shape.n_heads = args.n_heads;
   shape.n_kv_heads = args.n_kv_heads;
   shape.head_dim = args.head_dim;
-  shape.part_heads = std::min(group, QueriesOf(args.head_dim));
+  shape.part_heads = std::min(group, n_queries);
   shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
   shape.scale = args.scale;
   shape.k_type = args.k_type;
@@ -274,60 +277,47 @@ absl::Status CheckLimits(const AttentionArgs& args) {
   return absl::OkStatus();
 }
 
-// The tiles of all segments, whose tables go to the device.
-absl::StatusOr<std::vector<AttentionTile>> TilesOf(const Context& context,
-                                                   const AttentionArgs& args,
-                                                   int64_t tile_rows) {
+// Where the device finds each segment's table.
+absl::StatusOr<std::vector<const PageEntry*>> PutTables(
+    const Context& context, const AttentionArgs& args) {
   LaunchQueue& queue = *context.queue;
-  std::vector<AttentionTile> tiles;
+  std::vector<const PageEntry*> tables(args.segments.size());
+  if (args.is_ring) return tables;
   int64_t longest = 0;
   for (const AttentionSegment& segment : args.segments) {
     longest = std::max(longest, static_cast<int64_t>(segment.pages.size()));
   }
   // A step has each table once, for all layers.
   if (queue.is_held() &&
-      queue.HasRoom(static_cast<int64_t>(args.segments.size()),
+      queue.HasRoom(static_cast<int64_t>(tables.size()),
                     longest * static_cast<int64_t>(sizeof(PageEntry)))) {
-    for (const AttentionSegment& segment : args.segments) {
-      const std::byte* pages = nullptr;
-      if (!segment.pages.empty() && !args.is_ring) {
-        ASSIGN_OR_RETURN(pages, queue.PutOnce(std::as_bytes(segment.pages)));
-      }
-      AppendTiles(args, segment, tile_rows,
-                  reinterpret_cast<const PageEntry*>(pages), tiles);
+    for (size_t i = 0; i < tables.size(); ++i) {
+      ASSIGN_OR_RETURN(const std::byte* table,
+                       queue.PutOnce(std::as_bytes(args.segments[i].pages)));
+      tables[i] = reinterpret_cast<const PageEntry*>(table);
     }
-    return tiles;
+    return tables;
   }
   RETURN_IF_ERROR(queue.StartEach());
-  // One table and one list of tiles: what is staged for an operation stays
-  // within the parts that Staging keeps.
+  // All in one, so that what is staged for an operation stays within the parts
+  // that Staging keeps.
   std::vector<PageEntry> pages;
   for (const AttentionSegment& segment : args.segments) {
-    if (args.is_ring) break;
     pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
   }
-  ASSIGN_OR_RETURN(const PageEntry* device_pages,
+  ASSIGN_OR_RETURN(const PageEntry* table,
                    queue.PutSpan(std::span<const PageEntry>(pages)));
-  for (const AttentionSegment& segment : args.segments) {
-    AppendTiles(args, segment, tile_rows, device_pages, tiles);
-    if (!args.is_ring) device_pages += segment.pages.size();
+  for (size_t i = 0; i < tables.size(); ++i) {
+    tables[i] = table;
+    table += args.segments[i].pages.size();
   }
-  return tiles;
+  return tables;
 }
 
-}  // namespace
-
-absl::Status Attention(const Context& context, const AttentionArgs& args) {
-  if (args.segments.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckLimits(args));
-  const AttentionShape shape = ShapeOf(args);
-  const int64_t tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
-  ASSIGN_OR_RETURN(const std::vector<AttentionTile> host,
-                   TilesOf(context, args, tile_rows));
-  if (host.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      const AttentionTile* device,
-      context.queue->PutSpan(std::span<const AttentionTile>(host)));
+// Rows that decode, and prompts too short for the tensor cores.
+absl::Status AttendFew(const Context& context, const AttentionShape& shape,
+                       std::span<const AttentionTile> host) {
+  ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
     max_spans = std::max(max_spans, tile.Spans());
@@ -339,6 +329,38 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   }
   AttendTiles(context, shape, {host, device}, {});
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Attention(const Context& context, const AttentionArgs& args) {
+  if (args.segments.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckLimits(args));
+  const AttentionShape shape = ShapeOf(args, QueriesOf(args.head_dim));
+  const AttentionShape prompt_shape = ShapeOf(args, kPromptQueries);
+  const bool has_prompts =
+      HasPromptType(args.k_type) && HasPromptType(args.v_type);
+  ASSIGN_OR_RETURN(const std::vector<const PageEntry*> tables,
+                   PutTables(context, args));
+  std::vector<AttentionTile> tiles;
+  std::vector<AttentionTile> prompt_tiles;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const AttentionSegment& segment = args.segments[i];
+    if (has_prompts && segment.n_rows >= context.prompt_rows) {
+      AppendPromptTiles(args, segment, kPromptQueries / prompt_shape.part_heads,
+                        tables[i], prompt_tiles);
+    } else {
+      AppendTiles(args, segment, QueriesOf(args.head_dim) / shape.part_heads,
+                  tables[i], tiles);
+    }
+  }
+  if (!prompt_tiles.empty()) {
+    const std::span<const AttentionTile> host = prompt_tiles;
+    ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
+    AttendPrompts(context, prompt_shape, host, device);
+  }
+  if (tiles.empty()) return absl::OkStatus();
+  return AttendFew(context, shape, tiles);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -37,7 +37,7 @@ class CudaBackend : public Backend {
     Destroy(context_.stream);
   }
 
-  absl::Status Open(int device);
+  absl::Status Open(int device, const CudaOptions& options);
 
   const DeviceInfo& Device() const override { return info_; }
 
@@ -69,11 +69,9 @@ class CudaBackend : public Backend {
   }
   absl::Status MatMuls(std::span<const MatMulArgs> products) override {
     for (const MatMulArgs& args : products) RETURN_IF_ERROR(Validate(args));
-    for (const MatMulArgs& args : products) {
-      RETURN_IF_ERROR(
-          Run(args, [&] { return PLIMSOLL_CUDA::MatMul(context_, args); }));
-    }
-    return absl::OkStatus();
+    RETURN_IF_ERROR(UseDevice(device_));
+    PLIMSOLL_CUDA::MatMuls(context_, products);
+    return LaunchStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::RopeAngles(context_, args); });
@@ -146,7 +144,7 @@ class CudaBackend : public Backend {
   int64_t n_allocations_ = 0;
 };
 
-absl::Status CudaBackend::Open(int device) {
+absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   device_ = device;
   ASSIGN_OR_RETURN(const DeviceFacts facts, OpenDevice(device));
   info_.id = facts.id;
@@ -176,6 +174,7 @@ absl::Status CudaBackend::Open(int device) {
   context_.queue = &queue_;
   context_.scratch = own_;
   context_.n_multiprocessors = facts.n_multiprocessors;
+  context_.prompt_rows = options.prompt_attention_rows;
   return absl::OkStatus();
 }
 
@@ -251,9 +250,10 @@ absl::Status CudaBackend::Download(BufferView device,
   return WaitForStream(context_.stream);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> NewBackend(int device) {
+absl::StatusOr<std::unique_ptr<Backend>> NewBackend(
+    int device, const CudaOptions& options) {
   auto backend = std::make_unique<CudaBackend>();
-  RETURN_IF_ERROR(backend->Open(device));
+  RETURN_IF_ERROR(backend->Open(device, options));
   return backend;
 }
 
@@ -264,12 +264,14 @@ absl::StatusOr<std::unique_ptr<Backend>> NewBackend(int device) {
 namespace plimsoll::kernels {
 
 #ifdef PLIMSOLL_CUDA_EMULATED
-absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend() {
-  return cuda_emulated::NewBackend(0);
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
+    const CudaOptions& options) {
+  return cuda_emulated::NewBackend(0, options);
 }
 #else
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device) {
-  return cuda::NewBackend(device);
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int device, const CudaOptions& options) {
+  return cuda::NewBackend(device, options);
 }
 #endif
 

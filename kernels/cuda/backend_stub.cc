@@ -7,7 +7,8 @@
 
 namespace plimsoll::kernels {
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*device*/) {
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int /*device*/, const CudaOptions& /*options*/) {
   return absl::UnimplementedError("this build has no CUDA kernels");
 }
 

@@ -7,6 +7,8 @@
 // order: warp w of a block of threads takes tiles w, w + 8, ... of the columns,
 // and the warps' sums are added as a tree. So a row has the same bits alone and
 // in any batch, and one kernel serves decoding and prompts.
+#include <vector>
+
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/tiles.cuh"
 #include "kernels/packed_row.h"
@@ -16,13 +18,24 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kGroupRows = 8;  // activations of one product
+constexpr int kGroupRows = 8;       // activations of one product
+constexpr size_t kMaxProducts = 4;  // of one launch
 static_assert(kTileCols == kActivationBlock);
 
 struct Activations {
   const std::byte* rows;
   int64_t n_rows;
   int64_t dim;
+};
+
+// Matrices of one type that meet the same activations in one launch.
+struct Product {
+  DeviceMatrix w;
+  float* out;
+  int64_t end;  // of its groups of row tiles, which follow the one's before
+};
+struct Products {
+  Product of[kMaxProducts];
 };
 
 // What a lane needs of the activations of one product of a warp. Rows past the
@@ -154,12 +167,18 @@ constexpr int Depth(DType type, int n_products) {
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
 __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
-    MultiplyTiles(DeviceMatrix w, Activations x, float* out, bool accumulate,
-                  int64_t n_batches) {
+    MultiplyTiles(const __grid_constant__ Products products, Activations x,
+                  bool accumulate, int64_t n_batches) {
   constexpr int kSums = kRowTiles * kGroups * 4;
   constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
   constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
-  const int64_t first_tile = blockIdx.x / n_batches * kRowTiles;
+  int64_t index = blockIdx.x / n_batches;
+  int which = 0;
+  while (index >= products.of[which].end) ++which;
+  if (which > 0) index -= products.of[which - 1].end;
+  const DeviceMatrix w = products.of[which].w;
+  float* out = products.of[which].out;
+  const int64_t first_tile = index * kRowTiles;
   const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
   // Tiles past the end repeat the last one; they are not stored.
   const auto tile_at = [&](int t) {
@@ -215,54 +234,94 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
 }
 
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
-void LaunchMultiply(const Context& context, const MatMulArgs& args) {
+void LaunchMultiply(const Context& context,
+                    std::span<const MatMulArgs> products) {
   constexpr int64_t kBatchRows = kGroups * kGroupRows;
   constexpr int64_t kShared =
       int64_t{kWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
   static_assert(kShared <= kMaxSharedBytes);
-  const DeviceMatrix w = MatrixOf(args.w);
-  const int64_t n_batches = (args.n_rows + kBatchRows - 1) / kBatchRows;
-  const int64_t n_tiles = (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
-  const Activations x = {args.packed, args.n_rows, args.w.cols};
+  const MatMulArgs& first = products.front();
+  Products all = {};
+  int64_t n_groups = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const DeviceMatrix w = MatrixOf(products[i].w);
+    n_groups += (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
+    all.of[i] = {w, products[i].out, n_groups};
+  }
+  const int64_t n_batches = (first.n_rows + kBatchRows - 1) / kBatchRows;
+  const Activations x = {first.packed, first.n_rows, first.w.cols};
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
-         {n_tiles * n_batches}, kThreads, kShared, context.queue, w, x,
-         args.out, args.accumulate, n_batches);
+         {n_groups * n_batches}, kThreads, kShared, context.queue, all, x,
+         first.accumulate, n_batches);
 }
 
 // Reading weights bounds few rows, so those get many small blocks of threads.
 // More rows share what is read of both sides, where that leaves each
 // multiprocessor a block.
 template <DType kType>
-void Multiply(const Context& context, const MatMulArgs& args) {
+void Multiply(const Context& context, std::span<const MatMulArgs> products) {
   constexpr int64_t kWideRows = 4 * kGroupRows;
-  const int64_t row_tiles = (args.w.rows + kTileRows - 1) / kTileRows;
-  const int64_t wide_batches = (args.n_rows + kWideRows - 1) / kWideRows;
-  if (args.n_rows == 1) {
-    LaunchMultiply<kType, 1, 1, true>(context, args);
-  } else if (args.n_rows <= kGroupRows) {
-    LaunchMultiply<kType, 1, 1, false>(context, args);
-  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
-    LaunchMultiply<kType, 1, 4, false>(context, args);
-  } else if (args.n_rows <= 2 * kGroupRows) {
-    LaunchMultiply<kType, 2, 2, false>(context, args);
-  } else {
-    LaunchMultiply<kType, 4, 4, false>(context, args);
+  const int64_t n_rows = products.front().n_rows;
+  int64_t row_tiles = 0;
+  for (const MatMulArgs& args : products) {
+    row_tiles += (args.w.rows + kTileRows - 1) / kTileRows;
   }
+  const int64_t wide_batches = (n_rows + kWideRows - 1) / kWideRows;
+  if (n_rows == 1) {
+    LaunchMultiply<kType, 1, 1, true>(context, products);
+  } else if (n_rows <= kGroupRows) {
+    LaunchMultiply<kType, 1, 1, false>(context, products);
+  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
+    LaunchMultiply<kType, 1, 4, false>(context, products);
+  } else if (n_rows <= 2 * kGroupRows) {
+    LaunchMultiply<kType, 2, 2, false>(context, products);
+  } else {
+    LaunchMultiply<kType, 4, 4, false>(context, products);
+  }
+}
+
+// Whether two products can be one launch.
+bool IsAlike(const MatMulArgs& a, const MatMulArgs& b) {
+  return a.w.dtype == b.w.dtype && a.w.cols == b.w.cols &&
+         a.packed == b.packed && a.n_rows == b.n_rows &&
+         a.accumulate == b.accumulate;
+}
+
+bool IsEmpty(const MatMulArgs& args) {
+  return args.n_rows == 0 || args.w.rows == 0;
+}
+
+// Takes the first product and those like it from `products`.
+std::vector<MatMulArgs> TakeAlike(std::vector<MatMulArgs>& products) {
+  std::vector<MatMulArgs> taken;
+  const MatMulArgs first = products.front();
+  std::erase_if(products, [&](const MatMulArgs& args) {
+    if (taken.size() == kMaxProducts || !IsAlike(first, args)) return false;
+    taken.push_back(args);
+    return true;
+  });
+  return taken;
 }
 
 }  // namespace
 
-absl::Status MatMul(const Context& context, const MatMulArgs& args) {
-  if (args.n_rows == 0 || args.w.rows == 0) return absl::OkStatus();
-  if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
-    MatMulFloat(context, args);
-    return absl::OkStatus();
+void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
+  std::vector<MatMulArgs> left;
+  for (const MatMulArgs& args : products) {
+    if (IsEmpty(args)) continue;
+    if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
+      MatMulFloat(context, args);
+    } else {
+      left.push_back(args);
+    }
   }
-  WithType(args.w.dtype, [&](auto type) {
-    constexpr DType kType = decltype(type)::value;
-    if constexpr (IsTiled(kType)) Multiply<kType>(context, args);
-  });
-  return absl::OkStatus();
+  while (!left.empty()) {
+    const std::vector<MatMulArgs> alike = TakeAlike(left);
+    WithType(alike.front().w.dtype, [&](auto type) {
+      constexpr DType kType = decltype(type)::value;
+      if constexpr (IsTiled(kType)) Multiply<kType>(context, alike);
+    });
+  }
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -4,6 +4,8 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
+#include <span>
+
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/launch_queue.h"
@@ -24,10 +26,12 @@ struct Context {
   std::byte* scratch;  // [kScratchBytes], on the device
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
+  int64_t prompt_rows;  // see CudaOptions
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
-absl::Status MatMul(const Context& context, const MatMulArgs& args);
+// Those of one type that read the same activations are one launch.
+void MatMuls(const Context& context, std::span<const MatMulArgs> products);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);

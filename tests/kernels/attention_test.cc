@@ -262,8 +262,46 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
             kInvalid);
 }
 
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+TEST(CudaAttentionTest, APromptHasTheBitsOfItsKernelAndTheOthersOfTheirs) {
+  const auto backend = *NewEmulatedCudaBackend();
+  const BackendUnderTest few = MakeBackend(kCudaEmulatedName, 1);
+  const BackendUnderTest prompts = MakeBackend(kCudaEmulatedPromptName, 1);
+  RandomData random(39);
+  constexpr int64_t kN = 40;
+  const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
+  PagedSequence sequence(tokens, kN, 64);
+  sequence.Append(*backend, 0, kN);
+  const int64_t least = CudaOptions().prompt_attention_rows;
+  for (const int64_t n : {int64_t{1}, least - 1, least, least + 5}) {
+    const auto table = sequence.Table(n);
+    const auto bits = [&](Backend& of) {
+      return Bits(sequence.Attend(of, 0, n, table));
+    };
+    EXPECT_EQ(bits(*backend), bits(n < least ? *few.backend : *prompts.backend))
+        << n << " rows";
+  }
+  // In one step.
+  const auto table = sequence.Table(kN);
+  std::vector<float> out(tokens.q.size());
+  AttentionArgs args = CommonArgs(tokens, 0, out.data());
+  const AttentionSegment segments[] = {{0, least, 0, table, {}, 0},
+                                       {least, kN - least, least, table, {}, 0},
+                                       {kN - 1, 1, kN - 1, table, {}, 0}};
+  args.segments = segments;
+  args.paged = sequence.kv();
+  ASSERT_TRUE(backend->Attention(args).ok());
+  const auto prompt = sequence.Attend(*prompts.backend, 0, kN, table);
+  const auto last = sequence.Attend(*few.backend, kN - 1, 1, table);
+  const int64_t n_before = (kN - 1) * tokens.QDim();
+  EXPECT_EQ(Bits(out.data(), n_before), Bits(prompt.data(), n_before));
+  EXPECT_EQ(Bits(out.data() + n_before, tokens.QDim()), Bits(last));
+}
+#endif
+
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
-                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+                         ::testing::ValuesIn(AttentionBackendNames()),
+                         BackendTestName);
 
 }  // namespace
 }  // namespace plimsoll::kernels

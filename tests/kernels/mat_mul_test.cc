@@ -239,6 +239,14 @@ TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
       {{DType::kQ4_K, 40, true},
        {DType::kF16, 19, true},
        {DType::kQ4_K, 33, false}},
+      // More of one type than a launch takes, with others among them.
+      {{DType::kQ8_0, 33, true},
+       {DType::kQ4_K, 40, true},
+       {DType::kQ8_0, 1, true},
+       {DType::kQ8_0, 16, true},
+       {DType::kQ8_0, 50, true},
+       {DType::kQ4_K, 16, true},
+       {DType::kQ8_0, 17, true}},
   };
   for (const std::vector<Part>& parts : calls) {
     std::vector<StoredMatrix> stored;

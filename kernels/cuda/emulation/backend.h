@@ -9,7 +9,8 @@
 
 namespace plimsoll::kernels {
 
-absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend();
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
+    const CudaOptions& options = {});
 
 }  // namespace plimsoll::kernels
 
