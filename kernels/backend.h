@@ -279,6 +279,12 @@ std::unique_ptr<Backend> NewReferenceBackend();
 struct CudaOptions {
   // Rows of a sequence in a step from which on attention uses tensor cores.
   int64_t prompt_attention_rows = 16;
+  // Rows of a step from which on products of packed activations have blocks of
+  // 128 rows; the bits are the same.
+  int64_t prompt_product_rows = 128;
+  // Rows from which on they round activations to F16 (2^-12 of each), for twice
+  // the rate at best. None, unless asked for.
+  int64_t half_product_rows = std::numeric_limits<int64_t>::max();
 };
 
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such

@@ -346,7 +346,7 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   std::vector<AttentionTile> prompt_tiles;
   for (size_t i = 0; i < tables.size(); ++i) {
     const AttentionSegment& segment = args.segments[i];
-    if (has_prompts && segment.n_rows >= context.prompt_rows) {
+    if (has_prompts && segment.n_rows >= context.prompt_attention_rows) {
       AppendPromptTiles(args, segment, kPromptQueries / prompt_shape.part_heads,
                         tables[i], prompt_tiles);
     } else {

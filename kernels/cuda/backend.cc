@@ -174,7 +174,9 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.queue = &queue_;
   context_.scratch = own_;
   context_.n_multiprocessors = facts.n_multiprocessors;
-  context_.prompt_rows = options.prompt_attention_rows;
+  context_.prompt_attention_rows = options.prompt_attention_rows;
+  context_.prompt_product_rows = options.prompt_product_rows;
+  context_.half_product_rows = options.half_product_rows;
   return absl::OkStatus();
 }
 

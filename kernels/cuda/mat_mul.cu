@@ -6,130 +6,22 @@
 // Between blocks every output sees the same float operations in the same
 // order: warp w of a block of threads takes tiles w, w + 8, ... of the columns,
 // and the warps' sums are added as a tree. So a row has the same bits alone and
-// in any batch, and one kernel serves decoding and prompts.
+// in any batch. Prompts have a kernel with another division of the work and the
+// same operations (mat_mul_prompt.cu).
+#include <algorithm>
 #include <vector>
 
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/tiles.cuh"
-#include "kernels/packed_row.h"
+#include "kernels/cuda/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
-
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kGroupRows = 8;       // activations of one product
-constexpr size_t kMaxProducts = 4;  // of one launch
-static_assert(kTileCols == kActivationBlock);
-
-struct Activations {
-  const std::byte* rows;
-  int64_t n_rows;
-  int64_t dim;
-};
-
-// Matrices of one type that meet the same activations in one launch.
-struct Product {
-  DeviceMatrix w;
-  float* out;
-  int64_t end;  // of its groups of row tiles, which follow the one's before
-};
-struct Products {
-  Product of[kMaxProducts];
-};
-
-// What a lane needs of the activations of one product of a warp. Rows past the
-// end repeat the last one; their outputs are not stored.
-struct Group {
-  const std::byte* values;     // of row g, at this lane's columns
-  const std::byte* scales[2];  // of rows 2t and 2t + 1
-
-  __device__ void Begin(const Activations& x, int64_t first_row) {
-    const int64_t row_bytes = PackedRowBytes(x.dim);
-    const int lane = LaneIndex();
-    const auto at = [&](int64_t row) {
-      return x.rows + (row < x.n_rows ? row : x.n_rows - 1) * row_bytes;
-    };
-    values = at(first_row + lane / 4) + lane % 4 * 8;
-    for (int c = 0; c < 2; ++c) {
-      scales[c] = at(first_row + lane % 4 * 2 + c) + PackedScalesOffset(x.dim);
-    }
-  }
-};
-
-__device__ inline float FloatAt(const std::byte* base, int64_t byte) {
-  return *reinterpret_cast<const float*>(base + byte);
-}
-
-// The operands of one group for one tile of columns.
-struct Operands {
-  uint32_t high[2];
-  uint32_t low[2];
-  float scale[2];
-  float sum[2];  // scale * sum of values
-
-  template <bool kHasOffset>
-  __device__ void Load(const Group& group, int64_t dim, int64_t col_tile) {
-    for (int half = 0; half < 2; ++half) {
-      const auto values = *reinterpret_cast<const uint2*>(
-          group.values + col_tile * (kTileCols * 2) + half * 32);
-      high[half] = HighBytes(values);
-      low[half] = LowBytes(values);
-    }
-    for (int c = 0; c < 2; ++c) {
-      scale[c] = FloatAt(group.scales[c], col_tile * 4);
-      if constexpr (kHasOffset) {
-        sum[c] = FloatAt(
-            group.scales[c],
-            PackedSumsOffset(dim) - PackedScalesOffset(dim) + col_tile * 4);
-      }
-    }
-  }
-};
-
-// sums += the exact product of a tile and a group. kIsSingle leaves out what
-// is of no row if there is only one.
-template <DType kType, bool kIsSingle>
-__device__ void Accumulate(const Tile<kType>& w, const Operands& x,
-                           float* sums) {
-  constexpr bool kIsSigned = HasSignedQuants(kType);
-  constexpr int kHalves = HalvesOf(kType);
-  int32_t high[kHalves][4] = {};
-  int32_t low[kHalves][4] = {};
-  if constexpr (kHalves == 2) {
-    for (int h = 0; h < 2; ++h) {
-      Mma16<kIsSigned, true>(w.a + 2 * h, x.high[h], high[h]);
-      Mma16<kIsSigned, false>(w.a + 2 * h, x.low[h], low[h]);
-    }
-  } else {
-    Mma32<kIsSigned, true>(w.a, x.high, high[0]);
-    Mma32<kIsSigned, false>(w.a, x.low, low[0]);
-  }
-  for (int e = 0; e < 4; e += kIsSingle ? 2 : 1) {
-    const int row = e / 2;
-    const int column = e % 2;
-    const auto total = [&](int h) {
-      return static_cast<float>(high[h][e] * 256 + low[h][e]);
-    };
-    if constexpr (kHalves == 2) {
-      const float sum =
-          Fma(total(1), w.scale[row][1], total(0) * w.scale[row][0]);
-      sums[e] = Fma(sum, x.scale[column], sums[e]);
-    } else {
-      sums[e] = Fma(total(0), w.scale[row][0] * x.scale[column], sums[e]);
-    }
-    if constexpr (!kIsSigned) {
-      sums[e] = Fma(w.offset[row], x.sum[column], sums[e]);
-    }
-  }
-}
 
 // Adds the warps' sums, as a tree; warp 0 gets the result.
 template <int kN>
 __device__ void AddWarps(float* sums, float* shared) {
   const int lane = LaneIndex();
   const int warp = WarpIndex();
-  for (int stride = kWarps / 2; stride > 0; stride /= 2) {
+  for (int stride = kProductWarps / 2; stride > 0; stride /= 2) {
     if (warp >= stride && warp < 2 * stride) {
       for (int i = 0; i < kN; ++i) {
         shared[((warp - stride) * kN + i) * kWarpThreads + lane] = sums[i];
@@ -166,18 +58,16 @@ constexpr int Depth(DType type, int n_products) {
 // A block of threads computes kRowTiles tiles of outputs for kGroups groups of
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
-__global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
+__global__ void __launch_bounds__(kProductThreads,
+                                  MinBlocks(kRowTiles* kGroups))
     MultiplyTiles(const __grid_constant__ Products products, Activations x,
                   bool accumulate, int64_t n_batches) {
   constexpr int kSums = kRowTiles * kGroups * 4;
   constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
   constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
   int64_t index = blockIdx.x / n_batches;
-  int which = 0;
-  while (index >= products.of[which].end) ++which;
-  if (which > 0) index -= products.of[which - 1].end;
-  const DeviceMatrix w = products.of[which].w;
-  float* out = products.of[which].out;
+  const Product product = FindProduct(products, index);
+  const DeviceMatrix& w = product.w;
   const int64_t first_tile = index * kRowTiles;
   const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
   // Tiles past the end repeat the last one; they are not stored.
@@ -193,18 +83,18 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
   RawTile<kType> next[kDepth][kRowTiles];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    const int64_t col = WarpIndex() + d * kWarps;
+    const int64_t col = WarpIndex() + d * kProductWarps;
     if (col >= w.at.col_tiles) break;
     for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
   }
   for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
-       begin += kDepth * kWarps) {
+       begin += kDepth * kProductWarps) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
-      const int64_t col = begin + d * kWarps;
+      const int64_t col = begin + d * kProductWarps;
       if (col >= w.at.col_tiles) break;
       Tile<kType> tiles[kRowTiles];
-      const int64_t ahead = col + kDepth * kWarps;
+      const int64_t ahead = col + kDepth * kProductWarps;
       for (int t = 0; t < kRowTiles; ++t) {
         tiles[t] = Unpack(next[d][t], static_cast<int>(col % kBlockTiles));
         if (ahead < w.at.col_tiles) next[d][t].Load(w, tile_at(t), ahead);
@@ -228,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
     const int64_t row =
         first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
     if (output >= w.rows || row >= x.n_rows) continue;
-    float& to = out[row * w.rows + output];
+    float& to = product.out[row * w.rows + output];
     to = accumulate ? to + sums[i] : sums[i];
   }
 }
@@ -238,21 +128,16 @@ void LaunchMultiply(const Context& context,
                     std::span<const MatMulArgs> products) {
   constexpr int64_t kBatchRows = kGroups * kGroupRows;
   constexpr int64_t kShared =
-      int64_t{kWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
+      int64_t{kProductWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
   static_assert(kShared <= kMaxSharedBytes);
   const MatMulArgs& first = products.front();
-  Products all = {};
   int64_t n_groups = 0;
-  for (size_t i = 0; i < products.size(); ++i) {
-    const DeviceMatrix w = MatrixOf(products[i].w);
-    n_groups += (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
-    all.of[i] = {w, products[i].out, n_groups};
-  }
+  const Products all = ProductsOf(products, kRowTiles, n_groups);
   const int64_t n_batches = (first.n_rows + kBatchRows - 1) / kBatchRows;
   const Activations x = {first.packed, first.n_rows, first.w.cols};
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
-         {n_groups * n_batches}, kThreads, kShared, context.queue, all, x,
-         first.accumulate, n_batches);
+         {n_groups * n_batches}, kProductThreads, kShared, context.queue, all,
+         x, first.accumulate, n_batches);
 }
 
 // Reading weights bounds few rows, so those get many small blocks of threads.
@@ -317,6 +202,12 @@ void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
   }
   while (!left.empty()) {
     const std::vector<MatMulArgs> alike = TakeAlike(left);
+    const int64_t n_rows = alike.front().n_rows;
+    if (n_rows >=
+        std::min(context.prompt_product_rows, context.half_product_rows)) {
+      MultiplyPrompt(context, alike, n_rows >= context.half_product_rows);
+      continue;
+    }
     WithType(alike.front().w.dtype, [&](auto type) {
       constexpr DType kType = decltype(type)::value;
       if constexpr (IsTiled(kType)) Multiply<kType>(context, alike);

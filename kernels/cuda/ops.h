@@ -26,7 +26,10 @@ struct Context {
   std::byte* scratch;  // [kScratchBytes], on the device
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
-  int64_t prompt_rows;  // see CudaOptions
+  // See CudaOptions.
+  int64_t prompt_attention_rows;
+  int64_t prompt_product_rows;
+  int64_t half_product_rows;
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);

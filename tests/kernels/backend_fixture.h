@@ -68,14 +68,16 @@ inline bool IsCuda(const std::string& name) {
          name == kCudaEmulatedPromptName || name == kCudaPromptName;
 }
 
-// One kernel for all rows, so that the suite may ask for the same bits however
-// they come (docs/cuda.md).
+// One kernel of attention for all rows, so that the suite may ask for the same
+// bits however they come; products change theirs early, with the same bits
+// (docs/cuda.md).
 inline CudaOptions OptionsOf(const std::string& name) {
   CudaOptions options;
   const bool has_prompts =
       name == kCudaEmulatedPromptName || name == kCudaPromptName;
   options.prompt_attention_rows =
       has_prompts ? 1 : std::numeric_limits<int64_t>::max();
+  options.prompt_product_rows = 20;
   return options;
 }
 
