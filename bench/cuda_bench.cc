@@ -302,7 +302,8 @@ void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
   }
   const Buffer q = RandomFloats(backend, n_rows * kHeads * kHeadDim);
   const Buffer out = Must(backend.Allocate(n_rows * kHeads * kHeadDim * 4));
-  const AttentionSegment segment = {0, n_rows, n_ctx - n_rows, table, {}, 0};
+  const AttentionSegment segment = {0,  n_rows, n_ctx - n_rows, table,
+                                    {}, 0,      n_rows > 1};
   AttentionArgs args = {};
   args.q = args.q_prefix = Floats(q);
   args.out = Floats(out);
@@ -398,15 +399,15 @@ int Run(int device) {
   const Rates rates = MeasureRates(device);
   std::printf("Shares are of these two.\n\n");
   CudaOptions one_kernel;
-  one_kernel.prompt_attention_rows = std::numeric_limits<int64_t>::max();
+  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
   const auto without = Must(NewCudaBackend(device, one_kernel));
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
     BenchAttention(**backend, rates, type, 131'072, 1);
     BenchAttention(**backend, rates, type, 4'096, 1);
-    // From which number of rows on tensor cores win.
+    // Whether tensor cores win, and what they cost short chunks.
     for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
       BenchAttention(**backend, rates, type, 4'096, n_rows);
-      std::printf("  the same with the kernel of few rows:\n");
+      std::printf("  the same without tensor cores:\n");
       BenchAttention(*without, rates, type, 4'096, n_rows);
     }
   }

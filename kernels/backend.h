@@ -51,6 +51,9 @@ struct DeviceInfo {
   int64_t activation_block;        // elements
   int64_t activation_block_bytes;  // bytes per such block when packed
   int64_t scratch_bytes;           // kernels' own, all threads
+  // What a driver may take, outside of all that is allocated, for steps that it
+  // starts as one (BeginStep). An estimate.
+  int64_t graph_bytes = 0;
 };
 
 // out[r] = scale * row tokens[r] of `table`. Shapes: out [n_rows, cols] f32.
@@ -274,11 +277,12 @@ std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool);
 // file (row_multiple 1), single thread.
 std::unique_ptr<Backend> NewReferenceBackend();
 
-// Where the CUDA backend changes from one kernel to another: a row's result has
-// the same bits as long as it is computed by the same one (docs/cuda.md).
+// Which kernels the CUDA backend uses: a row's result has the same bits as long
+// as it is computed by the same one (docs/cuda.md).
 struct CudaOptions {
-  // Rows of a sequence in a step from which on attention uses tensor cores.
-  int64_t prompt_attention_rows = 16;
+  // Whose attention runs on tensor cores.
+  enum class TensorAttention { kNone, kPrompts, kAll };
+  TensorAttention tensor_attention = TensorAttention::kPrompts;
   // Rows of a step from which on products of packed activations have blocks of
   // 128 rows; the bits are the same.
   int64_t prompt_product_rows = 128;

@@ -329,7 +329,8 @@ absl::Status Engine::Impl::BuildBatch() {
          .first_row = static_cast<int64_t>(batch.tokens.size()),
          .n_rows = r.n_rows,
          .first_position = r.first_position,
-         .n_draft = r.n_draft});
+         .n_draft = r.n_draft,
+         .is_prompt = !r.is_decoding});
     const int64_t n_known = r.n_rows - r.n_draft;
     for (int64_t row = 0; row < r.n_rows; ++row) {
       const int64_t position = r.first_position + row;

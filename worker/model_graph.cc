@@ -382,7 +382,8 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
         .first_position = rows.first_position + n_skipped,
         .pages = parts_.cache->Pages(rows.slot),
         .ring = {},
-        .live_begin = parts_.cache->LiveBegin(rows.slot)};
+        .live_begin = parts_.cache->LiveBegin(rows.slot),
+        .is_prompt = rows.is_prompt};
     if (is_ring) segment.ring = parts_.cache->Ring(layer, rows.slot);
     segments_.push_back(segment);
   }

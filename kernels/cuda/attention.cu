@@ -314,7 +314,17 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   return tables;
 }
 
-// Rows that decode, and prompts too short for the tensor cores.
+// Whether the tensor cores attend for a segment. F32 keys or values are for
+// those who want float32's arithmetic.
+bool UsesTensorCores(const Context& context, const AttentionArgs& args,
+                     const AttentionSegment& segment) {
+  if (!HasPromptType(args.k_type) || !HasPromptType(args.v_type)) return false;
+  using Choice = CudaOptions::TensorAttention;
+  return context.tensor_attention == Choice::kAll ||
+         (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
+}
+
+// Rows that decode.
 absl::Status AttendFew(const Context& context, const AttentionShape& shape,
                        std::span<const AttentionTile> host) {
   ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
@@ -338,15 +348,13 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   RETURN_IF_ERROR(CheckLimits(args));
   const AttentionShape shape = ShapeOf(args, QueriesOf(args.head_dim));
   const AttentionShape prompt_shape = ShapeOf(args, kPromptQueries);
-  const bool has_prompts =
-      HasPromptType(args.k_type) && HasPromptType(args.v_type);
   ASSIGN_OR_RETURN(const std::vector<const PageEntry*> tables,
                    PutTables(context, args));
   std::vector<AttentionTile> tiles;
   std::vector<AttentionTile> prompt_tiles;
   for (size_t i = 0; i < tables.size(); ++i) {
     const AttentionSegment& segment = args.segments[i];
-    if (has_prompts && segment.n_rows >= context.prompt_attention_rows) {
+    if (UsesTensorCores(context, args, segment)) {
       AppendPromptTiles(args, segment, kPromptQueries / prompt_shape.part_heads,
                         tables[i], prompt_tiles);
     } else {

@@ -79,7 +79,6 @@ inline constexpr int64_t kPromptQueries = 16;
 inline constexpr int64_t kPromptKeys = 64;
 inline constexpr int64_t kPromptUnitSteps = kUnitKeys / kPromptKeys;
 
-// F32 is for those who want float32's arithmetic.
 constexpr bool HasPromptType(DType dtype) { return dtype != DType::kF32; }
 
 // The tiles of a segment's rows for that; spans are not used.

@@ -163,7 +163,8 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   constexpr int64_t kOwnBytes =
       kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes;
   constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
-  info_.scratch_bytes = kOwnBytes + kMaxGraphs * LaunchQueue::kGraphBytes;
+  info_.scratch_bytes = kOwnBytes;
+  info_.graph_bytes = kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
   ASSIGN_OR_RETURN(own_, AllocateDevice(kOwnBytes));
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
@@ -174,7 +175,7 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.queue = &queue_;
   context_.scratch = own_;
   context_.n_multiprocessors = facts.n_multiprocessors;
-  context_.prompt_attention_rows = options.prompt_attention_rows;
+  context_.tensor_attention = options.tensor_attention;
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
   return absl::OkStatus();

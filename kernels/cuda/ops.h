@@ -27,7 +27,7 @@ struct Context {
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
   // See CudaOptions.
-  int64_t prompt_attention_rows;
+  CudaOptions::TensorAttention tensor_attention;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
 };

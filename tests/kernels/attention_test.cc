@@ -263,39 +263,35 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
 }
 
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-TEST(CudaAttentionTest, APromptHasTheBitsOfItsKernelAndTheOthersOfTheirs) {
+TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
   const auto backend = *NewEmulatedCudaBackend();
-  const BackendUnderTest few = MakeBackend(kCudaEmulatedName, 1);
   const BackendUnderTest prompts = MakeBackend(kCudaEmulatedPromptName, 1);
   RandomData random(39);
   constexpr int64_t kN = 40;
   const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
   PagedSequence sequence(tokens, kN, 64);
   sequence.Append(*backend, 0, kN);
-  const int64_t least = CudaOptions().prompt_attention_rows;
-  for (const int64_t n : {int64_t{1}, least - 1, least, least + 5}) {
-    const auto table = sequence.Table(n);
-    const auto bits = [&](Backend& of) {
-      return Bits(sequence.Attend(of, 0, n, table));
-    };
-    EXPECT_EQ(bits(*backend), bits(n < least ? *few.backend : *prompts.backend))
-        << n << " rows";
-  }
-  // In one step.
   const auto table = sequence.Table(kN);
+  const auto few = sequence.Attend(*backend, 0, kN, table);
+  const auto many = sequence.Attend(*prompts.backend, 0, kN, table);
+  EXPECT_NE(Bits(few), Bits(many));  // or the test would show nothing
+  // Two prompts, cut anywhere, and two sequences that decode, in one step.
   std::vector<float> out(tokens.q.size());
   AttentionArgs args = CommonArgs(tokens, 0, out.data());
-  const AttentionSegment segments[] = {{0, least, 0, table, {}, 0},
-                                       {least, kN - least, least, table, {}, 0},
-                                       {kN - 1, 1, kN - 1, table, {}, 0}};
+  const AttentionSegment segments[] = {{0, 1, 0, table, {}, 0, true},
+                                       {1, 3, 1, table, {}, 0, false},
+                                       {4, 35, 4, table, {}, 0, true},
+                                       {39, 1, 39, table, {}, 0, false}};
   args.segments = segments;
   args.paged = sequence.kv();
   ASSERT_TRUE(backend->Attention(args).ok());
-  const auto prompt = sequence.Attend(*prompts.backend, 0, kN, table);
-  const auto last = sequence.Attend(*few.backend, kN - 1, 1, table);
-  const int64_t n_before = (kN - 1) * tokens.QDim();
-  EXPECT_EQ(Bits(out.data(), n_before), Bits(prompt.data(), n_before));
-  EXPECT_EQ(Bits(out.data() + n_before, tokens.QDim()), Bits(last));
+  for (const AttentionSegment& segment : segments) {
+    const auto& expected = segment.is_prompt ? many : few;
+    const int64_t first = segment.first_row * tokens.QDim();
+    const int64_t n = segment.n_rows * tokens.QDim();
+    EXPECT_EQ(Bits(out.data() + first, n), Bits(expected.data() + first, n))
+        << "row " << segment.first_row;
+  }
 }
 #endif
 

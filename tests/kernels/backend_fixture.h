@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -68,15 +67,14 @@ inline bool IsCuda(const std::string& name) {
          name == kCudaEmulatedPromptName || name == kCudaPromptName;
 }
 
-// One kernel of attention for all rows, so that the suite may ask for the same
-// bits however they come; products change theirs early, with the same bits
-// (docs/cuda.md).
+// Products change their kernel early, with the same bits (docs/cuda.md).
 inline CudaOptions OptionsOf(const std::string& name) {
   CudaOptions options;
   const bool has_prompts =
       name == kCudaEmulatedPromptName || name == kCudaPromptName;
-  options.prompt_attention_rows =
-      has_prompts ? 1 : std::numeric_limits<int64_t>::max();
+  if (has_prompts) {
+    options.tensor_attention = CudaOptions::TensorAttention::kAll;
+  }
   options.prompt_product_rows = 20;
   return options;
 }
