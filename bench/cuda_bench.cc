@@ -1,8 +1,10 @@
 // How fast are the CUDA kernels, beside what the device can do? Products of a
 // 12B model's shapes (48 layers of 3840, 16 heads of 256 over 8, 15360, a
 // vocabulary of 262144) for one row, 8 and 32, as a share of the bandwidth of
-// copies; for 4096 rows, as a share of cuBLAS's bf16 rate; attention at 128 K
-// tokens; what else a step does. Prints one table; needs nothing but a device.
+// copies; for many rows, with each kernel, as a share of cuBLAS's bf16 rate;
+// attention at 128 K tokens and of prompts; whole decode steps as graphs and
+// call by call, with the memory that a graph takes. Prints one table; needs
+// nothing but a device.
 //
 // Usage: cuda_bench [DEVICE]. Exits with 77 if there is no device.
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "bench/cuda_step.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device_rates.h"
 #include "kernels/kv_row.h"
@@ -207,16 +211,65 @@ void BenchDecode(Backend& backend, const Rates& rates) {
   }
 }
 
-void BenchPrefill(Backend& backend, const Rates& rates) {
-  constexpr int64_t kRows = 4096;
-  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
-    Product product(backend, dtype, kFfnDim, kModelDim, kRows);
-    const double time = product.Run();
-    const double rate =
-        2.0 * static_cast<double>(kRows * kFfnDim * kModelDim) / time;
-    PrintLine(absl::StrCat(DTypeName(dtype), " gate, rows ", kRows), time,
-              Teraflops(rate),
-              rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+// Kernels of products of many rows, each by itself, so that their options
+// (CudaOptions) can be chosen by measurement.
+void BenchPrefill(int device, const Rates& rates) {
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  struct Variant {
+    const char* name;
+    int64_t prompt_product_rows;
+    int64_t half_product_rows;
+  };
+  for (const Variant& variant : {Variant{"one kernel", kNever, kNever},
+                                 {"blocks", 1, kNever},
+                                 {"blocks, half", 1, 1}}) {
+    CudaOptions options;
+    options.prompt_product_rows = variant.prompt_product_rows;
+    options.half_product_rows = variant.half_product_rows;
+    const auto backend = Must(NewCudaBackend(device, options));
+    for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
+      for (const int64_t n_rows : {64, 128, 512, 4096}) {
+        Product product(*backend, dtype, kFfnDim, kModelDim, n_rows);
+        const double time = product.Run();
+        const double rate =
+            2.0 * static_cast<double>(n_rows * kFfnDim * kModelDim) / time;
+        PrintLine(
+            absl::StrCat(DTypeName(dtype), " gate, ", variant.name, ", rows ",
+                         n_rows),
+            time, Teraflops(rate),
+            rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+      }
+    }
+  }
+}
+
+// Whole decode steps of the model, started as one graph or call by call.
+void BenchSteps(int device, const Rates& rates) {
+  constexpr StepShape kShape = {kLayers,   kHeads,  kKvHeads,   kHeadDim,
+                                kModelDim, kFfnDim, kVocabulary};
+  constexpr int64_t kContext = 1024;
+  double alone = 0;
+  for (const int64_t n_rows : {1, 8, 32}) {
+    const auto backend = Must(NewCudaBackend(device));
+    DecodeStep step(*backend, kShape, DType::kQ4_0, n_rows, kContext);
+    for (const bool is_held : {false, true}) {
+      Must(step.Run(false));
+      const int64_t free_bytes = Must(cuda::FreeBytes(device));
+      Must(step.Run(is_held));
+      const int64_t taken = free_bytes - Must(cuda::FreeBytes(device));
+      const double time =
+          Seconds(*backend, [&](int) { return step.Run(is_held); });
+      const double rate = static_cast<double>(step.bytes_read()) / time;
+      const double tokens = static_cast<double>(n_rows) / time;
+      if (n_rows == 1 && is_held) alone = tokens;
+      PrintLine(absl::StrCat("step of 12B, q4_0, rows ", n_rows,
+                             is_held ? ", graph" : ", calls", ": ",
+                             std::lround(tokens), " tokens/s"),
+                time, Gigabytes(rate), rate / rates.copy_bytes);
+      if (!is_held) continue;
+      std::printf("  the graph took %.1f MiB; tokens/s are %.1f x rows 1\n",
+                  static_cast<double>(taken) / (1 << 20), tokens / alone);
+    }
   }
 }
 
@@ -249,7 +302,8 @@ void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
   }
   const Buffer q = RandomFloats(backend, n_rows * kHeads * kHeadDim);
   const Buffer out = Must(backend.Allocate(n_rows * kHeads * kHeadDim * 4));
-  const AttentionSegment segment = {0, n_rows, n_ctx - n_rows, table, {}, 0};
+  const AttentionSegment segment = {0,  n_rows, n_ctx - n_rows, table,
+                                    {}, 0,      n_rows > 1};
   AttentionArgs args = {};
   args.q = args.q_prefix = Floats(q);
   args.out = Floats(out);
@@ -344,13 +398,22 @@ int Run(int device) {
   std::printf("%s\n", Must(cuda::DescribeDevice(device)).c_str());
   const Rates rates = MeasureRates(device);
   std::printf("Shares are of these two.\n\n");
+  CudaOptions one_kernel;
+  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
+  const auto without = Must(NewCudaBackend(device, one_kernel));
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
     BenchAttention(**backend, rates, type, 131'072, 1);
     BenchAttention(**backend, rates, type, 4'096, 1);
-    BenchAttention(**backend, rates, type, 4'096, 4'096);
+    // Whether tensor cores win, and what they cost short chunks.
+    for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
+      BenchAttention(**backend, rates, type, 4'096, n_rows);
+      std::printf("  the same without tensor cores:\n");
+      BenchAttention(*without, rates, type, 4'096, n_rows);
+    }
   }
   BenchRest(**backend);
-  BenchPrefill(**backend, rates);
+  BenchSteps(device, rates);
+  BenchPrefill(device, rates);
   BenchDecode(**backend, rates);
   return 0;
 }

@@ -53,6 +53,9 @@ struct DeviceInfo {
   int64_t scratch_bytes;           // kernels' own, all threads
   bool is_host_memory = true;      // the host may follow its pointers
   std::string unique_id = {};      // of the hardware, in any process; or empty
+  // What a driver may take, outside of all that is allocated, for steps that it
+  // starts as one (BeginStep). An estimate.
+  int64_t graph_bytes = 0;
 };
 
 // What a device says of its memory, now.
@@ -270,6 +273,16 @@ class Backend {
   virtual absl::Status TopK(const TopKArgs& args) = 0;
 
   virtual absl::Status Synchronize() = 0;
+
+  // Operations between BeginStep and EndStep are those of one step that only
+  // decodes, with `n_rows` rows; a backend may hold them back until
+  // Synchronize, and start them together. Steps of as many rows are expected to
+  // be alike. Page tables do not change before EndStep, which starts what was
+  // held when the step did not come to its Synchronize.
+  virtual absl::Status BeginStep(int64_t /*n_rows*/) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status EndStep() { return absl::OkStatus(); }
 };
 
 class ThreadPool;
@@ -282,9 +295,24 @@ std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool);
 // file (row_multiple 1), single thread.
 std::unique_ptr<Backend> NewReferenceBackend();
 
+// Which kernels the CUDA backend uses: a row's result has the same bits as long
+// as it is computed by the same one (docs/cuda.md).
+struct CudaOptions {
+  // Whose attention runs on tensor cores.
+  enum class TensorAttention { kNone, kPrompts, kAll };
+  TensorAttention tensor_attention = TensorAttention::kPrompts;
+  // Rows of a step from which on products of packed activations have blocks of
+  // 128 rows; the bits are the same.
+  int64_t prompt_product_rows = 128;
+  // Rows from which on they round activations to F16 (2^-12 of each), for twice
+  // the rate at best. None, unless asked for.
+  int64_t half_product_rows = std::numeric_limits<int64_t>::max();
+};
+
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such
 // device.
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device);
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int device, const CudaOptions& options = {});
 
 // The memory of a device, on which a backend has been made, as it is now.
 // Thread-safe. Errors: kUnimplemented; kUnavailable if the device is lost.

@@ -59,6 +59,10 @@ struct AttentionSegment {
   // (evicted ones are masked).
   RingKv ring;
   int64_t live_begin = 0;
+  // Rows of a prompt, for which a backend may have another kernel: a row that
+  // is one has the same bits in any chunk and batch, and so has one that is
+  // not.
+  bool is_prompt = false;
 };
 
 }  // namespace plimsoll::kernels

@@ -14,9 +14,9 @@
 set -euo pipefail
 
 tests='backend weights elementwise store_rows mat_mul mat_mul_top attention
-  attention_types attention_spans top_k'
+  attention_types attention_spans step top_k'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
-checked='weights elementwise store_rows mat_mul attention top_k'
+checked='weights elementwise store_rows mat_mul attention step top_k'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names.
 engine_tests='model roll mix session'
 step_seconds=240
@@ -88,6 +88,13 @@ run_step() {
     $((SECONDS - start)) "$status" "$summary")")
 }
 
+# What figures depend on.
+show_device() {
+  nvidia-smi --format=csv --query-gpu=name,driver_version,pstate,clocks.sm,\
+clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit,\
+ecc.mode.current,memory.used || true
+}
+
 run_all() {
   local folder=$1 name
   export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -95,8 +102,7 @@ run_all() {
     echo 'SKIPPED: there is no device' >&2
     exit 77
   }
-  nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used \
-    --format=csv
+  show_device
   for name in $tests; do
     run_step "$name" "$folder/bin/kernels_${name}_test" \
       --gtest_filter='*cuda_0*:CudaBackendTest.*'
@@ -108,7 +114,9 @@ run_all() {
       "$folder/bin/worker_${name}_test"
   done
   printf '%s\n' "${table[@]}"
+  show_device
   run_step bench "$folder/bin/cuda_bench"
+  show_device # clocks right after work
   cat "$logs/bench.log"
   model=$(mktemp -d)
   trap 'rm -rf "$model"' EXIT

@@ -99,14 +99,15 @@ absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenAccelerator(
     const int64_t backend_bytes =
         std::max<int64_t>(before.free_bytes - after.free_bytes, 0);
     profile.runtime_bytes =
-        CeilDiv(after.runtime_bytes + backend_bytes + kRuntimeSafetyBytes,
+        CeilDiv(after.runtime_bytes + backend_bytes +
+                    second->Device().graph_bytes + kRuntimeSafetyBytes,
                 kMebibyte) *
         kMebibyte;
     profile.runtime_basis = planner::Basis::kMeasured;
-    profile.runtime_note =
-        absl::StrCat("context and code on the device, ", after.runtime_bytes,
-                     " bytes when this process opened it, and ",
-                     kRuntimeSafetyBytes, " for streams and events");
+    profile.runtime_note = absl::StrCat(
+        "context and code on the device, ", after.runtime_bytes,
+        " bytes when this process opened it, ", second->Device().graph_bytes,
+        " for graphs, and ", kRuntimeSafetyBytes, " for streams and events");
   }
   std::string unique_id = second->Device().unique_id;
   return std::make_unique<Accelerator>(std::move(factory), std::move(reading),

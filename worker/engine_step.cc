@@ -333,7 +333,8 @@ absl::Status Engine::Impl::BuildBatch() {
          .first_row = static_cast<int64_t>(batch.tokens.size()),
          .n_rows = r.n_rows,
          .first_position = r.first_position,
-         .n_draft = r.n_draft});
+         .n_draft = r.n_draft,
+         .is_prompt = !r.is_decoding});
     const int64_t n_known = r.n_rows - r.n_draft;
     for (int64_t row = 0; row < r.n_rows; ++row) {
       const int64_t position = r.first_position + row;
@@ -360,7 +361,14 @@ absl::Status Engine::Impl::BuildBatch() {
 
 bool Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
+  // A backend starts a step that only decodes as one piece.
+  const bool decodes =
+      std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
+  if (status.ok() && decodes) {
+    status = backend->BeginStep(static_cast<int64_t>(batch.tokens.size()));
+  }
   if (status.ok()) status = model->Step(batch);
+  status.Update(backend->EndStep());
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
   // A step without sampled rows has not waited for its device yet.

@@ -26,7 +26,8 @@ struct SequenceRows {
   int64_t first_row;
   int64_t n_rows;
   int64_t first_position;
-  int64_t n_draft = 0;  // of its last rows: tokens that may be taken back
+  int64_t n_draft = 0;     // of its last rows: tokens that may be taken back
+  bool is_prompt = false;  // no row of a token that was generated
 };
 
 // One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.

@@ -297,46 +297,49 @@ absl::Status ModelGraph::StoreChunk(int64_t layer) {
                parts_.cache->ValueRowBytes(layer), StepBuffer::kChunkValue);
 }
 
-absl::Status ModelGraph::MoveChunkRows(int64_t layer, int64_t first_row,
-                                       int64_t n, int64_t first_position,
-                                       const kernels::RingKv& to) {
-  const auto move = [&](StepBuffer from, std::byte* cells, int64_t row_bytes) {
-    offsets_.clear();
-    more_offsets_.clear();
-    for (int64_t i = 0; i < n; ++i) {
-      offsets_.push_back((first_row + i) * row_bytes);
-      more_offsets_.push_back((first_position + i) % to.window * row_bytes);
-    }
-    return parts_.backend->CopyRows({.src = Bytes(from),
-                                     .src_offsets = offsets_.data(),
-                                     .dst = cells,
-                                     .dst_offsets = more_offsets_.data(),
-                                     .n_rows = n,
-                                     .row_bytes = row_bytes});
-  };
-  RETURN_IF_ERROR(
-      move(StepBuffer::kChunkKey, to.k, parts_.cache->KeyRowBytes(layer)));
-  return move(StepBuffer::kChunkValue, to.v,
-              parts_.cache->ValueRowBytes(layer));
-}
-
 absl::Status ModelGraph::MoveChunkToRings(const StepBatch& batch,
                                           int64_t layer) {
-  for (const SequenceRows& rows : batch.sequences) {
-    const kernels::RingKv ring = parts_.cache->Ring(layer, rows.slot);
-    // Of a chunk longer than the window only the last `window` rows are kept,
-    // so no cell is written twice.
-    const int64_t n_certain = rows.n_rows - rows.n_draft;
-    const int64_t n = std::min(n_certain, ring.window);
-    const int64_t skipped = n_certain - n;
-    RETURN_IF_ERROR(MoveChunkRows(layer, rows.first_row + skipped, n,
-                                  rows.first_position + skipped, ring));
-    if (rows.n_draft == 0) continue;
-    RETURN_IF_ERROR(MoveChunkRows(layer, rows.first_row + n_certain,
-                                  rows.n_draft, rows.first_position + n_certain,
-                                  parts_.cache->Drafts(layer, rows.slot)));
-  }
-  return absl::OkStatus();
+  // All sequences' rows in one copy: where theirs go is counted from the first
+  // one's ring, in the same arena.
+  const auto move = [&](StepBuffer from, std::byte* kernels::RingKv::*cells,
+                        int64_t row_bytes) {
+    std::byte* const base =
+        parts_.cache->Ring(layer, batch.sequences.front().slot).*cells;
+    offsets_.clear();
+    more_offsets_.clear();
+    const auto add = [&](int64_t first_row, int64_t n, int64_t first_position,
+                         const kernels::RingKv& to) {
+      for (int64_t i = 0; i < n; ++i) {
+        offsets_.push_back((first_row + i) * row_bytes);
+        more_offsets_.push_back(to.*cells - base +
+                                (first_position + i) % to.window * row_bytes);
+      }
+    };
+    for (const SequenceRows& rows : batch.sequences) {
+      const kernels::RingKv ring = parts_.cache->Ring(layer, rows.slot);
+      // Of a chunk longer than the window only the last `window` rows are kept,
+      // so no cell is written twice.
+      const int64_t n_certain = rows.n_rows - rows.n_draft;
+      const int64_t n = std::min(n_certain, ring.window);
+      const int64_t skipped = n_certain - n;
+      add(rows.first_row + skipped, n, rows.first_position + skipped, ring);
+      if (rows.n_draft == 0) continue;
+      add(rows.first_row + n_certain, rows.n_draft,
+          rows.first_position + n_certain,
+          parts_.cache->Drafts(layer, rows.slot));
+    }
+    return parts_.backend->CopyRows(
+        {.src = Bytes(from),
+         .src_offsets = offsets_.data(),
+         .dst = base,
+         .dst_offsets = more_offsets_.data(),
+         .n_rows = static_cast<int64_t>(offsets_.size()),
+         .row_bytes = row_bytes});
+  };
+  RETURN_IF_ERROR(move(StepBuffer::kChunkKey, &kernels::RingKv::k,
+                       parts_.cache->KeyRowBytes(layer)));
+  return move(StepBuffer::kChunkValue, &kernels::RingKv::v,
+              parts_.cache->ValueRowBytes(layer));
 }
 
 namespace {
@@ -379,7 +382,8 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
         .first_position = rows.first_position + n_skipped,
         .pages = parts_.cache->Pages(rows.slot),
         .ring = {},
-        .live_begin = parts_.cache->LiveBegin(rows.slot)};
+        .live_begin = parts_.cache->LiveBegin(rows.slot),
+        .is_prompt = rows.is_prompt};
     if (is_ring) segment.ring = parts_.cache->Ring(layer, rows.slot);
     segments_.push_back(segment);
   }

@@ -152,10 +152,6 @@ class ModelGraph : public Model {
   absl::Status StorePages(const StepBatch& batch, int64_t layer);
   absl::Status StoreChunk(int64_t layer);
   absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);
-  // Moves `n` rows of the chunk, from step row `first_row` on, to the ring's
-  // cells from `first_position` on. At most the ring's cells.
-  absl::Status MoveChunkRows(int64_t layer, int64_t first_row, int64_t n,
-                             int64_t first_position, const kernels::RingKv& to);
 
   // Row i of `to` = row rows[i] of `from`, `dim` floats each.
   absl::Status GatherRows(const float* from, std::span<const int32_t> rows,

@@ -1,14 +1,17 @@
 // Causal attention: tasks of a warp (attention_warp.cuh), each of which has a
-// few queries and either one span of what they see, or all of it.
+// few queries and either one span of what they see, or all of it. Prompts are
+// attention_prompt.cu's.
 //
 // Where there are few queries, spans go to different warps and a second kernel
 // merges their results, with the same operations in the same order as a warp
 // that does all of them: the same bits.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/attention_prompt.cuh"
 #include "kernels/cuda/attention_warp.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -124,7 +127,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-AttentionShape ShapeOf(const AttentionArgs& args) {
+// Up to `n_queries` queries are a task.
+AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionShape shape = {};
   shape.q = args.q;
@@ -133,7 +137,7 @@ AttentionShape ShapeOf(const AttentionArgs& args) {
   shape.n_heads = args.n_heads;
   shape.n_kv_heads = args.n_kv_heads;
   shape.head_dim = args.head_dim;
-  shape.part_heads = std::min(group, QueriesOf(args.head_dim));
+  shape.part_heads = std::min(group, n_queries);
   shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
   shape.scale = args.scale;
   shape.k_type = args.k_type;
@@ -161,8 +165,8 @@ void LaunchAttend(const Context& context, const AttentionShape& shape,
   Launch(Attend<S>,
          {(n_warps + kAttentionWarps - 1) / kAttentionWarps,
           partials.data == nullptr ? 1 : partials.n_spans},
-         kThreads, S::kSharedBytes, context.stream, shape, tiles.device,
-         n_tiles, partials);
+         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, n_tiles,
+         partials);
 }
 
 void AttendTiles(const Context& context, const AttentionShape& shape,
@@ -180,6 +184,14 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
   }
 }
 
+// Rounded up by a quarter at most, so that a growing context changes the grid
+// seldom; blocks without a span end at once.
+int64_t RoundedSpans(int64_t n) {
+  const auto step = static_cast<int64_t>(
+      std::max(std::bit_floor(static_cast<uint64_t>(n)) / 4, uint64_t{1}));
+  return (n + step - 1) / step * step;
+}
+
 // The first tiles whose results of spans fit in the scratch memory; at least
 // one, whose rows are consecutive with those of the next.
 size_t TilesThatFit(const AttentionShape& shape,
@@ -188,7 +200,7 @@ size_t TilesThatFit(const AttentionShape& shape,
   int64_t n_spans = 0;
   const int64_t first_row = tiles[0].first_row;
   for (const AttentionTile& tile : tiles) {
-    const int64_t spans = std::max(n_spans, tile.Spans());
+    const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
     const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
     // Rows of the step may come in any order; those before the first do not
     // fit.
@@ -218,7 +230,7 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
     const Tiles some = {tiles.host.first(n), tiles.device};
     AttendTiles(context, shape, some, partials);
     Launch(MergeSpans, {static_cast<int64_t>(n), tile_rows, shape.n_heads},
-           kThreads, 0, context.stream, shape, some.device, partials);
+           kThreads, 0, context.queue, shape, some.device, partials);
     tiles = {tiles.host.subspan(n), tiles.device + n};
   }
   return absl::OkStatus();
@@ -265,30 +277,57 @@ absl::Status CheckLimits(const AttentionArgs& args) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status Attention(const Context& context, const AttentionArgs& args) {
-  if (args.segments.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckLimits(args));
-  const AttentionShape shape = ShapeOf(args);
-  const int64_t tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
-  // One table and one list of tiles: what is staged for an operation stays
-  // within the parts that Staging keeps.
+// Where the device finds each segment's table.
+absl::StatusOr<std::vector<const PageEntry*>> PutTables(
+    const Context& context, const AttentionArgs& args) {
+  LaunchQueue& queue = *context.queue;
+  std::vector<const PageEntry*> tables(args.segments.size());
+  if (args.is_ring) return tables;
+  int64_t longest = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    longest = std::max(longest, static_cast<int64_t>(segment.pages.size()));
+  }
+  // A step has each table once, for all layers.
+  if (queue.is_held() &&
+      queue.HasRoom(static_cast<int64_t>(tables.size()),
+                    longest * static_cast<int64_t>(sizeof(PageEntry)))) {
+    for (size_t i = 0; i < tables.size(); ++i) {
+      ASSIGN_OR_RETURN(const std::byte* table,
+                       queue.PutOnce(std::as_bytes(args.segments[i].pages)));
+      tables[i] = reinterpret_cast<const PageEntry*>(table);
+    }
+    return tables;
+  }
+  RETURN_IF_ERROR(queue.StartEach());
+  // All in one, so that what is staged for an operation stays within the parts
+  // that Staging keeps.
   std::vector<PageEntry> pages;
   for (const AttentionSegment& segment : args.segments) {
     pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
   }
-  ASSIGN_OR_RETURN(const PageEntry* device_pages,
-                   context.staging->PutSpan(std::span<const PageEntry>(pages)));
-  std::vector<AttentionTile> host;
-  for (const AttentionSegment& segment : args.segments) {
-    AppendTiles(args, segment, tile_rows, device_pages, host);
-    device_pages += segment.pages.size();
+  ASSIGN_OR_RETURN(const PageEntry* table,
+                   queue.PutSpan(std::span<const PageEntry>(pages)));
+  for (size_t i = 0; i < tables.size(); ++i) {
+    tables[i] = table;
+    table += args.segments[i].pages.size();
   }
-  if (host.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      const AttentionTile* device,
-      context.staging->PutSpan(std::span<const AttentionTile>(host)));
+  return tables;
+}
+
+// Whether the tensor cores attend for a segment. F32 keys or values are for
+// those who want float32's arithmetic.
+bool UsesTensorCores(const Context& context, const AttentionArgs& args,
+                     const AttentionSegment& segment) {
+  if (!HasPromptType(args.k_type) || !HasPromptType(args.v_type)) return false;
+  using Choice = CudaOptions::TensorAttention;
+  return context.tensor_attention == Choice::kAll ||
+         (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
+}
+
+// Rows that decode.
+absl::Status AttendFew(const Context& context, const AttentionShape& shape,
+                       std::span<const AttentionTile> host) {
+  ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
     max_spans = std::max(max_spans, tile.Spans());
@@ -300,6 +339,36 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   }
   AttendTiles(context, shape, {host, device}, {});
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Attention(const Context& context, const AttentionArgs& args) {
+  if (args.segments.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckLimits(args));
+  const AttentionShape shape = ShapeOf(args, QueriesOf(args.head_dim));
+  const AttentionShape prompt_shape = ShapeOf(args, kPromptQueries);
+  ASSIGN_OR_RETURN(const std::vector<const PageEntry*> tables,
+                   PutTables(context, args));
+  std::vector<AttentionTile> tiles;
+  std::vector<AttentionTile> prompt_tiles;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const AttentionSegment& segment = args.segments[i];
+    if (UsesTensorCores(context, args, segment)) {
+      AppendPromptTiles(args, segment, kPromptQueries / prompt_shape.part_heads,
+                        tables[i], prompt_tiles);
+    } else {
+      AppendTiles(args, segment, QueriesOf(args.head_dim) / shape.part_heads,
+                  tables[i], tiles);
+    }
+  }
+  if (!prompt_tiles.empty()) {
+    const std::span<const AttentionTile> host = prompt_tiles;
+    ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
+    AttendPrompts(context, prompt_shape, host, device);
+  }
+  if (tiles.empty()) return absl::OkStatus();
+  return AttendFew(context, shape, tiles);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

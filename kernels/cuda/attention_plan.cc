@@ -77,4 +77,31 @@ void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
   }
 }
 
+void AppendPromptTiles(const AttentionArgs& args,
+                       const AttentionSegment& segment, int64_t tile_rows,
+                       const PageEntry* pages,
+                       std::vector<AttentionTile>& tiles) {
+  int64_t visible = 0;
+  for (int64_t r = 0; r < segment.n_rows; r += tile_rows) {
+    const int64_t n = std::min(tile_rows, segment.n_rows - r);
+    const int64_t first = segment.first_position + r;
+    const int64_t last = first + n - 1;
+    AttentionTile tile = {};
+    if (args.is_ring) {
+      tile = RingTile(segment, first);
+      tile.end_unit = last / kUnitKeys + 1;
+    } else {
+      const int64_t unit_pages = UnitPages(args.paged.page_tokens, kPromptKeys);
+      visible = VisiblePages(segment, last, visible);
+      tile.end_unit = (visible + unit_pages - 1) / unit_pages;
+    }
+    tile.first_row = segment.first_row + r;
+    tile.first_position = first;
+    tile.n_rows = n;
+    tile.pages = pages;
+    tile.n_pages = static_cast<int64_t>(segment.pages.size());
+    tiles.push_back(tile);
+  }
+}
+
 }  // namespace plimsoll::kernels

@@ -73,6 +73,20 @@ void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
                  int64_t tile_rows, const PageEntry* pages,
                  std::vector<AttentionTile>& tiles);
 
+// Prompts, on the tensor cores: 16 queries meet tiles of 64 keys, a page or
+// aligned positions of a ring. Units are the same as above: two tiles.
+inline constexpr int64_t kPromptQueries = 16;
+inline constexpr int64_t kPromptKeys = 64;
+inline constexpr int64_t kPromptUnitSteps = kUnitKeys / kPromptKeys;
+
+constexpr bool HasPromptType(DType dtype) { return dtype != DType::kF32; }
+
+// The tiles of a segment's rows for that; spans are not used.
+void AppendPromptTiles(const AttentionArgs& args,
+                       const AttentionSegment& segment, int64_t tile_rows,
+                       const PageEntry* pages,
+                       std::vector<AttentionTile>& tiles);
+
 }  // namespace plimsoll::kernels
 
 #endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_PLAN_H_

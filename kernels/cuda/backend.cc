@@ -37,7 +37,7 @@ class CudaBackend : public Backend {
     Destroy(context_.stream);
   }
 
-  absl::Status Open(int device);
+  absl::Status Open(int device, const CudaOptions& options);
 
   const DeviceInfo& Device() const override { return info_; }
 
@@ -70,11 +70,10 @@ class CudaBackend : public Backend {
   }
   absl::Status MatMuls(std::span<const MatMulArgs> products) override {
     for (const MatMulArgs& args : products) RETURN_IF_ERROR(Validate(args));
-    for (const MatMulArgs& args : products) {
-      RETURN_IF_ERROR(
-          Run(args, [&] { return PLIMSOLL_CUDA::MatMul(context_, args); }));
-    }
-    return absl::OkStatus();
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(HaveScratch());
+    PLIMSOLL_CUDA::MatMuls(context_, products);
+    return LaunchStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::RopeAngles(context_, args); });
@@ -101,9 +100,22 @@ class CudaBackend : public Backend {
     });
   }
   absl::Status TopK(const TopKArgs& args) override {
+    RETURN_IF_ERROR(queue_.StartEach());
     return Run(args, [&] { return PLIMSOLL_CUDA::TopK(context_, args); });
   }
+  absl::Status BeginStep(int64_t n_rows) override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(HaveScratch());
+    return queue_.BeginStep(n_rows);
+  }
+  absl::Status EndStep() override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(queue_.StartEach());
+    return LaunchStatus();
+  }
   absl::Status Synchronize() override {
+    RETURN_IF_ERROR(UseDevice(device_));
+    RETURN_IF_ERROR(queue_.StartAsGraph());
     RETURN_IF_ERROR(LaunchStatus());
     return WaitForStream(context_.stream);
   }
@@ -135,10 +147,11 @@ class CudaBackend : public Backend {
   std::byte* own_ = nullptr;  // the kernels' memory, if nobody gave them any
   Context context_ = {};
   Staging staging_;
+  LaunchQueue queue_;
   int64_t n_allocations_ = 0;
 };
 
-absl::Status CudaBackend::Open(int device) {
+absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   device_ = device;
   ASSIGN_OR_RETURN(const DeviceFacts facts, OpenDevice(device));
   info_.id = facts.id;
@@ -156,10 +169,16 @@ absl::Status CudaBackend::Open(int device) {
   }
   info_.activation_block = kActivationBlock;
   info_.activation_block_bytes = kActivationBlockBytes;
-  info_.scratch_bytes = kScratchBytes + Staging::kBytes;
+  info_.scratch_bytes =
+      kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes;
+  constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
+  info_.graph_bytes = kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
   context_.n_multiprocessors = facts.n_multiprocessors;
+  context_.tensor_attention = options.tensor_attention;
+  context_.prompt_product_rows = options.prompt_product_rows;
+  context_.half_product_rows = options.half_product_rows;
   return absl::OkStatus();
 }
 
@@ -174,7 +193,10 @@ absl::Status CudaBackend::UseScratch(BufferView scratch) {
   }
   RETURN_IF_ERROR(UseDevice(device_));
   RETURN_IF_ERROR(staging_.Open(scratch.data + kScratchBytes, context_.stream));
+  RETURN_IF_ERROR(queue_.Open(scratch.data + kScratchBytes + Staging::kBytes,
+                              &staging_, context_.stream));
   context_.staging = &staging_;
+  context_.queue = &queue_;
   context_.scratch = scratch.data;
   return absl::OkStatus();
 }
@@ -224,6 +246,7 @@ absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
   }
   RETURN_IF_ERROR(UseDevice(device_));
   RETURN_IF_ERROR(HaveScratch());
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(
       PackRows(context_, {dtype, rows, cols, data.data}, first_row, file_rows));
   return LaunchStatus();
@@ -237,6 +260,7 @@ absl::Status CudaBackend::Upload(std::span<const std::byte> host,
         "copying ", size, " bytes into a buffer of ", device.bytes));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(
       CopyToDevice(host.data(), device.data, size, context_.stream));
   // Until then the copy may still read `host`.
@@ -251,15 +275,17 @@ absl::Status CudaBackend::Download(BufferView device,
         "copying ", device.bytes, " bytes into a buffer of ", size));
   }
   RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(LaunchStatus());
   RETURN_IF_ERROR(
       CopyToHost(device.data, host.data(), device.bytes, context_.stream));
   return WaitForStream(context_.stream);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> NewBackend(int device) {
+absl::StatusOr<std::unique_ptr<Backend>> NewBackend(
+    int device, const CudaOptions& options) {
   auto backend = std::make_unique<CudaBackend>();
-  RETURN_IF_ERROR(backend->Open(device));
+  RETURN_IF_ERROR(backend->Open(device, options));
   return backend;
 }
 
@@ -270,15 +296,17 @@ absl::StatusOr<std::unique_ptr<Backend>> NewBackend(int device) {
 namespace plimsoll::kernels {
 
 #ifdef PLIMSOLL_CUDA_EMULATED
-absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend() {
-  return cuda_emulated::NewBackend(0);
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
+    const CudaOptions& options) {
+  return cuda_emulated::NewBackend(0, options);
 }
 absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory() {
   return cuda_emulated::ReadMemory(0);
 }
 #else
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int device) {
-  return cuda::NewBackend(device);
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int device, const CudaOptions& options) {
+  return cuda::NewBackend(device, options);
 }
 absl::StatusOr<DeviceMemory> ReadCudaMemory(int device) {
   return cuda::ReadMemory(device);

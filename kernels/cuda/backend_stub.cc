@@ -14,7 +14,8 @@ absl::Status NoCuda() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*device*/) {
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
+    int /*device*/, const CudaOptions& /*options*/) {
   return NoCuda();
 }
 

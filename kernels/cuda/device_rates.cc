@@ -144,6 +144,11 @@ absl::StatusOr<std::string> DescribeDevice(int device) {
                       runtime / 1000, ".", runtime % 1000 / 10);
 }
 
+absl::StatusOr<int64_t> FreeBytes(int device) {
+  ASSIGN_OR_RETURN(const DeviceFacts facts, OpenDevice(device));
+  return facts.free_bytes;
+}
+
 absl::StatusOr<double> CopyBytesPerSecond(int device, int64_t bytes) {
   RETURN_IF_ERROR(UseDevice(device));
   ASSIGN_OR_RETURN(const Memory from, Memory::Of(bytes));

@@ -14,6 +14,9 @@ namespace plimsoll::kernels::cuda {
 // Driver, runtime and clocks, for a report.
 absl::StatusOr<std::string> DescribeDevice(int device);
 
+// Bytes of the device that are not taken.
+absl::StatusOr<int64_t> FreeBytes(int device);
+
 // Bytes read and written per second by copies of `bytes` in the device's
 // memory: the median of several.
 absl::StatusOr<double> CopyBytesPerSecond(int device, int64_t bytes);

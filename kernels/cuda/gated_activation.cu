@@ -42,7 +42,7 @@ __global__ void GateRows(const float* gate, const float* up, float* out,
 void GatedActivation(const Context& context, const GatedActivationArgs& args) {
   const int64_t n =
       args.n_rows * ((args.dim + kWarpThreads - 1) / kWarpThreads);
-  Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.stream,
+  Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
          args.gate, args.up, args.out, args.n_rows, args.dim,
          args.activation == Activation::kSilu, args.packed);
 }

@@ -24,12 +24,12 @@ absl::Status GetRows(const Context& context, const GetRowsArgs& args) {
   const int64_t n = args.n_rows * args.table.cols;
   if (n == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int32_t* tokens,
-                   context.staging->PutSpan(std::span<const int32_t>(
+                   context.queue->PutSpan(std::span<const int32_t>(
                        args.tokens, static_cast<size_t>(args.n_rows))));
   const DeviceMatrix table = MatrixOf(args.table);
   WithType(args.table.dtype, [&](auto type) {
     Launch(GatherRows<decltype(type)::value>, {(n + kThreads - 1) / kThreads},
-           kThreads, 0, context.stream, table, tokens, args.n_rows, args.scale,
+           kThreads, 0, context.queue, table, tokens, args.n_rows, args.scale,
            args.out);
   });
   return absl::OkStatus();

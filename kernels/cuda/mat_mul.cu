@@ -6,117 +6,22 @@
 // Between blocks every output sees the same float operations in the same
 // order: warp w of a block of threads takes tiles w, w + 8, ... of the columns,
 // and the warps' sums are added as a tree. So a row has the same bits alone and
-// in any batch, and one kernel serves decoding and prompts.
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/tiles.cuh"
-#include "kernels/packed_row.h"
+// in any batch. Prompts have a kernel with another division of the work and the
+// same operations (mat_mul_prompt.cu).
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
-
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kGroupRows = 8;  // activations of one product
-static_assert(kTileCols == kActivationBlock);
-
-struct Activations {
-  const std::byte* rows;
-  int64_t n_rows;
-  int64_t dim;
-};
-
-// What a lane needs of the activations of one product of a warp. Rows past the
-// end repeat the last one; their outputs are not stored.
-struct Group {
-  const std::byte* values;     // of row g, at this lane's columns
-  const std::byte* scales[2];  // of rows 2t and 2t + 1
-
-  __device__ void Begin(const Activations& x, int64_t first_row) {
-    const int64_t row_bytes = PackedRowBytes(x.dim);
-    const int lane = LaneIndex();
-    const auto at = [&](int64_t row) {
-      return x.rows + (row < x.n_rows ? row : x.n_rows - 1) * row_bytes;
-    };
-    values = at(first_row + lane / 4) + lane % 4 * 8;
-    for (int c = 0; c < 2; ++c) {
-      scales[c] = at(first_row + lane % 4 * 2 + c) + PackedScalesOffset(x.dim);
-    }
-  }
-};
-
-__device__ inline float FloatAt(const std::byte* base, int64_t byte) {
-  return *reinterpret_cast<const float*>(base + byte);
-}
-
-// The operands of one group for one tile of columns.
-struct Operands {
-  uint32_t high[2];
-  uint32_t low[2];
-  float scale[2];
-  float sum[2];  // scale * sum of values
-
-  template <bool kHasOffset>
-  __device__ void Load(const Group& group, int64_t dim, int64_t col_tile) {
-    for (int half = 0; half < 2; ++half) {
-      const auto values = *reinterpret_cast<const uint2*>(
-          group.values + col_tile * (kTileCols * 2) + half * 32);
-      high[half] = HighBytes(values);
-      low[half] = LowBytes(values);
-    }
-    for (int c = 0; c < 2; ++c) {
-      scale[c] = FloatAt(group.scales[c], col_tile * 4);
-      if constexpr (kHasOffset) {
-        sum[c] = FloatAt(
-            group.scales[c],
-            PackedSumsOffset(dim) - PackedScalesOffset(dim) + col_tile * 4);
-      }
-    }
-  }
-};
-
-// sums += the exact product of a tile and a group. kIsSingle leaves out what
-// is of no row if there is only one.
-template <DType kType, bool kIsSingle>
-__device__ void Accumulate(const Tile<kType>& w, const Operands& x,
-                           float* sums) {
-  constexpr bool kIsSigned = HasSignedQuants(kType);
-  constexpr int kHalves = HalvesOf(kType);
-  int32_t high[kHalves][4] = {};
-  int32_t low[kHalves][4] = {};
-  if constexpr (kHalves == 2) {
-    for (int h = 0; h < 2; ++h) {
-      Mma16<kIsSigned, true>(w.a + 2 * h, x.high[h], high[h]);
-      Mma16<kIsSigned, false>(w.a + 2 * h, x.low[h], low[h]);
-    }
-  } else {
-    Mma32<kIsSigned, true>(w.a, x.high, high[0]);
-    Mma32<kIsSigned, false>(w.a, x.low, low[0]);
-  }
-  for (int e = 0; e < 4; e += kIsSingle ? 2 : 1) {
-    const int row = e / 2;
-    const int column = e % 2;
-    const auto total = [&](int h) {
-      return static_cast<float>(high[h][e] * 256 + low[h][e]);
-    };
-    if constexpr (kHalves == 2) {
-      const float sum =
-          Fma(total(1), w.scale[row][1], total(0) * w.scale[row][0]);
-      sums[e] = Fma(sum, x.scale[column], sums[e]);
-    } else {
-      sums[e] = Fma(total(0), w.scale[row][0] * x.scale[column], sums[e]);
-    }
-    if constexpr (!kIsSigned) {
-      sums[e] = Fma(w.offset[row], x.sum[column], sums[e]);
-    }
-  }
-}
 
 // Adds the warps' sums, as a tree; warp 0 gets the result.
 template <int kN>
 __device__ void AddWarps(float* sums, float* shared) {
   const int lane = LaneIndex();
   const int warp = WarpIndex();
-  for (int stride = kWarps / 2; stride > 0; stride /= 2) {
+  for (int stride = kProductWarps / 2; stride > 0; stride /= 2) {
     if (warp >= stride && warp < 2 * stride) {
       for (int i = 0; i < kN; ++i) {
         shared[((warp - stride) * kN + i) * kWarpThreads + lane] = sums[i];
@@ -153,13 +58,17 @@ constexpr int Depth(DType type, int n_products) {
 // A block of threads computes kRowTiles tiles of outputs for kGroups groups of
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
-__global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
-    MultiplyTiles(DeviceMatrix w, Activations x, float* out, bool accumulate,
-                  int64_t n_batches) {
+__global__ void __launch_bounds__(kProductThreads,
+                                  MinBlocks(kRowTiles* kGroups))
+    MultiplyTiles(const __grid_constant__ Products products, Activations x,
+                  bool accumulate, int64_t n_batches) {
   constexpr int kSums = kRowTiles * kGroups * 4;
   constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
   constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
-  const int64_t first_tile = blockIdx.x / n_batches * kRowTiles;
+  int64_t index = blockIdx.x / n_batches;
+  const Product product = FindProduct(products, index);
+  const DeviceMatrix& w = product.w;
+  const int64_t first_tile = index * kRowTiles;
   const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
   // Tiles past the end repeat the last one; they are not stored.
   const auto tile_at = [&](int t) {
@@ -174,18 +83,18 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
   RawTile<kType> next[kDepth][kRowTiles];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    const int64_t col = WarpIndex() + d * kWarps;
+    const int64_t col = WarpIndex() + d * kProductWarps;
     if (col >= w.at.col_tiles) break;
     for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
   }
   for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
-       begin += kDepth * kWarps) {
+       begin += kDepth * kProductWarps) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
-      const int64_t col = begin + d * kWarps;
+      const int64_t col = begin + d * kProductWarps;
       if (col >= w.at.col_tiles) break;
       Tile<kType> tiles[kRowTiles];
-      const int64_t ahead = col + kDepth * kWarps;
+      const int64_t ahead = col + kDepth * kProductWarps;
       for (int t = 0; t < kRowTiles; ++t) {
         tiles[t] = Unpack(next[d][t], static_cast<int>(col % kBlockTiles));
         if (ahead < w.at.col_tiles) next[d][t].Load(w, tile_at(t), ahead);
@@ -209,60 +118,101 @@ __global__ void __launch_bounds__(kThreads, MinBlocks(kRowTiles* kGroups))
     const int64_t row =
         first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
     if (output >= w.rows || row >= x.n_rows) continue;
-    float& to = out[row * w.rows + output];
+    float& to = product.out[row * w.rows + output];
     to = accumulate ? to + sums[i] : sums[i];
   }
 }
 
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
-void LaunchMultiply(const Context& context, const MatMulArgs& args) {
+void LaunchMultiply(const Context& context,
+                    std::span<const MatMulArgs> products) {
   constexpr int64_t kBatchRows = kGroups * kGroupRows;
   constexpr int64_t kShared =
-      int64_t{kWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
+      int64_t{kProductWarps} / 2 * kRowTiles * kGroups * 4 * kWarpThreads * 4;
   static_assert(kShared <= kMaxSharedBytes);
-  const DeviceMatrix w = MatrixOf(args.w);
-  const int64_t n_batches = (args.n_rows + kBatchRows - 1) / kBatchRows;
-  const int64_t n_tiles = (w.at.row_tiles + kRowTiles - 1) / kRowTiles;
-  const Activations x = {args.packed, args.n_rows, args.w.cols};
+  const MatMulArgs& first = products.front();
+  int64_t n_groups = 0;
+  const Products all = ProductsOf(products, kRowTiles, n_groups);
+  const int64_t n_batches = (first.n_rows + kBatchRows - 1) / kBatchRows;
+  const Activations x = {first.packed, first.n_rows, first.w.cols};
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
-         {n_tiles * n_batches}, kThreads, kShared, context.stream, w, x,
-         args.out, args.accumulate, n_batches);
+         {n_groups * n_batches}, kProductThreads, kShared, context.queue, all,
+         x, first.accumulate, n_batches);
 }
 
 // Reading weights bounds few rows, so those get many small blocks of threads.
 // More rows share what is read of both sides, where that leaves each
 // multiprocessor a block.
 template <DType kType>
-void Multiply(const Context& context, const MatMulArgs& args) {
+void Multiply(const Context& context, std::span<const MatMulArgs> products) {
   constexpr int64_t kWideRows = 4 * kGroupRows;
-  const int64_t row_tiles = (args.w.rows + kTileRows - 1) / kTileRows;
-  const int64_t wide_batches = (args.n_rows + kWideRows - 1) / kWideRows;
-  if (args.n_rows == 1) {
-    LaunchMultiply<kType, 1, 1, true>(context, args);
-  } else if (args.n_rows <= kGroupRows) {
-    LaunchMultiply<kType, 1, 1, false>(context, args);
-  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
-    LaunchMultiply<kType, 1, 4, false>(context, args);
-  } else if (args.n_rows <= 2 * kGroupRows) {
-    LaunchMultiply<kType, 2, 2, false>(context, args);
-  } else {
-    LaunchMultiply<kType, 4, 4, false>(context, args);
+  const int64_t n_rows = products.front().n_rows;
+  int64_t row_tiles = 0;
+  for (const MatMulArgs& args : products) {
+    row_tiles += (args.w.rows + kTileRows - 1) / kTileRows;
   }
+  const int64_t wide_batches = (n_rows + kWideRows - 1) / kWideRows;
+  if (n_rows == 1) {
+    LaunchMultiply<kType, 1, 1, true>(context, products);
+  } else if (n_rows <= kGroupRows) {
+    LaunchMultiply<kType, 1, 1, false>(context, products);
+  } else if (row_tiles / 4 * wide_batches < context.n_multiprocessors) {
+    LaunchMultiply<kType, 1, 4, false>(context, products);
+  } else if (n_rows <= 2 * kGroupRows) {
+    LaunchMultiply<kType, 2, 2, false>(context, products);
+  } else {
+    LaunchMultiply<kType, 4, 4, false>(context, products);
+  }
+}
+
+// Whether two products can be one launch.
+bool IsAlike(const MatMulArgs& a, const MatMulArgs& b) {
+  return a.w.dtype == b.w.dtype && a.w.cols == b.w.cols &&
+         a.packed == b.packed && a.n_rows == b.n_rows &&
+         a.accumulate == b.accumulate;
+}
+
+bool IsEmpty(const MatMulArgs& args) {
+  return args.n_rows == 0 || args.w.rows == 0;
+}
+
+// Takes the first product and those like it from `products`.
+std::vector<MatMulArgs> TakeAlike(std::vector<MatMulArgs>& products) {
+  std::vector<MatMulArgs> taken;
+  const MatMulArgs first = products.front();
+  std::erase_if(products, [&](const MatMulArgs& args) {
+    if (taken.size() == kMaxProducts || !IsAlike(first, args)) return false;
+    taken.push_back(args);
+    return true;
+  });
+  return taken;
 }
 
 }  // namespace
 
-absl::Status MatMul(const Context& context, const MatMulArgs& args) {
-  if (args.n_rows == 0 || args.w.rows == 0) return absl::OkStatus();
-  if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
-    MatMulFloat(context, args);
-    return absl::OkStatus();
+void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
+  std::vector<MatMulArgs> left;
+  for (const MatMulArgs& args : products) {
+    if (IsEmpty(args)) continue;
+    if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
+      MatMulFloat(context, args);
+    } else {
+      left.push_back(args);
+    }
   }
-  WithType(args.w.dtype, [&](auto type) {
-    constexpr DType kType = decltype(type)::value;
-    if constexpr (IsTiled(kType)) Multiply<kType>(context, args);
-  });
-  return absl::OkStatus();
+  while (!left.empty()) {
+    const std::vector<MatMulArgs> alike = TakeAlike(left);
+    const int64_t n_rows = alike.front().n_rows;
+    if (n_rows >=
+        std::min(context.prompt_product_rows, context.half_product_rows)) {
+      MultiplyPrompt(context, alike, n_rows >= context.half_product_rows);
+      continue;
+    }
+    WithType(alike.front().w.dtype, [&](auto type) {
+      constexpr DType kType = decltype(type)::value;
+      if constexpr (IsTiled(kType)) Multiply<kType>(context, alike);
+    });
+  }
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

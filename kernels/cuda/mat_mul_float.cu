@@ -102,7 +102,7 @@ void LaunchMultiply(const Context& context, const MatMulArgs& args) {
       0;
   const FloatInput input = {args.x, args.n_rows, is_aligned};
   Launch(MultiplyFloats<kType, kBatch>, {n_blocks * n_batches}, kThreads, 0,
-         context.stream, MatrixOf(args.w), input, args.out, args.accumulate,
+         context.queue, MatrixOf(args.w), input, args.out, args.accumulate,
          n_batches);
 }
 

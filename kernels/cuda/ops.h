@@ -1,10 +1,14 @@
 // The CUDA operations, one file each; arguments have been validated. They queue
-// their work on the context's stream.
+// their work; those that wait for it use the stream itself, on which nothing is
+// held back then.
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
+#include <span>
+
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/staging.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -18,13 +22,19 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 struct Context {
   Stream stream;
   Staging* staging;
+  LaunchQueue* queue;  // on the stream
   std::byte* scratch;  // [kScratchBytes], on the device
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
+  // See CudaOptions.
+  CudaOptions::TensorAttention tensor_attention;
+  int64_t prompt_product_rows;
+  int64_t half_product_rows;
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
-absl::Status MatMul(const Context& context, const MatMulArgs& args);
+// Those of one type that read the same activations are one launch.
+void MatMuls(const Context& context, std::span<const MatMulArgs> products);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);

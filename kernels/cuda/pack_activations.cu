@@ -22,7 +22,7 @@ __global__ void PackRows(const float* x, int64_t n_rows, int64_t dim,
 
 void PackActivations(const Context& context, const PackActivationsArgs& args) {
   const int64_t n = args.n_rows * (args.dim / kActivationBlock);
-  Launch(PackRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.stream,
+  Launch(PackRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
          args.x, args.n_rows, args.dim, args.out);
 }
 

@@ -40,7 +40,7 @@ __global__ void NormRows(const float* x, const float* weight, float* out,
 }  // namespace
 
 void RmsNorm(const Context& context, const RmsNormArgs& args) {
-  Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.stream, args.x,
+  Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args.x,
          args.weight, args.out, args.dim, args.eps, args.accumulate,
          args.packed);
 }

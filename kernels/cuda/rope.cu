@@ -65,13 +65,13 @@ absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args) {
   const int64_t n = args.n_rows * (args.n_rot / 2);
   if (n == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int64_t* positions,
-                   context.staging->PutSpan(std::span<const int64_t>(
+                   context.queue->PutSpan(std::span<const int64_t>(
                        args.positions, static_cast<size_t>(args.n_rows))));
   const AngleParameters parameters = {
       args.n_rows,       args.n_rot,     args.base, args.scale,
       args.freq_factors, args.magnitude, args.out};
   Launch(ComputeAngles, {(n + kThreads - 1) / kThreads}, kThreads, 0,
-         context.stream, parameters, positions);
+         context.queue, parameters, positions);
   return absl::OkStatus();
 }
 
@@ -79,7 +79,7 @@ void Rope(const Context& context, const RopeArgs& args) {
   const int64_t n =
       args.n_rows * args.n_heads * (args.head_dim - args.n_rot / 2);
   Launch(RotateHeads, {(n + kThreads - 1) / kThreads}, kThreads, 0,
-         context.stream, args);
+         context.queue, args);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -78,7 +78,7 @@ __global__ void CopyEach(const std::byte* src, const int64_t* src_offsets,
 
 absl::StatusOr<const int64_t*> PutOffsets(const Context& context,
                                           const int64_t* offsets, int64_t n) {
-  return context.staging->PutSpan(
+  return context.queue->PutSpan(
       std::span<const int64_t>(offsets, static_cast<size_t>(n)));
 }
 
@@ -92,7 +92,7 @@ absl::Status StoreRows(const Context& context, const StoreRowsArgs& args) {
   if (args.dtype == DType::kF16) kernel = StoreEach<DType::kF16>;
   if (args.dtype == DType::kBF16) kernel = StoreEach<DType::kBF16>;
   if (args.dtype == DType::kQ8_0) kernel = StoreEach<DType::kQ8_0>;
-  Launch(kernel, {args.n_rows}, kThreads, 0, context.stream, args.x, args.dim,
+  Launch(kernel, {args.n_rows}, kThreads, 0, context.queue, args.x, args.dim,
          args.base, offsets);
   return absl::OkStatus();
 }
@@ -103,7 +103,7 @@ absl::Status CopyRows(const Context& context, const CopyRowsArgs& args) {
                    PutOffsets(context, args.src_offsets, args.n_rows));
   ASSIGN_OR_RETURN(const int64_t* to,
                    PutOffsets(context, args.dst_offsets, args.n_rows));
-  Launch(CopyEach, {args.n_rows}, kThreads, 0, context.stream, args.src, from,
+  Launch(CopyEach, {args.n_rows}, kThreads, 0, context.queue, args.src, from,
          args.dst, to, args.row_bytes);
   return absl::OkStatus();
 }

@@ -262,8 +262,42 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
             kInvalid);
 }
 
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
+  const auto backend = *NewEmulatedCudaBackend();
+  const BackendUnderTest prompts = MakeBackend(kCudaEmulatedPromptName, 1);
+  RandomData random(39);
+  constexpr int64_t kN = 40;
+  const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
+  PagedSequence sequence(tokens, kN, 64);
+  sequence.Append(*backend, 0, kN);
+  const auto table = sequence.Table(kN);
+  const auto few = sequence.Attend(*backend, 0, kN, table);
+  const auto many = sequence.Attend(*prompts.backend, 0, kN, table);
+  EXPECT_NE(Bits(few), Bits(many));  // or the test would show nothing
+  // Two prompts, cut anywhere, and two sequences that decode, in one step.
+  std::vector<float> out(tokens.q.size());
+  AttentionArgs args = CommonArgs(tokens, 0, out.data());
+  const AttentionSegment segments[] = {{0, 1, 0, table, {}, 0, true},
+                                       {1, 3, 1, table, {}, 0, false},
+                                       {4, 35, 4, table, {}, 0, true},
+                                       {39, 1, 39, table, {}, 0, false}};
+  args.segments = segments;
+  args.paged = sequence.kv();
+  ASSERT_TRUE(backend->Attention(args).ok());
+  for (const AttentionSegment& segment : segments) {
+    const auto& expected = segment.is_prompt ? many : few;
+    const int64_t first = segment.first_row * tokens.QDim();
+    const int64_t n = segment.n_rows * tokens.QDim();
+    EXPECT_EQ(Bits(out.data() + first, n), Bits(expected.data() + first, n))
+        << "row " << segment.first_row;
+  }
+}
+#endif
+
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
-                         ::testing::ValuesIn(BackendNames()), BackendTestName);
+                         ::testing::ValuesIn(AttentionBackendNames()),
+                         BackendTestName);
 
 }  // namespace
 }  // namespace plimsoll::kernels

@@ -90,6 +90,10 @@ TEST_P(AttentionTypesTest, ChunksChangeNoBitInPagesOrRings) {
     std::vector<std::vector<uint32_t>> pages;
     std::vector<std::vector<uint32_t>> rings;
     for (const int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, kN}) {
+      // The emulator takes its time over the kernel of prompts.
+      if (chunk == 1 && std::get<0>(GetParam()) == kCudaEmulatedPromptName) {
+        continue;
+      }
       PagedSequence paged(tokens, kN, 64);
       RingSequence ring(tokens, 90);
       std::vector<float> of_pages;
@@ -124,7 +128,7 @@ std::string TestName(
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, AttentionTypesTest,
-    ::testing::Combine(::testing::ValuesIn(BackendNames()),
+    ::testing::Combine(::testing::ValuesIn(AttentionBackendNames()),
                        ::testing::Values(KvTypes{DType::kF32, DType::kF32},
                                          KvTypes{DType::kF16, DType::kF16},
                                          KvTypes{DType::kBF16, DType::kBF16},

@@ -31,6 +31,9 @@ namespace plimsoll::kernels {
 inline constexpr char kReferenceName[] = "reference";
 inline constexpr char kCudaEmulatedName[] = "cuda_emulated";
 inline constexpr char kCudaName[] = "cuda_0";
+// The same, with the kernel of prompts for attention of every row.
+inline constexpr char kCudaEmulatedPromptName[] = "cuda_emulated_prompt";
+inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
 
 // "reference", the CPU's instruction paths, best first, CUDA's kernels on the
 // emulator, and on device 0, where the build has them. Without a device the
@@ -47,8 +50,33 @@ inline std::vector<std::string> BackendNames() {
   return names;
 }
 
+// The same for attention.
+inline std::vector<std::string> AttentionBackendNames() {
+  std::vector<std::string> names = BackendNames();
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  names.emplace_back(kCudaEmulatedPromptName);
+#endif
+#ifdef PLIMSOLL_TEST_CUDA
+  names.emplace_back(kCudaPromptName);
+#endif
+  return names;
+}
+
 inline bool IsCuda(const std::string& name) {
-  return name == kCudaEmulatedName || name == kCudaName;
+  return name == kCudaEmulatedName || name == kCudaName ||
+         name == kCudaEmulatedPromptName || name == kCudaPromptName;
+}
+
+// Products change their kernel early, with the same bits (docs/cuda.md).
+inline CudaOptions OptionsOf(const std::string& name) {
+  CudaOptions options;
+  const bool has_prompts =
+      name == kCudaEmulatedPromptName || name == kCudaPromptName;
+  if (has_prompts) {
+    options.tensor_attention = CudaOptions::TensorAttention::kAll;
+  }
+  options.prompt_product_rows = 20;
+  return options;
 }
 
 inline std::string BackendTestName(
@@ -63,8 +91,8 @@ struct BackendUnderTest {
 };
 
 #ifdef PLIMSOLL_TEST_CUDA
-inline std::unique_ptr<Backend> MakeCudaBackend() {
-  absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(0);
+inline std::unique_ptr<Backend> MakeCudaBackend(const CudaOptions& options) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(0, options);
   if (absl::IsNotFound(backend.status())) return nullptr;
   EXPECT_TRUE(backend.ok()) << backend.status();
   if (!backend.ok()) return nullptr;
@@ -80,12 +108,12 @@ inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
   if (name == kReferenceName) {
     made.backend = NewReferenceBackend();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-  } else if (name == kCudaEmulatedName) {
-    made.backend = *NewEmulatedCudaBackend();
+  } else if (name == kCudaEmulatedName || name == kCudaEmulatedPromptName) {
+    made.backend = *NewEmulatedCudaBackend(OptionsOf(name));
 #endif
 #ifdef PLIMSOLL_TEST_CUDA
-  } else if (name == kCudaName) {
-    made.backend = MakeCudaBackend();
+  } else if (name == kCudaName || name == kCudaPromptName) {
+    made.backend = MakeCudaBackend(OptionsOf(name));
 #endif
   } else {
     EXPECT_TRUE(SetCpuTarget(name).ok());

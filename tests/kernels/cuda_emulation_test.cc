@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/matrix.cuh"
 #include "kernels/cuda/numeric.cuh"
 
 namespace plimsoll::kernels::cuda_emulated {
@@ -141,6 +142,64 @@ TEST(CudaEmulationTest, MatrixProductsAreThoseOfPlainLoops) {
   CheckMma<2, false, false>();
   CheckMma<1, true, true>();
   CheckMma<1, true, false>();
+}
+
+template <bool kIsBf16>
+void CheckFloatMma() {
+  std::mt19937 random(3);
+  // Exact in either type, and so are the sums.
+  const auto value = [&] { return static_cast<float>(random() % 64) - 32.0f; };
+  std::vector<float> a(16 * 16);
+  std::vector<float> b(16 * 8);
+  std::generate(a.begin(), a.end(), value);
+  std::generate(b.begin(), b.end(), value);
+  Emulate({1}, 32, 0, [&] {
+    const int g = LaneIndex() / 4;
+    const int t = LaneIndex() % 4;
+    const auto pair_of_a = [&](int row, int column) {
+      const float* at = &a[static_cast<size_t>(row * 16 + column)];
+      return PackPair<kIsBf16>(at[0], at[1]);
+    };
+    const auto pair_of_b = [&](int row) {
+      return PackPair<kIsBf16>(b[static_cast<size_t>(row * 8 + g)],
+                               b[static_cast<size_t>((row + 1) * 8 + g)]);
+    };
+    const uint32_t mine_a[4] = {pair_of_a(g, 2 * t), pair_of_a(g + 8, 2 * t),
+                                pair_of_a(g, 2 * t + 8),
+                                pair_of_a(g + 8, 2 * t + 8)};
+    const uint32_t mine_b[2] = {pair_of_b(2 * t), pair_of_b(2 * t + 8)};
+    float d[4] = {1, 2, 3, 4};
+    MmaFloat<kIsBf16>(mine_a, mine_b, d);
+    for (int e = 0; e < 4; ++e) {
+      auto expected = static_cast<float>(e + 1);
+      for (int k = 0; k < 16; ++k) {
+        expected += a[static_cast<size_t>((g + e / 2 * 8) * 16 + k)] *
+                    b[static_cast<size_t>(k * 8 + 2 * t + e % 2)];
+      }
+      EXPECT_EQ(d[e], expected);
+    }
+  });
+}
+
+TEST(CudaEmulationTest, FloatProductsAreThoseOfPlainLoops) {
+  CheckFloatMma<false>();
+  CheckFloatMma<true>();
+}
+
+TEST(CudaEmulationTest, ASplitNumberIsNearlyTheNumber) {
+  for (const float x : {1.0f, -3.14159274f, 1234.567f, 1e-3f, 0.0f}) {
+    const SplitPair f16 = Split<false>(x, -x);
+    const SplitPair bf16 = Split<true>(x, -x);
+    const float size = std::abs(x);
+    EXPECT_NEAR(FloatOfHalf(LowHalf(f16.high)) + FloatOfHalf(LowHalf(f16.low)),
+                x, size * 0x1p-22 + 0x1p-25);
+    EXPECT_NEAR(
+        FloatOfHalf(HighHalf(f16.high)) + FloatOfHalf(HighHalf(f16.low)), -x,
+        size * 0x1p-22 + 0x1p-25);
+    EXPECT_NEAR(
+        FloatOfBfloat(LowHalf(bf16.high)) + FloatOfBfloat(LowHalf(bf16.low)), x,
+        size * 0x1p-16);
+  }
 }
 
 TEST(CudaEmulationDeathTest, ABarrierThatNotAllReachIsFatal) {

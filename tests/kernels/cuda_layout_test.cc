@@ -1,5 +1,6 @@
 // The CUDA backend's index arithmetic: where weights lie, and how attention is
 // cut. Needs no device.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -133,6 +134,39 @@ TEST(AttentionPlanTest, ARowsSpansDoNotDependOnItsTile) {
         }
       }
     }
+  }
+}
+
+TEST(AttentionPlanTest, PromptTilesHoldEveryRowAndAllThatItSees) {
+  RandomData random(71);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t n_rows = random.Integer(1, 60);
+    const int64_t tile_rows = random.Integer(1, kPromptQueries);
+    const int64_t first = random.Integer(0, 4'000);
+    const int64_t window = random.Integer(1, 3'000);
+    Cut cut = CutSegment(round % 2 == 0, first, n_rows, window,
+                         random.Integer(1, 4) * 16, 1);
+    cut.tiles.clear();
+    AppendPromptTiles(cut.args, cut.segment, tile_rows, cut.table.data(),
+                      cut.tiles);
+    int64_t next = 0;
+    for (const AttentionTile& tile : cut.tiles) {
+      ASSERT_EQ(tile.first_row, 7 + next);
+      ASSERT_EQ(tile.first_position, first + next);
+      ASSERT_EQ(tile.n_rows, std::min(tile_rows, n_rows - next));
+      next += tile.n_rows;
+      const int64_t last = first + next - 1;
+      const int64_t unit_keys =
+          cut.args.is_ring ? kUnitKeys
+                           : kPromptUnitSteps * cut.args.paged.page_tokens;
+      const int64_t begin =
+          cut.args.is_ring
+              ? std::max<int64_t>(tile.first_position - window + 1, 0)
+              : 0;
+      ASSERT_EQ(tile.first_unit, begin / unit_keys);
+      ASSERT_EQ(tile.end_unit, last / unit_keys + 1);
+    }
+    ASSERT_EQ(next, n_rows);
   }
 }
 

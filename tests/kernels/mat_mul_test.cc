@@ -239,6 +239,14 @@ TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
       {{DType::kQ4_K, 40, true},
        {DType::kF16, 19, true},
        {DType::kQ4_K, 33, false}},
+      // More of one type than a launch takes, with others among them.
+      {{DType::kQ8_0, 33, true},
+       {DType::kQ4_K, 40, true},
+       {DType::kQ8_0, 1, true},
+       {DType::kQ8_0, 16, true},
+       {DType::kQ8_0, 50, true},
+       {DType::kQ4_K, 16, true},
+       {DType::kQ8_0, 17, true}},
   };
   for (const std::vector<Part>& parts : calls) {
     std::vector<StoredMatrix> stored;
@@ -261,6 +269,92 @@ TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
   }
   EXPECT_TRUE(backend().MatMuls({}).ok());
 }
+
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+// Blocks of 128 rows and outputs, and what is past their end.
+constexpr int64_t kBlockRows = 150;
+constexpr int64_t kBlockOutputs = 139;
+
+int64_t QuantisedBlocks(DType dtype) {
+  // 8-bit: 9 tiles of columns, one of them in a second round; K types: 16.
+  return InfoOf(dtype).block_elems == 32 ? 9 : 2;
+}
+
+TEST(CudaMatMulTest, BlocksOfManyRowsHaveTheBitsOfSingleRows) {
+  RandomData random(12);
+  const auto backend = *NewEmulatedCudaBackend();
+  const BackendUnderTest single = MakeBackend(kCudaEmulatedName, 1);
+  ASSERT_LE(CudaOptions().prompt_product_rows, kBlockRows);
+  for (const DType dtype : WeightTypes()) {
+    const int64_t block = InfoOf(dtype).block_elems;
+    if (block == 1) continue;
+    const int64_t cols = block * QuantisedBlocks(dtype);
+    const auto bytes = random.Weights(dtype, kBlockOutputs, cols);
+    const auto stored = Store(*backend, dtype, kBlockOutputs, cols, bytes);
+    const auto x = random.Floats(kBlockRows * cols);
+    const auto packed = Packed(*backend, x, kBlockRows, cols);
+    std::vector<float> out(kBlockRows * kBlockOutputs, 0.5f);
+    ASSERT_TRUE(backend
+                    ->MatMul({stored.view, x.data(), packed.data(), out.data(),
+                              kBlockRows, /*accumulate=*/true})
+                    .ok());
+    for (const int64_t row : {0, 1, 77, 127, 128, 149}) {
+      std::vector<float> alone(kBlockOutputs, 0.5f);
+      ASSERT_TRUE(single.backend
+                      ->MatMul({stored.view, x.data() + row * cols,
+                                packed.data() + row * PackedRowBytes(cols),
+                                alone.data(), 1, /*accumulate=*/true})
+                      .ok());
+      EXPECT_EQ(Bits(alone),
+                Bits(out.data() + row * kBlockOutputs, kBlockOutputs))
+          << DTypeName(dtype) << " row " << row;
+    }
+  }
+}
+
+TEST(CudaMatMulTest, HalfProductsLoseTheRoundingOfActivationsAndKeepRowsApart) {
+  RandomData random(13);
+  CudaOptions options;
+  options.half_product_rows = 2;
+  const auto backend = *NewEmulatedCudaBackend(options);
+  for (const DType dtype : WeightTypes()) {
+    const int64_t block = InfoOf(dtype).block_elems;
+    if (block == 1) continue;
+    const int64_t cols = block * QuantisedBlocks(dtype);
+    const auto bytes = random.Weights(dtype, kBlockOutputs, cols);
+    const auto stored = Store(*backend, dtype, kBlockOutputs, cols, bytes);
+    const auto w = Dequantized(dtype, kBlockOutputs, cols, bytes);
+    const auto x = random.Floats(kBlockRows * cols);
+    const auto out = Product(*backend, stored.view, x, kBlockRows, true);
+    const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 ||
+                         dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+    for (const int64_t m : {0, 64, 149}) {
+      for (int64_t r = 0; r < kBlockOutputs; ++r) {
+        const float* row = w.data() + r * cols;
+        double sum = 0;
+        for (int64_t c = 0; c < cols; ++c) {
+          sum += double{row[c]} * x[static_cast<size_t>(m * cols + c)];
+        }
+        // Of each term 2^-12, and more where a minimum leaves little of it.
+        const double tolerance =
+            Magnitude(row, x.data() + m * cols, cols) *
+                (0x1p-12 + static_cast<double>(cols) * 0x1p-24) *
+                (has_min ? 32 : 1) +
+            1e-6;
+        ASSERT_NEAR(out[static_cast<size_t>(m * kBlockOutputs + r)], sum,
+                    tolerance)
+            << DTypeName(dtype) << " [" << m << "," << r << "]";
+      }
+    }
+    // Any two rows have the bits that they have in the batch.
+    const std::vector<float> last(x.end() - 2 * cols, x.end());
+    EXPECT_EQ(
+        Bits(Product(*backend, stored.view, last, 2, true)),
+        Bits(out.data() + (kBlockRows - 2) * kBlockOutputs, 2 * kBlockOutputs))
+        << DTypeName(dtype);
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, MatMulTest,
                          ::testing::ValuesIn(BackendNames()), BackendTestName);

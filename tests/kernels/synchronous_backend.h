@@ -69,14 +69,26 @@ class SynchronousBackend : public Backend {
     return Then(backend_->TopK(args));
   }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
+  // What is held is not waited for.
+  absl::Status BeginStep(int64_t n_rows) override {
+    RETURN_IF_ERROR(backend_->BeginStep(n_rows));
+    is_in_step_ = true;
+    return absl::OkStatus();
+  }
+  absl::Status EndStep() override {
+    is_in_step_ = false;
+    return Then(backend_->EndStep());
+  }
 
  private:
   absl::Status Then(const absl::Status& status) {
     RETURN_IF_ERROR(status);
+    if (is_in_step_) return absl::OkStatus();
     return backend_->Synchronize();
   }
 
   std::unique_ptr<Backend> backend_;
+  bool is_in_step_ = false;
 };
 
 }  // namespace plimsoll::kernels

@@ -9,7 +9,8 @@
 
 namespace plimsoll::kernels {
 
-absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend();
+absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
+    const CudaOptions& options = {});
 // Of the one emulated device, which all its backends share.
 absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory();
 

@@ -20,6 +20,7 @@
 #define __host__
 #define __device__
 #define __global__
+#define __grid_constant__
 #define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
@@ -58,7 +59,7 @@ extern Dim3 blockDim;
 extern Dim3 gridDim;
 
 // Most bytes that a lane can hand to its warp at once.
-inline constexpr size_t kExchangeBytes = 32;
+inline constexpr size_t kExchangeBytes = 48;
 
 // Runs `thread` once for each thread of each block, `shared_bytes` of garbage
 // behind DynamicShared() for each block.

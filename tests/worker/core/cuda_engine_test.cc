@@ -214,7 +214,9 @@ TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {
   EXPECT_LE(plan.total_bytes, taken + taken / 100 + 32 * kMebibyte);
   Generate(*on_device_, Greedy(RandomPrompt(20, 1), 4));
   EXPECT_EQ(on_device_->Memory().device_allocations_after_load, 0);
-  EXPECT_EQ(device_->Profile().free_bytes, before - *memory.device_taken_bytes);
+  // A driver may take more for graphs, which the plan's runtime counts.
+  EXPECT_LE(device_->Profile().free_bytes, before - *memory.device_taken_bytes);
+  EXPECT_GE(device_->Profile().free_bytes, before - plan.total_bytes);
   on_device_.reset();
   EXPECT_EQ(device_->Profile().free_bytes, before);
 }

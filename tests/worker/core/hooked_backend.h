@@ -93,6 +93,12 @@ class HookedBackend final : public kernels::Backend {
   absl::Status TopK(const kernels::TopKArgs& args) override {
     return Around([&] { return backend_->TopK(args); });
   }
+  absl::Status BeginStep(int64_t n_rows) override {
+    return Around([&] { return backend_->BeginStep(n_rows); });
+  }
+  absl::Status EndStep() override {
+    return Around([&] { return backend_->EndStep(); });
+  }
   absl::Status Synchronize() override {
     return Around([&] { return backend_->Synchronize(); });
   }

@@ -1,0 +1,212 @@
+// Numbers are small random bytes: what they mean does not matter, but that they
+// are neither zero nor NaN.
+#include "bench/cuda_step.h"
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/kv_row.h"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+constexpr int64_t kPageTokens = 64;
+
+void Must(const absl::Status& status) {
+  PLIMSOLL_CHECK(status.ok(), "the benchmark's step cannot be made");
+}
+
+}  // namespace
+
+Buffer DecodeStep::Memory(int64_t bytes) {
+  absl::StatusOr<Buffer> buffer = backend_.Allocate(bytes);
+  Must(buffer.status());
+  std::vector<std::byte> piece(
+      static_cast<size_t>(std::min(bytes, int64_t{16} << 20)));
+  // Bytes of F16 scales and floats that are small and not zero.
+  std::mt19937 random(1);
+  for (std::byte& byte : piece) byte = static_cast<std::byte>(random() % 32);
+  const auto size = static_cast<int64_t>(piece.size());
+  for (int64_t at = 0; at < bytes; at += size) {
+    const int64_t n = std::min(size, bytes - at);
+    Must(backend_.Upload(std::span(piece).first(static_cast<size_t>(n)),
+                         buffer->view().Slice(at, n)));
+  }
+  return *std::move(buffer);
+}
+
+WeightMatrix DecodeStep::Take(std::byte*& at, int64_t rows,
+                              int64_t cols) const {
+  const WeightMatrix matrix = {dtype_, rows, cols, at};
+  at += rows * *RowBytes(dtype_, cols);
+  return matrix;
+}
+
+DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
+                       int64_t n_rows, int64_t n_ctx)
+    : backend_(backend),
+      shape_(shape),
+      dtype_(dtype),
+      n_rows_(n_rows),
+      n_ctx_(n_ctx) {
+  const int64_t q_dim = shape.n_heads * shape.head_dim;
+  const int64_t kv_dim = shape.n_kv_heads * shape.head_dim;
+  const int64_t layer_bytes =
+      (q_dim + 2 * kv_dim + 2 * shape.ffn_dim) *
+          *RowBytes(dtype, shape.model_dim) +
+      shape.model_dim *
+          (*RowBytes(dtype, q_dim) + *RowBytes(dtype, shape.ffn_dim));
+  for (int64_t i = 0; i < kLayers; ++i) {
+    Layer layer;
+    layer.memory = Memory(layer_bytes);
+    std::byte* at = layer.memory.data();
+    layer.q = Take(at, q_dim, shape.model_dim);
+    layer.k = Take(at, kv_dim, shape.model_dim);
+    layer.v = Take(at, kv_dim, shape.model_dim);
+    layer.attention_out = Take(at, shape.model_dim, q_dim);
+    layer.gate = Take(at, shape.ffn_dim, shape.model_dim);
+    layer.up = Take(at, shape.ffn_dim, shape.model_dim);
+    layer.down = Take(at, shape.model_dim, shape.ffn_dim);
+    layers_.push_back(std::move(layer));
+  }
+  const int64_t table_bytes =
+      shape.vocab_size * *RowBytes(dtype, shape.model_dim);
+  table_memory_ = Memory(table_bytes);
+  std::byte* table = table_memory_.data();
+  table_ = Take(table, shape.vocab_size, shape.model_dim);
+
+  // All layers of a page lie together, as in a worker.
+  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
+  const int64_t n_pages = (n_ctx + kPageTokens - 1) / kPageTokens;
+  kv_.page_tokens = kPageTokens;
+  kv_.page_bytes = shape.n_layers * 2 * kPageTokens * row_bytes;
+  pool_ = Memory(n_rows * n_pages * kv_.page_bytes);
+  kv_.pool = pool_.data();
+  for (int64_t r = 0; r < n_rows; ++r) {
+    std::vector<PageEntry>& pages = pages_.emplace_back();
+    for (int64_t p = 0; p < n_pages; ++p) {
+      const int64_t live = std::min(kPageTokens, n_ctx - p * kPageTokens);
+      pages.push_back({p * kPageTokens, static_cast<int32_t>(r * n_pages + p),
+                       0, static_cast<int32_t>(live), false});
+    }
+    tokens_.push_back(static_cast<int32_t>(r));
+    positions_.push_back(n_ctx - 1);
+  }
+  for (int64_t r = 0; r < n_rows; ++r) {
+    segments_.push_back(
+        {r, 1, n_ctx - 1, pages_[static_cast<size_t>(r)], {}, 0});
+  }
+  offsets_.resize(static_cast<size_t>(n_rows));
+  bytes_read_ = shape.n_layers * layer_bytes + table_bytes +
+                n_rows * n_ctx * shape.n_layers * 2 * row_bytes;
+
+  const auto floats = [&](int64_t n) {
+    floats_.push_back(Memory(n_rows * n * 4));
+    return reinterpret_cast<float*>(floats_.back().data());
+  };
+  x_ = floats(shape.model_dim);
+  normed_ = floats(shape.model_dim);
+  q_ = floats(q_dim);
+  k_ = floats(kv_dim);
+  v_ = floats(kv_dim);
+  gate_ = floats(shape.ffn_dim);
+  up_ = floats(shape.ffn_dim);
+  angles_ = floats(shape.head_dim);
+  logits_ = floats(shape.vocab_size);
+  ones_ = floats(shape.model_dim);
+  packed_ = Memory(n_rows * PackedRowBytes(std::max(shape.ffn_dim, q_dim)));
+}
+
+absl::Status DecodeStep::Run(bool is_held) {
+  if (is_held) RETURN_IF_ERROR(backend_.BeginStep(n_rows_));
+  absl::Status status = Queue();
+  if (status.ok()) status = backend_.Synchronize();
+  status.Update(backend_.EndStep());
+  return status;
+}
+
+absl::Status DecodeStep::Queue() {
+  RETURN_IF_ERROR(
+      backend_.RopeAngles({positions_.data(), n_rows_, shape_.head_dim, 1e4,
+                           1.0, nullptr, 1.0f, angles_}));
+  RETURN_IF_ERROR(
+      backend_.GetRows({table_, tokens_.data(), n_rows_, 1.0f, x_}));
+  for (int64_t i = 0; i < shape_.n_layers; ++i) {
+    const Layer& layer = layers_[static_cast<size_t>(i % kLayers)];
+    RETURN_IF_ERROR(Attend(layer, i));
+    RETURN_IF_ERROR(FeedForward(layer));
+  }
+  RETURN_IF_ERROR(Norm(shape_.model_dim));
+  return backend_.MatMul(Product(table_, logits_, false));
+}
+
+absl::Status DecodeStep::Norm(int64_t dim) {
+  return backend_.RmsNorm(
+      {x_, ones_, normed_, n_rows_, dim, 1e-6f, false, packed_.data()});
+}
+
+MatMulArgs DecodeStep::Product(const WeightMatrix& w, float* out,
+                               bool adds) const {
+  return {w, normed_, packed_.data(), out, n_rows_, adds};
+}
+
+absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
+  const int64_t kv_dim = shape_.n_kv_heads * shape_.head_dim;
+  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
+  RETURN_IF_ERROR(Norm(shape_.model_dim));
+  const MatMulArgs products[] = {Product(layer.q, q_, false),
+                                 Product(layer.k, k_, false),
+                                 Product(layer.v, v_, false)};
+  RETURN_IF_ERROR(backend_.MatMuls(products));
+  for (const auto& [x, n_heads] :
+       {std::pair{q_, shape_.n_heads}, {k_, shape_.n_kv_heads}}) {
+    RETURN_IF_ERROR(backend_.RmsNorm(
+        {x, ones_, x, n_rows_ * n_heads, shape_.head_dim, 1e-6f, false}));
+    RETURN_IF_ERROR(
+        backend_.Rope({x, angles_, x, n_rows_, n_heads, shape_.head_dim,
+                       shape_.head_dim, RopeStyle::kNeox}));
+  }
+  PagedKv kv = kv_;
+  kv.k_offset = index * 2 * kPageTokens * row_bytes;
+  kv.v_offset = kv.k_offset + kPageTokens * row_bytes;
+  for (const auto& [x, part] :
+       {std::pair{k_, kv.k_offset}, {v_, kv.v_offset}}) {
+    for (size_t r = 0; r < offsets_.size(); ++r) {
+      offsets_[r] = pages_[r].back().page * kv.page_bytes + part +
+                    (n_ctx_ - 1) % kPageTokens * row_bytes;
+    }
+    RETURN_IF_ERROR(backend_.StoreRows(
+        {x, n_rows_, kv_dim, DType::kF16, kv.pool, offsets_.data()}));
+  }
+  AttentionArgs args = {};
+  args.q = args.q_prefix = q_;
+  args.n_heads = shape_.n_heads;
+  args.n_kv_heads = shape_.n_kv_heads;
+  args.head_dim = shape_.head_dim;
+  args.scale = 1.0f / 16;
+  args.k_type = args.v_type = DType::kF16;
+  args.segments = segments_;
+  args.paged = kv;
+  args.out = gate_;  // of ffn_dim, which is not less
+  RETURN_IF_ERROR(backend_.Attention(args));
+  RETURN_IF_ERROR(backend_.PackActivations(
+      {gate_, n_rows_, shape_.n_heads * shape_.head_dim, packed_.data()}));
+  return backend_.MatMul(Product(layer.attention_out, x_, true));
+}
+
+absl::Status DecodeStep::FeedForward(const Layer& layer) {
+  RETURN_IF_ERROR(Norm(shape_.model_dim));
+  const MatMulArgs products[] = {Product(layer.gate, gate_, false),
+                                 Product(layer.up, up_, false)};
+  RETURN_IF_ERROR(backend_.MatMuls(products));
+  RETURN_IF_ERROR(
+      backend_.GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
+                                Activation::kGeluTanh, packed_.data()}));
+  return backend_.MatMul(Product(layer.down, x_, true));
+}
+
+}  // namespace plimsoll::kernels

@@ -1,0 +1,85 @@
+// A decode step of a 12B model's shape on the CUDA backend, for cuda_bench:
+// what a model's graph calls for each layer, with random weights.
+#ifndef PLIMSOLL_BENCH_CUDA_STEP_H_
+#define PLIMSOLL_BENCH_CUDA_STEP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+
+namespace plimsoll::kernels {
+
+struct StepShape {
+  int64_t n_layers;
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;
+  int64_t model_dim;
+  int64_t ffn_dim;
+  int64_t vocab_size;
+};
+
+// Owns weights of kLayers layers, which all layers take in turn, and a cache of
+// `n_ctx` tokens for each of `n_rows` sequences. Called from one thread.
+class DecodeStep {
+ public:
+  static constexpr int64_t kLayers = 6;  // more than caches hold
+
+  DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
+             int64_t n_rows, int64_t n_ctx);
+
+  // One step, to its end. With `is_held` as one piece.
+  absl::Status Run(bool is_held);
+
+  // Of weights and the cache, read by a step.
+  int64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  struct Layer {
+    Buffer memory;
+    WeightMatrix q, k, v, attention_out, gate, up, down;
+  };
+
+  Buffer Memory(int64_t bytes);
+  WeightMatrix Take(std::byte*& at, int64_t rows, int64_t cols) const;
+  absl::Status Queue();
+  absl::Status Attend(const Layer& layer, int64_t index);
+  absl::Status FeedForward(const Layer& layer);
+  absl::Status Norm(int64_t dim);
+  MatMulArgs Product(const WeightMatrix& w, float* out, bool adds) const;
+
+  Backend& backend_;
+  StepShape shape_;
+  DType dtype_;
+  int64_t n_rows_;
+  int64_t n_ctx_;
+  int64_t bytes_read_ = 0;
+  std::vector<Layer> layers_;
+  Buffer table_memory_;
+  WeightMatrix table_;
+  Buffer pool_;
+  PagedKv kv_;
+  std::vector<std::vector<PageEntry>> pages_;
+  std::vector<AttentionSegment> segments_;
+  std::vector<int32_t> tokens_;
+  std::vector<int64_t> positions_;
+  std::vector<int64_t> offsets_;
+  std::vector<Buffer> floats_;
+  float* x_;
+  float* normed_;
+  float* q_;
+  float* k_;
+  float* v_;
+  float* gate_;
+  float* up_;
+  float* angles_;
+  float* logits_;
+  float* ones_;
+  Buffer packed_;
+};
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_BENCH_CUDA_STEP_H_

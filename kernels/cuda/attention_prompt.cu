@@ -1,0 +1,425 @@
+// A warp has 16 queries that read one KV head, and goes over their keys in
+// tiles of 64: a page, or 64 aligned positions.
+//
+// Queries and weights are split in two 16-bit floats, keys and values of 16
+// bits are what they are, those of Q8_0 are split too: scores and sums lose
+// about 2^-21 of their terms (BF16: 2^-16), little beside float32's own
+// rounding over a head. A row's result does not depend on the rows beside it,
+// nor on where a chunk ends: a tile of which it sees nothing changes nothing.
+//
+// Operands come from memory as they lie there, 16 bytes a lane. Which element
+// of a head an operand's column stands for is ours to choose, as long as both
+// sides agree: of 32 elements lane t has [8 t, 8 t + 8) in two products'
+// columns. Of 64 elements of values, product j has elements 8 g + j in column
+// g.
+#include "kernels/cuda/attention_prompt.cuh"
+#include "kernels/cuda/matrix.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kKeys = static_cast<int>(kPromptKeys);
+constexpr int kGroups = kKeys / 8;  // of keys: columns of a product
+
+// kHeadDim is rounded up to one of the shapes. kTeam warps share the queries of
+// wide heads: each has kDims of the values' elements.
+template <int kHeadDimOfShape>
+struct PromptShape {
+  static constexpr int kStepKeys = kKeys;
+  static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
+  static constexpr int kHead = kHeadDimOfShape;
+  static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
+  static constexpr int kDims = kHead / kTeam;
+  static constexpr int kWarps = kHead <= 128 ? 4 : 2;
+  static constexpr int kTeams = kWarps / kTeam;
+  static constexpr int kSums = kDims / 2;  // of a lane: 16 queries, 32 lanes
+  // Queries as operands: both halves of the split of both rows of a lane.
+  static constexpr int64_t kQueryBytes = int64_t{kHead} / 32 * 4 * 512;
+  static constexpr int64_t kRowBytes = int64_t{kKeys} * 2 * 8;
+  static constexpr int64_t kSharedBytes =
+      kTeams * kQueryBytes + kWarps * kRowBytes;
+  static_assert(kSharedBytes <= kMaxSharedBytes);
+  static_assert(kTeam == 1 || kTeams == 1);
+};
+
+template <class S>
+__device__ void SyncTeam() {
+  if constexpr (S::kTeam == 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
+// Of one lane: `high` and `low` (where the type is split) of 8 elements, two to
+// a word.
+template <bool kIsSplit>
+struct Eight {
+  uint32_t high[4];
+  uint32_t low[kIsSplit ? 4 : 1];
+};
+
+// Elements [at, at + 8) of a row of keys or values; zeros of a row that is not
+// to be read and past the end of the head.
+template <DType kType>
+__device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
+                                                    int64_t first, int64_t at,
+                                                    int64_t head_dim) {
+  Eight<kType == DType::kQ8_0> eight = {};
+  if (row == nullptr || at >= head_dim) return eight;
+  if constexpr (kType == DType::kQ8_0) {
+    float values[8];
+    LoadEight<kType>(row, first + at, values);
+    for (int i = 0; i < 4; ++i) {
+      const SplitPair pair = Split<false>(values[2 * i], values[2 * i + 1]);
+      eight.high[i] = pair.high;
+      eight.low[i] = pair.low;
+    }
+  } else {
+    const auto words =
+        __ldg(reinterpret_cast<const uint4*>(row + (first + at) * 2));
+    eight.high[0] = words.x;
+    eight.high[1] = words.y;
+    eight.high[2] = words.z;
+    eight.high[3] = words.w;
+  }
+  return eight;
+}
+
+// The queries of a team as operands in shared memory: for each 32 elements the
+// high halves of rows g and of rows g + 8, then the low ones, 16 bytes a lane.
+template <class S, bool kIsBf16>
+__device__ void StageQueries(const AttentionShape& shape, const Task& task,
+                             bool is_prefix, uint4* queries) {
+  const float* from = is_prefix ? shape.q_prefix : shape.q;
+  const int lane = LaneIndex();
+  SyncTeam<S>();
+  for (int j = WarpIndex() % S::kTeam; j < S::kHead / 32; j += S::kTeam) {
+    const int64_t at = j * 32 + lane % 4 * 8;
+    for (int half = 0; half < 2; ++half) {
+      const int query = lane / 4 + half * 8;
+      float x[8] = {};
+      if (task.Has(query) && at < shape.head_dim) {
+        const float* row =
+            from + task.Index(query, shape.n_heads) * shape.head_dim + at;
+        for (int i = 0; i < 8; ++i) x[i] = row[i];
+      }
+      SplitPair pairs[4];
+      for (int i = 0; i < 4; ++i) {
+        pairs[i] = Split<kIsBf16>(x[2 * i], x[2 * i + 1]);
+      }
+      queries[(j * 4 + half) * kWarpThreads + lane] = {
+          pairs[0].high, pairs[1].high, pairs[2].high, pairs[3].high};
+      queries[(j * 4 + 2 + half) * kWarpThreads + lane] = {
+          pairs[0].low, pairs[1].low, pairs[2].low, pairs[3].low};
+    }
+  }
+  SyncTeam<S>();
+}
+
+// The operands of two products, of rows g and g + 8.
+__device__ inline void Interleave(const uint4& upper, const uint4& lower,
+                                  uint32_t a[2][4]) {
+  a[0][0] = upper.x;
+  a[0][1] = lower.x;
+  a[0][2] = upper.y;
+  a[0][3] = lower.y;
+  a[1][0] = upper.z;
+  a[1][1] = lower.z;
+  a[1][2] = upper.w;
+  a[1][3] = lower.w;
+}
+
+// Where the rows of a tile's keys and values are; null where none is live.
+__device__ inline void FindRows(const AttentionShape& shape, const Task& task,
+                                const Step& step, const std::byte** rows) {
+  for (int key = LaneIndex(); key < kKeys; key += kWarpThreads) {
+    const bool is_live = IsLive(step, key);
+    rows[key] = is_live ? KeyRow(shape, task, step, key) : nullptr;
+    rows[kKeys + key] = is_live ? ValueRow(shape, task, step, key) : nullptr;
+  }
+}
+
+// Scores of 16 queries and a tile of keys: entry n is that of keys 8 n + 2 t
+// and the next, of query g, then of g + 8.
+template <class S, DType kType>
+__device__ void ScoreTile(const AttentionShape& shape, const Task& task,
+                          const std::byte* const* rows, const uint4* queries,
+                          float scores[kGroups][4]) {
+  constexpr bool kIsBf16 = kType == DType::kBF16;
+  const int lane = LaneIndex();
+  const int64_t first = task.kv_head * shape.head_dim;
+  const std::byte* keys[kGroups];
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n) {
+    keys[n] = rows[n * 8 + lane / 4];
+    for (int e = 0; e < 4; ++e) scores[n][e] = 0;
+  }
+  for (int j = 0; j < S::kHead / 32; ++j) {
+    uint32_t high[2][4];
+    uint32_t low[2][4];
+    const uint4* q = queries + j * 4 * kWarpThreads + lane;
+    Interleave(q[0], q[kWarpThreads], high);
+    Interleave(q[2 * kWarpThreads], q[3 * kWarpThreads], low);
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      const auto k = LoadOperand<kType>(keys[n], first, j * 32 + lane % 4 * 8,
+                                        shape.head_dim);
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        MmaFloat<kIsBf16>(high[s], k.high + 2 * s, scores[n]);
+        MmaFloat<kIsBf16>(low[s], k.high + 2 * s, scores[n]);
+        if constexpr (kType == DType::kQ8_0) {
+          MmaFloat<kIsBf16>(high[s], k.low + 2 * s, scores[n]);
+        }
+      }
+    }
+  }
+}
+
+// Of queries g and g + 8: the running maximum, and this lane's part of the sum
+// of weights.
+struct PromptSoftmax {
+  float max[2];
+  float total[2];
+};
+
+// Turns scores into weights; `factors` is what earlier sums are multiplied by.
+// A score that is not a number makes the total one.
+__device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
+                                 const Step& step, PromptSoftmax& state,
+                                 float scores[kGroups][4], float* factors) {
+  const int lane = LaneIndex();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t row = task.Row(lane / 4 + half * 8);
+    const int64_t last = task.tile.first_position + row - step.position;
+    const int64_t first =
+        shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
+    float max = state.max[half];
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      for (int e = 0; e < 2; ++e) {
+        const int key = n * 8 + lane % 4 * 2 + e;
+        float& score = scores[n][half * 2 + e];
+        const bool is_seen = IsLive(step, key) && key <= last && key >= first;
+        score = is_seen ? score * shape.scale : MinusInfinity();
+        max = fmaxf(max, score);
+      }
+    }
+    for (int mask = 1; mask < 4; mask *= 2) {
+      max = fmaxf(max, __shfl_xor_sync(kFullWarp, max, mask));
+    }
+    const bool sees_none = max == MinusInfinity();
+    factors[half] = sees_none ? 1.0f : expf(state.max[half] - max);
+    float total = 0;
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      for (int e = 0; e < 2; ++e) {
+        float& score = scores[n][half * 2 + e];
+        score = score == MinusInfinity() ? 0.0f : expf(score - max);
+        total += score;
+      }
+    }
+    state.total[half] = state.total[half] * factors[half] + total;
+    state.max[half] = max;
+  }
+}
+
+// Weights of a tile as operands of one product for 16 keys each.
+struct WeightOperands {
+  uint32_t high[kKeys / 16][4];
+  uint32_t low[kKeys / 16][4];
+};
+
+template <bool kIsBf16>
+__device__ WeightOperands SplitWeights(const float weights[kGroups][4]) {
+  WeightOperands operands;
+#pragma unroll
+  for (int i = 0; i < kKeys / 16; ++i) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const float* pair = weights[2 * i + r / 2] + r % 2 * 2;
+      const SplitPair split = Split<kIsBf16>(pair[0], pair[1]);
+      operands.high[i][r] = split.high;
+      operands.low[i][r] = split.low;
+    }
+  }
+  return operands;
+}
+
+// The operand of product j of 64 elements, of the words of four keys.
+template <class Words>
+__device__ void ValueOperand(int j, const Words& words, uint32_t* b) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const uint32_t one = words(2 * r)[j / 2];
+    const uint32_t other = words(2 * r + 1)[j / 2];
+    b[r] = j % 2 == 0 ? LowHalves(one, other) : HighHalves(one, other);
+  }
+}
+
+// sums += weights values, of this warp's elements of the head.
+template <class S, DType kType>
+__device__ void AddTile(const AttentionShape& shape, const Task& task,
+                        const std::byte* const* rows,
+                        const WeightOperands& weights, float* sums) {
+  constexpr bool kIsBf16 = kType == DType::kBF16;
+  constexpr bool kIsSplit = kType == DType::kQ8_0;
+  const int lane = LaneIndex();
+  const int64_t first = task.kv_head * shape.head_dim;
+  const int begin = WarpIndex() % S::kTeam * S::kDims + lane / 4 * 8;
+#pragma unroll
+  for (int d = 0; d < S::kDims / 64; ++d) {
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i) {
+      const std::byte* const* four = rows + i * 16 + lane % 4 * 2;
+      Eight<kIsSplit> v[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        v[r] = LoadOperand<kType>(four[r / 2 * 8 + r % 2], first,
+                                  begin + d * 64, shape.head_dim);
+      }
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float* sum = sums + (d * 8 + j) * 4;
+        uint32_t b[2];
+        ValueOperand(
+            j, [&](int r) { return v[r].high; }, b);
+        MmaFloat<kIsBf16>(weights.high[i], b, sum);
+        MmaFloat<kIsBf16>(weights.low[i], b, sum);
+        if constexpr (kIsSplit) {
+          ValueOperand(
+              j, [&](int r) { return v[r].low; }, b);
+          MmaFloat<kIsBf16>(weights.high[i], b, sum);
+        }
+      }
+    }
+  }
+}
+
+// Writes this warp's elements: of 64 a lane has [16 t, 16 t + 16) of two rows.
+template <class S>
+__device__ void WriteRows(const AttentionShape& shape, const Task& task,
+                          const PromptSoftmax& state, const float* sums) {
+  const int lane = LaneIndex();
+  const int begin = WarpIndex() % S::kTeam * S::kDims;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float total = state.total[half];
+    for (int mask = 1; mask < 4; mask *= 2) {
+      total += __shfl_xor_sync(kFullWarp, total, mask);
+    }
+    const int query = lane / 4 + half * 8;
+    if (!task.Has(query)) continue;
+    float* out = shape.out + task.Index(query, shape.n_heads) * shape.head_dim;
+#pragma unroll
+    for (int d = 0; d < S::kDims / 64; ++d) {
+      for (int e = 0; e < 2; ++e) {
+        const int at = begin + d * 64 + lane % 4 * 16 + e * 8;
+        if (at >= shape.head_dim) continue;
+        for (int j = 0; j < 8; ++j) {
+          const float sum = sums[(d * 8 + j) * 4 + half * 2 + e];
+          out[at + j] = total == 0.0f ? 0.0f : sum / total;
+        }
+      }
+    }
+  }
+}
+
+// Team i of the grid has task i: tiles, the last ones, which see most, first;
+// then parts of a head group, then KV heads.
+template <class S, DType kKeyType, DType kValueType>
+__global__ void __launch_bounds__(S::kWarps* kWarpThreads)
+    AttendPrompt(AttentionShape shape, const AttentionTile* tiles,
+                 int64_t n_tiles) {
+  const int team = WarpIndex() / S::kTeam;
+  const int64_t index = int64_t{blockIdx.x} * S::kTeams + team;
+  if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
+  auto* queries =
+      reinterpret_cast<uint4*>(DynamicShared() + team * S::kQueryBytes);
+  auto* rows = reinterpret_cast<const std::byte**>(DynamicShared() +
+                                                   S::kTeams * S::kQueryBytes +
+                                                   WarpIndex() * S::kRowBytes);
+  const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
+  const auto part_heads = static_cast<int>(shape.part_heads);
+  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
+  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
+  const int left = group - part * part_heads;
+  const AttentionTile& tile = tiles[n_tiles - 1 - index % n_tiles];
+  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
+                     left < part_heads ? left : part_heads, part_heads};
+  PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
+  float sums[S::kSums] = {};
+  bool is_staged = false;
+  bool is_prefix = false;
+  for (int64_t u = tile.first_unit; u < tile.end_unit; ++u) {
+    const Unit<S> unit(shape, task, u);
+    for (int i = 0; i < unit.n_steps; ++i) {
+      const Step step = unit.At(shape, task, i);
+      if (step.begin >= step.end || step.end <= 0 || step.begin >= kKeys) {
+        continue;
+      }
+      if (!is_staged || step.is_prefix != is_prefix) {
+        is_staged = true;
+        is_prefix = step.is_prefix;
+        StageQueries<S, kKeyType == DType::kBF16>(shape, task, is_prefix,
+                                                  queries);
+      }
+      __syncwarp();
+      FindRows(shape, task, step, rows);
+      __syncwarp();
+      float scores[kGroups][4];
+      float factors[2];
+      ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
+      WeighTile(shape, task, step, state, scores, factors);
+#pragma unroll
+      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+      AddTile<S, kValueType>(shape, task, rows + kKeys,
+                             SplitWeights<kValueType == DType::kBF16>(scores),
+                             sums);
+    }
+  }
+  WriteRows<S>(shape, task, state, sums);
+}
+
+template <class S, DType kKeyType, DType kValueType>
+void LaunchPrompt(const Context& context, const AttentionShape& shape,
+                  std::span<const AttentionTile> host,
+                  const AttentionTile* device) {
+  const auto n_tiles = static_cast<int64_t>(host.size());
+  const int64_t n_teams = n_tiles * shape.n_parts * shape.n_kv_heads;
+  Launch(AttendPrompt<S, kKeyType, kValueType>,
+         {(n_teams + S::kTeams - 1) / S::kTeams}, S::kWarps * kWarpThreads,
+         S::kSharedBytes, context.queue, shape, device, n_tiles);
+}
+
+// Calls `function` with a type that HasPromptType.
+template <class Function>
+void WithPromptType(DType dtype, const Function& function) {
+  if (dtype == DType::kF16) return function(TypeConstant<DType::kF16>{});
+  if (dtype == DType::kBF16) return function(TypeConstant<DType::kBF16>{});
+  function(TypeConstant<DType::kQ8_0>{});
+}
+
+}  // namespace
+
+void AttendPrompts(const Context& context, const AttentionShape& shape,
+                   std::span<const AttentionTile> host,
+                   const AttentionTile* device) {
+  WithPromptType(shape.k_type, [&](auto key) {
+    WithPromptType(shape.v_type, [&](auto value) {
+      constexpr DType kKey = decltype(key)::value;
+      constexpr DType kValue = decltype(value)::value;
+      const auto launch = [&](auto tag) {
+        LaunchPrompt<decltype(tag), kKey, kValue>(context, shape, host, device);
+      };
+      if (shape.head_dim <= 64) return launch(PromptShape<64>{});
+      if (shape.head_dim <= 128) return launch(PromptShape<128>{});
+      if (shape.head_dim <= 256) return launch(PromptShape<256>{});
+      launch(PromptShape<512>{});
+    });
+  });
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -1,0 +1,163 @@
+// A step's list of calls becomes a graph, or changes the one of its last like.
+#include "kernels/cuda/launch_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/status_macros.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+int64_t SlotOf(int64_t bytes) {
+  const auto size =
+      static_cast<uint64_t>(std::max(bytes, LaunchQueue::kLeastSlot));
+  return static_cast<int64_t>(std::bit_ceil(size));
+}
+
+// Whether one list can become the other by updates.
+bool IsAlike(const std::vector<KernelCall>& a,
+             const std::vector<KernelCall>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const KernelCall& x, const KernelCall& y) {
+                      return x.kernel == y.kernel;
+                    });
+}
+
+}  // namespace
+
+LaunchQueue::~LaunchQueue() {
+  DestroyEvent(copied_);
+  FreePinned(host_);
+}
+
+absl::Status LaunchQueue::Open(std::byte* device, Staging* staging,
+                               Stream stream) {
+  device_ = device;
+  staging_ = staging;
+  stream_ = stream;
+  ASSIGN_OR_RETURN(host_, AllocatePinned(kStepBytes));
+  ASSIGN_OR_RETURN(copied_, NewEvent(/*has_time=*/false));
+  return absl::OkStatus();
+}
+
+absl::Status LaunchQueue::BeginStep(int64_t n_rows) {
+  RETURN_IF_ERROR(StartEach());
+  // The last step's copy may still read the block.
+  RETURN_IF_ERROR(WaitFor(copied_));
+  is_held_ = true;
+  n_rows_ = n_rows;
+  used_ = 0;
+  ++n_steps_;
+  return absl::OkStatus();
+}
+
+void LaunchQueue::Hold(KernelCall call) {
+  // Its errors, as those of launches, are kept for LaunchStatus().
+  if (calls_.size() == kMaxCalls) StartEach().IgnoreError();
+  if (!is_held_) return Run(call, stream_);
+  calls_.push_back(call);
+}
+
+bool LaunchQueue::HasRoom(int64_t n, int64_t bytes) const {
+  return n == 0 || SlotOf(bytes) <= (kStepBytes - used_) / n;
+}
+
+absl::StatusOr<const std::byte*> LaunchQueue::Put(
+    std::span<const std::byte> host) {
+  const auto bytes = static_cast<int64_t>(host.size());
+  if (is_held_ && !HasRoom(1, bytes)) RETURN_IF_ERROR(StartEach());
+  if (!is_held_) return staging_->Put(host);
+  const int64_t at = used_;
+  if (bytes > 0) std::memcpy(host_ + at, host.data(), host.size());
+  used_ += SlotOf(bytes);
+  return device_ + at;
+}
+
+absl::StatusOr<const std::byte*> LaunchQueue::PutOnce(
+    std::span<const std::byte> host) {
+  if (!is_held_) return staging_->Put(host);
+  for (const Place& place : places_) {
+    if (place.host == host.data() && place.bytes == host.size()) {
+      return device_ + place.at;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::byte* data, Put(host));
+  if (is_held_) places_.push_back({host.data(), host.size(), data - device_});
+  return data;
+}
+
+absl::Status LaunchQueue::CopySpans() {
+  if (used_ == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(CopyToDevice(host_, device_, used_, stream_));
+  return Record(copied_, stream_);
+}
+
+void LaunchQueue::Release() {
+  is_held_ = false;
+  calls_.clear();
+  places_.clear();
+}
+
+absl::Status LaunchQueue::StartEach() {
+  if (!is_held_) return absl::OkStatus();
+  const absl::Status status = CopySpans();
+  if (status.ok()) {
+    for (const KernelCall& call : calls_) Run(call, stream_);
+    counts_.call_launches += static_cast<int64_t>(calls_.size());
+  }
+  Release();
+  return status;
+}
+
+LaunchQueue::Step& LaunchQueue::StepOf(int64_t n_rows) {
+  const auto found = std::ranges::find(steps_, n_rows, &Step::n_rows);
+  if (found != steps_.end()) return *found;
+  if (steps_.size() < kMaxGraphs) {
+    steps_.reserve(kMaxGraphs);
+    return steps_.emplace_back();
+  }
+  return *std::ranges::min_element(steps_, {}, &Step::last_used);
+}
+
+// Makes the step's graph that of the calls that are held.
+absl::Status LaunchQueue::Bring(Step& step) {
+  step.last_used = n_steps_;
+  if (step.graph == nullptr || step.n_rows != n_rows_ ||
+      !IsAlike(step.calls, calls_)) {
+    step.graph.reset();
+    step.n_rows = n_rows_;
+    ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(calls_));
+    step.calls = calls_;
+    ++counts_.graphs_built;
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    if (step.calls[i].IsSame(calls_[i])) continue;
+    RETURN_IF_ERROR(step.graph->Update(i, calls_[i]));
+    step.calls[i] = calls_[i];
+    ++counts_.calls_updated;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LaunchQueue::StartAsGraph() {
+  if (!is_held_ || calls_.empty()) return StartEach();
+  Step& step = StepOf(n_rows_);
+  const absl::Status made = Bring(step);
+  if (!made.ok()) {
+    // What is left of the graph is of no step.
+    step.graph.reset();
+    if (absl::IsResourceExhausted(made)) return StartEach();
+    Release();
+    return made;
+  }
+  absl::Status status = CopySpans();
+  if (status.ok()) status = step.graph->Launch(stream_);
+  ++counts_.graph_launches;
+  Release();
+  return status;
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

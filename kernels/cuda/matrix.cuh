@@ -1,0 +1,112 @@
+// Products of 16-bit floats on the tensor cores, and float32 numbers as sums of
+// two of them, so that such a product loses little of float32.
+#ifndef PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_
+
+#include "kernels/cuda/numeric.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// kIsBf16: BF16, else F16, here and below.
+template <bool kIsBf16>
+__device__ uint16_t Rounded(float x) {
+  return kIsBf16 ? BfloatOfFloat(x) : HalfOfFloat(x);
+}
+template <bool kIsBf16>
+__device__ float Widened(uint16_t bits) {
+  return kIsBf16 ? FloatOfBfloat(bits) : FloatOfHalf(bits);
+}
+
+// Two values in one word, the first one in its low half.
+template <bool kIsBf16>
+__device__ uint32_t PackPair(float first, float second) {
+  return static_cast<uint32_t>(Rounded<kIsBf16>(first)) |
+         (static_cast<uint32_t>(Rounded<kIsBf16>(second)) << 16);
+}
+
+// high + low is the value, to 22 bits with F16 (2^-25 at least of what is
+// small) and to 16 bits with BF16.
+struct SplitPair {
+  uint32_t high;
+  uint32_t low;
+};
+template <bool kIsBf16>
+__device__ SplitPair Split(float first, float second) {
+  SplitPair pair;
+  pair.high = PackPair<kIsBf16>(first, second);
+  pair.low = PackPair<kIsBf16>(first - Widened<kIsBf16>(LowHalf(pair.high)),
+                               second - Widened<kIsBf16>(HighHalf(pair.high)));
+  return pair;
+}
+
+// The low, or the high, halves of two words.
+__device__ inline uint32_t LowHalves(uint32_t a, uint32_t b) {
+  return (a & 0xFFFFu) | (b << 16);
+}
+__device__ inline uint32_t HighHalves(uint32_t a, uint32_t b) {
+  return (a >> 16) | (b & 0xFFFF0000u);
+}
+
+// d += a b for a 16x16 and b 16x8 of 16-bit floats, added up in float32. With
+// g = lane / 4 and t = lane % 4, a[0] is row g, columns 2t and 2t + 1, a[1] row
+// g + 8, a[2] and a[3] the same 8 columns further; b[0] is column g, rows 2t
+// and 2t + 1, b[1] 8 rows further; d is row g, columns 2t and 2t + 1, then row
+// g + 8. Source: the PTX manual, fragments of mma.m16n8k16 of .f16 and .bf16.
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+template <bool kIsBf16>
+void MmaFloat(const uint32_t* a, const uint32_t* b, float* d) {
+  struct Given {
+    float a[8];
+    float b[4];
+  } mine;
+  const auto widen = [](const uint32_t* words, int n, float* to) {
+    for (int i = 0; i < n; ++i) {
+      to[2 * i] = Widened<kIsBf16>(LowHalf(words[i]));
+      to[2 * i + 1] = Widened<kIsBf16>(HighHalf(words[i]));
+    }
+  };
+  widen(a, 4, mine.a);
+  widen(b, 2, mine.b);
+  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
+  const int group = LaneIndex() / 4;
+  const int place = LaneIndex() % 4;
+  for (int t = 0; t < 4; ++t) {
+    const auto row = LaneValue<Given>(all, group * 4 + t);
+    for (int c = 0; c < 2; ++c) {
+      const auto column = LaneValue<Given>(all, (place * 2 + c) * 4 + t);
+      for (int i = 0; i < 4; ++i) {
+        const int at = i / 2 * 4 + i % 2;  // a[0] or a[2]
+        d[c] += row.a[at] * column.b[i];
+        d[2 + c] += row.a[at + 2] * column.b[i];
+      }
+    }
+  }
+}
+
+#else
+
+#define PLIMSOLL_MMA(TYPE)                                               \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE             \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, " \
+      "%3};"                                                             \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                   \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+template <bool kIsBf16>
+__device__ inline void MmaFloat(const uint32_t* a, const uint32_t* b,
+                                float* d) {
+  if constexpr (kIsBf16) {
+    PLIMSOLL_MMA("bf16");
+  } else {
+    PLIMSOLL_MMA("f16");
+  }
+}
+
+#undef PLIMSOLL_MMA
+
+#endif
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_

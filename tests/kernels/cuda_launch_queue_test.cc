@@ -1,0 +1,143 @@
+// Which calls of a step are updated, when a graph is made anew, and that what
+// does not fit is started without one.
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/launch_queue.h"
+#include "kernels/cuda/numeric.cuh"
+
+namespace plimsoll::kernels::cuda_emulated {
+namespace {
+
+void AddTo(int64_t* sum, const int64_t* values, int64_t n, char /*odd size*/) {
+  if (GlobalIndex() == 0) *sum += std::accumulate(values, values + n, 0L);
+}
+void Double(int64_t* sum) {
+  if (GlobalIndex() == 0) *sum *= 2;
+}
+
+class CudaLaunchQueueTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(staging_.Open(memory_.data(), nullptr).ok());
+    ASSERT_TRUE(
+        queue_.Open(memory_.data() + Staging::kBytes, &staging_, nullptr).ok());
+  }
+  void Add(const std::vector<int64_t>& values) {
+    const auto n = static_cast<int64_t>(values.size());
+    const int64_t* at = *queue_.PutSpan(std::span<const int64_t>(values));
+    Launch(AddTo, {1}, 32, 0, &queue_, &sum_, at, n, 'x');
+  }
+  void Twice(int64_t n_blocks = 1) {
+    Launch(Double, {n_blocks}, 32, 0, &queue_, &sum_);
+  }
+
+  std::vector<std::byte> memory_ =
+      std::vector<std::byte>(Staging::kBytes + LaunchQueue::kStepBytes);
+  Staging staging_;
+  LaunchQueue queue_;
+  int64_t sum_ = 0;
+};
+
+TEST_F(CudaLaunchQueueTest, OutsideOfAStepCallsRunAtOnce) {
+  Add({1, 2});
+  EXPECT_EQ(sum_, 3);
+  Twice();
+  EXPECT_EQ(sum_, 6);
+  EXPECT_TRUE(queue_.StartAsGraph().ok());
+  EXPECT_EQ(queue_.counts().graphs_built, 0);
+}
+
+TEST_F(CudaLaunchQueueTest, AStepRunsAtItsEndAndIsUpdatedWhereItDiffers) {
+  for (int64_t i = 0; i < 10; ++i) {
+    sum_ = 0;
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    // Their number changes an argument when it does, their values do not.
+    Add(std::vector<int64_t>(i < 7 ? 3 : 4, i));
+    Twice();
+    Add({100});
+    EXPECT_EQ(sum_, 0);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_EQ(sum_, 2 * (i < 7 ? 3 : 4) * i + 100);
+    EXPECT_EQ(queue_.counts().calls_updated, i < 7 ? 0 : 1);
+  }
+  EXPECT_EQ(queue_.counts().graphs_built, 1);
+  EXPECT_EQ(queue_.counts().graph_launches, 10);
+  EXPECT_EQ(queue_.counts().call_launches, 0);
+}
+
+TEST_F(CudaLaunchQueueTest, AnotherGridIsAnUpdateAndAnotherListAGraph) {
+  for (const int64_t n_blocks : {1, 2, 2, 1}) {
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    Twice(n_blocks);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  }
+  EXPECT_EQ(queue_.counts().calls_updated, 2);
+  EXPECT_EQ(queue_.counts().graphs_built, 1);
+  ASSERT_TRUE(queue_.BeginStep(1).ok());
+  Twice();
+  Twice();
+  ASSERT_TRUE(queue_.StartAsGraph().ok());
+  EXPECT_EQ(queue_.counts().graphs_built, 2);
+}
+
+TEST_F(CudaLaunchQueueTest, KeepsTheGraphsOfTheLastNumbersOfRows) {
+  constexpr auto kMax = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
+  const auto step = [&](int64_t n_rows) {
+    ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
+    Add({n_rows});
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t n = 1; n <= kMax; ++n) step(n);
+    EXPECT_EQ(queue_.counts().graphs_built, kMax);
+  }
+  step(kMax + 1);  // 1 makes room
+  EXPECT_EQ(queue_.counts().graphs_built, kMax + 1);
+  step(2);
+  EXPECT_EQ(queue_.counts().graphs_built, kMax + 1);
+  step(1);
+  EXPECT_EQ(queue_.counts().graphs_built, kMax + 2);
+}
+
+TEST_F(CudaLaunchQueueTest, ASpanOfOneAddressIsPutOnceInAStep) {
+  std::vector<int64_t> table(100, 1);
+  for (int64_t step = 0; step < 2; ++step) {
+    table[0] = step;  // a step later the memory holds something else
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    const std::byte* first = *queue_.PutOnce(std::as_bytes(std::span(table)));
+    EXPECT_NE(*queue_.Put(std::as_bytes(std::span(table))), first);
+    EXPECT_EQ(*queue_.PutOnce(std::as_bytes(std::span(table))), first);
+    EXPECT_NE(*queue_.PutOnce(std::as_bytes(std::span(table).first(50))),
+              first);
+    ASSERT_TRUE(queue_.StartEach().ok());
+    EXPECT_EQ(*reinterpret_cast<const int64_t*>(first), step);
+  }
+}
+
+TEST_F(CudaLaunchQueueTest, AStepThatDoesNotFitRunsWithoutAGraph) {
+  const std::vector<int64_t> large(LaunchQueue::kStepBytes / 8 / 2, 1);
+  ASSERT_TRUE(queue_.BeginStep(1).ok());
+  Add({5});
+  Add(large);
+  EXPECT_TRUE(queue_.is_held());
+  Add(large);
+  EXPECT_FALSE(queue_.is_held());
+  Twice();
+  ASSERT_TRUE(queue_.StartAsGraph().ok());
+  EXPECT_EQ(sum_, 2 * (5 + LaunchQueue::kStepBytes / 8));
+  EXPECT_EQ(queue_.counts().graphs_built, 0);
+  EXPECT_EQ(queue_.counts().call_launches, 2);
+
+  ASSERT_TRUE(queue_.BeginStep(1).ok());
+  for (size_t i = 0; i <= LaunchQueue::kMaxCalls; ++i) {
+    sum_ = 1;
+    Twice();
+    EXPECT_EQ(queue_.is_held(), i < LaunchQueue::kMaxCalls);
+  }
+  EXPECT_EQ(queue_.counts().graphs_built, 0);
+}
+
+}  // namespace
+}  // namespace plimsoll::kernels::cuda_emulated
