@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/status_macros.h"
 #include "tests/kernels/attention_fixture.h"
 
 namespace plimsoll::kernels {
