@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
                                                    impl->shape.vocab_size);
   impl->scorer = std::make_unique<PromptScorer>(
       *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
+  if (!is_host) RETURN_IF_ERROR(impl->WarmUp());
   RETURN_IF_ERROR(impl->backend->Synchronize());
   impl->allocations_at_load = impl->backend->Allocations();
   if (!is_host) {
@@ -74,6 +75,35 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   Impl* const running = impl.get();
   impl->thread = std::thread([running] { running->StepLoop(); });
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+absl::Status Engine::Impl::WarmUp() {
+  constexpr int64_t kMostSequences = 16;
+  int64_t n = std::min(plan.options.n_slots, kMostSequences);
+  for (int64_t slot = 0; slot < n; ++slot) {
+    cache->Begin(slot, /*prefix_tokens=*/0);
+    // Slots that share pages may have none left for the last ones.
+    if (!cache->Extend(slot, 1).ok()) n = slot;
+  }
+  absl::Status status;
+  for (int64_t n_rows = n; n_rows > 0 && status.ok(); --n_rows) {
+    StepBatch step;
+    for (int64_t slot = 0; slot < n_rows; ++slot) {
+      step.tokens.push_back(0);
+      step.positions.push_back(0);
+      step.prefix_positions.push_back(0);
+      step.sequences.push_back(
+          {.slot = slot, .first_row = slot, .n_rows = 1, .first_position = 0});
+      step.sampled_rows.push_back(static_cast<int32_t>(slot));
+    }
+    status = backend->BeginStep(n_rows);
+    if (status.ok()) status = model->Step(step);
+    status.Update(backend->EndStep());
+  }
+  for (int64_t slot = 0; slot < plan.options.n_slots; ++slot) {
+    cache->Clear(slot);
+  }
+  return status;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -104,6 +104,10 @@ struct Engine::Impl {
   // Both before anybody sees what the step brings.
   void CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void CountRows();
+  // Steps that decode 16 sequences, 15, and so on to one, of no request: what a
+  // device makes for the first of their kind, its graphs, is made before the
+  // model is ready. Nothing is left of them.
+  absl::Status WarmUp();
   // Runs a step and measures it for the next ones' prompt rows. False if the
   // device is lost: no step can come any more.
   bool TimeStep();

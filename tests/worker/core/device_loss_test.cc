@@ -1,4 +1,5 @@
-// What an engine does when its device is lost, fails once, or hangs.
+// What an engine does with a device of its own: before it is ready, and when
+// the device is lost, fails once, or hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +83,24 @@ TEST_F(DeviceLossTest, AnErrorOfOneOperationEndsItsStepAlone) {
   const Generated failed = Generate(*engine_, Greedy(RandomPrompt(5, 1), 20));
   EXPECT_EQ(failed.status.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(Generate(*engine_, Greedy(RandomPrompt(5, 1), 20)).status.ok());
+}
+
+TEST_F(DeviceLossTest, StepsOfEverySizeHaveRunBeforeTheModelIsReady) {
+  const auto prompt = RandomPrompt(40, 2);
+  Load("gemma_q5_0", {.n_ctx = 256, .n_slots = 3});
+  const Generated expected = Generate(*engine_, Greedy(prompt, 30));
+  std::vector<int64_t> begun;
+  const HookedDevice device(
+      {.begun = [&begun](int64_t n_rows) { begun.push_back(n_rows); }});
+  Load("gemma_q5_0", {.n_ctx = 256, .n_slots = 3, .device = &device});
+  EXPECT_THAT(begun, ::testing::ElementsAre(3, 2, 1));
+  EXPECT_TRUE(plimsoll::testing::SameBits(
+      Generate(*engine_, Greedy(prompt, 30)), expected));
+  begun.clear();
+  Load("llama_f32", {.n_ctx = 64, .n_slots = 17, .device = &device});
+  EXPECT_EQ(begun.size(), 16u);
+  EXPECT_EQ(begun.front(), 16);
+  EXPECT_EQ(begun.back(), 1);
 }
 
 TEST_F(DeviceLossTest, ALoadOnALostDeviceFails) {

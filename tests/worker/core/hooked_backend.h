@@ -20,6 +20,8 @@ struct BackendHooks {
   // What is done with memory that was allocated.
   std::function<kernels::Buffer(kernels::Buffer)> allocated =
       [](kernels::Buffer buffer) { return buffer; };
+  // The rows of a step that only decodes.
+  std::function<void(int64_t)> begun = [](int64_t) {};
   // What the kernels were given for themselves.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
@@ -94,6 +96,7 @@ class HookedBackend final : public kernels::Backend {
     return Around([&] { return backend_->TopK(args); });
   }
   absl::Status BeginStep(int64_t n_rows) override {
+    hooks_.begun(n_rows);
     return Around([&] { return backend_->BeginStep(n_rows); });
   }
   absl::Status EndStep() override {
