@@ -69,7 +69,8 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
   int64_t total = 0;
   for (const auto& tensor : parts.shape->weights) total += tensor.file_bytes;
   int64_t done = 0;
-  ReadAhead reader(file, Pieces(*parts.shape, device));
+  ReadAhead reader(file, Pieces(*parts.shape, device),
+                   /*has_thread=*/!device.is_host_memory);
   for (size_t i = 0; i < parts.shape->weights.size(); ++i) {
     const planner::WeightTensor& tensor = parts.shape->weights[i];
     const planner::WeightPlacement& place = parts.plan->weights[i];

@@ -78,8 +78,9 @@ struct ModelParts {
   Precision precision;
 };
 
-// Copies the file's weights into the arena, in the backend's storage, through
-// two small buffers: one is read into while the other one is copied or packed.
+// Copies the file's weights into the arena, in the backend's storage, through a
+// small buffer, or two for a device with memory of its own: one is read into
+// while the other one is copied.
 // `fence` is asked between chunks.
 // Errors: kDataLoss if the file cannot be read or has changed; what `fence`
 // returned.

@@ -7,11 +7,14 @@
 
 namespace plimsoll::worker {
 
-ReadAhead::ReadAhead(ModelFile& file, std::vector<Piece> pieces)
-    : file_(file), pieces_(std::move(pieces)) {
+ReadAhead::ReadAhead(ModelFile& file, std::vector<Piece> pieces,
+                     bool has_thread)
+    : file_(file), pieces_(std::move(pieces)), has_thread_(has_thread) {
   int64_t largest = 0;
   for (const Piece& piece : pieces_) largest = std::max(largest, piece.bytes);
-  for (auto& buffer : buffers_) buffer.resize(static_cast<size_t>(largest));
+  buffers_[0].resize(static_cast<size_t>(largest));
+  if (!has_thread_) return;
+  buffers_[1].resize(static_cast<size_t>(largest));
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -20,20 +23,29 @@ ReadAhead::~ReadAhead() {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
   }
-  thread_.join();
+  if (has_thread_) thread_.join();
+}
+
+std::span<std::byte> ReadAhead::BufferOf(size_t i) {
+  std::vector<std::byte>& buffer = buffers_[has_thread_ ? i % 2 : 0];
+  return std::span(buffer).first(static_cast<size_t>(pieces_[i].bytes));
 }
 
 absl::StatusOr<std::span<const std::byte>> ReadAhead::Next() {
   absl::MutexLock lock(&mu_);
   PLIMSOLL_CHECK(n_taken_ < pieces_.size(), "there is another piece");
   const size_t i = n_taken_++;
+  if (!has_thread_) {
+    if (error_.ok()) error_ = file_.Read(pieces_[i].offset, BufferOf(i));
+    if (!error_.ok()) return error_;
+    return BufferOf(i);
+  }
   const auto is_there = [this, i]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return n_read_ > i || !error_.ok();
   };
   mu_.Await(absl::Condition(&is_there));
   if (n_read_ <= i) return error_;
-  return std::span<const std::byte>(buffers_[i % 2])
-      .first(static_cast<size_t>(pieces_[i].bytes));
+  return BufferOf(i);
 }
 
 void ReadAhead::Loop() {
@@ -47,9 +59,7 @@ void ReadAhead::Loop() {
       mu_.Await(absl::Condition(&is_free));
       if (is_stopping_) return;
     }
-    const std::span<std::byte> to =
-        std::span(buffers_[i % 2]).first(static_cast<size_t>(pieces_[i].bytes));
-    const absl::Status status = file_.Read(pieces_[i].offset, to);
+    const absl::Status status = file_.Read(pieces_[i].offset, BufferOf(i));
     absl::MutexLock lock(&mu_);
     if (!status.ok()) {
       error_ = status;

@@ -17,7 +17,8 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 
-class ReadAheadTest : public ::testing::Test {
+// With a thread, and without.
+class ReadAheadTest : public ::testing::TestWithParam<bool> {
  protected:
   ReadAheadTest()
       : bytes_(RandomModelBytes(FindRandomModel("llama_f32"))),
@@ -32,12 +33,12 @@ class ReadAheadTest : public ::testing::Test {
   std::unique_ptr<ModelFile> file_;
 };
 
-TEST_F(ReadAheadTest, EveryPieceIsTheFilesBytes) {
+TEST_P(ReadAheadTest, EveryPieceIsTheFilesBytes) {
   std::vector<ReadAhead::Piece> pieces;
   for (int64_t i = 0; i < 200; ++i) {
     pieces.push_back({.offset = i * 37, .bytes = 1 + i * i % 997});
   }
-  ReadAhead reader(*file_, pieces);
+  ReadAhead reader(*file_, pieces, GetParam());
   for (const ReadAhead::Piece& piece : pieces) {
     const auto read = reader.Next();
     ASSERT_TRUE(read.ok()) << read.status();
@@ -47,23 +48,27 @@ TEST_F(ReadAheadTest, EveryPieceIsTheFilesBytes) {
   }
 }
 
-TEST_F(ReadAheadTest, PiecesThatNobodyTakesAreNotWaitedFor) {
+TEST_P(ReadAheadTest, PiecesThatNobodyTakesAreNotWaitedFor) {
   const std::vector<ReadAhead::Piece> pieces(100, {.offset = 0, .bytes = 64});
-  const ReadAhead untouched(*file_, pieces);
-  ReadAhead begun(*file_, pieces);
+  const ReadAhead untouched(*file_, pieces, GetParam());
+  ReadAhead begun(*file_, pieces, GetParam());
   EXPECT_TRUE(begun.Next().ok());
-  const ReadAhead empty(*file_, {});
+  const ReadAhead empty(*file_, {}, GetParam());
 }
 
-TEST_F(ReadAheadTest, AnErrorComesWithItsPieceAndStays) {
+TEST_P(ReadAheadTest, AnErrorComesWithItsPieceAndStays) {
   std::filesystem::resize_file(on_disk_.path(), 100);
-  ReadAhead reader(*file_, {{.offset = 0, .bytes = 100},
-                            {.offset = 50, .bytes = 100},
-                            {.offset = 0, .bytes = 10}});
+  ReadAhead reader(*file_,
+                   {{.offset = 0, .bytes = 100},
+                    {.offset = 50, .bytes = 100},
+                    {.offset = 0, .bytes = 10}},
+                   GetParam());
   EXPECT_TRUE(reader.Next().ok());
   EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kDataLoss);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ReadAheadTest, ::testing::Bool());
 
 }  // namespace
 }  // namespace plimsoll::worker
