@@ -32,7 +32,7 @@ void PackRow(const float* x, int64_t dim, std::byte* out) {
       sum += value;
       quants[i] = value;
     }
-    std::memcpy(out + block * sizeof(quants), quants, sizeof(quants));
+    std::memcpy(out + block * kActivationBlock * 2, quants, sizeof(quants));
     const float scaled_sum = scale * static_cast<float>(sum);
     std::memcpy(out + PackedScalesOffset(dim) + block * 4, &scale, 4);
     std::memcpy(out + PackedSumsOffset(dim) + block * 4, &scaled_sum, 4);
