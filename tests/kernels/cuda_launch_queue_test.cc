@@ -131,11 +131,12 @@ TEST_F(CudaLaunchQueueTest, AStepThatDoesNotFitRunsWithoutAGraph) {
   EXPECT_EQ(queue_.counts().call_launches, 2);
 
   ASSERT_TRUE(queue_.BeginStep(1).ok());
+  sum_ = 0;
   for (size_t i = 0; i <= LaunchQueue::kMaxCalls; ++i) {
-    sum_ = 1;
-    Twice();
+    Add({1});
     EXPECT_EQ(queue_.is_held(), i < LaunchQueue::kMaxCalls);
   }
+  EXPECT_EQ(sum_, int64_t{LaunchQueue::kMaxCalls} + 1);
   EXPECT_EQ(queue_.counts().graphs_built, 0);
 }
 
