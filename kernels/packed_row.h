@@ -46,7 +46,7 @@ struct CrossProducts {
 
 inline CrossProducts CrossProductsOf(const int16_t* q) {
   CrossProducts cross;
-  for (int g = 0; g < kCrossGroups; ++g) {
+  for (int64_t g = 0; g < kCrossGroups; ++g) {
     if (g == 4) cross.half = cross.all;
     cross.all += static_cast<uint32_t>(q[4 * g] * q[4 * g + 2]);
     cross.all += static_cast<uint32_t>(q[4 * g + 1] * q[4 * g + 3]);
