@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "bench/cuda_step.h"
+#include "bench/must.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device_rates.h"
 #include "kernels/kv_row.h"
@@ -29,6 +30,8 @@
 
 namespace plimsoll::kernels {
 namespace {
+
+using bench::Must;
 
 using Clock = std::chrono::steady_clock;
 
@@ -47,18 +50,6 @@ struct Rates {
   double copy_bytes = 0;
   double matrix_operations = 0;  // 0 if unknown
 };
-
-void Must(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <class T>
-T Must(absl::StatusOr<T> result) {
-  Must(result.status());
-  return *std::move(result);
-}
 
 // Seconds that one of many queued calls takes: the median of several rounds.
 double Seconds(Backend& backend, absl::FunctionRef<absl::Status(int)> call) {

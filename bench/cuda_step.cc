@@ -8,17 +8,16 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "bench/must.h"
 #include "kernels/kv_row.h"
 #include "kernels/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {
 
-constexpr int64_t kPageTokens = 64;
+using bench::Must;
 
-void Must(const absl::Status& status) {
-  PLIMSOLL_CHECK(status.ok(), "the benchmark's step cannot be made");
-}
+constexpr int64_t kPageTokens = 64;
 
 }  // namespace
 

@@ -24,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "bench/must.h"
 #include "bench/synthetic_gguf.h"
 #include "planner/bounds.h"
 #include "planner/memory_plan.h"
@@ -37,23 +38,13 @@
 namespace plimsoll {
 namespace {
 
+using bench::Must;
+
 constexpr int kExitNoDevice = 77;
 constexpr int64_t kShortPrompt = 16;
 constexpr int64_t kSmallBudget = int64_t{12} << 30;
 constexpr int64_t kPlenty = int64_t{1} << 50;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-void Must(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <class T>
-T Must(absl::StatusOr<T> result) {
-  Must(result.status());
-  return *std::move(result);
-}
 
 struct Flags {
   std::string device = "cuda:0";

@@ -215,17 +215,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
     for (int s = 0; s < kSums; ++s) pending[depth][s] = sums[s];
     ++depth;
   }
-  const int lane = LaneIndex();
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    const int64_t output =
-        (first_tile + i / (4 * kGroups)) * kTileRows + lane / 4 + i % 4 / 2 * 8;
-    const int64_t row =
-        first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
-    if (output >= w.rows || row >= x.n_rows) continue;
-    float& to = product.out[row * w.rows + output];
-    to = accumulate ? to + sums[i] : sums[i];
-  }
+  StoreSums<kGroups>(sums, product, first_tile, first_row, x.n_rows,
+                     accumulate);
 }
 
 template <DType kType>

@@ -59,7 +59,7 @@ void MmaFloat(const uint32_t* a, const uint32_t* b, float* d) {
   struct Given {
     float a[8];
     float b[4];
-  } mine;
+  } mine = {};
   const auto widen = [](const uint32_t* words, int n, float* to) {
     for (int i = 0; i < n; ++i) {
       to[2 * i] = Widened<kIsBf16>(LowHalf(words[i]));
@@ -68,20 +68,13 @@ void MmaFloat(const uint32_t* a, const uint32_t* b, float* d) {
   };
   widen(a, 4, mine.a);
   widen(b, 2, mine.b);
-  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
-  const int group = LaneIndex() / 4;
-  const int place = LaneIndex() % 4;
-  for (int t = 0; t < 4; ++t) {
-    const auto row = LaneValue<Given>(all, group * 4 + t);
-    for (int c = 0; c < 2; ++c) {
-      const auto column = LaneValue<Given>(all, (place * 2 + c) * 4 + t);
-      for (int i = 0; i < 4; ++i) {
-        const int at = i / 2 * 4 + i % 2;  // a[0] or a[2]
-        d[c] += row.a[at] * column.b[i];
-        d[2 + c] += row.a[at + 2] * column.b[i];
-      }
+  ForFragments(mine, [d](const Given& row, const Given& column, int c) {
+    for (int i = 0; i < 4; ++i) {
+      const int at = i / 2 * 4 + i % 2;  // a[0] or a[2]
+      d[c] += row.a[at] * column.b[i];
+      d[2 + c] += row.a[at + 2] * column.b[i];
     }
-  }
+  });
 }
 
 #else

@@ -160,6 +160,23 @@ int32_t ByteAt(uint32_t word, int i) {
   return kIsSigned ? static_cast<int8_t>(byte) : static_cast<int32_t>(byte);
 }
 
+// Gives every lane what it needs of the others' operands `mine` for its four
+// sums: with g = lane / 4 and t = lane % 4, for each of the row's lanes 4g ...
+// and each column 2t + c the lane that has the same part of it, as add(row,
+// column, c).
+template <class Given, class Add>
+void ForFragments(const Given& mine, const Add& add) {
+  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
+  const int group = LaneIndex() / 4;
+  const int place = LaneIndex() % 4;
+  for (int t = 0; t < 4; ++t) {
+    const auto row = LaneValue<Given>(all, group * 4 + t);
+    for (int c = 0; c < 2; ++c) {
+      add(row, LaneValue<Given>(all, (place * 2 + c) * 4 + t), c);
+    }
+  }
+}
+
 // d += a b for a 16x(16 kSteps) and b (16 kSteps)x8, as the instruction spreads
 // them over the lanes: with g = lane / 4 and t = lane % 4, a[2s] is row g and
 // a[2s + 1] row g + 8, columns 16s + 4t ...; b[s] is column g, rows 16s + 4t
@@ -170,25 +187,18 @@ void EmulateMma(const uint32_t* a, const uint32_t* b, int32_t* d) {
   struct Given {
     uint32_t a[2 * kSteps];
     uint32_t b[kSteps];
-  } mine;
+  } mine = {};
   std::copy(a, a + 2 * kSteps, mine.a);
   std::copy(b, b + kSteps, mine.b);
-  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
-  const int group = LaneIndex() / 4;
-  const int place = LaneIndex() % 4;
-  for (int t = 0; t < 4; ++t) {
-    const auto row = LaneValue<Given>(all, group * 4 + t);
-    for (int c = 0; c < 2; ++c) {
-      const auto column = LaneValue<Given>(all, (place * 2 + c) * 4 + t);
-      for (int s = 0; s < kSteps; ++s) {
-        for (int i = 0; i < 4; ++i) {
-          const int32_t y = ByteAt<kIsSignedB>(column.b[s], i);
-          d[c] += ByteAt<kIsSignedA>(row.a[2 * s], i) * y;
-          d[2 + c] += ByteAt<kIsSignedA>(row.a[2 * s + 1], i) * y;
-        }
+  ForFragments(mine, [d](const Given& row, const Given& column, int c) {
+    for (int s = 0; s < kSteps; ++s) {
+      for (int i = 0; i < 4; ++i) {
+        const int32_t y = ByteAt<kIsSignedB>(column.b[s], i);
+        d[c] += ByteAt<kIsSignedA>(row.a[2 * s], i) * y;
+        d[2 + c] += ByteAt<kIsSignedA>(row.a[2 * s + 1], i) * y;
       }
     }
-  }
+  });
 }
 
 template <bool kIsSignedA, bool kIsSignedB>

@@ -142,6 +142,28 @@ __device__ inline Product FindProduct(const Products& products,
   return products.of[which];
 }
 
+// Stores a warp's sums of tiles from `first_tile` on for groups of rows from
+// `first_row` on, or adds them; sums[(t * kGroups + g) * 4 ...] are tile t's
+// and group g's, as the instruction spreads them over the lanes.
+template <int kGroups, int kSums>
+__device__ inline void StoreSums(const float (&sums)[kSums],
+                                 const Product& product, int64_t first_tile,
+                                 int64_t first_row, int64_t n_rows,
+                                 bool accumulate) {
+  const int64_t n_outputs = product.w.rows;
+  const int lane = LaneIndex();
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int64_t output =
+        (first_tile + i / (4 * kGroups)) * kTileRows + lane / 4 + i % 4 / 2 * 8;
+    const int64_t row =
+        first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
+    if (output >= n_outputs || row >= n_rows) continue;
+    float& to = product.out[row * n_outputs + output];
+    to = accumulate ? to + sums[i] : sums[i];
+  }
+}
+
 // Products of many rows (mat_mul_prompt.cu). With `is_half`, activations are
 // rounded to F16.
 void MultiplyPrompt(const Context& context,
