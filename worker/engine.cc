@@ -124,6 +124,7 @@ void Engine::Impl::Insert(int64_t id, GenerateOptions request,
       std::make_unique<Sequence>(id, std::move(request), std::move(start),
                                  std::move(sink), options.clock());
   woken = true;
+  has_news = true;
 }
 
 absl::StatusOr<std::unique_ptr<TokenMask>> Engine::Impl::NewMask(
@@ -205,6 +206,7 @@ std::vector<std::string> Engine::Impl::Abort(
     ids.push_back(request_id);
   }
   woken = true;
+  has_news = true;
   return ids;
 }
 
@@ -240,15 +242,22 @@ MemoryReport Engine::Memory() const {
 }
 
 EngineLoad Engine::CurrentLoad() const {
+  const StepCounters& counters = impl_->counters;
   absl::MutexLock lock(&impl_->mu);
-  EngineLoad load = impl_->counters;
-  load.n_slots = impl_->plan.options.n_slots;
-  load.running = impl_->scheduler.running();
-  load.sessions = impl_->sessions.Count(impl_->options.clock());
-  load.waiting = impl_->scheduler.waiting();
-  load.max_waiting = impl_->options.max_queued;
-  load.kv_pages = impl_->kv_pages;
-  return load;
+  return {.n_slots = impl_->plan.options.n_slots,
+          .sessions = impl_->sessions.Count(impl_->options.clock()),
+          .running = impl_->scheduler.running(),
+          .waiting = impl_->scheduler.waiting(),
+          .max_waiting = impl_->options.max_queued,
+          .kv_pages = impl_->kv_pages,
+          .kv_used_pages = counters.kv_used_pages,
+          .steps = counters.steps,
+          .generated_tokens = counters.generated_tokens,
+          .prompt_tokens = counters.prompt_tokens,
+          .cached_tokens = counters.cached_tokens,
+          .draft_tokens = counters.draft_tokens,
+          .accepted_draft_tokens = counters.accepted_draft_tokens,
+          .preemptions = counters.preemptions};
 }
 
 absl::Duration Engine::StepAge() const {

@@ -14,7 +14,7 @@ namespace plimsoll::worker {
 
 void Engine::Impl::GuessTokens() {
   if (plan.options.n_draft == 0) return;
-  for (Sequence* sequence : AllSequences()) {
+  for (const auto& [id, sequence] : sequences) {
     if (sequence->end() || sequence->HasOutput()) continue;
     const int64_t most =
         std::min(sequence->MostDrafted(), RoomForDraft(*sequence));
@@ -23,14 +23,12 @@ void Engine::Impl::GuessTokens() {
         sequence->history().Newest(kLookupTokens);
     const std::span<const int32_t> draft = LookUpDraft(newest, most);
     sequence->SetDraft({draft.begin(), draft.end()});
-    absl::MutexLock lock(&mu);
-    scheduler.SetDraft(sequence->id(), static_cast<int64_t>(draft.size()));
+    scheduler.SetDraft(id, static_cast<int64_t>(draft.size()));
   }
 }
 
 // A guess takes no page of its own.
 int64_t Engine::Impl::RoomForDraft(const Sequence& sequence) {
-  absl::MutexLock lock(&mu);
   const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
   return slot ? cache->RoomAfterNext(*slot) : 0;
 }
@@ -68,8 +66,13 @@ absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,
   return absl::OkStatus();
 }
 
-absl::Status Engine::Impl::DrawTokens(const ScheduledRows& rows,
-                                      Sequence& sequence,
+void Engine::Impl::RejectDrafts() {
+  for (const ScheduledRows& r : scheduled) {
+    scheduler.Reject(r.id, r.n_rejected);
+  }
+}
+
+absl::Status Engine::Impl::DrawTokens(ScheduledRows& rows, Sequence& sequence,
                                       int64_t first_sampled) {
   const std::vector<int32_t> draft = sequence.TakeDraft();
   const bool is_first = sequence.n_generated() == 0;
@@ -93,8 +96,7 @@ absl::Status Engine::Impl::DrawTokens(const ScheduledRows& rows,
     RETURN_IF_ERROR(KeepDrafts(rows.slot, first_draft, n_kept));
     cache->Truncate(rows.slot, first_draft + n_kept);
     sequence.CountDrafts(rows.n_draft, n_kept);
-    absl::MutexLock lock(&mu);
-    scheduler.Reject(rows.id, rows.n_draft - n_kept);
+    rows.n_rejected = rows.n_draft - n_kept;
     counters.draft_tokens += rows.n_draft;
     counters.accepted_draft_tokens += n_kept;
     counters.generated_tokens += n_kept;

@@ -54,7 +54,21 @@ inline int PoolThreads(const ComputeDevice& device, int wanted) {
   return wanted > 0 ? wanted : UsableThreads();
 }
 
-// Lock order: mu_ is never held while a sink is called.
+// What the step thread counts, and others read at any time.
+struct StepCounters {
+  std::atomic<int64_t> kv_used_pages = 0;
+  std::atomic<int64_t> steps = 0;
+  std::atomic<int64_t> generated_tokens = 0;
+  std::atomic<int64_t> prompt_tokens = 0;
+  std::atomic<int64_t> cached_tokens = 0;
+  std::atomic<int64_t> draft_tokens = 0;
+  std::atomic<int64_t> accepted_draft_tokens = 0;
+  std::atomic<int64_t> preemptions = 0;
+};
+
+// The step thread takes `mu` once between two steps (Prepare), and again where
+// a stream came, ended or was parked; never in a step. Lock order: `mu` is
+// never held while a sink is called.
 struct Engine::Impl {
   Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
        const EngineOptions& o)
@@ -73,8 +87,11 @@ struct Engine::Impl {
   bool AwaitWork();
   // Ends abandoned and late streams, offers parked output again.
   void Sweep();
+  // Sets `scheduled` to the rows of the next step, after all that changes who
+  // may have some. False at the end.
+  bool Prepare();
   // Gives free slots to those that wait, with what is there of their prompts.
-  void Admit();
+  void Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Nullopt if there are too few pages.
   std::optional<Admission> Begin(Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -86,23 +103,25 @@ struct Engine::Impl {
   bool HasPagesFor(const Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Has the newest sequences begin again later where pages run out.
-  void MakeRoom();
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Lets others share what a sequence has computed.
   void Publish(const Sequence& sequence, int64_t slot);
   absl::Status CopyRings(kernels::BufferView from, kernels::BufferView to);
   // Keeps rings of sequences that are where they should be kept.
-  void KeepRings();
+  void KeepRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes room in contexts that are full.
-  void RollFull();
-  void Roll(Sequence& sequence, int64_t slot);
+  void RollFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void Roll(Sequence& sequence, int64_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Guesses what comes next, where that was asked for.
-  void GuessTokens();
+  void GuessTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Takes back the rows of guesses that were wrong.
+  void RejectDrafts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Tokens that may be guessed without a page for them.
-  int64_t RoomForDraft(const Sequence& sequence);
-  // Sets `scheduled` to the rows of the next step.
-  void Schedule();
+  int64_t RoomForDraft(const Sequence& sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void Schedule() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Both before anybody sees what the step brings.
-  void CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void CountPages();
   void CountRows();
   // Steps that decode 16 sequences, 15, and so on to one, of no request: what a
   // device makes for the first of their kind, its graphs, is made before the
@@ -121,7 +140,7 @@ struct Engine::Impl {
   absl::Status SampleRows();
   // Those of one sequence, whose first sampled row is `first_sampled`: as long
   // as the guesses are what is drawn. The others' rows are taken back.
-  absl::Status DrawTokens(const ScheduledRows& rows, Sequence& sequence,
+  absl::Status DrawTokens(ScheduledRows& rows, Sequence& sequence,
                           int64_t first_sampled);
   // Moves `n_rows` of a slot's drafts from `first_position` on into its rings.
   absl::Status KeepDrafts(int64_t slot, int64_t first_position, int64_t n_rows);
@@ -130,7 +149,7 @@ struct Engine::Impl {
   void Settle(Sequence& sequence);
   // Gives its context back to its session and its slot to whoever is next.
   void Leave(Sequence& sequence);
-  void FreeSessionSlots();
+  void FreeSessionSlots() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What the reply's tokens may be; null for any.
   // Errors: kInvalidArgument if the constraint cannot begin.
   absl::StatusOr<std::unique_ptr<TokenMask>> NewMask(
@@ -149,7 +168,7 @@ struct Engine::Impl {
   std::vector<std::string> Abort(
       absl::FunctionRef<bool(const std::string&)> wanted,
       const absl::Status& status);
-  // Holds until it is asked again.
+  // With what was said of them since. Holds until it is asked again.
   const std::vector<Sequence*>& AllSequences();
 
   const planner::ModelShape shape;
@@ -178,7 +197,6 @@ struct Engine::Impl {
   // that only decodes allocates nothing.
   PromptBudget prompt_budget;
   std::vector<Sequence*> all_sequences;
-  std::vector<std::pair<Sequence*, int64_t>> rolling;  // with their slots
   std::vector<ScheduledRows> scheduled;
   std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
@@ -186,6 +204,11 @@ struct Engine::Impl {
 
   absl::Mutex index_mu;
   std::unique_ptr<TokenIndex> token_index ABSL_GUARDED_BY(index_mu);
+
+  StepCounters counters;
+  // Sequences came, went or are to be aborted since the step thread looked; set
+  // with `mu`.
+  std::atomic<bool> has_news = false;
 
   mutable absl::Mutex mu;
   Scheduler scheduler ABSL_GUARDED_BY(mu);
@@ -197,7 +220,6 @@ struct Engine::Impl {
   absl::Status lost ABSL_GUARDED_BY(mu);  // once the device is
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
-  EngineLoad counters ABSL_GUARDED_BY(mu) = {};
 
   std::thread thread;  // last: it uses everything above
 };

@@ -47,7 +47,6 @@ bool Engine::Impl::HasPagesFor(const Sequence& sequence, int64_t slot) {
 
 void Engine::Impl::MakeRoom() {
   if (!shares_pool) return;
-  absl::MutexLock lock(&mu);
   while (const std::optional<int64_t> id =
              WhoLeaves(PageClaims(), cache->free_pages())) {
     Sequence& sequence = *sequences.at(*id);

@@ -121,6 +121,7 @@ absl::Status Engine::CloseSession(absl::string_view id,
   }
   impl_->sessions.Close(key);
   impl_->woken = true;
+  impl_->has_news = true;
   return absl::OkStatus();
 }
 

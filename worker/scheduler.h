@@ -27,7 +27,8 @@ struct ScheduledRows {
   int64_t n_rows;
   bool samples;              // its last row's logits are wanted
   bool is_decoding = false;  // a row of a token that was generated
-  int64_t n_draft = 0;  // and so many of guessed ones after it, all sampled
+  int64_t n_draft = 0;     // and so many of guessed ones after it, all sampled
+  int64_t n_rejected = 0;  // of these, once they are computed: see Reject
 };
 
 // What a sequence begins with in its slot.
