@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/pack_activations.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -16,41 +17,156 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-struct BlockScales {
-  float scale;
-  float scaled_sum;
+// Blocks that are packed together, as what is worth a vector's instruction is
+// mostly one number of each block.
+constexpr size_t kTogether = 4;
+constexpr size_t kBlock = kActivationBlock;
+
+using DF = hn::CappedTag<float, 16>;
+using DI = hn::RebindToSigned<DF>;
+using DF4 = hn::FixedTag<float, kTogether>;
+using DI4 = hn::RebindToSigned<DF4>;
+using VI = hn::Vec<DI>;
+using VI4 = hn::Vec<DI4>;
+constexpr size_t kLanes = hn::MaxLanes(DF());
+
+// Added to a value below 2^22, it leaves the nearest integer in the low bits.
+constexpr float kRounder = 0x1.8p23f;
+constexpr int32_t kRounderBits = 0x4b400000;
+
+struct Maximum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
 };
 
-BlockScales PackBlock(const float* x, int16_t* out) {
-  const hn::CappedTag<float, 16> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<int16_t, decltype(d)> ds;
-  const size_t lanes = hn::Lanes(d);
-  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
-  auto v_max = hn::Zero(d);
-  bool is_finite = true;
-  for (size_t i = 0; i < 32; i += lanes) {
-    const auto magnitude = hn::Abs(hn::LoadU(d, x + i));
-    is_finite &= hn::AllTrue(d, hn::Lt(magnitude, infinity));
-    v_max = hn::Max(v_max, magnitude);
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
   }
-  const float amax = hn::GetLane(hn::MaxOfLanes(d, v_max));
-  if (!is_finite || !(amax >= kMinBlockAmax)) {
-    std::memset(out, 0, 32 * sizeof(int16_t));
-    const float scale =
-        is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-    return {scale, scale};
+};
+
+// Lane i of the result is `op` over all lanes 4k + i of `v`.
+template <class Op, class D>
+HWY_INLINE VI4 FoldBlocks(D /*d*/, hn::Vec<D> v, Op op) {
+  if constexpr (hn::MaxLanes(D()) == kTogether) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return FoldBlocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)),
+                      op);
   }
-  const float scale = amax / kActivationMax;
-  const auto inverse = hn::Set(d, kActivationMax / amax);
-  auto v_sum = hn::Zero(di);
-  for (size_t i = 0; i < 32; i += lanes) {
-    const auto q = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), inverse));
-    v_sum = hn::Add(v_sum, q);
-    hn::StoreU(hn::DemoteTo(ds, q), ds, out + i);
+}
+
+// Lane i of the result is `op` over all lanes of v[i].
+template <class Op, class D>
+HWY_INLINE VI4 Reduce(D d, const hn::Vec<D> (&v)[kTogether], Op op) {
+  const hn::Repartition<int64_t, D> wide;
+  const auto both = [&](hn::Vec<D> a, hn::Vec<D> b) HWY_ATTR {
+    return op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  const auto low = hn::BitCast(wide, both(v[0], v[1]));
+  const auto high = hn::BitCast(wide, both(v[2], v[3]));
+  return FoldBlocks(d,
+                    op(hn::BitCast(d, hn::InterleaveLower(wide, low, high)),
+                       hn::BitCast(d, hn::InterleaveUpper(wide, low, high))),
+                    op);
+}
+
+// What is kept of blocks beside their values.
+struct BlockNumbers {
+  HWY_ALIGN float scales[kTogether];
+  HWY_ALIGN float sums[kTogether];
+  HWY_ALIGN int32_t half_cross[kTogether];
+  HWY_ALIGN int32_t all_cross[kTogether];
+};
+
+// Of every 4 lanes, the products of the first with the third and of the second
+// with the fourth, anywhere.
+template <class D>
+HWY_INLINE hn::Vec<D> Cross(D d, hn::Vec<D> q) {
+  return hn::Mul(q, hn::ShiftLeftBytes<8>(d, q));
+}
+
+template <class D>
+HWY_INLINE VI4 FirstBlock(D /*d*/, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == kTogether) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return FirstBlock(half, hn::LowerHalf(half, v));
   }
-  const int32_t sum = hn::GetLane(hn::SumOfLanes(di, v_sum));
-  return {scale, scale * static_cast<float>(sum)};
+}
+
+// Of at least one block of `x`; the last one stands for those beyond it.
+void PackTogether(const float* x, size_t n_blocks, int16_t* out,
+                  BlockNumbers& numbers) {
+  const DF d;
+  const DI di;
+  const DF4 d4;
+  const DI4 di4;
+  const auto at = [n_blocks](size_t b)
+                      HWY_ATTR { return std::min(b, n_blocks - 1) * kBlock; };
+  // Magnitudes have the order of their bits, with NaN and infinity at its end.
+  VI most[kTogether];
+  for (size_t b = 0; b < kTogether; ++b) {
+    most[b] = hn::Zero(di);
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+      const auto magnitude = hn::Abs(hn::LoadU(d, x + at(b) + i));
+      most[b] = hn::Max(most[b], hn::BitCast(di, magnitude));
+    }
+  }
+  const VI4 amax_bits = Reduce(di, most, Maximum());
+  const auto amax = hn::BitCast(d4, amax_bits);
+  const auto nan = hn::Set(d4, std::numeric_limits<float>::quiet_NaN());
+  const auto limit = hn::Set(d4, kActivationMax);
+  const auto is_finite = hn::Lt(
+      amax_bits,
+      hn::BitCast(di4, hn::Set(d4, std::numeric_limits<float>::infinity())));
+  const auto is_zero = hn::Lt(amax, hn::Set(d4, kMinBlockAmax));
+  const auto scale =
+      hn::IfThenElse(hn::RebindMask(d4, is_finite),
+                     hn::IfThenZeroElse(is_zero, hn::Div(amax, limit)), nan);
+  hn::Store(scale, d4, numbers.scales);
+  HWY_ALIGN float inverse[kTogether];
+  HWY_ALIGN int32_t keep[kTogether];
+  hn::Store(hn::Div(limit, amax), d4, inverse);
+  hn::Store(
+      hn::VecFromMask(di4, hn::AndNot(hn::RebindMask(di4, is_zero), is_finite)),
+      di4, keep);
+
+  const auto rounder = hn::Set(d, kRounder);
+  const auto rounder_bits = hn::Set(di, kRounderBits);
+  VI sums[kTogether];
+  VI cross[kTogether];
+  VI4 last_cross[kTogether];
+  for (size_t b = 0; b < kTogether; ++b) {
+    const auto by = hn::Set(d, inverse[b]);
+    const auto mask = hn::BitCast(d, hn::Set(di, keep[b]));
+    sums[b] = hn::Zero(di);
+    cross[b] = hn::Zero(di);
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+      const auto value =
+          hn::And(hn::Mul(hn::LoadU(d, x + at(b) + i), by), mask);
+      const VI q =
+          hn::Sub(hn::BitCast(di, hn::Add(value, rounder)), rounder_bits);
+      hn::StoreU(hn::DemoteTo(hn::Rebind<int16_t, DF>(), q),
+                 hn::Rebind<int16_t, DF>(), out + at(b) + i);
+      sums[b] = hn::Add(sums[b], q);
+      if (i < 16) cross[b] = hn::Add(cross[b], Cross(di, q));
+      if (i == 16) last_cross[b] = Cross(di4, FirstBlock(di, q));
+    }
+  }
+  const VI4 sum = Reduce(di, sums, Sum());
+  hn::Store(hn::IfThenElse(hn::RebindMask(d4, is_finite),
+                           hn::Mul(scale, hn::ConvertTo(d4, sum)), nan),
+            d4, numbers.sums);
+  const VI4 half = Reduce(di, cross, Sum());
+  hn::Store(half, di4, numbers.half_cross);
+  hn::Store(hn::Add(half, Reduce(di4, last_cross, Sum())), di4,
+            numbers.all_cross);
 }
 
 }  // namespace
@@ -58,22 +174,24 @@ BlockScales PackBlock(const float* x, int16_t* out) {
 // Blocks [begin, end) of those of all rows.
 void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
   const int64_t n_blocks = args.dim / kActivationBlock;
-  int64_t row = begin / n_blocks;
-  int64_t b = begin % n_blocks;
-  for (int64_t i = begin; i < end; ++i, ++b) {
-    if (b == n_blocks) {
-      b = 0;
-      ++row;
+  while (begin < end) {
+    const int64_t b = begin % n_blocks;
+    const auto n = static_cast<size_t>(
+        std::min({static_cast<int64_t>(kTogether), n_blocks - b, end - begin}));
+    std::byte* out = args.out + begin / n_blocks * PackedRowBytes(args.dim);
+    BlockNumbers numbers;
+    PackTogether(args.x + begin * kActivationBlock, n,
+                 reinterpret_cast<int16_t*>(out) + b * kActivationBlock,
+                 numbers);
+    std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, numbers.scales,
+                n * 4);
+    std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, numbers.sums, n * 4);
+    std::byte* cross = out + PackedCrossOffset(args.dim) + b * 8;
+    for (size_t i = 0; i < n; ++i) {
+      std::memcpy(cross + i * 8, &numbers.half_cross[i], 4);
+      std::memcpy(cross + i * 8 + 4, &numbers.all_cross[i], 4);
     }
-    std::byte* out = args.out + row * PackedRowBytes(args.dim);
-    int16_t q[kActivationBlock];
-    const BlockScales scales = PackBlock(args.x + i * kActivationBlock, q);
-    std::memcpy(out + b * 64, q, sizeof(q));
-    std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, &scales.scale, 4);
-    std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, &scales.scaled_sum,
-                4);
-    const CrossProducts cross = CrossProductsOf(q);
-    std::memcpy(out + PackedCrossOffset(args.dim) + b * 8, &cross, 8);
+    begin += static_cast<int64_t>(n);
   }
 }
 
