@@ -135,16 +135,16 @@ HWY_INLINE VI Broadcast(const uint8_t* at) {
 // Of a row.
 using Totals = float[kGroupPanels][kPanelRows];
 
-// totals[m] += the chunk times row m, for kRows rows.
+// totals[m] += the chunk times row m, for kRows rows; `is_first` sets them.
 template <class Form, int kRows>
 void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
-                   Totals* totals) {
+                   bool is_first, Totals* totals) {
   VF acc[kRows][kGroupPanels];
   HWY_UNROLL(8)
   for (int m = 0; m < kRows; ++m) {
     HWY_UNROLL(2)
     for (int p = 0; p < kGroupPanels; ++p) {
-      acc[m][p] = hn::Load(DF(), totals[m][p]);
+      acc[m][p] = is_first ? hn::Zero(DF()) : hn::Load(DF(), totals[m][p]);
     }
   }
   HWY_UNROLL(8)
@@ -164,8 +164,9 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
     HWY_UNROLL(2)
     for (int half = 0; half < Form::kHalves; ++half) {
       VI sums[kRows][kGroupPanels];
-      HWY_UNROLL(8)
-      for (int m = 0; m < kRows; ++m) {
+      // A row's sums begin and end beside the next row's products: as many
+      // instructions of one kind in a row would leave units without work.
+      const auto begin = [&](int m) HWY_ATTR {
         const uint8_t* cross =
             a.cross + m * a.row_bytes + s * 8 + (Form::kHalves == 1 ? 4 : 0);
         HWY_UNROLL(2)
@@ -175,7 +176,18 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
                                      Broadcast(cross))
                            : hn::Zero(DI());
         }
-      }
+      };
+      const auto end = [&](int m) HWY_ATTR {
+        const VF scale =
+            hn::Set(DF(), LoadFloat(a.scales + m * a.row_bytes + s * 4));
+        HWY_UNROLL(2)
+        for (int p = 0; p < kGroupPanels; ++p) {
+          const VF both =
+              hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
+          acc[m][p] =
+              hn::MulAdd(hn::ConvertTo(DF(), sums[m][p]), both, acc[m][p]);
+        }
+      };
       HWY_UNROLL(8)
       for (int i = 0; i < kGroups / Form::kHalves; ++i) {
         // Both kinds in turn, so that all units have work at any time. Measured
@@ -188,6 +200,7 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
         const VS second1 = hn::Load(DS(), chunk.pairs[s][2 * g + 1][1]);
         HWY_UNROLL(8)
         for (int m = 0; m < kRows; ++m) {
+          if (i == 0) begin(m);
           const uint8_t* at = values + m * a.row_bytes + g * 8;
           const VS x = hn::BitCast(DS(), Broadcast(at));
           const VS y = hn::BitCast(DS(), Broadcast(at + 4));
@@ -200,20 +213,10 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
             sum0 = AddProducts(AddProducts(sum0, x, first0), y, second0);
             sum1 = AddProducts(AddProducts(sum1, x, first1), y, second1);
           }
+          if (i == kGroups / Form::kHalves - 1 && m > 0) end(m - 1);
         }
       }
-      HWY_UNROLL(8)
-      for (int m = 0; m < kRows; ++m) {
-        const VF scale =
-            hn::Set(DF(), LoadFloat(a.scales + m * a.row_bytes + s * 4));
-        HWY_UNROLL(2)
-        for (int p = 0; p < kGroupPanels; ++p) {
-          const VF both =
-              hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
-          acc[m][p] =
-              hn::MulAdd(hn::ConvertTo(DF(), sums[m][p]), both, acc[m][p]);
-        }
-      }
+      end(kRows - 1);
     }
     if constexpr (Form::kHasMin) {
       HWY_UNROLL(8)
@@ -240,27 +243,27 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
 // All rows, in the fewest register blocks, of sizes as even as can be.
 template <class Form>
 void MultiplyRows(const Chunk& chunk, int64_t n_blocks, Activations a,
-                  int64_t n_rows, Totals* totals) {
+                  int64_t n_rows, bool is_first, Totals* totals) {
   for (int64_t left = CeilDiv(n_rows, kBlockRows); left > 0; --left) {
     const int64_t n = CeilDiv(n_rows, left);
     switch (n) {
       case 6:
-        MultiplyChunk<Form, 6>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 6>(chunk, n_blocks, a, is_first, totals);
         break;
       case 5:
-        MultiplyChunk<Form, 5>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 5>(chunk, n_blocks, a, is_first, totals);
         break;
       case 4:
-        MultiplyChunk<Form, 4>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 4>(chunk, n_blocks, a, is_first, totals);
         break;
       case 3:
-        MultiplyChunk<Form, 3>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 3>(chunk, n_blocks, a, is_first, totals);
         break;
       case 2:
-        MultiplyChunk<Form, 2>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 2>(chunk, n_blocks, a, is_first, totals);
         break;
       default:
-        MultiplyChunk<Form, 1>(chunk, n_blocks, a, totals);
+        MultiplyChunk<Form, 1>(chunk, n_blocks, a, is_first, totals);
         break;
     }
     n_rows -= n;
@@ -297,7 +300,7 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile,
         .sums = row + PackedSumsOffset(args.w.cols) + s * 4,
         .cross = row + PackedCrossOffset(args.w.cols) + s * 8,
         .row_bytes = row_bytes};
-    MultiplyRows<TypeForm>(chunk, n_blocks, a, tile.n_rows, totals);
+    MultiplyRows<TypeForm>(chunk, n_blocks, a, tile.n_rows, s == 0, totals);
   }
 }
 
@@ -313,7 +316,7 @@ void AskForOutputs(const MatMulArgs& args, const Tile& tile, int64_t panel) {
 template <class Decoder>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
-  HWY_ALIGN Totals totals[kRangePanels / kGroupPanels][kTileRows] = {};
+  HWY_ALIGN Totals totals[kRangePanels / kGroupPanels][kTileRows];
   const int64_t n_blocks = args.w.cols / 32;
   for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
     const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
@@ -341,8 +344,13 @@ template <class Decoder>
 void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
   const int64_t n_tiles = CeilDiv(args.n_rows, kTileRows);
   for (int64_t t = 0; t < n_tiles; ++t) {
-    const int64_t first = args.n_rows * t / n_tiles;
-    const Tile tile = {first, args.n_rows * (t + 1) / n_tiles - first};
+    // Whole register blocks, but for the last tile's.
+    const auto begin_of = [&](int64_t i) {
+      return std::min(
+          CeilDiv(args.n_rows * i, n_tiles * kBlockRows) * kBlockRows,
+          args.n_rows);
+    };
+    const Tile tile = {begin_of(t), begin_of(t + 1) - begin_of(t)};
     for (int64_t p = begin; p < end; p += kRangePanels) {
       MultiplyTile<Decoder>(args, tile, p, std::min(p + kRangePanels, end));
     }
