@@ -201,17 +201,6 @@ std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
                    keep_at.empty() ? limit : std::min(limit, keep_at.front())};
 }
 
-absl::Status Engine::Impl::CopyRings(kernels::BufferView from,
-                                     kernels::BufferView to) {
-  const int64_t zero = 0;
-  return backend->CopyRows({.src = from.data,
-                            .src_offsets = &zero,
-                            .dst = to.data,
-                            .dst_offsets = &zero,
-                            .n_rows = 1,
-                            .row_bytes = from.bytes});
-}
-
 void Engine::Impl::Publish(const Sequence& sequence, int64_t slot) {
   const TokenHistory& history = sequence.history();
   if (history.n_evicted() > 0) return;
@@ -361,14 +350,9 @@ absl::Status Engine::Impl::BuildBatch() {
 
 bool Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
-  // A backend starts a step that only decodes as one piece.
-  const bool decodes =
+  batch.only_decodes =
       std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
-  if (status.ok() && decodes) {
-    status = backend->BeginStep(static_cast<int64_t>(batch.tokens.size()));
-  }
   if (status.ok()) status = model->Step(batch);
-  status.Update(backend->EndStep());
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
   // A step without sampled rows has not waited for its device yet.
