@@ -14,99 +14,11 @@ namespace plimsoll::worker {
 
 static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
 
-namespace {
-
-// A buffer of the step, in the arena.
-kernels::BufferView StepBufferView(const planner::MemoryPlan& plan,
-                                   const Arena& arena,
-                                   planner::StepBuffer buffer) {
-  const planner::WorkspaceBuffer& place = plan.workspace[buffer];
-  return arena.Region(plan, "workspace").Slice(place.offset, place.bytes);
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
-    ModelFile& file, const planner::MemoryPlan& plan,
-    const EngineOptions& options, const LoadFence& fence) {
-  RETURN_IF_ERROR(CheckRunnable(file.shape(), plan));
-  if (!plan.fits) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the plan needs ", plan.total_bytes, " bytes, the budget is ",
-        plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
-  }
-  auto impl = std::make_unique<Impl>(file.shape(), plan, options);
-  const bool is_host = impl->device.is_host();
-  const int64_t free_before = is_host ? 0 : impl->device.Profile().free_bytes;
-  ASSIGN_OR_RETURN(impl->backend, impl->device.NewBackend(impl->pool));
-  if (is_host) impl->pool.LeaveWorkersCpus();
-  ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
-  RETURN_IF_ERROR(fence({"allocate", 0, plan.arena_bytes}));
-  ASSIGN_OR_RETURN(impl->arena, Arena::Allocate(plan, *impl->backend));
-  RETURN_IF_ERROR(impl->backend->UseScratch(
-      StepBufferView(plan, impl->arena, planner::StepBuffer::kScratch)));
-  impl->cache = std::make_unique<KvCache>(
-      impl->shape, impl->plan,
-      KvRegions{.pages = impl->arena.Region(plan, "kv_full"),
-                .rings = impl->arena.Region(plan, "kv_window"),
-                .drafts = impl->arena.Region(plan, "kv_draft")},
-      plan.kv.page_bytes > 0 ? options.prefix_cache_bytes / plan.kv.page_bytes
-                             : 0);
-  impl->kv_pages = impl->cache->free_pages();
-  const ModelParts parts = {.shape = &impl->shape,
-                            .plan = &impl->plan,
-                            .arena = &impl->arena,
-                            .backend = impl->backend.get(),
-                            .cache = impl->cache.get(),
-                            .precision = options.precision};
-  ASSIGN_OR_RETURN(impl->model, BuildModel(file.header(), parts));
-  RETURN_IF_ERROR(LoadWeights(file, parts, fence));
-  impl->row_sampler = std::make_unique<RowSampler>(*impl->model, *impl->backend,
-                                                   impl->shape.vocab_size);
-  impl->scorer = std::make_unique<PromptScorer>(
-      *impl->model, *impl->backend, plan.n_sampled, impl->shape.vocab_size);
-  if (!is_host) RETURN_IF_ERROR(impl->WarmUp());
-  RETURN_IF_ERROR(impl->backend->Synchronize());
-  impl->allocations_at_load = impl->backend->Allocations();
-  if (!is_host) {
-    impl->device_taken_bytes = free_before - impl->device.Profile().free_bytes;
-  }
-  RETURN_IF_ERROR(fence({"ready", plan.arena_bytes, plan.arena_bytes}));
-  Impl* const running = impl.get();
-  impl->thread = std::thread([running] { running->StepLoop(); });
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
-}
-
-absl::Status Engine::Impl::WarmUp() {
-  constexpr int64_t kMostSequences = 16;
-  int64_t n = std::min(plan.options.n_slots, kMostSequences);
-  for (int64_t slot = 0; slot < n; ++slot) {
-    cache->Begin(slot, /*prefix_tokens=*/0);
-    // Slots that share pages may have none left for the last ones.
-    if (!cache->Extend(slot, 1).ok()) n = slot;
-  }
-  absl::Status status;
-  for (int64_t n_rows = n; n_rows > 0 && status.ok(); --n_rows) {
-    StepBatch step;
-    for (int64_t slot = 0; slot < n_rows; ++slot) {
-      step.tokens.push_back(0);
-      step.positions.push_back(0);
-      step.prefix_positions.push_back(0);
-      step.sequences.push_back(
-          {.slot = slot, .first_row = slot, .n_rows = 1, .first_position = 0});
-      step.sampled_rows.push_back(static_cast<int32_t>(slot));
-    }
-    status = backend->BeginStep(n_rows);
-    if (status.ok()) status = model->Step(step);
-    status.Update(backend->EndStep());
-  }
-  for (int64_t slot = 0; slot < plan.options.n_slots; ++slot) {
-    cache->Clear(slot);
-  }
-  return status;
-}
-
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+void Engine::Impl::Start() {
+  thread = std::thread([this] { StepLoop(); });
+}
 
 Engine::~Engine() {
   {
@@ -228,17 +140,35 @@ const planner::MemoryPlan& Engine::plan() const { return impl_->plan; }
 
 int64_t Engine::n_ctx() const { return impl_->plan.n_ctx; }
 
+const std::vector<EnginePart>& Engine::parts() const { return impl_->parts; }
+
 MemoryReport Engine::Memory() const {
-  const auto planned = planner::AllocatedBytes(
-      ProfileOf(impl_->backend->Device()), impl_->plan.arena_bytes);
-  return {.planned_bytes = planned.value_or(impl_->plan.arena_bytes),
-          .allocated_bytes = impl_->arena.bytes(),
+  MemoryReport all = MemoryOf(0);
+  for (size_t i = 1; i < impl_->stages.size(); ++i) {
+    const MemoryReport part = MemoryOf(i);
+    all.planned_bytes += part.planned_bytes;
+    all.allocated_bytes += part.allocated_bytes;
+    all.device_allocations_after_load += part.device_allocations_after_load;
+    if (!part.device_taken_bytes) continue;
+    all.device_taken_bytes =
+        all.device_taken_bytes.value_or(0) + *part.device_taken_bytes;
+  }
+  return all;
+}
+
+MemoryReport Engine::MemoryOf(size_t part) const {
+  const Stage& stage = impl_->stages[part];
+  const int64_t arena_bytes = stage.plan->arena_bytes;
+  const auto planned =
+      planner::AllocatedBytes(ProfileOf(stage.backend->Device()), arena_bytes);
+  return {.planned_bytes = planned.value_or(arena_bytes),
+          .allocated_bytes = stage.arena.bytes(),
           .device_allocations_after_load =
-              impl_->backend->Allocations() - impl_->allocations_at_load,
+              stage.backend->Allocations() - stage.allocations_at_load,
           .peak_rss_bytes = PeakResidentBytes(),
           .vocab_bytes = impl_->tokenizer->MemoryBytes(),
-          .vocab_on_device = impl_->device.is_host(),
-          .device_taken_bytes = impl_->device_taken_bytes};
+          .vocab_on_device = impl_->stages.front().device->is_host(),
+          .device_taken_bytes = stage.device_taken_bytes};
 }
 
 EngineLoad Engine::CurrentLoad() const {

@@ -209,6 +209,15 @@ class TokenSink {
   virtual bool Abandoned() const = 0;
 };
 
+// Consecutive layers of a model that lie on one device.
+struct EnginePart {
+  const ComputeDevice*
+      device;  // outlives the engine; null = this machine's CPU
+  int64_t first_layer;
+  int64_t n_layers;
+  planner::MemoryPlan plan;  // of planner::SliceLayers' shape
+};
+
 enum class Precision {
   kDefault,  // activations of quantised products rounded to 16 bits
   kExact,    // float32 activations
@@ -219,7 +228,8 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
 
   Precision precision = Precision::kDefault;
-  // Where it runs; outlives the engine. Null = this machine's CPU.
+  // Where a plan of the whole model runs; outlives the engine. Null = this
+  // machine's CPU.
   const ComputeDevice* device = nullptr;
   int n_threads = 0;            // of a CPU; to kMaxThreads, 0 = UsableThreads()
   int max_queued = kMaxQueued;  // requests waiting for a slot
@@ -242,6 +252,7 @@ struct LoadProgress {
 // Asked between chunks of a load; a status that is not OK stops the load.
 using LoadFence = std::function<absl::Status(const LoadProgress&)>;
 
+// Of one part, or of all parts together; the process has its memory once.
 struct MemoryReport {
   int64_t planned_bytes;    // the arena's
   int64_t allocated_bytes;  // what the device gave for it, less its rounding
@@ -250,7 +261,8 @@ struct MemoryReport {
   int64_t vocab_bytes;   // tokenizer tables, measured
   bool vocab_on_device;  // else they are in the host's memory
   // What the load took of the free bytes that a device with memory of its own
-  // reports; others may have used it meanwhile. Absent on the host.
+  // reports; others may have used it meanwhile. Absent on the host. Of several
+  // parts on a device the first one's is that of all.
   std::optional<int64_t> device_taken_bytes;
 };
 
@@ -298,6 +310,15 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Load(
       ModelFile& file, const planner::MemoryPlan& plan,
       const EngineOptions& options, const LoadFence& fence);
+  // The same for a model whose layers lie on several devices: each part's arena
+  // is allocated on its own, and the rows of a step pass the parts in order.
+  // options.device says nothing.
+  // Errors: also kInvalidArgument if the parts are not all layers in order, if
+  // a layer reads keys and values of another part's, or if their plans are of
+  // other layers or not of the same context and options.
+  static absl::StatusOr<std::unique_ptr<Engine>> Load(
+      ModelFile& file, std::vector<EnginePart> parts,
+      const EngineOptions& options, const LoadFence& fence);
   // Ends every stream with kUnavailable.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -344,10 +365,13 @@ class Engine {
                                  const absl::Status& status);
 
   const Tokenizer& tokenizer() const;
+  // The first part's; the context and the options are those of every part.
   const planner::MemoryPlan& plan() const;
+  const std::vector<EnginePart>& parts() const;
   // Tokens that fit in one slot's context.
   int64_t n_ctx() const;
   MemoryReport Memory() const;
+  MemoryReport MemoryOf(size_t part) const;
   EngineLoad CurrentLoad() const;
   // How long the step thread has been at the step that it is at; 0 if it waits.
   // Does not wait for it.

@@ -36,34 +36,43 @@ int64_t Engine::Impl::RoomForDraft(const Sequence& sequence) {
 absl::Status Engine::Impl::KeepDrafts(int64_t slot, int64_t first_position,
                                       int64_t n_rows) {
   if (n_rows == 0) return absl::OkStatus();
-  for (int64_t layer = 0; layer < shape.n_layers; ++layer) {
-    if (!cache->OwnsRing(layer)) continue;
-    const kernels::RingKv from = cache->Drafts(layer, slot);
-    const kernels::RingKv to = cache->Ring(layer, slot);
-    std::vector<int64_t> src;
-    std::vector<int64_t> dst;
-    const auto copy = [&](const std::byte* rows, std::byte* ring,
-                          int64_t row_bytes) {
-      src.clear();
-      dst.clear();
-      // Of more than a window of them only the last are kept.
-      const int64_t end = first_position + n_rows;
-      for (int64_t p = std::max(first_position, end - to.window); p < end;
-           ++p) {
-        src.push_back(p % from.window * row_bytes);
-        dst.push_back(p % to.window * row_bytes);
-      }
-      return backend->CopyRows({.src = rows,
-                                .src_offsets = src.data(),
-                                .dst = ring,
-                                .dst_offsets = dst.data(),
-                                .n_rows = static_cast<int64_t>(src.size()),
-                                .row_bytes = row_bytes});
-    };
-    RETURN_IF_ERROR(copy(from.k, to.k, cache->KeyRowBytes(layer)));
-    RETURN_IF_ERROR(copy(from.v, to.v, cache->ValueRowBytes(layer)));
+  for (const Stage& stage : stages) {
+    for (int64_t i = 0; i < stage.shape.n_layers; ++i) {
+      const int64_t layer = stage.first_layer + i;
+      if (!cache->OwnsRing(layer)) continue;
+      RETURN_IF_ERROR(
+          KeepDraftsOf(*stage.backend, layer, slot, first_position, n_rows));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::KeepDraftsOf(kernels::Backend& of, int64_t layer,
+                                        int64_t slot, int64_t first_position,
+                                        int64_t n_rows) {
+  const kernels::RingKv from = cache->Drafts(layer, slot);
+  const kernels::RingKv to = cache->Ring(layer, slot);
+  std::vector<int64_t> src;
+  std::vector<int64_t> dst;
+  const auto copy = [&](const std::byte* rows, std::byte* ring,
+                        int64_t row_bytes) {
+    src.clear();
+    dst.clear();
+    // Of more than a window of them only the last are kept.
+    const int64_t end = first_position + n_rows;
+    for (int64_t p = std::max(first_position, end - to.window); p < end; ++p) {
+      src.push_back(p % from.window * row_bytes);
+      dst.push_back(p % to.window * row_bytes);
+    }
+    return of.CopyRows({.src = rows,
+                        .src_offsets = src.data(),
+                        .dst = ring,
+                        .dst_offsets = dst.data(),
+                        .n_rows = static_cast<int64_t>(src.size()),
+                        .row_bytes = row_bytes});
+  };
+  RETURN_IF_ERROR(copy(from.k, to.k, cache->KeyRowBytes(layer)));
+  return copy(from.v, to.v, cache->ValueRowBytes(layer));
 }
 
 void Engine::Impl::RejectDrafts() {

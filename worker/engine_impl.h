@@ -33,6 +33,7 @@
 #include "worker/scheduler.h"
 #include "worker/sequence.h"
 #include "worker/session_book.h"
+#include "worker/stage.h"
 #include "worker/token_index.h"
 
 namespace plimsoll::worker {
@@ -48,9 +49,9 @@ inline int64_t MostSessions(const planner::MemoryPlan& plan) {
   return std::max<int64_t>(WholeContexts(plan) - 1, 1);
 }
 
-// A device of its own computes without the host's threads.
-inline int PoolThreads(const ComputeDevice& device, int wanted) {
-  if (!device.is_host()) return 1;
+// Devices of their own compute without the host's threads.
+inline int PoolThreads(bool has_host, int wanted) {
+  if (!has_host) return 1;
   return wanted > 0 ? wanted : UsableThreads();
 }
 
@@ -70,17 +71,28 @@ struct StepCounters {
 // a stream came, ended or was parked; never in a step. Lock order: `mu` is
 // never held while a sink is called.
 struct Engine::Impl {
-  Impl(const planner::ModelShape& s, const planner::MemoryPlan& p,
+  Impl(const planner::ModelShape& s, std::vector<EnginePart> p,
        const EngineOptions& o)
       : shape(s),
-        plan(p),
+        parts(std::move(p)),
+        plan(parts.front().plan),
         options(o),
-        device(o.device != nullptr ? *o.device : LocalCpu()),
-        pool(PoolThreads(device, o.n_threads), /*pin=*/device.is_host()),
-        shares_pool(p.kv.n_pages < p.options.n_slots * p.kv.pages_per_slot),
-        prompt_budget(p.options.n_slots),
-        scheduler(p.options.n_slots, p.n_rows, o.max_queued),
-        sessions(MostSessions(p)) {}
+        has_host(AnyOnHost(parts)),
+        pool(PoolThreads(has_host, o.n_threads), /*pin=*/has_host),
+        shares_pool(plan.kv.n_pages <
+                    plan.options.n_slots * plan.kv.pages_per_slot),
+        prompt_budget(plan.options.n_slots),
+        scheduler(plan.options.n_slots, plan.n_rows, o.max_queued),
+        sessions(MostSessions(plan)) {}
+
+  // What Engine::Load does, in this order.
+  absl::Status OpenDevices();
+  ModelParts PartsOf(const Stage& stage) const;
+  absl::Status Allocate(const LoadFence& fence);
+  absl::Status BuildModels(ModelFile& file);
+  absl::Status FillWeights(ModelFile& file, const LoadFence& fence);
+  absl::Status MakeReady();
+  void Start();
 
   void StepLoop();
   // Waits until there may be something to do. False at the end.
@@ -106,7 +118,8 @@ struct Engine::Impl {
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Lets others share what a sequence has computed.
   void Publish(const Sequence& sequence, int64_t slot);
-  absl::Status CopyRings(kernels::BufferView from, kernels::BufferView to);
+  // From and to as of KvCache::Rings, on all devices.
+  absl::Status CopyRings(int64_t from, int64_t to);
   // Keeps rings of sequences that are where they should be kept.
   void KeepRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes room in contexts that are full.
@@ -144,6 +157,8 @@ struct Engine::Impl {
                           int64_t first_sampled);
   // Moves `n_rows` of a slot's drafts from `first_position` on into its rings.
   absl::Status KeepDrafts(int64_t slot, int64_t first_position, int64_t n_rows);
+  absl::Status KeepDraftsOf(kernels::Backend& of, int64_t layer, int64_t slot,
+                            int64_t first_position, int64_t n_rows);
   // Log-probabilities of prompt tokens, where asked for. Replaces the logits.
   absl::Status ScorePrompts();
   void Settle(Sequence& sequence);
@@ -172,19 +187,19 @@ struct Engine::Impl {
   const std::vector<Sequence*>& AllSequences();
 
   const planner::ModelShape shape;
-  const planner::MemoryPlan plan;
+  const std::vector<EnginePart> parts;
+  const planner::MemoryPlan& plan;  // the first part's
   const EngineOptions options;
-  const ComputeDevice& device;
+  const bool has_host;  // a part is the CPU's
   kernels::ThreadPool pool;
-  std::unique_ptr<kernels::Backend> backend;
-  Arena arena;
+  std::vector<Stage> stages;  // of the parts
+  // Of the last stage, which has the logits.
+  kernels::Backend* backend = nullptr;
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<Model> model;  // all stages
   std::unique_ptr<RowSampler> row_sampler;
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
-  int64_t allocations_at_load = 0;
-  std::optional<int64_t> device_taken_bytes;  // by the load
   int64_t kv_pages = 0;
   // The pool is smaller than all slots together.
   const bool shares_pool;

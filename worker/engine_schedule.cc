@@ -197,17 +197,6 @@ std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
                    keep_at.empty() ? limit : std::min(limit, keep_at.front())};
 }
 
-absl::Status Engine::Impl::CopyRings(kernels::BufferView from,
-                                     kernels::BufferView to) {
-  const int64_t zero = 0;
-  return backend->CopyRows({.src = from.data,
-                            .src_offsets = &zero,
-                            .dst = to.data,
-                            .dst_offsets = &zero,
-                            .n_rows = 1,
-                            .row_bytes = from.bytes});
-}
-
 void Engine::Impl::Publish(const Sequence& sequence, int64_t slot) {
   const TokenHistory& history = sequence.history();
   if (history.n_evicted() > 0) return;

@@ -47,7 +47,6 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
 SessionInfo Engine::Impl::Describe(int64_t key) {
   const Session& session = *sessions.Get(key);
   const absl::Time now = options.clock();
-  const auto& kv = plan.kv;
   return {
       .id = session.options.id,
       .format = session.options.format,
@@ -60,7 +59,7 @@ SessionInfo Engine::Impl::Describe(int64_t key) {
       .capacity_tokens = session.roll.capacity,
       .n_evictions = session.n_evictions,
       .n_evicted = session.history.n_evicted(),
-      .reserved_bytes = kv.pages_per_slot * kv.page_bytes + kv.ring_bytes,
+      .reserved_bytes = cache->SlotBytes(),
       .age = now - session.opened,
       .idle = session.is_busy ? absl::ZeroDuration() : now - session.last_used,
       .ttl = session.options.ttl};

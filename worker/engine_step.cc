@@ -71,14 +71,9 @@ absl::Status Engine::Impl::BuildBatch() {
 
 bool Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
-  // A backend starts a step that only decodes as one piece.
-  const bool decodes =
+  batch.only_decodes =
       std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
-  if (status.ok() && decodes) {
-    status = backend->BeginStep(static_cast<int64_t>(batch.tokens.size()));
-  }
   if (status.ok()) status = model->Step(batch);
-  status.Update(backend->EndStep());
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
   // A step without sampled rows has not waited for its device yet.

@@ -1,6 +1,7 @@
 #include "worker/kv_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -16,27 +17,49 @@ constexpr int64_t kMaxSharedPages = 4'096;
 
 }  // namespace
 
+KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
+    : page_tokens_(parts.front().plan->kv.page_tokens),
+      pages_per_slot_(parts.front().plan->kv.pages_per_slot),
+      n_draft_(parts.front().plan->options.n_draft),
+      has_rings_(std::ranges::any_of(
+          parts,
+          [](const KvPart& part) { return part.plan->kv.ring_bytes > 0; })),
+      slots_(static_cast<size_t>(parts.front().plan->options.n_slots)),
+      n_kept_rings_(has_rings_ ? parts.front().plan->options.n_idle_sessions
+                               : 0),
+      prefixes_(page_tokens_, n_kept_rings_),
+      max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
+  for (const KvPart& part : parts) AddPart(part);
+  const int64_t n_pages = parts.front().plan->kv.n_pages;
+  free_.reserve(static_cast<size_t>(n_pages));
+  for (int64_t page = n_pages - 1; page >= 0; --page) {
+    free_.push_back(static_cast<int32_t>(page));
+  }
+  users_.resize(static_cast<size_t>(n_pages));
+  for (Slot& slot : slots_) {
+    slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
+  }
+}
+
 KvCache::KvCache(const planner::ModelShape& shape,
                  const planner::MemoryPlan& plan, const KvRegions& regions,
                  int64_t max_shared_pages)
-    : regions_(regions),
-      page_tokens_(plan.kv.page_tokens),
-      pages_per_slot_(plan.kv.pages_per_slot),
-      page_bytes_(plan.kv.page_bytes),
-      ring_bytes_(plan.kv.ring_bytes),
-      n_draft_(plan.options.n_draft),
-      draft_bytes_(n_draft_ * plan.kv.ring_row_bytes),
-      layers_(static_cast<size_t>(shape.n_layers)),
-      slots_(static_cast<size_t>(plan.options.n_slots)),
-      n_kept_rings_(ring_bytes_ > 0 ? plan.options.n_idle_sessions : 0),
-      prefixes_(page_tokens_, n_kept_rings_),
-      max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
+    : KvCache(std::array{KvPart{&shape, &plan, regions}}, max_shared_pages) {}
+
+void KvCache::AddPart(const KvPart& part) {
+  const planner::MemoryPlan& plan = *part.plan;
+  const Part& to = parts_.emplace_back(
+      Part{.regions = part.regions,
+           .page_bytes = plan.kv.page_bytes,
+           .ring_bytes = plan.kv.ring_bytes,
+           .draft_bytes = n_draft_ * plan.kv.ring_row_bytes});
   int64_t page_offset = 0;
   int64_t ring_offset = 0;
   int64_t draft_offset = 0;
-  for (size_t il = 0; il < layers_.size(); ++il) {
-    const planner::LayerShape& from = shape.layers[il];
-    Layer& layer = layers_[il];
+  for (size_t il = 0; il < part.shape->layers.size(); ++il) {
+    const planner::LayerShape& from = part.shape->layers[il];
+    Layer& layer = layers_.emplace_back();
+    layer.part = parts_.size() - 1;
     layer.owns = from.kv_source == static_cast<int64_t>(il);
     layer.is_ring =
         from.window > 0 && planner::HasRing(from.window, plan.n_ctx);
@@ -57,20 +80,19 @@ KvCache::KvCache(const planner::ModelShape& shape,
     layer.v_draft_offset = draft_offset + n_draft_ * layer.k_row_bytes;
     draft_offset = layer.v_draft_offset + n_draft_ * layer.v_row_bytes;
   }
-  PLIMSOLL_CHECK(page_offset == page_bytes_ && ring_offset == ring_bytes_ &&
-                     draft_offset == draft_bytes_,
+  PLIMSOLL_CHECK(page_offset == to.page_bytes && ring_offset == to.ring_bytes &&
+                     draft_offset == to.draft_bytes,
                  "the cache's arithmetic equals the plan's");
-  const int64_t n_pages = plan.kv.n_pages;
-  PLIMSOLL_CHECK(n_pages * page_bytes_ <= regions_.pages.bytes,
+  PLIMSOLL_CHECK(plan.kv.n_pages * to.page_bytes <= to.regions.pages.bytes,
                  "the plan's region holds every page");
-  free_.reserve(static_cast<size_t>(n_pages));
-  for (int64_t page = n_pages - 1; page >= 0; --page) {
-    free_.push_back(static_cast<int32_t>(page));
+}
+
+int64_t KvCache::SlotBytes() const {
+  int64_t bytes = 0;
+  for (const Part& part : parts_) {
+    bytes += pages_per_slot_ * part.page_bytes + part.ring_bytes;
   }
-  users_.resize(static_cast<size_t>(n_pages));
-  for (Slot& slot : slots_) {
-    slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
-  }
+  return bytes;
 }
 
 int64_t KvCache::PrefixPages(const Slot& slot) const {
@@ -272,8 +294,8 @@ int64_t KvCache::LiveBegin(int64_t slot) const {
 
 kernels::PagedKv KvCache::Paged(int64_t layer) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  return {.pool = regions_.pages.data,
-          .page_bytes = page_bytes_,
+  return {.pool = PartOf(l).regions.pages.data,
+          .page_bytes = PartOf(l).page_bytes,
           .k_offset = l.k_offset,
           .v_offset = l.v_offset,
           .page_tokens = page_tokens_};
@@ -281,13 +303,15 @@ kernels::PagedKv KvCache::Paged(int64_t layer) const {
 
 kernels::RingKv KvCache::Ring(int64_t layer, int64_t slot) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  std::byte* base = regions_.rings.data + slot * ring_bytes_;
+  const Part& part = PartOf(l);
+  std::byte* base = part.regions.rings.data + slot * part.ring_bytes;
   return {.k = base + l.k_offset, .v = base + l.v_offset, .window = l.window};
 }
 
 kernels::RingKv KvCache::Drafts(int64_t layer, int64_t slot) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
-  std::byte* base = regions_.drafts.data + slot * draft_bytes_;
+  const Part& part = PartOf(l);
+  std::byte* base = part.regions.drafts.data + slot * part.draft_bytes;
   return {.k = base + l.k_draft_offset,
           .v = base + l.v_draft_offset,
           .window = n_draft_};
@@ -308,7 +332,7 @@ int64_t KvCache::KeyOffset(int64_t layer, int64_t slot,
                            int64_t position) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
   const kernels::PageEntry& page = PageOf(slot, position);
-  return page.page * page_bytes_ + l.k_offset +
+  return page.page * PartOf(l).page_bytes + l.k_offset +
          (position - page.first_position) * l.k_row_bytes;
 }
 
@@ -316,7 +340,7 @@ int64_t KvCache::ValueOffset(int64_t layer, int64_t slot,
                              int64_t position) const {
   const Layer& l = layers_[static_cast<size_t>(layer)];
   const kernels::PageEntry& page = PageOf(slot, position);
-  return page.page * page_bytes_ + l.v_offset +
+  return page.page * PartOf(l).page_bytes + l.v_offset +
          (position - page.first_position) * l.v_row_bytes;
 }
 

@@ -25,12 +25,25 @@ struct KvRegions {
   kernels::BufferView drafts = {};
 };
 
+// Consecutive layers whose keys and values lie on one device.
+struct KvPart {
+  const planner::ModelShape* shape;  // of these layers
+  const planner::MemoryPlan* plan;
+  KvRegions regions;
+};
+
+// Layers are counted over all parts. A slot has the same pages, and its rings
+// the same place, on every device, so that one book is kept of all of them.
+//
 // Owned by the engine, used from the step thread only. Never allocates device
 // memory; the tables are sized once.
 class KvCache {
  public:
   // At most `max_shared_pages` are known by their tokens, so that they can be
   // shared: those of sequences, and of ended ones until others need them.
+  // Requires that the parts' plans are of the same context, slots and pages.
+  explicit KvCache(std::span<const KvPart> parts, int64_t max_shared_pages = 0);
+  // Of a model on one device.
   KvCache(const planner::ModelShape& shape, const planner::MemoryPlan& plan,
           const KvRegions& regions, int64_t max_shared_pages = 0);
 
@@ -63,14 +76,21 @@ class KvCache {
   // Tokens of a page, the unit of sharing.
   int64_t page_tokens() const { return page_tokens_; }
   // True if a beginning can be shared only with rings.
-  bool NeedsRings() const { return ring_bytes_ > 0; }
+  bool NeedsRings() const { return has_rings_; }
   // True if rings can be kept.
   bool KeepsRings() const { return n_kept_rings_ > 0; }
-  // All rings of a slot, and of a kept ring.
-  kernels::BufferView SlotRings(int64_t slot) const { return Rings(slot); }
-  kernels::BufferView KeptRings(int64_t ring) const {
-    return Rings(static_cast<int64_t>(slots_.size()) + ring);
+  // All rings of a slot, and of a kept ring, as a number for Rings().
+  static int64_t SlotRings(int64_t slot) { return slot; }
+  int64_t KeptRings(int64_t ring) const {
+    return static_cast<int64_t>(slots_.size()) + ring;
   }
+  // What of them is on a part's device; perhaps nothing.
+  kernels::BufferView Rings(size_t part, int64_t i) const {
+    const Part& p = parts_[part];
+    return {p.regions.rings.data + i * p.ring_bytes, p.ring_bytes};
+  }
+  // Bytes of the pages and rings of a full slot, on all devices.
+  int64_t SlotBytes() const;
 
   // Lays out an empty slot for a sequence whose first `prefix_tokens` tokens
   // never leave: they have pages of their own, the last one's tail stays empty.
@@ -153,7 +173,14 @@ class KvCache {
   }
 
  private:
+  struct Part {
+    KvRegions regions;
+    int64_t page_bytes;
+    int64_t ring_bytes;   // of one slot
+    int64_t draft_bytes;  // of one slot
+  };
   struct Layer {
+    size_t part = 0;
     bool owns = false;
     bool is_ring = false;
     int64_t k_row_bytes = 0;
@@ -174,6 +201,9 @@ class KvCache {
     int64_t live_begin = 0;
   };
 
+  // Lays out a part's layers in its pages and rings.
+  void AddPart(const KvPart& part);
+  const Part& PartOf(const Layer& layer) const { return parts_[layer.part]; }
   // Makes the pages' live cells those of the slot's length.
   void SetLiveEnds(Slot& slot);
   // Pages that `slot` lacks for `n_tokens` positions.
@@ -195,20 +225,15 @@ class KvCache {
   // Whole pages at the slot's beginning that others may share: those that lie
   // where they lie in any sequence.
   int64_t ShareablePages(const Slot& slot, int64_t n_tokens) const;
-  kernels::BufferView Rings(int64_t i) const {
-    return {regions_.rings.data + i * ring_bytes_, ring_bytes_};
-  }
   int64_t PrefixPages(const Slot& slot) const;
   // The page that holds `position`.
   const kernels::PageEntry& PageOf(int64_t slot, int64_t position) const;
 
-  KvRegions regions_;
   int64_t page_tokens_;
   int64_t pages_per_slot_;
-  int64_t page_bytes_;
-  int64_t ring_bytes_;  // of one slot
   int64_t n_draft_;
-  int64_t draft_bytes_;  // of one slot
+  bool has_rings_;
+  std::vector<Part> parts_;
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
   std::vector<int32_t> free_;   // pages, the next one to use last

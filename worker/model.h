@@ -42,6 +42,9 @@ struct StepBatch {
   std::vector<int32_t> sampled_rows;      // ascending, the last of sequences
   // For ComputeLogits; otherwise the last layer goes on with sampled rows only.
   bool keeps_all_rows = false;
+  // Every row is of a sequence that decodes: a backend may start such a step as
+  // one piece.
+  bool only_decodes = false;
   // Of each sampled row, what is looked at of its logits; empty: everything.
   std::span<const kernels::TopOutputs> top;
 };
@@ -68,14 +71,22 @@ class Model {
   virtual const float* Logits() const = 0;
 };
 
-// Everything a model is made of; all of it outlives the model.
+// Everything that a model, or those of its layers that lie on one device, are
+// made of; all of it outlives the model.
 struct ModelParts {
-  const planner::ModelShape* shape;
+  const planner::ModelShape* shape;  // of these layers
   const planner::MemoryPlan* plan;
   const Arena* arena;
   kernels::Backend* backend;
   KvCache* cache;
   Precision precision;
+  int64_t first_layer = 0;
+  // In the host's memory, [plan.n_rows, model_dim]: what the layers before made
+  // of a step's rows, and where it goes what these make of them. Empty before
+  // the first layer, which has embeddings, and after the last one, which has
+  // logits.
+  std::span<const float> input = {};
+  std::span<float> output = {};
 };
 
 // Copies the file's weights into the arena, in the backend's storage, through a

@@ -18,10 +18,8 @@ using kernels::WeightMatrix;
 class Gemma3Graph final : public ModelGraph {
  public:
   Gemma3Graph(const ModelParts& parts, const GraphParameters& parameters)
-      : ModelGraph(parts, parameters),
-        output_(Matrix(parts.shape->tied_output ? "token_embd.weight"
-                                                : "output.weight")) {
-    for (int64_t il = 0; il < parts.shape->n_layers; ++il) {
+      : ModelGraph(parts, parameters) {
+    for (int64_t il = parts.first_layer; il < EndLayer(); ++il) {
       const std::string p = absl::StrCat("blk.", il, ".");
       layers_.push_back(
           {.attn_norm = Vector(p + "attn_norm.weight"),
@@ -40,19 +38,6 @@ class Gemma3Graph final : public ModelGraph {
     }
   }
 
-  absl::Status Step(const StepBatch& batch) override {
-    RETURN_IF_ERROR(BeginStep(batch));
-    for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
-      RETURN_IF_ERROR(AttentionBlock(batch, il));
-      if (n_rows() > 0) RETURN_IF_ERROR(FfnBlock(il));
-    }
-    return EndStep(batch, output_);
-  }
-
-  absl::Status ComputeLogits(std::span<const int32_t> rows) override {
-    return LogitsOf(rows, output_);
-  }
-
  private:
   struct LayerWeights {
     const float* attn_norm;
@@ -67,8 +52,8 @@ class Gemma3Graph final : public ModelGraph {
   };
 
   // x += RMS(Wo attention(RMS(x))), with q and k normed per head.
-  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) {
-    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) override {
+    const LayerWeights& w = layers_[IndexOf(il)];
     const planner::LayerShape& shape = Layer(il);
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
     RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
@@ -84,8 +69,8 @@ class Gemma3Graph final : public ModelGraph {
   }
 
   // x += RMS(Wdown (gelu(Wgate RMS(x)) * Wup RMS(x))).
-  absl::Status FfnBlock(int64_t il) {
-    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+  absl::Status FfnBlock(int64_t il) override {
+    const LayerWeights& w = layers_[IndexOf(il)];
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.ffn_norm));
     RETURN_IF_ERROR(Project(h, {{w.gate, Gate()}, {w.up, Up()}}));
     ASSIGN_OR_RETURN(const Input f, ActivatedGate(w.gate.rows));
@@ -93,7 +78,6 @@ class Gemma3Graph final : public ModelGraph {
     return AddNormed(w.post_ffw_norm);
   }
 
-  WeightMatrix output_;
   std::vector<LayerWeights> layers_;
 };
 
@@ -125,9 +109,10 @@ absl::StatusOr<std::unique_ptr<Model>> BuildGemma3(
   ASSIGN_OR_RETURN(window_rope.base,
                    PositiveFloat(header, "gemma3.rope.freq_base_swa", 10'000));
   window_rope.scale = 1.0;
-  const int64_t scaled_dim = shape.n_layers == kLayersOf27B
-                                 ? shape.model_dim / shape.n_heads
-                                 : head_dim;
+  // Of the whole model: these may be some of its layers.
+  ASSIGN_OR_RETURN(const auto n_layers, header.Int("gemma3.block_count"));
+  const int64_t scaled_dim =
+      n_layers == kLayersOf27B ? shape.model_dim / shape.n_heads : head_dim;
   const GraphParameters parameters = {
       .rms_eps = static_cast<float>(eps),
       .embedding_scale = std::sqrt(static_cast<float>(shape.model_dim)),

@@ -76,6 +76,9 @@ ModelGraph::ModelGraph(const ModelParts& parts,
   offsets_.reserve(rows);
   more_offsets_.reserve(rows);
   segments_.reserve(rows);
+  if (!HasLogits()) return;
+  output_ =
+      Matrix(parts.shape->tied_output ? "token_embd.weight" : "output.weight");
 }
 
 kernels::WeightMatrix ModelGraph::Matrix(absl::string_view name) const {
@@ -98,22 +101,49 @@ std::byte* ModelGraph::Bytes(StepBuffer buffer) const {
   return workspace_.data + parts_.plan->workspace[buffer].offset;
 }
 
-absl::Status ModelGraph::BeginStep(const StepBatch& batch) {
+absl::Status ModelGraph::Step(const StepBatch& batch) {
   n_rows_ = static_cast<int64_t>(batch.tokens.size());
   PLIMSOLL_CHECK(n_rows_ > 0 && n_rows_ <= parts_.plan->n_rows,
                  "the scheduler keeps to the plan's rows");
   residual_ = Buffer(StepBuffer::kResidual);
   attended_ = Buffer(StepBuffer::kAttention);
+  const auto n = static_cast<size_t>(n_rows_ * parts_.shape->model_dim);
+  const kernels::BufferView rows = {Bytes(StepBuffer::kResidual),
+                                    static_cast<int64_t>(n * sizeof(float))};
+  // Both copies are outside of the piece that a backend starts at once.
+  if (!parts_.input.empty()) {
+    RETURN_IF_ERROR(
+        parts_.backend->Upload(std::as_bytes(parts_.input.first(n)), rows));
+  }
+  absl::Status status;
+  if (batch.only_decodes) status = parts_.backend->BeginStep(n_rows_);
+  if (status.ok()) status = Compute(batch);
+  status.Update(parts_.backend->EndStep());
+  if (!status.ok() || HasLogits()) return status;
+  return parts_.backend->Download(
+      rows, std::as_writable_bytes(parts_.output.first(n)));
+}
+
+absl::Status ModelGraph::Compute(const StepBatch& batch) {
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
   if (batch.has_rolled_prefix) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }
-  return parts_.backend->GetRows({.table = Matrix("token_embd.weight"),
-                                  .tokens = batch.tokens.data(),
-                                  .n_rows = n_rows_,
-                                  .scale = parameters_.embedding_scale,
-                                  .out = Residual()});
+  if (parts_.input.empty()) {
+    RETURN_IF_ERROR(
+        parts_.backend->GetRows({.table = Matrix("token_embd.weight"),
+                                 .tokens = batch.tokens.data(),
+                                 .n_rows = n_rows_,
+                                 .scale = parameters_.embedding_scale,
+                                 .out = Residual()}));
+  }
+  for (int64_t il = parts_.first_layer; il < EndLayer(); ++il) {
+    RETURN_IF_ERROR(AttentionBlock(batch, il));
+    if (n_rows_ > 0) RETURN_IF_ERROR(FfnBlock(il));
+  }
+  if (HasLogits()) return StepLogits(batch);
+  return parts_.backend->Synchronize();
 }
 
 absl::Status ModelGraph::ComputeAngles(const std::vector<int64_t>& positions,
@@ -368,7 +398,7 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
 
   // Of the last layer only sampled rows have a reader; those of a ring need the
   // others beside them.
-  const bool is_last = layer + 1 == parts_.shape->n_layers;
+  const bool is_last = HasLogits() && layer + 1 == EndLayer();
   const bool keeps_all = !is_last || KeepsAllRows(batch, n_rows_);
   const bool is_cut = !keeps_all && (!is_ring || batch.sampled_rows.empty());
   segments_.clear();
@@ -458,8 +488,7 @@ absl::StatusOr<ModelGraph::Input> ModelGraph::ActivatedGate(int64_t ffn_dim) {
   return Input{Gate(), packed};
 }
 
-absl::Status ModelGraph::EndStep(const StepBatch& batch,
-                                 const kernels::WeightMatrix& output) {
+absl::Status ModelGraph::StepLogits(const StepBatch& batch) {
   if (batch.sampled_rows.empty()) return parts_.backend->Synchronize();
   float* sampled = Buffer(StepBuffer::kSampled);
   if (residual_ != sampled) {
@@ -467,21 +496,19 @@ absl::Status ModelGraph::EndStep(const StepBatch& batch,
                                parts_.shape->model_dim, sampled));
   }
   return SampledLogits(static_cast<int64_t>(batch.sampled_rows.size()),
-                       batch.top, output);
+                       batch.top);
 }
 
-absl::Status ModelGraph::LogitsOf(std::span<const int32_t> rows,
-                                  const kernels::WeightMatrix& output) {
+absl::Status ModelGraph::ComputeLogits(std::span<const int32_t> rows) {
   float* sampled = Buffer(StepBuffer::kSampled);
   PLIMSOLL_CHECK(residual_ != sampled, "the step kept all rows");
   RETURN_IF_ERROR(
       GatherRows(residual_, rows, parts_.shape->model_dim, sampled));
-  return SampledLogits(static_cast<int64_t>(rows.size()), {}, output);
+  return SampledLogits(static_cast<int64_t>(rows.size()), {});
 }
 
-absl::Status ModelGraph::SampledLogits(int64_t n_sampled,
-                                       std::span<const kernels::TopOutputs> top,
-                                       const kernels::WeightMatrix& output) {
+absl::Status ModelGraph::SampledLogits(
+    int64_t n_sampled, std::span<const kernels::TopOutputs> top) {
   PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   const int64_t dim = parts_.shape->model_dim;
@@ -496,7 +523,7 @@ absl::Status ModelGraph::SampledLogits(int64_t n_sampled,
                                .eps = parameters_.rms_eps,
                                .accumulate = false,
                                .packed = packed}));
-  RETURN_IF_ERROR(parts_.backend->MatMul({.w = output,
+  RETURN_IF_ERROR(parts_.backend->MatMul({.w = output_,
                                           .x = sampled,
                                           .packed = packed,
                                           .out = logits_,

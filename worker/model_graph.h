@@ -54,14 +54,23 @@ absl::StatusOr<RopeParameters> ReadRope(const planner::GgufHeader& header,
 // The vector `name` in the arena, or nullptr if the model has none.
 const float* FindVector(const ModelParts& parts, absl::string_view name);
 
-// Base class of the families' graphs. Derived classes call these in order;
-// nothing here allocates device memory.
+// Base class of the families' graphs, which add what a layer is made of.
+// Layers are counted from the model's first one, wherever it lies; nothing here
+// allocates device memory.
 class ModelGraph : public Model {
  public:
-  const float* Logits() const override { return logits_; }
+  absl::Status Step(const StepBatch& batch) final;
+  absl::Status ComputeLogits(std::span<const int32_t> rows) final;
+  const float* Logits() const final { return logits_; }
 
  protected:
   ModelGraph(const ModelParts& parts, const GraphParameters& parameters);
+
+  // Both halves of a layer: Residual() += what they make of it. The second one
+  // is left out where the first one left no row.
+  virtual absl::Status AttentionBlock(const StepBatch& batch,
+                                      int64_t layer) = 0;
+  virtual absl::Status FfnBlock(int64_t layer) = 0;
 
   // The weight called `name`; the shape guarantees that it exists.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
@@ -76,10 +85,6 @@ class ModelGraph : public Model {
   float* Attended() const { return attended_; }
   float* Gate() const { return Buffer(planner::StepBuffer::kGate); }
   float* Up() const { return Buffer(planner::StepBuffer::kUp); }
-
-  // Residual() = scaled embeddings of the batch's tokens; rotation angles of
-  // both bases.
-  absl::Status BeginStep(const StepBatch& batch);
 
   // An input of products: its packed form too unless the precision is exact.
   struct Input {
@@ -115,20 +120,26 @@ class ModelGraph : public Model {
   // Gate() = activation(Gate()) * Up().
   absl::StatusOr<Input> ActivatedGate(int64_t ffn_dim);
 
-  // Logits of the batch's sampled rows.
-  absl::Status EndStep(const StepBatch& batch,
-                       const kernels::WeightMatrix& output);
-  // Logits of other rows, from Residual(), which stays as it is.
-  absl::Status LogitsOf(std::span<const int32_t> rows,
-                        const kernels::WeightMatrix& output);
-
+  // Where one of these layers is among them.
+  size_t IndexOf(int64_t layer) const {
+    return static_cast<size_t>(layer - parts_.first_layer);
+  }
   const planner::LayerShape& Layer(int64_t layer) const {
-    return parts_.shape->layers[static_cast<size_t>(layer)];
+    return parts_.shape->layers[IndexOf(layer)];
+  }
+  int64_t EndLayer() const {
+    return parts_.first_layer + parts_.shape->n_layers;
   }
   const ModelParts& parts() const { return parts_; }
   int64_t n_rows() const { return n_rows_; }
 
  private:
+  // Everything between the rows that come in and those that go out.
+  absl::Status Compute(const StepBatch& batch);
+  // Logits of the batch's sampled rows.
+  absl::Status StepLogits(const StepBatch& batch);
+  bool HasLogits() const { return parts_.output.empty(); }
+
   float* Buffer(planner::StepBuffer buffer) const {
     return reinterpret_cast<float*>(Bytes(buffer));
   }
@@ -160,13 +171,13 @@ class ModelGraph : public Model {
   absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
   // Logits of the first n_sampled rows of the buffer kSampled.
   absl::Status SampledLogits(int64_t n_sampled,
-                             std::span<const kernels::TopOutputs> top,
-                             const kernels::WeightMatrix& output);
+                             std::span<const kernels::TopOutputs> top);
 
   ModelParts parts_;
   GraphParameters parameters_;
   kernels::BufferView workspace_;
   kernels::BufferView weights_;
+  kernels::WeightMatrix output_ = {};  // of logits
   float* logits_;
   int64_t n_rows_ = 0;
   float* residual_ = nullptr;

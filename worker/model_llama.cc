@@ -17,10 +17,8 @@ using kernels::WeightMatrix;
 class LlamaGraph final : public ModelGraph {
  public:
   LlamaGraph(const ModelParts& parts, const GraphParameters& parameters)
-      : ModelGraph(parts, parameters),
-        output_(Matrix(parts.shape->tied_output ? "token_embd.weight"
-                                                : "output.weight")) {
-    for (int64_t il = 0; il < parts.shape->n_layers; ++il) {
+      : ModelGraph(parts, parameters) {
+    for (int64_t il = parts.first_layer; il < EndLayer(); ++il) {
       const std::string p = absl::StrCat("blk.", il, ".");
       layers_.push_back({.attn_norm = Vector(p + "attn_norm.weight"),
                          .q = Matrix(p + "attn_q.weight"),
@@ -34,19 +32,6 @@ class LlamaGraph final : public ModelGraph {
     }
   }
 
-  absl::Status Step(const StepBatch& batch) override {
-    RETURN_IF_ERROR(BeginStep(batch));
-    for (int64_t il = 0; il < parts().shape->n_layers; ++il) {
-      RETURN_IF_ERROR(AttentionBlock(batch, il));
-      if (n_rows() > 0) RETURN_IF_ERROR(FfnBlock(il));
-    }
-    return EndStep(batch, output_);
-  }
-
-  absl::Status ComputeLogits(std::span<const int32_t> rows) override {
-    return LogitsOf(rows, output_);
-  }
-
  private:
   struct LayerWeights {
     const float* attn_norm;
@@ -56,8 +41,8 @@ class LlamaGraph final : public ModelGraph {
   };
 
   // x += Wo attention(RMS(x)).
-  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) {
-    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+  absl::Status AttentionBlock(const StepBatch& batch, int64_t il) override {
+    const LayerWeights& w = layers_[IndexOf(il)];
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
     RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
     RETURN_IF_ERROR(SelfAttention(batch, il));
@@ -67,15 +52,14 @@ class LlamaGraph final : public ModelGraph {
   }
 
   // x += Wdown (silu(Wgate RMS(x)) * Wup RMS(x)).
-  absl::Status FfnBlock(int64_t il) {
-    const LayerWeights& w = layers_[static_cast<size_t>(il)];
+  absl::Status FfnBlock(int64_t il) override {
+    const LayerWeights& w = layers_[IndexOf(il)];
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.ffn_norm));
     RETURN_IF_ERROR(Project(h, {{w.gate, Gate()}, {w.up, Up()}}));
     ASSIGN_OR_RETURN(const Input f, ActivatedGate(w.gate.rows));
     return Project(f, {{w.down, Residual(), /*accumulate=*/true}});
   }
 
-  WeightMatrix output_;
   std::vector<LayerWeights> layers_;
 };
 

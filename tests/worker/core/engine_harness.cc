@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "planner/layer_split.h"
 #include "planner/memory_plan.h"
 #include "worker/compute_device.h"
 #include "worker/model_file.h"
@@ -26,15 +30,53 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(5);
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
+using Devices = std::vector<const worker::ComputeDevice*>;
+
+absl::StatusOr<Devices> OpenDevices(absl::string_view names) {
+  Devices devices;
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    ASSIGN_OR_RETURN(auto device, OpenTestDevice(std::string(name)));
+    devices.push_back(device.release());  // until the end of the process
+  }
+  return devices;
+}
+
 // What tests run on that name no device.
-absl::StatusOr<const worker::ComputeDevice*> DefaultDevice() {
-  static const auto* const device =
-      new absl::StatusOr<std::unique_ptr<worker::ComputeDevice>>([] {
-        const char* const name = std::getenv("PLIMSOLL_TEST_DEVICE");
-        return OpenTestDevice(name != nullptr ? name : "cpu");
-      }());
-  RETURN_IF_ERROR(device->status());
-  return device->value().get();
+absl::StatusOr<Devices> DefaultDevices() {
+  static const auto* const devices = new absl::StatusOr<Devices>([] {
+    const char* const names = std::getenv("PLIMSOLL_TEST_DEVICE");
+    return OpenDevices(names != nullptr ? names : "cpu");
+  }());
+  return *devices;
+}
+
+// Layers in as many parts as there are devices, nearly equal ones.
+std::vector<int64_t> EvenCuts(int64_t n_layers, size_t n_parts) {
+  std::vector<int64_t> cuts;
+  for (size_t i = 1; i < n_parts; ++i) {
+    cuts.push_back(n_layers * static_cast<int64_t>(i) /
+                   static_cast<int64_t>(n_parts));
+  }
+  return cuts;
+}
+
+// Each part planned for the memory of its device.
+absl::StatusOr<std::vector<worker::EnginePart>> PlanParts(
+    const planner::ModelShape& shape, const planner::LoadOptions& load,
+    const Devices& devices, std::vector<int64_t> cuts) {
+  cuts.insert(cuts.begin(), 0);
+  cuts.push_back(shape.n_layers);
+  std::vector<worker::EnginePart> parts;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int64_t n = cuts[i + 1] - cuts[i];
+    ASSIGN_OR_RETURN(const planner::ModelShape slice,
+                     planner::SliceLayers(shape, cuts[i], n));
+    const worker::ComputeDevice* device = devices[i % devices.size()];
+    ASSIGN_OR_RETURN(planner::MemoryPlan plan,
+                     planner::Layout(slice, load, device->Profile(), kPlenty));
+    parts.push_back({device, cuts[i], n, std::move(plan)});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -76,22 +118,34 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);
-  const worker::ComputeDevice* device = setup.device;
-  if (device == nullptr) {
-    ASSIGN_OR_RETURN(device, DefaultDevice());
+  Devices devices = setup.devices;
+  if (devices.empty() && setup.device != nullptr) devices = {setup.device};
+  if (devices.empty()) {
+    ASSIGN_OR_RETURN(devices, DefaultDevices());
   }
-  ASSIGN_OR_RETURN(
-      const planner::MemoryPlan plan,
-      planner::Layout(file->shape(), load, device->Profile(), kPlenty));
+  std::vector<int64_t> cuts = setup.cuts;
+  if (cuts.empty()) {
+    const int64_t n_layers = file->shape().n_layers;
+    cuts = EvenCuts(n_layers,
+                    std::min(devices.size(), static_cast<size_t>(n_layers)));
+  }
   worker::EngineOptions options;
-  options.device = device;
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
   options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;
   options.on_device_lost = setup.on_device_lost;
-  return worker::Engine::Load(*file, plan, options, setup.fence);
+  if (cuts.empty()) {
+    options.device = devices.front();
+    ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
+                     planner::Layout(file->shape(), load,
+                                     options.device->Profile(), kPlenty));
+    return worker::Engine::Load(*file, plan, options, setup.fence);
+  }
+  ASSIGN_OR_RETURN(std::vector<worker::EnginePart> parts,
+                   PlanParts(file->shape(), load, devices, std::move(cuts)));
+  return worker::Engine::Load(*file, std::move(parts), options, setup.fence);
 }
 
 std::vector<int32_t> Generated::ids() const {

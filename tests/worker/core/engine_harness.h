@@ -42,8 +42,13 @@ struct EngineSetup {
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // of values, if another
   worker::Precision precision = worker::Precision::kExact;
-  // Null: the one that the variable PLIMSOLL_TEST_DEVICE names, else the CPU.
+  // Null: what the variable PLIMSOLL_TEST_DEVICE names, else the CPU; several
+  // names, with commas, are devices that share the model's layers.
   const worker::ComputeDevice* device = nullptr;
+  // In place of it: devices that share the model's layers, and the layers that
+  // the second one and those after it begin with.
+  std::vector<const worker::ComputeDevice*> devices = {};
+  std::vector<int64_t> cuts = {};
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;

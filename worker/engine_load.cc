@@ -1,0 +1,210 @@
+// How an engine comes about: its devices, their memory, its weights, and the
+// first steps.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/engine_impl.h"
+#include "worker/model_pipeline.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// A buffer of the step, in the arena.
+kernels::BufferView StepBufferView(const Stage& stage,
+                                   planner::StepBuffer buffer) {
+  const planner::WorkspaceBuffer& place = stage.plan->workspace[buffer];
+  return stage.arena.Region(*stage.plan, "workspace")
+      .Slice(place.offset, place.bytes);
+}
+
+int64_t ArenaBytes(std::span<const Stage> stages) {
+  int64_t bytes = 0;
+  for (const Stage& stage : stages) bytes += stage.plan->arena_bytes;
+  return bytes;
+}
+
+int64_t FileBytes(const Stage& stage) {
+  int64_t bytes = 0;
+  for (const auto& tensor : stage.shape.weights) bytes += tensor.file_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
+    ModelFile& file, const planner::MemoryPlan& plan,
+    const EngineOptions& options, const LoadFence& fence) {
+  return Load(file, {{options.device, 0, file.shape().n_layers, plan}}, options,
+              fence);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
+    ModelFile& file, std::vector<EnginePart> parts,
+    const EngineOptions& options, const LoadFence& fence) {
+  RETURN_IF_ERROR(StagesOf(file.shape(), parts).status());
+  auto impl = std::make_unique<Impl>(file.shape(), std::move(parts), options);
+  ASSIGN_OR_RETURN(impl->stages, StagesOf(impl->shape, impl->parts));
+  RETURN_IF_ERROR(impl->OpenDevices());
+  ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
+  RETURN_IF_ERROR(impl->Allocate(fence));
+  RETURN_IF_ERROR(impl->BuildModels(file));
+  RETURN_IF_ERROR(impl->FillWeights(file, fence));
+  RETURN_IF_ERROR(impl->MakeReady());
+  const int64_t bytes = ArenaBytes(impl->stages);
+  RETURN_IF_ERROR(fence({"ready", bytes, bytes}));
+  impl->Start();
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+absl::Status Engine::Impl::OpenDevices() {
+  for (Stage& stage : stages) {
+    if (!stage.device->is_host()) {
+      stage.free_before = stage.device->Profile().free_bytes;
+    }
+  }
+  for (Stage& stage : stages) {
+    ASSIGN_OR_RETURN(stage.backend, stage.device->NewBackend(pool));
+  }
+  backend = stages.back().backend.get();
+  if (has_host) pool.LeaveWorkersCpus();
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::Allocate(const LoadFence& fence) {
+  RETURN_IF_ERROR(fence({"allocate", 0, ArenaBytes(stages)}));
+  std::vector<KvPart> kv;
+  int64_t page_bytes = 0;
+  for (Stage& stage : stages) {
+    const planner::MemoryPlan& of = *stage.plan;
+    ASSIGN_OR_RETURN(stage.arena, Arena::Allocate(of, *stage.backend));
+    RETURN_IF_ERROR(stage.backend->UseScratch(
+        StepBufferView(stage, planner::StepBuffer::kScratch)));
+    kv.push_back({.shape = &stage.shape,
+                  .plan = &of,
+                  .regions = {.pages = stage.arena.Region(of, "kv_full"),
+                              .rings = stage.arena.Region(of, "kv_window"),
+                              .drafts = stage.arena.Region(of, "kv_draft")}});
+    page_bytes += of.kv.page_bytes;
+  }
+  cache = std::make_unique<KvCache>(
+      kv, page_bytes > 0 ? options.prefix_cache_bytes / page_bytes : 0);
+  kv_pages = cache->free_pages();
+  return absl::OkStatus();
+}
+
+ModelParts Engine::Impl::PartsOf(const Stage& stage) const {
+  return {.shape = &stage.shape,
+          .plan = stage.plan,
+          .arena = &stage.arena,
+          .backend = stage.backend.get(),
+          .cache = cache.get(),
+          .precision = options.precision,
+          .first_layer = stage.first_layer};
+}
+
+absl::Status Engine::Impl::BuildModels(ModelFile& file) {
+  if (stages.size() == 1) {
+    ASSIGN_OR_RETURN(model, BuildModel(file.header(), PartsOf(stages[0])));
+  } else {
+    auto pipeline =
+        std::make_unique<ModelPipeline>(plan.n_rows * shape.model_dim);
+    for (const Stage& stage : stages) {
+      ModelParts of = PartsOf(stage);
+      if (&stage != &stages.front()) of.input = pipeline->Rows();
+      if (&stage != &stages.back()) of.output = pipeline->Rows();
+      ASSIGN_OR_RETURN(std::unique_ptr<Model> part,
+                       BuildModel(file.header(), of));
+      pipeline->Add(std::move(part));
+    }
+    model = std::move(pipeline);
+  }
+  row_sampler =
+      std::make_unique<RowSampler>(*model, *backend, shape.vocab_size);
+  scorer = std::make_unique<PromptScorer>(
+      *model, *backend, stages.back().plan->n_sampled, shape.vocab_size);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::FillWeights(ModelFile& file,
+                                       const LoadFence& fence) {
+  int64_t total = 0;
+  for (const Stage& stage : stages) total += FileBytes(stage);
+  int64_t done = 0;
+  for (const Stage& stage : stages) {
+    const auto of_all = [&](const LoadProgress& at) {
+      return fence({at.phase, done + at.bytes_done, total});
+    };
+    RETURN_IF_ERROR(LoadWeights(file, PartsOf(stage), of_all));
+    done += FileBytes(stage);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::MakeReady() {
+  const bool all_host = std::ranges::all_of(
+      stages, [](const Stage& stage) { return stage.device->is_host(); });
+  if (!all_host) RETURN_IF_ERROR(WarmUp());
+  for (Stage& stage : stages) {
+    RETURN_IF_ERROR(stage.backend->Synchronize());
+    stage.allocations_at_load = stage.backend->Allocations();
+  }
+  std::vector<const ComputeDevice*> seen;
+  for (Stage& stage : stages) {
+    if (stage.device->is_host() || std::ranges::count(seen, stage.device) > 0) {
+      continue;
+    }
+    seen.push_back(stage.device);
+    stage.device_taken_bytes =
+        stage.free_before - stage.device->Profile().free_bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::WarmUp() {
+  constexpr int64_t kMostSequences = 16;
+  int64_t n = std::min({plan.options.n_slots, plan.n_rows, kMostSequences});
+  for (int64_t slot = 0; slot < n; ++slot) {
+    cache->Begin(slot, /*prefix_tokens=*/0);
+    // Slots that share pages may have none left for the last ones.
+    if (!cache->Extend(slot, 1).ok()) n = slot;
+  }
+  absl::Status status;
+  for (int64_t n_rows = n; n_rows > 0 && status.ok(); --n_rows) {
+    StepBatch step;
+    step.only_decodes = true;
+    for (int64_t slot = 0; slot < n_rows; ++slot) {
+      step.tokens.push_back(0);
+      step.positions.push_back(0);
+      step.prefix_positions.push_back(0);
+      step.sequences.push_back(
+          {.slot = slot, .first_row = slot, .n_rows = 1, .first_position = 0});
+      step.sampled_rows.push_back(static_cast<int32_t>(slot));
+    }
+    status = model->Step(step);
+  }
+  for (int64_t slot = 0; slot < plan.options.n_slots; ++slot) {
+    cache->Clear(slot);
+  }
+  return status;
+}
+
+absl::Status Engine::Impl::CopyRings(int64_t from, int64_t to) {
+  const int64_t zero = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const kernels::BufferView source = cache->Rings(i, from);
+    if (source.bytes == 0) continue;
+    RETURN_IF_ERROR(
+        stages[i].backend->CopyRows({.src = source.data,
+                                     .src_offsets = &zero,
+                                     .dst = cache->Rings(i, to).data,
+                                     .dst_offsets = &zero,
+                                     .n_rows = 1,
+                                     .row_bytes = source.bytes}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

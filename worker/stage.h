@@ -1,0 +1,49 @@
+// What an engine has on one device: a part of its model's layers, with the
+// backend and the memory that they run on.
+#ifndef PLIMSOLL_WORKER_STAGE_H_
+#define PLIMSOLL_WORKER_STAGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "planner/memory_plan.h"
+#include "planner/model_shape.h"
+#include "worker/arena.h"
+#include "worker/compute_device.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+
+struct Stage {
+  planner::ModelShape shape;  // of these layers
+  int64_t first_layer;
+  const planner::MemoryPlan* plan;
+  const ComputeDevice* device;
+  std::unique_ptr<kernels::Backend> backend = nullptr;
+  Arena arena = {};
+  int64_t allocations_at_load = 0;
+  int64_t free_before = 0;  // bytes of a device of its own, before the load
+  std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load
+};
+
+// The parts as stages without a backend; they outlive them.
+// Errors: those of Engine::Load for parts that make no model together, or that
+// this build cannot run.
+absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
+                                            std::span<const EnginePart> parts);
+
+// The device that a part names.
+inline const ComputeDevice& DeviceOf(const EnginePart& part) {
+  return part.device != nullptr ? *part.device : LocalCpu();
+}
+bool AnyOnHost(std::span<const EnginePart> parts);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_STAGE_H_
