@@ -78,9 +78,9 @@ struct Engine::Impl {
         plan(parts.front().plan),
         options(o),
         has_host(AnyOnHost(parts)),
-        pool(PoolThreads(has_host, o.n_threads), /*pin=*/has_host),
         shares_pool(plan.kv.n_pages <
                     plan.options.n_slots * plan.kv.pages_per_slot),
+        pool(PoolThreads(has_host, o.n_threads), /*pin=*/has_host),
         prompt_budget(plan.options.n_slots),
         scheduler(plan.options.n_slots, plan.n_rows, o.max_queued),
         sessions(MostSessions(plan)) {}
@@ -190,7 +190,8 @@ struct Engine::Impl {
   const std::vector<EnginePart> parts;
   const planner::MemoryPlan& plan;  // the first part's
   const EngineOptions options;
-  const bool has_host;  // a part is the CPU's
+  const bool has_host;     // a part is the CPU's
+  const bool shares_pool;  // of pages, smaller than all slots together
   kernels::ThreadPool pool;
   std::vector<Stage> stages;  // of the parts
   // Of the last stage, which has the logits.
@@ -201,8 +202,6 @@ struct Engine::Impl {
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t kv_pages = 0;
-  // The pool is smaller than all slots together.
-  const bool shares_pool;
 
   // When the step thread began what it is at, in nanoseconds of the clock.
   static constexpr int64_t kWaits = std::numeric_limits<int64_t>::max();
@@ -232,8 +231,8 @@ struct Engine::Impl {
   int64_t next_id ABSL_GUARDED_BY(mu) = 1;
   bool woken ABSL_GUARDED_BY(mu) = false;
   bool draining ABSL_GUARDED_BY(mu) = false;
-  absl::Status lost ABSL_GUARDED_BY(mu);  // once the device is
   bool stopping ABSL_GUARDED_BY(mu) = false;
+  absl::Status lost ABSL_GUARDED_BY(mu);  // once the device is
   std::map<int64_t, absl::Status> aborts ABSL_GUARDED_BY(mu);  // by id
 
   std::thread thread;  // last: it uses everything above
