@@ -27,7 +27,7 @@ TEST(DeviceLossTest, StreamsEndUnavailableWithTheReason) {
   LosableDevice device;
   TestWorker worker(nullptr, std::nullopt, nullptr,
                     FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
-                      options.compute = &device;
+                      options.devices = {DeviceOf(device, "test/gpu")};
                       options.on_device_lost = [](const absl::Status& error) {
                         return WithDetails(
                             error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
@@ -83,11 +83,9 @@ void RunLostWorker(const std::string& path) {
   options.load.n_ctx = 256;
   options.load.n_ubatch = 64;
   options.chat_format = worker::ChatFormat::kChatMl;
-  options.compute = &device;
+  options.devices = {DeviceOf(device, "test/gpu")};
   options.planner = std::getenv(kPlannerVariable);
-  options.device_id = "test/gpu";
   options.holder = "test/lost";
-  options.profile = [&device] { return device.Profile(); };
   options.clock = BootTime;
   const absl::Status status = RunWorker({}, options);
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
@@ -117,13 +115,11 @@ TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
   };
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DetailsOf(reserve()).reason, v1::ERROR_REASON_DEVICE_UNHEALTHY);
-  PlannerClient same(planner.server->address(), "test/gpu", "test/lost",
-                     BootTime);
-  ASSERT_TRUE(same.RegisterDevice(worker::LocalCpuProfile()).ok());
+  PlannerClient same(planner.server->address(), "test/lost", BootTime);
+  ASSERT_TRUE(same.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
-  PlannerClient next(planner.server->address(), "test/gpu", "test/next",
-                     BootTime);
-  ASSERT_TRUE(next.RegisterDevice(worker::LocalCpuProfile()).ok());
+  PlannerClient next(planner.server->address(), "test/next", BootTime);
+  ASSERT_TRUE(next.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_TRUE(reserve().ok()) << reserve();
 }
 

@@ -23,10 +23,8 @@ std::unique_ptr<TestWorker> OnDevice(const worker::ComputeDevice& device,
   return std::make_unique<TestWorker>(
       &planner, std::nullopt, nullptr, FindRandomModel("llama_f32"),
       [&](WorkerOptions& options) {
-        options.compute = &device;
-        options.device_id = kDeviceId;
+        options.devices = {DeviceOf(device, kDeviceId)};
         options.holder = holder;
-        options.profile = [&device] { return device.Profile(); };
       });
 }
 
