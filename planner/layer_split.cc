@@ -226,19 +226,18 @@ class SplitAdviser {
     }
   }
 
-  // The largest context up to `n_ctx`; `text` is of what else is changed.
-  void TryContext(LoadOptions options, int64_t n_ctx, std::string text) {
-    const absl::string_view flag =
-        options.n_ctx ? "--n-ctx" : "--max-inference-len";
-    options.n_ctx.reset();
-    options.max_inference_len = n_ctx;
+  // The largest context up to the one asked for; `text` is of what else is
+  // changed.
+  void TryContext(LoadOptions options, std::string text) {
+    if (!options.n_ctx) return;  // the smallest has been tried
+    options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
     const Splitter splitter(shape_, options, devices_);
     const auto found =
         ResolveContext(splitter, options, ContextsOf(shape_, options));
-    const int64_t fitting = found.value_or(0);
-    if (fitting == 0) return;
-    absl::StrAppend(&text, text.empty() ? "" : " ", flag, " ", fitting);
-    Try(options, fitting, text);
+    const int64_t n_ctx = found.value_or(0);
+    if (n_ctx == 0) return;
+    absl::StrAppend(&text, text.empty() ? "" : " ", "--n-ctx ", n_ctx);
+    Try(options, n_ctx, text);
   }
 
   // Every reduction at once, for when no single one is enough.
@@ -258,7 +257,7 @@ class SplitAdviser {
     }
     const std::string text = absl::StrJoin(flags, " ");
     if (!flags.empty() && !Try(options, n_ctx, text)) {
-      TryContext(options, n_ctx, text);
+      TryContext(options, text);
     }
   }
 
@@ -305,7 +304,7 @@ absl::Status Advise(const ModelShape& shape, const LoadOptions& options,
     adviser.Try(smaller, n_ctx, "--kv-type q8_0");
   }
   adviser.TrySlots(options, n_ctx);
-  if (options.n_ctx) adviser.TryContext(options, n_ctx, "");
+  adviser.TryContext(options, "");
   if (adviser.empty()) adviser.TryAll(options, n_ctx, has_q8);
   split.suggestions = adviser.Take();
   return absl::OkStatus();

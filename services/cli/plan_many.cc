@@ -132,7 +132,7 @@ std::string RenderSplit(const v1::PlanSplitResponse& split,
                   FormatBytes(Signed(
                       split.budget_bytes(static_cast<int>(part.device()))))});
   }
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       table.Render(style),
       Verdict(split.fits(),
               split.fits()
@@ -142,6 +142,14 @@ std::string RenderSplit(const v1::PlanSplitResponse& split,
                                  " layers find no device; try a larger one, a "
                                  "smaller --n-ctx or fewer --slots"),
               style));
+  if (split.fits()) return text;
+  absl::StrAppend(&text, "  the last device lacks ",
+                  FormatBytes(Signed(split.missing_bytes())), " for them\n");
+  for (const v1::Suggestion& suggestion : split.suggestions()) {
+    absl::StrAppend(&text, "  they all find one with ", suggestion.text(),
+                    "\n");
+  }
+  return text;
 }
 
 }  // namespace plimsoll::cli

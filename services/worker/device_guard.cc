@@ -1,7 +1,6 @@
 #include "services/worker/device_guard.h"
 
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,12 +75,12 @@ std::vector<size_t> FindLost(
   // Shared because a thread whose check hangs outlives this call.
   const auto answers = std::make_shared<Answers>(checks.size());
   for (size_t i = 0; i < checks.size(); ++i) {
-    std::thread([answers, i, check = checks[i]] {
+    Background([answers, i, check = checks[i]] {
       const bool is_well = check().ok();
       absl::MutexLock lock(&answers->mu);
       answers->is_well[i] = is_well;
       --answers->n_open;
-    }).detach();
+    }).Detach();
   }
   absl::MutexLock lock(&answers->mu);
   const auto is_done = [&answers]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers->mu) {
