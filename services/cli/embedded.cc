@@ -198,20 +198,17 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
   return std::move(split.parts);
 }
 
-}  // namespace
-
-absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
+absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
+                                     services::ComputeDevices devices,
+                                     const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams) {
-  // Opening a device takes a second; a mistake is told before.
-  RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
-  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
   LoadedModel loaded;
   loaded.name = BaseName(ResolveModel(model));
-  ASSIGN_OR_RETURN(loaded.devices, OpenDevices(flags.devices));
-  ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
+  loaded.devices = std::move(devices);
+  ASSIGN_OR_RETURN(loaded.chat, SettleChat(file, chat, streams));
   ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
-                   Place(file->shape(), flags, loaded.devices, streams));
+                   Place(file.shape(), flags, loaded.devices, streams));
   std::vector<worker::EnginePart> parts;
   for (const planner::SplitPart& part : placed) {
     const auto device = static_cast<size_t>(part.device);
@@ -220,9 +217,30 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
     parts.push_back(
         {loaded.used.back(), part.first_layer, part.n_layers, part.plan});
   }
-  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(*file, loaded.name, flags,
+  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(file, loaded.name, flags,
                                              std::move(parts), streams));
   return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
+                                     const LoadFlags& flags,
+                                     const ChatWish& chat, Streams& streams) {
+  // Opening a device takes a second; a mistake is told before.
+  RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
+  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
+  ASSIGN_OR_RETURN(services::ComputeDevices devices,
+                   OpenDevices(flags.devices));
+  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
+}
+
+absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
+                                   const std::string& model,
+                                   const LoadFlags& flags, const ChatWish& chat,
+                                   Streams& streams) {
+  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
+  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
 }
 
 }  // namespace plimsoll::cli

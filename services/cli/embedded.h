@@ -69,6 +69,12 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);
 
+// The same on devices that are open and called as flags.devices says.
+absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
+                                   const std::string& model,
+                                   const LoadFlags& flags, const ChatWish& chat,
+                                   Streams& streams);
+
 // Text from `model`, which it owns.
 std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model);
 
