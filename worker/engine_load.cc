@@ -165,7 +165,7 @@ absl::Status Engine::Impl::MakeReady() {
 
 absl::Status Engine::Impl::WarmUp() {
   constexpr int64_t kMostSequences = 16;
-  int64_t n = std::min(plan.options.n_slots, kMostSequences);
+  int64_t n = std::min({plan.options.n_slots, plan.n_rows, kMostSequences});
   for (int64_t slot = 0; slot < n; ++slot) {
     cache->Begin(slot, /*prefix_tokens=*/0);
     // Slots that share pages may have none left for the last ones.

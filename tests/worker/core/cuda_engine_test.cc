@@ -34,6 +34,13 @@ using ::plimsoll::testing::SameBits;
 
 constexpr char kDevice[] = "cuda:0";
 
+// What guesses are found in.
+std::vector<int32_t> Repeating() {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 40; ++i) ids.push_back(30 + i % 5);
+  return ids;
+}
+
 bool IsAbsent(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnimplemented(status);
 }
@@ -53,7 +60,7 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
   // An engine on the CPU and one on the device, of the same file.
   void LoadBoth(const char* model, EngineSetup setup) {
     Load(model, setup);
-    setup.device = device_.get();
+    if (setup.devices.empty()) setup.devices = {device_.get()};
     auto engine = plimsoll::testing::LoadEngine(file_->path(), setup);
     ASSERT_TRUE(engine.ok()) << engine.status();
     on_device_ = *std::move(engine);
@@ -143,10 +150,8 @@ TEST_P(CudaEngineTest, AStreamHasTheSameBitsAloneAndBesideOthers) {
 
 TEST_P(CudaEngineTest, DraftsChangeNoBit) {
   LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_draft = 4});
-  std::vector<int32_t> repeating;
-  for (int32_t i = 0; i < 40; ++i) repeating.push_back(30 + i % 5);
-  const Generated plain = Generate(*on_device_, Greedy(repeating, 16));
-  GenerateOptions request = Greedy(repeating, 16);
+  const Generated plain = Generate(*on_device_, Greedy(Repeating(), 16));
+  GenerateOptions request = Greedy(Repeating(), 16);
   request.draft_tokens = 4;
   const Generated guessed = Generate(*on_device_, request);
   ASSERT_TRUE(guessed.status.ok()) << guessed.status;
@@ -193,6 +198,59 @@ TEST_P(CudaEngineTest, SharesBeginningsOfPrompts) {
   EXPECT_EQ(first.info.n_cached, 0);
   EXPECT_GT(second.info.n_cached, 0);
   EXPECT_TRUE(SameBits(first, second));
+}
+
+// Layers on the CPU and on the device, in both orders and in turns.
+TEST_P(CudaEngineTest, SharesAModelsLayersWithTheHost) {
+  const ComputeDevice* const cpu = &LocalCpu();
+  const ComputeDevice* const device = device_.get();
+  struct {
+    std::vector<const ComputeDevice*> devices;
+    std::vector<int64_t> cuts;
+  } const splits[] = {{{cpu, device}, {5}},
+                      {{device, cpu}, {6}},
+                      {{device, device}, {3}},
+                      {{device, cpu, device}, {2, 6}}};
+  for (const auto& split : splits) {
+    SCOPED_TRACE(split.cuts.front());
+    LoadBoth("gemma_q5_0",
+             {.n_ctx = 64, .devices = split.devices, .cuts = split.cuts});
+    ExpectAlike(Greedy(RandomPrompt(20, 7), 4));
+    for (size_t i = 0; i < split.devices.size(); ++i) {
+      const MemoryReport memory = on_device_->MemoryOf(i);
+      EXPECT_EQ(memory.allocated_bytes, memory.planned_bytes);
+      EXPECT_EQ(memory.device_allocations_after_load, 0);
+    }
+    EXPECT_GT(on_device_->Memory().device_taken_bytes.value_or(0), 0);
+  }
+}
+
+// The device has the layer in pages, the host those in rings.
+TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
+  LoadBoth("gemma_q5_0", {.n_ctx = 192,
+                          .n_slots = 2,
+                          .n_ubatch = 50,
+                          .n_idle_sessions = 2,
+                          .n_draft = 4,
+                          .devices = {&LocalCpu(), device_.get(), &LocalCpu()},
+                          .cuts = {5, 6}});
+  GenerateOptions rolling = Greedy(RandomPrompt(188, 5), 8);
+  rolling.context_policy = ContextPolicy::kRoll;
+  ExpectAlike(rolling);
+  GenerateOptions scored = Greedy(RandomPrompt(30, 2), 1);
+  scored.prompt_logprobs = true;
+  ExpectAlike(scored);
+  const GenerateOptions shared = Greedy(RandomPrompt(80, 7), 4);
+  const Generated first = Generate(*on_device_, shared);
+  const Generated second = Generate(*on_device_, shared);
+  EXPECT_GT(second.info.n_cached, 0);
+  EXPECT_TRUE(SameBits(first, second));
+  GenerateOptions request = Greedy(Repeating(), 16);
+  const Generated plain = Generate(*on_device_, request);
+  request.draft_tokens = 4;
+  const Generated guessed = Generate(*on_device_, request);
+  EXPECT_GT(guessed.info.n_drafted, 0);
+  EXPECT_TRUE(SameBits(plain, guessed));
 }
 
 // What the device's free bytes go down by, and the context that was there

@@ -101,6 +101,10 @@ TEST_F(DeviceLossTest, StepsOfEverySizeHaveRunBeforeTheModelIsReady) {
   EXPECT_EQ(begun.size(), 16u);
   EXPECT_EQ(begun.front(), 16);
   EXPECT_EQ(begun.back(), 1);
+  begun.clear();
+  Load("llama_f32",
+       {.n_ctx = 64, .n_slots = 3, .n_ubatch = 2, .device = &device});
+  EXPECT_THAT(begun, ::testing::ElementsAre(2, 1));
 }
 
 TEST_F(DeviceLossTest, ALoadOnALostDeviceFails) {

@@ -194,7 +194,10 @@ TEST_F(SharedPrefixTest, PagesGoToWhoNeedsThemTheOldestFirst) {
 TEST_F(SharedPrefixTest, NoMoreIsKeptThanMayBe) {
   EngineSetup setup = {.n_ctx = 512};
   Load("llama_f32", setup);
-  setup.prefix_cache_bytes = 2 * engine_->plan().kv.page_bytes;
+  setup.prefix_cache_bytes = 0;
+  for (const EnginePart& part : engine_->parts()) {
+    setup.prefix_cache_bytes += 2 * part.plan.kv.page_bytes;
+  }
   Load("llama_f32", setup);
   const GenerateOptions request = Greedy(Prompt(300, 1, 1), 1);
   (void)Generate(*engine_, request);

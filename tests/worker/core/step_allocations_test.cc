@@ -128,9 +128,10 @@ class CountingSink : public TokenSink {
 class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
  protected:
   // While sequences decode side by side.
-  int64_t Count(const GenerateOptions& options) {
+  int64_t Count(const GenerateOptions& options,
+                const std::vector<int64_t>& cuts = {}) {
     const TemporaryFile file(RandomModelBytes(FindRandomModel(GetParam())));
-    const EngineSetup setup = {.n_slots = kSlots};
+    const EngineSetup setup = {.n_slots = kSlots, .cuts = cuts};
     auto engine = LoadEngine(file.path(), setup);
     EXPECT_TRUE(engine.ok()) << engine.status();
     if (!engine.ok()) return -1;
@@ -161,6 +162,10 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
 
 TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
   EXPECT_EQ(Count(Request({.temperature = 0})), 0);
+}
+
+TEST_P(StepAllocationsTest, AModelInPartsAllocatesNothing) {
+  EXPECT_EQ(Count(Request({.temperature = 0}), /*cuts=*/{1}), 0);
 }
 
 TEST_P(StepAllocationsTest, TheDefaultSamplingAllocatesNothing) {
