@@ -5,6 +5,9 @@
 //
 // usage: model_bench [--device cuda:0] [--file PATH] [--type q4_0|q8_0]
 //                    [--layers 48] [--prompt 4096] [--tokens 64]
+//                    [--memory-mib 4096]
+// Several devices with commas, such as cuda:0,cpu, share the model's layers:
+// each but the last takes as many as fit in that memory.
 // Exits with 77 if there is no such device.
 #include <algorithm>
 #include <cstdint>
@@ -15,11 +18,14 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -27,6 +33,7 @@
 #include "bench/must.h"
 #include "bench/synthetic_gguf.h"
 #include "planner/bounds.h"
+#include "planner/layer_split.h"
 #include "planner/memory_plan.h"
 #include "worker/compute_device.h"
 #include "worker/engine.h"
@@ -53,6 +60,7 @@ struct Flags {
   int64_t layers = 48;
   int64_t prompt = 4'096;
   int64_t tokens = 64;
+  int64_t memory_mib = 4'096;
 };
 
 // When the tokens of several streams came.
@@ -156,6 +164,44 @@ Loaded Load(const Flags& flags, const worker::ComputeDevice& device,
   return loaded;
 }
 
+using Devices = std::vector<std::unique_ptr<worker::ComputeDevice>>;
+
+// Places the layers on the devices, loads them, and prints which lie where.
+Loaded LoadSplit(const Flags& flags, const Devices& devices,
+                 const planner::LoadOptions& options) {
+  Loaded loaded;
+  loaded.file = Must(worker::ModelFile::Open(flags.file));
+  std::vector<planner::SplitDevice> places;
+  for (const auto& device : devices) {
+    const bool is_last = device == devices.back();
+    places.push_back(
+        {device->Profile(), is_last ? kPlenty : flags.memory_mib << 20});
+  }
+  const planner::SplitPlan split =
+      Must(planner::SplitLayers(loaded.file->shape(), options, places));
+  std::vector<worker::EnginePart> parts;
+  for (const planner::SplitPart& part : split.parts) {
+    const auto index = static_cast<size_t>(part.device);
+    std::printf("part: layers %lld to %lld on %s, plan %.3f GiB\n",
+                static_cast<long long>(part.first_layer),
+                static_cast<long long>(part.first_layer + part.n_layers - 1),
+                places[index].profile.id.c_str(),
+                static_cast<double>(part.plan.total_bytes) / kGiB);
+    parts.push_back(
+        {devices[index].get(), part.first_layer, part.n_layers, part.plan});
+  }
+  const absl::Time begin = absl::Now();
+  loaded.engine = Must(worker::Engine::Load(
+      *loaded.file, std::move(parts), {.clock = absl::Now},
+      [](const worker::LoadProgress&) { return absl::OkStatus(); }));
+  const worker::MemoryReport memory = loaded.engine->Memory();
+  std::printf("load: arenas %.3f GiB, planned %.3f; %.1f s\n",
+              static_cast<double>(memory.allocated_bytes) / kGiB,
+              static_cast<double>(memory.planned_bytes) / kGiB,
+              absl::ToDoubleSeconds(absl::Now() - begin));
+  return loaded;
+}
+
 // Tokens per second of `n` streams after the last one's first token.
 double DecodeRate(worker::Engine& engine, int64_t n, int64_t n_tokens) {
   std::vector<std::shared_ptr<Clocked>> sinks;
@@ -249,21 +295,44 @@ void Measure(const Flags& flags, const worker::ComputeDevice& device) {
                   std::min(flags.prompt, small.engine->n_ctx() - 1), 3));
 }
 
-int Main(Flags flags) {
-  auto device = worker::OpenComputeDevice(flags.device);
-  if (absl::IsNotFound(device.status()) ||
-      absl::IsUnimplemented(device.status())) {
-    std::fprintf(stderr, "SKIPPED: %s\n",
-                 std::string(device.status().message()).c_str());
-    return kExitNoDevice;
+void MeasureSplit(const Flags& flags, const Devices& devices) {
+  planner::LoadOptions options;
+  options.n_ctx = flags.prompt + flags.tokens + kShortPrompt;
+  options.n_slots = 8;
+  const Loaded loaded = LoadSplit(flags, devices, options);
+  worker::Engine& engine = *loaded.engine;
+  (void)PrefillRate(engine, flags.prompt / 4, 1);
+  std::printf("prefill of %lld: %.0f tokens/s\n",
+              static_cast<long long>(flags.prompt),
+              PrefillRate(engine, flags.prompt, 2));
+  for (const int64_t n : {1, 8}) {
+    (void)DecodeRate(engine, n, 4);
+    std::printf("decode of %2lld: %.1f tokens/s\n", static_cast<long long>(n),
+                DecodeRate(engine, n, flags.tokens));
   }
-  Must(device.status());
-  const planner::DeviceProfile profile = (*device)->Profile();
-  std::printf("%s: %s, %.2f of %.2f GiB free, runtime %s\n", profile.id.c_str(),
-              profile.name.c_str(),
-              static_cast<double>(profile.free_bytes) / kGiB,
-              static_cast<double>(profile.total_bytes) / kGiB,
-              profile.runtime_note.c_str());
+  std::printf(
+      "allocations after the load: %lld\n",
+      static_cast<long long>(engine.Memory().device_allocations_after_load));
+}
+
+int Main(Flags flags) {
+  Devices devices;
+  for (const absl::string_view name : absl::StrSplit(flags.device, ',')) {
+    auto device = worker::OpenComputeDevice(name);
+    if (absl::IsNotFound(device.status()) ||
+        absl::IsUnimplemented(device.status())) {
+      std::fprintf(stderr, "SKIPPED: %s\n",
+                   std::string(device.status().message()).c_str());
+      return kExitNoDevice;
+    }
+    devices.push_back(Must(std::move(device)));
+    const planner::DeviceProfile profile = devices.back()->Profile();
+    std::printf("%s: %s, %.2f of %.2f GiB free, runtime %s\n",
+                profile.id.c_str(), profile.name.c_str(),
+                static_cast<double>(profile.free_bytes) / kGiB,
+                static_cast<double>(profile.total_bytes) / kGiB,
+                profile.runtime_note.c_str());
+  }
   if (flags.file.empty()) {
     flags.file = (std::filesystem::temp_directory_path() /
                   absl::StrCat("synthetic-", flags.layers, "-",
@@ -282,7 +351,11 @@ int Main(Flags flags) {
         absl::ToDoubleSeconds(absl::Now() - begin));
   }
   std::fflush(stdout);
-  Measure(flags, **device);
+  if (devices.size() > 1) {
+    MeasureSplit(flags, devices);
+  } else {
+    Measure(flags, *devices.front());
+  }
   return 0;
 }
 
@@ -293,7 +366,8 @@ bool Parse(int argc, char** argv, Flags& flags) {
     const std::map<std::string, int64_t*> counts = {
         {"--layers", &flags.layers},
         {"--prompt", &flags.prompt},
-        {"--tokens", &flags.tokens}};
+        {"--tokens", &flags.tokens},
+        {"--memory-mib", &flags.memory_mib}};
     if (const auto found = counts.find(name); found != counts.end()) {
       if (!absl::SimpleAtoi(value, found->second) || *found->second < 2) {
         return false;
@@ -318,7 +392,8 @@ int main(int argc, char** argv) {
   plimsoll::Flags flags;
   if (plimsoll::Parse(argc, argv, flags)) return plimsoll::Main(flags);
   std::fprintf(stderr,
-               "usage: model_bench [--device cuda:0] [--file PATH] "
-               "[--type q4_0|q8_0] [--layers N] [--prompt N] [--tokens N]\n");
+               "usage: model_bench [--device cuda:0[,cpu...]] [--file PATH] "
+               "[--type q4_0|q8_0] [--layers N] [--prompt N] [--tokens N] "
+               "[--memory-mib N]\n");
   return 2;
 }

@@ -7,9 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/auto_context.h"
+#include "planner/explain.h"
+#include "planner/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -63,51 +66,76 @@ class Splitter {
   absl::StatusOr<SplitPlan> At(int64_t n_ctx) const {
     SplitPlan split = {};
     split.n_ctx = n_ctx;
-    size_t cut = 0;  // index of where the next part begins
-    for (size_t d = 0; d < devices_.size() && cut + 1 < cuts_.size(); ++d) {
-      ASSIGN_OR_RETURN(const size_t end, EndOfPart(d, cut, n_ctx));
-      if (end == cut) continue;
-      split.parts.push_back(
-          {static_cast<int64_t>(d), cuts_[cut], cuts_[end] - cuts_[cut], {}});
-      cut = end;
-    }
+    ASSIGN_OR_RETURN(const size_t cut,
+                     Fill(devices_.size(), n_ctx, split.parts));
     split.n_layers_left = shape_.n_layers - cuts_[cut];
     split.fits = split.n_layers_left == 0;
     return split;
   }
 
-  absl::Status FillPlans(SplitPlan& split) const {
+  // What the last device needs for the layers that those before it leave.
+  absl::StatusOr<int64_t> LastDeviceBytes(int64_t n_ctx) const {
+    std::vector<SplitPart> parts;
+    ASSIGN_OR_RETURN(const size_t cut, Fill(devices_.size() - 1, n_ctx, parts));
+    if (cut + 1 == cuts_.size()) return 0;
+    ASSIGN_OR_RETURN(
+        const PlanNumbers numbers,
+        NumbersOf(devices_.size() - 1, cut, cuts_.size() - 1, n_ctx));
+    return numbers.total_bytes;
+  }
+
+  // `asked` is the context for the plans' reasons: absent if it was solved.
+  absl::Status FillPlans(std::optional<int64_t> asked, SplitPlan& split) const {
     for (SplitPart& part : split.parts) {
       ASSIGN_OR_RETURN(const ModelShape slice,
                        SliceLayers(shape_, part.first_layer, part.n_layers));
       const SplitDevice& device = devices_[static_cast<size_t>(part.device)];
-      ASSIGN_OR_RETURN(
-          part.plan,
-          Layout(slice, OptionsOf(part.first_layer == 0, split.n_ctx),
-                 device.profile, device.budget_bytes));
+      ASSIGN_OR_RETURN(part.plan,
+                       Layout(slice, OptionsOf(part.first_layer == 0, asked),
+                              device.profile, device.budget_bytes));
     }
     return absl::OkStatus();
   }
 
  private:
+  // Fills the first `n_devices` in order; returns the index of the cut where
+  // what is left begins.
+  absl::StatusOr<size_t> Fill(size_t n_devices, int64_t n_ctx,
+                              std::vector<SplitPart>& parts) const {
+    size_t cut = 0;
+    for (size_t d = 0; d < n_devices && cut + 1 < cuts_.size(); ++d) {
+      ASSIGN_OR_RETURN(const size_t end, EndOfPart(d, cut, n_ctx));
+      if (end == cut) continue;
+      parts.push_back(
+          {static_cast<int64_t>(d), cuts_[cut], cuts_[end] - cuts_[cut], {}});
+      cut = end;
+    }
+    return cut;
+  }
+
   // A projector stands before the first part.
-  LoadOptions OptionsOf(bool is_first, int64_t n_ctx) const {
+  LoadOptions OptionsOf(bool is_first, std::optional<int64_t> n_ctx) const {
     LoadOptions options = options_;
     options.n_ctx = n_ctx;
     if (!is_first) options.projector.reset();
     return options;
   }
 
-  // Whether a device holds the layers between two cuts.
-  absl::StatusOr<bool> Fits(size_t device, size_t begin, size_t end,
-                            int64_t n_ctx) const {
+  // The plan of the layers between two cuts on a device.
+  absl::StatusOr<PlanNumbers> NumbersOf(size_t device, size_t begin, size_t end,
+                                        int64_t n_ctx) const {
     ASSIGN_OR_RETURN(
         const ModelShape slice,
         SliceLayers(shape_, cuts_[begin], cuts_[end] - cuts_[begin]));
-    ASSIGN_OR_RETURN(
-        const PlanNumbers plan,
-        LayoutNumbers(slice, OptionsOf(begin == 0, n_ctx),
-                      devices_[device].profile, devices_[device].budget_bytes));
+    return LayoutNumbers(slice, OptionsOf(begin == 0, n_ctx),
+                         devices_[device].profile,
+                         devices_[device].budget_bytes);
+  }
+
+  absl::StatusOr<bool> Fits(size_t device, size_t begin, size_t end,
+                            int64_t n_ctx) const {
+    ASSIGN_OR_RETURN(const PlanNumbers plan,
+                     NumbersOf(device, begin, end, n_ctx));
     return plan.fits;
   }
 
@@ -134,6 +162,153 @@ class Splitter {
   const std::vector<SplitDevice>& devices_;
   std::vector<int64_t> cuts_;
 };
+
+// The contexts that a split chooses among.
+struct Contexts {
+  int64_t cap;
+  ContextGrid grid;
+};
+
+Contexts ContextsOf(const ModelShape& shape, const LoadOptions& options) {
+  const int64_t cap = std::min(
+      shape.n_ctx_train, options.max_inference_len.value_or(shape.n_ctx_train));
+  return {cap, ContextGrid(cap, options.policy != ReservePolicy::kExact)};
+}
+
+// The context asked for, or the largest for which all layers find a device; 0
+// if there is none.
+absl::StatusOr<int64_t> ResolveContext(const Splitter& splitter,
+                                       const LoadOptions& options,
+                                       const Contexts& contexts) {
+  if (options.n_ctx) return std::min(*options.n_ctx, contexts.cap);
+  // Contexts below `low` fit, those from `high` on do not.
+  int64_t low = 0;
+  int64_t high = contexts.grid.size();
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    ASSIGN_OR_RETURN(const SplitPlan split,
+                     splitter.At(contexts.grid.At(middle)));
+    (split.fits ? low : high) = split.fits ? middle + 1 : middle;
+  }
+  return low == 0 ? 0 : contexts.grid.At(low - 1);
+}
+
+// Finds changes with which all layers find a device.
+class SplitAdviser {
+ public:
+  SplitAdviser(const ModelShape& shape, const std::vector<SplitDevice>& devices,
+               int64_t last_bytes)
+      : shape_(shape), devices_(devices), last_bytes_(last_bytes) {}
+
+  // Whether all layers find a device with the change, which is then kept.
+  bool Try(const LoadOptions& options, int64_t n_ctx, const std::string& text) {
+    const Splitter splitter(shape_, options, devices_);
+    const auto split = splitter.At(n_ctx);
+    if (!split.ok() || !split->fits) return false;
+    const int64_t bytes = splitter.LastDeviceBytes(n_ctx).value_or(0);
+    suggestions_.push_back({text, last_bytes_ - bytes, n_ctx});
+    return true;
+  }
+
+  void TryUbatch(LoadOptions options, int64_t n_ctx) {
+    bool fits = false;
+    while (!fits && options.n_ubatch > kSmallestUbatch) {
+      options.n_ubatch = std::max(kSmallestUbatch, options.n_ubatch / 2);
+      fits = Try(options, n_ctx, absl::StrCat("--n-ubatch ", options.n_ubatch));
+    }
+  }
+
+  void TrySlots(LoadOptions options, int64_t n_ctx) {
+    bool fits = false;
+    while (!fits && options.n_slots > 1) {
+      options.n_slots /= 2;
+      fits = Try(options, n_ctx, absl::StrCat("--slots ", options.n_slots));
+    }
+  }
+
+  // The largest context up to the one asked for; `text` is of what else is
+  // changed.
+  void TryContext(LoadOptions options, std::string text) {
+    if (!options.n_ctx) return;  // the smallest has been tried
+    options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
+    const Splitter splitter(shape_, options, devices_);
+    const auto found =
+        ResolveContext(splitter, options, ContextsOf(shape_, options));
+    const int64_t n_ctx = found.value_or(0);
+    if (n_ctx == 0) return;
+    absl::StrAppend(&text, text.empty() ? "" : " ", "--n-ctx ", n_ctx);
+    Try(options, n_ctx, text);
+  }
+
+  // Every reduction at once, for when no single one is enough.
+  void TryAll(LoadOptions options, int64_t n_ctx, bool has_q8) {
+    std::vector<std::string> flags;
+    if (options.n_ubatch > kSmallestUbatch) {
+      options.n_ubatch = kSmallestUbatch;
+      flags.push_back(absl::StrCat("--n-ubatch ", kSmallestUbatch));
+    }
+    if (has_q8) {
+      options.k_type = options.v_type = DType::kQ8_0;
+      flags.push_back("--kv-type q8_0");
+    }
+    if (options.n_slots > 1) {
+      options.n_slots = 1;
+      flags.push_back("--slots 1");
+    }
+    const std::string text = absl::StrJoin(flags, " ");
+    if (!flags.empty() && !Try(options, n_ctx, text)) {
+      TryContext(options, text);
+    }
+  }
+
+  // Whether keys and values may be Q8_0, on every device, and were larger.
+  bool HasQ8(const LoadOptions& options) const {
+    const auto is_larger = [](DType type) {
+      return type != DType::kQ8_0 &&
+             RowBytes(type, 256).value_or(0) >
+                 RowBytes(DType::kQ8_0, 256).value_or(0);
+    };
+    return (is_larger(options.k_type) || is_larger(options.v_type)) &&
+           std::all_of(devices_.begin(), devices_.end(),
+                       [](const SplitDevice& device) {
+                         return HasKvType(device.profile, DType::kQ8_0);
+                       });
+  }
+
+  std::vector<Suggestion> Take() { return std::move(suggestions_); }
+  bool empty() const { return suggestions_.empty(); }
+
+ private:
+  static constexpr int64_t kSmallestUbatch = 16;
+
+  const ModelShape& shape_;
+  const std::vector<SplitDevice>& devices_;
+  const int64_t last_bytes_;
+  std::vector<Suggestion> suggestions_;
+};
+
+// Says what a split for `n_ctx` tokens that does not fit lacks, and what helps.
+absl::Status Advise(const ModelShape& shape, const LoadOptions& options,
+                    const std::vector<SplitDevice>& devices, int64_t n_ctx,
+                    SplitPlan& split) {
+  const Splitter splitter(shape, options, devices);
+  ASSIGN_OR_RETURN(const int64_t last_bytes, splitter.LastDeviceBytes(n_ctx));
+  split.missing_bytes =
+      std::max<int64_t>(last_bytes - devices.back().budget_bytes, 0);
+  SplitAdviser adviser(shape, devices, last_bytes);
+  const bool has_q8 = adviser.HasQ8(options);
+  adviser.TryUbatch(options, n_ctx);
+  if (has_q8) {
+    LoadOptions smaller = options;
+    smaller.k_type = smaller.v_type = DType::kQ8_0;
+    adviser.Try(smaller, n_ctx, "--kv-type q8_0");
+  }
+  adviser.TrySlots(options, n_ctx);
+  adviser.TryContext(options, "");
+  if (adviser.empty()) adviser.TryAll(options, n_ctx, has_q8);
+  split.suggestions = adviser.Take();
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -177,22 +352,37 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
         "a split over ", n_devices, " devices, not 1 to ", kMaxSplitDevices));
   }
   const Splitter splitter(shape, options, devices);
-  int64_t cap = shape.n_ctx_train;
-  cap = std::min(cap, options.max_inference_len.value_or(cap));
-  const ContextGrid grid(cap, options.policy != ReservePolicy::kExact);
-  // Contexts below `low` fit, those from `high` on do not.
-  int64_t low = 0;
-  int64_t high = options.n_ctx ? 0 : grid.size();
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(const SplitPlan split, splitter.At(grid.At(middle)));
-    (split.fits ? low : high) = split.fits ? middle + 1 : middle;
-  }
-  const int64_t n_ctx = options.n_ctx ? std::min(*options.n_ctx, cap)
-                                      : grid.At(std::max<int64_t>(low - 1, 0));
+  const Contexts contexts = ContextsOf(shape, options);
+  ASSIGN_OR_RETURN(const int64_t found,
+                   ResolveContext(splitter, options, contexts));
+  // Where nothing fits the parts are those of the smallest context.
+  const int64_t n_ctx = found > 0 ? found : contexts.grid.At(0);
   ASSIGN_OR_RETURN(SplitPlan split, splitter.At(n_ctx));
-  RETURN_IF_ERROR(splitter.FillPlans(split));
-  if (!options.n_ctx && low == 0) split.n_ctx = 0;
+  split.n_ctx = found;
+  const bool is_capped = !options.n_ctx && found == contexts.cap;
+  // A part alone would have the same reason, unless all of them decide.
+  RETURN_IF_ERROR(splitter.FillPlans(
+      options.n_ctx || is_capped ? options.n_ctx : n_ctx, split));
+  if (!split.parts.empty()) {
+    split.n_ctx_reason = split.parts.front().plan.n_ctx_reason;
+  }
+  if (!options.n_ctx && !is_capped) {
+    split.n_ctx_reason =
+        found == 0
+            ? absl::StrCat("not even ", n_ctx,
+                           " tokens fit: ", split.n_layers_left,
+                           " layers find no device")
+            : absl::StrCat(WithThousands(found),
+                           " tokens are the largest context with which every "
+                           "layer finds a device");
+    for (SplitPart& part : split.parts) {
+      part.plan.context_limit = ContextLimit::kMemory;
+      part.plan.n_ctx_reason = split.n_ctx_reason;
+    }
+  }
+  if (!split.fits) {
+    RETURN_IF_ERROR(Advise(shape, options, devices, n_ctx, split));
+  }
   return split;
 }
 

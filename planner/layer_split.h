@@ -3,6 +3,7 @@
 #define PLIMSOLL_PLANNER_LAYER_SPLIT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,7 +31,13 @@ struct SplitPlan {
   int64_t n_ctx;  // 0 if not even the smallest context fits
   bool fits;
   std::vector<SplitPart> parts;  // devices that hold layers, in order
-  int64_t n_layers_left;         // that found no device, if it does not fit
+  std::string n_ctx_reason;      // one sentence with numbers
+  // Of a split that does not fit: layers that found no device, the bytes that
+  // the last device lacks to take them, and changes with which all find one,
+  // each checked by splitting again, with what it saves on the last device.
+  int64_t n_layers_left;
+  int64_t missing_bytes;
+  std::vector<Suggestion> suggestions;
 };
 
 // The layers [first, first + n) as a model of their own; the first part has the

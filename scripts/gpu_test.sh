@@ -123,6 +123,11 @@ run_all() {
   run_step model_q4_0 "$folder/bin/model_bench" --type q4_0 \
     --file "$model/12b.gguf"
   cat "$logs/model_q4_0.log"
+  # About half of its layers on the host.
+  run_step model_split "$folder/bin/model_bench" --type q4_0 \
+    --device cuda:0,cpu --memory-mib 4096 --prompt 1024 \
+    --file "$model/12b.gguf"
+  cat "$logs/model_split.log"
   if command -v compute-sanitizer >/dev/null; then
     for name in $checked; do
       run_step "memcheck_$name" compute-sanitizer --tool memcheck \

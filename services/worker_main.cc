@@ -4,14 +4,18 @@
 #include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "services/common/clock.h"
+#include "services/common/device_list.h"
 #include "services/common/flags.h"
 #include "services/common/random_id.h"
 #include "services/common/runtime_store.h"
 #include "services/common/server.h"
 #include "services/worker/options.h"
+#include "services/worker/worker_devices.h"
 #include "services/worker/worker_flags.h"
 #include "services/worker/worker_process.h"
 #include "worker/compute_device.h"
@@ -25,40 +29,42 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-void FillDefaults(const worker::ComputeDevice& device, WorkerOptions& options) {
-  options.compute = &device;
+void FillDefaults(WorkerOptions& options) {
   if (options.profile_folder.empty()) {
     options.profile_folder = DefaultProfileFolder();
   }
-  options.profile = [&device] { return device.Profile(); };
   options.clock = BootTime;
-  // A GPU's own name is the same in every container, the host's is not.
-  if (options.device_id.empty()) options.device_id = device.unique_id();
-  if (options.device_id.empty()) {
-    options.device_id =
-        options.planner.empty() ? "cpu" : absl::StrCat(HostName(), "/cpu");
-  }
   // The first process of a container has the same pid in each of its lives, of
   // which one may have found the device unhealthy.
   const std::string life = getpid() == 1 ? "-" + RandomId().substr(0, 8) : "";
   options.holder = absl::StrCat(HostName(), "/", getpid(), life);
 }
 
+// Opens the devices of `flags` and puts them into `options`.
+absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
+                                           WorkerOptions& options) {
+  ASSIGN_OR_RETURN(ComputeDevices devices, OpenDevices(flags.names));
+  std::vector<const worker::ComputeDevice*> opened;
+  for (const auto& device : devices) opened.push_back(device.get());
+  ASSIGN_OR_RETURN(
+      options.devices,
+      DescribeDevices(flags, options.planner.empty() ? "" : HostName(),
+                      opened));
+  return devices;
+}
+
 int Main(int argc, char** argv) {
   HoldSignals();
   ServerOptions server;
   WorkerOptions options;
-  if (const auto code = ParseWorkerFlags(argc, argv, server, options)) {
+  DeviceFlags flags;
+  if (const auto code = ParseWorkerFlags(argc, argv, server, options, flags)) {
     return *code;
   }
   options.drain_timeout = server.drain_timeout;
-  const auto device = worker::OpenComputeDevice(options.device);
-  if (!device.ok()) {
-    return ExitCode(absl::Status(device.status().code(),
-                                 absl::StrCat("--device ", options.device, ": ",
-                                              device.status().message())));
-  }
-  FillDefaults(**device, options);
+  const auto devices = FillDevices(flags, options);
+  if (!devices.ok()) return ExitCode(devices.status());
+  FillDefaults(options);
   return ExitCode(RunWorker(server, std::move(options)));
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "planner/bounds.h"
@@ -114,8 +115,12 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
   ASSIGN_OR_RETURN(const LoadedModel model,
                    LoadHere(flags.model, load, ChatWish(), streams));
   result.model = model.name;
-  result.on_cpu = model.device->is_host();
-  result.device = model.device->Profile().name;
+  std::vector<std::string> devices;
+  for (const worker::ComputeDevice* device : model.used) {
+    result.on_cpu &= device->is_host();
+    devices.push_back(device->Profile().name);
+  }
+  result.device = absl::StrJoin(devices, " + ");
   RETURN_IF_ERROR(FirstToken(*model.engine).status());
   result.first_token = SinceStart(begin);
   const Repeats repeats = {.n = flags.runs};

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/cli/bytes.h"
 #include "services/cli/failure.h"
 #include "services/cli/interrupt.h"
 #include "services/cli/model_path.h"
+#include "services/cli/plan_many.h"
 #include "services/cli/progress.h"
 #include "services/common/clock.h"
 #include "services/common/runtime_key.h"
@@ -55,10 +56,9 @@ absl::StatusOr<std::optional<worker::ChatFormatChoice>> SettleChat(
 
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
     worker::ModelFile& file, const std::string& name, const LoadFlags& flags,
-    const planner::MemoryPlan& plan, const worker::ComputeDevice& device,
-    Streams& streams) {
+    std::vector<worker::EnginePart> parts, Streams& streams) {
   worker::EngineOptions options;
-  options.device = &device;
+  options.device = parts.front().device;
   options.precision = flags.precision == "exact" ? worker::Precision::kExact
                                                  : worker::Precision::kDefault;
   options.n_threads = static_cast<int>(flags.threads);
@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   Progress progress(name, services::BootTime(), streams);
   int64_t weight_bytes = 0;
   auto engine = worker::Engine::Load(
-      file, plan, options, [&](const worker::LoadProgress& at) -> absl::Status {
+      file, std::move(parts), options,
+      [&](const worker::LoadProgress& at) -> absl::Status {
         if (Interrupted()) return InterruptedError();
         if (at.phase == "allocate") return absl::OkStatus();
         // "ready" counts the whole arena; the bar is about what is read.
@@ -124,47 +125,122 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   return options;
 }
 
-absl::StatusOr<planner::MemoryPlan> PlanHere(
-    const planner::ModelShape& shape, const LoadFlags& flags,
-    ContextDefault context_default, const worker::ComputeDevice& device) {
+planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
+                                const LoadFlags& flags,
+                                const worker::ComputeDevice& device,
+                                std::optional<int64_t> budget_bytes) {
   const int64_t n_threads =
       flags.threads > 0 ? flags.threads : worker::UsableThreads();
-  const planner::DeviceProfile profile =
+  planner::DeviceProfile profile =
       device.is_host() ? services::LocalProfile({.n_threads = n_threads,
                                                  .n_slots = flags.slots,
                                                  .n_rows = flags.n_ubatch,
                                                  .n_vocab = shape.vocab_size})
                        : device.Profile();
-  return planner::Layout(
-      shape, ToLoadOptions(flags, shape.n_ctx_train, context_default), profile,
-      flags.device_memory.value_or(profile.free_bytes));
+  const int64_t free_bytes = profile.free_bytes;
+  return {std::move(profile), budget_bytes.value_or(free_bytes)};
 }
 
-absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenDevice(
-    const std::string& name) {
-  auto device = worker::OpenComputeDevice(name);
-  if (device.ok()) return device;
-  return UsageError(
-      absl::StrCat("--device ", name, ": ", device.status().message()));
+absl::StatusOr<services::ComputeDevices> OpenDevices(
+    const std::vector<std::string>& names) {
+  auto devices = services::OpenDevices(names);
+  if (devices.ok()) return devices;
+  return UsageError(devices.status().message());
 }
+
+absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
+    const LoadFlags& flags, size_t n_devices) {
+  auto memory = services::MemoryOfEach(flags.device_memory, n_devices);
+  if (memory.ok()) return memory;
+  return UsageError(memory.status().message());
+}
+
+namespace {
+
+// Which layers go on which device; the whole model where there is one.
+absl::StatusOr<std::vector<planner::SplitPart>> Place(
+    const planner::ModelShape& shape, const LoadFlags& flags,
+    const services::ComputeDevices& devices, Streams& streams) {
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags, devices.size()));
+  const planner::LoadOptions options =
+      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort);
+  std::vector<planner::SplitDevice> budgets;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    budgets.push_back(BudgetHere(shape, flags, *devices[i], memory[i]));
+  }
+  std::vector<planner::SplitPart> parts;
+  if (devices.size() == 1) {
+    const planner::SplitDevice& device = budgets.front();
+    ASSIGN_OR_RETURN(
+        planner::MemoryPlan plan,
+        planner::Layout(shape, options, device.profile, device.budget_bytes));
+    RETURN_IF_ERROR(worker::CheckRunnable(shape, plan));
+    if (!plan.fits) return DoesNotFit(services::ToProto(plan));
+    NotePlan(flags, plan, streams);
+    parts.push_back({0, 0, shape.n_layers, std::move(plan)});
+    return parts;
+  }
+  ASSIGN_OR_RETURN(planner::SplitPlan split,
+                   planner::SplitLayers(shape, options, budgets));
+  for (const planner::SplitPart& part : split.parts) {
+    RETURN_IF_ERROR(worker::CheckRunnable(shape, part.plan));
+  }
+  if (!split.fits) {
+    return DoesNotFit(SplitToProto(split, budgets), flags.devices);
+  }
+  NotePlan(flags, split.parts.front().plan, streams);
+  for (const planner::SplitPart& part : split.parts) {
+    streams.err << "note: layers " << part.first_layer << "-"
+                << part.first_layer + part.n_layers - 1 << " on "
+                << flags.devices[static_cast<size_t>(part.device)] << ": "
+                << FormatBytes(part.plan.total_bytes) << "\n";
+  }
+  return std::move(split.parts);
+}
+
+absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
+                                     services::ComputeDevices devices,
+                                     const std::string& model,
+                                     const LoadFlags& flags,
+                                     const ChatWish& chat, Streams& streams) {
+  LoadedModel loaded;
+  loaded.name = BaseName(ResolveModel(model));
+  loaded.devices = std::move(devices);
+  ASSIGN_OR_RETURN(loaded.chat, SettleChat(file, chat, streams));
+  ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
+                   Place(file.shape(), flags, loaded.devices, streams));
+  std::vector<worker::EnginePart> parts;
+  for (const planner::SplitPart& part : placed) {
+    const auto device = static_cast<size_t>(part.device);
+    loaded.used.push_back(loaded.devices[device].get());
+    loaded.used_names.push_back(flags.devices[device]);
+    parts.push_back(
+        {loaded.used.back(), part.first_layer, part.n_layers, part.plan});
+  }
+  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(file, loaded.name, flags,
+                                             std::move(parts), streams));
+  return loaded;
+}
+
+}  // namespace
 
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams) {
+  // Opening a device takes a second; a mistake is told before.
+  RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
   ASSIGN_OR_RETURN(const auto file, OpenModel(model));
-  LoadedModel loaded;
-  loaded.name = BaseName(ResolveModel(model));
-  ASSIGN_OR_RETURN(loaded.device, OpenDevice(flags.device));
-  ASSIGN_OR_RETURN(loaded.chat, SettleChat(*file, chat, streams));
-  ASSIGN_OR_RETURN(
-      const planner::MemoryPlan plan,
-      PlanHere(file->shape(), flags, ContextDefault::kShort, *loaded.device));
-  RETURN_IF_ERROR(worker::CheckRunnable(file->shape(), plan));
-  if (!plan.fits) return DoesNotFit(services::ToProto(plan));
-  NotePlan(flags, plan, streams);
-  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(*file, loaded.name, flags, plan,
-                                             *loaded.device, streams));
-  return loaded;
+  ASSIGN_OR_RETURN(services::ComputeDevices devices,
+                   OpenDevices(flags.devices));
+  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
+}
+
+absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
+                                   const std::string& model,
+                                   const LoadFlags& flags, const ChatWish& chat,
+                                   Streams& streams) {
+  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
+  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
 }
 
 }  // namespace plimsoll::cli

@@ -5,13 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "planner/layer_split.h"
 #include "planner/memory_plan.h"
 #include "services/cli/cli.h"
 #include "services/cli/flags.h"
 #include "services/cli/generator.h"
+#include "services/common/device_list.h"
 #include "worker/chat_template.h"
 #include "worker/compute_device.h"
 #include "worker/engine.h"
@@ -28,17 +31,20 @@ enum class ContextDefault { kShort, kLongestThatFits };
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
-// The plan on a device of this machine, within --device-memory or what is
-// available there.
-absl::StatusOr<planner::MemoryPlan> PlanHere(
-    const planner::ModelShape& shape, const LoadFlags& flags,
-    ContextDefault context_default, const worker::ComputeDevice& device);
+// A device of this machine, with `budget_bytes` or what is available there.
+planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
+                                const LoadFlags& flags,
+                                const worker::ComputeDevice& device,
+                                std::optional<int64_t> budget_bytes);
 
 // A model loaded in this process.
 struct LoadedModel {
   std::string name;  // the file's, without folders
-  // Where the engine runs, which it outlives.
-  std::unique_ptr<worker::ComputeDevice> device;
+  // Where the engine runs, which they outlive; of several, those that hold
+  // layers, and their names.
+  services::ComputeDevices devices;
+  std::vector<const worker::ComputeDevice*> used;
+  std::vector<std::string> used_names;
   std::unique_ptr<worker::Engine> engine;
   // Absent if no chat format was asked for.
   std::optional<worker::ChatFormatChoice> chat;
@@ -51,14 +57,23 @@ struct ChatWish {
 };
 
 // --device, opened. Errors: a usage error that says what is there instead.
-absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenDevice(
-    const std::string& name);
+absl::StatusOr<services::ComputeDevices> OpenDevices(
+    const std::vector<std::string>& names);
+// --device-memory for each device. Errors: a usage error.
+absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
+    const LoadFlags& flags, size_t n_devices);
 
 // Plans and loads `model`, with progress and notes on `streams.err`.
 // Errors: DoesNotFit; what the device, the file or the load report.
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);
+
+// The same on devices that are open and called as flags.devices says.
+absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
+                                   const std::string& model,
+                                   const LoadFlags& flags, const ChatWish& chat,
+                                   Streams& streams);
 
 // Text from `model`, which it owns.
 std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model);

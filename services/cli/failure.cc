@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/cli/bytes.h"
 #include "services/common/errors.h"
 
@@ -52,6 +53,40 @@ absl::Status DoesNotFit(const v1::MemoryPlan& plan) {
                     "\n  try: a larger --device-memory, or a smaller model; no "
                     "shorter context or smaller step makes it fit");
   }
+  return DoesNotFit(message);
+}
+
+absl::Status DoesNotFit(const v1::PlanSplitResponse& split,
+                        const std::vector<std::string>& names) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < names.size(); ++i) {
+    lines.push_back(absl::StrCat(
+        names[i], " takes no layers, there are ",
+        FormatBytes(
+            static_cast<int64_t>(split.budget_bytes(static_cast<int>(i))))));
+  }
+  for (const v1::SplitPart& part : split.parts()) {
+    const auto of = [](uint64_t bytes) {
+      return FormatBytes(static_cast<int64_t>(bytes));
+    };
+    lines[part.device()] =
+        absl::StrCat(names[part.device()], " takes layers ", part.first_layer(),
+                     "-", part.first_layer() + part.n_layers() - 1, ": ",
+                     of(part.plan().total_bytes()), " of ",
+                     of(split.budget_bytes(static_cast<int>(part.device()))));
+  }
+  const auto missing = static_cast<int64_t>(split.missing_bytes());
+  std::string message =
+      absl::StrCat("the model does not fit its devices\n  ",
+                   absl::StrJoin(lines, "\n  "), "\n  ", split.n_layers_left(),
+                   split.n_layers_left() == 1 ? " layer is" : " layers are",
+                   " left; ", names.back(), " lacks ", FormatCount(missing),
+                   " bytes (", FormatBytes(missing), ") for them");
+  for (const v1::Suggestion& suggestion : split.suggestions()) {
+    absl::StrAppend(&message, "\n  try: ", suggestion.text());
+  }
+  absl::StrAppend(&message,
+                  "\n  try: another device, or a larger --device-memory");
   return DoesNotFit(message);
 }
 

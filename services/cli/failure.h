@@ -3,10 +3,12 @@
 #define PLIMSOLL_SERVICES_CLI_FAILURE_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/plan.pb.h"
 #include "services/cli/cli.h"
 
 namespace plimsoll::cli {
@@ -18,6 +20,9 @@ absl::Status InterruptedError();
 // A plan that does not fit: bytes wanted, there and missing, and what to try.
 // Ends with kExitDoesNotFit.
 absl::Status DoesNotFit(const v1::MemoryPlan& plan);
+// The same for layers over devices with these names.
+absl::Status DoesNotFit(const v1::PlanSplitResponse& split,
+                        const std::vector<std::string>& names);
 // The same code for a load that ran out of memory, with its own message.
 absl::Status DoesNotFit(absl::string_view message);
 

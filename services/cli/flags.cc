@@ -13,6 +13,7 @@
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
 #include "services/cli/bytes.h"
+#include "services/common/device_list.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -74,6 +75,15 @@ absl::StatusOr<ContextFlag> ParseContext(absl::string_view text) {
                      "model was trained for)"));
   }
   return ContextFlag{ContextFlag::Kind::kTokens, *tokens};
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text) {
+  std::vector<int64_t> budgets;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(std::string(part)));
+    budgets.push_back(bytes);
+  }
+  return budgets;
 }
 
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
@@ -204,9 +214,10 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            "Tokens guessed from the text itself and verified in one step; "
            "they change the speed alone (0)")
       ->group(group);
-  AddParsed(app, "--device-memory", &flags->device_memory, ParseBytes, "BYTES",
-            "The budget, as bytes or 12GiB; default: what this machine has "
-            "available now")
+  AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
+            "BYTES[,...]",
+            "The budget, as bytes or 12GiB, of each device; with commas one "
+            "after the other; default: what this machine has available now")
       ->group(group);
 }
 
@@ -250,9 +261,10 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
 
 void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
   AddPlanFlags(app, flags);
-  app.add_option("--device", flags->device,
-                 "Where the model runs: cpu, or the N-th CUDA device (cpu)")
-      ->type_name("cpu|cuda:N")
+  AddParsed(app, "--device", &flags->devices, services::ParseDevices,
+            "cpu|cuda:N[,...]",
+            "Where the model runs: cpu, or the N-th CUDA device; several share "
+            "its layers, in this order, such as cuda:0,cuda:1,cpu (cpu)")
       ->group("Memory");
   AddCount(app, "--threads", &flags->threads, 0,
            worker::EngineOptions::kMaxThreads, "T",

@@ -49,7 +49,7 @@ struct LoadFlags {
   std::optional<int64_t> max_inference_len;
   int64_t draft_tokens = 0;
   std::optional<int64_t> kv_tokens;
-  std::optional<int64_t> device_memory;
+  std::vector<int64_t> device_memory;  // none, one, or one for each device
   // Those of AddEngineFlags.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;
   std::optional<planner::AllocationChoice> allocation;
@@ -62,7 +62,7 @@ struct LoadFlags {
   std::optional<int64_t> host_memory;
   std::optional<planner::ProjectorBytes> projector;
   // Those below are for commands that load.
-  std::string device = "cpu";
+  std::vector<std::string> devices = {"cpu"};  // in a token's order
   int64_t threads = 0;
   std::string precision = "default";
   bool shares_prefixes = true;  // no flag: what is measured must be computed
@@ -91,6 +91,8 @@ absl::StatusOr<planner::AllocationChoice> ParseAllocation(
 absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
 // "experts", "per-layer-embeddings" or both with a comma.
 absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
+// "24GiB,24GiB,64GiB".
+absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text);
 // "f16" for both, or "q8_0,f16" for keys and values.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
 // "ID:BIAS".

@@ -13,8 +13,7 @@
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
 #include "services/cli/table.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
+#include "services/common/model_parts.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -45,10 +44,8 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryHere(const MemoryFlags& flags,
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const LoadedModel model,
                    LoadHere(flags.model, flags.load, ChatWish(), streams));
-  v1::GetMemoryResponse response;
-  *response.mutable_plan() = services::ToProto(model.engine->plan());
-  *response.mutable_measured() = services::ToProto(model.engine->Memory());
-  response.set_rss_bytes(services::ToUint64(worker::ResidentBytes()));
+  v1::GetMemoryResponse response =
+      services::MemoryToProto(*model.engine, model.used_names);
   response.set_model(model.name);
   return response;
 }
@@ -66,6 +63,29 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryThere(const std::string& model,
       },
       address));
   return response;
+}
+
+// The arenas of a model on several devices.
+std::string PartsTable(const v1::GetMemoryResponse& response,
+                       const Style& style) {
+  if (response.parts().empty()) return "";
+  Table table({{"device"},
+               {"layers"},
+               {"plan", Align::kRight},
+               {"arena planned", Align::kRight},
+               {"measured", Align::kRight}});
+  const auto count = [](uint64_t bytes) {
+    return FormatCount(static_cast<int64_t>(bytes));
+  };
+  for (const v1::ModelPart& part : response.parts()) {
+    table.AddRow({Printable(part.device_id()),
+                  absl::StrCat(part.first_layer(), "-",
+                               part.first_layer() + part.n_layers() - 1),
+                  count(part.total_bytes()),
+                  count(part.measured().planned_bytes()),
+                  count(part.measured().allocated_bytes())});
+  }
+  return absl::StrCat(table.Render(style), "\n");
 }
 
 std::string PlannedBesideMeasured(const v1::GetMemoryResponse& response,
@@ -87,8 +107,11 @@ std::string PlannedBesideMeasured(const v1::GetMemoryResponse& response,
   }
   add("arena", measured.planned_bytes(), measured.allocated_bytes());
   add("vocab", vocab, measured.vocab_bytes());
-  add("peak resident", response.plan().total_bytes(),
-      measured.peak_rss_bytes());
+  // Which of several devices is the host is not told.
+  if (response.parts().empty()) {
+    add("peak resident", response.plan().total_bytes(),
+        measured.peak_rss_bytes());
+  }
   return absl::StrCat(
       table.Render(style), "\n  device allocations after load: ",
       measured.device_allocations_after_load(), "\n  resident now: ",
@@ -102,9 +125,13 @@ absl::Status RunMemory(const MemoryFlags& flags, const Commands& commands) {
                    address.empty() ? MemoryHere(flags, streams)
                                    : MemoryThere(flags.model, address));
   if (flags.output == "json") return PrintJson(response, streams.out);
-  streams.out << RenderPlan(response.plan(), response.model(),
-                            streams.out_style)
-              << "\n"
+  const std::string title =
+      response.parts().empty()
+          ? response.model()
+          : absl::StrCat(response.model(), " on ",
+                         response.parts(0).device_id(), ", its first device");
+  streams.out << RenderPlan(response.plan(), title, streams.out_style) << "\n"
+              << PartsTable(response, streams.out_style)
               << PlannedBesideMeasured(response, streams.out_style);
   return absl::OkStatus();
 }

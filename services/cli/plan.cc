@@ -9,6 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/commands.h"
@@ -21,6 +23,7 @@
 #include "services/cli/plan_view.h"
 #include "services/cli/remote.h"
 #include "services/common/catalogue_file.h"
+#include "services/common/device_list.h"
 #include "services/common/header_bytes.h"
 #include "services/common/to_proto.h"
 #include "worker/compute_device.h"
@@ -45,6 +48,7 @@ constexpr char kPlanFooter[] =
     "  plimsoll plan big.gguf --with draft.gguf --device-memory 24GiB\n"
     "  plimsoll plan gemma-4b.gguf --projector mmproj.gguf\n"
     "  plimsoll plan big.gguf --split 24GiB,24GiB\n"
+    "  plimsoll plan big.gguf --device rtx-4090,rtx-4090,cpu\n"
     "  plimsoll plan gemma --planner localhost:7070   # a configured model";
 
 struct PlanFlags {
@@ -67,48 +71,86 @@ bool IsLocal(absl::string_view device) {
   return device.empty() || device == "cpu" || absl::StartsWith(device, "cuda:");
 }
 
-// The load flags and the device, which is this machine's unless --device names
-// one of the catalogue; its memory is then the budget.
+// The devices of --device: one, or those that share the layers, in order.
+std::vector<std::string> NamesOf(const PlanFlags& flags) {
+  if (flags.device.empty()) return {"cpu"};
+  return absl::StrSplit(flags.device, ',');
+}
+
+// A device with what may be used of it: this machine's, unless its name is one
+// of the catalogue; its memory is then the most.
 struct Here {
-  LoadFlags load;
   std::string name;
   std::unique_ptr<worker::ComputeDevice> device;  // of this machine
-  std::optional<planner::DeviceProfile> profile;  // of the catalogue's device
+  planner::SplitDevice target;
 };
-absl::StatusOr<Here> DeviceHere(const PlanFlags& flags) {
-  if (IsLocal(flags.device)) {
-    ASSIGN_OR_RETURN(auto device,
-                     OpenDevice(flags.device.empty() ? "cpu" : flags.device));
-    std::string name = device->Profile().name;
-    return Here{flags.load, std::move(name), std::move(device), std::nullopt};
+absl::StatusOr<Here> DeviceHere(const std::string& name,
+                                const planner::ModelShape& shape,
+                                const LoadFlags& flags,
+                                std::optional<int64_t> budget_bytes) {
+  if (IsLocal(name)) {
+    ASSIGN_OR_RETURN(services::ComputeDevices devices, OpenDevices({name}));
+    planner::SplitDevice target =
+        BudgetHere(shape, flags, *devices.front(), budget_bytes);
+    return Here{target.profile.name, std::move(devices.front()),
+                std::move(target)};
   }
   ASSIGN_OR_RETURN(const planner::DeviceCatalogue catalogue,
                    services::LoadCatalogue(""));
-  ASSIGN_OR_RETURN(const planner::CatalogueDevice device,
-                   catalogue.Get(flags.device));
-  LoadFlags load = flags.load;
-  load.device_memory = std::min(
-      device.memory_bytes, load.device_memory.value_or(device.memory_bytes));
-  return Here{std::move(load), device.title, nullptr,
-              planner::ProfileOf(device)};
+  ASSIGN_OR_RETURN(const planner::CatalogueDevice device, catalogue.Get(name));
+  return Here{device.title,
+              nullptr,
+              {planner::ProfileOf(device),
+               std::min(device.memory_bytes,
+                        budget_bytes.value_or(device.memory_bytes))}};
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
-  ASSIGN_OR_RETURN(const Here here, DeviceHere(flags));
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, 1));
   ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
-  constexpr ContextDefault kDefault = ContextDefault::kLongestThatFits;
+  ASSIGN_OR_RETURN(const Here here,
+                   DeviceHere(NamesOf(flags).front(), source.shape, flags.load,
+                              memory.front()));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      here.profile
-          ? planner::Layout(
-                source.shape,
-                ToLoadOptions(here.load, source.shape.n_ctx_train, kDefault),
-                *here.profile, *here.load.device_memory)
-          : PlanHere(source.shape, here.load, kDefault, *here.device));
+      planner::Layout(source.shape,
+                      ToLoadOptions(flags.load, source.shape.n_ctx_train,
+                                    ContextDefault::kLongestThatFits),
+                      here.target.profile, here.target.budget_bytes));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
                               " on ", here.name)};
+}
+
+// One model over the devices of --device. Cards of the catalogue may be of one
+// kind; this machine's are each named once.
+absl::StatusOr<v1::PlanSplitResponse> PlanDevices(
+    const PlanFlags& flags, const std::vector<std::string>& names) {
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, names.size()));
+  std::vector<std::string> local;
+  for (const std::string& name : names) {
+    if (IsLocal(name)) local.push_back(name);
+  }
+  if (!local.empty()) {
+    const auto checked = services::ParseDevices(absl::StrJoin(local, ","));
+    if (!checked.ok()) return UsageError(checked.status().message());
+  }
+  ASSIGN_OR_RETURN(const services::PlanSource source,
+                   OpenPlannable(ResolveModel(flags.model)));
+  std::vector<planner::SplitDevice> devices;
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSIGN_OR_RETURN(const Here here,
+                     DeviceHere(names[i], source.shape, flags.load, memory[i]));
+    devices.push_back(here.target);
+  }
+  ASSIGN_OR_RETURN(
+      const planner::SplitPlan split,
+      planner::SplitLayers(source.shape,
+                           ToLoadOptions(flags.load, source.shape.n_ctx_train,
+                                         ContextDefault::kLongestThatFits),
+                           devices));
+  return SplitToProto(split, devices);
 }
 
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
@@ -122,8 +164,9 @@ absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   } else {
     *request.mutable_profile() = services::ToProto(worker::LocalCpuProfile());
   }
-  if (flags.load.device_memory.has_value()) {
-    request.set_budget_bytes(services::ToUint64(*flags.load.device_memory));
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, 1));
+  if (memory.front().has_value()) {
+    request.set_budget_bytes(services::ToUint64(*memory.front()));
   }
   return request;
 }
@@ -155,19 +198,30 @@ absl::Status VerdictOf(const Plan& plan) {
 
 // Several models, or several devices: in this process only.
 absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
+  const std::vector<std::string> names = NamesOf(flags);
   if (!commands.globals.planner.empty()) {
     return UsageError(
-        "--with and --split plan in this process; leave out "
+        "--with, --split and several devices plan in this process; leave out "
         "--planner (the calls are PlanSet and PlanSplit)");
   }
-  if (!flags.with.empty() && !flags.split.empty()) {
-    return UsageError("--with and --split do not go together");
+  const int n_ways = (flags.with.empty() ? 0 : 1) +
+                     (flags.split.empty() ? 0 : 1) + (names.size() > 1 ? 1 : 0);
+  if (n_ways > 1) {
+    return UsageError(
+        "of --with, --split and several devices in --device only one goes");
   }
   Streams& streams = commands.streams;
+  if (names.size() > 1) {
+    ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
+                     PlanDevices(flags, names));
+    return Show(split, RenderSplit(split, names, streams.out_style),
+                split.fits() ? absl::OkStatus() : DoesNotFit(split, names),
+                flags.output, streams);
+  }
   if (!flags.split.empty()) {
     ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
                      PlanSplitHere(flags.model, flags.split, flags.load));
-    return Show(split, RenderSplit(split, flags.split, streams.out_style),
+    return Show(split, RenderSplit(split, {}, streams.out_style),
                 VerdictOf(split), flags.output, streams);
   }
   std::vector<std::string> models = {flags.model};
@@ -186,7 +240,8 @@ absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
   if (!flags.projector.empty()) {
     ASSIGN_OR_RETURN(flags.load.projector, OpenProjector(flags.projector));
   }
-  if (!flags.with.empty() || !flags.split.empty()) {
+  if (!flags.with.empty() || !flags.split.empty() ||
+      NamesOf(flags).size() > 1) {
     return RunMany(flags, commands);
   }
   if (globals.planner.empty() && !globals.address.empty()) {
@@ -222,8 +277,9 @@ void AddPlan(CLI::App& app, Commands& commands) {
       ->add_option(
           "--device", flags->device,
           "A device of the catalogue ('plimsoll devices --catalogue'), or of "
-          "this machine: cpu, cuda:0; with --planner a registered one")
-      ->type_name("NAME")
+          "this machine: cpu, cuda:0; several with commas share the layers in "
+          "this order; with --planner a registered one")
+      ->type_name("NAME[,...]")
       ->group("Memory");
   command
       ->add_option("--with", flags->with,

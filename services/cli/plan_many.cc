@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "planner/layer_split.h"
 #include "planner/model_set.h"
@@ -29,17 +28,9 @@ std::string Verdict(bool fits, absl::string_view text, const Style& style) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text) {
-  std::vector<int64_t> budgets;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(std::string(part)));
-    budgets.push_back(bytes);
-  }
-  return budgets;
-}
-
 absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     const std::vector<std::string>& models, const LoadFlags& flags) {
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags, 1));
   std::vector<planner::SetMember> members;
   planner::RuntimeLoad load = {.n_threads = worker::UsableThreads(),
                                .n_slots = flags.slots,
@@ -57,7 +48,7 @@ absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
   ASSIGN_OR_RETURN(
       const planner::SetPlan set,
       planner::PlanSet(members, profile,
-                       flags.device_memory.value_or(profile.free_bytes)));
+                       memory.front().value_or(profile.free_bytes)));
   return services::ToProto(set);
 }
 
@@ -75,7 +66,17 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
                            ToLoadOptions(flags, source.shape.n_ctx_train,
                                          ContextDefault::kLongestThatFits),
                            devices));
-  return services::ToProto(split);
+  return SplitToProto(split, devices);
+}
+
+v1::PlanSplitResponse SplitToProto(
+    const planner::SplitPlan& split,
+    const std::vector<planner::SplitDevice>& devices) {
+  v1::PlanSplitResponse message = services::ToProto(split);
+  for (const planner::SplitDevice& device : devices) {
+    message.add_budget_bytes(services::ToUint64(device.budget_bytes));
+  }
+  return message;
 }
 
 std::string RenderSet(const v1::PlanSetResponse& set,
@@ -116,20 +117,22 @@ std::string RenderSet(const v1::PlanSetResponse& set,
 }
 
 std::string RenderSplit(const v1::PlanSplitResponse& split,
-                        const std::vector<int64_t>& budgets,
+                        const std::vector<std::string>& names,
                         const Style& style) {
-  Table table({{"device", Align::kRight},
+  Table table({{"device", names.empty() ? Align::kRight : Align::kLeft},
                {"layers"},
                {"used", Align::kRight},
                {"of", Align::kRight}});
   for (const v1::SplitPart& part : split.parts()) {
-    table.AddRow({absl::StrCat(part.device() + 1),
+    table.AddRow({names.empty() ? absl::StrCat(part.device() + 1)
+                                : Printable(names[part.device()]),
                   absl::StrCat(part.first_layer(), "-",
                                part.first_layer() + part.n_layers() - 1),
                   FormatBytes(Signed(part.plan().total_bytes())),
-                  FormatBytes(budgets[part.device()])});
+                  FormatBytes(Signed(
+                      split.budget_bytes(static_cast<int>(part.device()))))});
   }
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       table.Render(style),
       Verdict(split.fits(),
               split.fits()
@@ -139,6 +142,14 @@ std::string RenderSplit(const v1::PlanSplitResponse& split,
                                  " layers find no device; try a larger one, a "
                                  "smaller --n-ctx or fewer --slots"),
               style));
+  if (split.fits()) return text;
+  absl::StrAppend(&text, "  the last device lacks ",
+                  FormatBytes(Signed(split.missing_bytes())), " for them\n");
+  for (const v1::Suggestion& suggestion : split.suggestions()) {
+    absl::StrAppend(&text, "  they all find one with ", suggestion.text(),
+                    "\n");
+  }
+  return text;
 }
 
 }  // namespace plimsoll::cli

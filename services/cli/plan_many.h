@@ -7,19 +7,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "planner/layer_split.h"
 #include "plimsoll/v1/plan.pb.h"
 #include "services/cli/flags.h"
 #include "services/cli/terminal.h"
 
 namespace plimsoll::cli {
 
-// "24GiB,24GiB,64GiB": the budgets of the devices of a split, in order.
-absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text);
-
 // The models within one budget on this machine's CPU, or on a device like it.
 // Errors: those of OpenPlannable and of planner::PlanSet.
 absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     const std::vector<std::string>& models, const LoadFlags& flags);
+
+// A split with what each device offered.
+v1::PlanSplitResponse SplitToProto(
+    const planner::SplitPlan& split,
+    const std::vector<planner::SplitDevice>& devices);
 
 // One model over devices with `budgets`, each with its own memory.
 // Errors: those of OpenPlannable and of planner::SplitLayers.
@@ -30,8 +33,9 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
 std::string RenderSet(const v1::PlanSetResponse& set,
                       const std::vector<std::string>& models,
                       const Style& style);
+// Devices are called what `names` says, or by number if that is empty.
 std::string RenderSplit(const v1::PlanSplitResponse& split,
-                        const std::vector<int64_t>& budgets,
+                        const std::vector<std::string>& names,
                         const Style& style);
 
 }  // namespace plimsoll::cli

@@ -24,6 +24,11 @@ class Background {
     if (thread_.joinable()) thread_.join();
   }
 
+  // Lets the work go on whatever becomes of this; it must own all that it uses.
+  void Detach() {
+    if (thread_.joinable()) thread_.detach();
+  }
+
  private:
   std::thread thread_;
 };

@@ -38,6 +38,13 @@ std::string AddModel(const std::string& text, std::vector<ModelFlag>& models) {
   return "";
 }
 
+int64_t Checked(uint64_t bytes, const std::string& name) {
+  if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    throw CLI::ValidationError(name, "is too large");
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
 void AddServerFlags(CLI::App& app, ServerOptions& options) {
@@ -81,6 +88,22 @@ void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {
       ->take_all();
 }
 
+void AddBytesListFlag(CLI::App& app, const std::string& name,
+                      std::vector<int64_t>& bytes, const std::string& help) {
+  app.add_option_function<std::vector<uint64_t>>(
+         name,
+         [&bytes, name](const std::vector<uint64_t>& values) {
+           bytes.clear();
+           for (const uint64_t value : values) {
+             bytes.push_back(Checked(value, name));
+           }
+         },
+         help)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(CLI::AsSizeValue(false));
+}
+
 CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
                           std::optional<int64_t>& bytes,
                           const std::string& help) {
@@ -88,11 +111,7 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
       .add_option_function<uint64_t>(
           name,
           [&bytes, name](const uint64_t& value) {
-            if (value >
-                static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-              throw CLI::ValidationError(name, "is too large");
-            }
-            bytes = static_cast<int64_t>(value);
+            bytes = Checked(value, name);
           },
           help)
       ->transform(CLI::AsSizeValue(false));

@@ -35,6 +35,10 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
                           std::optional<int64_t>& bytes,
                           const std::string& help);
 
+// The same for several sizes, with commas between them.
+void AddBytesListFlag(CLI::App& app, const std::string& name,
+                      std::vector<int64_t>& bytes, const std::string& help);
+
 // Parses; the exit code if the process is to end now: 0 after --help, 2 for a
 // mistake, which was printed.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);

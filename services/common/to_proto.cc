@@ -219,6 +219,14 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   return message;
 }
 
+v1::Suggestion ToProto(const planner::Suggestion& suggestion) {
+  v1::Suggestion message;
+  message.set_text(suggestion.text);
+  message.set_saves_bytes(ToUint64(suggestion.saves_bytes));
+  message.set_n_ctx(ToUint32(suggestion.n_ctx));
+  return message;
+}
+
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
   v1::MemoryPlan message;
   message.set_n_ctx(ToUint32(plan.n_ctx));
@@ -233,10 +241,7 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
     *message.add_regions() = ToProto(region);
   }
   for (const planner::Suggestion& suggestion : plan.suggestions) {
-    v1::Suggestion& added = *message.add_suggestions();
-    added.set_text(suggestion.text);
-    added.set_saves_bytes(ToUint64(suggestion.saves_bytes));
-    added.set_n_ctx(ToUint32(suggestion.n_ctx));
+    *message.add_suggestions() = ToProto(suggestion);
   }
   *message.mutable_options() = ToProto(plan.options);
   message.set_n_rows(ToUint32(plan.n_rows));
@@ -276,6 +281,11 @@ v1::PlanSplitResponse ToProto(const planner::SplitPlan& split) {
   message.set_n_ctx(ToUint32(split.n_ctx));
   message.set_fits(split.fits);
   message.set_n_layers_left(ToUint32(split.n_layers_left));
+  message.set_n_ctx_reason(split.n_ctx_reason);
+  message.set_missing_bytes(ToUint64(split.missing_bytes));
+  for (const planner::Suggestion& suggestion : split.suggestions) {
+    *message.add_suggestions() = ToProto(suggestion);
+  }
   return message;
 }
 

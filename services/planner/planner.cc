@@ -107,12 +107,13 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
                    FromProto(request.options(), planner::LoadOptions{}));
   std::vector<planner::SplitDevice> devices;
   for (const v1::SplitDevice& device : request.devices()) {
-    ASSIGN_OR_RETURN(Target target, TargetOf(device));
+    ASSIGN_OR_RETURN(Target target, TargetOf(device, request.purpose()));
+    response.add_budget_bytes(ToUint64(target.budget_bytes));
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
   ASSIGN_OR_RETURN(const planner::SplitPlan split,
                    planner::SplitLayers(*shape, options, devices));
-  response = ToProto(split);
+  response.MergeFrom(ToProto(split));
   return absl::OkStatus();
 }
 

@@ -47,10 +47,12 @@ class Planner {
   };
 
   absl::StatusOr<Target> TargetOf(const v1::PlanRequest& request) const;
-  // The same for any request with a device and a budget, for no purpose.
-  template <typename Request>
-  absl::StatusOr<Target> TargetOf(const Request& request) const {
+  // The same for any message with a device and a budget.
+  template <typename Message>
+  absl::StatusOr<Target> TargetOf(const Message& request,
+                                  const std::string& purpose = "") const {
     v1::PlanRequest plan;
+    plan.set_purpose(purpose);
     if (request.has_device_id()) plan.set_device_id(request.device_id());
     if (request.has_profile()) *plan.mutable_profile() = request.profile();
     if (request.has_budget_bytes()) {

@@ -1,5 +1,6 @@
 #include "services/worker/device_guard.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,10 +28,10 @@ void DeviceGuard::Watch(Options options) {
 
 absl::Status DeviceGuard::Look(const Options& options) {
   const absl::Duration step = options.longest_step();
-  if (step > kMaxStep) {
+  if (step > options.max_step) {
     return absl::UnavailableError(absl::StrCat(
         "a step has run for ", absl::FormatDuration(step), ", more than ",
-        absl::FormatDuration(kMaxStep), ": the device hangs"));
+        absl::FormatDuration(options.max_step), ": the device hangs"));
   }
   if (step > absl::ZeroDuration()) return absl::OkStatus();
   return options.probe();
@@ -53,6 +54,46 @@ void DeviceGuard::Loop(const Options& options) {
       Report(status);
     }
   }
+}
+
+namespace {
+
+// What the checks have answered so far; outlives those that hang.
+struct Answers {
+  explicit Answers(size_t n) : is_well(n, false), n_open(n) {}
+
+  absl::Mutex mu;
+  std::vector<bool> is_well ABSL_GUARDED_BY(mu);
+  size_t n_open ABSL_GUARDED_BY(mu);
+};
+
+}  // namespace
+
+std::vector<size_t> FindLost(
+    const std::vector<std::function<absl::Status()>>& checks,
+    absl::Duration patience) {
+  // Shared because a thread whose check hangs outlives this call.
+  const auto answers = std::make_shared<Answers>(checks.size());
+  for (size_t i = 0; i < checks.size(); ++i) {
+    Background([answers, i, check = checks[i]] {
+      const bool is_well = check().ok();
+      absl::MutexLock lock(&answers->mu);
+      answers->is_well[i] = is_well;
+      --answers->n_open;
+    }).Detach();
+  }
+  absl::MutexLock lock(&answers->mu);
+  const auto is_done = [&answers]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers->mu) {
+    return answers->n_open == 0;
+  };
+  answers->mu.AwaitWithTimeout(absl::Condition(&is_done), patience);
+  std::vector<size_t> lost;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < checks.size(); ++i) {
+    all.push_back(i);
+    if (!answers->is_well[i]) lost.push_back(i);
+  }
+  return lost.empty() ? all : lost;
 }
 
 }  // namespace plimsoll::services

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -13,23 +14,26 @@
 
 namespace plimsoll::services {
 
-// Of one device with memory of its own. An error of such a device is for good:
-// nothing works on it any more in this process. Thread-safe.
+// Of the devices with memory of their own. An error of such a device is for
+// good: nothing works on it any more in this process. Thread-safe.
 class DeviceGuard {
  public:
   // A step that takes longer hangs. The largest ones take some seconds.
   static constexpr absl::Duration kMaxStep = absl::Seconds(30);
+  // The same where the host computes some of the layers.
+  static constexpr absl::Duration kMaxStepWithHost = absl::Minutes(10);
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
   struct Options {
     // How long the longest of the steps has run that run now; 0 without any.
     std::function<absl::Duration()> longest_step;
-    // What the device says of itself. Asked while no step runs: a device that
-    // hangs may not answer.
+    // What the devices say of themselves. Asked while no step runs: a device
+    // that hangs may not answer.
     std::function<absl::Status()> probe;
-    // Told once, on the guard's thread, why the device is lost.
+    // Told once, on the guard's thread, why a device is lost.
     std::function<void(const absl::Status&)> on_lost;
     absl::Duration interval = kInterval;
+    absl::Duration max_step = kMaxStep;
   };
 
   DeviceGuard() = default;
@@ -37,7 +41,7 @@ class DeviceGuard {
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
-  // Somebody had an error of the device; the first one counts. May be called
+  // Somebody had an error of a device; the first one counts. May be called
   // before Watch.
   void Report(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -58,6 +62,14 @@ class DeviceGuard {
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };
+
+// Of several devices of which one is known to be lost, those that it may be:
+// those whose check fails, or does not return within `patience`; all of them
+// where every check is well. A check that hangs goes on in a thread of its own.
+// Returns indices.
+std::vector<size_t> FindLost(
+    const std::vector<std::function<absl::Status()>>& checks,
+    absl::Duration patience);
 
 }  // namespace plimsoll::services
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "planner/lease_book.h"
 #include "services/common/errors.h"
 #include "services/common/log.h"
@@ -18,10 +19,10 @@ bool IsSilence(const absl::Status& status) {
 }  // namespace
 
 LeaseKeeper::LeaseKeeper(PlannerClient& client,
-                         std::function<planner::DeviceProfile()> profile,
+                         std::vector<WorkerDevice> devices,
                          std::function<absl::Time()> clock)
     : client_(client),
-      profile_(std::move(profile)),
+      devices_(std::move(devices)),
       clock_(std::move(clock)),
       jitter_(std::random_device{}()),
       thread_([this] { Loop(); }) {}
@@ -38,8 +39,13 @@ void LeaseKeeper::Stop() {
 }
 
 void LeaseKeeper::Add(const LeaseGrant& lease) {
+  const auto device = std::find_if(
+      devices_.begin(), devices_.end(),
+      [&lease](const WorkerDevice& one) { return one.id == lease.device_id; });
+  PLIMSOLL_CHECK(device != devices_.end(), "leases are on the devices");
   absl::MutexLock lock(&mu_);
   leases_[lease.id] = {.grant = lease,
+                       .device = &*device,
                        .fence = lease.asked + lease.ttl - kFenceMargin};
 }
 
@@ -107,27 +113,35 @@ absl::Duration LeaseKeeper::NextDelay(bool answered) {
 }
 
 bool LeaseKeeper::RenewAll() {
-  std::vector<std::string> ids;
+  std::vector<std::pair<std::string, const WorkerDevice*>> ids;
   {
     absl::MutexLock lock(&mu_);
     for (const auto& [id, kept] : leases_) {
-      if (!kept.is_lost) ids.push_back(id);
+      if (!kept.is_lost) ids.emplace_back(id, kept.device);
     }
   }
   // Without a lease nothing else would tell that the planner was restarted.
-  if (!is_registered_ || ids.empty()) {
-    const absl::Status status = client_.RegisterDevice(profile_());
-    if (IsSilence(status)) return false;
-    if (!status.ok() && !was_refused_) {
-      Log(absl::StrCat("the planner refuses this device: ", status.message()));
-    }
-    is_registered_ = status.ok();
-    was_refused_ = !status.ok();
-  }
-  for (const std::string& id : ids) {
-    if (!RenewOne(id)) return false;
+  if ((!is_registered_ || ids.empty()) && !RegisterAll()) return false;
+  for (const auto& [id, device] : ids) {
+    if (!RenewOne(id, *device)) return false;
   }
   return ReleaseAll();
+}
+
+bool LeaseKeeper::RegisterAll() {
+  absl::Status refusal;
+  for (const WorkerDevice& device : devices_) {
+    const absl::Status status =
+        client_.RegisterDevice(device.id, device.profile());
+    if (IsSilence(status)) return false;
+    refusal.Update(status);
+  }
+  if (!refusal.ok() && !was_refused_) {
+    Log(absl::StrCat("the planner refuses this device: ", refusal.message()));
+  }
+  is_registered_ = refusal.ok();
+  was_refused_ = !refusal.ok();
+  return true;
 }
 
 bool LeaseKeeper::ReleaseAll() {
@@ -144,9 +158,10 @@ bool LeaseKeeper::ReleaseAll() {
   return answered;
 }
 
-bool LeaseKeeper::RenewOne(const std::string& lease_id) {
+bool LeaseKeeper::RenewOne(const std::string& lease_id,
+                           const WorkerDevice& device) {
   // The reading first: what is not retired after it was allocated during it.
-  const int64_t free_bytes = profile_().free_bytes;
+  const int64_t free_bytes = device.profile().free_bytes;
   std::optional<Kept> kept;
   {
     absl::MutexLock lock(&mu_);

@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
 #include "services/common/background.h"
+#include "services/worker/options.h"
 #include "services/worker/planner_client.h"
 
 namespace plimsoll::services {
@@ -29,9 +29,8 @@ class LeaseKeeper {
   static constexpr absl::Duration kFenceMargin = absl::Seconds(2);
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-  // `client` must outlive it. `profile` reads the device.
-  LeaseKeeper(PlannerClient& client,
-              std::function<planner::DeviceProfile()> profile,
+  // `client` must outlive it. `devices` are those that leases are on.
+  LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
               std::function<absl::Time()> clock);
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
@@ -60,6 +59,7 @@ class LeaseKeeper {
  private:
   struct Kept {
     LeaseGrant grant;
+    const WorkerDevice* device;
     absl::Time fence;  // no allocation from here on
     std::optional<int64_t> measured_bytes = std::nullopt;  // once confirmed
     bool is_retired = false;
@@ -70,8 +70,10 @@ class LeaseKeeper {
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   // One round of calls. False if the planner did not answer.
   bool RenewAll() ABSL_LOCKS_EXCLUDED(mu_);
+  bool RegisterAll();
   bool ReleaseAll() ABSL_LOCKS_EXCLUDED(mu_);
-  bool RenewOne(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
+  bool RenewOne(const std::string& lease_id, const WorkerDevice& device)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // What a renewal told. False if the planner did not answer.
   bool Learn(const std::string& lease_id, absl::Time asked,
              const absl::StatusOr<bool>& device_is_known)
@@ -79,12 +81,12 @@ class LeaseKeeper {
   absl::Duration NextDelay(bool answered) ABSL_LOCKS_EXCLUDED(mu_);
 
   PlannerClient& client_;
-  const std::function<planner::DeviceProfile()> profile_;
+  const std::vector<WorkerDevice> devices_;
   const std::function<absl::Time()> clock_;
   std::minstd_rand jitter_;     // of Loop() only
-  bool is_registered_ = false;  // of Loop() only
+  bool is_registered_ = false;  // of Loop() only: every device
   bool was_answered_ = true;    // of Loop() only
-  bool was_refused_ = false;    // of Loop() only: the device, when last asked
+  bool was_refused_ = false;    // of Loop() only: a device, when last asked
   mutable absl::Mutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
   std::vector<LeaseGrant> unreleased_ ABSL_GUARDED_BY(mu_);

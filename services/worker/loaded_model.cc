@@ -16,6 +16,20 @@ bool LoadedModel::AwaitUnused(absl::Duration timeout) {
   return mu_.AwaitWithTimeout(absl::Condition(&unused), timeout);
 }
 
+int64_t LoadedModel::total_bytes() const {
+  int64_t bytes = 0;
+  for (const worker::EnginePart& part : engine->parts()) {
+    bytes += part.plan.total_bytes;
+  }
+  return bytes;
+}
+
+std::vector<std::string> LoadedModel::device_ids() const {
+  std::vector<std::string> ids;
+  for (const Part& part : parts) ids.push_back(part.device_id);
+  return ids;
+}
+
 void LoadedModel::Leave() {
   absl::MutexLock lock(&mu_);
   --uses_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -44,6 +45,14 @@ class LoadedModel {
     LoadedModel* model_ = nullptr;
   };
 
+  // Consecutive layers on one of the worker's devices.
+  struct Part {
+    size_t device;  // index into the worker's
+    std::string device_id;
+    bool is_on_host;
+    std::optional<LeaseGrant> lease;  // absent without a planner
+  };
+
   LoadedModel() = default;
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -52,15 +61,19 @@ class LoadedModel {
   // Waits until nobody uses it. False if that took longer than `timeout`.
   bool AwaitUnused(absl::Duration timeout);
 
+  // Of all plans together.
+  int64_t total_bytes() const;
+  // Of the parts, in order.
+  std::vector<std::string> device_ids() const;
+
   std::string name;
   std::string architecture;
   std::string display_name;
-  std::string device_id;
   int64_t n_ctx_train = 0;
   // Why there is none, if there is none: only chats fail then.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
-  std::optional<LeaseGrant> lease;
+  std::vector<Part> parts;  // those of the engine, in its order
   // The file's weights, and how long it took to read and store them.
   int64_t weight_bytes = 0;
   absl::Duration weight_time;

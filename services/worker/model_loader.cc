@@ -1,44 +1,20 @@
 #include "services/worker/model_loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/common/errors.h"
-#include "services/common/header_bytes.h"
 #include "services/common/log.h"
 #include "services/common/random_id.h"
-#include "services/common/to_proto.h"
 #include "services/worker/runtime_monitor.h"
-#include "worker/model.h"
 #include "worker/model_file.h"
 
 namespace plimsoll::services {
 namespace {
-
-// The refusal of a plan that does not fit, with its arithmetic.
-absl::Status DoesNotFit(const std::string& name, const v1::MemoryPlan& plan) {
-  std::vector<std::string> texts;
-  for (const v1::Suggestion& suggestion : plan.suggestions()) {
-    texts.push_back(suggestion.text());
-  }
-  const std::string tries = absl::StrJoin(texts, "; ");
-  return WithDetails(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "model ", name, " needs ", plan.total_bytes(), " bytes, ",
-          plan.budget_bytes(), " are there: ", plan.missing_bytes(),
-          " bytes are missing", tries.empty() ? "" : "; try ", tries)),
-      {v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED,
-       {{"wanted_bytes", absl::StrCat(plan.total_bytes())},
-        {"available_bytes", absl::StrCat(plan.budget_bytes())},
-        {"missing_bytes", absl::StrCat(plan.missing_bytes())},
-        {"try", tries}},
-       std::nullopt});
-}
 
 // Whether the device itself says, just before we allocate, that the bytes are
 // there: whatever was granted, somebody else may have taken them.
@@ -58,18 +34,24 @@ absl::Status CheckFree(const std::string& name, const planner::MemoryPlan& plan,
 // A load that failed is taken to have lacked at least one part in this many.
 constexpr int64_t kMinShortfallShare = 32;
 
-// What is left of the worker's own limit.
-std::optional<int64_t> OwnLimit(const WorkerOptions& options,
-                                int64_t held_bytes) {
-  if (!options.device_memory_bytes.has_value()) return std::nullopt;
-  return std::max<int64_t>(*options.device_memory_bytes - held_bytes, 0);
+// What is confirmed of a part: its arena, and the vocabulary's tables, which
+// are the first part's, where they are on its device.
+int64_t MeasuredBytes(const worker::Engine& engine, size_t part) {
+  const worker::MemoryReport memory = engine.MemoryOf(part);
+  const bool has_vocab = part == 0 && memory.vocab_on_device;
+  return memory.allocated_bytes + (has_vocab ? memory.vocab_bytes : 0);
 }
 
 }  // namespace
 
+const WorkerDevice& ModelLoader::DeviceOf(
+    const planner::SplitPart& part) const {
+  return options_.devices[static_cast<size_t>(part.device)];
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     const ModelFlag& flag, const planner::LoadOptions& options,
-    int64_t held_bytes, const LoadHooks& hooks) {
+    const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks) {
   ASSIGN_OR_RETURN(const std::unique_ptr<worker::ModelFile> file,
                    worker::ModelFile::Open(flag.path));
   if (options_.runtime != nullptr) {
@@ -78,95 +60,105 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
                               .n_vocab = file->shape().vocab_size});
   }
   ASSIGN_OR_RETURN(const Granted granted,
-                   client_ == nullptr
-                       ? PlanAlone(*file, options, flag.name, held_bytes)
-                       : PlanAndReserve(*file, options, flag.name, held_bytes));
-  hooks.on_plan(granted.plan);
-  if (granted.lease.has_value()) keeper_->Add(*granted.lease);
+                   PlanAndReserve(*file, options, flag.name, held));
+  hooks.on_plan(granted.parts);
   absl::StatusOr<std::unique_ptr<LoadedModel>> model =
       Fill(*file, flag, granted, hooks);
   if (!model.ok()) {
-    if (const absl::Status lost = CheckDevice(); !lost.ok()) return lost;
-  }
-  if (!model.ok() && granted.lease.has_value()) {
-    Release(*granted.lease, ShortfallBytes(model.status(), granted.plan));
+    if (const absl::Status lost = CheckDevices(); !lost.ok()) return lost;
+    ReleaseFailed(granted, model.status());
   }
   return model;
 }
 
-absl::Status ModelLoader::CheckDevice() const {
-  if (options_.compute == nullptr) return absl::OkStatus();
-  const absl::Status status = options_.compute->Check();
-  if (status.ok() || options_.on_device_lost == nullptr) return status;
-  return options_.on_device_lost(status);
-}
-
-int64_t ModelLoader::ShortfallBytes(const absl::Status& status,
-                                    const planner::MemoryPlan& plan) const {
-  // With details it was our own check: strangers took the memory.
-  if (!absl::IsResourceExhausted(status) || HasDetails(status)) return 0;
-  return std::max(plan.arena_bytes - options_.profile().free_bytes,
-                  plan.arena_bytes / kMinShortfallShare);
-}
-
-absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAlone(
-    const worker::ModelFile& file, const planner::LoadOptions& options,
-    const std::string& name, int64_t held_bytes) {
-  const planner::DeviceProfile profile = options_.profile();
-  const int64_t budget =
-      std::min(profile.free_bytes,
-               OwnLimit(options_, held_bytes).value_or(profile.free_bytes));
-  Granted granted;
-  ASSIGN_OR_RETURN(granted.plan,
-                   planner::Layout(file.shape(), options, profile, budget));
-  RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), granted.plan));
-  if (!granted.plan.fits) {
-    return DoesNotFit(name, ToProto(granted.plan));
+absl::Status ModelLoader::CheckDevices() const {
+  for (const WorkerDevice& device : options_.devices) {
+    const absl::Status status = device.compute->Check();
+    if (status.ok()) continue;
+    return options_.on_device_lost == nullptr ? status
+                                              : options_.on_device_lost(status);
   }
-  return granted;
+  return absl::OkStatus();
+}
+
+void ModelLoader::ReleaseFailed(const Granted& granted,
+                                const absl::Status& status) {
+  std::vector<int64_t> shortfalls(granted.leases.size(), 0);
+  // With details it was our own check: strangers took the memory.
+  if (absl::IsResourceExhausted(status) && !HasDetails(status)) {
+    bool is_known = false;  // where bytes were missing
+    for (size_t i = 0; i < shortfalls.size(); ++i) {
+      const planner::SplitPart& part = granted.parts[i];
+      shortfalls[i] = std::max<int64_t>(
+          part.plan.arena_bytes - DeviceOf(part).profile().free_bytes, 0);
+      is_known |= shortfalls[i] > 0;
+    }
+    for (size_t i = 0; i < shortfalls.size(); ++i) {
+      if (is_known && shortfalls[i] == 0) continue;
+      shortfalls[i] =
+          std::max(shortfalls[i],
+                   granted.parts[i].plan.arena_bytes / kMinShortfallShare);
+    }
+  }
+  for (size_t i = 0; i < shortfalls.size(); ++i) {
+    Release(granted.leases[i], shortfalls[i]);
+  }
 }
 
 absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     const worker::ModelFile& file, const planner::LoadOptions& options,
-    const std::string& name, int64_t held_bytes) {
-  const std::string header = HeaderBytes(file.header(), file.shape().vocab);
+    const std::string& name, const ModelPlanner::BytesByDevice& held) {
   absl::Status refusal;
   for (int attempt = 0; attempt < kMaxReserveAttempts; ++attempt) {
-    const planner::DeviceProfile profile = options_.profile();
-    RETURN_IF_ERROR(client_->RegisterDevice(profile));
-    ASSIGN_OR_RETURN(const v1::MemoryPlan wire,
-                     client_->Plan(header, file.Size(), options,
-                                   OwnLimit(options_, held_bytes), name));
-    if (!wire.fits() && wire.not_runnable().empty()) {
-      return DoesNotFit(name, wire);
-    }
-    // The worker lays out the same plan itself; the totals must agree.
-    planner::LoadOptions exact = options;
-    exact.n_ctx = wire.n_ctx();
-    Granted granted;
-    ASSIGN_OR_RETURN(granted.plan,
-                     planner::Layout(file.shape(), exact, profile,
-                                     static_cast<int64_t>(wire.total_bytes())));
-    RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), granted.plan));
-    if (ToUint64(granted.plan.total_bytes) != wire.total_bytes() ||
-        ToUint64(granted.plan.arena_bytes) != wire.arena_bytes()) {
-      // Another worker may have registered its own runtime in between.
-      refusal = absl::FailedPreconditionError(absl::StrCat(
-          "the planner plans ", wire.total_bytes(), " bytes, this worker ",
-          granted.plan.total_bytes, ": they are of different builds"));
+    auto parts = planner_.Plan(file, options, name, held);
+    // Planner and worker may have read a device at two moments.
+    if (client_ != nullptr && absl::IsFailedPrecondition(parts.status())) {
+      refusal = parts.status();
       continue;
     }
-    granted.plan.n_ctx_reason = wire.n_ctx_reason();
-    absl::StatusOr<LeaseGrant> lease =
-        client_->Reserve(RandomId(), name, granted.plan.total_bytes);
-    if (lease.ok()) {
-      granted.lease = *std::move(lease);
+    if (!parts.ok()) return parts.status();
+    Granted granted{*std::move(parts), {}};
+    if (client_ == nullptr) return granted;
+    auto leases = ReserveAll(name, granted.parts);
+    if (leases.ok()) {
+      granted.leases = *std::move(leases);
       return granted;
     }
-    refusal = lease.status();
-    if (refusal.code() != absl::StatusCode::kResourceExhausted) break;
+    refusal = leases.status();
+    if (!absl::IsResourceExhausted(refusal)) break;
   }
   return refusal;
+}
+
+absl::StatusOr<std::vector<LeaseGrant>> ModelLoader::ReserveAll(
+    const std::string& name, const std::vector<planner::SplitPart>& parts) {
+  // By device id: of two workers that want the same devices one is refused at
+  // the first of them, and the other gets all.
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return DeviceOf(parts[a]).id < DeviceOf(parts[b]).id;
+  });
+  std::vector<LeaseGrant> leases(parts.size());
+  for (size_t n = 0; n < order.size(); ++n) {
+    const planner::SplitPart& part = parts[order[n]];
+    auto lease = client_->Reserve(RandomId(), DeviceOf(part).id, name,
+                                  part.plan.total_bytes);
+    if (!lease.ok()) {
+      for (size_t back = 0; back < n; ++back) Release(leases[order[back]]);
+      return lease.status();
+    }
+    leases[order[n]] = *std::move(lease);
+    keeper_->Add(leases[order[n]]);
+  }
+  return leases;
+}
+
+absl::Status ModelLoader::Fence(const Granted& granted) const {
+  for (const LeaseGrant& lease : granted.leases) {
+    RETURN_IF_ERROR(keeper_->Fence(lease.id));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
@@ -177,18 +169,26 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   model->architecture = file.shape().architecture;
   model->display_name = file.shape().name;
   model->n_ctx_train = file.shape().n_ctx_train;
-  model->device_id = options_.device_id;
-  model->lease = granted.lease;
   if (options_.chat_format.has_value()) {
     model->chat_format = worker::ChatFormatChoice{*options_.chat_format,
                                                   "the worker's --chat-format"};
   } else {
     model->chat_format = worker::ChooseChatFormat(file.header());
   }
-  RETURN_IF_ERROR(
-      CheckFree(flag.name, granted.plan, options_.profile().free_bytes));
+  std::vector<worker::EnginePart> parts;
+  for (const planner::SplitPart& part : granted.parts) {
+    const WorkerDevice& device = DeviceOf(part);
+    RETURN_IF_ERROR(
+        CheckFree(flag.name, part.plan, device.profile().free_bytes));
+    parts.push_back(
+        {device.compute, part.first_layer, part.n_layers, part.plan});
+    model->parts.push_back({static_cast<size_t>(part.device), device.id,
+                            device.compute->is_host(), std::nullopt});
+    if (granted.leases.empty()) continue;
+    model->parts.back().lease = granted.leases[model->parts.size() - 1];
+  }
   worker::EngineOptions engine{.precision = options_.precision,
-                               .device = options_.compute,
+                               .device = parts.front().device,
                                .n_threads = options_.n_threads,
                                .clock = options_.clock,
                                .on_device_lost = options_.on_device_lost};
@@ -204,25 +204,26 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
       model->weight_time = options_.clock() - *begin;
     }
     RETURN_IF_ERROR(hooks.on_progress(progress));
-    return granted.lease.has_value() ? keeper_->Fence(granted.lease->id)
-                                     : absl::OkStatus();
+    return Fence(granted);
   };
   ASSIGN_OR_RETURN(model->engine,
-                   worker::Engine::Load(file, granted.plan, engine, fence));
+                   worker::Engine::Load(file, std::move(parts), engine, fence));
   RETURN_IF_ERROR(file.CheckUnchanged());
   RETURN_IF_ERROR(Confirm(*model));
   return model;
 }
 
 absl::Status ModelLoader::Confirm(const LoadedModel& model) {
-  if (!model.lease.has_value()) return absl::OkStatus();
-  const worker::MemoryReport memory = model.engine->Memory();
-  const int64_t measured = memory.allocated_bytes +
-                           (memory.vocab_on_device ? memory.vocab_bytes : 0);
-  const int64_t bytes = std::min(measured, model.lease->bytes);
-  RETURN_IF_ERROR(
-      client_->Confirm(*model.lease, bytes, options_.profile().free_bytes));
-  keeper_->Confirmed(model.lease->id, bytes);
+  for (size_t i = 0; i < model.parts.size(); ++i) {
+    const LoadedModel::Part& part = model.parts[i];
+    if (!part.lease.has_value()) continue;
+    const int64_t bytes =
+        std::min(MeasuredBytes(*model.engine, i), part.lease->bytes);
+    const WorkerDevice& device = options_.devices[part.device];
+    RETURN_IF_ERROR(
+        client_->Confirm(*part.lease, bytes, device.profile().free_bytes));
+    keeper_->Confirmed(part.lease->id, bytes);
+  }
   return absl::OkStatus();
 }
 
@@ -240,7 +241,10 @@ void ModelLoader::Release(const LeaseGrant& lease, int64_t shortfall_bytes) {
     return;
   }
   // The planner's last reading still misses the bytes that just came free.
-  client_->RegisterDevice(options_.profile()).IgnoreError();
+  for (const WorkerDevice& device : options_.devices) {
+    if (device.id != lease.device_id) continue;
+    client_->RegisterDevice(device.id, device.profile()).IgnoreError();
+  }
 }
 
 }  // namespace plimsoll::services

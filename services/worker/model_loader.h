@@ -7,13 +7,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "planner/layer_split.h"
 #include "planner/memory_plan.h"
 #include "services/common/flags.h"
 #include "services/worker/lease_keeper.h"
 #include "services/worker/loaded_model.h"
+#include "services/worker/model_planner.h"
 #include "services/worker/options.h"
 #include "services/worker/planner_client.h"
 #include "worker/engine.h"
@@ -21,8 +24,8 @@
 namespace plimsoll::services {
 
 struct LoadHooks {
-  // Called once, as soon as the plan is known and granted.
-  std::function<void(const planner::MemoryPlan&)> on_plan;
+  // Called once, as soon as the plan is known and granted: its parts in order.
+  std::function<void(const std::vector<planner::SplitPart>&)> on_plan;
   // Asked before every chunk; what is not OK ends the load.
   std::function<absl::Status(const worker::LoadProgress&)> on_progress;
 };
@@ -37,53 +40,57 @@ class ModelLoader {
   // Without a planner both pointers are null; else they outlive it.
   ModelLoader(const WorkerOptions& options, PlannerClient* client,
               LeaseKeeper* keeper)
-      : options_(options), client_(client), keeper_(keeper) {}
+      : options_(options),
+        client_(client),
+        keeper_(keeper),
+        planner_(options, client) {}
 
-  // `held_bytes` are those of the worker's models that are loaded already.
-  // Everything is given back if it fails.
+  // `held` are the bytes of the worker's models that are loaded already. A
+  // lease is taken for each part, all or none. Everything is given back if it
+  // fails.
   // Errors: kResourceExhausted, with the numbers and what to try, if it does
-  // not fit; kUnavailable if the planner does not answer or the lease ended;
+  // not fit; kUnavailable if the planner does not answer or a lease ended;
   // what ModelFile, Layout, Engine::Load and the hooks report.
   absl::StatusOr<std::unique_ptr<LoadedModel>> Load(
       const ModelFlag& flag, const planner::LoadOptions& options,
-      int64_t held_bytes, const LoadHooks& hooks);
+      const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks);
 
   // To be told before a model's memory is freed; then Release().
   void Retire(const LeaseGrant& lease);
-  // Gives a model's lease back, once its memory is free. `shortfall_bytes` > 0:
+  // Gives a part's lease back, once its memory is free. `shortfall_bytes` > 0:
   // its load failed for want of them.
   void Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
 
  private:
   struct Granted {
-    planner::MemoryPlan plan;
-    std::optional<LeaseGrant> lease;
+    std::vector<planner::SplitPart> parts;
+    std::vector<LeaseGrant> leases;  // one for each part, or none
   };
 
-  absl::StatusOr<Granted> PlanAlone(const worker::ModelFile& file,
-                                    const planner::LoadOptions& options,
-                                    const std::string& name,
-                                    int64_t held_bytes);
-  absl::StatusOr<Granted> PlanAndReserve(const worker::ModelFile& file,
-                                         const planner::LoadOptions& options,
-                                         const std::string& name,
-                                         int64_t held_bytes);
-  // What a failed load lacked of the bytes that were granted: 0 if it failed
-  // for another reason.
-  int64_t ShortfallBytes(const absl::Status& status,
-                         const planner::MemoryPlan& plan) const;
+  absl::StatusOr<Granted> PlanAndReserve(
+      const worker::ModelFile& file, const planner::LoadOptions& options,
+      const std::string& name, const ModelPlanner::BytesByDevice& held);
+  // A lease for each part, in their order, or none.
+  absl::StatusOr<std::vector<LeaseGrant>> ReserveAll(
+      const std::string& name, const std::vector<planner::SplitPart>& parts);
+  // Gives the leases of a load that failed back.
+  void ReleaseFailed(const Granted& granted, const absl::Status& status);
   absl::StatusOr<std::unique_ptr<LoadedModel>> Fill(worker::ModelFile& file,
                                                     const ModelFlag& flag,
                                                     const Granted& granted,
                                                     const LoadHooks& hooks);
+  // OK while memory may be allocated on all leases.
+  absl::Status Fence(const Granted& granted) const;
   absl::Status Confirm(const LoadedModel& model);
-  // Errors: kUnavailable if the device is lost, which is reported then. What is
+  // Errors: kUnavailable if a device is lost, which is reported then. What is
   // held there is freed by the process's end alone.
-  absl::Status CheckDevice() const;
+  absl::Status CheckDevices() const;
+  const WorkerDevice& DeviceOf(const planner::SplitPart& part) const;
 
   const WorkerOptions& options_;
   PlannerClient* const client_;
   LeaseKeeper* const keeper_;
+  const ModelPlanner planner_;
 };
 
 }  // namespace plimsoll::services

@@ -11,6 +11,7 @@
 #include "services/common/errors.h"
 #include "services/common/from_proto.h"
 #include "services/common/log.h"
+#include "services/common/model_parts.h"
 #include "services/common/to_proto.h"
 #include "services/worker/runtime_monitor.h"
 
@@ -30,24 +31,55 @@ absl::Status NotReady(const std::string& name, absl::string_view what) {
       v1::ERROR_REASON_MODEL_NOT_READY, name, absl::Seconds(1));
 }
 
-// What a loaded model holds of what its plan names.
-int64_t PlannedResidentBytes(const worker::Engine& engine) {
-  const worker::MemoryReport memory = engine.Memory();
-  const planner::Region* vocab = engine.plan().FindRegion("vocab");
-  const int64_t planned = vocab == nullptr ? 0 : vocab->bytes;
-  return memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
+// What a loaded model holds on the host of what its plans name.
+int64_t PlannedResidentBytes(const LoadedModel& model) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < model.parts.size(); ++i) {
+    if (!model.parts[i].is_on_host) continue;
+    const worker::MemoryReport memory = model.engine->MemoryOf(i);
+    const planner::Region* vocab =
+        model.engine->parts()[i].plan.FindRegion("vocab");
+    const int64_t planned = vocab == nullptr ? 0 : vocab->bytes;
+    bytes += memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
+  }
+  return bytes;
 }
 
-// What the device's own free bytes say of a plan; empty on the host.
-std::string TakenNote(const worker::Engine& engine) {
-  const worker::MemoryReport memory = engine.Memory();
+// What a device's own free bytes say of a part's plan; empty on the host.
+std::string TakenNote(const LoadedModel& model, size_t i) {
+  const worker::MemoryReport memory = model.engine->MemoryOf(i);
   if (!memory.device_taken_bytes.has_value()) return "";
-  const planner::MemoryPlan& plan = engine.plan();
+  const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
   const planner::Region* runtime = plan.FindRegion("runtime");
   const int64_t runtime_bytes = runtime == nullptr ? 0 : runtime->bytes;
   return absl::StrCat("; the device has ", *memory.device_taken_bytes,
                       " bytes less, the plan is of ", plan.total_bytes, ", ",
                       runtime_bytes, " of them the process's own");
+}
+
+// Where the layers of a model on several devices are, and what the devices say.
+std::string PartsNote(const LoadedModel& model) {
+  if (model.parts.size() == 1) return TakenNote(model, 0);
+  std::string note;
+  for (size_t i = 0; i < model.parts.size(); ++i) {
+    const worker::EnginePart& part = model.engine->parts()[i];
+    absl::StrAppend(&note, "; layers ", part.first_layer, "-",
+                    part.first_layer + part.n_layers - 1, " on ",
+                    model.parts[i].device_id, " in ", part.plan.total_bytes,
+                    " bytes", TakenNote(model, i));
+  }
+  return note;
+}
+
+// The plan of a load: of a model on several devices all parts as well.
+template <typename Part>
+void FillPlan(const std::vector<Part>& parts,
+              const std::vector<std::string>& device_ids,
+              v1::LoadModelResponse& message) {
+  *message.mutable_plan() = ToProto(parts.front().plan);
+  for (size_t i = 0; parts.size() > 1 && i < parts.size(); ++i) {
+    *message.add_parts() = PartToProto(device_ids[i], parts[i]);
+  }
 }
 
 // How fast the weights came; empty where that took no time.
@@ -146,7 +178,7 @@ absl::Status ModelRegistry::Load(const std::string& name,
   if (entry->state == v1::MODEL_STATE_READY) {
     v1::LoadModelResponse last;
     last.set_state(entry->state);
-    *last.mutable_plan() = ToProto(entry->model->engine->plan());
+    FillPlan(entry->model->engine->parts(), entry->model->device_ids(), last);
     *last.mutable_model() = Describe(*entry);
     watcher->OnProgress(last);
     watcher->OnLoadEnd(absl::OkStatus());
@@ -214,10 +246,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   RETURN_IF_ERROR(CheckWanted(entry));
   const LoadHooks hooks = {
       .on_plan =
-          [&](const planner::MemoryPlan& plan) {
-            Report(entry, [&plan](v1::LoadModelResponse& progress) {
+          [&](const std::vector<planner::SplitPart>& parts) {
+            Report(entry, [&](v1::LoadModelResponse& progress) {
               progress.set_state(v1::MODEL_STATE_LOADING);
-              *progress.mutable_plan() = ToProto(plan);
+              FillPlan(parts, IdsOf(parts), progress);
             });
           },
       .on_progress =
@@ -237,8 +269,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   if (runtime != nullptr) runtime->BeginChange();
   auto model = loader_.Load(entry.flag, options, HeldBytes(), hooks);
   if (runtime != nullptr) {
-    runtime->EndChange(model.ok() ? PlannedResidentBytes(*(*model)->engine)
-                                  : 0);
+    runtime->EndChange(model.ok() ? PlannedResidentBytes(**model) : 0);
   }
   return model;
 }
@@ -253,12 +284,15 @@ void ModelRegistry::Report(
   }
 }
 
-int64_t ModelRegistry::HeldBytes() {
+ModelPlanner::BytesByDevice ModelRegistry::HeldBytes() {
   absl::MutexLock lock(&mu_);
-  int64_t bytes = 0;
+  ModelPlanner::BytesByDevice bytes(options_.devices.size(), 0);
   for (const auto& [name, entry] : entries_) {
-    if (entry.model != nullptr)
-      bytes += entry.model->engine->plan().total_bytes;
+    if (entry.model == nullptr) continue;
+    for (size_t i = 0; i < entry.model->parts.size(); ++i) {
+      bytes[entry.model->parts[i].device] +=
+          entry.model->engine->parts()[i].plan.total_bytes;
+    }
   }
   return bytes;
 }
@@ -278,7 +312,7 @@ void ModelRegistry::EndLoad(
     entry.last_error.clear();
     Log(absl::StrCat("model ", entry.flag.name,
                      " is ready: ", entry.model->engine->plan().n_ctx_reason,
-                     RateNote(*entry.model), TakenNote(*entry.model->engine)));
+                     RateNote(*entry.model), PartsNote(*entry.model)));
     v1::LoadModelResponse last;
     last.set_state(entry.state);
     *last.mutable_model() = Describe(entry);
@@ -329,8 +363,10 @@ void ModelRegistry::RunUnload(Entry& entry) {
         absl::UnavailableError("the model is being unloaded"));
     model->AwaitUnused(absl::InfiniteDuration());
   }
-  const std::optional<LeaseGrant> lease = model->lease;
-  if (lease.has_value()) loader_.Retire(*lease);
+  const std::vector<LoadedModel::Part> parts = model->parts;
+  for (const LoadedModel::Part& part : parts) {
+    if (part.lease.has_value()) loader_.Retire(*part.lease);
+  }
   std::unique_ptr<LoadedModel> owned;
   {
     absl::MutexLock lock(&mu_);
@@ -338,15 +374,26 @@ void ModelRegistry::RunUnload(Entry& entry) {
   }
   RuntimeMonitor* const runtime = options_.runtime;
   if (runtime != nullptr) runtime->BeginChange();
-  const int64_t planned_bytes = PlannedResidentBytes(*owned->engine);
-  owned.reset();  // the memory first, then the lease
+  const int64_t planned_bytes = PlannedResidentBytes(*owned);
+  owned.reset();  // the memory first, then the leases
   if (runtime != nullptr) runtime->EndChange(-planned_bytes);
-  if (lease.has_value()) loader_.Release(*lease);
+  for (const LoadedModel::Part& part : parts) {
+    if (part.lease.has_value()) loader_.Release(*part.lease);
+  }
   absl::MutexLock lock(&mu_);
   entry.state = v1::MODEL_STATE_ABSENT;
   Log(absl::StrCat("model ", entry.flag.name, " is unloaded"));
   for (const auto& done : entry.unload_waiters) done();
   entry.unload_waiters.clear();
+}
+
+std::vector<std::string> ModelRegistry::IdsOf(
+    const std::vector<planner::SplitPart>& parts) const {
+  std::vector<std::string> ids;
+  for (const planner::SplitPart& part : parts) {
+    ids.push_back(options_.devices[static_cast<size_t>(part.device)].id);
+  }
+  return ids;
 }
 
 v1::Model ModelRegistry::Describe(const Entry& entry) const {
@@ -360,8 +407,13 @@ v1::Model ModelRegistry::Describe(const Entry& entry) const {
   message.set_display_name(model.display_name);
   message.set_n_ctx(ToUint32(model.engine->n_ctx()));
   message.set_n_ctx_train(ToUint32(model.n_ctx_train));
-  message.set_total_bytes(ToUint64(model.engine->plan().total_bytes));
-  message.set_device_id(model.device_id);
+  message.set_total_bytes(ToUint64(model.total_bytes()));
+  message.set_device_id(model.parts.front().device_id);
+  for (size_t i = 0; model.parts.size() > 1 && i < model.parts.size(); ++i) {
+    v1::ModelPart& added = *message.add_parts();
+    added = PartToProto(model.parts[i].device_id, model.engine->parts()[i]);
+    added.clear_plan();
+  }
   const worker::EngineLoad load = model.engine->CurrentLoad();
   message.set_n_slots(ToUint32(load.n_slots));
   message.set_running(ToUint32(load.running));

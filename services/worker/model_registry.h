@@ -131,7 +131,11 @@ class ModelRegistry {
   void Report(Entry& entry,
               const std::function<void(v1::LoadModelResponse&)>& change)
       ABSL_LOCKS_EXCLUDED(mu_);
-  int64_t HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
+  // Of loaded models.
+  ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
+  // The devices of a plan's parts.
+  std::vector<std::string> IdsOf(
+      const std::vector<planner::SplitPart>& parts) const;
   void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::Model Describe(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -10,9 +10,8 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/common/call.h"
-#include "services/common/to_proto.h"
+#include "services/common/model_parts.h"
 #include "services/worker/services.h"
-#include "worker/device.h"
 
 namespace plimsoll::services {
 namespace {
@@ -47,9 +46,14 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     if (is_gone_ || is_finished_) return;
     const bool may_merge = pending_.size() > 1;
     if (!may_merge) pending_.emplace_back();
+    // Merging would append the parts of every message.
     const bool had_plan = pending_.back().has_plan();
-    pending_.back().MergeFrom(progress);
-    if (!had_plan && is_plan_sent_) pending_.back().clear_plan();
+    v1::LoadModelResponse next = progress;
+    if (had_plan || is_plan_sent_) {
+      next.clear_plan();
+      next.clear_parts();
+    }
+    pending_.back().MergeFrom(next);
     is_plan_sent_ |= pending_.back().has_plan();
     if (pending_.size() == 1) StartWrite(&pending_.front());
   }
@@ -117,9 +121,7 @@ absl::Status GetMemory(ModelRegistry& registry,
                        const v1::GetMemoryRequest& request,
                        v1::GetMemoryResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  *response.mutable_plan() = ToProto(model->engine->plan());
-  *response.mutable_measured() = ToProto(model->engine->Memory());
-  response.set_rss_bytes(ToUint64(worker::ResidentBytes()));
+  response = MemoryToProto(*model->engine, model->device_ids());
   response.set_model(model->name);
   return absl::OkStatus();
 }

@@ -27,28 +27,39 @@ inline planner::LoadOptions WorkerLoadDefaults() {
 
 class RuntimeMonitor;
 
+// One of the devices that a worker's models lie on.
+struct WorkerDevice {
+  const worker::ComputeDevice* compute;  // outlives all models
+  std::string id;                        // as the planner is to know it
+  std::optional<int64_t> memory_bytes;   // of all models together
+  // The device, with its memory as it is now.
+  std::function<planner::DeviceProfile()> profile;
+};
+
+// --device, --device-memory and --device-id.
+struct DeviceFlags {
+  std::vector<std::string> names = {"cpu"};  // "cpu" or "cuda:N", in order
+  std::vector<int64_t> memory_bytes;         // none, one, or one for each
+  std::string ids;                           // empty, or one for each
+};
+
 struct WorkerOptions {
   std::vector<ModelFlag> models;
   bool lazy = false;  // models are loaded by LoadModel only
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;
-  std::string device = "cpu";  // or "cuda:N"
-  // That device, which outlives all models; null = the CPU.
-  const worker::ComputeDevice* compute = nullptr;
-  // As of worker::EngineOptions; also told when a load finds the device lost.
+  // At least one, in the order in which a token passes them.
+  std::vector<WorkerDevice> devices;
+  // As of worker::EngineOptions; also told when a load finds a device lost.
   std::function<absl::Status(const absl::Status&)> on_device_lost;
   int n_threads = 0;  // of a CPU; 0 = all usable ones
   // As of worker::EngineOptions, of each model.
   std::optional<int64_t> prefix_cache_bytes;
-  std::optional<int64_t> device_memory_bytes;  // of all models together
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string planner;         // address; empty = plans by itself
-  std::string device_id;       // as the planner is to know it
   std::string holder;          // of the leases
   std::string profile_folder;  // of runtime profiles; empty = the default one
-  // The device, with its memory as it is now.
-  std::function<planner::DeviceProfile()> profile;
   std::function<absl::Time()> clock;  // BootTime
   // Told of every load and unload; outlives the registry. Null: nobody is.
   RuntimeMonitor* runtime = nullptr;

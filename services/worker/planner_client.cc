@@ -34,6 +34,18 @@ v1::ProcessIdentity ToMessage(const ProcessIdentity& identity) {
   return message;
 }
 
+// A request for a plan, without devices.
+template <typename Request>
+Request RequestFor(const PlannedModel& model) {
+  Request request;
+  v1::ModelHeader& header = *request.mutable_source()->mutable_header();
+  header.set_gguf(model.header);
+  header.set_file_bytes(ToUint64(model.file_bytes));
+  *request.mutable_options() = ToProto(model.options);
+  request.set_purpose(model.purpose);
+  return request;
+}
+
 }  // namespace
 
 struct PlannerClient::Stub {
@@ -50,11 +62,9 @@ struct PlannerClient::Stub {
   }
 };
 
-PlannerClient::PlannerClient(const std::string& address, std::string device_id,
-                             std::string holder,
+PlannerClient::PlannerClient(const std::string& address, std::string holder,
                              std::function<absl::Time()> clock)
     : stub_(std::make_unique<Stub>()),
-      device_id_(std::move(device_id)),
       holder_(std::move(holder)),
       clock_(std::move(clock)),
       process_(OwnIdentity()) {
@@ -68,9 +78,10 @@ PlannerClient::PlannerClient(const std::string& address, std::string device_id,
 
 PlannerClient::~PlannerClient() = default;
 
-absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile,
+absl::Status PlannerClient::RegisterDevice(const std::string& device_id,
+                                           planner::DeviceProfile profile,
                                            bool is_unhealthy) {
-  profile.id = device_id_;
+  profile.id = device_id;
   v1::RegisterDeviceRequest request;
   *request.mutable_profile() = ToProto(profile);
   request.set_holder(holder_);
@@ -80,19 +91,12 @@ absl::Status PlannerClient::RegisterDevice(planner::DeviceProfile profile,
                      response);
 }
 
-absl::StatusOr<v1::MemoryPlan> PlannerClient::Plan(
-    const std::string& header, int64_t file_bytes,
-    const planner::LoadOptions& options, std::optional<int64_t> budget_bytes,
-    const std::string& purpose) {
-  v1::PlanRequest request;
-  request.mutable_source()->mutable_header()->set_gguf(header);
-  request.mutable_source()->mutable_header()->set_file_bytes(
-      ToUint64(file_bytes));
-  *request.mutable_options() = ToProto(options);
-  request.set_device_id(device_id_);
-  request.set_purpose(purpose);
-  if (budget_bytes.has_value()) {
-    request.set_budget_bytes(ToUint64(*budget_bytes));
+absl::StatusOr<v1::MemoryPlan> PlannerClient::Plan(const PlannedModel& model,
+                                                   const DeviceBudget& device) {
+  auto request = RequestFor<v1::PlanRequest>(model);
+  request.set_device_id(device.device_id);
+  if (device.bytes.has_value()) {
+    request.set_budget_bytes(ToUint64(*device.bytes));
   }
   v1::PlanResponse response;
   RETURN_IF_ERROR(
@@ -100,12 +104,29 @@ absl::StatusOr<v1::MemoryPlan> PlannerClient::Plan(
   return std::move(*response.mutable_plan());
 }
 
+absl::StatusOr<v1::PlanSplitResponse> PlannerClient::PlanSplit(
+    const PlannedModel& model, const std::vector<DeviceBudget>& devices) {
+  auto request = RequestFor<v1::PlanSplitRequest>(model);
+  for (const DeviceBudget& device : devices) {
+    v1::SplitDevice& added = *request.add_devices();
+    added.set_device_id(device.device_id);
+    if (device.bytes.has_value()) {
+      added.set_budget_bytes(ToUint64(*device.bytes));
+    }
+  }
+  v1::PlanSplitResponse response;
+  RETURN_IF_ERROR(
+      stub_->Call(&v1::PlannerService::Stub::PlanSplit, request, response));
+  return response;
+}
+
 absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
+                                                  const std::string& device_id,
                                                   const std::string& purpose,
                                                   int64_t bytes) {
   v1::ReserveRequest request;
   request.set_request_id(request_id);
-  request.set_device_id(device_id_);
+  request.set_device_id(device_id);
   request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_bytes(ToUint64(bytes));
@@ -113,6 +134,7 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
     *request.mutable_process() = ToMessage(*process_);
   }
   LeaseGrant grant;
+  grant.device_id = device_id;
   grant.purpose = purpose;
   grant.asked = clock_();
   v1::ReserveResponse response;
@@ -149,7 +171,7 @@ absl::StatusOr<bool> PlannerClient::Renew(
   }
   if (measured_bytes.has_value()) {
     v1::PresentedLease& presented = *request.mutable_presented();
-    presented.set_device_id(device_id_);
+    presented.set_device_id(lease.device_id);
     presented.set_holder(holder_);
     presented.set_purpose(lease.purpose);
     presented.set_bytes(ToUint64(lease.bytes));

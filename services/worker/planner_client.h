@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,18 +15,33 @@
 #include "planner/device_profile.h"
 #include "planner/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/plan.pb.h"
 #include "services/common/process_identity.h"
 
 namespace plimsoll::services {
 
-// Bytes that the planner granted.
+// Bytes of a device that the planner granted.
 struct LeaseGrant {
   std::string id;
+  std::string device_id;
   int64_t epoch = 0;
   int64_t bytes = 0;
   absl::Duration ttl;
   absl::Time asked;  // on our clock, before the request was sent
   std::string purpose = {};
+};
+
+// A model that is to be planned, and how it is to be loaded.
+struct PlannedModel {
+  std::string header;  // as of HeaderBytes
+  int64_t file_bytes;
+  planner::LoadOptions options;
+  std::string purpose;
+};
+
+struct DeviceBudget {
+  std::string device_id;
+  std::optional<int64_t> bytes;  // absent: what the planner has
 };
 
 // Thread-safe. Every call blocks for at most kCallDeadline.
@@ -37,21 +53,23 @@ class PlannerClient {
   static constexpr absl::Duration kCallDeadline = absl::Seconds(5);
   static constexpr absl::Duration kRetryDelay = absl::Seconds(2);
 
-  PlannerClient(const std::string& address, std::string device_id,
-                std::string holder, std::function<absl::Time()> clock);
+  PlannerClient(const std::string& address, std::string holder,
+                std::function<absl::Time()> clock);
   ~PlannerClient();
 
-  // The profile goes out under this worker's device id. If the device is
-  // `is_unhealthy`, nothing is granted there until another worker registers it.
-  absl::Status RegisterDevice(planner::DeviceProfile profile,
+  // If the device is `is_unhealthy`, nothing is granted there until another
+  // worker registers it.
+  absl::Status RegisterDevice(const std::string& device_id,
+                              planner::DeviceProfile profile,
                               bool is_unhealthy = false);
-  // The plan on this worker's device, within `budget_bytes` if given.
-  absl::StatusOr<v1::MemoryPlan> Plan(const std::string& header,
-                                      int64_t file_bytes,
-                                      const planner::LoadOptions& options,
-                                      std::optional<int64_t> budget_bytes,
-                                      const std::string& purpose);
+  // The plan on a device, within its budget if there is one.
+  absl::StatusOr<v1::MemoryPlan> Plan(const PlannedModel& model,
+                                      const DeviceBudget& device);
+  // The same over several devices, in order.
+  absl::StatusOr<v1::PlanSplitResponse> PlanSplit(
+      const PlannedModel& model, const std::vector<DeviceBudget>& devices);
   absl::StatusOr<LeaseGrant> Reserve(const std::string& request_id,
+                                     const std::string& device_id,
                                      const std::string& purpose, int64_t bytes);
   absl::Status Confirm(const LeaseGrant& lease, int64_t measured_bytes,
                        int64_t device_free_bytes);
@@ -67,7 +85,6 @@ class PlannerClient {
  private:
   struct Stub;  // keeps gRPC out of this header
   std::unique_ptr<Stub> stub_;
-  const std::string device_id_;
   const std::string holder_;
   const std::function<absl::Time()> clock_;
   const std::optional<ProcessIdentity> process_;  // ours

@@ -8,12 +8,16 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "planner/layer_split.h"
+#include "services/common/device_list.h"
 #include "services/common/flags.h"
 
 namespace plimsoll::services {
 namespace {
 
 constexpr int64_t kMaxCount = std::numeric_limits<uint32_t>::max();
+// Each of a device's own is checked when they are taken apart.
+constexpr size_t kMaxIdsBytes = planner::kMaxSplitDevices * 257;
 
 void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ctx", load.n_ctx,
@@ -85,11 +89,42 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       "says");
 }
 
+void AddDeviceFlags(CLI::App& app, DeviceFlags& devices) {
+  app.add_option_function<std::string>(
+         "--device",
+         [&devices](const std::string& text) {
+           auto names = ParseDevices(text);
+           if (!names.ok()) {
+             throw CLI::ValidationError("--device",
+                                        std::string(names.status().message()));
+           }
+           devices.names = *std::move(names);
+         },
+         "Where the models run: cpu, or the N-th CUDA device, cuda:N. Several "
+         "with commas, such as cuda:0,cuda:1,cpu, share each model's layers, "
+         "in this order; the later ones take what does not fit before")
+      ->default_str("cpu")
+      ->type_name("cpu|cuda:N[,...]");
+  AddBytesListFlag(app, "--device-memory", devices.memory_bytes,
+                   "Bytes that all models together may use of each device, "
+                   "such as 12GiB, or of one after the other, 12GiB,40GiB (all "
+                   "that is free)");
+  app.add_option("--device-id", devices.ids,
+                 "Name of this device for the planner (HOSTNAME/cpu; of a "
+                 "CUDA device what its vendor calls it, GPU-...); of several "
+                 "devices one for each, with commas, where an empty one is the "
+                 "device's own")
+      ->check([](const std::string& ids) {
+        return ids.size() <= kMaxIdsBytes ? std::string() : "is too long";
+      });
+}
+
 }  // namespace
 
 std::optional<int> ParseWorkerFlags(int argc, char** argv,
                                     ServerOptions& server,
-                                    WorkerOptions& options) {
+                                    WorkerOptions& options,
+                                    DeviceFlags& devices) {
   CLI::App app("Loads language models exactly to their plan and serves them.",
                "plimsoll-worker");
   AddServerFlags(app, server);
@@ -97,13 +132,7 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
   app.add_flag("--lazy", options.lazy,
                "Load models when LoadModel asks for them, not at the start");
   AddLoadFlags(app, options.load);
-  AddBytesFlag(app, "--device-memory", options.device_memory_bytes,
-               "Bytes that all models together may use, such as 12GiB (all "
-               "that is free)");
-  app.add_option("--device", options.device,
-                 "Where the models run: cpu, or the N-th CUDA device, cuda:N")
-      ->capture_default_str()
-      ->type_name("cpu|cuda:N");
+  AddDeviceFlags(app, devices);
   AddEngineFlags(app, options);
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
@@ -111,12 +140,6 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
                  "Folder where this worker keeps what it measured of its own "
                  "overhead, for the plans of later ones "
                  "($XDG_STATE_HOME/plimsoll/profiles)");
-  app.add_option("--device-id", options.device_id,
-                 "Name of this device for the planner (HOSTNAME/cpu; of a "
-                 "CUDA device what its vendor calls it, GPU-...)")
-      ->check([](const std::string& id) {
-        return id.size() <= 256 ? std::string() : "at most 256 bytes";
-      });
   return ParseFlags(app, argc, argv);
 }
 

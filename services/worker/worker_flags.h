@@ -12,7 +12,8 @@ namespace plimsoll::services {
 // Parses; the exit code if the process is to end now.
 std::optional<int> ParseWorkerFlags(int argc, char** argv,
                                     ServerOptions& server,
-                                    WorkerOptions& options);
+                                    WorkerOptions& options,
+                                    DeviceFlags& devices);
 
 }  // namespace plimsoll::services
 

@@ -2,11 +2,14 @@
 
 #include <grpcpp/impl/service_type.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/errors.h"
@@ -27,17 +30,8 @@ namespace {
 
 // For the ends of streams on their way to their clients.
 constexpr absl::Duration kLossGrace = absl::Seconds(2);
-
-RuntimeMonitor::Options MonitorOptions(const WorkerOptions& options) {
-  return {.folder = options.profile_folder,
-          .key = RuntimeKeyOf(worker::LocalCpuProfile(), OwnProgram()),
-          .load = {.n_threads = options.n_threads > 0 ? options.n_threads
-                                                      : worker::UsableThreads(),
-                   .n_slots = options.load.n_slots,
-                   .n_rows = options.load.n_ubatch},
-          .memory = OwnMemory(),
-          .device = worker::LocalCpuProfile};
-}
+// Of several devices: for each to say whether it is the one that is lost.
+constexpr absl::Duration kLossPatience = absl::Seconds(2);
 
 // What streams end with.
 absl::Status DeviceLost(const absl::Status& error) {
@@ -48,17 +42,82 @@ absl::Status DeviceLost(const absl::Status& error) {
       {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, PlannerClient::kRetryDelay});
 }
 
-// `device` is as it was at the start: one that hangs may not answer.
-void TellPlanner(planner::DeviceProfile device, PlannerClient* client,
+// A device with memory of its own, as it was at the start: one that hangs may
+// not answer.
+struct Accelerator {
+  std::string id;
+  const worker::ComputeDevice* compute;
+  planner::DeviceProfile profile;
+};
+
+std::vector<Accelerator> AcceleratorsOf(const WorkerOptions& options) {
+  std::vector<Accelerator> found;
+  for (const WorkerDevice& device : options.devices) {
+    if (device.compute->is_host()) continue;
+    found.push_back({device.id, device.compute, device.profile()});
+  }
+  return found;
+}
+
+// Those of which one was just found to be lost.
+std::vector<Accelerator> LostOnes(const std::vector<Accelerator>& devices) {
+  if (devices.size() == 1) return devices;
+  std::vector<std::function<absl::Status()>> checks;
+  for (const Accelerator& device : devices) {
+    checks.push_back([compute = device.compute] { return compute->Check(); });
+  }
+  std::vector<Accelerator> lost;
+  for (const size_t i : FindLost(checks, kLossPatience)) {
+    lost.push_back(devices[i]);
+  }
+  return lost;
+}
+
+// What a driver takes of the host is its devices' doing: such a process is
+// measured apart from those on the CPU alone.
+RuntimeMonitor::Options MonitorOptions(
+    const WorkerOptions& options,
+    const std::vector<Accelerator>& accelerators) {
+  planner::DeviceProfile host = worker::LocalCpuProfile();
+  for (const Accelerator& device : accelerators) {
+    absl::StrAppend(&host.name, " + ", device.profile.kind);
+  }
+  return {.folder = options.profile_folder,
+          .key = RuntimeKeyOf(host, OwnProgram()),
+          .load = {.n_threads = options.n_threads > 0 ? options.n_threads
+                                                      : worker::UsableThreads(),
+                   .n_slots = options.load.n_slots,
+                   .n_rows = options.load.n_ubatch},
+          .memory = OwnMemory(),
+          .device = worker::LocalCpuProfile};
+}
+
+void TellPlanner(const std::vector<Accelerator>& devices, PlannerClient* client,
                  LeaseKeeper* keeper) {
   if (client == nullptr) return;
   keeper->Stop();
-  device.free_bytes = 0;
-  const absl::Status status =
-      client->RegisterDevice(std::move(device), /*is_unhealthy=*/true);
-  if (!status.ok()) {
-    Log(absl::StrCat("the planner was not told: ", status.message()));
+  for (Accelerator device : LostOnes(devices)) {
+    device.profile.free_bytes = 0;
+    const absl::Status status =
+        client->RegisterDevice(device.id, std::move(device.profile),
+                               /*is_unhealthy=*/true);
+    if (status.ok()) continue;
+    Log(absl::StrCat("the planner was not told of ", device.id, ": ",
+                     status.message()));
   }
+}
+
+// What the devices say of themselves, naming the one that fails.
+absl::Status CheckAll(const std::vector<Accelerator>& devices) {
+  for (const Accelerator& device : devices) {
+    const absl::Status status = device.compute->Check();
+    if (status.ok()) continue;
+    return devices.size() == 1
+               ? status
+               : absl::Status(status.code(),
+                              absl::StrCat(device.id, ": ", status.message()));
+  }
+  return absl::OkStatus();
 }
 
 // What a lost device ends.
@@ -68,26 +127,29 @@ struct Parts {
   Server& server;
   PlannerClient* client;  // null without a planner, as the next one
   LeaseKeeper* keeper;
+  bool has_host;  // among the devices
 };
 
-// Has the process end if the device is lost. Both outlive the guard's watch.
-void WatchDevice(DeviceGuard& guard, const WorkerOptions& options,
-                 const Parts& parts) {
-  const auto end = [parts,
-                    profile = options.profile()](const absl::Status& error) {
+// Has the process end if one of the devices is lost. Both outlive the guard's
+// watch.
+void WatchDevices(DeviceGuard& guard, const std::vector<Accelerator>& devices,
+                  const Parts& parts) {
+  const auto end = [parts, devices](const absl::Status& error) {
     const absl::Status reason = DeviceLost(error);
     Log(reason.message());
     parts.server.SetReady(false);
     parts.registry.AbortAll(reason);
-    TellPlanner(profile, parts.client, parts.keeper);
+    TellPlanner(devices, parts.client, parts.keeper);
     // Streams that ended are read to their ends; what hangs is not waited for.
     parts.gate.Close();
     parts.gate.AwaitIdle(kLossGrace);
     std::_Exit(kExitDeviceLost);
   };
   guard.Watch({.longest_step = [parts] { return parts.registry.LongestStep(); },
-               .probe = [&options] { return options.compute->Check(); },
-               .on_lost = end});
+               .probe = [devices] { return CheckAll(devices); },
+               .on_lost = end,
+               .max_step = parts.has_host ? DeviceGuard::kMaxStepWithHost
+                                          : DeviceGuard::kMaxStep});
 }
 
 }  // namespace
@@ -98,26 +160,30 @@ absl::Status RunWorker(const ServerOptions& server_options,
   // What the process takes of a device with memory of its own was measured
   // when it was opened.
   std::optional<RuntimeMonitor> runtime;
-  if (options.compute->is_host()) {
-    runtime.emplace(MonitorOptions(options));
+  const auto host = std::find_if(
+      options.devices.begin(), options.devices.end(),
+      [](const WorkerDevice& device) { return device.compute->is_host(); });
+  const std::vector<Accelerator> accelerators = AcceleratorsOf(options);
+  if (host != options.devices.end()) {
+    runtime.emplace(MonitorOptions(options, accelerators));
     options.runtime = &*runtime;
-    options.profile = [&runtime] { return runtime->Profile(); };
+    host->profile = [&runtime] { return runtime->Profile(); };
   }
   std::unique_ptr<LeaseKeeper> keeper;
   if (!options.planner.empty()) {
-    client = std::make_unique<PlannerClient>(options.planner, options.device_id,
-                                             options.holder, options.clock);
+    client = std::make_unique<PlannerClient>(options.planner, options.holder,
+                                             options.clock);
     keeper =
-        std::make_unique<LeaseKeeper>(*client, options.profile, options.clock);
+        std::make_unique<LeaseKeeper>(*client, options.devices, options.clock);
     if (runtime.has_value()) {
-      runtime->SetListener([&client, &runtime] {
+      runtime->SetListener([&client, &runtime, id = host->id] {
         // If the planner does not answer, the next load tells it.
-        client->RegisterDevice(runtime->Profile()).IgnoreError();
+        client->RegisterDevice(id, runtime->Profile()).IgnoreError();
       });
     }
   }
   DeviceGuard guard;
-  if (!options.compute->is_host()) {
+  if (!accelerators.empty()) {
     options.on_device_lost = [&guard](const absl::Status& error) {
       guard.Report(error);
       return DeviceLost(error);
@@ -137,9 +203,10 @@ absl::Status RunWorker(const ServerOptions& server_options,
                                model.get(), admin.get()},
                               gate);
   if (!server.ok()) return server.status();
-  if (!options.compute->is_host()) {
-    WatchDevice(guard, options,
-                {registry, gate, **server, client.get(), keeper.get()});
+  if (!accelerators.empty()) {
+    WatchDevices(guard, accelerators,
+                 {registry, gate, **server, client.get(), keeper.get(),
+                  runtime.has_value()});
   }
   registry.LoadAtStart();
   registry.SetReadyListener([&](bool ready) { (*server)->SetReady(ready); });

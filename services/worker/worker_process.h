@@ -1,4 +1,4 @@
-// A worker from its start to its end: by a signal, or by the loss of its
+// A worker from its start to its end: by a signal, or by the loss of a
 // device.
 #ifndef PLIMSOLL_SERVICES_WORKER_WORKER_PROCESS_H_
 #define PLIMSOLL_SERVICES_WORKER_WORKER_PROCESS_H_
@@ -13,13 +13,13 @@ namespace plimsoll::services {
 // EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitDeviceLost = 75;
 
-// Serves until a signal comes, drains, and returns. `options.compute` is set
-// and outlives it; HoldSignals was called.
+// Serves until a signal comes, drains, and returns. The devices of `options`
+// outlive it; HoldSignals was called.
 //
-// Where that device is lost, an accelerator's error or a step that hangs, every
+// Where one of them is lost, an accelerator's error or a step that hangs, every
 // stream ends with kUnavailable, leases are renewed no more, the planner hears
-// that the device is unhealthy, and the process exits with kExitDeviceLost:
-// its end alone frees what it holds there.
+// which device is unhealthy, and the process exits with kExitDeviceLost: its
+// end alone frees what it holds there.
 //
 // Errors: those of Server::Start.
 absl::Status RunWorker(const ServerOptions& server_options,

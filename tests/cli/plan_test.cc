@@ -81,6 +81,23 @@ TEST_F(PlanTest, AProjectorThatIsNoneIsNamed) {
   EXPECT_THAT(missing.err, HasSubstr("/nowhere/mmproj.gguf"));
 }
 
+TEST_F(PlanTest, SharesLayersAmongTheDevicesThatAreNamed) {
+  const auto plan = [this](const std::string& memory) {
+    return RunCli({"plan", model_, "--n-ctx", "64", "--device", "cpu,t4,t4",
+                   "--device-memory", memory});
+  };
+  // The first one has no room for its process.
+  const CliResult fits = plan("1MiB,8GiB,8GiB");
+  EXPECT_EQ(fits.code, kExitOk) << fits.err;
+  EXPECT_THAT(fits.out, AllOf(HasSubstr("  t4      0-1 "), HasSubstr("FITS"),
+                              Not(HasSubstr("cpu"))));
+  const CliResult refused = plan("1MiB");
+  EXPECT_EQ(refused.code, kExitDoesNotFit);
+  EXPECT_THAT(refused.out,
+              AllOf(HasSubstr("DOES NOT FIT: 2 layers find no device"),
+                    HasSubstr("the last device lacks ")));
+}
+
 TEST_F(PlanTest, TakesWeightsOfAnotherType) {
   EXPECT_THAT(Plan({"-o", "json"}).out, Not(HasSubstr("weight_type")));
   const CliResult plan = Plan({"--weights", "q8_0", "-o", "json"});

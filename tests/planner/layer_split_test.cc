@@ -1,15 +1,27 @@
 // Layers over several devices: nothing lost, nothing twice, and maximal.
 #include "planner/layer_split.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include "planner/explain.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 
 namespace plimsoll::planner {
 namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -18,6 +30,13 @@ SplitDevice Device(int64_t budget_bytes) {
   profile.kind = "cuda";
   profile.runtime_bytes = 100 << 20;
   return {profile, budget_bytes};
+}
+
+// One that gives every byte asked for and no more.
+SplitDevice ExactDevice(int64_t budget_bytes) {
+  SplitDevice device = Device(budget_bytes);
+  device.profile.allocation = AllocationRule::kExact;
+  return device;
 }
 
 SplitPlan SplitOf(const ModelShape& shape, const LoadOptions& options,
@@ -126,6 +145,128 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysHowManyLayersAreLeft) {
   const SplitPlan solved = SplitOf(Gemma4(), {}, {Device(2 * kGiB)});
   EXPECT_FALSE(solved.fits);
   EXPECT_EQ(solved.n_ctx, 0);
+}
+
+TEST(LayerSplitTest, TheReasonOfTheContextIsThatOfAllParts) {
+  const std::vector<SplitDevice> devices = {Device(4 * kGiB), Device(6 * kGiB)};
+  const ModelShape shape = Gemma4();
+  const auto reason = [&](const LoadOptions& options,
+                          const std::vector<SplitDevice>& on) {
+    const SplitPlan split = SplitOf(shape, options, on);
+    for (const SplitPart& part : split.parts) {
+      EXPECT_EQ(part.plan.n_ctx_reason, split.n_ctx_reason);
+      EXPECT_EQ(part.plan.n_ctx, split.parts.front().plan.n_ctx);
+    }
+    return split.n_ctx_reason;
+  };
+  const SplitPlan solved = SplitOf(shape, {}, devices);
+  EXPECT_EQ(reason({}, devices),
+            WithThousands(solved.n_ctx) +
+                " tokens are the largest context with which every layer finds "
+                "a device");
+  EXPECT_EQ(solved.parts.back().plan.context_limit, ContextLimit::kMemory);
+  LoadOptions asked;
+  asked.n_ctx = 4'096;
+  EXPECT_EQ(reason(asked, devices), "4,096 tokens were requested");
+  LoadOptions capped;
+  capped.max_inference_len = 100;
+  EXPECT_EQ(reason(capped, devices), "max_inference_len is 100 tokens");
+  asked.n_ctx = 1'000'000'000;
+  EXPECT_THAT(reason(asked, {Device(64 * kGiB), Device(64 * kGiB)}),
+              HasSubstr("the requested 1,000,000,000 was cut to it"));
+  EXPECT_THAT(reason({}, {Device(2 * kGiB), Device(kGiB)}),
+              HasSubstr("not even 16 tokens fit: "));
+  EXPECT_EQ(SplitOf(shape, asked, {Device(1)}).n_ctx_reason, "");
+}
+
+// The options of a suggestion's flags.
+LoadOptions With(LoadOptions options, const std::string& text) {
+  std::istringstream words(text);
+  std::string flag;
+  std::string value;
+  while (words >> flag >> value) {
+    if (flag == "--n-ubatch") {
+      options.n_ubatch = std::stoll(value);
+    } else if (flag == "--slots") {
+      options.n_slots = std::stoll(value);
+    } else if (flag == "--n-ctx") {
+      options.n_ctx = std::stoll(value);
+    } else if (flag == "--max-inference-len") {
+      options.max_inference_len = std::stoll(value);
+    } else {
+      EXPECT_EQ(flag + " " + value, "--kv-type q8_0");
+      options.k_type = options.v_type = DType::kQ8_0;
+    }
+  }
+  return options;
+}
+
+// Where `devices` are too small: what the last one lacks is just enough, and
+// every suggestion makes it fit. Returns their texts.
+std::vector<std::string> CheckAdvice(const LoadOptions& options,
+                                     std::vector<SplitDevice> devices) {
+  const ModelShape shape = Gemma4();
+  const SplitPlan split = SplitOf(shape, options, devices);
+  EXPECT_FALSE(split.fits);
+  EXPECT_GT(split.missing_bytes, 0);
+  std::vector<std::string> flags;
+  for (const Suggestion& suggestion : split.suggestions) {
+    flags.push_back(suggestion.text);
+    EXPECT_GE(suggestion.saves_bytes, split.missing_bytes);
+    const SplitPlan better =
+        SplitOf(shape, With(options, suggestion.text), devices);
+    EXPECT_TRUE(better.fits) << suggestion.text;
+    EXPECT_EQ(better.n_ctx, suggestion.n_ctx) << suggestion.text;
+  }
+  devices.back().budget_bytes += split.missing_bytes - 1;
+  EXPECT_FALSE(SplitOf(shape, options, devices).fits);
+  devices.back().budget_bytes += 1;
+  EXPECT_TRUE(SplitOf(shape, options, devices).fits);
+  return flags;
+}
+
+TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
+  LoadOptions options;
+  options.n_ctx = 65'536;
+  options.n_slots = 4;
+  const int64_t first = 4 * kGiB;
+  const auto least = [&](const LoadOptions& asked) {
+    const SplitPlan split =
+        SplitOf(Gemma4(), asked, {ExactDevice(first), ExactDevice(64 * kGiB)});
+    return split.parts.back().plan.total_bytes;
+  };
+  EXPECT_THAT(CheckAdvice(options, {ExactDevice(first),
+                                    ExactDevice(least(options) - 1)}),
+              ElementsAre("--n-ubatch 256", "--kv-type q8_0", "--slots 2",
+                          StartsWith("--n-ctx 65")));
+  // Where no change by itself is enough, all together.
+  LoadOptions all = With(options, "--n-ctx 16 --kv-type q8_0 --slots 1");
+  const std::vector<SplitDevice> devices = {ExactDevice(first),
+                                            ExactDevice(least(all))};
+  LoadOptions solved = options;
+  solved.n_ctx.reset();
+  EXPECT_THAT(CheckAdvice(solved, devices),
+              ElementsAre("--n-ubatch 16 --kv-type q8_0 --slots 1"));
+  EXPECT_THAT(CheckAdvice(options, devices),
+              ElementsAre("--n-ubatch 16 --kv-type q8_0 --slots 1 --n-ctx 16"));
+  // Nothing helps.
+  EXPECT_THAT(CheckAdvice(options, {Device(kGiB), Device(kGiB)}), IsEmpty());
+}
+
+TEST(LayerSplitTest, KeysAndValuesAreMadeSmallerWhereAllDevicesCan) {
+  LoadOptions options;
+  options.n_ctx = 65'536;
+  SplitDevice first = Device(4 * kGiB);
+  const SplitPlan large =
+      SplitOf(Gemma4(), options, {first, Device(64 * kGiB)});
+  const SplitDevice last = Device(large.parts.back().plan.total_bytes - 1);
+  EXPECT_THAT(CheckAdvice(options, {first, last}), Contains("--kv-type q8_0"));
+  std::erase(first.profile.kv_types, DType::kQ8_0);
+  EXPECT_THAT(CheckAdvice(options, {first, last}),
+              Not(Contains("--kv-type q8_0")));
+  options.k_type = options.v_type = DType::kQ8_0;
+  EXPECT_THAT(CheckAdvice(options, {last, Device(kGiB)}),
+              Not(Contains("--kv-type q8_0")));
 }
 
 TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "absl/synchronization/notification.h"
@@ -10,6 +11,7 @@
 namespace plimsoll::services {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::Status Lost() { return absl::UnavailableError("fell off the bus"); }
@@ -71,6 +73,39 @@ TEST(DeviceGuardTest, NoticesByItselfThatADeviceIsLost) {
                .on_lost = [&told](const absl::Status&) { told.Notify(); },
                .interval = absl::Milliseconds(1)});
   told.WaitForNotification();
+}
+
+TEST(DeviceGuardTest, StepsWithTheHostMayTakeLonger) {
+  absl::Duration step = DeviceGuard::kMaxStepWithHost;
+  const DeviceGuard::Options options = {
+      .longest_step = [&step] { return step; },
+      .probe = [] { return absl::OkStatus(); },
+      .on_lost = [](const absl::Status&) {},
+      .max_step = DeviceGuard::kMaxStepWithHost};
+  EXPECT_TRUE(DeviceGuard::Look(options).ok());
+  step += absl::Milliseconds(1);
+  EXPECT_THAT(std::string(DeviceGuard::Look(options).message()),
+              HasSubstr("more than 10m"));
+}
+
+TEST(FindLostTest, IsThatWhichFailsOrDoesNotAnswer) {
+  const auto well = [] { return absl::OkStatus(); };
+  EXPECT_THAT(FindLost({well, Lost, well}, absl::InfiniteDuration()),
+              ElementsAre(1));
+  const auto end = std::make_shared<absl::Notification>();
+  const auto hangs = [end] {
+    end->WaitForNotification();
+    return absl::OkStatus();
+  };
+  // A check that is well may be as late as one that hangs without a processor.
+  EXPECT_THAT(FindLost({Lost, hangs}, absl::ZeroDuration()), ElementsAre(0, 1));
+  end->Notify();
+}
+
+TEST(FindLostTest, IsAnyOfThemWhereNoneAdmitsIt) {
+  const auto well = [] { return absl::OkStatus(); };
+  EXPECT_THAT(FindLost({well, well}, absl::InfiniteDuration()),
+              ElementsAre(0, 1));
 }
 
 TEST(DeviceGuardTest, StopsWithoutALoss) {

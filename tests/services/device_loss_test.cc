@@ -27,7 +27,7 @@ TEST(DeviceLossTest, StreamsEndUnavailableWithTheReason) {
   LosableDevice device;
   TestWorker worker(nullptr, std::nullopt, nullptr,
                     FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
-                      options.compute = &device;
+                      options.devices = {DeviceOf(device, "test/gpu")};
                       options.on_device_lost = [](const absl::Status& error) {
                         return WithDetails(
                             error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
@@ -74,23 +74,51 @@ class LostAfterItsLoad final : public worker::ComputeDevice {
 
 constexpr char kPlannerVariable[] = "PLIMSOLL_TEST_PLANNER";
 
-// Never returns.
-void RunLostWorker(const std::string& path) {
+// Never returns. `with_another`: the worker has a device before that one on
+// which nothing fits.
+void RunLostWorker(const std::string& path, bool with_another = false) {
   HoldSignals();
   const LostAfterItsLoad device;
+  const LosableDevice another;
   WorkerOptions options;
   options.models = {{"a", path}};
   options.load.n_ctx = 256;
   options.load.n_ubatch = 64;
   options.chat_format = worker::ChatFormat::kChatMl;
-  options.compute = &device;
+  if (with_another) options.devices = {DeviceOf(another, "test/well", 1)};
+  options.devices.push_back(DeviceOf(device, "test/gpu"));
   options.planner = std::getenv(kPlannerVariable);
-  options.device_id = "test/gpu";
   options.holder = "test/lost";
-  options.profile = [&device] { return device.Profile(); };
   options.clock = BootTime;
   const absl::Status status = RunWorker({}, options);
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
+}
+
+// Of 1 MiB of a device, by somebody else.
+absl::Status ReserveOn(TestPlanner& planner, const std::string& device_id) {
+  grpc::ClientContext context;
+  v1::ReserveRequest request;
+  request.set_request_id("r/" + device_id);
+  request.set_device_id(device_id);
+  request.set_holder("test/next");
+  request.set_purpose("a");
+  request.set_bytes(1 << 20);
+  v1::ReserveResponse response;
+  return FromGrpc(planner.stub->Reserve(&context, request, &response));
+}
+
+TEST(DeviceLossDeathTest, OfSeveralDevicesTheLostOneIsTold) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TestPlanner planner;
+  setenv(kPlannerVariable, planner.server->address().c_str(), 0);
+  const TemporaryFile file(RandomModelBytes(FindRandomModel("llama_f32")));
+  EXPECT_EXIT(RunLostWorker(file.path(), /*with_another=*/true),
+              ::testing::ExitedWithCode(kExitDeviceLost),
+              "device is lost.*test/gpu: fell off the bus");
+  unsetenv(kPlannerVariable);
+  EXPECT_EQ(DetailsOf(ReserveOn(planner, "test/gpu")).reason,
+            v1::ERROR_REASON_DEVICE_UNHEALTHY);
+  EXPECT_TRUE(ReserveOn(planner, "test/well").ok());
 }
 
 TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
@@ -104,26 +132,14 @@ TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
               ::testing::ExitedWithCode(kExitDeviceLost), "device is lost");
   unsetenv(kPlannerVariable);
 
-  const auto reserve = [&] {
-    grpc::ClientContext context;
-    v1::ReserveRequest request;
-    request.set_request_id("r");
-    request.set_device_id("test/gpu");
-    request.set_holder("test/next");
-    request.set_purpose("a");
-    request.set_bytes(1 << 20);
-    v1::ReserveResponse response;
-    return FromGrpc(planner.stub->Reserve(&context, request, &response));
-  };
+  const auto reserve = [&] { return ReserveOn(planner, "test/gpu"); };
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DetailsOf(reserve()).reason, v1::ERROR_REASON_DEVICE_UNHEALTHY);
-  PlannerClient same(planner.server->address(), "test/gpu", "test/lost",
-                     BootTime);
-  ASSERT_TRUE(same.RegisterDevice(worker::LocalCpuProfile()).ok());
+  PlannerClient same(planner.server->address(), "test/lost", BootTime);
+  ASSERT_TRUE(same.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
-  PlannerClient next(planner.server->address(), "test/gpu", "test/next",
-                     BootTime);
-  ASSERT_TRUE(next.RegisterDevice(worker::LocalCpuProfile()).ok());
+  PlannerClient next(planner.server->address(), "test/next", BootTime);
+  ASSERT_TRUE(next.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_TRUE(reserve().ok()) << reserve();
 }
 

@@ -42,6 +42,31 @@ TEST_F(PlannerTest, APlanOnADeviceSeesWhatALeaseLeft) {
   EXPECT_EQ(response.plan().budget_bytes(), 500u);
 }
 
+TEST_F(PlannerTest, ASplitSaysWhatEachDeviceOffersAndWhatIsMissing) {
+  ASSERT_TRUE(Reserve("a", kTotal - 1'000).ok());
+  v1::PlanSplitRequest request;
+  request.mutable_source()->set_model("tiny");
+  request.set_purpose("a");
+  request.add_devices()->set_device_id("cpu");
+  v1::SplitDevice& second = *request.add_devices();
+  *second.mutable_profile() = ToProto(planner::CommittedCpuProfile());
+  second.set_budget_bytes(2'000);
+  v1::PlanSplitResponse response;
+  ASSERT_TRUE(planner_->PlanSplit(request, response).ok());
+  EXPECT_FALSE(response.fits());
+  EXPECT_EQ(response.n_layers_left(), 2u);
+  ASSERT_EQ(response.budget_bytes_size(), 2);
+  EXPECT_EQ(response.budget_bytes(0), 1'000u);
+  EXPECT_EQ(response.budget_bytes(1), 2'000u);
+  EXPECT_NE(response.n_ctx_reason(), "");
+  request.mutable_devices(1)->set_budget_bytes(2'000 +
+                                               response.missing_bytes());
+  v1::PlanSplitResponse larger;
+  ASSERT_TRUE(planner_->PlanSplit(request, larger).ok());
+  EXPECT_TRUE(larger.fits());
+  EXPECT_EQ(larger.missing_bytes(), 0u);
+}
+
 TEST_F(PlannerTest, APlanWithoutADeviceNeedsABudget) {
   v1::PlanRequest request;
   request.mutable_source()->set_model("tiny");

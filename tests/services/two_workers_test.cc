@@ -1,4 +1,5 @@
-// Two workers on one device with memory of its own, under one planner's leases.
+// Workers on a device with memory of its own: two under one planner's leases,
+// and one with layers there and on the host.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -23,10 +24,8 @@ std::unique_ptr<TestWorker> OnDevice(const worker::ComputeDevice& device,
   return std::make_unique<TestWorker>(
       &planner, std::nullopt, nullptr, FindRandomModel("llama_f32"),
       [&](WorkerOptions& options) {
-        options.compute = &device;
-        options.device_id = kDeviceId;
+        options.devices = {DeviceOf(device, kDeviceId)};
         options.holder = holder;
-        options.profile = [&device] { return device.Profile(); };
       });
 }
 
@@ -75,6 +74,51 @@ TEST(TwoWorkersTest, ShareADeviceByItsLeases) {
   EXPECT_EQ(DetailsOf(refused).reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
   ASSERT_TRUE(one->Unload("a").ok());
   ASSERT_TRUE(two->Unload("a").ok());
+  EXPECT_EQ((*device)->Profile().free_bytes, free_before);
+}
+
+TEST(SplitOnDeviceTest, LayersLieOnTheDeviceAndOnTheHost) {
+  const auto device =
+      worker::OpenAccelerator([] { return kernels::NewEmulatedCudaBackend(); },
+                              kernels::ReadEmulatedCudaMemory);
+  ASSERT_TRUE(device.ok()) << device.status();
+  // Layers that take more than an arena is rounded up to.
+  plimsoll::testing::RandomModel model = FindRandomModel("llama_f32");
+  model.ffn_dim = 8'192;
+  TestPlanner planner;
+  const int64_t free_before = (*device)->Profile().free_bytes;
+  const auto start = [&](std::optional<int64_t> device_memory) {
+    return std::make_unique<TestWorker>(
+        &planner, std::nullopt, nullptr, model, [&](WorkerOptions& options) {
+          options.devices = {DeviceOf(**device, kDeviceId, device_memory),
+                             DeviceOf(worker::LocalCpu(), "test/cpu")};
+        });
+  };
+  int64_t whole_bytes = 0;
+  {
+    const auto whole = start(std::nullopt);
+    ASSERT_TRUE(whole->Load("a", nullptr, 256).ok());
+    EXPECT_EQ(whole->Describe("a").parts_size(), 0);
+    whole_bytes = static_cast<int64_t>(whole->Describe("a").total_bytes());
+  }
+  const auto worker = start(whole_bytes - 1);
+  const absl::Status loaded = FromGrpc(worker->Load("a", nullptr, 256));
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  ASSERT_EQ(worker->Describe("a").parts_size(), 2);
+  for (const v1::Lease& lease : planner.Leases()) {
+    EXPECT_EQ(lease.state(), v1::LEASE_STATE_CONFIRMED);
+    if (lease.device_id() != kDeviceId) continue;
+    EXPECT_EQ(static_cast<int64_t>(lease.measured_bytes()),
+              free_before - (*device)->Profile().free_bytes);
+  }
+  EXPECT_EQ(planner.Leases().size(), 2u);
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const auto request = GreedyRequest<v1::GenerateRequest>("hello", 4);
+  EXPECT_TRUE(worker->generation->Generate(&context, request, &response).ok());
+  EXPECT_EQ(response.tokens_size(), 4);
+  ASSERT_TRUE(worker->Unload("a").ok());
+  EXPECT_TRUE(planner.Leases().empty());
   EXPECT_EQ((*device)->Profile().free_bytes, free_before);
 }
 

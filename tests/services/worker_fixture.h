@@ -59,6 +59,13 @@ struct TestPlanner {
   std::unique_ptr<v1::PlannerService::Stub> stub;
 };
 
+// `device`, which outlives what is returned, as a worker has it.
+inline WorkerDevice DeviceOf(
+    const worker::ComputeDevice& device, const std::string& id,
+    std::optional<int64_t> memory_bytes = std::nullopt) {
+  return {&device, id, memory_bytes, [&device] { return device.Profile(); }};
+}
+
 // A worker behind its services, with the models "a" and "b", both lazy.
 struct TestWorker {
   explicit TestWorker(
@@ -76,22 +83,19 @@ struct TestWorker {
     options.load.n_ubatch = 64;
     options.n_threads = 1;
     options.chat_format = worker::ChatFormat::kChatMl;
-    options.device_memory_bytes = device_memory;
     options.drain_timeout = absl::ZeroDuration();
-    options.device_id = "test/cpu";
+    options.devices = {DeviceOf(worker::LocalCpu(), "test/cpu", device_memory)};
     options.holder = "test/1";
-    options.profile = worker::LocalCpuProfile;
     options.clock = BootTime;
     options.runtime = runtime;
     if (runtime != nullptr) {
-      options.profile = [runtime] { return runtime->Profile(); };
+      options.devices[0].profile = [runtime] { return runtime->Profile(); };
     }
     change(options);
     if (planner != nullptr) {
       client = std::make_unique<PlannerClient>(planner->server->address(),
-                                               options.device_id,
                                                options.holder, options.clock);
-      keeper = std::make_unique<LeaseKeeper>(*client, options.profile,
+      keeper = std::make_unique<LeaseKeeper>(*client, options.devices,
                                              options.clock);
     }
     registry =
