@@ -17,7 +17,8 @@ tests='backend weights elementwise store_rows mat_mul mat_mul_top attention
   attention_types attention_spans step top_k'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
 checked='weights elementwise store_rows mat_mul attention step top_k'
-# Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names.
+# Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
+# with their layers on it and on the host.
 engine_tests='model roll mix session'
 step_seconds=240
 # Writing the model takes part of it.
@@ -112,6 +113,8 @@ run_all() {
   for name in $engine_tests; do
     run_step "worker_$name" env -C "$folder" PLIMSOLL_TEST_DEVICE=cuda:0 \
       "$folder/bin/worker_${name}_test"
+    run_step "worker_${name}_split" env -C "$folder" \
+      PLIMSOLL_TEST_DEVICE=cuda:0,cpu "$folder/bin/worker_${name}_test"
   done
   printf '%s\n' "${table[@]}"
   show_device

@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<std::string>> IdsOfEach(const std::string& ids,
 
 std::string IdOf(const worker::ComputeDevice& device,
                  const std::string& host_name) {
-  const std::string own = device.unique_id();
+  std::string own = device.unique_id();
   if (!own.empty()) return own;
   return host_name.empty() ? "cpu" : absl::StrCat(host_name, "/cpu");
 }
