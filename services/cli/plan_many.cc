@@ -57,6 +57,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
     const LoadFlags& flags) {
   ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(model));
   std::vector<planner::SplitDevice> devices;
+  devices.reserve(budgets.size());
   for (const int64_t budget : budgets) {
     devices.push_back({worker::LocalCpuProfile(), budget});
   }

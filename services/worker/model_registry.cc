@@ -390,6 +390,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
 std::vector<std::string> ModelRegistry::IdsOf(
     const std::vector<planner::SplitPart>& parts) const {
   std::vector<std::string> ids;
+  ids.reserve(parts.size());
   for (const planner::SplitPart& part : parts) {
     ids.push_back(options_.devices[static_cast<size_t>(part.device)].id);
   }

@@ -63,6 +63,7 @@ std::vector<Accelerator> AcceleratorsOf(const WorkerOptions& options) {
 std::vector<Accelerator> LostOnes(const std::vector<Accelerator>& devices) {
   if (devices.size() == 1) return devices;
   std::vector<std::function<absl::Status()>> checks;
+  checks.reserve(devices.size());
   for (const Accelerator& device : devices) {
     checks.push_back([compute = device.compute] { return compute->Check(); });
   }

@@ -21,7 +21,6 @@ using ::plimsoll::testing::FindRandomModel;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
-using ::testing::Not;
 
 constexpr uint32_t kContext = plimsoll::testing::kRandomContext;
 constexpr char kOne[] = "test/one";
