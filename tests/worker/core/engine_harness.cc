@@ -10,9 +10,12 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "kernels/backend.h"
 #include "planner/layer_split.h"
 #include "planner/memory_plan.h"
 #include "worker/compute_device.h"
@@ -79,21 +82,40 @@ absl::StatusOr<std::vector<worker::EnginePart>> PlanParts(
   return parts;
 }
 
+// Prompts and decoding share their attention, and so their bits, if
+// PLIMSOLL_TEST_SAME_BITS is set.
+kernels::CudaOptions TestCudaOptions() {
+  kernels::CudaOptions options;
+  if (std::getenv("PLIMSOLL_TEST_SAME_BITS") != nullptr) {
+    options.tensor_attention = kernels::CudaOptions::TensorAttention::kNone;
+  }
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
     const std::string& name) {
+  const kernels::CudaOptions options = TestCudaOptions();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
   if (name == kEmulatedDevice) {
     return worker::OpenAccelerator(
-        []() -> absl::StatusOr<std::unique_ptr<kernels::Backend>> {
-          ASSIGN_OR_RETURN(auto backend, kernels::NewEmulatedCudaBackend());
+        [options]() -> absl::StatusOr<std::unique_ptr<kernels::Backend>> {
+          ASSIGN_OR_RETURN(auto backend,
+                           kernels::NewEmulatedCudaBackend(options));
           return std::make_unique<HookedBackend>(std::move(backend),
                                                  GuardedMemory::Hooks());
         },
         kernels::ReadEmulatedCudaMemory);
   }
 #endif
+  absl::string_view rest = name;
+  int index = 0;
+  if (absl::ConsumePrefix(&rest, "cuda:") && absl::SimpleAtoi(rest, &index)) {
+    return worker::OpenAccelerator(
+        [index, options] { return kernels::NewCudaBackend(index, options); },
+        [index] { return kernels::ReadCudaMemory(index); });
+  }
   return worker::OpenComputeDevice(name);
 }
 
