@@ -83,6 +83,8 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
       n_candidates_ = std::max(n_candidates_, n);
       // Of more of them enough are likely to be allowed.
       if (sequence->mask() != nullptr) n_candidates_ = kernels::kMaxCandidates;
+    } else if (Sampler::MayDecide(wanted.sampling)) {
+      n_candidates_ = kernels::kMaxCandidates;
     }
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
@@ -163,6 +165,13 @@ absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence) {
   }
   if (CandidatesWanted(sampling) <= n_candidates_) {
     return sampler_.SampleSorted(sorted_, sampling, DrawIndex(sequence));
+  }
+  // Sorting the whole row, or bringing it from a device, takes longer than all
+  // else of a draw.
+  if (const std::optional<int32_t> id = sampler_.SampleLikeliest(
+          sorted_, log_sum_exp_[static_cast<size_t>(row_)], sampling,
+          DrawIndex(sequence))) {
+    return *id;
   }
   ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
   return sampler_.Sample(logits, sampling, DrawIndex(sequence));

@@ -101,6 +101,38 @@ int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
   return Draw(options, index);
 }
 
+bool Sampler::MayDecide(const SamplingOptions& options) {
+  return options.top_k == 0 && options.typical_p >= 1.0f &&
+         (options.top_p < 1.0f || options.min_p > 0.0f);
+}
+
+std::optional<int32_t> Sampler::SampleLikeliest(
+    std::span<const LogitEntry> sorted, double log_sum_exp,
+    const SamplingOptions& options, uint64_t index) {
+  if (!MayDecide(options)) return std::nullopt;
+  const double max = static_cast<double>(sorted.front().logit);
+  const double wanted =
+      static_cast<double>(options.top_p) * std::exp(log_sum_exp - max);
+  const auto draw = [&](size_t n) {
+    entries_.assign(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(n));
+    weights_.resize(n);
+    return DrawAmong(n, options, index);
+  };
+  double sum = 0;
+  bool may_end = false;  // top_p may leave no more, or may
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const double weight = std::exp(static_cast<double>(sorted[i].logit) - max);
+    // This one is below min_p, and so are all after it.
+    if (i > 0 && weight < static_cast<double>(options.min_p)) return draw(i);
+    if (may_end) return std::nullopt;
+    sum += weight;
+    if (options.top_p >= 1.0f) continue;
+    if (sum >= wanted * (1 + kMassError)) return draw(i + 1);
+    may_end = sum >= wanted * (1 - kMassError);
+  }
+  return std::nullopt;
+}
+
 int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
   if (options.typical_p < 1.0f) KeepTypical(options.typical_p);
   const double max = static_cast<double>(entries_.front().logit);
@@ -112,8 +144,13 @@ int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
   }
   size_t n = TopPCount(weights_, total, options.top_p);
   while (n > 1 && weights_[n - 1] < static_cast<double>(options.min_p)) --n;
+  return DrawAmong(n, options, index);
+}
 
-  total = 0;
+int32_t Sampler::DrawAmong(size_t n, const SamplingOptions& options,
+                           uint64_t index) {
+  const double max = static_cast<double>(entries_.front().logit);
+  double total = 0;
   const double inverse = 1.0 / static_cast<double>(options.temperature);
   for (size_t i = 0; i < n; ++i) {
     weights_[i] =

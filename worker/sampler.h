@@ -4,6 +4,7 @@
 #define PLIMSOLL_WORKER_SAMPLER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -63,6 +64,18 @@ class Sampler {
   int32_t SampleSorted(std::span<const LogitEntry> sorted,
                        const SamplingOptions& options, uint64_t index);
 
+  // The same without top_k: the whole row's result where top_p and min_p leave
+  // none but some of these, and nothing where others might be left.
+  // `log_sum_exp` is that of the whole row, to kMassError.
+  std::optional<int32_t> SampleLikeliest(std::span<const LogitEntry> sorted,
+                                         double log_sum_exp,
+                                         const SamplingOptions& options,
+                                         uint64_t index);
+  // How wrong a backend's sum of exp(logit) may be, of itself.
+  static constexpr double kMassError = 1e-4;
+  // Whether it ever gives a result.
+  static bool MayDecide(const SamplingOptions& options);
+
  private:
   // Sorts what is needed of `entries_`, of which there is one at least, and
   // draws from them.
@@ -70,6 +83,8 @@ class Sampler {
                                         uint64_t index);
   // Draws from `entries_`, of which there is one at least.
   int32_t Draw(const SamplingOptions& options, uint64_t index);
+  // The same from the first `n` of them, which is all that was to be left out.
+  int32_t DrawAmong(size_t n, const SamplingOptions& options, uint64_t index);
   // Leaves what typical sampling keeps of `entries_`, in their order.
   void KeepTypical(float typical_p);
 

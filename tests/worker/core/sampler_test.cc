@@ -255,6 +255,86 @@ TEST(SamplerTest, SortedCandidatesGiveTheWholeRowsToken) {
   }
 }
 
+double LogSumExp(const std::vector<float>& logits) {
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit});
+  return std::log(sum);
+}
+
+std::vector<LogitEntry> Largest(const std::vector<float>& logits, size_t n) {
+  std::vector<LogitEntry> sorted;
+  for (const int32_t id : Order(logits)) {
+    if (sorted.size() == n) break;
+    sorted.push_back({logits[static_cast<size_t>(id)], id});
+  }
+  return sorted;
+}
+
+TEST(SamplerTest, LikeliestTokensGiveTheWholeRowsTokenOrNone) {
+  Sampler sampler;
+  int64_t n_decided = 0;
+  int64_t n_left_open = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const std::vector<float> logits = RandomLogits(seed, 2'000);
+    const std::vector<LogitEntry> sorted = Largest(logits, 64);
+    const double right = LogSumExp(logits);
+    for (const float top_p : {0.05f, 0.3f, 0.5f, 0.9f, 1.0f}) {
+      for (const float min_p : {0.0f, 0.05f, 0.3f, 1.0f}) {
+        SamplingOptions options = kPlain;
+        options.top_p = top_p;
+        options.min_p = min_p;
+        options.seed = seed;
+        // A sum that is as wrong as it may be.
+        const double wrong =
+            right + (seed % 2 == 0 ? 0.9 : -0.9) * Sampler::kMassError;
+        for (uint64_t i = 0; i < 10; ++i) {
+          const auto id = sampler.SampleLikeliest(sorted, wrong, options, i);
+          (id ? n_decided : n_left_open) += 1;
+          if (id) EXPECT_EQ(*id, *sampler.Sample(logits, options, i));
+        }
+      }
+    }
+  }
+  EXPECT_GT(n_decided, 5'000);
+  EXPECT_GT(n_left_open, 1'000);
+}
+
+TEST(SamplerTest, LikeliestTokensLeaveOpenWhatOthersMayChange) {
+  Sampler sampler;
+  // Two that are likely, and so many below them that the sum is known to.
+  const std::vector<float> logits = {5, 5, 1, 1, 1, 1, 1, 1};
+  const std::vector<LogitEntry> sorted = Largest(logits, 3);
+  const double sum = LogSumExp(logits);
+  const auto decides = [&](float top_p, float min_p) {
+    SamplingOptions options = kPlain;
+    options.top_p = top_p;
+    options.min_p = min_p;
+    return sampler.SampleLikeliest(sorted, sum, options, 0).has_value();
+  };
+  const double two = 2 * std::exp(5.0 - sum);
+  // One at a time, as far as three of eight reach.
+  EXPECT_TRUE(decides(0.1f, 0.0f));
+  EXPECT_TRUE(decides(static_cast<float>(two * 0.999), 0.0f));
+  EXPECT_FALSE(decides(static_cast<float>(two), 0.0f));  // one more or not?
+  EXPECT_TRUE(decides(static_cast<float>(two * 1.001), 0.0f));  // the third
+  EXPECT_FALSE(decides(0.99f, 0.0f));
+  // What min_p drops cannot change it.
+  EXPECT_TRUE(decides(static_cast<float>(two), 0.5f));
+  EXPECT_TRUE(decides(0.99f, 0.5f));
+  EXPECT_TRUE(decides(1.0f, 0.5f));
+  EXPECT_FALSE(decides(1.0f, 0.01f));  // all others may be drawn
+  // Nothing to decide by.
+  EXPECT_FALSE(decides(1.0f, 0.0f));
+  SamplingOptions typical = kPlain;
+  typical.top_p = 0.1f;
+  typical.typical_p = 0.5f;
+  EXPECT_FALSE(sampler.SampleLikeliest(sorted, sum, typical, 0).has_value());
+  SamplingOptions many = kPlain;
+  many.top_p = 0.1f;
+  many.top_k = 100;
+  EXPECT_FALSE(sampler.SampleLikeliest(sorted, sum, many, 0).has_value());
+}
+
 TEST(SamplerTest, RefusesLogitsThatAreNotFinite) {
   Sampler sampler;
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
