@@ -27,6 +27,8 @@ absl::Status Engine::Impl::BuildBatch() {
   batch.sequences.clear();
   batch.sampled_rows.clear();
   batch.keeps_all_rows = false;
+  batch.only_decodes =
+      std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
   sampled.clear();
   const absl::Time now = options.clock();
   for (size_t i = 0; i < scheduled.size(); ++i) {
@@ -65,14 +67,12 @@ absl::Status Engine::Impl::BuildBatch() {
       sampled.push_back(sequence);
     }
   }
-  batch.top = row_sampler->LookedAt(sampled);
+  batch.top = row_sampler->LookedAt(sampled, batch.only_decodes);
   return absl::OkStatus();
 }
 
 bool Engine::Impl::RunStep() {
   absl::Status status = BuildBatch();
-  batch.only_decodes =
-      std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
   if (status.ok()) status = model->Step(batch);
   if (status.ok()) status = SampleRows();
   if (status.ok()) status = ScorePrompts();
@@ -122,7 +122,7 @@ void Engine::Impl::CountRows() {
 }
 
 absl::Status Engine::Impl::SampleRows() {
-  RETURN_IF_ERROR(row_sampler->Begin(sampled));
+  RETURN_IF_ERROR(row_sampler->Begin(sampled, batch.sampled_rows));
   int64_t first_sampled = 0;
   for (size_t i = 0; i < scheduled.size(); ++i) {
     ScheduledRows& r = scheduled[i];

@@ -20,12 +20,21 @@ int64_t CandidatesWanted(const SamplingOptions& sampling) {
                             : std::numeric_limits<int64_t>::max();
 }
 
+// Whether min_p alone says which tokens are drawn from. As a rule there are
+// few, and whether there are is seen by the largest logits.
+bool DrawsByMinP(const GenerateOptions& wanted) {
+  return Sampler::MayDecide(wanted.sampling) && wanted.sampling.top_p >= 1.0f &&
+         wanted.sampling.temperature > 0.0f &&
+         !wanted.logit_bias.ChangesAnything();
+}
+
 // Log-probabilities need the sum over all tokens, and a constraint may allow
 // any of them.
-bool LooksAtAll(const Sequence& sequence) {
+bool LooksAtAll(const Sequence& sequence, bool keeps_rows) {
   const GenerateOptions& wanted = sequence.options();
-  return wanted.top_logprobs >= 0 || sequence.mask() != nullptr ||
-         CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates;
+  if (wanted.top_logprobs >= 0 || sequence.mask() != nullptr) return true;
+  return CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates &&
+         !(keeps_rows && DrawsByMinP(wanted));
 }
 
 // Appends the tokens whose logits biases and penalties may change, those of the
@@ -51,16 +60,21 @@ uint64_t DrawIndex(const Sequence& sequence) {
 // Tokens that nothing changes keep their order, so that the largest ones after
 // the changes are among as many more as are changed.
 std::span<const kernels::TopOutputs> RowSampler::LookedAt(
-    std::span<const Sequence* const> sequences) {
+    std::span<const Sequence* const> sequences, bool keeps_rows) {
   looked_at_.clear();
   changed_ids_.clear();
   for (const Sequence* sequence : sequences) {
-    if (LooksAtAll(*sequence)) return {};
+    if (LooksAtAll(*sequence, keeps_rows)) {
+      looked_at_.clear();
+      return {};
+    }
     const size_t before = changed_ids_.size();
     AppendChanged(*sequence, changed_ids_);
     const size_t n_changed = changed_ids_.size() - before;
-    looked_at_.push_back({.k = CandidatesWanted(sequence->options().sampling) +
-                               static_cast<int64_t>(n_changed),
+    const int64_t n_wanted =
+        std::min(CandidatesWanted(sequence->options().sampling),
+                 kernels::kMaxCandidates);
+    looked_at_.push_back({.k = n_wanted + static_cast<int64_t>(n_changed),
                           .always = std::span(changed_ids_).subspan(before)});
   }
   // Appending may have moved them.
@@ -72,8 +86,11 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
   return looked_at_;
 }
 
-absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences) {
+absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
+                               std::span<const int32_t> rows) {
   if (sequences.empty()) return absl::OkStatus();
+  rows_ = rows;
+  has_all_ = looked_at_.empty();
   n_candidates_ = 1;
   for (const Sequence* sequence : sequences) {
     const GenerateOptions& wanted = sequence->options();
@@ -158,6 +175,19 @@ absl::StatusOr<std::span<const float>> RowSampler::RowLogits() {
   return std::span<const float>(host_logits_);
 }
 
+absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
+  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+  if (has_all_ ||
+      std::ranges::find(logits, kernels::kNotComputed) == logits.end()) {
+    return logits;
+  }
+  RETURN_IF_ERROR(model_.ComputeLogits(rows_));
+  RETURN_IF_ERROR(backend_.Synchronize());
+  has_all_ = true;
+  host_row_ = -1;
+  return RowLogits();
+}
+
 absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence) {
   const SamplingOptions& sampling = sequence.options().sampling;
   if (sequence.mask() != nullptr) {
@@ -173,7 +203,7 @@ absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence) {
           DrawIndex(sequence))) {
     return *id;
   }
-  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+  ASSIGN_OR_RETURN(const std::span<const float> logits, AllLogits());
   return sampler_.Sample(logits, sampling, DrawIndex(sequence));
 }
 

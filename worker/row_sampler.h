@@ -26,14 +26,18 @@ class RowSampler {
       : model_(model), backend_(backend), vocab_size_(vocab_size) {}
 
   // What the draws for `sequences` look at of the logits of their rows, one
-  // each; empty if one looks at everything. Holds until it is asked again.
+  // each; empty if one looks at everything. Where the step `keeps_rows`, so
+  // that the model can compute logits again, it may turn out later that they
+  // look at more. Holds until it is asked again.
   std::span<const kernels::TopOutputs> LookedAt(
-      std::span<const Sequence* const> sequences);
+      std::span<const Sequence* const> sequences, bool keeps_rows);
 
   // Finds the candidates of all sampled rows of the model's last step: row i is
-  // that of `sequences[i]`.
+  // that of `sequences[i]`, and the step's row `rows[i]`, which outlives the
+  // draws.
   // Errors: those of the backend.
-  absl::Status Begin(std::span<const Sequence* const> sequences);
+  absl::Status Begin(std::span<const Sequence* const> sequences,
+                     std::span<const int32_t> rows);
 
   // Draws the token of sampled row `row` for its sequence.
   // Errors: kInternal if its logits are not finite.
@@ -43,6 +47,9 @@ class RowSampler {
   // The logits of the row that is drawn from, for the host to look at: they
   // come from the device when they are asked for, and once.
   absl::StatusOr<std::span<const float>> RowLogits();
+  // The same where all are looked at after all: those that were left out are
+  // computed, of all sampled rows.
+  absl::StatusOr<std::span<const float>> AllLogits();
   // The token after the row's logits, which nothing is added to.
   absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence);
   // The same after biases and penalties, on a copy of the row.
@@ -60,6 +67,8 @@ class RowSampler {
   Sampler sampler_;
   std::vector<kernels::TopOutputs> looked_at_;
   std::vector<int32_t> changed_ids_;  // of all rows that are looked at
+  std::span<const int32_t> rows_;     // of the step, that are sampled
+  bool has_all_ = true;               // of their logits
   int64_t n_candidates_ = 0;          // of each sampled row of this step
   std::vector<float> values_;
   std::vector<int32_t> ids_;

@@ -30,8 +30,12 @@ struct Case {
   int64_t draft_tokens;
 };
 
-SamplingOptions Drawn(int32_t top_k) {
-  return {.temperature = 0.8f, .top_k = top_k, .top_p = 1.0f, .seed = 5};
+SamplingOptions Drawn(int32_t top_k, float min_p = 0.05f) {
+  return {.temperature = 0.8f,
+          .top_k = top_k,
+          .top_p = 1.0f,
+          .min_p = min_p,
+          .seed = 5};
 }
 
 std::vector<Case> Cases() {
@@ -47,6 +51,10 @@ std::vector<Case> Cases() {
       {"the default chain", {.seed = 3}, {}, 0},
       {"as many candidates as there may be", Drawn(64), {}, 0},
       {"one more, of the whole row", Drawn(65), {}, 0},
+      {"min_p, that leaves few", Drawn(0, 0.1f), {}, 0},
+      {"min_p, that leaves more than candidates", Drawn(0, 1e-6f), {}, 0},
+      {"min_p with guesses", Drawn(0, 1e-4f), {}, 3},
+      {"the whole row", Drawn(0, 0.0f), {}, 0},
       {"biases", kGreedy, biases, 0},
       {"penalties", Drawn(10), penalties, 0},
       {"penalties with guesses", kGreedy, penalties, 1},
