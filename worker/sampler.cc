@@ -47,6 +47,10 @@ absl::Status CheckMass(absl::string_view field, float value) {
       absl::StrCat(field, " must be in (0, 1], got ", value));
 }
 
+// Entries that are put in order at first, of many; then so many times as many.
+constexpr size_t kFirstSorted = 256;
+constexpr size_t kSortedMore = 16;
+
 // The smallest prefix of `probabilities` (descending, summing to `total`)
 // whose sum reaches top_p.
 size_t TopPCount(std::span<const double> probabilities, double total,
@@ -58,6 +62,29 @@ size_t TopPCount(std::span<const double> probabilities, double total,
     if (sum >= static_cast<double>(top_p) * total) return i + 1;
   }
   return probabilities.size();
+}
+
+// How many of a row's entries top_p and min_p leave, by the first ones in
+// order, whose sum of exp(logit - largest) over the whole row is `total` to
+// `error` of itself. Nothing if these do not show it.
+std::optional<size_t> CountLeft(std::span<const LogitEntry> sorted,
+                                double total, double error,
+                                const SamplingOptions& options) {
+  const double max = static_cast<double>(sorted.front().logit);
+  const double wanted = static_cast<double>(options.top_p) * total;
+  double sum = 0;
+  bool may_end = false;  // top_p may leave no more, or may
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const double weight = std::exp(static_cast<double>(sorted[i].logit) - max);
+    // This one is below min_p, and so are all after it.
+    if (i > 0 && weight < static_cast<double>(options.min_p)) return i;
+    if (may_end) return std::nullopt;
+    sum += weight;
+    if (options.top_p >= 1.0f) continue;
+    if (sum >= wanted * (1 + error)) return i + 1;
+    may_end = sum >= wanted * (1 - error);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -110,27 +137,12 @@ std::optional<int32_t> Sampler::SampleLikeliest(
     std::span<const LogitEntry> sorted, double log_sum_exp,
     const SamplingOptions& options, uint64_t index) {
   if (!MayDecide(options)) return std::nullopt;
-  const double max = static_cast<double>(sorted.front().logit);
-  const double wanted =
-      static_cast<double>(options.top_p) * std::exp(log_sum_exp - max);
-  const auto draw = [&](size_t n) {
-    entries_.assign(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(n));
-    weights_.resize(n);
-    return DrawAmong(n, options, index);
-  };
-  double sum = 0;
-  bool may_end = false;  // top_p may leave no more, or may
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    const double weight = std::exp(static_cast<double>(sorted[i].logit) - max);
-    // This one is below min_p, and so are all after it.
-    if (i > 0 && weight < static_cast<double>(options.min_p)) return draw(i);
-    if (may_end) return std::nullopt;
-    sum += weight;
-    if (options.top_p >= 1.0f) continue;
-    if (sum >= wanted * (1 + kMassError)) return draw(i + 1);
-    may_end = sum >= wanted * (1 - kMassError);
-  }
-  return std::nullopt;
+  const double total =
+      std::exp(log_sum_exp - static_cast<double>(sorted.front().logit));
+  const auto n = CountLeft(sorted, total, kMassError, options);
+  if (!n) return std::nullopt;
+  entries_.assign(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(*n));
+  return DrawAmong(*n, options, index);
 }
 
 int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
@@ -152,6 +164,7 @@ int32_t Sampler::DrawAmong(size_t n, const SamplingOptions& options,
   const double max = static_cast<double>(entries_.front().logit);
   double total = 0;
   const double inverse = 1.0 / static_cast<double>(options.temperature);
+  weights_.resize(n);
   for (size_t i = 0; i < n; ++i) {
     weights_[i] =
         std::exp((static_cast<double>(entries_[i].logit) - max) * inverse);
@@ -233,6 +246,10 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
     is_finite &= std::isfinite(entry.logit);
   }
   if (!is_finite) return absl::InternalError("non-finite logits");
+  if (options.temperature > 0.0f && options.top_k == 0 &&
+      options.typical_p >= 1.0f) {
+    return DrawInParts(options, index);
+  }
   size_t n = entries_.size();
   if (options.temperature == 0.0f) n = 1;
   if (options.top_k > 0) n = std::min(n, static_cast<size_t>(options.top_k));
@@ -242,6 +259,45 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
   entries_.resize(n);
   if (options.temperature == 0.0f) return entries_.front().id;
   return Draw(options, index);
+}
+
+int32_t Sampler::DrawInParts(const SamplingOptions& options, uint64_t index) {
+  const bool is_cut = MayDecide(options);
+  const double inverse =
+      is_cut ? 1.0 : 1.0 / static_cast<double>(options.temperature);
+  const double max = static_cast<double>(
+      std::min_element(entries_.begin(), entries_.end(), kBefore)->logit);
+  const auto weight = [&](const LogitEntry& entry) {
+    return std::exp((static_cast<double>(entry.logit) - max) * inverse);
+  };
+  double total = 0;
+  if (!is_cut || options.top_p < 1.0f) {
+    for (const LogitEntry& entry : entries_) total += weight(entry);
+  }
+  double left = UniformAt(options.seed, index) * total;
+  size_t n_sorted = 0;
+  while (true) {
+    const size_t n = std::min(std::max(kFirstSorted, n_sorted * kSortedMore),
+                              entries_.size());
+    std::partial_sort(entries_.begin() + static_cast<ptrdiff_t>(n_sorted),
+                      entries_.begin() + static_cast<ptrdiff_t>(n),
+                      entries_.end(), kBefore);
+    const bool is_all = n == entries_.size();
+    if (is_cut) {
+      const auto n_left =
+          CountLeft(std::span(entries_).first(n), total, /*error=*/0, options);
+      if (n_left || is_all) {
+        return DrawAmong(n_left.value_or(n), options, index);
+      }
+    } else {
+      for (size_t i = n_sorted; i < n; ++i) {
+        left -= weight(entries_[i]);
+        if (left < 0) return entries_[i].id;
+      }
+      if (is_all) return entries_.back().id;
+    }
+    n_sorted = n;
+  }
 }
 
 }  // namespace plimsoll::worker

@@ -85,6 +85,9 @@ class Sampler {
   int32_t Draw(const SamplingOptions& options, uint64_t index);
   // The same from the first `n` of them, which is all that was to be left out.
   int32_t DrawAmong(size_t n, const SamplingOptions& options, uint64_t index);
+  // The same where they are in any order, without top_k and typical_p: puts
+  // them in order only as far as the draw comes.
+  int32_t DrawInParts(const SamplingOptions& options, uint64_t index);
   // Leaves what typical sampling keeps of `entries_`, in their order.
   void KeepTypical(float typical_p);
 

@@ -270,6 +270,33 @@ std::vector<LogitEntry> Largest(const std::vector<float>& logits, size_t n) {
   return sorted;
 }
 
+// However little of a long row is put in order: the draw of one in order.
+TEST(SamplerTest, LongRowsAreDrawnFromAsIfTheyWereInOrder) {
+  Sampler sampler;
+  for (const size_t n : {255u, 256u, 257u, 4'095u, 4'097u, 70'000u}) {
+    for (const float scale : {0.01f, 1.0f}) {
+      std::vector<float> logits = RandomLogits(static_cast<uint32_t>(n), n);
+      for (float& logit : logits) logit *= scale;
+      const std::vector<LogitEntry> sorted = Largest(logits, n);
+      SamplingOptions options = kPlain;
+      // All are left, all but few, few, and one.
+      for (const auto& [top_p, min_p] : std::vector<std::pair<float, float>>{
+               {1.0f, 0.0f}, {0.999f, 0.0f}, {0.5f, 0.1f}, {0.01f, 0.0f}}) {
+        for (const float temperature : {0.7f, 2.0f}) {
+          options.temperature = temperature;
+          options.top_p = top_p;
+          options.min_p = min_p;
+          for (uint64_t i = 0; i < 5; ++i) {
+            EXPECT_EQ(sampler.Sample(logits, options, i).value(),
+                      sampler.SampleSorted(sorted, options, i))
+                << n << " " << scale << " " << top_p << " " << temperature;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(SamplerTest, LikeliestTokensGiveTheWholeRowsTokenOrNone) {
   Sampler sampler;
   int64_t n_decided = 0;
