@@ -135,6 +135,34 @@ HWY_INLINE VI Broadcast(const uint8_t* at) {
 // Of a row.
 using Totals = float[kGroupPanels][kPanelRows];
 
+// Of row m and block s: the sums before its products.
+template <class Form>
+HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
+                          const Activations& a, int m,
+                          VI (&sums)[kGroupPanels]) {
+  const uint8_t* cross =
+      a.cross + m * a.row_bytes + s * 8 + (Form::kHalves == 1 ? 4 : 0);
+  HWY_UNROLL(2)
+  for (int p = 0; p < kGroupPanels; ++p) {
+    sums[p] = half == 0 ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]),
+                                  Broadcast(cross))
+                        : hn::Zero(DI());
+  }
+}
+
+// acc += the same sums after them, scaled.
+HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
+                        const Activations& a, int m,
+                        const VI (&sums)[kGroupPanels],
+                        VF (&acc)[kGroupPanels]) {
+  const VF scale = hn::Set(DF(), LoadFloat(a.scales + m * a.row_bytes + s * 4));
+  HWY_UNROLL(2)
+  for (int p = 0; p < kGroupPanels; ++p) {
+    const VF both = hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
+    acc[p] = hn::MulAdd(hn::ConvertTo(DF(), sums[p]), both, acc[p]);
+  }
+}
+
 // totals[m] += the chunk times row m, for kRows rows; `is_first` sets them.
 template <class Form, int kRows>
 void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
@@ -164,30 +192,6 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
     HWY_UNROLL(2)
     for (int half = 0; half < Form::kHalves; ++half) {
       VI sums[kRows][kGroupPanels];
-      // A row's sums begin and end beside the next row's products: as many
-      // instructions of one kind in a row would leave units without work.
-      const auto begin = [&](int m) HWY_ATTR {
-        const uint8_t* cross =
-            a.cross + m * a.row_bytes + s * 8 + (Form::kHalves == 1 ? 4 : 0);
-        HWY_UNROLL(2)
-        for (int p = 0; p < kGroupPanels; ++p) {
-          sums[m][p] = half == 0
-                           ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]),
-                                     Broadcast(cross))
-                           : hn::Zero(DI());
-        }
-      };
-      const auto end = [&](int m) HWY_ATTR {
-        const VF scale =
-            hn::Set(DF(), LoadFloat(a.scales + m * a.row_bytes + s * 4));
-        HWY_UNROLL(2)
-        for (int p = 0; p < kGroupPanels; ++p) {
-          const VF both =
-              hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
-          acc[m][p] =
-              hn::MulAdd(hn::ConvertTo(DF(), sums[m][p]), both, acc[m][p]);
-        }
-      };
       HWY_UNROLL(8)
       for (int i = 0; i < kGroups / Form::kHalves; ++i) {
         // Both kinds in turn, so that all units have work at any time. Measured
@@ -200,7 +204,9 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
         const VS second1 = hn::Load(DS(), chunk.pairs[s][2 * g + 1][1]);
         HWY_UNROLL(8)
         for (int m = 0; m < kRows; ++m) {
-          if (i == 0) begin(m);
+          // A row's sums begin and end beside other rows' products: more
+          // instructions of one kind together would leave units without work.
+          if (i == 0) BeginSums<Form>(chunk, s, half, a, m, sums[m]);
           const uint8_t* at = values + m * a.row_bytes + g * 8;
           const VS x = hn::BitCast(DS(), Broadcast(at));
           const VS y = hn::BitCast(DS(), Broadcast(at + 4));
@@ -213,10 +219,12 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
             sum0 = AddProducts(AddProducts(sum0, x, first0), y, second0);
             sum1 = AddProducts(AddProducts(sum1, x, first1), y, second1);
           }
-          if (i == kGroups / Form::kHalves - 1 && m > 0) end(m - 1);
+          if (i == kGroups / Form::kHalves - 1 && m > 0) {
+            AddSums(chunk, s, half, a, m - 1, sums[m - 1], acc[m - 1]);
+          }
         }
       }
-      end(kRows - 1);
+      AddSums(chunk, s, half, a, kRows - 1, sums[kRows - 1], acc[kRows - 1]);
     }
     if constexpr (Form::kHasMin) {
       HWY_UNROLL(8)
