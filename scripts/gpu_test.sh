@@ -6,7 +6,11 @@
 #
 # Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run,
 #                                                    stripped, and FOLDER.tar.xz
-#        scripts/gpu_test.sh FOLDER [LOGS]           there: runs it
+#        scripts/gpu_test.sh FOLDER [LOGS [GROUP...]]  there: runs it
+#
+# Groups, all of them unless some are named, in this order: kernels (their
+# tests), bench, model (the 12B one), engines (their tests), sanitizer. Each
+# takes minutes: where time is short, figures come from `bench model`.
 #
 # Exits with 77 if there is no device, 1 if anything failed. LOGS, by default
 # FOLDER/logs, gets the whole output of each step; the last lines printed are a
@@ -20,6 +24,7 @@ checked='weights elementwise store_rows mat_mul attention step top_k'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'
+groups=(kernels bench model engines sanitizer)
 step_seconds=240
 # Writing the model takes part of it.
 model_seconds=420
@@ -96,32 +101,22 @@ clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit,\
 ecc.mode.current,memory.used || true
 }
 
-run_all() {
-  local folder=$1 name
-  export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  nvidia-smi || {
-    echo 'SKIPPED: there is no device' >&2
-    exit 77
-  }
-  show_device
+run_kernels() {
+  local name
   for name in $tests; do
     run_step "$name" "$folder/bin/kernels_${name}_test" \
       --gtest_filter='*cuda_0*:CudaBackendTest.*'
   done
-  run_step worker "$folder/bin/worker_cuda_test" \
-    --gtest_filter='*cuda_0*:AcceleratorTest.*'
-  for name in $engine_tests; do
-    # Their promises are of bits, which rows of one kernel share.
-    run_step "worker_$name" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
-      PLIMSOLL_TEST_DEVICE=cuda:0 "$folder/bin/worker_${name}_test"
-    run_step "worker_${name}_split" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
-      PLIMSOLL_TEST_DEVICE=cuda:0,cpu "$folder/bin/worker_${name}_test"
-  done
-  printf '%s\n' "${table[@]}"
+}
+
+run_bench() {
   show_device
   run_step bench "$folder/bin/cuda_bench"
   show_device # clocks right after work
   cat "$logs/bench.log"
+}
+
+run_model() {
   model=$(mktemp -d)
   trap 'rm -rf "$model"' EXIT
   run_step model_q4_0 "$folder/bin/model_bench" --type q4_0 \
@@ -132,24 +127,57 @@ run_all() {
     --device cuda:0,cpu --memory-mib 4096 --prompt 1024 \
     --file "$model/12b.gguf"
   cat "$logs/model_split.log"
-  if command -v compute-sanitizer >/dev/null; then
-    for name in $checked; do
-      run_step "memcheck_$name" compute-sanitizer --tool memcheck \
-        --error-exitcode 9 "$folder/bin/kernels_${name}_test" \
-        --gtest_filter='*cuda_0*'
-    done
-    run_step racecheck_mat_mul compute-sanitizer --tool racecheck \
-      --error-exitcode 9 "$folder/bin/kernels_mat_mul_test" \
-      --gtest_filter='*Agrees*cuda_0*'
-    run_step racecheck_top_k compute-sanitizer --tool racecheck \
-      --error-exitcode 9 "$folder/bin/kernels_top_k_test" \
-      --gtest_filter='*Ascending*cuda_0*'
-    run_step racecheck_attention compute-sanitizer --tool racecheck \
-      --error-exitcode 9 "$folder/bin/kernels_attention_test" \
-      --gtest_filter='*Evicted*cuda_0*'
-  else
+}
+
+run_engines() {
+  local name
+  run_step worker "$folder/bin/worker_cuda_test" \
+    --gtest_filter='*cuda_0*:AcceleratorTest.*'
+  for name in $engine_tests; do
+    # Their promises are of bits, which rows of one kernel share.
+    run_step "worker_$name" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
+      PLIMSOLL_TEST_DEVICE=cuda:0 "$folder/bin/worker_${name}_test"
+    run_step "worker_${name}_split" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
+      PLIMSOLL_TEST_DEVICE=cuda:0,cpu "$folder/bin/worker_${name}_test"
+  done
+}
+
+run_sanitizer() {
+  local name
+  if ! command -v compute-sanitizer >/dev/null; then
     table+=('compute-sanitizer            not installed: not run')
+    return
   fi
+  for name in $checked; do
+    run_step "memcheck_$name" compute-sanitizer --tool memcheck \
+      --error-exitcode 9 "$folder/bin/kernels_${name}_test" \
+      --gtest_filter='*cuda_0*'
+  done
+  run_step racecheck_mat_mul compute-sanitizer --tool racecheck \
+    --error-exitcode 9 "$folder/bin/kernels_mat_mul_test" \
+    --gtest_filter='*Agrees*cuda_0*'
+  run_step racecheck_top_k compute-sanitizer --tool racecheck \
+    --error-exitcode 9 "$folder/bin/kernels_top_k_test" \
+    --gtest_filter='*Ascending*cuda_0*'
+  run_step racecheck_attention compute-sanitizer --tool racecheck \
+    --error-exitcode 9 "$folder/bin/kernels_attention_test" \
+    --gtest_filter='*Evicted*cuda_0*'
+}
+
+# run_groups GROUP...: in $folder, with a table at the end.
+run_groups() {
+  local group
+  for group in "$@"; do
+    [[ " ${groups[*]} " == *" $group "* ]] ||
+      die "there is no group $group; those are: ${groups[*]}"
+  done
+  export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  nvidia-smi || {
+    echo 'SKIPPED: there is no device' >&2
+    exit 77
+  }
+  for group in "$@"; do "run_$group"; done
+  show_device
   printf '\n%s\n' "${table[@]}"
   exit "$failed"
 }
@@ -159,10 +187,13 @@ case ${1:-} in
     (($# == 3)) || die 'usage: gpu_test.sh --collect BUILD FOLDER'
     collect "$2" "$3"
     ;;
-  '' | -*) die 'usage: gpu_test.sh FOLDER [LOGS]' ;;
+  '' | -*) die 'usage: gpu_test.sh FOLDER [LOGS [GROUP...]]' ;;
   *)
     logs=${2:-$1/logs}
     mkdir -p "$logs"
-    run_all "$(cd "$1" && pwd)"
+    folder=$(cd "$1" && pwd)
+    shift "$(($# < 2 ? $# : 2))"
+    (($#)) || set -- "${groups[@]}"
+    run_groups "$@"
     ;;
 esac
