@@ -51,19 +51,6 @@ absl::Status CheckMass(absl::string_view field, float value) {
 constexpr size_t kFirstSorted = 256;
 constexpr size_t kSortedMore = 16;
 
-// The smallest prefix of `probabilities` (descending, summing to `total`)
-// whose sum reaches top_p.
-size_t TopPCount(std::span<const double> probabilities, double total,
-                 float top_p) {
-  if (top_p >= 1.0f) return probabilities.size();
-  double sum = 0;
-  for (size_t i = 0; i < probabilities.size(); ++i) {
-    sum += probabilities[i];
-    if (sum >= static_cast<double>(top_p) * total) return i + 1;
-  }
-  return probabilities.size();
-}
-
 // How many of a row's entries top_p and min_p leave, by the first ones in
 // order, whose sum of exp(logit - largest) over the whole row is `total` to
 // `error` of itself. Nothing if these do not show it.
@@ -148,15 +135,12 @@ std::optional<int32_t> Sampler::SampleLikeliest(
 int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
   if (options.typical_p < 1.0f) KeepTypical(options.typical_p);
   const double max = static_cast<double>(entries_.front().logit);
-  weights_.resize(entries_.size());
   double total = 0;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    weights_[i] = std::exp(static_cast<double>(entries_[i].logit) - max);
-    total += weights_[i];
+  for (const LogitEntry& entry : entries_) {
+    total += std::exp(static_cast<double>(entry.logit) - max);
   }
-  size_t n = TopPCount(weights_, total, options.top_p);
-  while (n > 1 && weights_[n - 1] < static_cast<double>(options.min_p)) --n;
-  return DrawAmong(n, options, index);
+  const auto n = CountLeft(entries_, total, /*error=*/0, options);
+  return DrawAmong(n.value_or(entries_.size()), options, index);
 }
 
 int32_t Sampler::DrawAmong(size_t n, const SamplingOptions& options,
