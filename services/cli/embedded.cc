@@ -186,7 +186,7 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
     RETURN_IF_ERROR(worker::CheckRunnable(shape, part.plan));
   }
   if (!split.fits) {
-    return DoesNotFit(SplitToProto(split, budgets), flags.devices);
+    return DoesNotFit(services::ToProto(split, budgets), flags.devices);
   }
   NotePlan(flags, split.parts.front().plan, streams);
   for (const planner::SplitPart& part : split.parts) {

@@ -150,7 +150,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanDevices(
                            ToLoadOptions(flags.load, source.shape.n_ctx_train,
                                          ContextDefault::kLongestThatFits),
                            devices));
-  return SplitToProto(split, devices);
+  return services::ToProto(split, devices);
 }
 
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {

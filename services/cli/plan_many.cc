@@ -67,17 +67,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
                            ToLoadOptions(flags, source.shape.n_ctx_train,
                                          ContextDefault::kLongestThatFits),
                            devices));
-  return SplitToProto(split, devices);
-}
-
-v1::PlanSplitResponse SplitToProto(
-    const planner::SplitPlan& split,
-    const std::vector<planner::SplitDevice>& devices) {
-  v1::PlanSplitResponse message = services::ToProto(split);
-  for (const planner::SplitDevice& device : devices) {
-    message.add_budget_bytes(services::ToUint64(device.budget_bytes));
-  }
-  return message;
+  return services::ToProto(split, devices);
 }
 
 std::string RenderSet(const v1::PlanSetResponse& set,

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/layer_split.h"
 #include "plimsoll/v1/plan.pb.h"
 #include "services/cli/flags.h"
 #include "services/cli/terminal.h"
@@ -18,11 +17,6 @@ namespace plimsoll::cli {
 // Errors: those of OpenPlannable and of planner::PlanSet.
 absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     const std::vector<std::string>& models, const LoadFlags& flags);
-
-// A split with what each device offered.
-v1::PlanSplitResponse SplitToProto(
-    const planner::SplitPlan& split,
-    const std::vector<planner::SplitDevice>& devices);
 
 // One model over devices with `budgets`, each with its own memory.
 // Errors: those of OpenPlannable and of planner::SplitLayers.

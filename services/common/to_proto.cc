@@ -269,8 +269,13 @@ v1::PlanSetResponse ToProto(const planner::SetPlan& set) {
   return message;
 }
 
-v1::PlanSplitResponse ToProto(const planner::SplitPlan& split) {
+v1::PlanSplitResponse ToProto(
+    const planner::SplitPlan& split,
+    const std::vector<planner::SplitDevice>& devices) {
   v1::PlanSplitResponse message;
+  for (const planner::SplitDevice& device : devices) {
+    message.add_budget_bytes(ToUint64(device.budget_bytes));
+  }
   for (const planner::SplitPart& part : split.parts) {
     v1::SplitPart& added = *message.add_parts();
     added.set_device(ToUint32(part.device));

@@ -3,6 +3,7 @@
 #define PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "planner/device_profile.h"
@@ -30,7 +31,9 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options);
 v1::Suggestion ToProto(const planner::Suggestion& suggestion);
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
 v1::PlanSetResponse ToProto(const planner::SetPlan& set);
-v1::PlanSplitResponse ToProto(const planner::SplitPlan& split);
+// With what each of the devices offered.
+v1::PlanSplitResponse ToProto(const planner::SplitPlan& split,
+                              const std::vector<planner::SplitDevice>& devices);
 v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);
 v1::DescribeModelResponse ToProto(const planner::ModelShape& shape);
 v1::Lease ToProto(const planner::Lease& lease, absl::Time now);

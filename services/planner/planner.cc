@@ -108,12 +108,11 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
   std::vector<planner::SplitDevice> devices;
   for (const v1::SplitDevice& device : request.devices()) {
     ASSIGN_OR_RETURN(Target target, TargetOf(device, request.purpose()));
-    response.add_budget_bytes(ToUint64(target.budget_bytes));
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
   ASSIGN_OR_RETURN(const planner::SplitPlan split,
                    planner::SplitLayers(*shape, options, devices));
-  response.MergeFrom(ToProto(split));
+  response = ToProto(split, devices);
   return absl::OkStatus();
 }
 

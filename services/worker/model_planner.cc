@@ -149,11 +149,7 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanHere(
                    planner::SplitLayers(file.shape(), options, devices));
   RETURN_IF_ERROR(CheckAllRunnable(file, split.parts));
   if (split.fits) return std::move(split.parts);
-  v1::PlanSplitResponse refused = ToProto(split);
-  for (const planner::SplitDevice& device : devices) {
-    refused.add_budget_bytes(ToUint64(device.budget_bytes));
-  }
-  return DoesNotFit(name, refused);
+  return DoesNotFit(name, ToProto(split, devices));
 }
 
 absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanThere(
