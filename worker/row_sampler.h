@@ -23,7 +23,10 @@ class RowSampler {
  public:
   // `model` and `backend` outlive it.
   RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size)
-      : model_(model), backend_(backend), vocab_size_(vocab_size) {}
+      : model_(model),
+        backend_(backend),
+        vocab_size_(vocab_size),
+        sampler_(vocab_size) {}
 
   // What the draws for `sequences` look at of the logits of their rows, one
   // each; empty if one looks at everything. Where the step `keeps_rows`, so

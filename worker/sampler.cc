@@ -104,6 +104,13 @@ double UniformAt(uint64_t seed, uint64_t index) {
   return static_cast<double>(bits) * 0x1.0p-53;
 }
 
+Sampler::Sampler(int64_t vocab_size) {
+  const auto n = static_cast<size_t>(vocab_size);
+  entries_.reserve(n);
+  weights_.reserve(n);
+  order_.reserve(n);
+}
+
 int32_t Sampler::SampleSorted(std::span<const LogitEntry> sorted,
                               const SamplingOptions& options, uint64_t index) {
   if (options.temperature == 0.0f) return sorted.front().id;
@@ -200,7 +207,6 @@ absl::StatusOr<int32_t> Sampler::Sample(std::span<const float> logits,
                                         const SamplingOptions& options,
                                         uint64_t index) {
   entries_.clear();
-  entries_.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     entries_.push_back({logits[i], static_cast<int32_t>(i)});
   }

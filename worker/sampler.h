@@ -45,6 +45,9 @@ struct LogitEntry {
 // thread only.
 class Sampler {
  public:
+  // Has room for a row of `vocab_size` logits: no draw allocates.
+  explicit Sampler(int64_t vocab_size);
+
   // The token of a whole row `logits` [vocab] as the `index`-th generated one.
   // Errors: kInternal "non-finite logits" if any logit is NaN or infinite.
   absl::StatusOr<int32_t> Sample(std::span<const float> logits,

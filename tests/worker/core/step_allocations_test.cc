@@ -176,6 +176,18 @@ TEST_P(StepAllocationsTest, ASmallerTopKAllocatesNothing) {
   EXPECT_EQ(Count(Request({.top_k = 10})), 0);
 }
 
+TEST_P(StepAllocationsTest, DrawsByMassAllocateNothing) {
+  EXPECT_EQ(Count(Request({.top_k = 0, .top_p = 0.3f})), 0);
+  EXPECT_EQ(Count(Request({.top_k = 0, .top_p = 0.95f, .min_p = 0})), 0);
+  EXPECT_EQ(Count(Request({.top_k = 0, .top_p = 1, .min_p = 0.05f})), 0);
+  EXPECT_EQ(Count(Request({.top_k = 0, .top_p = 1, .min_p = 0})), 0);
+}
+
+TEST_P(StepAllocationsTest, TypicalDrawsAllocateNothing) {
+  EXPECT_EQ(Count(Request({.typical_p = 0.5f})), 0);
+  EXPECT_EQ(Count(Request({.top_k = 0, .typical_p = 0.5f})), 0);
+}
+
 // Pages and with them a limit, rings without.
 INSTANTIATE_TEST_SUITE_P(Models, StepAllocationsTest,
                          ::testing::Values("llama_half", "gemma_k"),
