@@ -89,7 +89,8 @@ struct RmsNormArgs {
 };
 
 // Brings activations into the form integer products read: per block of 32
-// elements int16 values with one scale, amax / 32512. dim % 32 == 0.
+// elements int16 values with one scale, amax / 32512. dim % 32 == 0. Rows that
+// are packed together are multiplied together, as their backend arranges them.
 struct PackActivationsArgs {
   const float* x;  // [n_rows, dim]
   int64_t n_rows;

@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
 #include "kernels/packed_row.h"
 
@@ -181,7 +182,7 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
     if (begin < n) {
       if (args.n_rows >= kMinAmxRows && Uses(PathExtra::kAmx)) {
         MatMulAmx(args, begin, std::min(end, n));
-      } else if (args.n_rows >= kMinManyRows && Uses(PathExtra::kWinograd)) {
+      } else if (IsGrouped(args.n_rows)) {
         MatMulMany(args, begin, std::min(end, n));
       } else {
         HWY_DYNAMIC_DISPATCH(MatMulPanels)(args, begin, std::min(end, n));

@@ -26,6 +26,7 @@
 #include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -41,10 +42,11 @@ namespace {
 // A register block: sums and totals of so many rows and panels, with the
 // weights of a group of columns, fill the register file.
 constexpr int kGroupPanels = 2;
-constexpr int kBlockRows = 6;
-// Activation rows that decoded weights meet, and how many of their blocks of 32
-// columns, 326 KiB, stay in the second-level cache while panels go by.
-constexpr int64_t kTileRows = 174;
+constexpr int kBlockRows = kGroupRows;
+// Groups of activation rows that decoded weights meet, and how many of their
+// blocks of 32 columns, 326 KiB, stay in the second-level cache while panels go
+// by.
+constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;
 // Blocks of 32 columns that are decoded at a time, into the first-level cache:
@@ -108,20 +110,21 @@ void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
   }
 }
 
-// What a chunk meets: a row's values, scales, scaled sums and cross products at
-// the chunk's first column.
-struct Activations {
-  const uint8_t* values;
-  const uint8_t* scales;
-  const uint8_t* sums;
-  const uint8_t* cross;
-  int64_t row_bytes;
+// A block of a group of kRows rows (row_groups.h).
+template <int kRows>
+struct RowBlock {
+  static constexpr int64_t kBytes = kRows * kActivationBlockBytes;
+  const uint8_t* at;
 
-  void Skip(int64_t n_rows) {
-    values += n_rows * row_bytes;
-    scales += n_rows * row_bytes;
-    sums += n_rows * row_bytes;
-    cross += n_rows * row_bytes;
+  const uint8_t* Values(int m) const { return at + m * kActivationBlock * 2; }
+  const uint8_t* Scale(int m) const {
+    return at + GroupScalesOffset(kRows) + m * 4;
+  }
+  const uint8_t* Sum(int m) const {
+    return at + GroupSumsOffset(kRows) + m * 4;
+  }
+  const uint8_t* Cross(int m) const {
+    return at + GroupCrossOffset(kRows) + m * 8;
   }
 };
 
@@ -135,13 +138,9 @@ HWY_INLINE VI Broadcast(const uint8_t* at) {
 // Of a row.
 using Totals = float[kGroupPanels][kPanelRows];
 
-// Of row m and block s: the sums before its products.
-template <class Form>
+// Of a row and block s: the sums before its products.
 HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
-                          const Activations& a, int m,
-                          VI (&sums)[kGroupPanels]) {
-  const uint8_t* cross =
-      a.cross + m * a.row_bytes + s * 8 + (Form::kHalves == 1 ? 4 : 0);
+                          const uint8_t* cross, VI (&sums)[kGroupPanels]) {
   HWY_UNROLL(2)
   for (int p = 0; p < kGroupPanels; ++p) {
     sums[p] = half == 0 ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]),
@@ -152,10 +151,10 @@ HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
 
 // acc += the same sums after them, scaled.
 HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
-                        const Activations& a, int m,
+                        const uint8_t* row_scale,
                         const VI (&sums)[kGroupPanels],
                         VF (&acc)[kGroupPanels]) {
-  const VF scale = hn::Set(DF(), LoadFloat(a.scales + m * a.row_bytes + s * 4));
+  const VF scale = hn::Set(DF(), LoadFloat(row_scale));
   HWY_UNROLL(2)
   for (int p = 0; p < kGroupPanels; ++p) {
     const VF both = hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
@@ -163,9 +162,10 @@ HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
   }
 }
 
-// totals[m] += the chunk times row m, for kRows rows; `is_first` sets them.
+// totals[m] += the chunk times row m of a group, whose first block is at
+// `group`; `is_first` sets them.
 template <class Form, int kRows>
-void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
+void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
                    bool is_first, Totals* totals) {
   VF acc[kRows][kGroupPanels];
   HWY_UNROLL(8)
@@ -175,20 +175,8 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
       acc[m][p] = is_first ? hn::Zero(DF()) : hn::Load(DF(), totals[m][p]);
     }
   }
-  HWY_UNROLL(8)
-  for (int m = kRows; m < 2 * kRows; ++m) {
-    hwy::Prefetch(a.scales + m * a.row_bytes);
-    hwy::Prefetch(a.cross + m * a.row_bytes);
-    if constexpr (Form::kHasMin) hwy::Prefetch(a.sums + m * a.row_bytes);
-    hwy::Prefetch(totals[m][0]);
-    hwy::Prefetch(totals[m][1]);
-  }
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const uint8_t* values = a.values + s * 64;
-    HWY_UNROLL(8)
-    for (int m = 0; m < kRows; ++m) {
-      hwy::Prefetch(values + (m + kRows) * a.row_bytes);
-    }
+    const RowBlock<kRows> a = {group + s * RowBlock<kRows>::kBytes};
     HWY_UNROLL(2)
     for (int half = 0; half < Form::kHalves; ++half) {
       VI sums[kRows][kGroupPanels];
@@ -206,8 +194,11 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
         for (int m = 0; m < kRows; ++m) {
           // A row's sums begin and end beside other rows' products: more
           // instructions of one kind together would leave units without work.
-          if (i == 0) BeginSums<Form>(chunk, s, half, a, m, sums[m]);
-          const uint8_t* at = values + m * a.row_bytes + g * 8;
+          if (i == 0) {
+            BeginSums(chunk, s, half, a.Cross(m) + (Form::kHalves == 1 ? 4 : 0),
+                      sums[m]);
+          }
+          const uint8_t* at = a.Values(m) + g * 8;
           const VS x = hn::BitCast(DS(), Broadcast(at));
           const VS y = hn::BitCast(DS(), Broadcast(at + 4));
           VI& sum0 = sums[m][0];
@@ -220,17 +211,17 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
             sum1 = AddProducts(AddProducts(sum1, x, first1), y, second1);
           }
           if (i == kGroups / Form::kHalves - 1 && m > 0) {
-            AddSums(chunk, s, half, a, m - 1, sums[m - 1], acc[m - 1]);
+            AddSums(chunk, s, half, a.Scale(m - 1), sums[m - 1], acc[m - 1]);
           }
         }
       }
-      AddSums(chunk, s, half, a, kRows - 1, sums[kRows - 1], acc[kRows - 1]);
+      AddSums(chunk, s, half, a.Scale(kRows - 1), sums[kRows - 1],
+              acc[kRows - 1]);
     }
     if constexpr (Form::kHasMin) {
       HWY_UNROLL(8)
       for (int m = 0; m < kRows; ++m) {
-        const VF sum =
-            hn::Set(DF(), LoadFloat(a.sums + m * a.row_bytes + s * 4));
+        const VF sum = hn::Set(DF(), LoadFloat(a.Sum(m)));
         HWY_UNROLL(2)
         for (int p = 0; p < kGroupPanels; ++p) {
           acc[m][p] =
@@ -248,43 +239,48 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const Activations& a,
   }
 }
 
-// All rows, in the fewest register blocks, of sizes as even as can be.
-template <class Form>
-void MultiplyRows(const Chunk& chunk, int64_t n_blocks, Activations a,
-                  int64_t n_rows, bool is_first, Totals* totals) {
-  for (int64_t left = CeilDiv(n_rows, kBlockRows); left > 0; --left) {
-    const int64_t n = CeilDiv(n_rows, left);
-    switch (n) {
-      case 6:
-        MultiplyChunk<Form, 6>(chunk, n_blocks, a, is_first, totals);
-        break;
-      case 5:
-        MultiplyChunk<Form, 5>(chunk, n_blocks, a, is_first, totals);
-        break;
-      case 4:
-        MultiplyChunk<Form, 4>(chunk, n_blocks, a, is_first, totals);
-        break;
-      case 3:
-        MultiplyChunk<Form, 3>(chunk, n_blocks, a, is_first, totals);
-        break;
-      case 2:
-        MultiplyChunk<Form, 2>(chunk, n_blocks, a, is_first, totals);
-        break;
-      default:
-        MultiplyChunk<Form, 1>(chunk, n_blocks, a, is_first, totals);
-        break;
-    }
-    n_rows -= n;
-    totals += n;
-    a.Skip(n);
+// Asks for outputs of two panels for rows [begin, end).
+void AskForOutputs(const MatMulArgs& args, int64_t begin, int64_t end,
+                   int64_t panel) {
+  for (int64_t m = begin; m < end; ++m) {
+    const float* out = args.out + m * args.w.rows + panel * kPanelRows;
+    __builtin_prefetch(out, 1, 2);
+    __builtin_prefetch(out + kPanelRows, 1, 2);
   }
 }
 
 // What of the activations is multiplied at a time.
 struct Tile {
-  int64_t first;  // row
-  int64_t n_rows;
+  int64_t first_group;
+  int64_t n_groups;
 };
+
+// totals[m] += the chunk, whose first block is `first`, times row m of a tile.
+template <class Form>
+void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
+                  int64_t first, int64_t n_blocks, Totals* totals) {
+  const RowGroups groups(args.n_rows);
+  const bool is_first = first == 0;
+  for (int64_t i = 0; i < tile.n_groups; ++i) {
+    const int64_t group = tile.first_group + i;
+    const int64_t n = groups.RowsOf(group);
+    const auto* at = reinterpret_cast<const uint8_t*>(args.packed) +
+                     groups.RowAt(group) * PackedRowBytes(args.w.cols) +
+                     first * n * kActivationBlockBytes;
+    switch (n) {
+      case 6:
+        MultiplyChunk<Form, 6>(chunk, n_blocks, at, is_first, totals);
+        break;
+      case 5:
+        MultiplyChunk<Form, 5>(chunk, n_blocks, at, is_first, totals);
+        break;
+      default:  // 4: kMinManyRows and more make no smaller ones
+        MultiplyChunk<Form, 4>(chunk, n_blocks, at, is_first, totals);
+        break;
+    }
+    totals += n;
+  }
+}
 
 // totals[m] += columns [32 begin, 32 end) of two panels times row m of a tile.
 // The second panel may be the first again.
@@ -293,30 +289,13 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile,
                   const PanelData (&panels)[kGroupPanels], int64_t begin,
                   int64_t end, Totals* totals) {
   using TypeForm = Form<Decoder::kHasMin, Decoder::kHasHalfScales>;
-  const int64_t row_bytes = PackedRowBytes(args.w.cols);
-  const auto* row =
-      reinterpret_cast<const uint8_t*>(args.packed) + tile.first * row_bytes;
   Chunk chunk;
   for (int64_t s = begin; s < end; s += kChunkBlocks) {
     const int64_t n_blocks = std::min(kChunkBlocks, end - s);
     for (size_t p = 0; p < kGroupPanels; ++p) {
       DecodeChunk<Decoder, TypeForm>(panels[p], s, n_blocks, p, chunk);
     }
-    const Activations a = {
-        .values = row + s * 64,
-        .scales = row + PackedScalesOffset(args.w.cols) + s * 4,
-        .sums = row + PackedSumsOffset(args.w.cols) + s * 4,
-        .cross = row + PackedCrossOffset(args.w.cols) + s * 8,
-        .row_bytes = row_bytes};
-    MultiplyRows<TypeForm>(chunk, n_blocks, a, tile.n_rows, s == 0, totals);
-  }
-}
-
-void AskForOutputs(const MatMulArgs& args, const Tile& tile, int64_t panel) {
-  for (int64_t m = tile.first; m < tile.first + tile.n_rows; ++m) {
-    const float* out = args.out + m * args.w.rows + panel * kPanelRows;
-    __builtin_prefetch(out, 1, 2);
-    __builtin_prefetch(out + kPanelRows, 1, 2);
+    MultiplyRows<TypeForm>(args, tile, chunk, s, n_blocks, totals);
   }
 }
 
@@ -324,12 +303,16 @@ void AskForOutputs(const MatMulArgs& args, const Tile& tile, int64_t panel) {
 template <class Decoder>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
-  HWY_ALIGN Totals totals[kRangePanels / kGroupPanels][kTileRows];
+  HWY_ALIGN Totals
+      totals[kRangePanels / kGroupPanels][kTileGroups * kBlockRows];
+  const RowGroups groups(args.n_rows);
+  const int64_t first_row = groups.RowAt(tile.first_group);
+  const int64_t end_row = groups.RowAt(tile.first_group + tile.n_groups);
   const int64_t n_blocks = args.w.cols / 32;
   for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
     const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
     for (int64_t p = begin; p < end; p += kGroupPanels) {
-      if (slab_end == n_blocks) AskForOutputs(args, tile, p);
+      if (slab_end == n_blocks) AskForOutputs(args, first_row, end_row, p);
       // A panel alone is multiplied twice; the second time for nothing.
       MultiplySlab<Decoder>(
           args, tile,
@@ -337,28 +320,24 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
           slab_end, totals[(p - begin) / kGroupPanels]);
     }
   }
-  for (int64_t m = 0; m < tile.n_rows; ++m) {
+  for (int64_t m = first_row; m < end_row; ++m) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t i = p - begin;
-      StoreOut(LoadRows(totals[i / kGroupPanels][m][i % kGroupPanels]),
-               std::min(kPanelRows, args.w.rows - p * kPanelRows),
-               args.accumulate,
-               args.out + (tile.first + m) * args.w.rows + p * kPanelRows);
+      StoreOut(
+          LoadRows(totals[i / kGroupPanels][m - first_row][i % kGroupPanels]),
+          std::min(kPanelRows, args.w.rows - p * kPanelRows), args.accumulate,
+          args.out + m * args.w.rows + p * kPanelRows);
     }
   }
 }
 
 template <class Decoder>
 void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
-  const int64_t n_tiles = CeilDiv(args.n_rows, kTileRows);
+  const int64_t n_groups = RowGroups(args.n_rows).n();
+  const int64_t n_tiles = CeilDiv(n_groups, kTileGroups);
   for (int64_t t = 0; t < n_tiles; ++t) {
-    // Whole register blocks, but for the last tile's.
-    const auto begin_of = [&](int64_t i) {
-      return std::min(
-          CeilDiv(args.n_rows * i, n_tiles * kBlockRows) * kBlockRows,
-          args.n_rows);
-    };
-    const Tile tile = {begin_of(t), begin_of(t + 1) - begin_of(t)};
+    const int64_t first = n_groups * t / n_tiles;
+    const Tile tile = {first, n_groups * (t + 1) / n_tiles - first};
     for (int64_t p = begin; p < end; p += kRangePanels) {
       MultiplyTile<Decoder>(args, tile, p, std::min(p + kRangePanels, end));
     }

@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -100,21 +101,60 @@ HWY_INLINE VI4 FirstBlock(D /*d*/, hn::Vec<D> v) {
   }
 }
 
+// Where a block of a row is kept, and how far on the row's next one is.
+struct BlockPlace {
+  std::byte* values;
+  std::byte* scale;
+  std::byte* sum;
+  std::byte* cross;
+  int64_t to_next_values;
+  int64_t to_next_number;
+  int64_t to_next_cross;
+};
+
+BlockPlace PlaceInRow(const PackActivationsArgs& args, int64_t row,
+                      int64_t block) {
+  std::byte* at = args.out + row * PackedRowBytes(args.dim);
+  return {.values = at + block * kActivationBlock * 2,
+          .scale = at + PackedScalesOffset(args.dim) + block * 4,
+          .sum = at + PackedSumsOffset(args.dim) + block * 4,
+          .cross = at + PackedCrossOffset(args.dim) + block * 8,
+          .to_next_values = kActivationBlock * 2,
+          .to_next_number = 4,
+          .to_next_cross = 8};
+}
+
+BlockPlace PlaceInGroup(const PackActivationsArgs& args,
+                        const RowGroups& groups, int64_t row, int64_t block) {
+  const int64_t group = groups.GroupOf(row);
+  const int64_t first = groups.RowAt(group);
+  const int64_t n = groups.RowsOf(group);
+  const int64_t stride = n * kActivationBlockBytes;
+  std::byte* at = args.out + first * PackedRowBytes(args.dim) + block * stride;
+  const int64_t m = row - first;
+  return {.values = at + m * kActivationBlock * 2,
+          .scale = at + GroupScalesOffset(n) + m * 4,
+          .sum = at + GroupSumsOffset(n) + m * 4,
+          .cross = at + GroupCrossOffset(n) + m * 8,
+          .to_next_values = stride,
+          .to_next_number = stride,
+          .to_next_cross = stride};
+}
+
 // Of at least one block of `x`; the last one stands for those beyond it.
-void PackTogether(const float* x, size_t n_blocks, int16_t* out,
-                  BlockNumbers& numbers) {
+void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   const DF d;
   const DI di;
   const DF4 d4;
   const DI4 di4;
-  const auto at = [n_blocks](size_t b)
-                      HWY_ATTR { return std::min(b, n_blocks - 1) * kBlock; };
+  const auto index = [n_blocks](size_t b)
+                         HWY_ATTR { return std::min(b, n_blocks - 1); };
   // Magnitudes have the order of their bits, with NaN and infinity at its end.
   VI most[kTogether];
   for (size_t b = 0; b < kTogether; ++b) {
     most[b] = hn::Zero(di);
     for (size_t i = 0; i < kBlock; i += kLanes) {
-      const auto magnitude = hn::Abs(hn::LoadU(d, x + at(b) + i));
+      const auto magnitude = hn::Abs(hn::LoadU(d, x + index(b) * kBlock + i));
       most[b] = hn::Max(most[b], hn::BitCast(di, magnitude));
     }
   }
@@ -129,7 +169,6 @@ void PackTogether(const float* x, size_t n_blocks, int16_t* out,
   const auto scale =
       hn::IfThenElse(hn::RebindMask(d4, is_finite),
                      hn::IfThenZeroElse(is_zero, hn::Div(amax, limit)), nan);
-  hn::Store(scale, d4, numbers.scales);
   HWY_ALIGN float inverse[kTogether];
   HWY_ALIGN int32_t keep[kTogether];
   hn::Store(hn::Div(limit, amax), d4, inverse);
@@ -137,6 +176,8 @@ void PackTogether(const float* x, size_t n_blocks, int16_t* out,
       hn::VecFromMask(di4, hn::AndNot(hn::RebindMask(di4, is_zero), is_finite)),
       di4, keep);
 
+  BlockNumbers numbers;
+  hn::Store(scale, d4, numbers.scales);
   const auto rounder = hn::Set(d, kRounder);
   const auto rounder_bits = hn::Set(di, kRounderBits);
   VI sums[kTogether];
@@ -145,15 +186,17 @@ void PackTogether(const float* x, size_t n_blocks, int16_t* out,
   for (size_t b = 0; b < kTogether; ++b) {
     const auto by = hn::Set(d, inverse[b]);
     const auto mask = hn::BitCast(d, hn::Set(di, keep[b]));
+    auto* values = reinterpret_cast<int16_t*>(
+        place.values + static_cast<int64_t>(index(b)) * place.to_next_values);
     sums[b] = hn::Zero(di);
     cross[b] = hn::Zero(di);
     for (size_t i = 0; i < kBlock; i += kLanes) {
       const auto value =
-          hn::And(hn::Mul(hn::LoadU(d, x + at(b) + i), by), mask);
+          hn::And(hn::Mul(hn::LoadU(d, x + index(b) * kBlock + i), by), mask);
       const VI q =
           hn::Sub(hn::BitCast(di, hn::Add(value, rounder)), rounder_bits);
       hn::StoreU(hn::DemoteTo(hn::Rebind<int16_t, DF>(), q),
-                 hn::Rebind<int16_t, DF>(), out + at(b) + i);
+                 hn::Rebind<int16_t, DF>(), values + i);
       sums[b] = hn::Add(sums[b], q);
       if (i < 16) cross[b] = hn::Add(cross[b], Cross(di, q));
       if (i == 16) last_cross[b] = Cross(di4, FirstBlock(di, q));
@@ -167,6 +210,14 @@ void PackTogether(const float* x, size_t n_blocks, int16_t* out,
   hn::Store(half, di4, numbers.half_cross);
   hn::Store(hn::Add(half, Reduce(di4, last_cross, Sum())), di4,
             numbers.all_cross);
+  for (size_t b = 0; b < n_blocks; ++b) {
+    const auto i = static_cast<int64_t>(b);
+    std::memcpy(place.scale + i * place.to_next_number, &numbers.scales[b], 4);
+    std::memcpy(place.sum + i * place.to_next_number, &numbers.sums[b], 4);
+    std::byte* both = place.cross + i * place.to_next_cross;
+    std::memcpy(both, &numbers.half_cross[b], 4);
+    std::memcpy(both + 4, &numbers.all_cross[b], 4);
+  }
 }
 
 }  // namespace
@@ -174,23 +225,16 @@ void PackTogether(const float* x, size_t n_blocks, int16_t* out,
 // Blocks [begin, end) of those of all rows.
 void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
   const int64_t n_blocks = args.dim / kActivationBlock;
+  const bool is_grouped = IsGrouped(args.n_rows);
+  const RowGroups groups(args.n_rows);
   while (begin < end) {
+    const int64_t row = begin / n_blocks;
     const int64_t b = begin % n_blocks;
     const auto n = static_cast<size_t>(
         std::min({static_cast<int64_t>(kTogether), n_blocks - b, end - begin}));
-    std::byte* out = args.out + begin / n_blocks * PackedRowBytes(args.dim);
-    BlockNumbers numbers;
     PackTogether(args.x + begin * kActivationBlock, n,
-                 reinterpret_cast<int16_t*>(out) + b * kActivationBlock,
-                 numbers);
-    std::memcpy(out + PackedScalesOffset(args.dim) + b * 4, numbers.scales,
-                n * 4);
-    std::memcpy(out + PackedSumsOffset(args.dim) + b * 4, numbers.sums, n * 4);
-    std::byte* cross = out + PackedCrossOffset(args.dim) + b * 8;
-    for (size_t i = 0; i < n; ++i) {
-      std::memcpy(cross + i * 8, &numbers.half_cross[i], 4);
-      std::memcpy(cross + i * 8 + 4, &numbers.all_cross[i], 4);
-    }
+                 is_grouped ? PlaceInGroup(args, groups, row, b)
+                            : PlaceInRow(args, row, b));
     begin += static_cast<int64_t>(n);
   }
 }

@@ -1,5 +1,8 @@
 // Products with fewer multiplications (mat_mul_many.cc): the bits of plain ones
 // at every limit of their own, and past it.
+#include "base/checked_math.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
 #include "tests/kernels/backend_fixture.h"
 
@@ -55,6 +58,28 @@ class MatMulManyTest : public ::testing::Test {
                accumulate);
   }
 };
+
+TEST(RowGroupsTest, EveryRowIsInOneOfTheFewestGroups) {
+  for (int64_t n_rows = 1; n_rows < 400; ++n_rows) {
+    const cpu::RowGroups groups(n_rows);
+    EXPECT_EQ(groups.n(), CeilDiv(n_rows, cpu::kGroupRows));
+    int64_t row = 0;
+    for (int64_t g = 0; g < groups.n(); ++g) {
+      EXPECT_EQ(groups.RowAt(g), row);
+      EXPECT_LE(groups.RowsOf(g), cpu::kGroupRows);
+      EXPECT_GE(groups.RowsOf(g), n_rows / groups.n());
+      // What MatMulMany has register blocks for.
+      if (n_rows >= cpu::kMinManyRows) {
+        EXPECT_GE(groups.RowsOf(g), 4);
+      }
+      for (int64_t m = 0; m < groups.RowsOf(g); ++m) {
+        EXPECT_EQ(groups.GroupOf(row++), g) << n_rows << " rows";
+      }
+    }
+    EXPECT_EQ(row, n_rows);
+    EXPECT_EQ(groups.RowAt(groups.n()), n_rows);
+  }
+}
 
 TEST_F(MatMulManyTest, HaveTheBitsOfPlainProductsInEveryType) {
   for (const DType dtype : WeightTypes()) {

@@ -1,0 +1,71 @@
+// How packed rows lie that MatMulMany multiplies: rows that share a register
+// block are a group, and a group has its rows' columns side by side, block of
+// 32 after block of 32, in the order in which they are read:
+//   int16 values[n][32], float scales[n], float sums[n],
+//   int32 cross products[n][2]
+// for a group of n rows. It is what packed_row.h keeps of them, in as many
+// bytes.
+#ifndef PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
+#define PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/checked_math.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/target.h"
+#include "kernels/packed_row.h"
+
+namespace plimsoll::kernels::cpu {
+
+inline constexpr int64_t kGroupRows = 6;
+
+// Byte offsets inside a group's block of 32 columns.
+constexpr int64_t GroupScalesOffset(int64_t n) {
+  return n * kActivationBlock * 2;
+}
+constexpr int64_t GroupSumsOffset(int64_t n) {
+  return GroupScalesOffset(n) + n * 4;
+}
+constexpr int64_t GroupCrossOffset(int64_t n) {
+  return GroupSumsOffset(n) + n * 4;
+}
+
+// Rows in the fewest groups, of sizes as even as can be, the larger ones first.
+class RowGroups {
+ public:
+  // At least one row.
+  explicit RowGroups(int64_t n_rows)
+      : n_(CeilDiv(n_rows, kGroupRows)),
+        smaller_(n_rows / n_),
+        n_larger_(n_rows % n_) {}
+
+  int64_t n() const { return n_; }
+  int64_t RowsOf(int64_t group) const {
+    return smaller_ + (group < n_larger_ ? 1 : 0);
+  }
+  // The first row of a group; the rows there are, of group n().
+  int64_t RowAt(int64_t group) const {
+    return group * smaller_ + std::min(group, n_larger_);
+  }
+  int64_t GroupOf(int64_t row) const {
+    const int64_t in_larger = n_larger_ * (smaller_ + 1);
+    return row < in_larger ? row / (smaller_ + 1)
+                           : n_larger_ + (row - in_larger) / smaller_;
+  }
+
+ private:
+  int64_t n_;
+  int64_t smaller_;
+  int64_t n_larger_;
+};
+
+// Whether so many rows are packed in groups. Decided alike when they are packed
+// and when they are multiplied.
+inline bool IsGrouped(int64_t n_rows) {
+  return n_rows >= kMinManyRows && Uses(PathExtra::kWinograd);
+}
+
+}  // namespace plimsoll::kernels::cpu
+
+#endif  // PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
