@@ -1,19 +1,23 @@
-// Integer products of many activation rows with fewer multiplications than
-// multiply-adds, for CPUs with more vector adders than vector multipliers.
+// Integer products of many activation rows, for AVX-512 with VNNI: weights are
+// decoded once for some 170 rows, and rows lie as they are read (row_groups.h).
+// Results are mat_mul.cc's to the bit.
 //
-// Winograd's inner product (1968) takes two columns c and d together:
+// On CPUs with more vector adders than vector multipliers there are fewer
+// multiplications than multiply-adds. Winograd's inner product (1968) takes two
+// columns c and d together:
 //   a_c w_c + a_d w_d = (a_c + w_d) (a_d + w_c) - a_c a_d - w_c w_d.
 // Of the last two, the cross products, one belongs to the activations
 // (packed_row.h), one to the weights, and both serve many outputs. Sums are
-// integers modulo 2^32, which end where plain ones do, so that results are
-// mat_mul.cc's to the bit.
+// integers modulo 2^32, which end where plain ones do. Of a block's eight
+// groups of four columns five go this way, which gives all four vector units of
+// a Zen 5 as much to do: 25 instructions for 512 multiply-adds, 13 of which
+// multiply, where plain products are 19 and 18.
 //
-// Of a block's eight groups of four columns five go this way, which gives all
-// four vector units of a Zen 5 as much to do: 25 instructions for 512
-// multiply-adds, 13 of which multiply, where plain products are 19 and 18. A
-// bare loop of vpdpwssd does 240e9 multiply-adds a second on a core (of 252e9
-// at its peak), a bare loop of this 295e9, whole products 262e9 (Q4_0) to 205e9
-// (Q6_K), where mat_mul.cc does 201e9 and 172e9.
+// Measured on one, 10^9 multiply-adds a second on a core, 512 rows: a bare loop
+// of vpdpwssd does 240 (of 252 at its peak), a bare loop of the other kind 295.
+// Of Q4_0, Q4_K and Q6_K whole products do 272, 258 and 207 with fewer
+// multiplications, 200, 190 and 183 without, and those of mat_mul.cc 185, 153
+// and 140.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_many.cc"
@@ -57,13 +61,16 @@ constexpr int64_t kAheadBytes = 2304;
 constexpr int kPairs = 16;  // of a block's columns
 constexpr int kGroups = kPairs / 2;
 
-// How the weights of 32 columns are scaled.
-template <bool kMin, bool kHalf>
+// How the weights of 32 columns are scaled and multiplied.
+template <class DecoderType, bool kIsWinograd>
 struct Form {
-  static constexpr bool kHasMin = kMin;
-  static constexpr int kHalves = kHalf ? 2 : 1;  // columns with one scale
+  using Decoder = DecoderType;
+  static constexpr bool kHasMin = Decoder::kHasMin;
+  // Parts of the columns with a scale of their own.
+  static constexpr int kHalves = Decoder::kHasHalfScales ? 2 : 1;
   // Groups of the first scale's columns that are multiplied together.
-  static constexpr int kCross = std::min(kCrossGroups, kGroups / kHalves);
+  static constexpr int kCross =
+      kIsWinograd ? std::min(kCrossGroups, kGroups / kHalves) : 0;
 };
 
 // Columns of kGroupPanels panels.
@@ -80,9 +87,10 @@ HWY_INLINE VI AddProducts(VI sum, VS a, VS b) {
   return VI{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 }
 
-template <class Decoder, class Form>
+template <class Form>
 void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
                  size_t to_panel, Chunk& chunk) {
+  using Decoder = typename Form::Decoder;
   for (int64_t s = 0; s < n_blocks; ++s) {
     const Columns at = ColumnsAt<Decoder>(panel, first + s);
     PrefetchAhead<Decoder>(at, kAheadBytes);
@@ -139,13 +147,15 @@ HWY_INLINE VI Broadcast(const uint8_t* at) {
 using Totals = float[kGroupPanels][kPanelRows];
 
 // Of a row and block s: the sums before its products.
+template <class Form>
 HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
                           const uint8_t* cross, VI (&sums)[kGroupPanels]) {
   HWY_UNROLL(2)
   for (int p = 0; p < kGroupPanels; ++p) {
-    sums[p] = half == 0 ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]),
-                                  Broadcast(cross))
-                        : hn::Zero(DI());
+    sums[p] =
+        half == 0 && Form::kCross > 0
+            ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]), Broadcast(cross))
+            : hn::Zero(DI());
   }
 }
 
@@ -195,8 +205,8 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
           // A row's sums begin and end beside other rows' products: more
           // instructions of one kind together would leave units without work.
           if (i == 0) {
-            BeginSums(chunk, s, half, a.Cross(m) + (Form::kHalves == 1 ? 4 : 0),
-                      sums[m]);
+            BeginSums<Form>(chunk, s, half,
+                            a.Cross(m) + (Form::kHalves == 1 ? 4 : 0), sums[m]);
           }
           const uint8_t* at = a.Values(m) + g * 8;
           const VS x = hn::BitCast(DS(), Broadcast(at));
@@ -274,7 +284,7 @@ void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
       case 5:
         MultiplyChunk<Form, 5>(chunk, n_blocks, at, is_first, totals);
         break;
-      default:  // 4: kMinManyRows and more make no smaller ones
+      default:  // 4: as many rows as are grouped make no smaller ones
         MultiplyChunk<Form, 4>(chunk, n_blocks, at, is_first, totals);
         break;
     }
@@ -284,23 +294,22 @@ void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
 
 // totals[m] += columns [32 begin, 32 end) of two panels times row m of a tile.
 // The second panel may be the first again.
-template <class Decoder>
+template <class Form>
 void MultiplySlab(const MatMulArgs& args, const Tile& tile,
                   const PanelData (&panels)[kGroupPanels], int64_t begin,
                   int64_t end, Totals* totals) {
-  using TypeForm = Form<Decoder::kHasMin, Decoder::kHasHalfScales>;
   Chunk chunk;
   for (int64_t s = begin; s < end; s += kChunkBlocks) {
     const int64_t n_blocks = std::min(kChunkBlocks, end - s);
     for (size_t p = 0; p < kGroupPanels; ++p) {
-      DecodeChunk<Decoder, TypeForm>(panels[p], s, n_blocks, p, chunk);
+      DecodeChunk<Form>(panels[p], s, n_blocks, p, chunk);
     }
-    MultiplyRows<TypeForm>(args, tile, chunk, s, n_blocks, totals);
+    MultiplyRows<Form>(args, tile, chunk, s, n_blocks, totals);
   }
 }
 
 // Outputs of panels [begin, end), at most kRangePanels, for a tile's rows.
-template <class Decoder>
+template <class Form>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
   HWY_ALIGN Totals
@@ -314,7 +323,7 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
     for (int64_t p = begin; p < end; p += kGroupPanels) {
       if (slab_end == n_blocks) AskForOutputs(args, first_row, end_row, p);
       // A panel alone is multiplied twice; the second time for nothing.
-      MultiplySlab<Decoder>(
+      MultiplySlab<Form>(
           args, tile,
           {PanelOf(args.w, p), PanelOf(args.w, std::min(p + 1, end - 1))}, s,
           slab_end, totals[(p - begin) / kGroupPanels]);
@@ -331,7 +340,7 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   }
 }
 
-template <class Decoder>
+template <class Form>
 void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
   const int64_t n_groups = RowGroups(args.n_rows).n();
   const int64_t n_tiles = CeilDiv(n_groups, kTileGroups);
@@ -339,7 +348,7 @@ void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
     const int64_t first = n_groups * t / n_tiles;
     const Tile tile = {first, n_groups * (t + 1) / n_tiles - first};
     for (int64_t p = begin; p < end; p += kRangePanels) {
-      MultiplyTile<Decoder>(args, tile, p, std::min(p + kRangePanels, end));
+      MultiplyTile<Form>(args, tile, p, std::min(p + kRangePanels, end));
     }
   }
 }
@@ -348,13 +357,18 @@ void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
 
 void MatMulManyHere(const MatMulArgs& args, int64_t begin, int64_t end) {
   WithDecoder(args.w, [&](auto decoder) {
-    MultiplyTiles<decltype(decoder)>(args, begin, end);
+    using Decoder = decltype(decoder);
+    if (Uses(PathExtra::kWinograd)) {
+      MultiplyTiles<Form<Decoder, true>>(args, begin, end);
+    } else {
+      MultiplyTiles<Form<Decoder, false>>(args, begin, end);
+    }
   });
 }
 #else
 void MatMulManyHere(const MatMulArgs& /*args*/, int64_t /*begin*/,
                     int64_t /*end*/) {
-  PLIMSOLL_CHECK(false, "only the path AVX3_DL has it beside it");
+  PLIMSOLL_CHECK(false, "only paths of AVX3_DL have it");
 }
 #endif
 

@@ -37,11 +37,13 @@ void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
 // so many rows on, a tile's, it is expected to be faster.
 inline constexpr int64_t kMinAmxRows = 16;
 void MatMulAmx(const MatMulArgs& args, int64_t begin, int64_t end);
-// The same with fewer multiplications, for CPUs with more vector adders than
-// vector multipliers; only where PathExtra::kWinograd is in use. Measured on a
-// Zen 5 with one thread: 12 rows up to 1.1 times as fast as without, 90
-// rows 1.2 to 1.4 times.
-inline constexpr int64_t kMinManyRows = 12;
+// The same of many rows on AVX-512 with VNNI (UsesVnni512), with fewer
+// multiplications where PathExtra::kWinograd is in use: from so many rows on.
+// Measured on a Zen 5 with one thread beside products of few rows: with fewer
+// multiplications 12 rows up to 1.1 times as fast, 512 rows 1.4 to 1.7 times;
+// without, 24 rows 1.03 to 1.3 times, 512 rows 1.2 to 1.4 times.
+inline constexpr int64_t kMinWinogradRows = 12;
+inline constexpr int64_t kMinManyRows = 24;
 void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);

@@ -63,7 +63,9 @@ class RowGroups {
 // Whether so many rows are packed in groups. Decided alike when they are packed
 // and when they are multiplied.
 inline bool IsGrouped(int64_t n_rows) {
-  return n_rows >= kMinManyRows && Uses(PathExtra::kWinograd);
+  return UsesVnni512() &&
+         n_rows >=
+             (Uses(PathExtra::kWinograd) ? kMinWinogradRows : kMinManyRows);
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -131,6 +131,11 @@ bool Uses(PathExtra extra) {
   return PathInUse().load(std::memory_order_relaxed)->extra == extra;
 }
 
+bool UsesVnni512() {
+  const Path* path = PathInUse().load(std::memory_order_relaxed);
+  return path->target == HWY_AVX3_DL && path->extra != PathExtra::kAmx;
+}
+
 std::vector<std::string> AvailableCpuTargets() {
   std::vector<std::string> names;
   for (const Path& path : Paths()) names.push_back(path.name);

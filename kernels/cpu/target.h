@@ -27,6 +27,10 @@ enum class PathExtra {
 // Whether the path in use has it. For kernels.
 bool Uses(PathExtra extra);
 
+// Whether the path in use has integer products of AVX-512 with VNNI, and none
+// of tiles. For kernels.
+bool UsesVnni512();
+
 // Uses the path `name` from now on in the whole process, or the best one if
 // `name` is empty. Not while a backend runs; for tests and benchmarks.
 // Errors: kNotFound if it is not one of AvailableCpuTargets().

@@ -1,5 +1,5 @@
-// Products with fewer multiplications (mat_mul_many.cc): the bits of plain ones
-// at every limit of their own, and past it.
+// Products of many rows (mat_mul_many.cc): the bits of those of few at every
+// limit of their own, and past it.
 #include "base/checked_math.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_groups.h"
@@ -9,14 +9,15 @@
 namespace plimsoll::kernels {
 namespace {
 
-constexpr char kPath[] = "AVX3_DL_WINOGRAD";
-constexpr char kPlainPath[] = "AVX3_DL";
+// Has no such products.
+constexpr char kPlainPath[] = "AVX3";
+constexpr int64_t kManyRows = cpu::kMinManyRows;
 
-class MatMulManyTest : public ::testing::Test {
+class MatMulManyTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const auto names = AvailableCpuTargets();
-    if (std::find(names.begin(), names.end(), kPath) == names.end()) {
+    if (std::find(names.begin(), names.end(), GetParam()) == names.end()) {
       GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
     }
   }
@@ -42,7 +43,7 @@ class MatMulManyTest : public ::testing::Test {
 
   static void ExpectSame(const WeightMatrix& w, const std::vector<float>& x,
                          int64_t n_rows, bool accumulate) {
-    EXPECT_EQ(Bits(Product(kPath, w, x, n_rows, accumulate)),
+    EXPECT_EQ(Bits(Product(GetParam(), w, x, n_rows, accumulate)),
               Bits(Product(kPlainPath, w, x, n_rows, accumulate)))
         << DTypeName(w.dtype) << ", " << n_rows << " rows, " << w.rows
         << " outputs, " << w.cols << " columns";
@@ -69,7 +70,7 @@ TEST(RowGroupsTest, EveryRowIsInOneOfTheFewestGroups) {
       EXPECT_LE(groups.RowsOf(g), cpu::kGroupRows);
       EXPECT_GE(groups.RowsOf(g), n_rows / groups.n());
       // What MatMulMany has register blocks for.
-      if (n_rows >= cpu::kMinManyRows) {
+      if (n_rows >= cpu::kMinWinogradRows) {
         EXPECT_GE(groups.RowsOf(g), 4);
       }
       for (int64_t m = 0; m < groups.RowsOf(g); ++m) {
@@ -81,7 +82,7 @@ TEST(RowGroupsTest, EveryRowIsInOneOfTheFewestGroups) {
   }
 }
 
-TEST_F(MatMulManyTest, HaveTheBitsOfPlainProductsInEveryType) {
+TEST_P(MatMulManyTest, HaveTheBitsOfPlainProductsInEveryType) {
   for (const DType dtype : WeightTypes()) {
     if (InfoOf(dtype).block_elems == 1) continue;
     for (const bool accumulate : {false, true}) {
@@ -90,27 +91,27 @@ TEST_F(MatMulManyTest, HaveTheBitsOfPlainProductsInEveryType) {
   }
 }
 
-TEST_F(MatMulManyTest, HaveTheBitsOfPlainProductsAtTheirOwnLimits) {
+TEST_P(MatMulManyTest, HaveTheBitsOfPlainProductsAtTheirOwnLimits) {
   // The fewest rows, register blocks of every size, tiles.
-  for (const int64_t n_rows :
-       {11, 12, 13, 14, 15, 16, 17, 18, 19, 173, 174, 175, 348, 349}) {
+  for (const int64_t n_rows : {11, 12, 13, 14, 15, 16, 17, 18, 19, 23, 24, 25,
+                               173, 174, 175, 348, 349}) {
     ExpectSame(DType::kQ4_0, n_rows, 32, 64, false);
   }
   // A panel alone, pairs of panels, ranges of sixteen.
   for (const int64_t outputs : {1, 16, 17, 32, 33, 256, 257, 512 + 16}) {
-    ExpectSame(DType::kQ8_0, 12, outputs, 64, true);
+    ExpectSame(DType::kQ8_0, kManyRows, outputs, 64, true);
   }
   // Blocks, chunks of eight, slabs of 24 and of several chunks.
   for (const int64_t blocks : {1, 7, 8, 9, 23, 24, 25, 32, 48, 49}) {
-    ExpectSame(DType::kQ5_1, 12, 32, 32 * blocks, false);
+    ExpectSame(DType::kQ5_1, kManyRows, 32, 32 * blocks, false);
   }
 }
 
 // Quants of -128 and activations at both ends: sums of the two are the largest
 // there are, and so are cross products.
-TEST_F(MatMulManyTest, ExtremesDoNotOverflow) {
+TEST_P(MatMulManyTest, ExtremesDoNotOverflow) {
   constexpr int64_t kCols = 64;
-  constexpr int64_t kRows = 16;
+  constexpr int64_t kRows = 32;
   const auto made = MakeBackend(kPlainPath, 1);
   std::vector<std::byte> bytes(16 * 68, std::byte{0x80});
   const uint16_t one = F16FromF32(1.0f);
@@ -120,25 +121,31 @@ TEST_F(MatMulManyTest, ExtremesDoNotOverflow) {
   std::fill_n(x.begin(), kRows / 2 * kCols, 3.0f);
   for (size_t i = 0; i < kCols; ++i) x[i] = i % 3 == 0 ? 3.0f : -3.0f;
   ExpectSame(stored.view, x, kRows, false);
-  const auto out = Product(kPath, stored.view, x, kRows, false);
+  const auto out = Product(GetParam(), stored.view, x, kRows, false);
   for (size_t i = 16; i < out.size(); ++i) {
-    const double expected = (i < 128 ? -128.0 : 128.0) * 3.0 * kCols;
+    const double expected = (i < 256 ? -128.0 : 128.0) * 3.0 * kCols;
     EXPECT_NEAR(out[i], expected, std::abs(expected) * 1e-6);
   }
 }
 
-TEST_F(MatMulManyTest, ANonFiniteActivationShows) {
+TEST_P(MatMulManyTest, ANonFiniteActivationShows) {
   RandomData random(33);
   const auto made = MakeBackend(kPlainPath, 1);
   const auto stored = Store(*made.backend, DType::kQ4_K, 32, 256,
                             random.Weights(DType::kQ4_K, 32, 256));
-  auto x = random.Floats(12 * 256);
+  auto x = random.Floats(kManyRows * 256);
   x[5 * 256 + 100] = std::nanf("");
-  const auto out = Product(kPath, stored.view, x, 12, false);
+  const auto out = Product(GetParam(), stored.view, x, kManyRows, false);
   for (size_t i = 0; i < out.size(); ++i) {
     EXPECT_EQ(std::isnan(out[i]), i / 32 == 5) << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, MatMulManyTest,
+                         ::testing::Values("AVX3_DL", "AVX3_DL_WINOGRAD"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
 
 }  // namespace
 }  // namespace plimsoll::kernels
