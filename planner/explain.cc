@@ -8,29 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner/auto_context.h"
+#include "planner/change.h"
 #include "planner/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
 namespace {
 
-constexpr int64_t kSmallestUbatch = 16;
 // A file that saves less than a fiftieth of the weights is no advice.
 constexpr double kWorthwhile = 0.98;
 // Element types that files of a model come in, the best first.
 constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
                                              DType::kQ5_K, DType::kQ4_K,
                                              DType::kQ3_K, DType::kQ2_K};
-
-// What is changed together, in the command line's words.
-struct Change {
-  LoadOptions options;
-  int64_t n_ctx;
-  std::string text;
-};
-
-void Append(std::string& text, absl::string_view flag) {
-  absl::StrAppend(&text, text.empty() ? "" : " ", flag);
-}
 
 class Adviser {
  public:
@@ -73,7 +62,7 @@ class Adviser {
       if (least > kWorthwhile * now) continue;
       Change change = base;
       change.options.weight_type = type;
-      Append(change.text, absl::StrCat("--weights ", DTypeName(type)));
+      change.Append(absl::StrCat("--weights ", DTypeName(type)));
       if (plan_.fits ? TryLonger(change) : Try(change)) return;
     }
   }
@@ -85,35 +74,20 @@ class Adviser {
     if (change.n_ctx == 0) return;
     const absl::string_view flag =
         change.options.n_ctx ? "--n-ctx" : "--max-inference-len";
-    Append(change.text, absl::StrCat(flag, " ", change.n_ctx));
+    change.Append(absl::StrCat(flag, " ", change.n_ctx));
     Add(*inputs, change, change.n_ctx, change.n_ctx);
   }
 
-  void TryUbatch(Change change) {
-    bool fits = false;
-    while (!fits && change.options.n_ubatch > kSmallestUbatch) {
-      change.options.n_ubatch =
-          std::max(kSmallestUbatch, change.options.n_ubatch / 2);
-      change.text = absl::StrCat("--n-ubatch ", change.options.n_ubatch);
-      fits = Try(change);
-    }
+  void TryUbatch(const Change& base) {
+    TrySmallerUbatch(base, [&](const Change& change) { return Try(change); });
   }
 
-  // The most slots, fewer than now, that fit.
-  void TrySlots(Change change) {
-    int64_t fitting = 0;
-    int64_t failing = change.options.n_slots;
-    while (failing - fitting > 1) {
-      const int64_t middle = fitting + (failing - fitting) / 2;
-      change.options.n_slots = middle;
-      const auto inputs = inputs_.With(change.options);
-      const bool fits = inputs.ok() && Fits(*inputs, change.n_ctx);
-      (fits ? fitting : failing) = middle;
-    }
-    if (fitting == 0) return;
-    change.options.n_slots = fitting;
-    change.text = absl::StrCat("--slots ", fitting);
-    Try(change);
+  void TrySlots(const Change& base) {
+    const auto change = WithMostSlots(base, [&](const Change& fewer) {
+      const auto inputs = inputs_.With(fewer.options);
+      return inputs.ok() && Fits(*inputs, fewer.n_ctx);
+    });
+    if (change) Try(*change);
   }
 
   std::vector<Suggestion> Take() { return std::move(suggestions_); }
@@ -176,13 +150,6 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   return types;
 }
 
-Change WithKvType(Change change, DType type) {
-  change.options.k_type = type;
-  change.options.v_type = type;
-  Append(change.text, absl::StrCat("--kv-type ", DTypeName(type)));
-  return change;
-}
-
 // Weights that the host could keep.
 bool KeepOnHost(const PlanInputs& inputs, Change& change) {
   if (inputs.profile().kind == "cpu") return false;
@@ -200,8 +167,7 @@ bool KeepOnHost(const PlanInputs& inputs, Change& change) {
     }
   }
   if (kinds.empty()) return false;
-  Append(change.text,
-         absl::StrCat("--host-weights ", absl::StrJoin(kinds, ",")));
+  change.Append(absl::StrCat("--host-weights ", absl::StrJoin(kinds, ",")));
   return true;
 }
 
@@ -210,17 +176,9 @@ Change SmallestChange(const PlanInputs& inputs, const MemoryPlan& plan,
                       const Change& base) {
   Change change = base;
   KeepOnHost(inputs, change);
-  if (change.options.n_ubatch > kSmallestUbatch) {
-    change.options.n_ubatch = kSmallestUbatch;
-    Append(change.text, absl::StrCat("--n-ubatch ", kSmallestUbatch));
-  }
   const std::vector<DType> types = SmallerKvTypes(inputs, plan);
-  if (!types.empty()) change = WithKvType(change, types.back());
-  if (change.options.n_slots > 1) {
-    change.options.n_slots = 1;
-    Append(change.text, "--slots 1");
-  }
-  return change;
+  return WithLeast(change,
+                   types.empty() ? std::nullopt : std::optional(types.back()));
 }
 
 }  // namespace

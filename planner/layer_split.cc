@@ -7,10 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/auto_context.h"
+#include "planner/change.h"
 #include "planner/explain.h"
 #include "planner/kv_cache_bytes.h"
 
@@ -201,85 +201,65 @@ class SplitAdviser {
       : shape_(shape), devices_(devices), last_bytes_(last_bytes) {}
 
   // Whether all layers find a device with the change, which is then kept.
-  bool Try(const LoadOptions& options, int64_t n_ctx, const std::string& text) {
-    const Splitter splitter(shape_, options, devices_);
-    const auto split = splitter.At(n_ctx);
-    if (!split.ok() || !split->fits) return false;
-    const int64_t bytes = splitter.LastDeviceBytes(n_ctx).value_or(0);
-    suggestions_.push_back({text, last_bytes_ - bytes, n_ctx});
+  bool Try(const Change& change) {
+    if (!Fits(change)) return false;
+    const int64_t bytes = Splitter(shape_, change.options, devices_)
+                              .LastDeviceBytes(change.n_ctx)
+                              .value_or(0);
+    suggestions_.push_back({change.text, last_bytes_ - bytes, change.n_ctx});
     return true;
   }
 
-  void TryUbatch(LoadOptions options, int64_t n_ctx) {
-    bool fits = false;
-    while (!fits && options.n_ubatch > kSmallestUbatch) {
-      options.n_ubatch = std::max(kSmallestUbatch, options.n_ubatch / 2);
-      fits = Try(options, n_ctx, absl::StrCat("--n-ubatch ", options.n_ubatch));
-    }
+  void TryUbatch(const Change& base) {
+    TrySmallerUbatch(base, [&](const Change& change) { return Try(change); });
   }
 
-  void TrySlots(LoadOptions options, int64_t n_ctx) {
-    bool fits = false;
-    while (!fits && options.n_slots > 1) {
-      options.n_slots /= 2;
-      fits = Try(options, n_ctx, absl::StrCat("--slots ", options.n_slots));
-    }
+  void TrySlots(const Change& base) {
+    const auto change =
+        WithMostSlots(base, [&](const Change& fewer) { return Fits(fewer); });
+    if (change) Try(*change);
   }
 
-  // The largest context up to the one asked for; `text` is of what else is
-  // changed.
-  void TryContext(LoadOptions options, std::string text) {
-    if (!options.n_ctx) return;  // the smallest has been tried
-    options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
-    const Splitter splitter(shape_, options, devices_);
-    const auto found =
-        ResolveContext(splitter, options, ContextsOf(shape_, options));
-    const int64_t n_ctx = found.value_or(0);
-    if (n_ctx == 0) return;
-    absl::StrAppend(&text, text.empty() ? "" : " ", "--n-ctx ", n_ctx);
-    Try(options, n_ctx, text);
+  // The largest context up to the one asked for.
+  void TryContext(Change change) {
+    if (!change.options.n_ctx) return;  // the smallest has been tried
+    change.options.max_inference_len =
+        std::exchange(change.options.n_ctx, std::nullopt);
+    const Splitter splitter(shape_, change.options, devices_);
+    const auto found = ResolveContext(splitter, change.options,
+                                      ContextsOf(shape_, change.options));
+    change.n_ctx = found.value_or(0);
+    if (change.n_ctx == 0) return;
+    change.Append(absl::StrCat("--n-ctx ", change.n_ctx));
+    Try(change);
   }
 
-  // Every reduction at once, for when no single one is enough.
-  void TryAll(LoadOptions options, int64_t n_ctx, bool has_q8) {
-    std::vector<std::string> flags;
-    if (options.n_ubatch > kSmallestUbatch) {
-      options.n_ubatch = kSmallestUbatch;
-      flags.push_back(absl::StrCat("--n-ubatch ", kSmallestUbatch));
-    }
-    if (has_q8) {
-      options.k_type = options.v_type = DType::kQ8_0;
-      flags.push_back("--kv-type q8_0");
-    }
-    if (options.n_slots > 1) {
-      options.n_slots = 1;
-      flags.push_back("--slots 1");
-    }
-    const std::string text = absl::StrJoin(flags, " ");
-    if (!flags.empty() && !Try(options, n_ctx, text)) {
-      TryContext(options, text);
-    }
-  }
-
-  // Whether keys and values may be Q8_0, on every device, and were larger.
-  bool HasQ8(const LoadOptions& options) const {
-    const auto is_larger = [](DType type) {
-      return type != DType::kQ8_0 &&
-             RowBytes(type, 256).value_or(0) >
-                 RowBytes(DType::kQ8_0, 256).value_or(0);
+  // Q8_0, if keys and values take more and may have it on every device.
+  std::optional<DType> SmallerKvType(const LoadOptions& options) const {
+    constexpr DType kSmaller = DType::kQ8_0;
+    constexpr int64_t kElements = 256;  // whole blocks of every type
+    const auto bytes_of = [](DType type) {
+      return RowBytes(type, kElements).value_or(0);
     };
-    return (is_larger(options.k_type) || is_larger(options.v_type)) &&
-           std::all_of(devices_.begin(), devices_.end(),
-                       [](const SplitDevice& device) {
-                         return HasKvType(device.profile, DType::kQ8_0);
-                       });
+    const bool take_more =
+        std::max(bytes_of(options.k_type), bytes_of(options.v_type)) >
+        bytes_of(kSmaller);
+    const bool may_have = std::all_of(
+        devices_.begin(), devices_.end(), [](const SplitDevice& device) {
+          return HasKvType(device.profile, kSmaller);
+        });
+    return take_more && may_have ? std::optional(kSmaller) : std::nullopt;
   }
 
   std::vector<Suggestion> Take() { return std::move(suggestions_); }
   bool empty() const { return suggestions_.empty(); }
 
  private:
-  static constexpr int64_t kSmallestUbatch = 16;
+  bool Fits(const Change& change) const {
+    const auto split =
+        Splitter(shape_, change.options, devices_).At(change.n_ctx);
+    return split.ok() && split->fits;
+  }
 
   const ModelShape& shape_;
   const std::vector<SplitDevice>& devices_;
@@ -296,16 +276,16 @@ absl::Status Advise(const ModelShape& shape, const LoadOptions& options,
   split.missing_bytes =
       std::max<int64_t>(last_bytes - devices.back().budget_bytes, 0);
   SplitAdviser adviser(shape, devices, last_bytes);
-  const bool has_q8 = adviser.HasQ8(options);
-  adviser.TryUbatch(options, n_ctx);
-  if (has_q8) {
-    LoadOptions smaller = options;
-    smaller.k_type = smaller.v_type = DType::kQ8_0;
-    adviser.Try(smaller, n_ctx, "--kv-type q8_0");
+  const Change base = {options, n_ctx, ""};
+  const std::optional<DType> kv_type = adviser.SmallerKvType(options);
+  adviser.TryUbatch(base);
+  if (kv_type) adviser.Try(WithKvType(base, *kv_type));
+  adviser.TrySlots(base);
+  adviser.TryContext(base);
+  const Change all = WithLeast(base, kv_type);
+  if (adviser.empty() && !all.text.empty() && !adviser.Try(all)) {
+    adviser.TryContext(all);
   }
-  adviser.TrySlots(options, n_ctx);
-  adviser.TryContext(options, "");
-  if (adviser.empty()) adviser.TryAll(options, n_ctx, has_q8);
   split.suggestions = adviser.Take();
   return absl::OkStatus();
 }

@@ -237,7 +237,7 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
   };
   EXPECT_THAT(CheckAdvice(options, {ExactDevice(first),
                                     ExactDevice(least(options) - 1)}),
-              ElementsAre("--n-ubatch 256", "--kv-type q8_0", "--slots 2",
+              ElementsAre("--n-ubatch 256", "--kv-type q8_0", "--slots 3",
                           StartsWith("--n-ctx 65")));
   // Where no change by itself is enough, all together.
   LoadOptions all = With(options, "--n-ctx 16 --kv-type q8_0 --slots 1");
