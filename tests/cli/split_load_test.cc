@@ -17,22 +17,13 @@
 namespace plimsoll::cli {
 namespace {
 
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::TemporaryFile;
+using ::plimsoll::testing::WideModel;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Of layers that take more than an arena is rounded up to.
-plimsoll::testing::RandomModel LargeModel() {
-  plimsoll::testing::RandomModel model = FindRandomModel("llama_f32");
-  model.dim = 256;
-  model.head_dim = 64;
-  model.ffn_dim = 1'024;
-  return model;
-}
 
 class SplitLoadTest : public ::testing::Test {
  protected:
@@ -76,7 +67,7 @@ class SplitLoadTest : public ::testing::Test {
     }
   }
 
-  const TemporaryFile file_{RandomModelBytes(LargeModel())};
+  const TemporaryFile file_{RandomModelBytes(WideModel())};
   LoadFlags flags_;
   std::istringstream in_;
   std::ostringstream out_;

@@ -17,7 +17,6 @@
 namespace plimsoll::services {
 namespace {
 
-using ::plimsoll::testing::FindRandomModel;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
@@ -39,15 +38,6 @@ class SecondHost final : public worker::ComputeDevice {
   bool is_host() const override { return true; }
 };
 
-// Of layers that take more than an arena is rounded up to.
-plimsoll::testing::RandomModel LargeModel() {
-  plimsoll::testing::RandomModel model = FindRandomModel("llama_f32");
-  model.dim = 256;
-  model.head_dim = 64;
-  model.ffn_dim = 1'024;
-  return model;
-}
-
 // A worker's lazy models "a" and "b" of two layers, and two devices: the first
 // one has room for one layer.
 class SplitWorkerTest : public ::testing::Test {
@@ -57,7 +47,7 @@ class SplitWorkerTest : public ::testing::Test {
   // What a layer of the model takes as a part of its own.
   static int64_t LayerBytes(int64_t layer) {
     const plimsoll::testing::TemporaryFile file(
-        plimsoll::testing::RandomModelBytes(LargeModel()));
+        plimsoll::testing::RandomModelBytes(plimsoll::testing::WideModel()));
     const auto opened = worker::ModelFile::Open(file.path());
     planner::LoadOptions options;
     options.n_ctx = kContext;
@@ -73,7 +63,7 @@ class SplitWorkerTest : public ::testing::Test {
 
   std::unique_ptr<TestWorker> Start(TestPlanner* planner) {
     return std::make_unique<TestWorker>(
-        planner, std::nullopt, nullptr, LargeModel(),
+        planner, std::nullopt, nullptr, plimsoll::testing::WideModel(),
         [this](WorkerOptions& options) {
           options.devices = {DeviceOf(worker::LocalCpu(), kOne, memory_one_),
                              DeviceOf(second_, kTwo, memory_two_)};

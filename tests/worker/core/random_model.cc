@@ -445,6 +445,14 @@ const RandomModel& FindRandomModel(absl::string_view name) {
   return RandomModels().front();
 }
 
+RandomModel WideModel() {
+  RandomModel model = FindRandomModel("llama_f32");
+  model.dim = 256;
+  model.head_dim = 64;
+  model.ffn_dim = 1'024;
+  return model;
+}
+
 Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   const std::vector<Tensor> tensors = Tensors(model);
   Writer metadata = Metadata(model);

@@ -41,6 +41,8 @@ std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed);
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();
 const RandomModel& FindRandomModel(absl::string_view name);
+// Of layers that take more than an arena is rounded up to.
+RandomModel WideModel();
 
 // Changes a tensor's bytes before they are written.
 using Spoil = std::function<void(const std::string& tensor,
