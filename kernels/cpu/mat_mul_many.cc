@@ -27,7 +27,6 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "hwy/cache_control.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/row_groups.h"
