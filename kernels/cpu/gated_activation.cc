@@ -10,6 +10,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,13 +37,18 @@ V Activate(D d, V x, Activation activation) {
   return TimesSigmoid(d, x, hn::Mul(x, inner));
 }
 
+// Elements that stay in the first-level cache until they are packed.
+constexpr int64_t kPartElements = 4096;
+static_assert(kPartElements % kActivationBlock == 0);
+
 }  // namespace
 
 void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 
-// Elements [begin, end) of all rows, in whole blocks if they are packed.
-void ActivateRange(const GatedActivationArgs& args, int64_t begin,
-                   int64_t end) {
+namespace {
+
+// At most kPartElements.
+void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = begin;
@@ -69,6 +75,16 @@ void ActivateRange(const GatedActivationArgs& args, int64_t begin,
   std::memcpy(args.out + i, gate, bytes);
 }
 
+}  // namespace
+
+// Elements [begin, end) of all rows, in whole blocks if they are packed.
+void ActivateRange(const GatedActivationArgs& args, int64_t begin,
+                   int64_t end) {
+  for (; begin < end; begin += kPartElements) {
+    ActivatePart(args, begin, std::min(begin + kPartElements, end));
+  }
+}
+
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -80,7 +96,10 @@ HWY_EXPORT(ActivateRange);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool) {
   constexpr int64_t kGrain = 4096;
   static_assert(kGrain % kActivationBlock == 0);
-  pool.ParallelFor(args.n_rows * args.dim, kGrain,
+  const int64_t grain = args.packed != nullptr && IsGrouped(args.n_rows)
+                            ? kGroupRows * args.dim
+                            : kGrain;
+  pool.ParallelFor(args.n_rows * args.dim, grain,
                    [&](int64_t begin, int64_t end, int) {
                      HWY_DYNAMIC_DISPATCH(ActivateRange)(args, begin, end);
                    });

@@ -248,10 +248,10 @@ namespace plimsoll::kernels::cpu {
 HWY_EXPORT(PackBlocks);
 
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool) {
-  constexpr int64_t kGrain = 256;  // blocks
-  const int64_t n = args.n_rows * args.dim / kActivationBlock;
-  pool.ParallelFor(n, kGrain, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(PackBlocks)(args, begin, end);
+  const int64_t n_blocks = args.dim / kActivationBlock;
+  const int64_t grain = PackingGrain(args.n_rows, RowGrain(args.dim));
+  pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(PackBlocks)(args, begin * n_blocks, end * n_blocks);
   });
 }
 

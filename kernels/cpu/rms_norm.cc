@@ -9,6 +9,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,7 +82,9 @@ namespace plimsoll::kernels::cpu {
 HWY_EXPORT(RmsNormRange);
 
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
-  const int64_t grain = RowGrain(args.dim);
+  const int64_t grain = args.packed == nullptr
+                            ? RowGrain(args.dim)
+                            : PackingGrain(args.n_rows, RowGrain(args.dim));
   pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
     HWY_DYNAMIC_DISPATCH(RmsNormRange)(args, begin, end);
   });

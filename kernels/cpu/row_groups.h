@@ -68,6 +68,12 @@ inline bool IsGrouped(int64_t n_rows) {
              (Uses(PathExtra::kWinograd) ? kMinWinogradRows : kMinManyRows);
 }
 
+// Rows of a task that packs them: whole groups, where there are some, so that
+// few lines of memory are written by two threads.
+inline int64_t PackingGrain(int64_t n_rows, int64_t grain) {
+  return IsGrouped(n_rows) ? CeilDiv(grain, kGroupRows) * kGroupRows : grain;
+}
+
 }  // namespace plimsoll::kernels::cpu
 
 #endif  // PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
