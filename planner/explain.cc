@@ -83,10 +83,8 @@ class Adviser {
   }
 
   void TrySlots(const Change& base) {
-    const auto change = WithMostSlots(base, [&](const Change& fewer) {
-      const auto inputs = inputs_.With(fewer.options);
-      return inputs.ok() && Fits(*inputs, fewer.n_ctx);
-    });
+    const auto change = WithMostSlots(
+        base, [&](const Change& fewer) { return FitsWith(fewer); });
     if (change) Try(*change);
   }
 
@@ -94,6 +92,11 @@ class Adviser {
   bool empty() const { return suggestions_.empty(); }
 
  private:
+  bool FitsWith(const Change& change) const {
+    const auto inputs = inputs_.With(change.options);
+    return inputs.ok() && Fits(*inputs, change.n_ctx);
+  }
+
   // Of the weights that stay on the device.
   double MatrixElements() const {
     const HostWeights& host = inputs_.options().host_weights;
