@@ -45,7 +45,6 @@ namespace {
 // A register block: sums and totals of so many rows and panels, with the
 // weights of a group of columns, fill the register file.
 constexpr int kGroupPanels = 2;
-constexpr int kBlockRows = kGroupRows;
 // Groups of activation rows that decoded weights meet, and how many of their
 // blocks of 32 columns, 326 KiB, stay in the second-level cache while panels go
 // by.
@@ -106,11 +105,13 @@ void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
     for (int i = 0; i < kPairs / 2; ++i) {
       Decoder::Decode(at, i, pairs[i], pairs[i + kPairs / 2]);
     }
-    VI cross = hn::Zero(DI());
-    for (int g = 0; g < Form::kCross; ++g) {
-      cross = AddProducts(cross, pairs[2 * g].v[0], pairs[2 * g + 1].v[0]);
+    if constexpr (Form::kCross > 0) {
+      VI cross = hn::Zero(DI());
+      for (int g = 0; g < Form::kCross; ++g) {
+        cross = AddProducts(cross, pairs[2 * g].v[0], pairs[2 * g + 1].v[0]);
+      }
+      hn::Store(hn::Neg(cross), DI(), chunk.minus_cross[s][to_panel]);
     }
-    hn::Store(hn::Neg(cross), DI(), chunk.minus_cross[s][to_panel]);
     for (int i = 0; i < kPairs; ++i) {
       hn::Store(pairs[i].v[0], DS(), chunk.pairs[s][i][to_panel]);
     }
@@ -260,6 +261,7 @@ void AskForOutputs(const MatMulArgs& args, int64_t begin, int64_t end,
 
 // What of the activations is multiplied at a time.
 struct Tile {
+  RowGroups groups;  // of all rows
   int64_t first_group;
   int64_t n_groups;
 };
@@ -268,13 +270,12 @@ struct Tile {
 template <class Form>
 void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
                   int64_t first, int64_t n_blocks, Totals* totals) {
-  const RowGroups groups(args.n_rows);
   const bool is_first = first == 0;
   for (int64_t i = 0; i < tile.n_groups; ++i) {
     const int64_t group = tile.first_group + i;
-    const int64_t n = groups.RowsOf(group);
+    const int64_t n = tile.groups.RowsOf(group);
     const auto* at = reinterpret_cast<const uint8_t*>(args.packed) +
-                     groups.RowAt(group) * PackedRowBytes(args.w.cols) +
+                     tile.groups.RowAt(group) * PackedRowBytes(args.w.cols) +
                      first * n * kActivationBlockBytes;
     switch (n) {
       case 6:
@@ -312,10 +313,9 @@ template <class Form>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
   HWY_ALIGN Totals
-      totals[kRangePanels / kGroupPanels][kTileGroups * kBlockRows];
-  const RowGroups groups(args.n_rows);
-  const int64_t first_row = groups.RowAt(tile.first_group);
-  const int64_t end_row = groups.RowAt(tile.first_group + tile.n_groups);
+      totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
+  const int64_t first_row = tile.groups.RowAt(tile.first_group);
+  const int64_t end_row = tile.groups.RowAt(tile.first_group + tile.n_groups);
   const int64_t n_blocks = args.w.cols / 32;
   for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
     const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
@@ -341,11 +341,11 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
 
 template <class Form>
 void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
-  const int64_t n_groups = RowGroups(args.n_rows).n();
-  const int64_t n_tiles = CeilDiv(n_groups, kTileGroups);
+  const RowGroups groups(args.n_rows);
+  const int64_t n_tiles = CeilDiv(groups.n(), kTileGroups);
   for (int64_t t = 0; t < n_tiles; ++t) {
-    const int64_t first = n_groups * t / n_tiles;
-    const Tile tile = {first, n_groups * (t + 1) / n_tiles - first};
+    const int64_t first = groups.n() * t / n_tiles;
+    const Tile tile = {groups, first, groups.n() * (t + 1) / n_tiles - first};
     for (int64_t p = begin; p < end; p += kRangePanels) {
       MultiplyTile<Form>(args, tile, p, std::min(p + kRangePanels, end));
     }
