@@ -50,6 +50,11 @@ enum class DType : int32_t {
   kNvfp4 = 40,
 };
 
+// Whether elements are floats by themselves, as products take them.
+constexpr bool IsFloatType(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
 // `block_bytes` hold `block_elems` elements; rows are whole blocks.
 struct DTypeInfo {
   DType dtype;

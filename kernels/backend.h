@@ -13,6 +13,7 @@
 #ifndef PLIMSOLL_KERNELS_BACKEND_H_
 #define PLIMSOLL_KERNELS_BACKEND_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -24,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "kernels/buffer.h"
 #include "kernels/tensor_view.h"
 
@@ -213,6 +215,19 @@ struct GatedActivationArgs {
   std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
 };
 
+// gate.out = activation(gate product) * up product, elementwise: the gated half
+// of a feed-forward network. up.out is scratch.
+struct GatedMatMulArgs {
+  MatMulArgs gate;  // both of the same activations, without accumulate or top
+  MatMulArgs up;    // of as many outputs
+  Activation activation;
+  // If not null, of the result: see PackActivations. May be gate.packed.
+  std::byte* packed = nullptr;
+  // Whether anybody reads the result in gate.out, and not only where it is
+  // packed.
+  bool keeps_floats = true;
+};
+
 // The k largest logits of each row in descending order (ties: lowest id
 // first), and log(sum(exp(logits))) of the whole row.
 struct TopKArgs {
@@ -271,6 +286,20 @@ class Backend {
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
   virtual absl::Status Attention(const AttentionArgs& args) = 0;
   virtual absl::Status GatedActivation(const GatedActivationArgs& args) = 0;
+  // Returns where the packed result lies: at args.packed, or at gate.out where
+  // no floats are kept.
+  virtual absl::StatusOr<const std::byte*> GatedMatMul(
+      const GatedMatMulArgs& args) {
+    RETURN_IF_ERROR(MatMuls(std::array{args.gate, args.up}));
+    RETURN_IF_ERROR(GatedActivation({.gate = args.gate.out,
+                                     .up = args.up.out,
+                                     .out = args.gate.out,
+                                     .n_rows = args.gate.n_rows,
+                                     .dim = args.gate.w.rows,
+                                     .activation = args.activation,
+                                     .packed = args.packed}));
+    return args.packed;
+  }
   virtual absl::Status TopK(const TopKArgs& args) = 0;
 
   virtual absl::Status Synchronize() = 0;

@@ -106,6 +106,24 @@ inline absl::Status Validate(const MatMulArgs& args) {
   return absl::OkStatus();
 }
 
+inline absl::Status Validate(const GatedMatMulArgs& args) {
+  RETURN_IF_ERROR(Validate(args.gate));
+  RETURN_IF_ERROR(Validate(args.up));
+  const bool is_one = args.gate.packed == args.up.packed &&
+                      args.gate.n_rows == args.up.n_rows &&
+                      args.gate.w.cols == args.up.w.cols &&
+                      args.gate.w.rows == args.up.w.rows;
+  const bool adds = args.gate.accumulate || args.up.accumulate;
+  const bool looks_at_few = !args.gate.top.empty() || !args.up.top.empty();
+  if (!is_one || adds || looks_at_few) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gating ", args.gate.w.rows, " outputs by ", args.up.w.rows,
+        ": not two whole products of the same activations"));
+  }
+  if (args.packed == nullptr) return absl::OkStatus();
+  return ValidatePacked(args.gate.w.rows);
+}
+
 inline absl::Status Validate(const RopeAnglesArgs& args) {
   if (args.n_rot < 0 || args.n_rot % 2 != 0 || args.n_rot > kMaxHeadDim) {
     return absl::InvalidArgumentError(

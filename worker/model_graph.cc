@@ -475,16 +475,24 @@ absl::Status ModelGraph::KeepSampled(const StepBatch& batch,
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModelGraph::Input> ModelGraph::ActivatedGate(int64_t ffn_dim) {
-  std::byte* packed = PackedInputs(ffn_dim);
-  RETURN_IF_ERROR(
-      parts_.backend->GatedActivation({.gate = Gate(),
-                                       .up = Up(),
-                                       .out = Gate(),
-                                       .n_rows = n_rows_,
-                                       .dim = ffn_dim,
-                                       .activation = parameters_.activation,
-                                       .packed = packed}));
+absl::StatusOr<ModelGraph::Input> ModelGraph::GatedInput(
+    const Input& input, const kernels::WeightMatrix& gate,
+    const kernels::WeightMatrix& up, DType reader) {
+  const auto product = [&](const kernels::WeightMatrix& w, float* out) {
+    return kernels::MatMulArgs{.w = w,
+                               .x = input.x,
+                               .packed = input.packed,
+                               .out = out,
+                               .n_rows = n_rows_,
+                               .accumulate = false};
+  };
+  ASSIGN_OR_RETURN(
+      const std::byte* const packed,
+      parts_.backend->GatedMatMul({.gate = product(gate, Gate()),
+                                   .up = product(up, Up()),
+                                   .activation = parameters_.activation,
+                                   .packed = PackedInputs(gate.rows),
+                                   .keeps_floats = IsFloatType(reader)}));
   return Input{Gate(), packed};
 }
 

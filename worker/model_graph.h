@@ -117,8 +117,12 @@ class ModelGraph : public Model {
   // that nobody asks for are left out: n_rows() may be 0.
   absl::Status SelfAttention(const StepBatch& batch, int64_t layer);
 
-  // Gate() = activation(Gate()) * Up().
-  absl::StatusOr<Input> ActivatedGate(int64_t ffn_dim);
+  // activation(gate x) * (up x) of the input, for a product with weights of
+  // type `reader`. Overwrites Gate() and Up().
+  absl::StatusOr<Input> GatedInput(const Input& input,
+                                   const kernels::WeightMatrix& gate,
+                                   const kernels::WeightMatrix& up,
+                                   DType reader);
 
   // Where one of these layers is among them.
   size_t IndexOf(int64_t layer) const {

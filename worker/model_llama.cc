@@ -55,8 +55,7 @@ class LlamaGraph final : public ModelGraph {
   absl::Status FfnBlock(int64_t il) override {
     const LayerWeights& w = layers_[IndexOf(il)];
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.ffn_norm));
-    RETURN_IF_ERROR(Project(h, {{w.gate, Gate()}, {w.up, Up()}}));
-    ASSIGN_OR_RETURN(const Input f, ActivatedGate(w.gate.rows));
+    ASSIGN_OR_RETURN(const Input f, GatedInput(h, w.gate, w.up, w.down.dtype));
     return Project(f, {{w.down, Residual(), /*accumulate=*/true}});
   }
 

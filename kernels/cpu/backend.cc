@@ -122,6 +122,13 @@ class CpuBackend : public Backend {
     cpu::GatedActivation(args, pool_);
     return absl::OkStatus();
   }
+  absl::StatusOr<const std::byte*> GatedMatMul(
+      const GatedMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    if (!cpu::FusesGatedMatMul(args)) return Backend::GatedMatMul(args);
+    cpu::GatedMatMul(args, pool_);
+    return reinterpret_cast<const std::byte*>(args.gate.out);
+  }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::TopK(args, pool_, top_scratch_.data());

@@ -7,35 +7,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hwy/contrib/math/math-inl.h"
-#include "hwy/highway.h"
+#include "kernels/cpu/activate-inl.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_groups.h"
 #include "kernels/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
-
-// x / (1 + exp(-t)). With t = x this is SiLU; GELU's 0.5 x (1 + tanh(u)) is
-// the same with t = 2u, which keeps the relative error small on both sides.
-template <class D, class V>
-V TimesSigmoid(D d, V x, V t) {
-  // exp(88) is finite, and x over it is zero for all purposes.
-  const V exponent = hn::Min(hn::Neg(t), hn::Set(d, 88.0f));
-  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), hn::Exp(d, exponent)));
-}
-
-template <class D, class V>
-V Activate(D d, V x, Activation activation) {
-  if (activation == Activation::kSilu) return TimesSigmoid(d, x, x);
-  constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
-  const V square = hn::Mul(x, x);
-  const V inner = hn::MulAdd(hn::Set(d, 0.044715f * kTwoSqrtTwoOverPi), square,
-                             hn::Set(d, kTwoSqrtTwoOverPi));
-  return TimesSigmoid(d, x, hn::Mul(x, inner));
-}
 
 // Elements that stay in the first-level cache until they are packed.
 constexpr int64_t kPartElements = 4096;

@@ -164,21 +164,11 @@ bool LooksAtFew(const MatMulArgs& args) {
              [](const TopOutputs& top) { return top.k <= kMaxCandidates; });
 }
 
-bool IsInteger(const MatMulArgs& args) {
-  const DType type = args.w.dtype;
-  return args.packed != nullptr && type != DType::kF32 && type != DType::kF16 &&
-         type != DType::kBF16;
-}
-
-int64_t Panels(const MatMulArgs& args) {
-  return (args.w.rows + kPanelRows - 1) / kPanelRows;
-}
-
 // Panels [begin, end) of those of all products.
 void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
                    int64_t end) {
   for (const MatMulArgs& args : products) {
-    const int64_t n = Panels(args);
+    const int64_t n = Panels(args.w);
     if (begin < n) {
       if (args.n_rows >= kMinAmxRows && Uses(PathExtra::kAmx)) {
         MatMulAmx(args, begin, std::min(end, n));
@@ -197,10 +187,8 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
 // Integer products, as one loop.
 void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
   int64_t n_panels = 0;
-  for (const MatMulArgs& args : products) n_panels += Panels(args);
-  // Even, as products of many rows take panels in twos.
-  const int64_t grain =
-      std::clamp<int64_t>(n_panels / (pool.n_threads() * 8), 1, 8) * 2;
+  for (const MatMulArgs& args : products) n_panels += Panels(args.w);
+  const int64_t grain = PanelGrain(n_panels, 16, pool.n_threads());
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
     MultiplyRange(products, begin, end);
   });

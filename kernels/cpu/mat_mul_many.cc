@@ -24,9 +24,11 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
+#include <array>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/activate-inl.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/row_groups.h"
@@ -38,6 +40,10 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 HWY_BEFORE_NAMESPACE();
 #endif
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+
+// pack_activations.cc
+void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
+                     int64_t row, int64_t begin, int64_t end, const float* x);
 
 #if HWY_TARGET == HWY_AVX3_DL
 namespace {
@@ -51,6 +57,11 @@ constexpr int kGroupPanels = 2;
 constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;
+// The same of each of two matrices, whose outputs are gated; in pairs, as their
+// outputs fill blocks of packed activations.
+constexpr int64_t kGatedPanels = kRangePanels / 2;
+constexpr int64_t kPanelsPerBlock = kActivationBlock / kPanelRows;
+static_assert(kPanelsPerBlock == kGroupPanels);
 // Blocks of 32 columns that are decoded at a time, into the first-level cache:
 // 8 KiB a panel.
 constexpr int64_t kChunkBlocks = 8;
@@ -264,7 +275,13 @@ struct Tile {
   RowGroups groups;  // of all rows
   int64_t first_group;
   int64_t n_groups;
+
+  int64_t FirstRow() const { return groups.RowAt(first_group); }
+  int64_t EndRow() const { return groups.RowAt(first_group + n_groups); }
 };
+
+// Panels that are multiplied together.
+using PanelPair = std::array<PanelData, kGroupPanels>;
 
 // totals[m] += the chunk, whose first block is `first`, times row m of a tile.
 template <class Form>
@@ -296,8 +313,8 @@ void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
 // The second panel may be the first again.
 template <class Form>
 void MultiplySlab(const MatMulArgs& args, const Tile& tile,
-                  const PanelData (&panels)[kGroupPanels], int64_t begin,
-                  int64_t end, Totals* totals) {
+                  const PanelPair& panels, int64_t begin, int64_t end,
+                  Totals* totals) {
   Chunk chunk;
   for (int64_t s = begin; s < end; s += kChunkBlocks) {
     const int64_t n_blocks = std::min(kChunkBlocks, end - s);
@@ -308,26 +325,43 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile,
   }
 }
 
+// Pairs of panels whose totals are kept at a time, each of all rows of a tile.
+using TileTotals =
+    Totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
+
+// totals[i][m] = pair of panels i times row m of a tile, for `n_pairs` of what
+// `panels_of(i, is_last)` returns; `is_last` where no columns are left after
+// these.
+template <class Form, class PanelsOf>
+HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
+                              int64_t n_pairs, PanelsOf panels_of,
+                              TileTotals& totals) {
+  const int64_t n_blocks = args.w.cols / 32;
+  for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
+    const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
+    for (int64_t i = 0; i < n_pairs; ++i) {
+      MultiplySlab<Form>(args, tile, panels_of(i, slab_end == n_blocks), s,
+                         slab_end, totals[i]);
+    }
+  }
+}
+
 // Outputs of panels [begin, end), at most kRangePanels, for a tile's rows.
 template <class Form>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
-  HWY_ALIGN Totals
-      totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
-  const int64_t first_row = tile.groups.RowAt(tile.first_group);
-  const int64_t end_row = tile.groups.RowAt(tile.first_group + tile.n_groups);
-  const int64_t n_blocks = args.w.cols / 32;
-  for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
-    const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
-    for (int64_t p = begin; p < end; p += kGroupPanels) {
-      if (slab_end == n_blocks) AskForOutputs(args, first_row, end_row, p);
-      // A panel alone is multiplied twice; the second time for nothing.
-      MultiplySlab<Form>(
-          args, tile,
-          {PanelOf(args.w, p), PanelOf(args.w, std::min(p + 1, end - 1))}, s,
-          slab_end, totals[(p - begin) / kGroupPanels]);
-    }
-  }
+  HWY_ALIGN TileTotals totals;
+  const int64_t first_row = tile.FirstRow();
+  const int64_t end_row = tile.EndRow();
+  const auto panels_of = [&](int64_t i, bool is_last) {
+    const int64_t p = begin + i * kGroupPanels;
+    if (is_last) AskForOutputs(args, first_row, end_row, p);
+    // A panel alone is multiplied twice; the second time for nothing.
+    return PanelPair{PanelOf(args.w, p),
+                     PanelOf(args.w, std::min(p + 1, end - 1))};
+  };
+  MultiplyPairs<Form>(args, tile, CeilDiv(end - begin, kGroupPanels), panels_of,
+                      totals);
   for (int64_t m = first_row; m < end_row; ++m) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t i = p - begin;
@@ -339,34 +373,93 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   }
 }
 
+// Gated outputs of panels [begin, end), pairs of them and at most
+// kGatedPanels, for a tile's rows, packed.
 template <class Form>
-void MultiplyTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
-  const RowGroups groups(args.n_rows);
+void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
+                       const Tile& tile, int64_t begin, int64_t end) {
+  HWY_ALIGN TileTotals totals;
+  const auto panels_of = [&](int64_t i, bool /*is_last*/) {
+    const WeightMatrix& w = i % 2 == 0 ? args.gate.w : args.up.w;
+    const int64_t p = begin + i / 2 * kGroupPanels;
+    return PanelPair{PanelOf(w, p), PanelOf(w, p + 1)};
+  };
+  MultiplyPairs<Form>(args.gate, tile, end - begin, panels_of, totals);
+  const PackActivationsArgs to = {nullptr, args.gate.n_rows, args.gate.w.rows,
+                                  packed};
+  const int64_t first_row = tile.FirstRow();
+  for (int64_t m = first_row; m < tile.EndRow(); ++m) {
+    HWY_ALIGN float values[kGatedPanels * kPanelRows];
+    for (int64_t i = 0; i < end - begin; ++i) {
+      const int64_t pair = i / kGroupPanels * 2;
+      const int64_t p = i % kGroupPanels;
+      const VF gate = hn::Load(DF(), totals[pair][m - first_row][p]);
+      const VF up = hn::Load(DF(), totals[pair + 1][m - first_row][p]);
+      hn::Store(hn::Mul(Activate(DF(), gate, args.activation), up), DF(),
+                values + i * kPanelRows);
+    }
+    PackBlocksOfRow(to, &tile.groups, m, begin / kPanelsPerBlock,
+                    end / kPanelsPerBlock, values);
+  }
+}
+
+// Calls `multiply(tile, first, last)` for panels [begin, end), `n_panels` at a
+// time, and all tiles of `n_rows` rows.
+template <class Multiply>
+void ForEachTile(int64_t n_rows, int64_t begin, int64_t end, int64_t n_panels,
+                 Multiply multiply) {
+  const RowGroups groups(n_rows);
   const int64_t n_tiles = CeilDiv(groups.n(), kTileGroups);
   for (int64_t t = 0; t < n_tiles; ++t) {
     const int64_t first = groups.n() * t / n_tiles;
     const Tile tile = {groups, first, groups.n() * (t + 1) / n_tiles - first};
-    for (int64_t p = begin; p < end; p += kRangePanels) {
-      MultiplyTile<Form>(args, tile, p, std::min(p + kRangePanels, end));
+    for (int64_t p = begin; p < end; p += n_panels) {
+      multiply(tile, p, std::min(p + n_panels, end));
     }
   }
+}
+
+// Calls `call` with the Form for the weights.
+template <class Call>
+void WithForm(const WeightMatrix& w, Call call) {
+  WithDecoder(w, [&](auto decoder) {
+    using Decoder = decltype(decoder);
+    if (Uses(PathExtra::kWinograd)) {
+      call(Form<Decoder, true>());
+    } else {
+      call(Form<Decoder, false>());
+    }
+  });
 }
 
 }  // namespace
 
 void MatMulManyHere(const MatMulArgs& args, int64_t begin, int64_t end) {
-  WithDecoder(args.w, [&](auto decoder) {
-    using Decoder = decltype(decoder);
-    if (Uses(PathExtra::kWinograd)) {
-      MultiplyTiles<Form<Decoder, true>>(args, begin, end);
-    } else {
-      MultiplyTiles<Form<Decoder, false>>(args, begin, end);
-    }
+  WithForm(args.w, [&](auto form) {
+    ForEachTile(args.n_rows, begin, end, kRangePanels,
+                [&](const Tile& tile, int64_t first, int64_t last) {
+                  MultiplyTile<decltype(form)>(args, tile, first, last);
+                });
+  });
+}
+
+void GatedMatMulManyHere(const GatedMatMulArgs& args, std::byte* packed,
+                         int64_t begin, int64_t end) {
+  WithForm(args.gate.w, [&](auto form) {
+    ForEachTile(args.gate.n_rows, begin, end, kGatedPanels,
+                [&](const Tile& tile, int64_t first, int64_t last) {
+                  MultiplyGatedTile<decltype(form)>(args, packed, tile, first,
+                                                    last);
+                });
   });
 }
 #else
 void MatMulManyHere(const MatMulArgs& /*args*/, int64_t /*begin*/,
                     int64_t /*end*/) {
+  PLIMSOLL_CHECK(false, "only paths of AVX3_DL have it");
+}
+void GatedMatMulManyHere(const GatedMatMulArgs& /*args*/, std::byte* /*packed*/,
+                         int64_t /*begin*/, int64_t /*end*/) {
   PLIMSOLL_CHECK(false, "only paths of AVX3_DL have it");
 }
 #endif
@@ -378,9 +471,15 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(MatMulManyHere);
+HWY_EXPORT(GatedMatMulManyHere);
 
 void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(MatMulManyHere)(args, begin, end);
+}
+
+void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
+                     int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(GatedMatMulManyHere)(args, packed, begin, end);
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -222,20 +222,32 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
 
 }  // namespace
 
+// Blocks [begin, end) of a row, the first of which is at `x`. `groups` are
+// those of all rows, or null where rows are not grouped.
+void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
+                     int64_t row, int64_t begin, int64_t end, const float* x) {
+  while (begin < end) {
+    const int64_t n = std::min(static_cast<int64_t>(kTogether), end - begin);
+    PackTogether(x, static_cast<size_t>(n),
+                 groups != nullptr ? PlaceInGroup(args, *groups, row, begin)
+                                   : PlaceInRow(args, row, begin));
+    begin += n;
+    x += n * kActivationBlock;
+  }
+}
+
 // Blocks [begin, end) of those of all rows.
 void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
   const int64_t n_blocks = args.dim / kActivationBlock;
-  const bool is_grouped = IsGrouped(args.n_rows);
   const RowGroups groups(args.n_rows);
+  const RowGroups* used = IsGrouped(args.n_rows) ? &groups : nullptr;
   while (begin < end) {
     const int64_t row = begin / n_blocks;
     const int64_t b = begin % n_blocks;
-    const auto n = static_cast<size_t>(
-        std::min({static_cast<int64_t>(kTogether), n_blocks - b, end - begin}));
-    PackTogether(args.x + begin * kActivationBlock, n,
-                 is_grouped ? PlaceInGroup(args, groups, row, b)
-                            : PlaceInRow(args, row, b));
-    begin += static_cast<int64_t>(n);
+    const int64_t n = std::min(n_blocks - b, end - begin);
+    PackBlocksOfRow(args, used, row, b, b + n,
+                    args.x + begin * kActivationBlock);
+    begin += n;
   }
 }
 

@@ -11,10 +11,6 @@
 namespace plimsoll::kernels::reference {
 namespace {
 
-bool IsFloatType(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 std::vector<double> UnpackRow(const std::byte* packed, int64_t dim) {
   std::vector<double> x(static_cast<size_t>(dim));
   for (int64_t c = 0; c < dim; ++c) {

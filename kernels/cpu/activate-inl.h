@@ -1,0 +1,40 @@
+// The functions that gate a feed-forward network. Included once per instruction
+// path.
+#if defined(PLIMSOLL_KERNELS_CPU_ACTIVATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_ACTIVATE_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ACTIVATE_INL_H_
+#else
+#define PLIMSOLL_KERNELS_CPU_ACTIVATE_INL_H_
+#endif
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/backend.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// x / (1 + exp(-t)). With t = x this is SiLU; GELU's 0.5 x (1 + tanh(u)) is
+// the same with t = 2u, which keeps the relative error small on both sides.
+template <class D, class V>
+HWY_INLINE V TimesSigmoid(D d, V x, V t) {
+  // exp(88) is finite, and x over it is zero for all purposes.
+  const V exponent = hn::Min(hn::Neg(t), hn::Set(d, 88.0f));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), hn::Exp(d, exponent)));
+}
+
+template <class D, class V>
+HWY_INLINE V Activate(D d, V x, Activation activation) {
+  if (activation == Activation::kSilu) return TimesSigmoid(d, x, x);
+  constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
+  const V square = hn::Mul(x, x);
+  const V inner = hn::MulAdd(hn::Set(d, 0.044715f * kTwoSqrtTwoOverPi), square,
+                             hn::Set(d, kTwoSqrtTwoOverPi));
+  return TimesSigmoid(d, x, hn::Mul(x, inner));
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLIMSOLL_KERNELS_CPU_ACTIVATE_INL_H_
