@@ -86,29 +86,42 @@ TEST_P(PipelineFamilyTest, PiecesHaveTheBitsOfTheWholeModel) {
   }
 }
 
-// Two prompts and one that decodes share steps of several pieces.
+// Two prompts and one that decodes share steps of several pieces. By the clock
+// prompt rows take no time, so that steps get more and more of them.
 TEST_P(PipelineFamilyTest, PromptsBesideAStreamHaveTheBitsThatTheyHaveAlone) {
   const std::vector<GenerateOptions> requests = {
-      Greedy(RandomPrompt(20, 1), 60), Greedy(RandomPrompt(100, 2), 5),
-      Greedy(RandomPrompt(71, 3), 5)};
+      Greedy(RandomPrompt(20, 1), 60), Greedy(RandomPrompt(151, 2), 5),
+      Greedy(RandomPrompt(140, 3), 5)};
   Load(GetParam(), SplitAt({}));
   const std::vector<Generated> alone = EachAlone(*engine_, requests);
-  Load(GetParam(), InPieces({1}, {&apart_[0], &apart_[1]}));
-  std::vector<std::shared_ptr<CollectSink>> sinks;
+  std::atomic<int64_t> n_handed_on = 0;
+  const HookedDevice first({.downloaded = [&] { ++n_handed_on; }});
+  EngineSetup setup = InPieces({1}, {&first, &apart_[0]});
+  std::atomic<int64_t> seconds = 0;
+  setup.clock = [&seconds] { return absl::FromUnixSeconds(++seconds); };
+  Load(GetParam(), setup);
+  n_handed_on = 0;
   absl::Notification has_begun;
-  for (const GenerateOptions& request : requests) {
+  absl::Notification are_submitted;
+  std::vector<std::shared_ptr<CollectSink>> sinks;
+  for (size_t i = 0; i < requests.size(); ++i) {
     sinks.push_back(std::make_shared<CollectSink>());
-    if (sinks.size() == 1) {
-      sinks[0]->after_output = [&has_begun](int64_t n) {
-        if (n == 3) has_begun.Notify();
-      };
-    }
-    ASSERT_TRUE(engine_->Submit(request, sinks.back()).ok());
-    if (sinks.size() == 1) has_begun.WaitForNotification();
   }
+  sinks[0]->after_output = [&](int64_t n) {
+    if (n != 3) return;
+    has_begun.Notify();
+    are_submitted.WaitForNotification();
+  };
+  ASSERT_TRUE(engine_->Submit(requests[0], sinks[0]).ok());
+  has_begun.WaitForNotification();
+  ASSERT_TRUE(engine_->Submit(requests[1], sinks[1]).ok());
+  ASSERT_TRUE(engine_->Submit(requests[2], sinks[2]).ok());
+  are_submitted.Notify();
   for (size_t i = 0; i < sinks.size(); ++i) {
     EXPECT_TRUE(SameBits(alone[i], sinks[i]->Await())) << i;
   }
+  // The stream decodes in all steps but the first.
+  EXPECT_GE(n_handed_on, engine_->CurrentLoad().steps + 5);
 }
 
 // The second part waits in its first piece until the first one has two more.
