@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -211,6 +212,54 @@ TEST_F(PipelineTest, AnErrorOfAPartEndsTheStepAndNothingElse) {
       EXPECT_TRUE(SameBits(expected, Generate(*engine_, request)));
     }
   }
+}
+
+// The first part fails while the second one is in its first piece.
+TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
+  std::atomic<int> n_handed_on = 0;
+  std::atomic<int> n_operations = 0;
+  std::atomic<bool> waits = false;
+  absl::Notification has_failed;
+  const HookedDevice first({.before =
+                                [&] {
+                                  if (!waits || n_handed_on < 3) {
+                                    return absl::OkStatus();
+                                  }
+                                  if (!has_failed.HasBeenNotified()) {
+                                    has_failed.Notify();
+                                  }
+                                  return absl::InternalError("a bad launch");
+                                },
+                            .downloaded = [&] { ++n_handed_on; }});
+  const HookedDevice second({.before =
+                                 [&] {
+                                   ++n_operations;
+                                   return absl::OkStatus();
+                                 },
+                             .uploading =
+                                 [&] {
+                                   if (waits) {
+                                     has_failed.WaitForNotification();
+                                   }
+                                 }});
+  EngineSetup setup = InPieces({1}, {&first, &second});
+  // Between steps nothing computes, however long one looks.
+  setup.clock = [&] {
+    const int so_far = n_operations;
+    for (int i = 0; has_failed.HasBeenNotified() && i < 1'000; ++i) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(n_operations, so_far);
+    return absl::Now();
+  };
+  Load("gemma_q5_0", setup);
+  n_handed_on = 0;
+  n_operations = 0;
+  waits = true;
+  EXPECT_EQ(Generate(*engine_, Greedy(RandomPrompt(90, 1), 3)).status,
+            absl::InternalError("a bad launch"));
+  EXPECT_GT(n_operations, 10);
+  engine_.reset();
 }
 
 TEST_F(PipelineTest, ADeviceLostWithinAPieceIsTheEnginesLoss) {
