@@ -110,7 +110,7 @@ TEST_P(PipelineFamilyTest, PromptsBesideAStreamHaveTheBitsThatTheyHaveAlone) {
   }
   sinks[0]->after_output = [&](int64_t n) {
     if (n != 3) return;
-    has_begun.Notify();
+    if (!has_begun.HasBeenNotified()) has_begun.Notify();
     are_submitted.WaitForNotification();
   };
   ASSERT_TRUE(engine_->Submit(requests[0], sinks[0]).ok());
@@ -216,32 +216,30 @@ TEST_F(PipelineTest, AnErrorOfAPartEndsTheStepAndNothingElse) {
 
 // The first part fails while the second one is in its first piece.
 TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
+  std::atomic<bool> is_armed = false;
   std::atomic<int> n_handed_on = 0;
   std::atomic<int> n_operations = 0;
-  std::atomic<bool> waits = false;
+  absl::Notification has_begun;
   absl::Notification has_failed;
-  const HookedDevice first({.before =
-                                [&] {
-                                  if (!waits || n_handed_on < 3) {
-                                    return absl::OkStatus();
-                                  }
-                                  if (!has_failed.HasBeenNotified()) {
-                                    has_failed.Notify();
-                                  }
-                                  return absl::InternalError("a bad launch");
-                                },
-                            .downloaded = [&] { ++n_handed_on; }});
-  const HookedDevice second({.before =
-                                 [&] {
-                                   ++n_operations;
-                                   return absl::OkStatus();
-                                 },
-                             .uploading =
-                                 [&] {
-                                   if (waits) {
-                                     has_failed.WaitForNotification();
-                                   }
-                                 }});
+  const auto before_first = [&] {
+    if (!is_armed || n_handed_on < 3) return absl::OkStatus();
+    has_begun.WaitForNotification();
+    if (!has_failed.HasBeenNotified()) has_failed.Notify();
+    return absl::InternalError("a bad launch");
+  };
+  const auto before_second = [&] {
+    ++n_operations;
+    return absl::OkStatus();
+  };
+  const auto uploading_to_second = [&] {
+    if (!is_armed) return;
+    if (!has_begun.HasBeenNotified()) has_begun.Notify();
+    has_failed.WaitForNotification();
+  };
+  const HookedDevice first(
+      {.before = before_first, .downloaded = [&] { ++n_handed_on; }});
+  const HookedDevice second(
+      {.before = before_second, .uploading = uploading_to_second});
   EngineSetup setup = InPieces({1}, {&first, &second});
   // Between steps nothing computes, however long one looks.
   setup.clock = [&] {
@@ -255,7 +253,7 @@ TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
   Load("gemma_q5_0", setup);
   n_handed_on = 0;
   n_operations = 0;
-  waits = true;
+  is_armed = true;
   EXPECT_EQ(Generate(*engine_, Greedy(RandomPrompt(90, 1), 3)).status,
             absl::InternalError("a bad launch"));
   EXPECT_GT(n_operations, 10);
