@@ -244,7 +244,7 @@ TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
   // Between steps nothing computes, however long one looks.
   setup.clock = [&] {
     const int so_far = n_operations;
-    for (int i = 0; has_failed.HasBeenNotified() && i < 1'000; ++i) {
+    for (int i = 0; has_failed.HasBeenNotified() && i < 20'000; ++i) {
       std::this_thread::yield();
     }
     EXPECT_EQ(n_operations, so_far);
