@@ -62,7 +62,7 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status Download(kernels::BufferView device,
                         std::span<std::byte> host) override {
-    const absl::Status status =
+    absl::Status status =
         Around([&] { return backend_->Download(device, host); });
     hooks_.downloaded();
     return status;
