@@ -53,7 +53,8 @@ struct StepBatch {
   int64_t first_sampled = 0;
 };
 
-// Used from the step thread only.
+// Used from one thread at a time: the step thread's, or one that computes a
+// part of a step for it.
 class Model {
  public:
   virtual ~Model() = default;
