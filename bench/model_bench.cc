@@ -5,9 +5,11 @@
 //
 // usage: model_bench [--device cuda:0] [--file PATH] [--type q4_0|q8_0]
 //                    [--layers 48] [--prompt 4096] [--tokens 64]
-//                    [--memory-mib 4096]
+//                    [--memory-mib 4096] [--n-ubatch 512] [--piece-rows N]
 // Several devices with commas, such as cuda:0,cpu, share the model's layers:
-// each but the last takes as many as fit in that memory.
+// each but the last takes as many as fit in that memory. They get steps of
+// n-ubatch rows in pieces of N, the engine's own number unless given; as many
+// as a step has are one piece.
 // Exits with 77 if there is no such device.
 #include <algorithm>
 #include <cstdint>
@@ -61,6 +63,8 @@ struct Flags {
   int64_t prompt = 4'096;
   int64_t tokens = 64;
   int64_t memory_mib = 4'096;
+  int64_t n_ubatch = 512;
+  int64_t piece_rows = 0;  // the engine's
 };
 
 // When the tokens of several streams came.
@@ -190,9 +194,11 @@ Loaded LoadSplit(const Flags& flags, const Devices& devices,
     parts.push_back(
         {devices[index].get(), part.first_layer, part.n_layers, part.plan});
   }
+  worker::EngineOptions engine = {.clock = absl::Now};
+  if (flags.piece_rows > 0) engine.piece_rows = flags.piece_rows;
   const absl::Time begin = absl::Now();
   loaded.engine = Must(worker::Engine::Load(
-      *loaded.file, std::move(parts), {.clock = absl::Now},
+      *loaded.file, std::move(parts), engine,
       [](const worker::LoadProgress&) { return absl::OkStatus(); }));
   const worker::MemoryReport memory = loaded.engine->Memory();
   std::printf("load: arenas %.3f GiB, planned %.3f; %.1f s\n",
@@ -299,6 +305,7 @@ void MeasureSplit(const Flags& flags, const Devices& devices) {
   planner::LoadOptions options;
   options.n_ctx = flags.prompt + flags.tokens + kShortPrompt;
   options.n_slots = 8;
+  options.n_ubatch = flags.n_ubatch;
   const Loaded loaded = LoadSplit(flags, devices, options);
   worker::Engine& engine = *loaded.engine;
   (void)PrefillRate(engine, flags.prompt / 4, 1);
@@ -364,10 +371,9 @@ bool Parse(int argc, char** argv, Flags& flags) {
     const std::string name = argv[i];
     const std::string value = argv[i + 1];
     const std::map<std::string, int64_t*> counts = {
-        {"--layers", &flags.layers},
-        {"--prompt", &flags.prompt},
-        {"--tokens", &flags.tokens},
-        {"--memory-mib", &flags.memory_mib}};
+        {"--layers", &flags.layers},     {"--prompt", &flags.prompt},
+        {"--tokens", &flags.tokens},     {"--memory-mib", &flags.memory_mib},
+        {"--n-ubatch", &flags.n_ubatch}, {"--piece-rows", &flags.piece_rows}};
     if (const auto found = counts.find(name); found != counts.end()) {
       if (!absl::SimpleAtoi(value, found->second) || *found->second < 2) {
         return false;
@@ -394,6 +400,6 @@ int main(int argc, char** argv) {
   std::fprintf(stderr,
                "usage: model_bench [--device cuda:0[,cpu...]] [--file PATH] "
                "[--type q4_0|q8_0] [--layers N] [--prompt N] [--tokens N] "
-               "[--memory-mib N]\n");
+               "[--memory-mib N] [--n-ubatch N] [--piece-rows N]\n");
   return 2;
 }

@@ -9,7 +9,7 @@
 //
 // Pointers in the structs are device pointers of this backend unless marked
 // host. Ops may be asynchronous; Synchronize() is where errors surface. A
-// backend is called from one thread.
+// backend is called from one thread at a time.
 #ifndef PLIMSOLL_KERNELS_BACKEND_H_
 #define PLIMSOLL_KERNELS_BACKEND_H_
 

@@ -233,6 +233,11 @@ struct EngineOptions {
   const ComputeDevice* device = nullptr;
   int n_threads = 0;            // of a CPU; to kMaxThreads, 0 = UsableThreads()
   int max_queued = kMaxQueued;  // requests waiting for a slot
+  // Of a model in parts: steps pass these in pieces of at least so many rows,
+  // so that devices compute at the same time (step_pieces.h); 0 = never.
+  // Absent: kPieceRows where the parts lie on different devices. No bit depends
+  // on it.
+  std::optional<int64_t> piece_rows = std::nullopt;
   // Bytes of the KV cache whose beginnings of prompts are kept to be shared, in
   // pages and only where no sequence needs them; 0 = none.
   int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "worker/engine_impl.h"
 #include "worker/model_pipeline.h"
+#include "worker/step_pieces.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -109,16 +110,21 @@ absl::Status Engine::Impl::BuildModels(ModelFile& file) {
   if (stages.size() == 1) {
     ASSIGN_OR_RETURN(model, BuildModel(file.header(), PartsOf(stages[0])));
   } else {
-    auto pipeline =
-        std::make_unique<ModelPipeline>(plan.n_rows * shape.model_dim);
-    for (const Stage& stage : stages) {
-      ModelParts of = PartsOf(stage);
-      if (&stage != &stages.front()) of.input = pipeline->Rows();
-      if (&stage != &stages.back()) of.output = pipeline->Rows();
+    const std::vector<size_t> lanes = LanesOf(parts);
+    const bool can_overlap =
+        std::ranges::any_of(lanes, [](size_t lane) { return lane > 0; });
+    auto pipeline = std::make_unique<ModelPipeline>(
+        plan.n_rows, shape.model_dim,
+        options.piece_rows.value_or(can_overlap ? kPieceRows : 0));
+    for (size_t i = 0; i < stages.size(); ++i) {
+      ModelParts of = PartsOf(stages[i]);
+      if (i > 0) of.input = pipeline->Rows();
+      if (i + 1 < stages.size()) of.output = pipeline->Rows();
       ASSIGN_OR_RETURN(std::unique_ptr<Model> part,
                        BuildModel(file.header(), of));
-      pipeline->Add(std::move(part));
+      pipeline->Add(std::move(part), lanes[i]);
     }
+    pipeline->Start();
     model = std::move(pipeline);
   }
   row_sampler =

@@ -35,8 +35,9 @@ struct KvPart {
 // Layers are counted over all parts. A slot has the same pages, and its rings
 // the same place, on every device, so that one book is kept of all of them.
 //
-// Owned by the engine, used from the step thread only. Never allocates device
-// memory; the tables are sized once.
+// Owned by the engine, used from the step thread only, but for threads that
+// compute parts of a step: they read it, and nothing changes meanwhile. Never
+// allocates device memory; the tables are sized once.
 class KvCache {
  public:
   // At most `max_shared_pages` are known by their tokens, so that they can be

@@ -47,18 +47,23 @@ struct StepBatch {
   bool only_decodes = false;
   // Of each sampled row, what is looked at of its logits; empty: everything.
   std::span<const kernels::TopOutputs> top;
+  // Of a piece of a step (step_pieces.h): the rows, and the sampled rows, of
+  // the pieces before.
+  int64_t first_row = 0;
+  int64_t first_sampled = 0;
 };
 
-// Used from the step thread only.
+// Used from one thread at a time: the step thread's, or one that computes a
+// part of a step for it.
 class Model {
  public:
   virtual ~Model() = default;
 
   // Runs the batch. The cache must have room for every position (Extend).
-  // Logits of the i-th sampled row are then at Logits() + i * vocab_size, those
-  // that batch.top does not look at perhaps kernels::kNotComputed; keys
-  // and values of all rows are in the cache, those of draft rows in its drafts
-  // instead of its rings.
+  // Logits of the i-th sampled row are then at Logits() + (batch.first_sampled
+  // + i) * vocab_size, those that batch.top does not look at perhaps
+  // kernels::kNotComputed; keys and values of all rows are in the cache, those
+  // of draft rows in its drafts instead of its rings.
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
 
@@ -82,7 +87,8 @@ struct ModelParts {
   Precision precision;
   int64_t first_layer = 0;
   // In the host's memory, [plan.n_rows, model_dim]: what the layers before made
-  // of a step's rows, and where it goes what these make of them. Empty before
+  // of a step's rows, and where it goes what these make of them; a piece of a
+  // step has its rows from its first_row on. Empty before
   // the first layer, which has embeddings, and after the last one, which has
   // logits.
   std::span<const float> input = {};

@@ -107,13 +107,15 @@ absl::Status ModelGraph::Step(const StepBatch& batch) {
                  "the scheduler keeps to the plan's rows");
   residual_ = Buffer(StepBuffer::kResidual);
   attended_ = Buffer(StepBuffer::kAttention);
-  const auto n = static_cast<size_t>(n_rows_ * parts_.shape->model_dim);
+  const int64_t dim = parts_.shape->model_dim;
+  const auto n = static_cast<size_t>(n_rows_ * dim);
+  const auto first = static_cast<size_t>(batch.first_row * dim);
   const kernels::BufferView rows = {Bytes(StepBuffer::kResidual),
                                     static_cast<int64_t>(n * sizeof(float))};
   // Both copies are outside of the piece that a backend starts at once.
   if (!parts_.input.empty()) {
-    RETURN_IF_ERROR(
-        parts_.backend->Upload(std::as_bytes(parts_.input.first(n)), rows));
+    RETURN_IF_ERROR(parts_.backend->Upload(
+        std::as_bytes(parts_.input.subspan(first, n)), rows));
   }
   absl::Status status;
   if (batch.only_decodes) status = parts_.backend->BeginStep(n_rows_);
@@ -121,7 +123,7 @@ absl::Status ModelGraph::Step(const StepBatch& batch) {
   status.Update(parts_.backend->EndStep());
   if (!status.ok() || HasLogits()) return status;
   return parts_.backend->Download(
-      rows, std::as_writable_bytes(parts_.output.first(n)));
+      rows, std::as_writable_bytes(parts_.output.subspan(first, n)));
 }
 
 absl::Status ModelGraph::Compute(const StepBatch& batch) {
@@ -504,7 +506,7 @@ absl::Status ModelGraph::StepLogits(const StepBatch& batch) {
                                parts_.shape->model_dim, sampled));
   }
   return SampledLogits(static_cast<int64_t>(batch.sampled_rows.size()),
-                       batch.top);
+                       batch.first_sampled, batch.top);
 }
 
 absl::Status ModelGraph::ComputeLogits(std::span<const int32_t> rows) {
@@ -512,12 +514,13 @@ absl::Status ModelGraph::ComputeLogits(std::span<const int32_t> rows) {
   PLIMSOLL_CHECK(residual_ != sampled, "the step kept all rows");
   RETURN_IF_ERROR(
       GatherRows(residual_, rows, parts_.shape->model_dim, sampled));
-  return SampledLogits(static_cast<int64_t>(rows.size()), {});
+  return SampledLogits(static_cast<int64_t>(rows.size()), 0, {});
 }
 
 absl::Status ModelGraph::SampledLogits(
-    int64_t n_sampled, std::span<const kernels::TopOutputs> top) {
-  PLIMSOLL_CHECK(n_sampled <= parts_.plan->n_sampled,
+    int64_t n_sampled, int64_t first,
+    std::span<const kernels::TopOutputs> top) {
+  PLIMSOLL_CHECK(first + n_sampled <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   const int64_t dim = parts_.shape->model_dim;
   float* sampled = Buffer(StepBuffer::kSampled);
@@ -534,7 +537,7 @@ absl::Status ModelGraph::SampledLogits(
   RETURN_IF_ERROR(parts_.backend->MatMul({.w = output_,
                                           .x = sampled,
                                           .packed = packed,
-                                          .out = logits_,
+                                          .out = logits_ + first * output_.rows,
                                           .n_rows = n_sampled,
                                           .accumulate = false,
                                           .top = top}));

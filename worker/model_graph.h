@@ -173,8 +173,9 @@ class ModelGraph : public Model {
                           int64_t dim, float* to);
   // From now on the step has its sampled rows only.
   absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
-  // Logits of the first n_sampled rows of the buffer kSampled.
-  absl::Status SampledLogits(int64_t n_sampled,
+  // Logits of the first n_sampled rows of the buffer kSampled; they are the
+  // step's from `first` on.
+  absl::Status SampledLogits(int64_t n_sampled, int64_t first,
                              std::span<const kernels::TopOutputs> top);
 
   ModelParts parts_;

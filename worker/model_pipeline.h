@@ -2,38 +2,92 @@
 #ifndef PLIMSOLL_WORKER_MODEL_PIPELINE_H_
 #define PLIMSOLL_WORKER_MODEL_PIPELINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
-#include <utility>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "worker/model.h"
 
 namespace plimsoll::worker {
 
-// Runs the parts one after the other: while one computes, the others' devices
-// wait. Rows go from part to part through the host's memory, which is there
-// before the first step. Used from the step thread only.
+// A step with few rows, or one that only decodes, passes the parts one after
+// the other on the step thread: while one computes, the others' devices wait.
+// A step with many rows passes them in pieces: while a part works on one, the
+// part before works on the next one.
+//
+// What parts of one device have to do they do in turns, on one thread, their
+// lane: lane 0 is the step thread, the others have one each, which sleeps
+// between such steps. Rows go from part to part through the host's memory,
+// which is there before the first step and holds a whole step's: each piece has
+// its own place there.
+//
+// Used from the step thread only.
 class ModelPipeline final : public Model {
  public:
-  // For rows of at most `n_floats` numbers together.
-  explicit ModelPipeline(int64_t n_floats)
-      : rows_(static_cast<size_t>(n_floats)) {}
+  // For steps of at most `n_rows` rows of `model_dim` numbers, in pieces of
+  // `piece_rows` as of CutStep.
+  ModelPipeline(int64_t n_rows, int64_t model_dim, int64_t piece_rows);
+  // No step is under way.
+  ~ModelPipeline() override;
 
   // Where a part leaves its rows, and where the next one finds them.
   std::span<float> Rows() { return rows_; }
   // The parts come in the order of their layers; the last one has the logits.
-  void Add(std::unique_ptr<Model> part) { parts_.push_back(std::move(part)); }
+  void Add(std::unique_ptr<Model> part, size_t lane);
+  // After the last part, before the first step: makes the lanes' threads.
+  void Start();
 
+  // Errors: the first one of any part, once none of them computes any more.
   absl::Status Step(const StepBatch& batch) override;
   absl::Status ComputeLogits(std::span<const int32_t> rows) override;
-  const float* Logits() const override { return parts_.back()->Logits(); }
+  const float* Logits() const override { return parts_.back().model->Logits(); }
 
  private:
+  struct Part {
+    std::unique_ptr<Model> model;
+    size_t lane;
+  };
+  // A part's with a piece.
+  struct Turn {
+    size_t part;
+    size_t piece;
+  };
+
+  absl::Status StepInPieces(size_t n_pieces) ABSL_LOCKS_EXCLUDED(mu_);
+  // Has the lane's parts compute what they can until the lane is over.
+  void RunLane(size_t lane) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits for something to do; nothing when the lane is over.
+  std::optional<Turn> BeginTurn(size_t lane) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTurn(const Turn& turn, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // A part of the lane whose next piece is there: of several the last one, so
+  // that what has begun ends.
+  std::optional<size_t> ReadyPart(size_t lane) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The step thread's at the end of a step, the others' at the end of all.
+  bool IsOver(size_t lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int64_t piece_rows_;
   std::vector<float> rows_;
-  std::vector<std::unique_ptr<Model>> parts_;
+  std::vector<Part> parts_;  // as they are since Start
+  // Of the step under way, written while every other lane waits.
+  std::vector<StepBatch> pieces_;
+
+  absl::Mutex mu_;
+  size_t n_pieces_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<size_t> n_done_ ABSL_GUARDED_BY(mu_);  // pieces, by part
+  int n_computing_ ABSL_GUARDED_BY(mu_) = 0;         // parts that do, now
+  absl::Status error_ ABSL_GUARDED_BY(mu_);          // of the step
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::vector<std::thread> threads_;  // last: they use everything above
 };
 
 }  // namespace plimsoll::worker

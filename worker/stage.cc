@@ -82,6 +82,11 @@ absl::Status CheckPlan(const planner::ModelShape& shape,
       plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
 }
 
+bool IsSameHardware(const ComputeDevice& a, const ComputeDevice& b) {
+  if (&a == &b || (a.is_host() && b.is_host())) return true;
+  return !a.unique_id().empty() && a.unique_id() == b.unique_id();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
@@ -109,6 +114,22 @@ absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
 bool AnyOnHost(std::span<const EnginePart> parts) {
   return std::ranges::any_of(
       parts, [](const EnginePart& part) { return DeviceOf(part).is_host(); });
+}
+
+std::vector<size_t> LanesOf(std::span<const EnginePart> parts) {
+  std::vector<const ComputeDevice*> devices;  // of the lanes
+  if (AnyOnHost(parts)) devices.push_back(&LocalCpu());
+  std::vector<size_t> lanes;
+  for (const EnginePart& part : parts) {
+    const ComputeDevice& device = DeviceOf(part);
+    const auto found =
+        std::ranges::find_if(devices, [&](const ComputeDevice* other) {
+          return IsSameHardware(device, *other);
+        });
+    lanes.push_back(static_cast<size_t>(found - devices.begin()));
+    if (found == devices.end()) devices.push_back(&device);
+  }
+  return lanes;
 }
 
 }  // namespace plimsoll::worker

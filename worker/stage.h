@@ -43,6 +43,11 @@ inline const ComputeDevice& DeviceOf(const EnginePart& part) {
   return part.device != nullptr ? *part.device : LocalCpu();
 }
 bool AnyOnHost(std::span<const EnginePart> parts);
+// Of each part, who computes it where parts compute at the same time: a number
+// for each device, without gaps, as what lies on one would only be in its own
+// way. 0, the step thread, is the host's, whose threads are called from there,
+// or else the first part's.
+std::vector<size_t> LanesOf(std::span<const EnginePart> parts);
 
 }  // namespace plimsoll::worker
 

@@ -23,7 +23,8 @@ constexpr int64_t kAlignment = 256;
 // Allocations are whole pages of the device's memory.
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
-// Owns the stream and the kernels' own memory. Called from one thread.
+// Owns the stream and the kernels' own memory. Called from one thread at a
+// time, whichever: each call makes the device the thread's.
 class CudaBackend : public Backend {
  public:
   CudaBackend() = default;

@@ -58,6 +58,8 @@ THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
 THREAD_FILES = {
     "worker/engine.cc",
     "worker/engine_impl.h",
+    "worker/model_pipeline.cc",
+    "worker/model_pipeline.h",
     "worker/read_ahead.cc",
     "worker/read_ahead.h",
     "kernels/cpu/thread_pool.cc",

@@ -253,6 +253,26 @@ TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
   EXPECT_TRUE(SameBits(plain, guessed));
 }
 
+// The device and the host work on pieces of a prompt at the same time, the
+// device's operations on a thread of their own.
+TEST_P(CudaEngineTest, PiecesOfPromptsChangeNoBit) {
+  const ComputeDevice* const cpu = &LocalCpu();
+  const ComputeDevice* const device = device_.get();
+  const GenerateOptions request = Greedy(RandomPrompt(100, 7), 4);
+  const std::vector<const ComputeDevice*> orders[] = {
+      {device, cpu}, {cpu, device}, {device, cpu, device}};
+  for (const auto& devices : orders) {
+    EngineSetup setup = {.n_ctx = 128, .devices = devices, .cuts = {3}};
+    if (devices.size() == 3) setup.cuts = {2, 6};
+    setup.piece_rows = 0;
+    LoadBoth("gemma_q5_0", setup);
+    const Generated whole = Generate(*on_device_, request);
+    setup.piece_rows = 13;
+    LoadBoth("gemma_q5_0", setup);
+    EXPECT_TRUE(SameBits(whole, Generate(*on_device_, request)));
+  }
+}
+
 // What the device's free bytes go down by, and the context that was there
 // before, are the plan's total: never more, and little less.
 TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {

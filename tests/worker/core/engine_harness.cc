@@ -155,6 +155,13 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
+  options.piece_rows = setup.piece_rows;
+  const char* const piece_rows = std::getenv("PLIMSOLL_TEST_PIECE_ROWS");
+  int64_t n = 0;
+  if (!setup.piece_rows && piece_rows != nullptr &&
+      absl::SimpleAtoi(piece_rows, &n)) {
+    options.piece_rows = n;
+  }
   options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;
   options.on_device_lost = setup.on_device_lost;

@@ -49,6 +49,8 @@ struct EngineSetup {
   // the second one and those after it begin with.
   std::vector<const worker::ComputeDevice*> devices = {};
   std::vector<int64_t> cuts = {};
+  // Absent: what the variable PLIMSOLL_TEST_PIECE_ROWS says, else the engine's.
+  std::optional<int64_t> piece_rows = std::nullopt;
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
   int max_queued = worker::EngineOptions::kMaxQueued;

@@ -20,6 +20,9 @@ struct BackendHooks {
   // What is done with memory that was allocated.
   std::function<kernels::Buffer(kernels::Buffer)> allocated =
       [](kernels::Buffer buffer) { return buffer; };
+  // Before plain bytes go up, and after some came down.
+  std::function<void()> uploading = [] {};
+  std::function<void()> downloaded = [] {};
   // The rows of a step that only decodes.
   std::function<void(int64_t)> begun = [](int64_t) {};
   // What the kernels were given for themselves.
@@ -54,11 +57,15 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status Upload(std::span<const std::byte> host,
                       kernels::BufferView device) override {
+    hooks_.uploading();
     return Around([&] { return backend_->Upload(host, device); });
   }
   absl::Status Download(kernels::BufferView device,
                         std::span<std::byte> host) override {
-    return Around([&] { return backend_->Download(device, host); });
+    absl::Status status =
+        Around([&] { return backend_->Download(device, host); });
+    hooks_.downloaded();
+    return status;
   }
   absl::Status GetRows(const kernels::GetRowsArgs& args) override {
     return Around([&] { return backend_->GetRows(args); });

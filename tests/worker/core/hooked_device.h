@@ -1,5 +1,5 @@
 // The CPU as a device of its own whose backends have hooks: one that can be
-// lost, or hang.
+// lost, or hang, and that computes while others do.
 #ifndef PLIMSOLL_TESTS_WORKER_CORE_HOOKED_DEVICE_H_
 #define PLIMSOLL_TESTS_WORKER_CORE_HOOKED_DEVICE_H_
 
@@ -18,8 +18,8 @@ class HookedDevice : public worker::ComputeDevice {
   explicit HookedDevice(BackendHooks hooks) : hooks_(std::move(hooks)) {}
 
   absl::StatusOr<std::unique_ptr<kernels::Backend>> NewBackend(
-      kernels::ThreadPool& pool) const override {
-    return std::make_unique<HookedBackend>(kernels::NewCpuBackend(pool),
+      kernels::ThreadPool& /*pool*/) const override {
+    return std::make_unique<HookedBackend>(kernels::NewCpuBackend(OwnPool()),
                                            hooks_);
   }
   planner::DeviceProfile Profile() const override {
@@ -28,6 +28,13 @@ class HookedDevice : public worker::ComputeDevice {
   bool is_host() const override { return false; }
 
  private:
+  // Without workers: whoever calls it computes.
+  static kernels::ThreadPool& OwnPool() {
+    static auto* const pool =
+        new kernels::ThreadPool(/*n_threads=*/1, /*pin=*/false);
+    return *pool;
+  }
+
   const BackendHooks hooks_;
 };
 

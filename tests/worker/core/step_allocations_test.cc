@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/hooked_device.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
 
@@ -76,6 +77,7 @@ namespace {
 
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
@@ -128,10 +130,9 @@ class CountingSink : public TokenSink {
 class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
  protected:
   // While sequences decode side by side.
-  int64_t Count(const GenerateOptions& options,
-                const std::vector<int64_t>& cuts = {}) {
+  int64_t Count(const GenerateOptions& options, EngineSetup setup = {}) {
     const TemporaryFile file(RandomModelBytes(FindRandomModel(GetParam())));
-    const EngineSetup setup = {.n_slots = kSlots, .cuts = cuts};
+    setup.n_slots = kSlots;
     auto engine = LoadEngine(file.path(), setup);
     EXPECT_TRUE(engine.ok()) << engine.status();
     if (!engine.ok()) return -1;
@@ -165,7 +166,20 @@ TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
 }
 
 TEST_P(StepAllocationsTest, AModelInPartsAllocatesNothing) {
-  EXPECT_EQ(Count(Request({.temperature = 0}), /*cuts=*/{1}), 0);
+  EngineSetup setup;
+  setup.cuts = {1};
+  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
+}
+
+// After prompts that passed the parts in pieces.
+TEST_P(StepAllocationsTest, PartsOnThreadsOfTheirOwnAllocateNothing) {
+  const HookedDevice first({});
+  const HookedDevice second({});
+  EngineSetup setup;
+  setup.devices = {&first, &second};
+  setup.cuts = {1};
+  setup.piece_rows = 2;
+  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
 }
 
 TEST_P(StepAllocationsTest, TheDefaultSamplingAllocatesNothing) {
