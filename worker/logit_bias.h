@@ -70,6 +70,16 @@ class RecentTokens {
   absl::flat_hash_map<int32_t, int32_t> counts_;
 };
 
+// What the changes below make of one token's logit. They never turn the order
+// of two logits of one token round.
+float ChangedLogit(const LogitBiasOptions& options, const RecentTokens* recent,
+                   int32_t id, float logit);
+
+// The most that a logit of at most `logit` can be after the changes, of any
+// token that is not among `ids`, which ascend.
+float MostChanged(const LogitBiasOptions& options, const RecentTokens* recent,
+                  float logit, std::span<const int32_t> ids);
+
 // Changes `logits` [vocab] in place: biases first, then penalties on what
 // `recent` counts, which may be null.
 void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,

@@ -47,22 +47,33 @@ class RowSampler {
   absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row);
 
  private:
+  // The draw's token, from the candidates if they decide it.
+  absl::StatusOr<int32_t> DrawToken(const Sequence& sequence);
+  // The token if `sorted` decide it, the first ones of all tokens in order;
+  // `is_changed` by biases and penalties.
+  absl::StatusOr<std::optional<int32_t>> DrawFrom(
+      const Sequence& sequence, std::span<const LogitEntry> sorted,
+      bool is_changed);
+  // The same of the tokens that the sequence's constraint allows.
+  absl::StatusOr<std::optional<int32_t>> DrawAllowedFrom(
+      const Sequence& sequence, std::span<const LogitEntry> sorted);
+  // The candidates after biases and penalties, in order, as far as no other
+  // token can be among them.
+  std::span<const LogitEntry> ChangedCandidates(const Sequence& sequence);
+  // The token by the row's `logits`, all of them.
+  absl::StatusOr<int32_t> DrawFromAll(const Sequence& sequence,
+                                      std::span<const float> logits);
+  // The same after biases and penalties, on a copy of the row.
+  absl::StatusOr<int32_t> DrawFromChangedRow(const Sequence& sequence);
+  // Says how likely the token is, and which ones were the likeliest.
+  absl::Status AddLogprobs(const Sequence& sequence, TokenOutput& token);
+
   // The logits of the row that is drawn from, for the host to look at: they
   // come from the device when they are asked for, and once.
   absl::StatusOr<std::span<const float>> RowLogits();
   // The same where all are looked at after all: those that were left out are
   // computed, of all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
-  // The token after the row's logits, which nothing is added to.
-  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence);
-  // The same after biases and penalties, on a copy of the row.
-  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence);
-
-  // The same of the tokens that the sequence's constraint allows, after
-  // `logits` or, without, the row's; `sorted` are the likeliest of all of them.
-  absl::StatusOr<int32_t> DrawAllowed(
-      const Sequence& sequence, std::optional<std::span<const float>> logits,
-      std::span<const LogitEntry> sorted);
 
   Model& model_;
   kernels::Backend& backend_;
@@ -76,13 +87,16 @@ class RowSampler {
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  int64_t row_ = 0;                  // the row at hand
-  int64_t host_row_ = -1;            // of the step, whose logits are:
-  std::vector<float> host_logits_;   // [vocab], of a device's row
-  std::vector<LogitEntry> sorted_;   // candidates of the row at hand
-  std::vector<float> biased_;        // [vocab]
-  std::vector<LogitEntry> best_;     // of biased_
-  std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
+  std::vector<float> inverse_temperatures_;  // of plain draws; otherwise 1
+  std::vector<double> masses_;               // at these, if a draw is plain
+  int64_t row_ = 0;                          // the row at hand
+  int64_t host_row_ = -1;                    // of the step, whose logits are:
+  std::vector<float> host_logits_;           // [vocab], of a device's row
+  std::vector<LogitEntry> sorted_;           // candidates of the row at hand
+  std::vector<int32_t> sorted_ids_;          // the same, ascending
+  std::vector<float> biased_;                // [vocab]
+  std::vector<LogitEntry> best_;             // after biases and penalties
+  std::vector<LogitEntry> allowed_;          // of the likeliest, in their order
 };
 
 }  // namespace plimsoll::worker

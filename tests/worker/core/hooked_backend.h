@@ -22,6 +22,11 @@ struct BackendHooks {
       [](kernels::Buffer buffer) { return buffer; };
   // The rows of a step that only decodes.
   std::function<void(int64_t)> begun = [](int64_t) {};
+  // Changes what the backend says of itself.
+  std::function<void(kernels::DeviceInfo&)> described =
+      [](kernels::DeviceInfo&) {};
+  // The bytes of a copy to the host.
+  std::function<void(int64_t)> downloaded = [](int64_t) {};
   // What the kernels were given for themselves.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
@@ -29,11 +34,13 @@ struct BackendHooks {
 class HookedBackend final : public kernels::Backend {
  public:
   HookedBackend(std::unique_ptr<kernels::Backend> backend, BackendHooks hooks)
-      : backend_(std::move(backend)), hooks_(std::move(hooks)) {}
-
-  const kernels::DeviceInfo& Device() const override {
-    return backend_->Device();
+      : backend_(std::move(backend)),
+        hooks_(std::move(hooks)),
+        info_(backend_->Device()) {
+    hooks_.described(info_);
   }
+
+  const kernels::DeviceInfo& Device() const override { return info_; }
   absl::StatusOr<kernels::Buffer> Allocate(int64_t bytes) override {
     ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->Allocate(bytes));
     return hooks_.allocated(std::move(buffer));
@@ -58,6 +65,7 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status Download(kernels::BufferView device,
                         std::span<std::byte> host) override {
+    hooks_.downloaded(device.bytes);
     return Around([&] { return backend_->Download(device, host); });
   }
   absl::Status GetRows(const kernels::GetRowsArgs& args) override {
@@ -117,6 +125,7 @@ class HookedBackend final : public kernels::Backend {
 
   std::unique_ptr<kernels::Backend> backend_;
   const BackendHooks hooks_;
+  kernels::DeviceInfo info_;
 };
 
 }  // namespace plimsoll::testing
