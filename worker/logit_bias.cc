@@ -75,6 +75,9 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
 
 RecentTokens::RecentTokens(std::span<const int32_t> prompt, int64_t limit)
     : ring_(static_cast<size_t>(limit), -1) {
+  // With as much again for what was erased, no later one makes the table grow;
+  // small tables have other rules.
+  counts_.reserve(std::max<size_t>(2 * ring_.size(), 32));
   const size_t n = std::min(prompt.size(), ring_.size());
   for (const int32_t id : prompt.last(n)) Add(id);
 }

@@ -53,7 +53,7 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
                                int32_t vocab_size);
 
 // The newest tokens of one stream and how often each came. Memory: `limit`
-// tokens.
+// tokens, all of it from the start.
 class RecentTokens {
  public:
   // Begins with the last `limit` > 0 of `prompt`.

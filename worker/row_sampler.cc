@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -74,12 +75,46 @@ void AppendChanged(const Sequence& sequence, std::vector<int32_t>& ids) {
   ids.insert(ids.end(), sequence.draft().begin(), sequence.draft().end());
 }
 
+// As many as there may ever be of these.
+int64_t MostChangedIds(const Sequence& sequence) {
+  const LogitBiasOptions& bias = sequence.options().logit_bias;
+  if (!bias.ChangesAnything()) return 0;
+  const int64_t n_penalties =
+      sequence.recent() != nullptr ? bias.penalty_last_tokens : 0;
+  return std::ssize(bias.biases) + n_penalties +
+         sequence.options().draft_tokens;
+}
+
 // The draw's index: it depends on nothing else but the seed.
 uint64_t DrawIndex(const Sequence& sequence) {
   return static_cast<uint64_t>(sequence.n_generated());
 }
 
 }  // namespace
+
+RowSampler::RowSampler(Model& model, kernels::Backend& backend,
+                       int64_t vocab_size, int64_t n_sampled)
+    : model_(model),
+      backend_(backend),
+      vocab_size_(vocab_size),
+      n_sampled_(n_sampled),
+      sampler_(vocab_size) {
+  const auto n_vocab = static_cast<size_t>(vocab_size);
+  const auto n_rows = static_cast<size_t>(n_sampled);
+  constexpr auto kMost = static_cast<size_t>(kernels::kMaxCandidates);
+  looked_at_.reserve(n_rows);
+  values_.reserve(n_rows * kMost);
+  ids_.reserve(n_rows * kMost);
+  log_sum_exp_.reserve(n_rows);
+  inverse_temperatures_.reserve(n_rows);
+  masses_.reserve(n_rows);
+  sorted_.reserve(kMost);
+  sorted_ids_.reserve(kMost);
+  best_.reserve(kMost);
+  allowed_.reserve(kMost);
+  biased_.reserve(n_vocab);
+  if (!backend.Device().is_host_memory) host_logits_.reserve(n_vocab);
+}
 
 // Tokens that nothing changes keep their order, so that the largest ones after
 // the changes are among as many more as are changed. Where some are, all
@@ -94,6 +129,9 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
       return {};
     }
     const size_t before = changed_ids_.size();
+    // At once for all rows and steps, as both may become more.
+    changed_ids_.reserve(
+        static_cast<size_t>(n_sampled_ * MostChangedIds(*sequence)));
     AppendChanged(*sequence, changed_ids_);
     const size_t n_changed = changed_ids_.size() - before;
     const int64_t n_wanted =
@@ -153,7 +191,8 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
 }
 
 absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
-                                             int64_t row) {
+                                             int64_t row,
+                                             std::vector<Candidate> room) {
   const auto at = static_cast<size_t>(row);
   if (std::isnan(log_sum_exp_[at])) {
     return absl::InternalError(
@@ -171,6 +210,8 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
         {values_[static_cast<size_t>(i)], ids_[static_cast<size_t>(i)]});
   }
   TokenOutput token;
+  token.candidates = std::move(room);
+  token.candidates.clear();
   ASSIGN_OR_RETURN(token.id, DrawToken(sequence));
   if (sequence.options().top_logprobs >= 0) {
     RETURN_IF_ERROR(AddLogprobs(sequence, token));
@@ -282,6 +323,7 @@ absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
   token.logprob = log_probability(chosen);
   const auto n = std::min(sorted_.size(),
                           static_cast<size_t>(sequence.options().top_logprobs));
+  token.candidates.reserve(n);
   for (const LogitEntry& entry : std::span(sorted_).first(n)) {
     token.candidates.push_back({entry.id, log_probability(entry.logit)});
   }

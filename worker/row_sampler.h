@@ -21,12 +21,10 @@ namespace plimsoll::worker {
 // Keeps scratch between steps; used from the step thread only.
 class RowSampler {
  public:
-  // `model` and `backend` outlive it.
-  RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size)
-      : model_(model),
-        backend_(backend),
-        vocab_size_(vocab_size),
-        sampler_(vocab_size) {}
+  // `model` and `backend` outlive it. Has room for steps of at most `n_sampled`
+  // sampled rows: no draw allocates but what a constraint does.
+  RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size,
+             int64_t n_sampled);
 
   // What the draws for `sequences` look at of the logits of their rows, one
   // each; empty if one looks at everything. Where the step `keeps_rows`, so
@@ -42,9 +40,11 @@ class RowSampler {
   absl::Status Begin(std::span<const Sequence* const> sequences,
                      std::span<const int32_t> rows);
 
-  // Draws the token of sampled row `row` for its sequence.
+  // Draws the token of sampled row `row` for its sequence; its candidates go
+  // into `room`.
   // Errors: kInternal if its logits are not finite.
-  absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row);
+  absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row,
+                                   std::vector<Candidate> room = {});
 
  private:
   // The draw's token, from the candidates if they decide it.
@@ -78,6 +78,7 @@ class RowSampler {
   Model& model_;
   kernels::Backend& backend_;
   int64_t vocab_size_;
+  int64_t n_sampled_;
   Sampler sampler_;
   std::vector<kernels::TopOutputs> looked_at_;
   std::vector<int32_t> changed_ids_;  // of all rows that are looked at
@@ -94,9 +95,10 @@ class RowSampler {
   std::vector<float> host_logits_;           // [vocab], of a device's row
   std::vector<LogitEntry> sorted_;           // candidates of the row at hand
   std::vector<int32_t> sorted_ids_;          // the same, ascending
-  std::vector<float> biased_;                // [vocab]
-  std::vector<LogitEntry> best_;             // after biases and penalties
-  std::vector<LogitEntry> allowed_;          // of the likeliest, in their order
+  // [vocab]; planner/runtime_profile counts it.
+  std::vector<float> biased_;
+  std::vector<LogitEntry> best_;     // after biases and penalties
+  std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
 };
 
 }  // namespace plimsoll::worker

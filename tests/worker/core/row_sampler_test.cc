@@ -111,7 +111,8 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
     const auto vocab_size =
         static_cast<int64_t>(logits.size() / sequences.size());
     GivenLogits model(std::move(logits), n_rows);
-    RowSampler sampler(model, backend_, vocab_size);
+    RowSampler sampler(model, backend_, vocab_size,
+                       static_cast<int64_t>(n_rows));
     std::vector<const Sequence*> drawn;
     for (const auto& sequence : sequences) drawn.push_back(sequence.get());
     std::vector<int32_t> rows(n_rows);
