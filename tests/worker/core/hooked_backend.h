@@ -118,7 +118,7 @@ class HookedBackend final : public kernels::Backend {
   template <class Operation>
   absl::Status Around(const Operation& operation) {
     RETURN_IF_ERROR(hooks_.before());
-    const absl::Status status = operation();
+    absl::Status status = operation();
     hooks_.after();
     return status;
   }
