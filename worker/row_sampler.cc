@@ -13,6 +13,10 @@
 namespace plimsoll::worker {
 namespace {
 
+// Tokens that are looked at beside the candidates as a bias lifts them. A copy
+// from a device, of each, takes some 10 us.
+constexpr int64_t kMaxLifted = 8;
+
 // Candidates that a draw needs, from the most likely one on; beyond
 // kernels::kMaxCandidates the whole row.
 int64_t CandidatesWanted(const SamplingOptions& sampling) {
@@ -26,6 +30,12 @@ int64_t CandidatesWanted(const SamplingOptions& sampling) {
 bool DrawsByMinP(const SamplingOptions& sampling) {
   return Sampler::MayDecide(sampling) && sampling.top_p >= 1.0f &&
          sampling.temperature > 0.0f;
+}
+
+// Whether the first ones in order, if they are enough, are all that it takes.
+bool DrawsFromFirst(const SamplingOptions& sampling) {
+  return CandidatesWanted(sampling) <= kernels::kMaxCandidates ||
+         DrawsByMinP(sampling);
 }
 
 // Whether the draw is plain and of the model's own distribution, so that what
@@ -109,8 +119,8 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
   inverse_temperatures_.reserve(n_rows);
   masses_.reserve(n_rows);
   sorted_.reserve(kMost);
-  sorted_ids_.reserve(kMost);
-  best_.reserve(kMost);
+  known_ids_.reserve(kMost + kMaxLifted);
+  best_.reserve(kMost + kMaxLifted);
   allowed_.reserve(kMost);
   biased_.reserve(n_vocab);
   if (!backend.Device().is_host_memory) host_logits_.reserve(n_vocab);
@@ -222,10 +232,15 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
 absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
   if (sequence.mask() != nullptr) sequence.mask()->BeginStep();
   const bool is_changed = sequence.options().logit_bias.ChangesAnything();
-  const std::span<const LogitEntry> sorted =
+  std::span<const LogitEntry> sorted =
       is_changed ? ChangedCandidates(sequence) : sorted_;
-  ASSIGN_OR_RETURN(const std::optional<int32_t> id,
+  ASSIGN_OR_RETURN(std::optional<int32_t> id,
                    DrawFrom(sequence, sorted, is_changed));
+  if (!id.has_value() && is_changed &&
+      DrawsFromFirst(sequence.options().sampling)) {
+    ASSIGN_OR_RETURN(sorted, LiftedCandidates(sequence));
+    ASSIGN_OR_RETURN(id, DrawFrom(sequence, sorted, is_changed));
+  }
   if (id.has_value()) return *id;
   // Sorting the whole row, or bringing it from a device, takes longer than all
   // else of a draw.
@@ -272,30 +287,54 @@ absl::StatusOr<std::optional<int32_t>> RowSampler::DrawAllowedFrom(
   return std::nullopt;
 }
 
-// A token that is no candidate has at most the last one's logit, and after the
-// changes at most what they make of that: what lies above it, as equal ones
-// could come before by their ids, is in order. Where that is not a number the
-// row says so.
 std::span<const LogitEntry> RowSampler::ChangedCandidates(
     const Sequence& sequence) {
-  const LogitBiasOptions& bias = sequence.options().logit_bias;
   best_.clear();
-  sorted_ids_.clear();
-  bool is_finite = true;
-  for (const LogitEntry& entry : sorted_) {
-    sorted_ids_.push_back(entry.id);
-    const float logit =
-        ChangedLogit(bias, sequence.recent(), entry.id, entry.logit);
-    is_finite &= std::isfinite(logit);
-    best_.push_back({logit, entry.id});
+  known_ids_.clear();
+  for (const LogitEntry& entry : sorted_) AddChanged(sequence, entry);
+  return FirstOfChanged(sequence);
+}
+
+absl::StatusOr<std::span<const LogitEntry>> RowSampler::LiftedCandidates(
+    const Sequence& sequence) {
+  const std::span<const LogitEntry> none;
+  const auto n_candidates = sorted_.size();
+  for (const LogitBias& one : sequence.options().logit_bias.biases) {
+    const auto candidates = std::span(known_ids_).first(n_candidates);
+    if (one.bias <= 0 || std::ranges::binary_search(candidates, one.id)) {
+      continue;
+    }
+    if (std::ssize(known_ids_) == std::ssize(sorted_) + kMaxLifted) return none;
+    ASSIGN_OR_RETURN(const float logit, LogitOf(one.id));
+    AddChanged(sequence, {logit, one.id});
   }
-  std::ranges::sort(sorted_ids_);
+  if (known_ids_.size() == n_candidates) return none;
+  return FirstOfChanged(sequence);
+}
+
+void RowSampler::AddChanged(const Sequence& sequence, const LogitEntry& entry) {
+  known_ids_.push_back(entry.id);
+  best_.push_back({ChangedLogit(sequence.options().logit_bias,
+                                sequence.recent(), entry.id, entry.logit),
+                   entry.id});
+}
+
+// A token that is not known has at most the last candidate's logit, and after
+// the changes at most what they make of that: what lies above it, as equal ones
+// could come before by their ids, is in order. Where that is not a number the
+// row says so.
+std::span<const LogitEntry> RowSampler::FirstOfChanged(
+    const Sequence& sequence) {
+  std::ranges::sort(known_ids_);
   std::ranges::sort(best_, kByLogit);
-  const bool is_all = std::ssize(sorted_) == vocab_size_;
-  const float most = is_all ? -std::numeric_limits<float>::infinity()
-                            : MostChanged(bias, sequence.recent(),
-                                          sorted_.back().logit, sorted_ids_);
-  if (!is_finite) return {};
+  if (!std::isfinite(best_.front().logit) ||
+      !std::isfinite(best_.back().logit)) {
+    return {};
+  }
+  if (std::ssize(best_) == vocab_size_) return best_;
+  const float most =
+      MostChanged(sequence.options().logit_bias, sequence.recent(),
+                  sorted_.back().logit, known_ids_);
   const auto end = std::ranges::find_if_not(
       best_, [most](const LogitEntry& entry) { return entry.logit > most; });
   return {best_.begin(), end};
@@ -332,18 +371,31 @@ absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
 
 absl::StatusOr<std::span<const float>> RowSampler::RowLogits() {
   const auto n = static_cast<size_t>(vocab_size_);
-  const float* const device = model_.Logits() + row_ * vocab_size_;
-  if (backend_.Device().is_host_memory) return std::span(device, n);
+  if (backend_.Device().is_host_memory) {
+    return std::span(model_.Logits() + row_ * vocab_size_, n);
+  }
   if (host_row_ == row_) return std::span<const float>(host_logits_);
   host_logits_.resize(n);
+  RETURN_IF_ERROR(Download(/*first=*/0, host_logits_));
+  host_row_ = row_;
+  return std::span<const float>(host_logits_);
+}
+
+absl::StatusOr<float> RowSampler::LogitOf(int32_t id) {
+  const int64_t at = row_ * vocab_size_ + id;
+  if (backend_.Device().is_host_memory) return model_.Logits()[at];
+  float logit = 0;
+  RETURN_IF_ERROR(Download(id, {&logit, 1}));
+  return logit;
+}
+
+absl::Status RowSampler::Download(int64_t first, std::span<float> logits) {
+  const float* const device = model_.Logits() + row_ * vocab_size_ + first;
   // The copy is from it: nothing writes there.
   auto* const bytes =
       const_cast<std::byte*>(reinterpret_cast<const std::byte*>(device));
-  RETURN_IF_ERROR(
-      backend_.Download({bytes, vocab_size_ * int64_t{sizeof(float)}},
-                        std::as_writable_bytes(std::span(host_logits_))));
-  host_row_ = row_;
-  return std::span<const float>(host_logits_);
+  const auto to = std::as_writable_bytes(logits);
+  return backend_.Download({bytes, std::ssize(to)}, to);
 }
 
 absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {

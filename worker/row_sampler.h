@@ -60,6 +60,14 @@ class RowSampler {
   // The candidates after biases and penalties, in order, as far as no other
   // token can be among them.
   std::span<const LogitEntry> ChangedCandidates(const Sequence& sequence);
+  // The same with the tokens that a bias lifts, by their own logits; empty if
+  // they are none, or many.
+  absl::StatusOr<std::span<const LogitEntry>> LiftedCandidates(
+      const Sequence& sequence);
+  // Adds one of the tokens that these know, by its logit before the changes.
+  void AddChanged(const Sequence& sequence, const LogitEntry& entry);
+  // The known tokens that come before all others.
+  std::span<const LogitEntry> FirstOfChanged(const Sequence& sequence);
   // The token by the row's `logits`, all of them.
   absl::StatusOr<int32_t> DrawFromAll(const Sequence& sequence,
                                       std::span<const float> logits);
@@ -71,6 +79,10 @@ class RowSampler {
   // The logits of the row that is drawn from, for the host to look at: they
   // come from the device when they are asked for, and once.
   absl::StatusOr<std::span<const float>> RowLogits();
+  // One of them, without the others.
+  absl::StatusOr<float> LogitOf(int32_t id);
+  // Copies those from `first` on from the device.
+  absl::Status Download(int64_t first, std::span<float> logits);
   // The same where all are looked at after all: those that were left out are
   // computed, of all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
@@ -94,7 +106,7 @@ class RowSampler {
   int64_t host_row_ = -1;                    // of the step, whose logits are:
   std::vector<float> host_logits_;           // [vocab], of a device's row
   std::vector<LogitEntry> sorted_;           // candidates of the row at hand
-  std::vector<int32_t> sorted_ids_;          // the same, ascending
+  std::vector<int32_t> known_ids_;           // of best_, ascending
   // [vocab]; planner/runtime_profile counts it.
   std::vector<float> biased_;
   std::vector<LogitEntry> best_;     // after biases and penalties

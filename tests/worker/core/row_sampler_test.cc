@@ -136,6 +136,7 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
                   const GenerateOptions& options,
                   const std::vector<int32_t>& prompt = {}) {
     n_fetched_ = 0;
+    n_singles_ = 0;
     std::vector<std::unique_ptr<Sequence>> sequences;
     sequences.push_back(Begun(options, prompt));
     ExpectWholeRows(logits, sequences);
@@ -143,6 +144,7 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
   }
 
   int64_t n_fetched_ = 0;
+  int64_t n_singles_ = 0;  // logits of one token that came
 
  private:
   kernels::ThreadPool pool_{1, /*pin=*/false};
@@ -150,7 +152,10 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
       kernels::NewCpuBackend(pool_),
       {.described =
            [](kernels::DeviceInfo& info) { info.is_host_memory = GetParam(); },
-       .downloaded = [this](int64_t) { ++n_fetched_; }}};
+       .downloaded =
+           [this](int64_t bytes) {
+             ++(bytes == 4 ? n_singles_ : n_fetched_);
+           }}};
 };
 
 INSTANTIATE_TEST_SUITE_P(Memories, RowSamplerTest, ::testing::Bool(),
@@ -377,7 +382,6 @@ TEST_P(DeviceRowTest, ChangesThatCandidatesSettleNeedNoRow) {
 }
 
 TEST_P(DeviceRowTest, ChangesThatOthersMayWinByComeFromTheRow) {
-  EXPECT_EQ(Fetched(Ladder(), Chain(kGreedy, {.biases = {{800, 100.0f}}})), 1);
   EXPECT_EQ(Fetched(Ladder(), Chain(kGreedy, {.presence_penalty = -7}), {800}),
             1);
   // The 40 largest of 64 of which 30 are banned.
@@ -392,6 +396,27 @@ TEST_P(DeviceRowTest, ChangesThatOthersMayWinByComeFromTheRow) {
   EXPECT_EQ(Fetched(equal, Chain(kGreedy, {.biases = {{999, -0.5f}}})), 0);
   // Nobody knows what the others weigh together after changes.
   EXPECT_EQ(Fetched(Ladder(), Chain(Plain(1, 0), {.biases = {{1, 1}}})), 1);
+}
+
+TEST_P(DeviceRowTest, FewTokensThatABiasLiftsComeWithoutTheRow) {
+  const auto lifted = [](int32_t n, float bias) {
+    LogitBiasOptions options;
+    for (int32_t i = 0; i < n; ++i) options.biases.push_back({900 - i, bias});
+    return options;
+  };
+  // By more than it takes, so that it is drawn; by what may be enough.
+  for (const float bias : {100.0f, 85.0f, 7.0f}) {
+    EXPECT_EQ(Fetched(Ladder(), Chain(kGreedy, lifted(1, bias))), 0);
+    EXPECT_EQ(n_singles_, 1) << bias;
+    EXPECT_EQ(Fetched(Ladder(), Chain({}, lifted(8, bias))), 0);
+    EXPECT_EQ(n_singles_, 8) << bias;
+    EXPECT_EQ(Fetched(Ladder(), Chain({}, lifted(9, bias))), 1);
+  }
+  EXPECT_EQ(Fetched(Ladder(), Chain(kGreedy, lifted(9, 6.0f))), 0);
+  EXPECT_EQ(n_singles_, 0);
+  // Not where they would settle nothing.
+  EXPECT_EQ(Fetched(Ladder(), Chain(Plain(1, 0), lifted(1, 9))), 1);
+  EXPECT_EQ(n_singles_, 0);
 }
 
 TEST_P(DeviceRowTest, ATokenBelowTheCandidatesHasItsLogprobFromTheRow) {
