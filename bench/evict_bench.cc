@@ -50,6 +50,7 @@ void Evict(benchmark::State& state) {
   TokenHistory history(kPinned);
   cache.Begin(0, kPinned);
   int64_t until_turn = kPinned;
+  std::vector<int64_t> turns;
   for (auto _ : state) {
     const int64_t full = roll.FullAt(history.evicted_positions());
     while (history.n_positions() <= full) {
@@ -61,7 +62,7 @@ void Evict(benchmark::State& state) {
     }
     if (!cache.Extend(0, full).ok()) return state.SkipWithError("no page left");
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<int64_t> turns = history.WholeTurns();
+    history.WholeTurns(turns);
     const Leaving leaving = WhatLeaves(roll, cache.Live(0), turns);
     history.Evict(leaving.n_tokens);
     cache.Evict(0, leaving.n_tokens);

@@ -229,7 +229,9 @@ struct GatedMatMulArgs {
 };
 
 // The k largest logits of each row in descending order (ties: lowest id
-// first), and log(sum(exp(logits))) of the whole row.
+// first), and log(sum(exp(logits))) of the whole row. Where temperatures are
+// given, also what all of a row's tokens weigh together at its own: the largest
+// one's weight is 1.
 struct TopKArgs {
   const float* logits;  // [n_rows, n]
   int64_t n_rows;
@@ -238,6 +240,10 @@ struct TopKArgs {
   float* values;        // host, [n_rows, k]
   int32_t* ids;         // host, [n_rows, k]
   double* log_sum_exp;  // host, [n_rows]; NaN if any logit is not finite
+  // Both or neither.
+  const float* inverse_temperatures = nullptr;  // host, [n_rows], finite, > 0
+  // host, [n_rows]: sum(exp((logit - largest) * inverse_temperature)), or NaN.
+  double* masses = nullptr;
 };
 
 class Backend {

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_KERNELS_VALIDATE_H_
 #define PLIMSOLL_KERNELS_VALIDATE_H_
 
+#include <limits>
 #include <span>
 
 #include "absl/status/status.h"
@@ -181,6 +182,16 @@ inline absl::Status Validate(const TopKArgs& args) {
   if (args.k < 1 || args.k > kMaxCandidates || args.k > args.n) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ", args.k, " largest of ", args.n, " logits"));
+  }
+  if ((args.inverse_temperatures == nullptr) != (args.masses == nullptr)) {
+    return absl::InvalidArgumentError("temperatures and masses go together");
+  }
+  if (args.masses == nullptr) return absl::OkStatus();
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const float inverse = args.inverse_temperatures[r];
+    if (inverse > 0 && inverse <= std::numeric_limits<float>::max()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("an inverse temperature of ", inverse));
   }
   return absl::OkStatus();
 }

@@ -15,14 +15,14 @@ namespace plimsoll::worker {
 void Engine::Impl::GuessTokens() {
   if (plan.options.n_draft == 0) return;
   for (const auto& [id, sequence] : sequences) {
+    sequence->SetDraft({});
     if (sequence->end() || sequence->HasOutput()) continue;
     const int64_t most =
         std::min(sequence->MostDrafted(), RoomForDraft(*sequence));
     if (most <= 0) continue;
-    const std::vector<int32_t> newest =
-        sequence->history().Newest(kLookupTokens);
-    const std::span<const int32_t> draft = LookUpDraft(newest, most);
-    sequence->SetDraft({draft.begin(), draft.end()});
+    sequence->history().Newest(kLookupTokens, newest_tokens);
+    const std::span<const int32_t> draft = LookUpDraft(newest_tokens, most);
+    sequence->SetDraft(draft);
     scheduler.SetDraft(id, static_cast<int64_t>(draft.size()));
   }
 }
@@ -52,8 +52,8 @@ absl::Status Engine::Impl::KeepDraftsOf(kernels::Backend& of, int64_t layer,
                                         int64_t n_rows) {
   const kernels::RingKv from = cache->Drafts(layer, slot);
   const kernels::RingKv to = cache->Ring(layer, slot);
-  std::vector<int64_t> src;
-  std::vector<int64_t> dst;
+  std::vector<int64_t>& src = draft_offsets;
+  std::vector<int64_t>& dst = ring_offsets;
   const auto copy = [&](const std::byte* rows, std::byte* ring,
                         int64_t row_bytes) {
     src.clear();
@@ -83,12 +83,12 @@ void Engine::Impl::RejectDrafts() {
 
 absl::Status Engine::Impl::DrawTokens(ScheduledRows& rows, Sequence& sequence,
                                       int64_t first_sampled) {
-  const std::vector<int32_t> draft = sequence.TakeDraft();
+  const std::vector<int32_t>& draft = sequence.draft();
   const bool is_first = sequence.n_generated() == 0;
   int64_t n_kept = 0;
   for (int64_t i = 0; i <= rows.n_draft; ++i) {
     absl::StatusOr<TokenOutput> token =
-        row_sampler->Draw(sequence, first_sampled + i);
+        row_sampler->Draw(sequence, first_sampled + i, sequence.TakeRoom());
     if (!token.ok()) {
       sequence.End(token.status());
       return absl::OkStatus();

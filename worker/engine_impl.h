@@ -109,8 +109,8 @@ struct Engine::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Pages that a sequence in a slot will need and does not have.
   int64_t PagesToCome(const Sequence& sequence, int64_t slot) const;
-  // Of all slots that are taken.
-  std::vector<PageClaim> PageClaims() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of all slots that are taken. Holds until it is asked again.
+  std::span<const PageClaim> PageClaims() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Of a sequence that could have an empty slot.
   bool HasPagesFor(const Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -215,6 +215,11 @@ struct Engine::Impl {
   std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
   std::vector<const Sequence*> sampled;  // of each of its sampled rows
+  std::vector<PageClaim> page_claims;
+  std::vector<int32_t> newest_tokens;  // that guesses are looked up in
+  // Of the rows of guesses that are kept.
+  std::vector<int64_t> draft_offsets;
+  std::vector<int64_t> ring_offsets;
 
   absl::Mutex index_mu;
   std::unique_ptr<TokenIndex> token_index ABSL_GUARDED_BY(index_mu);

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "worker/engine_impl.h"
 #include "worker/model_pipeline.h"
+#include "worker/prompt_lookup.h"
 #include "worker/step_pieces.h"
 
 namespace plimsoll::worker {
@@ -127,10 +128,11 @@ absl::Status Engine::Impl::BuildModels(ModelFile& file) {
     pipeline->Start();
     model = std::move(pipeline);
   }
-  row_sampler =
-      std::make_unique<RowSampler>(*model, *backend, shape.vocab_size);
-  scorer = std::make_unique<PromptScorer>(
-      *model, *backend, stages.back().plan->n_sampled, shape.vocab_size);
+  const int64_t n_sampled = stages.back().plan->n_sampled;
+  row_sampler = std::make_unique<RowSampler>(*model, *backend, shape.vocab_size,
+                                             n_sampled);
+  scorer = std::make_unique<PromptScorer>(*model, *backend, n_sampled,
+                                          shape.vocab_size);
   return absl::OkStatus();
 }
 
@@ -150,6 +152,12 @@ absl::Status Engine::Impl::FillWeights(ModelFile& file,
 }
 
 absl::Status Engine::Impl::MakeReady() {
+  page_claims.reserve(static_cast<size_t>(plan.options.n_slots));
+  if (plan.options.n_draft > 0) {
+    newest_tokens.reserve(static_cast<size_t>(kLookupTokens));
+    draft_offsets.reserve(static_cast<size_t>(plan.options.n_draft));
+    ring_offsets.reserve(static_cast<size_t>(plan.options.n_draft));
+  }
   const bool all_host = std::ranges::all_of(
       stages, [](const Stage& stage) { return stage.device->is_host(); });
   if (!all_host) RETURN_IF_ERROR(WarmUp());

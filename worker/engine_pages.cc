@@ -21,20 +21,21 @@ int64_t Engine::Impl::PagesToCome(const Sequence& sequence,
       slot, std::min(sequence.history().n_positions(), plan.n_ctx));
 }
 
-std::vector<PageClaim> Engine::Impl::PageClaims() {
-  std::vector<PageClaim> claims;
-  for (const int64_t slot : sessions.IdleSlots()) {
-    claims.push_back(
+std::span<const PageClaim> Engine::Impl::PageClaims() {
+  page_claims.clear();
+  sessions.ForIdleSlots([this](int64_t slot) {
+    page_claims.push_back(
         {.id = 0, .n_to_come = cache->PagesToFull(slot), .can_leave = false});
-  }
-  for (const auto& [id, slot] : scheduler.RunningSlots()) {
-    const Sequence& sequence = *sequences.at(id);
-    claims.push_back({.id = id,
-                      .n_to_come = PagesToCome(sequence, slot),
-                      .can_leave = sequence.options().context_policy !=
-                                   ContextPolicy::kRoll});
-  }
-  return claims;
+  });
+  scheduler.ForRunning(
+      [this](int64_t id, int64_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+        const Sequence& sequence = *sequences.at(id);
+        page_claims.push_back({.id = id,
+                               .n_to_come = PagesToCome(sequence, slot),
+                               .can_leave = sequence.options().context_policy !=
+                                            ContextPolicy::kRoll});
+      });
+  return page_claims;
 }
 
 bool Engine::Impl::HasPagesFor(const Sequence& sequence, int64_t slot) {

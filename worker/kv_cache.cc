@@ -36,6 +36,7 @@ KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
     free_.push_back(static_cast<int32_t>(page));
   }
   users_.resize(static_cast<size_t>(n_pages));
+  forgotten_.reserve(static_cast<size_t>(std::min(n_pages, max_shared_pages_)));
   for (Slot& slot : slots_) {
     slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
   }
@@ -253,7 +254,8 @@ void KvCache::Evict(int64_t slot, int64_t n_tokens) {
   while (kept != s.pages.end() &&
          kept->first_position + page_tokens_ <= s.live_begin) {
     // What comes after it is no beginning of anything any more.
-    for (const int32_t page : prefixes_.Forget(kept->page)) {
+    prefixes_.Forget(kept->page, forgotten_);
+    for (const int32_t page : forgotten_) {
       if (IsUnused(page)) FreeUnused(page);
     }
     GiveBack(kept->page);

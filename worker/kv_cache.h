@@ -243,6 +243,7 @@ class KvCache {
   PrefixCache prefixes_;
   int64_t n_unused_ = 0;  // pages of prefixes_ that no slot has
   int64_t max_shared_pages_;
+  std::vector<int32_t> forgotten_;  // scratch of Evict
 };
 
 }  // namespace plimsoll::worker

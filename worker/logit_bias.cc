@@ -1,5 +1,6 @@
 #include "worker/logit_bias.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/container/flat_hash_set.h"
@@ -14,6 +15,23 @@ absl::Status CheckRange(absl::string_view field, float value, float min,
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(field, " must be in [", min, ", ", max, "], got ", value));
+}
+
+// The logit of a token that came `count` times.
+float Penalized(const LogitBiasOptions& options, int32_t count, float logit) {
+  logit = logit > 0 ? logit / options.repetition_penalty
+                    : logit * options.repetition_penalty;
+  return logit - (options.presence_penalty +
+                  options.frequency_penalty * static_cast<float>(count));
+}
+
+// The same of one that may have come.
+float Penalized(const LogitBiasOptions& options, const RecentTokens* recent,
+                int32_t id, float logit) {
+  if (recent == nullptr) return logit;
+  const auto found = recent->counts().find(id);
+  if (found == recent->counts().end()) return logit;
+  return Penalized(options, found->second, logit);
 }
 
 }  // namespace
@@ -57,6 +75,9 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
 
 RecentTokens::RecentTokens(std::span<const int32_t> prompt, int64_t limit)
     : ring_(static_cast<size_t>(limit), -1) {
+  // With as much again for what was erased, no later one makes the table grow;
+  // small tables have other rules.
+  counts_.reserve(std::max<size_t>(2 * ring_.size(), 32));
   const size_t n = std::min(prompt.size(), ring_.size());
   for (const int32_t id : prompt.last(n)) Add(id);
 }
@@ -71,6 +92,33 @@ void RecentTokens::Add(int32_t id) {
   ++counts_[id];
 }
 
+float ChangedLogit(const LogitBiasOptions& options, const RecentTokens* recent,
+                   int32_t id, float logit) {
+  const auto bias = std::ranges::find(options.biases, id, &LogitBias::id);
+  if (bias != options.biases.end()) logit += bias->bias;
+  return Penalized(options, recent, id, logit);
+}
+
+float MostChanged(const LogitBiasOptions& options, const RecentTokens* recent,
+                  float logit, std::span<const int32_t> ids) {
+  float most = logit;
+  for (const LogitBias& one : options.biases) {
+    if (std::ranges::binary_search(ids, one.id)) continue;
+    most = std::max(most, Penalized(options, recent, one.id, logit + one.bias));
+  }
+  // Most penalties only take away.
+  if (recent == nullptr ||
+      (options.repetition_penalty >= 1.0f && options.presence_penalty >= 0 &&
+       options.frequency_penalty >= 0)) {
+    return most;
+  }
+  for (const auto& [id, count] : recent->counts()) {
+    if (std::ranges::binary_search(ids, id)) continue;
+    most = std::max(most, Penalized(options, count, logit));
+  }
+  return most;
+}
+
 void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
                     std::span<float> logits) {
   for (const LogitBias& one : options.biases) {
@@ -79,10 +127,7 @@ void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
   if (recent == nullptr) return;
   for (const auto& [id, count] : recent->counts()) {
     float& logit = logits[static_cast<size_t>(id)];
-    logit = logit > 0 ? logit / options.repetition_penalty
-                      : logit * options.repetition_penalty;
-    logit -= options.presence_penalty +
-             options.frequency_penalty * static_cast<float>(count);
+    logit = Penalized(options, count, logit);
   }
 }
 

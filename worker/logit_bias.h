@@ -53,7 +53,7 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
                                int32_t vocab_size);
 
 // The newest tokens of one stream and how often each came. Memory: `limit`
-// tokens.
+// tokens, all of it from the start.
 class RecentTokens {
  public:
   // Begins with the last `limit` > 0 of `prompt`.
@@ -69,6 +69,16 @@ class RecentTokens {
   size_t next_ = 0;
   absl::flat_hash_map<int32_t, int32_t> counts_;
 };
+
+// What the changes below make of one token's logit. They never turn the order
+// of two logits of one token round.
+float ChangedLogit(const LogitBiasOptions& options, const RecentTokens* recent,
+                   int32_t id, float logit);
+
+// The most that a logit of at most `logit` can be after the changes, of any
+// token that is not among `ids`, which ascend.
+float MostChanged(const LogitBiasOptions& options, const RecentTokens* recent,
+                  float logit, std::span<const int32_t> ids);
 
 // Changes `logits` [vocab] in place: biases first, then penalties on what
 // `recent` counts, which may be null.

@@ -123,12 +123,11 @@ std::optional<int32_t> PrefixCache::ForgetOldest(
   return std::nullopt;
 }
 
-std::vector<int32_t> PrefixCache::Forget(int32_t page) {
-  std::vector<int32_t> pages;
+void PrefixCache::Forget(int32_t page, std::vector<int32_t>& pages) {
+  pages.clear();
   if (const auto found = by_page_.find(page); found != by_page_.end()) {
     Remove(*found->second, pages);
   }
-  return pages;
 }
 
 void PrefixCache::Remove(Node& node, std::vector<int32_t>& pages) {

@@ -58,9 +58,9 @@ class PrefixCache {
   // which `may_go` is true.
   std::optional<int32_t> ForgetOldest(
       absl::FunctionRef<bool(int32_t page)> may_go);
-  // Forgets a page, and all that follow it; returns them all. Nothing if it is
-  // not there.
-  std::vector<int32_t> Forget(int32_t page);
+  // Forgets a page, and all that follow it; sets `pages` to them all. None if
+  // it is not there.
+  void Forget(int32_t page, std::vector<int32_t>& pages);
 
   bool Has(int32_t page) const { return by_page_.contains(page); }
   int64_t size() const { return static_cast<int64_t>(by_page_.size()); }

@@ -5,12 +5,17 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
+
+// Tokens that are looked at beside the candidates as a bias lifts them. A copy
+// from a device, of each, takes some 10 us.
+constexpr int64_t kMaxLifted = 8;
 
 // Candidates that a draw needs, from the most likely one on; beyond
 // kernels::kMaxCandidates the whole row.
@@ -22,10 +27,39 @@ int64_t CandidatesWanted(const SamplingOptions& sampling) {
 
 // Whether min_p alone says which tokens are drawn from. As a rule there are
 // few, and whether there are is seen by the largest logits.
-bool DrawsByMinP(const GenerateOptions& wanted) {
-  return Sampler::MayDecide(wanted.sampling) && wanted.sampling.top_p >= 1.0f &&
-         wanted.sampling.temperature > 0.0f &&
+bool DrawsByMinP(const SamplingOptions& sampling) {
+  return Sampler::MayDecide(sampling) && sampling.top_p >= 1.0f &&
+         sampling.temperature > 0.0f;
+}
+
+// Whether the first ones in order, if they are enough, are all that it takes.
+bool DrawsFromFirst(const SamplingOptions& sampling) {
+  return CandidatesWanted(sampling) <= kernels::kMaxCandidates ||
+         DrawsByMinP(sampling);
+}
+
+// Whether the draw is plain and of the model's own distribution, so that what
+// all tokens weigh together may decide it.
+bool IsByMass(const Sequence& sequence) {
+  const GenerateOptions& wanted = sequence.options();
+  return Sampler::IsPlain(wanted.sampling) && sequence.mask() == nullptr &&
          !wanted.logit_bias.ChangesAnything();
+}
+
+// How many of the row's largest logits may decide the draw.
+int64_t CandidatesOf(const Sequence& sequence) {
+  const GenerateOptions& wanted = sequence.options();
+  const int64_t n = CandidatesWanted(wanted.sampling);
+  // Of more of them enough are likely to be allowed, or to stay above all
+  // others.
+  const bool is_one_of_many =
+      sequence.mask() != nullptr || wanted.logit_bias.ChangesAnything();
+  if (n <= kernels::kMaxCandidates) {
+    return is_one_of_many ? kernels::kMaxCandidates : n;
+  }
+  const bool may_decide =
+      Sampler::MayDecide(wanted.sampling) || IsByMass(sequence);
+  return may_decide ? kernels::kMaxCandidates : 1;
 }
 
 // Log-probabilities need the sum over all tokens, and a constraint may allow
@@ -34,7 +68,8 @@ bool LooksAtAll(const Sequence& sequence, bool keeps_rows) {
   const GenerateOptions& wanted = sequence.options();
   if (wanted.top_logprobs >= 0 || sequence.mask() != nullptr) return true;
   return CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates &&
-         !(keeps_rows && DrawsByMinP(wanted));
+         !(keeps_rows && DrawsByMinP(wanted.sampling) &&
+           !wanted.logit_bias.ChangesAnything());
 }
 
 // Appends the tokens whose logits biases and penalties may change, those of the
@@ -50,6 +85,16 @@ void AppendChanged(const Sequence& sequence, std::vector<int32_t>& ids) {
   ids.insert(ids.end(), sequence.draft().begin(), sequence.draft().end());
 }
 
+// As many as there may ever be of these.
+int64_t MostChangedIds(const Sequence& sequence) {
+  const LogitBiasOptions& bias = sequence.options().logit_bias;
+  if (!bias.ChangesAnything()) return 0;
+  const int64_t n_penalties =
+      sequence.recent() != nullptr ? bias.penalty_last_tokens : 0;
+  return std::ssize(bias.biases) + n_penalties +
+         sequence.options().draft_tokens;
+}
+
 // The draw's index: it depends on nothing else but the seed.
 uint64_t DrawIndex(const Sequence& sequence) {
   return static_cast<uint64_t>(sequence.n_generated());
@@ -57,8 +102,33 @@ uint64_t DrawIndex(const Sequence& sequence) {
 
 }  // namespace
 
+RowSampler::RowSampler(Model& model, kernels::Backend& backend,
+                       int64_t vocab_size, int64_t n_sampled)
+    : model_(model),
+      backend_(backend),
+      vocab_size_(vocab_size),
+      n_sampled_(n_sampled),
+      sampler_(vocab_size) {
+  const auto n_vocab = static_cast<size_t>(vocab_size);
+  const auto n_rows = static_cast<size_t>(n_sampled);
+  constexpr auto kMost = static_cast<size_t>(kernels::kMaxCandidates);
+  looked_at_.reserve(n_rows);
+  values_.reserve(n_rows * kMost);
+  ids_.reserve(n_rows * kMost);
+  log_sum_exp_.reserve(n_rows);
+  inverse_temperatures_.reserve(n_rows);
+  masses_.reserve(n_rows);
+  sorted_.reserve(kMost);
+  known_ids_.reserve(kMost + kMaxLifted);
+  best_.reserve(kMost + kMaxLifted);
+  allowed_.reserve(kMost);
+  biased_.reserve(n_vocab);
+  if (!backend.Device().is_host_memory) host_logits_.reserve(n_vocab);
+}
+
 // Tokens that nothing changes keep their order, so that the largest ones after
-// the changes are among as many more as are changed.
+// the changes are among as many more as are changed. Where some are, all
+// candidates are likely to show which.
 std::span<const kernels::TopOutputs> RowSampler::LookedAt(
     std::span<const Sequence* const> sequences, bool keeps_rows) {
   looked_at_.clear();
@@ -69,13 +139,18 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
       return {};
     }
     const size_t before = changed_ids_.size();
+    // At once for all rows and steps, as both may become more.
+    changed_ids_.reserve(
+        static_cast<size_t>(n_sampled_ * MostChangedIds(*sequence)));
     AppendChanged(*sequence, changed_ids_);
     const size_t n_changed = changed_ids_.size() - before;
     const int64_t n_wanted =
         std::min(CandidatesWanted(sequence->options().sampling),
                  kernels::kMaxCandidates);
-    looked_at_.push_back({.k = n_wanted + static_cast<int64_t>(n_changed),
-                          .always = std::span(changed_ids_).subspan(before)});
+    int64_t k = n_wanted + static_cast<int64_t>(n_changed);
+    if (n_changed > 0) k = std::max(k, kernels::kMaxCandidates);
+    looked_at_.push_back(
+        {.k = k, .always = std::span(changed_ids_).subspan(before)});
   }
   // Appending may have moved them.
   const int32_t* begin = changed_ids_.data();
@@ -92,17 +167,19 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
   rows_ = rows;
   has_all_ = looked_at_.empty();
   n_candidates_ = 1;
+  bool has_masses = false;
+  inverse_temperatures_.clear();
   for (const Sequence* sequence : sequences) {
     const GenerateOptions& wanted = sequence->options();
     n_candidates_ = std::max<int64_t>(n_candidates_, wanted.top_logprobs);
-    const int64_t n = CandidatesWanted(wanted.sampling);
-    if (n <= kernels::kMaxCandidates) {
-      n_candidates_ = std::max(n_candidates_, n);
-      // Of more of them enough are likely to be allowed.
-      if (sequence->mask() != nullptr) n_candidates_ = kernels::kMaxCandidates;
-    } else if (Sampler::MayDecide(wanted.sampling)) {
-      n_candidates_ = kernels::kMaxCandidates;
-    }
+    n_candidates_ = std::max(n_candidates_, CandidatesOf(*sequence));
+    const bool is_by_mass = IsByMass(*sequence);
+    has_masses |= is_by_mass;
+    // Below the least of them temperatures make no difference.
+    inverse_temperatures_.push_back(
+        is_by_mass ? std::min(1.0f / wanted.sampling.temperature,
+                              std::numeric_limits<float>::max())
+                   : 1.0f);
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
   host_row_ = -1;
@@ -110,69 +187,215 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
   values_.resize(n_rows * static_cast<size_t>(n_candidates_));
   ids_.resize(n_rows * static_cast<size_t>(n_candidates_));
   log_sum_exp_.resize(n_rows);
+  masses_.resize(n_rows);
   return backend_.TopK({.logits = model_.Logits(),
                         .n_rows = static_cast<int64_t>(n_rows),
                         .n = vocab_size_,
                         .k = n_candidates_,
                         .values = values_.data(),
                         .ids = ids_.data(),
-                        .log_sum_exp = log_sum_exp_.data()});
+                        .log_sum_exp = log_sum_exp_.data(),
+                        .inverse_temperatures =
+                            has_masses ? inverse_temperatures_.data() : nullptr,
+                        .masses = has_masses ? masses_.data() : nullptr});
 }
 
 absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
-                                             int64_t row) {
-  const double lse = log_sum_exp_[static_cast<size_t>(row)];
-  if (std::isnan(lse)) {
+                                             int64_t row,
+                                             std::vector<Candidate> room) {
+  const auto at = static_cast<size_t>(row);
+  if (std::isnan(log_sum_exp_[at])) {
     return absl::InternalError(
         absl::StrCat("non-finite logits after ", sequence.n_generated(),
                      " generated tokens; the model's weights are damaged"));
   }
-  const GenerateOptions& wanted = sequence.options();
   row_ = row;
+  // More than are looked at may have larger ones that were not computed.
+  const int64_t n = looked_at_.empty()
+                        ? n_candidates_
+                        : std::min(n_candidates_, looked_at_[at].k);
   sorted_.clear();
-  for (int64_t i = 0; i < n_candidates_; ++i) {
-    const auto at = static_cast<size_t>(row * n_candidates_ + i);
-    sorted_.push_back({values_[at], ids_[at]});
+  for (int64_t i = row * n_candidates_; i < row * n_candidates_ + n; ++i) {
+    sorted_.push_back(
+        {values_[static_cast<size_t>(i)], ids_[static_cast<size_t>(i)]});
   }
   TokenOutput token;
-  if (wanted.logit_bias.ChangesAnything()) {
-    ASSIGN_OR_RETURN(token.id, DrawBiased(sequence));
-  } else {
-    ASSIGN_OR_RETURN(token.id, DrawPlain(sequence));
-  }
-  if (wanted.top_logprobs < 0) return token;
-  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
-  token.has_logprob = true;
-  const auto log_probability = [lse](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - lse);
-  };
-  const float chosen = logits[static_cast<size_t>(token.id)];
-  token.logprob = log_probability(chosen);
-  token.rank = std::count_if(logits.begin(), logits.end(),
-                             [chosen](float other) { return other > chosen; });
-  const auto n = std::min<size_t>(sorted_.size(),
-                                  static_cast<size_t>(wanted.top_logprobs));
-  for (size_t i = 0; i < n; ++i) {
-    token.candidates.push_back(
-        {sorted_[i].id, log_probability(sorted_[i].logit)});
+  token.candidates = std::move(room);
+  token.candidates.clear();
+  ASSIGN_OR_RETURN(token.id, DrawToken(sequence));
+  if (sequence.options().top_logprobs >= 0) {
+    RETURN_IF_ERROR(AddLogprobs(sequence, token));
   }
   return token;
 }
 
+absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
+  if (sequence.mask() != nullptr) sequence.mask()->BeginStep();
+  const bool is_changed = sequence.options().logit_bias.ChangesAnything();
+  std::span<const LogitEntry> sorted =
+      is_changed ? ChangedCandidates(sequence) : sorted_;
+  ASSIGN_OR_RETURN(std::optional<int32_t> id,
+                   DrawFrom(sequence, sorted, is_changed));
+  if (!id.has_value() && is_changed &&
+      DrawsFromFirst(sequence.options().sampling)) {
+    ASSIGN_OR_RETURN(sorted, LiftedCandidates(sequence));
+    ASSIGN_OR_RETURN(id, DrawFrom(sequence, sorted, is_changed));
+  }
+  if (id.has_value()) return *id;
+  // Sorting the whole row, or bringing it from a device, takes longer than all
+  // else of a draw.
+  if (is_changed) return DrawFromChangedRow(sequence);
+  ASSIGN_OR_RETURN(const std::span<const float> logits, AllLogits());
+  return DrawFromAll(sequence, logits);
+}
+
+absl::StatusOr<std::optional<int32_t>> RowSampler::DrawFrom(
+    const Sequence& sequence, std::span<const LogitEntry> sorted,
+    bool is_changed) {
+  if (sorted.empty()) return std::nullopt;
+  if (sequence.mask() != nullptr) return DrawAllowedFrom(sequence, sorted);
+  const SamplingOptions& sampling = sequence.options().sampling;
+  const uint64_t index = DrawIndex(sequence);
+  if (CandidatesWanted(sampling) <= std::ssize(sorted)) {
+    return sampler_.SampleSorted(sorted, sampling, index);
+  }
+  const auto row = static_cast<size_t>(row_);
+  if (IsByMass(sequence)) {
+    return Sampler::SamplePlain(sorted, masses_[row], sampling, index);
+  }
+  // Nobody knows the sum after the changes.
+  if (is_changed && !DrawsByMinP(sampling)) return std::nullopt;
+  return sampler_.SampleLikeliest(sorted, log_sum_exp_[row], sampling, index);
+}
+
+// The likeliest of the allowed tokens are the allowed ones of the likeliest:
+// mostly a few look-ups, instead of one for every token there is.
+absl::StatusOr<std::optional<int32_t>> RowSampler::DrawAllowedFrom(
+    const Sequence& sequence, std::span<const LogitEntry> sorted) {
+  const SamplingOptions& sampling = sequence.options().sampling;
+  const int64_t n_wanted = CandidatesWanted(sampling);
+  if (n_wanted > kernels::kMaxCandidates) return std::nullopt;
+  TokenMask& mask = *sequence.mask();
+  allowed_.clear();
+  for (const LogitEntry& entry : sorted) {
+    if (!mask.Allows(entry.id)) continue;
+    allowed_.push_back(entry);
+    if (std::ssize(allowed_) < n_wanted) continue;
+    RETURN_IF_ERROR(mask.status());
+    return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
+  }
+  return std::nullopt;
+}
+
+std::span<const LogitEntry> RowSampler::ChangedCandidates(
+    const Sequence& sequence) {
+  best_.clear();
+  known_ids_.clear();
+  for (const LogitEntry& entry : sorted_) AddChanged(sequence, entry);
+  return FirstOfChanged(sequence);
+}
+
+absl::StatusOr<std::span<const LogitEntry>> RowSampler::LiftedCandidates(
+    const Sequence& sequence) {
+  const std::span<const LogitEntry> none;
+  const auto n_candidates = sorted_.size();
+  for (const LogitBias& one : sequence.options().logit_bias.biases) {
+    const auto candidates = std::span(known_ids_).first(n_candidates);
+    if (one.bias <= 0 || std::ranges::binary_search(candidates, one.id)) {
+      continue;
+    }
+    if (std::ssize(known_ids_) == std::ssize(sorted_) + kMaxLifted) return none;
+    ASSIGN_OR_RETURN(const float logit, LogitOf(one.id));
+    AddChanged(sequence, {logit, one.id});
+  }
+  if (known_ids_.size() == n_candidates) return none;
+  return FirstOfChanged(sequence);
+}
+
+void RowSampler::AddChanged(const Sequence& sequence, const LogitEntry& entry) {
+  known_ids_.push_back(entry.id);
+  best_.push_back({ChangedLogit(sequence.options().logit_bias,
+                                sequence.recent(), entry.id, entry.logit),
+                   entry.id});
+}
+
+// A token that is not known has at most the last candidate's logit, and after
+// the changes at most what they make of that: what lies above it, as equal ones
+// could come before by their ids, is in order. Where that is not a number the
+// row says so.
+std::span<const LogitEntry> RowSampler::FirstOfChanged(
+    const Sequence& sequence) {
+  std::ranges::sort(known_ids_);
+  std::ranges::sort(best_, kByLogit);
+  if (!std::isfinite(best_.front().logit) ||
+      !std::isfinite(best_.back().logit)) {
+    return {};
+  }
+  if (std::ssize(best_) == vocab_size_) return best_;
+  const float most =
+      MostChanged(sequence.options().logit_bias, sequence.recent(),
+                  sorted_.back().logit, known_ids_);
+  const auto end = std::ranges::find_if_not(
+      best_, [most](const LogitEntry& entry) { return entry.logit > most; });
+  return {best_.begin(), end};
+}
+
+// Tokens above a candidate are candidates themselves.
+absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
+                                     TokenOutput& token) {
+  const double lse = log_sum_exp_[static_cast<size_t>(row_)];
+  const auto log_probability = [lse](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - lse);
+  };
+  float chosen = 0;
+  const auto is_above = [&chosen](float other) { return other > chosen; };
+  const auto found = std::ranges::find(sorted_, token.id, &LogitEntry::id);
+  if (found != sorted_.end()) {
+    chosen = found->logit;
+    token.rank = std::ranges::count_if(sorted_, is_above, &LogitEntry::logit);
+  } else {
+    ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+    chosen = logits[static_cast<size_t>(token.id)];
+    token.rank = std::ranges::count_if(logits, is_above);
+  }
+  token.has_logprob = true;
+  token.logprob = log_probability(chosen);
+  const auto n = std::min(sorted_.size(),
+                          static_cast<size_t>(sequence.options().top_logprobs));
+  token.candidates.reserve(n);
+  for (const LogitEntry& entry : std::span(sorted_).first(n)) {
+    token.candidates.push_back({entry.id, log_probability(entry.logit)});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::span<const float>> RowSampler::RowLogits() {
   const auto n = static_cast<size_t>(vocab_size_);
-  const float* const device = model_.Logits() + row_ * vocab_size_;
-  if (backend_.Device().is_host_memory) return std::span(device, n);
+  if (backend_.Device().is_host_memory) {
+    return std::span(model_.Logits() + row_ * vocab_size_, n);
+  }
   if (host_row_ == row_) return std::span<const float>(host_logits_);
   host_logits_.resize(n);
+  RETURN_IF_ERROR(Download(/*first=*/0, host_logits_));
+  host_row_ = row_;
+  return std::span<const float>(host_logits_);
+}
+
+absl::StatusOr<float> RowSampler::LogitOf(int32_t id) {
+  const int64_t at = row_ * vocab_size_ + id;
+  if (backend_.Device().is_host_memory) return model_.Logits()[at];
+  float logit = 0;
+  RETURN_IF_ERROR(Download(id, {&logit, 1}));
+  return logit;
+}
+
+absl::Status RowSampler::Download(int64_t first, std::span<float> logits) {
+  const float* const device = model_.Logits() + row_ * vocab_size_ + first;
   // The copy is from it: nothing writes there.
   auto* const bytes =
       const_cast<std::byte*>(reinterpret_cast<const std::byte*>(device));
-  RETURN_IF_ERROR(
-      backend_.Download({bytes, vocab_size_ * int64_t{sizeof(float)}},
-                        std::as_writable_bytes(std::span(host_logits_))));
-  host_row_ = row_;
-  return std::span<const float>(host_logits_);
+  const auto to = std::as_writable_bytes(logits);
+  return backend_.Download({bytes, std::ssize(to)}, to);
 }
 
 absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
@@ -188,64 +411,29 @@ absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
   return RowLogits();
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawPlain(const Sequence& sequence) {
+absl::StatusOr<int32_t> RowSampler::DrawFromAll(const Sequence& sequence,
+                                                std::span<const float> logits) {
   const SamplingOptions& sampling = sequence.options().sampling;
-  if (sequence.mask() != nullptr) {
-    return DrawAllowed(sequence, std::nullopt, sorted_);
+  const uint64_t index = DrawIndex(sequence);
+  if (sequence.mask() == nullptr) {
+    return sampler_.Sample(logits, sampling, index);
   }
-  if (CandidatesWanted(sampling) <= n_candidates_) {
-    return sampler_.SampleSorted(sorted_, sampling, DrawIndex(sequence));
-  }
-  // Sorting the whole row, or bringing it from a device, takes longer than all
-  // else of a draw.
-  if (const std::optional<int32_t> id = sampler_.SampleLikeliest(
-          sorted_, log_sum_exp_[static_cast<size_t>(row_)], sampling,
-          DrawIndex(sequence))) {
-    return *id;
-  }
-  ASSIGN_OR_RETURN(const std::span<const float> logits, AllLogits());
-  return sampler_.Sample(logits, sampling, DrawIndex(sequence));
+  ASSIGN_OR_RETURN(const auto allowed, sequence.mask()->AllowedTokens());
+  return sampler_.SampleAllowed(logits, allowed, sampling, index);
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawAllowed(
-    const Sequence& sequence, std::optional<std::span<const float>> logits,
-    std::span<const LogitEntry> sorted) {
-  const SamplingOptions& sampling = sequence.options().sampling;
-  TokenMask& mask = *sequence.mask();
-  mask.BeginStep();
-  // The likeliest of the allowed tokens are the allowed ones of the likeliest:
-  // mostly a few look-ups, instead of one for every token there is.
-  const int64_t n_wanted = CandidatesWanted(sampling);
-  if (n_wanted <= kernels::kMaxCandidates) {
-    allowed_.clear();
-    for (const LogitEntry& entry : sorted) {
-      if (!mask.Allows(entry.id)) continue;
-      allowed_.push_back(entry);
-      if (static_cast<int64_t>(allowed_.size()) < n_wanted) continue;
-      RETURN_IF_ERROR(mask.status());
-      return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
-    }
-  }
-  ASSIGN_OR_RETURN(const auto all, mask.AllowedTokens());
-  if (!logits.has_value()) {
-    ASSIGN_OR_RETURN(logits, RowLogits());
-  }
-  return sampler_.SampleAllowed(*logits, all, sampling, DrawIndex(sequence));
-}
-
-absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence) {
+absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
+    const Sequence& sequence) {
   const GenerateOptions& wanted = sequence.options();
   ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
   biased_.assign(logits.begin(), logits.end());
   ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
-  const bool is_constrained = sequence.mask() != nullptr;
-  int64_t k = std::min(CandidatesWanted(wanted.sampling), vocab_size_);
   // The row that was changed is the host's.
-  if (k > kernels::kMaxCandidates || !backend_.Device().is_host_memory) {
-    if (is_constrained) return DrawAllowed(sequence, biased_, {});
-    return sampler_.Sample(biased_, wanted.sampling, DrawIndex(sequence));
+  if (CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates ||
+      !backend_.Device().is_host_memory) {
+    return DrawFromAll(sequence, biased_);
   }
-  if (is_constrained) k = std::min(kernels::kMaxCandidates, vocab_size_);
+  const int64_t k = std::min(kernels::kMaxCandidates, vocab_size_);
   std::array<float, kernels::kMaxCandidates> values = {};
   std::array<int32_t, kernels::kMaxCandidates> ids = {};
   double lse = 0;
@@ -263,8 +451,10 @@ absl::StatusOr<int32_t> RowSampler::DrawBiased(const Sequence& sequence) {
   for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
     best_.push_back({values.at(i), ids.at(i)});
   }
-  if (is_constrained) return DrawAllowed(sequence, biased_, best_);
-  return sampler_.SampleSorted(best_, wanted.sampling, DrawIndex(sequence));
+  ASSIGN_OR_RETURN(const std::optional<int32_t> id,
+                   DrawFrom(sequence, best_, /*is_changed=*/true));
+  if (id.has_value()) return *id;
+  return DrawFromAll(sequence, biased_);
 }
 
 }  // namespace plimsoll::worker

@@ -21,12 +21,10 @@ namespace plimsoll::worker {
 // Keeps scratch between steps; used from the step thread only.
 class RowSampler {
  public:
-  // `model` and `backend` outlive it.
-  RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size)
-      : model_(model),
-        backend_(backend),
-        vocab_size_(vocab_size),
-        sampler_(vocab_size) {}
+  // `model` and `backend` outlive it. Has room for steps of at most `n_sampled`
+  // sampled rows: no draw allocates but what a constraint does.
+  RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size,
+             int64_t n_sampled);
 
   // What the draws for `sequences` look at of the logits of their rows, one
   // each; empty if one looks at everything. Where the step `keeps_rows`, so
@@ -42,31 +40,57 @@ class RowSampler {
   absl::Status Begin(std::span<const Sequence* const> sequences,
                      std::span<const int32_t> rows);
 
-  // Draws the token of sampled row `row` for its sequence.
+  // Draws the token of sampled row `row` for its sequence; its candidates go
+  // into `room`.
   // Errors: kInternal if its logits are not finite.
-  absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row);
+  absl::StatusOr<TokenOutput> Draw(const Sequence& sequence, int64_t row,
+                                   std::vector<Candidate> room = {});
 
  private:
+  // The draw's token, from the candidates if they decide it.
+  absl::StatusOr<int32_t> DrawToken(const Sequence& sequence);
+  // The token if `sorted` decide it, the first ones of all tokens in order;
+  // `is_changed` by biases and penalties.
+  absl::StatusOr<std::optional<int32_t>> DrawFrom(
+      const Sequence& sequence, std::span<const LogitEntry> sorted,
+      bool is_changed);
+  // The same of the tokens that the sequence's constraint allows.
+  absl::StatusOr<std::optional<int32_t>> DrawAllowedFrom(
+      const Sequence& sequence, std::span<const LogitEntry> sorted);
+  // The candidates after biases and penalties, in order, as far as no other
+  // token can be among them.
+  std::span<const LogitEntry> ChangedCandidates(const Sequence& sequence);
+  // The same with the tokens that a bias lifts, by their own logits; empty if
+  // they are none, or many.
+  absl::StatusOr<std::span<const LogitEntry>> LiftedCandidates(
+      const Sequence& sequence);
+  // Adds one of the tokens that these know, by its logit before the changes.
+  void AddChanged(const Sequence& sequence, const LogitEntry& entry);
+  // The known tokens that come before all others.
+  std::span<const LogitEntry> FirstOfChanged(const Sequence& sequence);
+  // The token by the row's `logits`, all of them.
+  absl::StatusOr<int32_t> DrawFromAll(const Sequence& sequence,
+                                      std::span<const float> logits);
+  // The same after biases and penalties, on a copy of the row.
+  absl::StatusOr<int32_t> DrawFromChangedRow(const Sequence& sequence);
+  // Says how likely the token is, and which ones were the likeliest.
+  absl::Status AddLogprobs(const Sequence& sequence, TokenOutput& token);
+
   // The logits of the row that is drawn from, for the host to look at: they
   // come from the device when they are asked for, and once.
   absl::StatusOr<std::span<const float>> RowLogits();
+  // One of them, without the others.
+  absl::StatusOr<float> LogitOf(int32_t id);
+  // Copies those from `first` on from the device.
+  absl::Status Download(int64_t first, std::span<float> logits);
   // The same where all are looked at after all: those that were left out are
   // computed, of all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
-  // The token after the row's logits, which nothing is added to.
-  absl::StatusOr<int32_t> DrawPlain(const Sequence& sequence);
-  // The same after biases and penalties, on a copy of the row.
-  absl::StatusOr<int32_t> DrawBiased(const Sequence& sequence);
-
-  // The same of the tokens that the sequence's constraint allows, after
-  // `logits` or, without, the row's; `sorted` are the likeliest of all of them.
-  absl::StatusOr<int32_t> DrawAllowed(
-      const Sequence& sequence, std::optional<std::span<const float>> logits,
-      std::span<const LogitEntry> sorted);
 
   Model& model_;
   kernels::Backend& backend_;
   int64_t vocab_size_;
+  int64_t n_sampled_;
   Sampler sampler_;
   std::vector<kernels::TopOutputs> looked_at_;
   std::vector<int32_t> changed_ids_;  // of all rows that are looked at
@@ -76,12 +100,16 @@ class RowSampler {
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  int64_t row_ = 0;                  // the row at hand
-  int64_t host_row_ = -1;            // of the step, whose logits are:
-  std::vector<float> host_logits_;   // [vocab], of a device's row
-  std::vector<LogitEntry> sorted_;   // candidates of the row at hand
-  std::vector<float> biased_;        // [vocab]
-  std::vector<LogitEntry> best_;     // of biased_
+  std::vector<float> inverse_temperatures_;  // of plain draws; otherwise 1
+  std::vector<double> masses_;               // at these, if a draw is plain
+  int64_t row_ = 0;                          // the row at hand
+  int64_t host_row_ = -1;                    // of the step, whose logits are:
+  std::vector<float> host_logits_;           // [vocab], of a device's row
+  std::vector<LogitEntry> sorted_;           // candidates of the row at hand
+  std::vector<int32_t> known_ids_;           // of best_, ascending
+  // [vocab]; planner/runtime_profile counts it.
+  std::vector<float> biased_;
+  std::vector<LogitEntry> best_;     // after biases and penalties
   std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
 };
 

@@ -13,11 +13,6 @@
 namespace plimsoll::worker {
 namespace {
 
-// One candidate comes before another: larger logit first, then lower id.
-constexpr auto kBefore = [](const LogitEntry& a, const LogitEntry& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-};
-
 // Philox 4x32-10. Source: Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3" (SC'11), constants of table 2.
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
@@ -139,6 +134,33 @@ std::optional<int32_t> Sampler::SampleLikeliest(
   return DrawAmong(*n, options, index);
 }
 
+bool Sampler::IsPlain(const SamplingOptions& options) {
+  return options.temperature > 0.0f && options.top_k == 0 &&
+         options.typical_p >= 1.0f && !MayDecide(options);
+}
+
+// The draw of DrawInParts between the least and the most that the whole row's
+// mass can be: what is left of both runs out at one token, or it is open which.
+std::optional<int32_t> Sampler::SamplePlain(std::span<const LogitEntry> sorted,
+                                            double mass,
+                                            const SamplingOptions& options,
+                                            uint64_t index) {
+  const double max = static_cast<double>(sorted.front().logit);
+  const double inverse = 1.0 / static_cast<double>(options.temperature);
+  const double u = UniformAt(options.seed, index);
+  double least = u * (mass * (1 - kMassError));
+  double most = u * (mass * (1 + kMassError));
+  for (const LogitEntry& entry : sorted) {
+    const double weight =
+        std::exp((static_cast<double>(entry.logit) - max) * inverse);
+    least -= weight;
+    most -= weight;
+    if (most < 0) return entry.id;
+    if (least < 0) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 int32_t Sampler::Draw(const SamplingOptions& options, uint64_t index) {
   if (options.typical_p < 1.0f) KeepTypical(options.typical_p);
   const double max = static_cast<double>(entries_.front().logit);
@@ -245,7 +267,7 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
   if (options.top_k > 0) n = std::min(n, static_cast<size_t>(options.top_k));
   std::partial_sort(entries_.begin(),
                     entries_.begin() + static_cast<ptrdiff_t>(n),
-                    entries_.end(), kBefore);
+                    entries_.end(), kByLogit);
   entries_.resize(n);
   if (options.temperature == 0.0f) return entries_.front().id;
   return Draw(options, index);
@@ -256,7 +278,7 @@ int32_t Sampler::DrawInParts(const SamplingOptions& options, uint64_t index) {
   const double inverse =
       is_cut ? 1.0 : 1.0 / static_cast<double>(options.temperature);
   const double max = static_cast<double>(
-      std::min_element(entries_.begin(), entries_.end(), kBefore)->logit);
+      std::min_element(entries_.begin(), entries_.end(), kByLogit)->logit);
   const auto weight = [&](const LogitEntry& entry) {
     return std::exp((static_cast<double>(entry.logit) - max) * inverse);
   };
@@ -271,7 +293,7 @@ int32_t Sampler::DrawInParts(const SamplingOptions& options, uint64_t index) {
                               entries_.size());
     std::partial_sort(entries_.begin() + static_cast<ptrdiff_t>(n_sorted),
                       entries_.begin() + static_cast<ptrdiff_t>(n),
-                      entries_.end(), kBefore);
+                      entries_.end(), kByLogit);
     const bool is_all = n == entries_.size();
     if (is_cut) {
       const auto n_left =

@@ -41,6 +41,11 @@ struct LogitEntry {
   int32_t id;
 };
 
+// The order of a draw: larger logits first, of equal ones lower ids.
+inline constexpr auto kByLogit = [](const LogitEntry& a, const LogitEntry& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+};
+
 // Draws tokens. Keeps scratch between calls; one per engine, used by the step
 // thread only.
 class Sampler {
@@ -78,6 +83,17 @@ class Sampler {
   static constexpr double kMassError = 1e-4;
   // Whether it ever gives a result.
   static bool MayDecide(const SamplingOptions& options);
+
+  // The same where nothing is left out, so that any token may be drawn: the
+  // whole row's result where it is one of these, and nothing where it may be
+  // another. `mass` is the sum of exp((logit - largest) / temperature) over the
+  // whole row, to kMassError. Requires IsPlain.
+  static std::optional<int32_t> SamplePlain(std::span<const LogitEntry> sorted,
+                                            double mass,
+                                            const SamplingOptions& options,
+                                            uint64_t index);
+  // Whether the draw is from all tokens, and not greedy.
+  static bool IsPlain(const SamplingOptions& options);
 
  private:
   // Sorts what is needed of `entries_`, of which there is one at least, and

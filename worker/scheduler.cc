@@ -199,11 +199,9 @@ std::optional<int64_t> Scheduler::SlotOf(int64_t id) const {
   return std::nullopt;
 }
 
-std::vector<std::pair<int64_t, int64_t>> Scheduler::RunningSlots() const {
-  std::vector<std::pair<int64_t, int64_t>> slots;
-  slots.reserve(running_.size());
-  for (const Sequence& s : running_) slots.emplace_back(s.id, s.slot);
-  return slots;
+void Scheduler::ForRunning(
+    absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const {
+  for (const Sequence& s : running_) visit(s.id, s.slot);
 }
 
 }  // namespace plimsoll::worker

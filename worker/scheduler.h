@@ -111,8 +111,9 @@ class Scheduler {
   bool IsParked(int64_t id) const;
   // The slot of a running sequence.
   std::optional<int64_t> SlotOf(int64_t id) const;
-  // Ids and slots of those that run, in order of admission.
-  std::vector<std::pair<int64_t, int64_t>> RunningSlots() const;
+  // Tells `visit` of those that run, in order of admission.
+  void ForRunning(
+      absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
   // Those that were preempted included.
   int64_t waiting() const {
     return queue_.size() + static_cast<int64_t>(preempted_.size());

@@ -6,6 +6,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::worker {
+namespace {
+
+// Bytes of most tokens.
+constexpr size_t kTokenText = 32;
+
+}  // namespace
 
 // Its history has room for all that it will hold, so that no step allocates.
 void Sequence::Started(absl::Time now, int64_t n_ctx) {
@@ -15,6 +21,24 @@ void Sequence::Started(absl::Time now, int64_t n_ctx) {
   const int64_t wanted =
       options_.max_tokens > 0 ? std::min(options_.max_tokens, n_ctx) : n_ctx;
   start_.history.Reserve(std::min(most, history().n_live() + wanted));
+  // Of a step, too.
+  const auto n_tokens = static_cast<size_t>(1 + options_.draft_tokens);
+  output_.tokens.reserve(n_tokens);
+  output_.text.reserve(n_tokens * kTokenText);
+  output_.evictions.reserve(1);
+  draft_.reserve(n_tokens);
+  rooms_.reserve(n_tokens);
+  if (options_.top_logprobs <= 0) return;
+  for (size_t i = 0; i < n_tokens; ++i) {
+    rooms_.emplace_back().reserve(static_cast<size_t>(options_.top_logprobs));
+  }
+}
+
+std::vector<Candidate> Sequence::TakeRoom() {
+  if (rooms_.empty()) return {};
+  std::vector<Candidate> room = std::move(rooms_.back());
+  rooms_.pop_back();
+  return room;
 }
 
 void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
@@ -77,13 +101,13 @@ int64_t Sequence::MostDrafted() const {
 
 Leaving Sequence::Evict(int64_t n_live) {
   TokenHistory& history = start_.history;
-  const std::vector<int64_t> turns = history.WholeTurns();
-  const Leaving leaving = WhatLeaves(roll(), n_live, turns);
+  history.WholeTurns(turns_);
+  const Leaving leaving = WhatLeaves(roll(), n_live, turns_);
   output_.evictions.push_back(
       {.position = history.first_recent(),
        .n_tokens = leaving.n_tokens,
        .n_turns = std::count_if(
-           turns.begin(), turns.end(),
+           turns_.begin(), turns_.end(),
            [&leaving](int64_t n) { return n <= leaving.n_tokens; }),
        .n_kept = n_live - leaving.n_tokens,
        .method = leaving.method});
@@ -122,6 +146,11 @@ bool Sequence::Flush() {
   if (!HasOutput()) return true;
   if (!sink_->OnOutput(output_)) return false;
   // What the sink has not moved away is room for the next step.
+  for (TokenOutput& token : output_.tokens) {
+    if (token.candidates.capacity() == 0) continue;
+    if (rooms_.size() == rooms_.capacity()) break;
+    rooms_.push_back(std::move(token.candidates));
+  }
   output_.text.clear();
   output_.tokens.clear();
   output_.evictions.clear();

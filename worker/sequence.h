@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,9 @@ class Sequence {
     options_.prompt_ids = {};  // they are in the history
     if (options_.logit_bias.HasPenalty()) {
       const int64_t limit = options_.logit_bias.penalty_last_tokens;
-      recent_.emplace(history().Newest(limit), limit);
+      std::vector<int32_t> newest;
+      history().Newest(limit, newest);
+      recent_.emplace(newest, limit);
     }
   }
 
@@ -98,9 +101,10 @@ class Sequence {
   // Tokens that may be guessed to come: 0 unless it decodes and asked for it.
   int64_t MostDrafted() const;
   // The guessed tokens of the next step.
-  void SetDraft(std::vector<int32_t> ids) { draft_ = std::move(ids); }
+  void SetDraft(std::span<const int32_t> ids) {
+    draft_.assign(ids.begin(), ids.end());
+  }
   const std::vector<int32_t>& draft() const { return draft_; }
-  std::vector<int32_t> TakeDraft() { return std::exchange(draft_, {}); }
   // Notes how many of them were computed, and how many were right.
   void CountDrafts(int64_t n_drafted, int64_t n_accepted) {
     n_drafted_ += n_drafted;
@@ -113,6 +117,8 @@ class Sequence {
   bool is_parked() const { return is_parked_; }
   void set_parked(bool is_parked) { is_parked_ = is_parked; }
 
+  // Room for the candidates of a token: what its sink left of earlier ones.
+  std::vector<Candidate> TakeRoom();
   // Takes the token generated for this sequence: collects its output and
   // decides whether it was the last one for a context of `n_ctx` tokens.
   void Accept(TokenOutput token, const Tokenizer& tokenizer, int64_t n_ctx,
@@ -146,7 +152,9 @@ class Sequence {
   TextStream text_;
   ToolSilence calls_;
   StepOutput output_;  // not yet taken by the sink
-  std::string bytes_;  // of the token at hand
+  std::vector<std::vector<Candidate>> rooms_;
+  std::vector<int64_t> turns_;  // scratch of Evict
+  std::string bytes_;           // of the token at hand
   bool is_parked_ = false;
   SequenceStart start_;
   std::vector<int64_t> keep_rings_at_;

@@ -92,12 +92,11 @@ std::vector<int64_t> SessionBook::Keys(absl::Time now) {
   return keys;
 }
 
-std::vector<int64_t> SessionBook::IdleSlots() const {
-  std::vector<int64_t> slots;
+void SessionBook::ForIdleSlots(
+    absl::FunctionRef<void(int64_t slot)> visit) const {
   for (const auto& [key, session] : sessions_) {
-    if (session.slot && !session.is_busy) slots.push_back(*session.slot);
+    if (session.slot && !session.is_busy) visit(*session.slot);
   }
-  return slots;
 }
 
 std::vector<int64_t> SessionBook::TakeFreedSlots(absl::Time now) {

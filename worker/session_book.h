@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -65,8 +66,8 @@ class SessionBook {
   // Keys of all sessions, the oldest first.
   std::vector<int64_t> Keys(absl::Time now);
 
-  // Slots of sessions that no call has.
-  std::vector<int64_t> IdleSlots() const;
+  // Tells `visit` the slots of sessions that no call has.
+  void ForIdleSlots(absl::FunctionRef<void(int64_t slot)> visit) const;
   // Slots of sessions that were closed; then forgotten.
   std::vector<int64_t> TakeFreedSlots(absl::Time now);
 

@@ -29,12 +29,11 @@ void TokenHistory::RemoveLast() {
   }
 }
 
-std::vector<int64_t> TokenHistory::WholeTurns() const {
-  std::vector<int64_t> turns;
+void TokenHistory::WholeTurns(std::vector<int64_t>& turns) const {
+  turns.clear();
   for (size_t i = 1; i < turns_.size(); ++i) {
     turns.push_back(turns_[i] - first_recent());
   }
-  return turns;
 }
 
 void TokenHistory::Evict(int64_t n_tokens) {
@@ -59,13 +58,12 @@ std::vector<int32_t> TokenHistory::Oldest(int64_t n) const {
   return ids;
 }
 
-std::vector<int32_t> TokenHistory::Newest(int64_t n) const {
+void TokenHistory::Newest(int64_t n, std::vector<int32_t>& ids) const {
   const int64_t n_recent = std::min(n, static_cast<int64_t>(recent_.size()));
   const int64_t n_prefix =
       std::min(n - n_recent, static_cast<int64_t>(prefix_.size()));
-  std::vector<int32_t> ids(prefix_.end() - n_prefix, prefix_.end());
+  ids.assign(prefix_.end() - n_prefix, prefix_.end());
   ids.insert(ids.end(), recent_.end() - n_recent, recent_.end());
-  return ids;
 }
 
 }  // namespace plimsoll::worker

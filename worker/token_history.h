@@ -45,9 +45,9 @@ class TokenHistory {
   void BeginTurn() { turns_.push_back(n_tokens()); }
   // Turns of which a token is left; the last one may be empty still.
   int64_t n_turns() const { return static_cast<int64_t>(turns_.size()); }
-  // Tokens that leave with the oldest turn, the two oldest, ...; the newest
-  // turn is not among them.
-  std::vector<int64_t> WholeTurns() const;
+  // Sets `turns` to the tokens that leave with the oldest turn, the two oldest,
+  // ...; the newest turn is not among them.
+  void WholeTurns(std::vector<int64_t>& turns) const;
 
   // The oldest `n_tokens` after the prefix leave. Requires that there are so
   // many.
@@ -63,8 +63,9 @@ class TokenHistory {
   int32_t TokenAt(int64_t position) const;
   // The first `n` tokens of the stream. Requires that none has left.
   std::vector<int32_t> Oldest(int64_t n) const;
-  // The newest `n` tokens that have not left, or all of them, oldest first.
-  std::vector<int32_t> Newest(int64_t n) const;
+  // Sets `ids` to the newest `n` tokens that have not left, or all of them,
+  // oldest first.
+  void Newest(int64_t n, std::vector<int32_t>& ids) const;
 
  private:
   int64_t prefix_tokens_ = 0;

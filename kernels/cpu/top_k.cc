@@ -1,4 +1,4 @@
-// The k largest logits and the log of the sum of exponentials, in one pass.
+// The k largest logits and sums of exponentials, in one pass.
 //
 // A row is cut into fixed chunks, whatever the thread count. Each thread keeps
 // the k largest of the chunks it took; since (value, id) is a total order, the
@@ -22,10 +22,11 @@
 #define PLIMSOLL_KERNELS_CPU_TOP_K_ONCE_
 namespace plimsoll::kernels::cpu {
 
-// sum of exp(x - max) over a chunk.
+// Sums over a chunk: of exp(x - max), and of exp((x - max) * inverse).
 struct ChunkSum {
   float max;
   double sum;
+  double mass;
   bool is_finite;
 };
 
@@ -60,11 +61,34 @@ void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
   }
 }
 
+// Sum of exp((x - max) * scale) of x[0, n), of whole vectors, and of the vector
+// `tail`.
+double SumOfExp(const float* x, int64_t n, const float* tail, float max,
+                float scale) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, max);
+  const auto factor = hn::Set(d, scale);
+  const auto weights = [&](const float* at) HWY_ATTR {
+    return hn::Exp(d, hn::Mul(hn::Sub(hn::LoadU(d, at), shift), factor));
+  };
+  double sum = hn::GetLane(hn::SumOfLanes(d, weights(tail)));
+  // Lanes add up at most 16 terms in float32 before they join the double.
+  for (int64_t i = 0; i < n; i += 16 * lanes) {
+    auto part = hn::Zero(d);
+    for (int64_t j = i; j < std::min(i + 16 * lanes, n); j += lanes) {
+      part = hn::Add(part, weights(x + j));
+    }
+    sum += hn::GetLane(hn::SumOfLanes(d, part));
+  }
+  return sum;
+}
+
 }  // namespace
 
 // `n` values that start at id `first_id`.
 ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
-                   TopList& list) {
+                   float inverse, TopList& list) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // Short pieces are padded with -inf, whose exponential is zero.
@@ -83,20 +107,12 @@ ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
     is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
   }
   Collect(x, n, first_id, k, list);
-  if (!is_finite) return {0.0f, 0.0, false};
+  if (!is_finite) return {0.0f, 0.0, 0.0, false};
   const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
-  const auto shift = hn::Set(d, max);
-  double sum = hn::GetLane(
-      hn::SumOfLanes(d, hn::Exp(d, hn::Sub(hn::LoadU(d, tail), shift))));
-  // Lanes add up at most 16 terms in float32 before they join the double.
-  for (int64_t i = 0; i < n_full; i += 16 * lanes) {
-    auto part = hn::Zero(d);
-    for (int64_t j = i; j < std::min(i + 16 * lanes, n_full); j += lanes) {
-      part = hn::Add(part, hn::Exp(d, hn::Sub(hn::LoadU(d, x + j), shift)));
-    }
-    sum += hn::GetLane(hn::SumOfLanes(d, part));
-  }
-  return {max, sum, true};
+  const double sum = SumOfExp(x, n_full, tail, max, 1.0f);
+  const double mass =
+      inverse == 1.0f ? sum : SumOfExp(x, n_full, tail, max, inverse);
+  return {max, sum, mass, true};
 }
 
 void MergeTopK(const TopList& from, int64_t k, TopList& to) {
@@ -121,17 +137,29 @@ namespace {
 constexpr int64_t kMaxChunks = 64;
 constexpr int64_t kMinChunk = 4096;
 
-double LogSumExp(const ChunkSum* chunks, int64_t n) {
+// Of a whole row: log(sum(exp(x))) and sum(exp((x - max) * inverse)).
+struct RowSum {
+  double log_sum_exp;
+  double mass;
+};
+
+RowSum AddUp(const ChunkSum* chunks, int64_t n, float inverse) {
   float max = chunks[0].max;
   for (int64_t i = 0; i < n; ++i) {
-    if (!chunks[i].is_finite) return std::numeric_limits<double>::quiet_NaN();
+    if (!chunks[i].is_finite) {
+      constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+      return {kNan, kNan};
+    }
     max = std::max(max, chunks[i].max);
   }
   double sum = 0;
+  double mass = 0;
   for (int64_t i = 0; i < n; ++i) {
-    sum += chunks[i].sum * std::exp(static_cast<double>(chunks[i].max) - max);
+    const double below = static_cast<double>(chunks[i].max) - max;
+    sum += chunks[i].sum * std::exp(below);
+    mass += chunks[i].mass * std::exp(below * inverse);
   }
-  return max + std::log(sum);
+  return {max + std::log(sum), mass};
 }
 
 }  // namespace
@@ -142,13 +170,15 @@ void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch) {
   const int64_t n_chunks = (args.n + chunk - 1) / chunk;
   for (int64_t r = 0; r < args.n_rows; ++r) {
     const float* logits = args.logits + r * args.n;
+    const float inverse =
+        args.masses != nullptr ? args.inverse_temperatures[r] : 1.0f;
     ChunkSum sums[kMaxChunks];
     for (int t = 0; t < pool.n_threads(); ++t) scratch[t].n = 0;
     pool.ParallelFor(n_chunks, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t c = begin; c < end; ++c) {
         sums[c] = HWY_DYNAMIC_DISPATCH(TopKChunk)(
             logits + c * chunk, std::min(chunk, args.n - c * chunk), c * chunk,
-            args.k, scratch[thread]);
+            args.k, inverse, scratch[thread]);
       }
     });
     for (int t = 1; t < pool.n_threads(); ++t) {
@@ -161,7 +191,9 @@ void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch) {
     }
     std::copy_n(scratch[0].values, args.k, args.values + r * args.k);
     std::copy_n(scratch[0].ids, args.k, args.ids + r * args.k);
-    args.log_sum_exp[r] = LogSumExp(sums, n_chunks);
+    const RowSum sum = AddUp(sums, n_chunks, inverse);
+    args.log_sum_exp[r] = sum.log_sum_exp;
+    if (args.masses != nullptr) args.masses[r] = sum.mass;
   }
 }
 

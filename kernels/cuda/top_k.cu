@@ -1,4 +1,4 @@
-// The largest logits and the log of the sum of exponentials.
+// The largest logits and sums of exponentials.
 //
 // A logit and its id make one 64-bit key whose order is the result's. A block
 // of threads sorts a chunk of keys and keeps the first ones; what is kept goes
@@ -23,16 +23,18 @@ constexpr int64_t kKept = kMaxCandidates;
 constexpr int64_t kSharedBytes = kChunk * 8 + kWarps * 8;
 static_assert(kSharedBytes <= kMaxSharedBytes);
 
-// A chunk's part of a row's sum: sum of exp(x - max). The sum is not a number
-// if any logit is not finite.
+// A chunk's part of a row's sums: of exp(x - max), and of exp((x - max) /
+// temperature). They are not numbers if any logit is not finite.
 struct PartialSum {
   double sum;
+  double mass;
   double max;
 };
 
 // What comes back of a row.
 struct RowResult {
   double log_sum_exp;
+  double mass;
   uint64_t keys[kKept];
 };
 
@@ -80,9 +82,26 @@ __device__ inline float BlockMax(float x, double* shared) {
   return x;
 }
 
+// 1 where no temperatures were given.
+__device__ inline float InverseOf(const float* inverse_temperatures,
+                                  int64_t row) {
+  return inverse_temperatures != nullptr ? inverse_temperatures[row] : 1.0f;
+}
+
+// Of a chunk that begins at `first`; the sum of exp((x - max) * scale).
+__device__ inline double SumOfExp(const float* logits, int64_t n, int64_t first,
+                                  float max, float scale, double* shared) {
+  double sum = 0;
+  for (int64_t i = ThreadIndex(); i < kChunk && first + i < n; i += kThreads) {
+    sum += static_cast<double>(expf((logits[first + i] - max) * scale));
+  }
+  return BlockSum(sum, shared);
+}
+
 // Block (c, r) takes chunk c of row r.
-__global__ void SelectFromLogits(const float* logits, int64_t n, uint64_t* kept,
-                                 PartialSum* sums) {
+__global__ void SelectFromLogits(const float* logits, int64_t n,
+                                 const float* inverse_temperatures,
+                                 uint64_t* kept, PartialSum* sums) {
   auto* keys = reinterpret_cast<uint64_t*>(DynamicShared());
   auto* shared = reinterpret_cast<double*>(keys + kChunk);
   const int64_t chunk = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
@@ -100,17 +119,17 @@ __global__ void SelectFromLogits(const float* logits, int64_t n, uint64_t* kept,
     if (!IsFinite(x)) bad = 1;
   }
   max = BlockMax(max, shared);
-  double sum = 0;
-  for (int64_t i = ThreadIndex(); i < kChunk && first + i < n; i += kThreads) {
-    sum += static_cast<double>(expf(logits[first + i] - max));
-  }
-  sum = BlockSum(sum, shared);
+  const float inverse = InverseOf(inverse_temperatures, blockIdx.y);
+  const double sum = SumOfExp(logits, n, first, max, 1.0f, shared);
+  const double mass =
+      inverse == 1.0f ? sum : SumOfExp(logits, n, first, max, inverse, shared);
   const bool is_bad = BlockSum(static_cast<double>(bad), shared) > 0;
   SortDescending(keys);
   WriteKept(keys, kept + chunk * kKept);
   if (ThreadIndex() == 0) {
     const auto nan = static_cast<double>(NotANumber());
-    sums[chunk] = {is_bad ? nan : sum, is_bad ? 0.0 : static_cast<double>(max)};
+    sums[chunk] = {is_bad ? nan : sum, is_bad ? nan : mass,
+                   is_bad ? 0.0 : static_cast<double>(max)};
   }
 }
 
@@ -130,7 +149,8 @@ __global__ void SelectFromKeys(const uint64_t* from, int64_t n,
 
 // A warp puts a row's result together.
 __global__ void FinishRow(const uint64_t* kept, const PartialSum* sums,
-                          int64_t n_chunks, RowResult* results) {
+                          const float* inverse_temperatures, int64_t n_chunks,
+                          RowResult* results) {
   const int64_t row = blockIdx.x;
   sums += row * n_chunks;
   const int lane = LaneIndex();
@@ -139,13 +159,22 @@ __global__ void FinishRow(const uint64_t* kept, const PartialSum* sums,
     max = fmaxf(max, static_cast<float>(sums[c].max));
   }
   max = WarpMax(max);
+  const auto inverse =
+      static_cast<double>(InverseOf(inverse_temperatures, row));
   double sum = 0;
+  double mass = 0;
   for (int64_t c = lane; c < n_chunks; c += kWarpThreads) {
-    sum += sums[c].sum * exp(sums[c].max - static_cast<double>(max));
+    const double below = sums[c].max - static_cast<double>(max);
+    sum += sums[c].sum * exp(below);
+    mass += sums[c].mass * exp(below * inverse);
   }
   sum = WarpSum(sum);
+  mass = WarpSum(mass);
   RowResult& result = results[row];
-  if (lane == 0) result.log_sum_exp = static_cast<double>(max) + log(sum);
+  if (lane == 0) {
+    result.log_sum_exp = static_cast<double>(max) + log(sum);
+    result.mass = mass;
+  }
   for (int64_t i = lane; i < kKept; i += kWarpThreads) {
     result.keys[i] = kept[row * kKept + i];
   }
@@ -190,9 +219,16 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
                     int64_t n_rows) {
   const Places at = PlacesOf(context.scratch, n_rows, args.n);
   const int64_t n_chunks = Chunks(args.n);
+  const float* inverse_temperatures = nullptr;
+  if (args.masses != nullptr) {
+    ASSIGN_OR_RETURN(
+        inverse_temperatures,
+        context.staging->PutSpan(std::span<const float>(
+            args.inverse_temperatures + first, static_cast<size_t>(n_rows))));
+  }
   Launch(SelectFromLogits, {n_chunks, n_rows}, kThreads, kSharedBytes,
-         context.stream, args.logits + first * args.n, args.n, at.kept[0],
-         at.sums);
+         context.stream, args.logits + first * args.n, args.n,
+         inverse_temperatures, at.kept[0], at.sums);
   int from = 0;
   for (int64_t lists = n_chunks; lists > 1; lists = Chunks(lists * kKept)) {
     Launch(SelectFromKeys, {Chunks(lists * kKept), n_rows}, kThreads,
@@ -201,7 +237,7 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
     from = 1 - from;
   }
   Launch(FinishRow, {n_rows}, kWarpThreads, 0, context.stream, at.kept[from],
-         at.sums, n_chunks, at.results);
+         at.sums, inverse_temperatures, n_chunks, at.results);
   RETURN_IF_ERROR(LaunchStatus());
   RETURN_IF_ERROR(CopyToHost(
       reinterpret_cast<const std::byte*>(at.results), context.results,
@@ -211,6 +247,7 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
   for (int64_t r = 0; r < n_rows; ++r) {
     const int64_t row = first + r;
     args.log_sum_exp[row] = results[r].log_sum_exp;
+    if (args.masses != nullptr) args.masses[row] = results[r].mass;
     for (int64_t i = 0; i < args.k; ++i) {
       const uint64_t key = results[r].keys[i];
       args.values[row * args.k + i] = LogitOf(key);

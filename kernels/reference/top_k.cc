@@ -11,7 +11,8 @@
 namespace plimsoll::kernels::reference {
 namespace {
 
-double LogSumExp(const float* logits, int64_t n) {
+// The largest logit, or NaN if any is not finite.
+double Largest(const float* logits, int64_t n) {
   double max = -HUGE_VAL;
   for (int64_t i = 0; i < n; ++i) {
     if (!std::isfinite(logits[i])) {
@@ -19,9 +20,13 @@ double LogSumExp(const float* logits, int64_t n) {
     }
     max = std::max(max, static_cast<double>(logits[i]));
   }
+  return max;
+}
+
+double MassOf(const float* logits, int64_t n, double max, double inverse) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(logits[i] - max);
-  return max + std::log(sum);
+  for (int64_t i = 0; i < n; ++i) sum += std::exp((logits[i] - max) * inverse);
+  return sum;
 }
 
 }  // namespace
@@ -29,7 +34,12 @@ double LogSumExp(const float* logits, int64_t n) {
 void TopK(const TopKArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {
     const float* logits = args.logits + r * args.n;
-    args.log_sum_exp[r] = LogSumExp(logits, args.n);
+    const double max = Largest(logits, args.n);
+    args.log_sum_exp[r] = max + std::log(MassOf(logits, args.n, max, 1));
+    if (args.masses != nullptr) {
+      const auto inverse = static_cast<double>(args.inverse_temperatures[r]);
+      args.masses[r] = MassOf(logits, args.n, max, inverse);
+    }
     std::vector<int32_t> ids(static_cast<size_t>(args.n));
     std::iota(ids.begin(), ids.end(), 0);
     // NaN counts as the smallest value, so that the order is a total one.

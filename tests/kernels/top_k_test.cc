@@ -1,4 +1,4 @@
-// Candidates and the log of the sum of exponentials of whole rows.
+// Candidates and the sums of exponentials of whole rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -58,6 +58,92 @@ TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
           << n;
     }
   }
+}
+
+// Of each row at its own inverse temperature.
+std::vector<double> MassesOf(Backend& backend, const std::vector<float>& logits,
+                             const std::vector<float>& inverse) {
+  const auto n_rows = static_cast<int64_t>(inverse.size());
+  const auto n = static_cast<int64_t>(logits.size()) / n_rows;
+  std::vector<float> values(inverse.size());
+  std::vector<int32_t> ids(inverse.size());
+  std::vector<double> log_sum_exp(inverse.size());
+  std::vector<double> masses(inverse.size());
+  EXPECT_TRUE(backend
+                  .TopK({.logits = logits.data(),
+                         .n_rows = n_rows,
+                         .n = n,
+                         .k = 1,
+                         .values = values.data(),
+                         .ids = ids.data(),
+                         .log_sum_exp = log_sum_exp.data(),
+                         .inverse_temperatures = inverse.data(),
+                         .masses = masses.data()})
+                  .ok());
+  return masses;
+}
+
+// Far nearer than the 1e-4 by which draws allow it to be wrong: exponentials in
+// float32, of differences that are rounded twice, 2^-24 each of up to 25 where
+// a term counts.
+TEST_P(TopKTest, MassesAreThoseAtEachRowsTemperature) {
+  RandomData random(13);
+  std::vector<float> inverse;
+  for (const float temperature :
+       {0.1f, 0.5f, 0.8f, 1.0f, 1.5f, 10.0f, 100.0f}) {
+    inverse.push_back(1.0f / temperature);
+  }
+  for (const int64_t n : {1, 2, 65, 4097, 50021}) {
+    const auto logits =
+        random.Floats(n * static_cast<int64_t>(inverse.size()), 20.0f);
+    const std::vector<double> masses = MassesOf(backend(), logits, inverse);
+    for (size_t row = 0; row < inverse.size(); ++row) {
+      const float* x = logits.data() + static_cast<int64_t>(row) * n;
+      const double max = double{*std::max_element(x, x + n)};
+      double mass = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        mass += std::exp((double{x[i]} - max) * double{inverse[row]});
+      }
+      EXPECT_NEAR(masses[row] / mass, 1.0, 4e-6) << n << " " << row;
+    }
+  }
+}
+
+TEST_P(TopKTest, MassesOfExtremeRowsAreThoseOfTheirLargest) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const std::vector<float> logits = {-kMax, kMax, 0, kMax,   //
+                                     -kMax, 0,    0, -kMax,  //
+                                     5,     4,    5, 5};
+  EXPECT_THAT(MassesOf(backend(), logits, {1.0f, 0.01f, kMax}),
+              ::testing::ElementsAre(2, 2, 3));
+  std::vector<float> bad = logits;
+  bad[5] = std::nanf("");
+  const std::vector<double> masses =
+      MassesOf(backend(), bad, {0.5f, 0.5f, 0.5f});
+  EXPECT_FALSE(std::isnan(masses[0]));
+  EXPECT_TRUE(std::isnan(masses[1]));
+  EXPECT_FALSE(std::isnan(masses[2]));
+}
+
+TEST_P(TopKTest, TakesTemperaturesAndMassesTogetherAndPositive) {
+  const std::vector<float> logits(10);
+  float value = 0;
+  int32_t id = 0;
+  double sum = 0;
+  double mass = 0;
+  const auto code = [&](const float* inverse, double* masses) {
+    return backend()
+        .TopK({logits.data(), 1, 10, 1, &value, &id, &sum, inverse, masses})
+        .code();
+  };
+  for (const float bad : {0.0f, -1.0f, HUGE_VALF, std::nanf("")}) {
+    EXPECT_EQ(code(&bad, &mass), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  const float one = 1.0f;
+  EXPECT_EQ(code(&one, nullptr), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(nullptr, &mass), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(&one, &mass), absl::StatusCode::kOk);
+  EXPECT_EQ(mass, 10);
 }
 
 TEST_P(TopKTest, AscendingAndDescendingRowsAreHandled) {

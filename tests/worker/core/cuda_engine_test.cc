@@ -165,6 +165,9 @@ TEST_P(CudaEngineTest, DrawsFromWholeRows) {
   GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
   request.sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   ExpectAlike(request);
+  request.sampling.top_p = 1;
+  request.sampling.min_p = 0;
+  ExpectAlike(request);
   request.logit_bias.repetition_penalty = 1.3f;
   request.logit_bias.biases = {{.id = 40, .bias = 3.0f}};
   ExpectAlike(request);

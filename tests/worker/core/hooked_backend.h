@@ -20,11 +20,15 @@ struct BackendHooks {
   // What is done with memory that was allocated.
   std::function<kernels::Buffer(kernels::Buffer)> allocated =
       [](kernels::Buffer buffer) { return buffer; };
-  // Before plain bytes go up, and after some came down.
+  // Before plain bytes go up.
   std::function<void()> uploading = [] {};
-  std::function<void()> downloaded = [] {};
   // The rows of a step that only decodes.
   std::function<void(int64_t)> begun = [](int64_t) {};
+  // Changes what the backend says of itself.
+  std::function<void(kernels::DeviceInfo&)> described =
+      [](kernels::DeviceInfo&) {};
+  // After so many bytes came down.
+  std::function<void(int64_t)> downloaded = [](int64_t) {};
   // What the kernels were given for themselves.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
@@ -32,11 +36,13 @@ struct BackendHooks {
 class HookedBackend final : public kernels::Backend {
  public:
   HookedBackend(std::unique_ptr<kernels::Backend> backend, BackendHooks hooks)
-      : backend_(std::move(backend)), hooks_(std::move(hooks)) {}
-
-  const kernels::DeviceInfo& Device() const override {
-    return backend_->Device();
+      : backend_(std::move(backend)),
+        hooks_(std::move(hooks)),
+        info_(backend_->Device()) {
+    hooks_.described(info_);
   }
+
+  const kernels::DeviceInfo& Device() const override { return info_; }
   absl::StatusOr<kernels::Buffer> Allocate(int64_t bytes) override {
     ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->Allocate(bytes));
     return hooks_.allocated(std::move(buffer));
@@ -64,7 +70,7 @@ class HookedBackend final : public kernels::Backend {
                         std::span<std::byte> host) override {
     absl::Status status =
         Around([&] { return backend_->Download(device, host); });
-    hooks_.downloaded();
+    hooks_.downloaded(device.bytes);
     return status;
   }
   absl::Status GetRows(const kernels::GetRowsArgs& args) override {
@@ -117,13 +123,14 @@ class HookedBackend final : public kernels::Backend {
   template <class Operation>
   absl::Status Around(const Operation& operation) {
     RETURN_IF_ERROR(hooks_.before());
-    const absl::Status status = operation();
+    absl::Status status = operation();
     hooks_.after();
     return status;
   }
 
   std::unique_ptr<kernels::Backend> backend_;
   const BackendHooks hooks_;
+  kernels::DeviceInfo info_;
 };
 
 }  // namespace plimsoll::testing

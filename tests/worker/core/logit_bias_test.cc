@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <random>
@@ -62,6 +63,67 @@ TEST(LogitBiasTest, BiasesAreAddedBeforePenalties) {
   ApplyLogitBias({.repetition_penalty = 2, .biases = {{0, 5}, {2, -3}}},
                  &recent, logits);
   EXPECT_THAT(logits, ElementsAre(2, 0, -3));
+}
+
+LogitBiasOptions RandomBias(std::mt19937& random) {
+  const auto one_of = [&random](std::vector<float> values) {
+    return values[random() % values.size()];
+  };
+  LogitBiasOptions options;
+  options.repetition_penalty = one_of({0.01f, 0.7f, 1, 1, 1.3f, 100});
+  options.presence_penalty = one_of({-100, -0.5f, 0, 0, 0.5f, 100});
+  options.frequency_penalty = one_of({-1, 0, 0, 0.3f});
+  for (int32_t id = 0; id < 10; ++id) {
+    if (random() % 3 != 0) continue;
+    options.biases.push_back({id, one_of({-1'000, -1, 0, 0.1f, 3})});
+  }
+  return options;
+}
+
+TEST(LogitBiasTest, OneTokensChangeIsThatOfTheRow) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 3);
+  for (int i = 0; i < 300; ++i) {
+    const LogitBiasOptions options = RandomBias(random);
+    const RecentTokens recent(std::vector<int32_t>{0, 1, 1, 5, 5, 5, 12}, 64);
+    std::vector<float> logits(20);
+    for (float& logit : logits) logit = normal(random);
+    std::vector<float> changed = logits;
+    ApplyLogitBias(options, &recent, changed);
+    for (size_t id = 0; id < logits.size(); ++id) {
+      EXPECT_EQ(
+          ChangedLogit(options, &recent, static_cast<int32_t>(id), logits[id]),
+          changed[id]);
+    }
+  }
+}
+
+TEST(LogitBiasTest, NoTokenComesAboveTheMostThatChangesMake) {
+  std::mt19937 random(2);
+  const std::vector<int32_t> ids = {1, 3, 5, 7};
+  const std::vector<int32_t> seen = {0, 1, 2, 2, 7, 11, 11, 11};
+  int n_reached = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const LogitBiasOptions options = RandomBias(random);
+    const RecentTokens recent(seen, 64);
+    const RecentTokens* const counts = i % 3 == 0 ? nullptr : &recent;
+    const float most = static_cast<float>(random() % 9) - 4;
+    // All that are not among `ids` have at most that, in steps of a quarter.
+    std::vector<float> logits(20);
+    for (float& logit : logits) {
+      logit = most - 0.25f * static_cast<float>(random() % 3);
+    }
+    for (const int32_t id : ids) logits[static_cast<size_t>(id)] = most + 50;
+    ApplyLogitBias(options, counts, logits);
+    const float bound = MostChanged(options, counts, most, ids);
+    for (int32_t id = 0; id < 20; ++id) {
+      if (std::ranges::binary_search(ids, id)) continue;
+      const float logit = logits[static_cast<size_t>(id)];
+      EXPECT_LE(logit, bound) << id;
+      n_reached += logit == bound ? 1 : 0;
+    }
+  }
+  EXPECT_GT(n_reached, 1'000) << "the bound is loose";
 }
 
 TEST(LogitBiasTest, TheDefaultsChangeNothing) {

@@ -96,7 +96,7 @@ TEST_P(PipelineFamilyTest, PromptsBesideAStreamHaveTheBitsThatTheyHaveAlone) {
   Load(GetParam(), SplitAt({}));
   const std::vector<Generated> alone = EachAlone(*engine_, requests);
   std::atomic<int64_t> n_handed_on = 0;
-  const HookedDevice first({.downloaded = [&] { ++n_handed_on; }});
+  const HookedDevice first({.downloaded = [&](int64_t) { ++n_handed_on; }});
   EngineSetup setup = InPieces({1}, {&first, &apart_[0]});
   std::atomic<int64_t> seconds = 0;
   setup.clock = [&seconds] { return absl::FromUnixSeconds(++seconds); };
@@ -130,7 +130,7 @@ TEST_F(PipelineTest, PartsOfDifferentDevicesWorkAtTheSameTime) {
   std::atomic<int> n_handed_on = 0;
   std::atomic<bool> waits = false;
   absl::Notification has_more;
-  const HookedDevice first({.downloaded = [&] {
+  const HookedDevice first({.downloaded = [&](int64_t) {
     if (++n_handed_on == 3) has_more.Notify();
   }});
   const HookedDevice second({.uploading = [&] {
@@ -151,7 +151,7 @@ TEST_F(PipelineTest, PartsOfDifferentDevicesWorkAtTheSameTime) {
 // What the parts hand on says how many pieces there were.
 TEST_F(PipelineTest, OnlyStepsWithManyRowsPassInPieces) {
   std::atomic<int> n_handed_on = 0;
-  const HookedDevice first({.downloaded = [&] { ++n_handed_on; }});
+  const HookedDevice first({.downloaded = [&](int64_t) { ++n_handed_on; }});
   EngineSetup setup = InPieces({1}, {&first, &apart_[0]});
   const auto count = [&](const GenerateOptions& request) {
     n_handed_on = 0;
@@ -173,7 +173,7 @@ TEST_F(PipelineTest, OnlyStepsWithManyRowsPassInPieces) {
 
 TEST_F(PipelineTest, UnlessToldOtherwisePartsOfDifferentDevicesHavePieces) {
   std::atomic<int> n_handed_on = 0;
-  const HookedDevice first({.downloaded = [&] { ++n_handed_on; }});
+  const HookedDevice first({.downloaded = [&](int64_t) { ++n_handed_on; }});
   for (const bool is_same : {false, true}) {
     EngineSetup setup = {.n_ctx = 512, .n_ubatch = 512};
     setup.cuts = {1};
@@ -243,7 +243,7 @@ TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
     has_failed.WaitForNotification();
   };
   const HookedDevice first(
-      {.before = before_first, .downloaded = [&] { ++n_handed_on; }});
+      {.before = before_first, .downloaded = [&](int64_t) { ++n_handed_on; }});
   const HookedDevice second(
       {.before = before_second, .uploading = uploading_to_second});
   EngineSetup setup = InPieces({1}, {&first, &second});

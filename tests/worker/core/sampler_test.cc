@@ -366,6 +366,54 @@ TEST(SamplerTest, LikeliestTokensLeaveOpenWhatOthersMayChange) {
   EXPECT_FALSE(sampler.SampleLikeliest(sorted, sum, many, 0).has_value());
 }
 
+TEST(SamplerTest, PlainDrawsAmongTheLikeliestGiveTheWholeRowsTokenOrNone) {
+  Sampler sampler(kVocab);
+  int64_t n_decided = 0;
+  int64_t n_left_open = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const std::vector<float> logits = RandomLogits(seed, 2'000);
+    const std::vector<LogitEntry> sorted = Largest(logits, 64);
+    for (const float temperature : {0.1f, 0.5f, 1.0f, 3.0f, 100.0f}) {
+      SamplingOptions options = kPlain;
+      options.temperature = temperature;
+      options.seed = seed;
+      double right = 0;
+      for (const float logit : logits) {
+        right += std::exp((double{logit} - double{sorted.front().logit}) /
+                          double{temperature});
+      }
+      // A sum that is as wrong as it may be.
+      const double wrong =
+          right * (1 + (seed % 2 == 0 ? 0.9 : -0.9) * Sampler::kMassError);
+      for (uint64_t i = 0; i < 40; ++i) {
+        const auto id = Sampler::SamplePlain(sorted, wrong, options, i);
+        (id ? n_decided : n_left_open) += 1;
+        if (!id) continue;
+        EXPECT_EQ(*id, *sampler.Sample(logits, options, i));
+      }
+    }
+  }
+  EXPECT_GT(n_decided, 5'000);
+  EXPECT_GT(n_left_open, 1'000);
+}
+
+TEST(SamplerTest, PlainDrawsAreLeftOpenAtTheBorderOfTwo) {
+  // Two of weight 1, of as much as there may be.
+  const std::vector<LogitEntry> sorted = {{0, 3}, {0, 5}};
+  const auto drawn = [&](double mass) {
+    return Sampler::SamplePlain(sorted, mass, kPlain, 0);
+  };
+  const double u = UniformAt(kPlain.seed, 0);
+  EXPECT_EQ(drawn(0.5 / u), 3);
+  EXPECT_EQ(drawn(0.999 / u), 3);
+  EXPECT_EQ(drawn(0.99995 / u), std::nullopt);
+  EXPECT_EQ(drawn(1.00005 / u), std::nullopt);
+  EXPECT_EQ(drawn(1.001 / u), 5);
+  EXPECT_EQ(drawn(1.999 / u), 5);
+  EXPECT_EQ(drawn(1.99995 / u), std::nullopt);
+  EXPECT_EQ(drawn(2.5 / u), std::nullopt);
+}
+
 TEST(SamplerTest, RefusesLogitsThatAreNotFinite) {
   Sampler sampler(kVocab);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(),

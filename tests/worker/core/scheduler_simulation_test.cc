@@ -245,10 +245,10 @@ class Workload {
     for (const int64_t slot : sessions_) {
       claims.push_back({0, cache_.PagesToFull(slot), false});
     }
-    for (const auto& [id, slot] : scheduler_.RunningSlots()) {
+    scheduler_.ForRunning([&](int64_t id, int64_t slot) {
       const Live& s = live_[id];
       claims.push_back({id, ToCome(s, slot), !s.rolls});
-    }
+    });
     return claims;
   }
 

@@ -1,4 +1,4 @@
-// Nothing is allocated in a step that only decodes: every operator new of the
+// Nothing is allocated in a step that decodes: every operator new of the
 // process is counted, which is why this is an executable of its own.
 #include <gtest/gtest.h>
 
@@ -81,6 +81,7 @@ using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::TemporaryFile;
 
 constexpr int64_t kSlots = 3;
@@ -90,23 +91,33 @@ constexpr int64_t kWarmUp = 20;
 constexpr int64_t kCounted = 150;
 
 // Reads the counter at two of its tokens, and keeps none of them. Takes nothing
-// before all have been submitted.
+// before all have computed their prompts.
 class CountingSink : public TokenSink {
  public:
   explicit CountingSink(const std::atomic<bool>& is_open) : is_open_(is_open) {}
 
   bool OnOutput(StepOutput& output) override {
-    if (!is_open_) return false;
+    if (!is_open_) {
+      if (!offered_.HasBeenNotified()) offered_.Notify();
+      return false;
+    }
     n_tokens_ += std::ssize(output.tokens);
-    if (n_tokens_ == kWarmUp) before_ = n_allocations.load();
-    if (n_tokens_ == kWarmUp + kCounted) after_ = n_allocations.load();
+    const int64_t now = n_allocations.load();
+    if (before_ == 0 && n_tokens_ >= kWarmUp) before_ = now;
+    if (after_ == 0 && n_tokens_ >= kWarmUp + kCounted) after_ = now;
     return true;
   }
-  void OnEnd(const absl::Status& status, const FinishInfo&) override {
+  void OnEnd(const absl::Status& status, const FinishInfo& info) override {
     status_ = status;
+    info_ = info;
     ended_.Notify();
   }
   bool Abandoned() const override { return false; }
+
+  // Waits for the first token.
+  void AwaitOffer() { offered_.WaitForNotification(); }
+  // Once it has ended.
+  const FinishInfo& info() const { return info_; }
 
   // Waits for the end, and returns what was allocated between the two tokens.
   int64_t Await() {
@@ -121,9 +132,11 @@ class CountingSink : public TokenSink {
  private:
   const std::atomic<bool>& is_open_;
   int64_t n_tokens_ = 0;
+  FinishInfo info_;
   int64_t before_ = 0;
   int64_t after_ = 0;
   absl::Status status_;
+  absl::Notification offered_;
   absl::Notification ended_;
 };
 
@@ -144,12 +157,16 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
       EXPECT_TRUE(status.ok()) << status;
       if (!status.ok()) return -1;
     }
+    for (const auto& sink : sinks) sink->AwaitOffer();
     is_open = true;
     (*engine)->Wake();
     const int64_t counted = sinks.front()->Await();
     for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->Await();
+    info_ = sinks.front()->info();
     return counted;
   }
+
+  FinishInfo info_;  // of the first one
 
   static GenerateOptions Request(const SamplingOptions& sampling) {
     GenerateOptions options;
@@ -166,9 +183,7 @@ TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
 }
 
 TEST_P(StepAllocationsTest, AModelInPartsAllocatesNothing) {
-  EngineSetup setup;
-  setup.cuts = {1};
-  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
+  EXPECT_EQ(Count(Request({.temperature = 0}), {.cuts = {1}}), 0);
 }
 
 // After prompts that passed the parts in pieces.
@@ -200,6 +215,63 @@ TEST_P(StepAllocationsTest, DrawsByMassAllocateNothing) {
 TEST_P(StepAllocationsTest, TypicalDrawsAllocateNothing) {
   EXPECT_EQ(Count(Request({.typical_p = 0.5f})), 0);
   EXPECT_EQ(Count(Request({.top_k = 0, .typical_p = 0.5f})), 0);
+}
+
+TEST_P(StepAllocationsTest, CandidatesAllocateNothing) {
+  for (const int top_logprobs : {0, 5, 20}) {
+    GenerateOptions request = Request({});
+    request.top_logprobs = top_logprobs;
+    EXPECT_EQ(Count(request), 0);
+  }
+}
+
+TEST_P(StepAllocationsTest, PenaltiesAndBiasesAllocateNothing) {
+  GenerateOptions request = Request({});
+  request.logit_bias = {.repetition_penalty = 1.2f,
+                        .presence_penalty = 0.1f,
+                        .frequency_penalty = 0.1f,
+                        .biases = {{40, -5.0f}, {41, 1.0f}}};
+  EXPECT_EQ(Count(request), 0);
+  request.sampling = {.temperature = 0};
+  EXPECT_EQ(Count(request), 0);
+  request.top_logprobs = 5;
+  EXPECT_EQ(Count(request), 0);
+  // More of them come and go than there is room for at once.
+  request.logit_bias.penalty_last_tokens = 7;
+  EXPECT_EQ(Count(request), 0);
+  // The whole row, for a token that is no candidate.
+  request.logit_bias.biases = {{40, 50.0f}};
+  EXPECT_EQ(Count(request), 0);
+  request.sampling = {.top_k = 0, .top_p = 0.9f};
+  EXPECT_EQ(Count(request), 0);
+}
+
+TEST_P(StepAllocationsTest, AContextThatRollsAllocatesNothing) {
+  GenerateOptions request = Request({.temperature = 0});
+  request.prompt_ids = RandomPrompt(100, 3);
+  request.context_policy = ContextPolicy::kRoll;
+  // A page leaves after 32 tokens, and every 64 from there on.
+  EXPECT_EQ(Count(request, {.n_ctx = 192}), 0);
+  EXPECT_EQ(info_.n_evictions, 3);
+}
+
+TEST_P(StepAllocationsTest, GuessedTokensAllocateNothing) {
+  GenerateOptions request =
+      Request({.temperature = 100, .top_k = 4, .top_p = 1, .min_p = 0});
+  request.draft_tokens = 4;
+  // Four tokens follow each other, as before or not.
+  for (int32_t id = 30; id < 34; ++id) {
+    request.logit_bias.biases.push_back({id, 900.0f});
+  }
+  EXPECT_EQ(Count(request, {.n_draft = 4}), 0);
+  EXPECT_GT(info_.n_accepted, 20);
+  EXPECT_LT(info_.n_accepted, info_.n_drafted);
+  request.top_logprobs = 5;
+  EXPECT_EQ(Count(request, {.n_draft = 4}), 0);
+}
+
+TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
+  EXPECT_EQ(Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024}), 0);
 }
 
 // Pages and with them a limit, rings without.
