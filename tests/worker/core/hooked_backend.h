@@ -25,8 +25,8 @@ struct BackendHooks {
   // Changes what the backend says of itself.
   std::function<void(kernels::DeviceInfo&)> described =
       [](kernels::DeviceInfo&) {};
-  // The bytes of a copy to the host.
-  std::function<void(int64_t)> downloaded = [](int64_t) {};
+  // Before a copy to the host, of so many bytes.
+  std::function<void(int64_t)> downloading = [](int64_t) {};
   // What the kernels were given for themselves.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
@@ -65,7 +65,7 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status Download(kernels::BufferView device,
                         std::span<std::byte> host) override {
-    hooks_.downloaded(device.bytes);
+    hooks_.downloading(device.bytes);
     return Around([&] { return backend_->Download(device, host); });
   }
   absl::Status GetRows(const kernels::GetRowsArgs& args) override {

@@ -152,7 +152,7 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
       kernels::NewCpuBackend(pool_),
       {.described =
            [](kernels::DeviceInfo& info) { info.is_host_memory = GetParam(); },
-       .downloaded =
+       .downloading =
            [this](int64_t bytes) {
              ++(bytes == 4 ? n_singles_ : n_fetched_);
            }}};
