@@ -232,6 +232,16 @@ absl::StatusOr<ModelGraph::Input> ModelGraph::AttendedInput(int64_t dim) {
   return Input{Attended(), packed};
 }
 
+kernels::MatMulArgs ModelGraph::ProductOf(const Input& input,
+                                          const Projection& projection) const {
+  return {.w = projection.w,
+          .x = input.x,
+          .packed = input.packed,
+          .out = projection.out,
+          .n_rows = n_rows_,
+          .accumulate = projection.accumulate};
+}
+
 absl::Status ModelGraph::Project(
     const Input& input, std::initializer_list<Projection> projections) {
   PLIMSOLL_CHECK(projections.size() <= kMaxProjections,
@@ -239,12 +249,7 @@ absl::Status ModelGraph::Project(
   std::array<kernels::MatMulArgs, kMaxProjections> products;
   size_t n = 0;
   for (const Projection& projection : projections) {
-    products.at(n++) = {.w = projection.w,
-                        .x = input.x,
-                        .packed = input.packed,
-                        .out = projection.out,
-                        .n_rows = n_rows_,
-                        .accumulate = projection.accumulate};
+    products.at(n++) = ProductOf(input, projection);
   }
   return parts_.backend->MatMuls(std::span(products).first(n));
 }
@@ -480,18 +485,10 @@ absl::Status ModelGraph::KeepSampled(const StepBatch& batch,
 absl::StatusOr<ModelGraph::Input> ModelGraph::GatedInput(
     const Input& input, const kernels::WeightMatrix& gate,
     const kernels::WeightMatrix& up, DType reader) {
-  const auto product = [&](const kernels::WeightMatrix& w, float* out) {
-    return kernels::MatMulArgs{.w = w,
-                               .x = input.x,
-                               .packed = input.packed,
-                               .out = out,
-                               .n_rows = n_rows_,
-                               .accumulate = false};
-  };
   ASSIGN_OR_RETURN(
       const std::byte* const packed,
-      parts_.backend->GatedMatMul({.gate = product(gate, Gate()),
-                                   .up = product(up, Up()),
+      parts_.backend->GatedMatMul({.gate = ProductOf(input, {gate, Gate()}),
+                                   .up = ProductOf(input, {up, Up()}),
                                    .activation = parameters_.activation,
                                    .packed = PackedInputs(gate.rows),
                                    .keeps_floats = IsFloatType(reader)}));

@@ -111,6 +111,8 @@ class ModelGraph : public Model {
   static constexpr size_t kMaxProjections = 3;
   absl::Status Project(const Input& input,
                        std::initializer_list<Projection> projections);
+  kernels::MatMulArgs ProductOf(const Input& input,
+                                const Projection& projection) const;
 
   // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
   // moves a ring layer's new rows into its rings. After the last layer's, rows
