@@ -85,7 +85,7 @@ namespace plimsoll::kernels::cpu {
 HWY_EXPORT(MatMulFloatPanels);
 
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool) {
-  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+  const int64_t n_panels = Panels(args.w);
   const int64_t grain =
       std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {

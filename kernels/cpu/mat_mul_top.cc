@@ -290,7 +290,7 @@ void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch) {
   for (int64_t i = 0; i < pool.n_threads() * kMaxTopRows; ++i) {
     scratch[i].n = 0;
   }
-  const int64_t n_panels = (args.w.rows + kPanelRows - 1) / kPanelRows;
+  const int64_t n_panels = Panels(args.w);
   pool.ParallelFor(
       n_panels, kTopGroup, [&](int64_t begin, int64_t end, int thread) {
         for (int64_t p = begin; p < end; p += kTopGroup) {
