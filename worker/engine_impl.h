@@ -208,13 +208,15 @@ struct Engine::Impl {
   std::atomic<int64_t> step_began = kWaits;
 
   // Step thread only. What they hold is of one step, their room of all: a step
-  // that only decodes allocates nothing.
+  // allocates nothing.
   PromptBudget prompt_budget;
   std::vector<Sequence*> all_sequences;
   std::vector<ScheduledRows> scheduled;
   std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
   std::vector<const Sequence*> sampled;  // of each of its sampled rows
+  ScoredRows scored;  // of one of its prompts
+  std::vector<PromptScore> scores;
   std::vector<PageClaim> page_claims;
   std::vector<int32_t> newest_tokens;  // that guesses are looked up in
   // Of the rows of guesses that are kept.

@@ -137,10 +137,11 @@ absl::Status Engine::Impl::ScorePrompts() {
   for (size_t i = 0; i < scheduled.size(); ++i) {
     Sequence* sequence = scheduled_sequences[i];
     if (!sequence->options().prompt_logprobs) continue;
-    ScoredRows scored;
+    scored.rows.clear();
+    scored.targets.clear();
     sequence->AppendUnscored(scheduled[i].first_position, scheduled[i].n_rows,
                              batch.sequences[i].first_row, scored);
-    std::vector<PromptScore> scores;
+    scores.clear();
     const absl::Status status = scorer->Score(scored, scores);
     if (status.code() == absl::StatusCode::kInternal) {
       sequence->End(status);  // of this sequence alone

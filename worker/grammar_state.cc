@@ -13,7 +13,12 @@ using Op = GrammarInstruction::Op;
 
 constexpr uint32_t kBottom = 0;  // the frame below the first rule
 
-// Bytes of a hash table's entry, its control byte included.
+// A rule that goes on at `return_pc`, above the frame `below`.
+uint64_t FrameKey(uint32_t return_pc, uint32_t below) {
+  return uint64_t{return_pc} << 32 | below;
+}
+
+// Bytes of a hash table's entries, their control bytes included.
 template <typename Map>
 size_t TableBytes(const Map& map) {
   return map.capacity() * (sizeof(typename Map::value_type) + 1);
@@ -24,16 +29,65 @@ size_t VectorBytes(const std::vector<T>& vector) {
   return vector.capacity() * sizeof(T);
 }
 
+// Bytes an entry of a hash table with room for it may take: full to between
+// 7/16 and 7/8.
+template <typename Map>
+constexpr size_t kEntryBytes = (sizeof(typename Map::value_type) + 1) * 16 / 7;
+
+// Room for `wanted` elements, and not for far more.
+template <typename T>
+void Fit(std::vector<T>& vector, size_t wanted) {
+  if (vector.capacity() > 2 * wanted) {
+    vector = std::vector<T>(vector.begin(), vector.end());
+  }
+  vector.reserve(wanted);
+}
+
+// An empty one with such room.
+template <typename Table>
+void FitEmpty(Table& table, size_t wanted) {
+  if (table.capacity() >= wanted && table.capacity() <= 4 * wanted) {
+    // clear() would give the memory back.
+    table.erase(table.begin(), table.end());
+  } else {
+    table = Table();
+    table.reserve(wanted);
+  }
+}
+
+// Stacks of a state that there is room for. A state can be a few, or some
+// dozens.
+constexpr size_t kStacksAState = 8;
+// Stacks, followed on the way to one state, that there is always room for. In a
+// table that is not larger clear() is quick, and keeps its memory.
+constexpr size_t kSeenStacks = 100;
+// Room beside what cannot be forgotten.
+constexpr size_t kTimesKept = 4;
+
 }  // namespace
 
 GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)),
       n_classes_(grammar_->class_bytes.size()),
-      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0}),
-      states_(1, StateInfo{0, 0, false}),
-      next_(n_classes_, kDead) {
-  open_ = {{grammar_->start, kBottom}};
+      room_(RoomAtStart()),
+      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0}) {
+  ForgetFrames();
+  Clear();
+  open_.push_back({grammar_->start, kBottom});
   current_ = Close();
+}
+
+GrammarState::Room GrammarState::RoomAtStart() const {
+  constexpr size_t kCloseBytes =
+      kSeenStacks * (2 * sizeof(Stack) + kEntryBytes<decltype(seen_)>);
+  constexpr size_t kFrameBytes = sizeof(Frame) +
+                                 kEntryBytes<decltype(frame_numbers_)> +
+                                 sizeof(renumbered_[0]);
+  const size_t state_bytes = sizeof(StateInfo) + n_classes_ * sizeof(State) +
+                             kEntryBytes<decltype(state_numbers_)> +
+                             kStacksAState * sizeof(Stack) + kFrameBytes;
+  const size_t n = (kMemoBytes - kCloseBytes) / state_bytes;
+  return {.states = n, .stacks = n * kStacksAState, .frames = n};
 }
 
 bool GrammarState::SpendWork(size_t work) {
@@ -49,9 +103,8 @@ bool GrammarState::SpendWork(size_t work) {
 }
 
 uint32_t GrammarState::FrameOn(uint32_t return_pc, uint32_t below) {
-  const uint64_t key = uint64_t{return_pc} << 32 | below;
-  const auto [found, is_new] =
-      frame_numbers_.try_emplace(key, static_cast<uint32_t>(frames_.size()));
+  const auto [found, is_new] = frame_numbers_.try_emplace(
+      FrameKey(return_pc, below), static_cast<uint32_t>(frames_.size()));
   if (is_new) {
     frames_.push_back({return_pc, below, frames_[below].depth + 1});
   }
@@ -79,6 +132,7 @@ GrammarState::State GrammarState::Compute(State state, uint8_t byte) {
 GrammarState::State GrammarState::Close() {
   closed_.clear();
   seen_.clear();
+  seen_.reserve(kSeenStacks);
   const auto add = [this](uint32_t pc, uint32_t frame) {
     if (seen_.insert({pc, frame}).second) open_.push_back({pc, frame});
   };
@@ -157,51 +211,81 @@ bool GrammarState::Advance(absl::string_view bytes) {
   return true;
 }
 
+bool GrammarState::IsHalfFull() const {
+  return states_.size() > room_.states / 2 ||
+         stacks_.size() > room_.stacks / 2 ||
+         frames_.size() > room_.frames / 2 ||
+         std::max(open_.capacity(), closed_.capacity()) > room_.stacks;
+}
+
 bool GrammarState::BeginStep() {
   work_ = 0;
-  if (static_cast<size_t>(MemoryBytes()) <= memo_limit_) return false;
+  if (!IsHalfFull()) return false;
   Forget();
-  // Not again at once where that much is needed.
-  memo_limit_ = std::max(kMaxMemoBytes, static_cast<size_t>(MemoryBytes()) * 2);
   return true;
 }
 
 void GrammarState::Forget() {
   const std::span<const Stack> kept = StacksOf(current_);
   closed_.assign(kept.begin(), kept.end());
-  const std::vector<Frame> old = std::exchange(frames_, {{0, kBottom, 0}});
-  frame_numbers_ = absl::flat_hash_map<uint64_t, uint32_t>();
-  absl::flat_hash_map<uint32_t, uint32_t> renumbered = {{kBottom, kBottom}};
-  std::vector<uint32_t> chain;
-  for (Stack& stack : closed_) {
-    uint32_t frame = stack.frame;
-    for (; !renumbered.contains(frame); frame = old[frame].parent) {
-      chain.push_back(frame);
-    }
-    uint32_t now = renumbered[frame];
-    for (; !chain.empty(); chain.pop_back()) {
-      now = FrameOn(old[chain.back()].return_pc, now);
-      renumbered[chain.back()] = now;
-    }
-    stack.frame = now;
-  }
+  room_ = RoomAtStart();
+  room_.stacks = std::max(room_.stacks, kTimesKept * closed_.size());
+  ForgetFrames();
   std::sort(closed_.begin(), closed_.end());
-  // `= {}` would keep the memory.
-  stacks_ = std::vector<Stack>();
-  states_ = std::vector<StateInfo>(1, StateInfo{0, 0, false});
-  next_ = std::vector<State>(n_classes_, kDead);
-  state_numbers_ = absl::flat_hash_map<size_t, State>();
-  open_ = std::vector<Stack>();
-  seen_ = absl::flat_hash_set<Stack>();
+  Clear();
   current_ = Intern();
 }
 
+void GrammarState::ForgetFrames() {
+  constexpr uint32_t kForgotten = ~uint32_t{0};
+  constexpr uint32_t kKept = kForgotten - 1;
+  renumbered_.assign(frames_.size(), kForgotten);
+  renumbered_[kBottom] = kBottom;
+  size_t n_kept = 1;
+  for (const Stack& stack : closed_) {
+    for (uint32_t frame = stack.frame; renumbered_[frame] == kForgotten;
+         frame = frames_[frame].parent) {
+      renumbered_[frame] = kKept;
+      ++n_kept;
+    }
+  }
+  room_.frames = std::max(room_.frames, kTimesKept * n_kept);
+  FitEmpty(frame_numbers_, room_.frames);
+  // A frame comes after the one below it.
+  uint32_t n = 1;
+  for (size_t i = 1; i < frames_.size(); ++i) {
+    if (renumbered_[i] != kKept) continue;
+    Frame frame = frames_[i];
+    frame.parent = renumbered_[frame.parent];
+    frame_numbers_[FrameKey(frame.return_pc, frame.parent)] = n;
+    frames_[n] = frame;
+    renumbered_[i] = n++;
+  }
+  frames_.resize(n);
+  Fit(frames_, room_.frames);
+  for (Stack& stack : closed_) stack.frame = renumbered_[stack.frame];
+  Fit(renumbered_, room_.frames);
+}
+
+void GrammarState::Clear() {
+  stacks_.clear();
+  states_.assign(1, StateInfo{0, 0, false});
+  next_.assign(n_classes_, kDead);
+  open_.clear();
+  Fit(stacks_, room_.stacks);
+  Fit(states_, room_.states);
+  Fit(next_, room_.states * n_classes_);
+  FitEmpty(state_numbers_, room_.states);
+  Fit(open_, kSeenStacks);
+  Fit(closed_, kSeenStacks);
+}
+
 int64_t GrammarState::MemoryBytes() const {
-  return static_cast<int64_t>(VectorBytes(frames_) + VectorBytes(stacks_) +
-                              VectorBytes(states_) + VectorBytes(next_) +
-                              VectorBytes(open_) + VectorBytes(closed_) +
-                              TableBytes(frame_numbers_) +
-                              TableBytes(state_numbers_) + TableBytes(seen_));
+  return static_cast<int64_t>(
+      VectorBytes(frames_) + VectorBytes(stacks_) + VectorBytes(states_) +
+      VectorBytes(next_) + VectorBytes(open_) + VectorBytes(closed_) +
+      VectorBytes(renumbered_) + TableBytes(frame_numbers_) +
+      TableBytes(state_numbers_) + TableBytes(seen_));
 }
 
 }  // namespace plimsoll::worker

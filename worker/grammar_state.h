@@ -31,8 +31,10 @@ class GrammarState {
   static constexpr uint32_t kMaxDepth = 4'096;
   // Stacks followed between two calls of BeginStep: some 10 ms and 12 MiB.
   static constexpr int64_t kMaxStepWork = 1 << 17;
-  // What is remembered across BeginStep, unless the state itself needs more.
-  static constexpr size_t kMaxMemoBytes = 256 << 10;
+  // Room for what is remembered, made at the start. A step takes more only
+  // where more comes in it than half of this holds, or where the state itself
+  // does.
+  static constexpr size_t kMemoBytes = 256 << 10;
 
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
 
@@ -84,6 +86,12 @@ class GrammarState {
     size_t end;
     bool accepts;
   };
+  // How many of each there is room for.
+  struct Room {
+    size_t states;
+    size_t stacks;
+    size_t frames;
+  };
 
   std::span<const Stack> StacksOf(State state) const {
     const StateInfo& info = states_[state];
@@ -98,11 +106,20 @@ class GrammarState {
   // that would be too deep.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
   bool SpendWork(size_t work);
+  // What kMemoBytes hold.
+  Room RoomAtStart() const;
+  bool IsHalfFull() const;
+  // Forgets all states, and sees to it that there is room_ for others.
+  void Clear();
   // Keeps the current state and its frames only.
   void Forget();
+  // The same of frames: those of the stacks in closed_, which get their new
+  // numbers.
+  void ForgetFrames();
 
   std::shared_ptr<const Grammar> grammar_;
   size_t n_classes_;
+  Room room_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<uint64_t, uint32_t> frame_numbers_;
   std::vector<Stack> stacks_;  // of all states
@@ -110,14 +127,15 @@ class GrammarState {
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
-  size_t memo_limit_ = kMaxMemoBytes;
   int64_t work_ = 0;
   bool was_cut_ = false;
   absl::Status status_;
-  // Scratch of Close.
+  // Scratch: of Close,
   std::vector<Stack> open_;
   std::vector<Stack> closed_;
   absl::flat_hash_set<Stack> seen_;
+  // and of ForgetFrames, by frame.
+  std::vector<uint32_t> renumbered_;
 };
 
 }  // namespace plimsoll::worker

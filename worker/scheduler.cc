@@ -102,6 +102,18 @@ int64_t Scheduler::Decoding() const {
   return std::min<int64_t>(n, n_rows_);
 }
 
+// Behind those whose tenants had their turn as long ago, or longer: there are
+// few, and they come in order of admission.
+void Scheduler::AddPrefilling(Sequence& sequence) {
+  const int64_t turn = last_prompt_turn_[sequence.tenant];
+  const auto behind =
+      std::upper_bound(prefilling_.begin(), prefilling_.end(), turn,
+                       [this](int64_t of, const Sequence* s) {
+                         return of < last_prompt_turn_[s->tenant];
+                       });
+  prefilling_.insert(behind, &sequence);
+}
+
 void Scheduler::NextStep(int64_t max_prompt_rows,
                          std::vector<ScheduledRows>& step) {
   step.clear();
@@ -109,7 +121,11 @@ void Scheduler::NextStep(int64_t max_prompt_rows,
   prefilling_.clear();
   for (Sequence& s : running_) {
     if (!s.CanRun()) continue;
-    (s.IsDecoding() ? decoding_ : prefilling_).push_back(&s);
+    if (s.IsDecoding()) {
+      decoding_.push_back(&s);
+    } else {
+      AddPrefilling(s);
+    }
   }
   // Matters only if there are more decoding sequences than rows.
   std::sort(decoding_.begin(), decoding_.end(),
@@ -131,11 +147,6 @@ void Scheduler::NextStep(int64_t max_prompt_rows,
     s.last_turn = ++n_turns_;
     left -= n;
   };
-  std::stable_sort(prefilling_.begin(), prefilling_.end(),
-                   [this](const Sequence* a, const Sequence* b) {
-                     return last_prompt_turn_[a->tenant] <
-                            last_prompt_turn_[b->tenant];
-                   });
   if (static_cast<int64_t>(decoding_.size()) >= n_rows_) {
     decoding_.resize(static_cast<size_t>(n_rows_));
     // Where decoding takes every row the first prompt takes turns with it.

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_SCHEDULER_H_
 #define PLIMSOLL_WORKER_SCHEDULER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -52,6 +53,8 @@ class Scheduler {
     for (int64_t slot = n_slots - 1; slot >= 0; --slot) {
       free_slots_.push_back(slot);
     }
+    decoding_.reserve(static_cast<size_t>(n_slots));
+    prefilling_.reserve(static_cast<size_t>(n_slots));
   }
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -141,6 +144,8 @@ class Scheduler {
   Sequence* Running(int64_t id);
   // The same of one that waits, too.
   Sequence* Find(int64_t id);
+  // Puts a running sequence among `prefilling_`, where its turn is.
+  void AddPrefilling(Sequence& sequence);
 
   int64_t n_rows_;
   int64_t max_waiting_;
@@ -152,7 +157,7 @@ class Scheduler {
   std::deque<Sequence> running_;         // in order of admission
   // When rows of a prompt were last taken, of tenants that run.
   std::map<std::string, int64_t> last_prompt_turn_;
-  // Scratch of NextStep.
+  // Scratch of NextStep, in the order of their turns.
   std::vector<Sequence*> decoding_;
   std::vector<Sequence*> prefilling_;
 };

@@ -7,9 +7,18 @@
 
 namespace plimsoll::worker {
 
+// With room for all of its steps.
+TokenMask::TokenMask(std::shared_ptr<const Grammar> grammar,
+                     const TokenIndex& index)
+    : index_(index), state_(std::move(grammar)) {
+  for (Mask& mask : masks_) mask.bits.reserve(n_words());
+  bytes_.reserve(index.longest_token_bytes());
+  states_.reserve(n_depths());
+}
+
 void TokenMask::BeginStep() {
   if (!state_.BeginStep()) return;
-  for (Mask& mask : masks_) mask.state = GrammarState::kDead;
+  for (Mask& mask : masks_) mask.state.reset();
 }
 
 bool TokenMask::Allows(int32_t id) {
@@ -25,7 +34,7 @@ bool TokenMask::Allows(int32_t id) {
 }
 
 void TokenMask::Walk(std::vector<uint64_t>& bits) {
-  states_.assign(size_t{index_.longest_token_bytes()} + 1, state_.current());
+  states_.assign(n_depths(), state_.current());
   for (int64_t i = 0; i < index_.size();) {
     const TokenIndex::Entry entry = index_.At(i);
     uint32_t depth = entry.n_shared;
@@ -54,13 +63,12 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
     mask.last_use = n_uses_;
     return std::span<const uint64_t>(mask.bits);
   }
-  if (masks_.size() < kMaxMasks) masks_.emplace_back();
   Mask& mask = *std::min_element(
       masks_.begin(), masks_.end(),
       [](const Mask& a, const Mask& b) { return a.last_use < b.last_use; });
-  mask.state = GrammarState::kDead;
+  mask.state.reset();
   const Tokenizer& tokenizer = index_.tokenizer();
-  mask.bits.assign((static_cast<size_t>(tokenizer.vocab_size()) + 63) / 64, 0);
+  mask.bits.assign(n_words(), 0);
   Walk(mask.bits);
   RETURN_IF_ERROR(state_.status());
   if (state_.Accepts(state)) {

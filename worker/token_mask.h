@@ -2,8 +2,10 @@
 #ifndef PLIMSOLL_WORKER_TOKEN_MASK_H_
 #define PLIMSOLL_WORKER_TOKEN_MASK_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,8 +27,7 @@ class TokenMask {
   static constexpr size_t kMaxMasks = 4;
 
   // `index` must outlive it.
-  TokenMask(std::shared_ptr<const Grammar> grammar, const TokenIndex& index)
-      : index_(index), state_(std::move(grammar)) {}
+  TokenMask(std::shared_ptr<const Grammar> grammar, const TokenIndex& index);
 
   // Called before what follows, once for every token.
   void BeginStep();
@@ -49,16 +50,22 @@ class TokenMask {
 
  private:
   struct Mask {
-    GrammarState::State state = GrammarState::kDead;
+    std::optional<GrammarState::State> state = {};  // nothing yet, or any more
     int64_t last_use = 0;
     std::vector<uint64_t> bits;
   };
+  // Of a mask.
+  size_t n_words() const {
+    return (static_cast<size_t>(index_.tokenizer().vocab_size()) + 63) / 64;
+  }
+  // Of the beginnings of a token, the empty one and itself included.
+  size_t n_depths() const { return size_t{index_.longest_token_bytes()} + 1; }
   // Sets the bits of text tokens that may follow the current state.
   void Walk(std::vector<uint64_t>& bits);
 
   const TokenIndex& index_;
   GrammarState state_;
-  std::vector<Mask> masks_;
+  std::array<Mask, kMaxMasks> masks_;
   int64_t n_uses_ = 0;
   std::string bytes_;                        // scratch of Allows
   std::vector<GrammarState::State> states_;  // scratch of Walk, by depth

@@ -1,9 +1,10 @@
-// Nothing is allocated in a step that decodes: every operator new of the
-// process is counted, which is why this is an executable of its own.
+// Nothing is allocated in a step: every operator new of the process is counted,
+// which is why this is an executable of its own.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tests/worker/core/hooked_device.h"
 #include "tests/worker/core/random_model.h"
 #include "worker/engine.h"
+#include "worker/gbnf.h"
 
 namespace {
 
@@ -75,6 +77,7 @@ void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::HookedDevice;
@@ -90,21 +93,30 @@ constexpr int64_t kSlots = 3;
 constexpr int64_t kWarmUp = 20;
 constexpr int64_t kCounted = 150;
 
-// Reads the counter at two of its tokens, and keeps none of them. Takes nothing
-// before all have computed their prompts.
+// Reads the counter at two of its tokens, or scores of its prompt's, and keeps
+// none of them. Takes nothing before all have computed their prompts.
 class CountingSink : public TokenSink {
  public:
   explicit CountingSink(const std::atomic<bool>& is_open) : is_open_(is_open) {}
+
+  // Called on the step thread before the first of them and after the last one
+  // that counts. Set before Submit.
+  std::function<void()> at_first = [] {};
+  std::function<void()> at_last = [] {};
 
   bool OnOutput(StepOutput& output) override {
     if (!is_open_) {
       if (!offered_.HasBeenNotified()) offered_.Notify();
       return false;
     }
-    n_tokens_ += std::ssize(output.tokens);
+    if (n_seen_ == 0) at_first();
+    n_seen_ += std::ssize(output.tokens) + std::ssize(output.prompt_scores);
     const int64_t now = n_allocations.load();
-    if (before_ == 0 && n_tokens_ >= kWarmUp) before_ = now;
-    if (after_ == 0 && n_tokens_ >= kWarmUp + kCounted) after_ = now;
+    if (before_ == 0 && n_seen_ >= kWarmUp) before_ = now;
+    if (after_ == 0 && n_seen_ >= kWarmUp + kCounted) {
+      after_ = now;
+      at_last();
+    }
     return true;
   }
   void OnEnd(const absl::Status& status, const FinishInfo& info) override {
@@ -119,11 +131,11 @@ class CountingSink : public TokenSink {
   // Once it has ended.
   const FinishInfo& info() const { return info_; }
 
-  // Waits for the end, and returns what was allocated between the two tokens.
+  // Waits for the end, and returns what was allocated between the two.
   int64_t Await() {
     ended_.WaitForNotification();
     EXPECT_TRUE(status_.ok()) << status_;
-    EXPECT_EQ(n_tokens_, 2 * kWarmUp + kCounted);
+    EXPECT_GE(n_seen_, 2 * kWarmUp + kCounted);
     EXPECT_GT(before_, 0) << "the load was counted";
     EXPECT_GT(after_, 0);
     return after_ - before_;
@@ -131,7 +143,7 @@ class CountingSink : public TokenSink {
 
  private:
   const std::atomic<bool>& is_open_;
-  int64_t n_tokens_ = 0;
+  int64_t n_seen_ = 0;
   FinishInfo info_;
   int64_t before_ = 0;
   int64_t after_ = 0;
@@ -176,6 +188,15 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
     options.ignore_eos = true;
     return options;
   }
+
+  // Says as much of its prompt, and one token.
+  static GenerateOptions ScoredPrompt() {
+    GenerateOptions options = Request({.temperature = 0});
+    options.prompt_ids = RandomPrompt(options.max_tokens, 3);
+    options.max_tokens = 1;
+    options.prompt_logprobs = true;
+    return options;
+  }
 };
 
 TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
@@ -186,15 +207,17 @@ TEST_P(StepAllocationsTest, AModelInPartsAllocatesNothing) {
   EXPECT_EQ(Count(Request({.temperature = 0}), {.cuts = {1}}), 0);
 }
 
-// After prompts that passed the parts in pieces.
+// Decoding, and prompts that pass the parts in pieces.
 TEST_P(StepAllocationsTest, PartsOnThreadsOfTheirOwnAllocateNothing) {
   const HookedDevice first({});
   const HookedDevice second({});
   EngineSetup setup;
+  setup.n_ubatch = 4;
   setup.devices = {&first, &second};
   setup.cuts = {1};
   setup.piece_rows = 2;
   EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
+  EXPECT_EQ(Count(ScoredPrompt(), setup), 0);
 }
 
 TEST_P(StepAllocationsTest, TheDefaultSamplingAllocatesNothing) {
@@ -272,6 +295,69 @@ TEST_P(StepAllocationsTest, GuessedTokensAllocateNothing) {
 
 TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
   EXPECT_EQ(Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024}), 0);
+}
+
+TEST_P(StepAllocationsTest, AContextThatIsComputedAgainAllocatesNothing) {
+  GenerateOptions request = Request({.temperature = 0});
+  request.prompt_ids = RandomPrompt(100, 3);
+  request.context_policy = ContextPolicy::kRoll;
+  request.roll_method = RollMethod::kRecompute;
+  EXPECT_EQ(Count(request, {.n_ctx = 192, .n_ubatch = 16}), 0);
+  EXPECT_EQ(info_.n_evictions, 3);
+}
+
+TEST_P(StepAllocationsTest, PromptsBesideDecodersAllocateNothing) {
+  const TemporaryFile file(RandomModelBytes(FindRandomModel(GetParam())));
+  auto engine =
+      LoadEngine(file.path(), {.n_ctx = 2'048, .n_slots = 3, .n_ubatch = 8});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  GenerateOptions prompt = Request({.temperature = 0});
+  prompt.max_tokens = 1;
+  const std::atomic<bool> is_open = true;
+  auto decoder = std::make_shared<CountingSink>(is_open);
+  const auto first = std::make_shared<CollectSink>();
+  const auto second = std::make_shared<CollectSink>();
+  decoder->at_first = [&] {
+    prompt.prompt_ids = RandomPrompt(1'300, 3);
+    EXPECT_TRUE((*engine)->Submit(prompt, first).ok());
+    prompt.prompt_ids = RandomPrompt(1'300, 4);
+    EXPECT_TRUE((*engine)->Submit(prompt, second).ok());
+  };
+  // Neither has computed all of it when the decoder counts for the last time.
+  bool has_ended = false;
+  first->after_output = [&](int64_t) { has_ended = true; };
+  second->after_output = [&](int64_t) { has_ended = true; };
+  bool was_computing = false;
+  decoder->at_last = [&] { was_computing = !has_ended; };
+  ASSERT_TRUE((*engine)->Submit(Request({.temperature = 0}), decoder).ok());
+  EXPECT_EQ(decoder->Await(), 0);
+  EXPECT_TRUE(was_computing);
+  EXPECT_TRUE(first->Await().status.ok());
+  EXPECT_TRUE(second->Await().status.ok());
+}
+
+TEST_P(StepAllocationsTest, PromptsThatAreScoredAllocateNothing) {
+  EXPECT_EQ(Count(ScoredPrompt(), {.n_ubatch = 4}), 0);
+}
+
+// With a new state for every byte, and with open rules.
+TEST_P(StepAllocationsTest, ConstraintsAllocateNothing) {
+  for (const char* grammar :
+       {"root ::= [a-z]{9000}",
+        "root ::= \"(\" root \")\" | \"[\" root \"]\" | [0-9]{900}"}) {
+    SCOPED_TRACE(grammar);
+    GenerateOptions request = Request({});
+    request.ignore_eos = false;
+    auto constraint = CompileGbnf(grammar);
+    ASSERT_TRUE(constraint.ok()) << constraint.status();
+    request.constraint = *std::move(constraint);
+    EXPECT_EQ(Count(request), 0);
+    request.sampling = {.temperature = 0};
+    EXPECT_EQ(Count(request), 0);
+    // All that are allowed.
+    request.sampling = {.top_k = 0, .top_p = 0.9f};
+    EXPECT_EQ(Count(request), 0);
+  }
 }
 
 // Pages and with them a limit, rings without.

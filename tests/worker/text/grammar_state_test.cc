@@ -96,7 +96,7 @@ TEST(GrammarStateTest, MemoryHasALimitAndForgettingChangesNothing) {
   for (int i = 0; i < 20'000; ++i) {
     n_forgotten += state.BeginStep() ? 1 : 0;
     ASSERT_LE(state.MemoryBytes(),
-              static_cast<int64_t>(GrammarState::kMaxMemoBytes));
+              static_cast<int64_t>(GrammarState::kMemoBytes));
     ASSERT_TRUE(state.Advance("k"));
   }
   EXPECT_GT(n_forgotten, 2);

@@ -212,7 +212,7 @@ TEST(TokenMaskTest, MemoryStaysWithinItsLimits) {
     ASSERT_TRUE(mask.AllowedTokens().ok());
     ASSERT_TRUE(mask.Accept('q').ok());
     ASSERT_LT(mask.MemoryBytes(),
-              static_cast<int64_t>(GrammarState::kMaxMemoBytes) * 2 +
+              static_cast<int64_t>(GrammarState::kMemoBytes) * 2 +
                   static_cast<int64_t>(TokenMask::kMaxMasks) * mask_bytes);
   }
 }
