@@ -191,9 +191,8 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   args.segments = segments_;
   args.paged = kv;
   args.out = gate_;  // of ffn_dim, which is not less
+  args.packed = packed_.data();
   RETURN_IF_ERROR(backend_.Attention(args));
-  RETURN_IF_ERROR(backend_.PackActivations(
-      {gate_, n_rows_, shape_.n_heads * shape_.head_dim, packed_.data()}));
   return backend_.MatMul(Product(layer.attention_out, x_, true));
 }
 

@@ -90,6 +90,13 @@ struct RmsNormArgs {
   std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
 };
 
+// One norm that adds to what the next one reads: add.accumulate, and norm.x is
+// add.out. Both of the same rows; norm.out may be add.x.
+struct AddNormArgs {
+  RmsNormArgs add;
+  RmsNormArgs norm;
+};
+
 // Brings activations into the form integer products read: per block of 32
 // elements int16 values with one scale, amax / 32512. dim % 32 == 0. Rows that
 // are packed together are multiplied together, as their backend arranges them.
@@ -200,7 +207,19 @@ struct AttentionArgs {
   PagedKv paged;             // paged layers
   const std::byte* chunk_k;  // ring layers: [n_rows, n_kv_heads * head_dim]
   const std::byte* chunk_v;
+  // If not null, of `out`, whose rows are those of the segments then: see
+  // PackActivations.
+  std::byte* packed = nullptr;
 };
+
+// What is left to do of attention for its `packed` once there is `out`.
+inline PackActivationsArgs PackingOf(const AttentionArgs& args) {
+  int64_t n_rows = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    n_rows += segment.n_rows;
+  }
+  return {args.out, n_rows, args.n_heads * args.head_dim, args.packed};
+}
 
 enum class Activation { kSilu, kGeluTanh };
 
@@ -282,6 +301,11 @@ class Backend {
 
   virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
   virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
+  // The same as both, one after the other.
+  virtual absl::Status AddNorm(const AddNormArgs& args) {
+    RETURN_IF_ERROR(RmsNorm(args.add));
+    return RmsNorm(args.norm);
+  }
   virtual absl::Status PackActivations(const PackActivationsArgs& args) = 0;
   // Products that do not depend on each other, as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;

@@ -76,6 +76,17 @@ inline absl::Status Validate(const RmsNormArgs& args) {
   return ValidatePacked(args.dim);
 }
 
+inline absl::Status Validate(const AddNormArgs& args) {
+  RETURN_IF_ERROR(Validate(args.add));
+  RETURN_IF_ERROR(Validate(args.norm));
+  if (args.add.accumulate && args.norm.x == args.add.out &&
+      args.norm.n_rows == args.add.n_rows && args.norm.dim == args.add.dim) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "two norms of which the second one does not read what the first adds to");
+}
+
 inline absl::Status Validate(const GatedActivationArgs& args) {
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
@@ -175,7 +186,8 @@ inline absl::Status Validate(const AttentionArgs& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("pages of ", args.paged.page_tokens, " tokens"));
   }
-  return absl::OkStatus();
+  if (args.packed == nullptr) return absl::OkStatus();
+  return ValidatePacked(args.n_heads * args.head_dim);
 }
 
 inline absl::Status Validate(const TopKArgs& args) {

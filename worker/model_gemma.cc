@@ -61,11 +61,11 @@ class Gemma3Graph final : public ModelGraph {
         HeadNorm(Query(), w.q_norm, parts().shape->n_heads, shape.head_dim));
     RETURN_IF_ERROR(
         HeadNorm(Key(), w.k_norm, shape.n_kv_heads, shape.head_dim));
-    RETURN_IF_ERROR(SelfAttention(batch, il));
+    ASSIGN_OR_RETURN(const Input o, SelfAttention(batch, il));
     if (n_rows() == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const Input o, AttendedInput(w.attn_output.cols));
     RETURN_IF_ERROR(Project(o, {{w.attn_output, Normed()}}));
-    return AddNormed(w.post_attention_norm);
+    AddNormed(w.post_attention_norm);
+    return absl::OkStatus();
   }
 
   // x += RMS(Wdown (gelu(Wgate RMS(x)) * Wup RMS(x))).
@@ -74,7 +74,8 @@ class Gemma3Graph final : public ModelGraph {
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.ffn_norm));
     ASSIGN_OR_RETURN(const Input f, GatedInput(h, w.gate, w.up, w.down.dtype));
     RETURN_IF_ERROR(Project(f, {{w.down, Normed()}}));
-    return AddNormed(w.post_ffw_norm);
+    AddNormed(w.post_ffw_norm);
+    return absl::OkStatus();
   }
 
   std::vector<LayerWeights> layers_;

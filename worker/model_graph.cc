@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -107,6 +108,7 @@ absl::Status ModelGraph::Step(const StepBatch& batch) {
                  "the scheduler keeps to the plan's rows");
   residual_ = Buffer(StepBuffer::kResidual);
   attended_ = Buffer(StepBuffer::kAttention);
+  added_weight_ = nullptr;  // a step that failed may have left one
   const int64_t dim = parts_.shape->model_dim;
   const auto n = static_cast<size_t>(n_rows_ * dim);
   const auto first = static_cast<size_t>(batch.first_row * dim);
@@ -143,6 +145,9 @@ absl::Status ModelGraph::Compute(const StepBatch& batch) {
   for (int64_t il = parts_.first_layer; il < EndLayer(); ++il) {
     RETURN_IF_ERROR(AttentionBlock(batch, il));
     if (n_rows_ > 0) RETURN_IF_ERROR(FfnBlock(il));
+  }
+  if (added_weight_ != nullptr) {
+    RETURN_IF_ERROR(parts_.backend->RmsNorm(AddedNorm()));
   }
   if (HasLogits()) return StepLogits(batch);
   return parts_.backend->Synchronize();
@@ -191,25 +196,28 @@ absl::StatusOr<ModelGraph::Input> ModelGraph::NormedResidual(
     const float* weight) {
   const int64_t dim = parts_.shape->model_dim;
   std::byte* packed = PackedInputs(dim);
-  RETURN_IF_ERROR(parts_.backend->RmsNorm({.x = Residual(),
-                                           .weight = weight,
-                                           .out = Normed(),
-                                           .n_rows = n_rows_,
-                                           .dim = dim,
-                                           .eps = parameters_.rms_eps,
-                                           .accumulate = false,
-                                           .packed = packed}));
+  const kernels::RmsNormArgs norm = {.x = Residual(),
+                                     .weight = weight,
+                                     .out = Normed(),
+                                     .n_rows = n_rows_,
+                                     .dim = dim,
+                                     .eps = parameters_.rms_eps,
+                                     .accumulate = false,
+                                     .packed = packed};
+  RETURN_IF_ERROR(added_weight_ == nullptr
+                      ? parts_.backend->RmsNorm(norm)
+                      : parts_.backend->AddNorm({AddedNorm(), norm}));
   return Input{Normed(), packed};
 }
 
-absl::Status ModelGraph::AddNormed(const float* weight) {
-  return parts_.backend->RmsNorm({.x = Normed(),
-                                  .weight = weight,
-                                  .out = Residual(),
-                                  .n_rows = n_rows_,
-                                  .dim = parts_.shape->model_dim,
-                                  .eps = parameters_.rms_eps,
-                                  .accumulate = true});
+kernels::RmsNormArgs ModelGraph::AddedNorm() {
+  return {.x = Normed(),
+          .weight = std::exchange(added_weight_, nullptr),
+          .out = Residual(),
+          .n_rows = n_rows_,
+          .dim = parts_.shape->model_dim,
+          .eps = parameters_.rms_eps,
+          .accumulate = true};
 }
 
 absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
@@ -221,15 +229,6 @@ absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
                                   .dim = head_dim,
                                   .eps = parameters_.rms_eps,
                                   .accumulate = false});
-}
-
-absl::StatusOr<ModelGraph::Input> ModelGraph::AttendedInput(int64_t dim) {
-  std::byte* packed = PackedInputs(dim);
-  if (packed != nullptr) {
-    RETURN_IF_ERROR(parts_.backend->PackActivations(
-        {.x = Attended(), .n_rows = n_rows_, .dim = dim, .out = packed}));
-  }
-  return Input{Attended(), packed};
 }
 
 kernels::MatMulArgs ModelGraph::ProductOf(const Input& input,
@@ -397,7 +396,8 @@ int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
 
 }  // namespace
 
-absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
+absl::StatusOr<ModelGraph::Input> ModelGraph::SelfAttention(
+    const StepBatch& batch, int64_t layer) {
   const planner::LayerShape& shape = Layer(layer);
   const bool is_ring = parts_.cache->IsRing(layer);
   ASSIGN_OR_RETURN(const float* const q_prefix, Rotate(batch, layer));
@@ -408,6 +408,8 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
   const bool is_last = HasLogits() && layer + 1 == EndLayer();
   const bool keeps_all = !is_last || KeepsAllRows(batch, n_rows_);
   const bool is_cut = !keeps_all && (!is_ring || batch.sampled_rows.empty());
+  const int64_t dim = parts_.shape->n_heads * shape.head_dim;
+  std::byte* const packed = keeps_all ? PackedInputs(dim) : nullptr;
   segments_.clear();
   for (const SequenceRows& rows : batch.sequences) {
     const int64_t n_read = is_cut ? CountSampled(batch, rows) : rows.n_rows;
@@ -439,11 +441,12 @@ absl::Status ModelGraph::SelfAttention(const StepBatch& batch, int64_t layer) {
          .is_ring = is_ring,
          .paged = is_ring ? kernels::PagedKv{} : parts_.cache->Paged(layer),
          .chunk_k = Bytes(StepBuffer::kChunkKey),
-         .chunk_v = Bytes(StepBuffer::kChunkValue)}));
+         .chunk_v = Bytes(StepBuffer::kChunkValue),
+         .packed = packed}));
   }
   if (is_ring) RETURN_IF_ERROR(MoveChunkToRings(batch, layer));
-  if (keeps_all) return absl::OkStatus();
-  return KeepSampled(batch, parts_.shape->n_heads * shape.head_dim);
+  if (keeps_all) return Input{Attended(), packed};
+  return KeepSampled(batch, dim);
 }
 
 absl::Status ModelGraph::GatherRows(const float* from,
@@ -465,12 +468,12 @@ absl::Status ModelGraph::GatherRows(const float* from,
        .row_bytes = row_bytes});
 }
 
-absl::Status ModelGraph::KeepSampled(const StepBatch& batch,
-                                     int64_t attended_dim) {
+absl::StatusOr<ModelGraph::Input> ModelGraph::KeepSampled(
+    const StepBatch& batch, int64_t attended_dim) {
   n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
   PLIMSOLL_CHECK(n_rows_ <= parts_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
-  if (n_rows_ == 0) return absl::OkStatus();
+  if (n_rows_ == 0) return Input{};
   // Queries have been read.
   RETURN_IF_ERROR(
       GatherRows(attended_, batch.sampled_rows, attended_dim, Query()));
@@ -479,7 +482,14 @@ absl::Status ModelGraph::KeepSampled(const StepBatch& batch,
   RETURN_IF_ERROR(GatherRows(residual_, batch.sampled_rows,
                              parts_.shape->model_dim, sampled));
   residual_ = sampled;
-  return absl::OkStatus();
+  std::byte* packed = PackedInputs(attended_dim);
+  if (packed != nullptr) {
+    RETURN_IF_ERROR(parts_.backend->PackActivations({.x = Attended(),
+                                                     .n_rows = n_rows_,
+                                                     .dim = attended_dim,
+                                                     .out = packed}));
+  }
+  return Input{Attended(), packed};
 }
 
 absl::StatusOr<ModelGraph::Input> ModelGraph::GatedInput(

@@ -92,15 +92,14 @@ class ModelGraph : public Model {
     const std::byte* packed;
   };
 
-  // Normed() = RMSNorm(Residual()) * weight.
+  // Normed() = RMSNorm(Residual()) * weight, after what is left to add to it.
   absl::StatusOr<Input> NormedResidual(const float* weight);
-  // Residual() += RMSNorm(Normed()) * weight.
-  absl::Status AddNormed(const float* weight);
+  // Residual() += RMSNorm(Normed()) * weight: with the norm that follows, or at
+  // the end of the layers. Until then neither is read or written.
+  void AddNormed(const float* weight) { added_weight_ = weight; }
   // RMSNorm over each head of x [n_rows, n_heads, head_dim], in place.
   absl::Status HeadNorm(float* x, const float* weight, int64_t n_heads,
                         int64_t head_dim);
-
-  absl::StatusOr<Input> AttendedInput(int64_t dim);
 
   // out = w x of the input, or out += w x.
   struct Projection {
@@ -117,7 +116,7 @@ class ModelGraph : public Model {
   // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
   // moves a ring layer's new rows into its rings. After the last layer's, rows
   // that nobody asks for are left out: n_rows() may be 0.
-  absl::Status SelfAttention(const StepBatch& batch, int64_t layer);
+  absl::StatusOr<Input> SelfAttention(const StepBatch& batch, int64_t layer);
 
   // activation(gate x) * (up x) of the input, for a product with weights of
   // type `reader`. Overwrites Gate() and Up().
@@ -170,11 +169,14 @@ class ModelGraph : public Model {
   absl::Status StoreChunk(int64_t layer);
   absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);
 
+  // The norm that AddNormed left to be done.
+  kernels::RmsNormArgs AddedNorm();
   // Row i of `to` = row rows[i] of `from`, `dim` floats each.
   absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
                           int64_t dim, float* to);
   // From now on the step has its sampled rows only.
-  absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
+  absl::StatusOr<Input> KeepSampled(const StepBatch& batch,
+                                    int64_t attended_dim);
   // Logits of the first n_sampled rows of the buffer kSampled; they are the
   // step's from `first` on.
   absl::Status SampledLogits(int64_t n_sampled, int64_t first,
@@ -189,6 +191,7 @@ class ModelGraph : public Model {
   int64_t n_rows_ = 0;
   float* residual_ = nullptr;
   float* attended_ = nullptr;
+  const float* added_weight_ = nullptr;  // of AddNormed, while that is to come
   // Host scratch of a step, kept to avoid allocation.
   std::vector<int64_t> offsets_;
   std::vector<int64_t> more_offsets_;

@@ -83,6 +83,11 @@ class CpuBackend : public Backend {
     cpu::RmsNorm(args, pool_);
     return absl::OkStatus();
   }
+  absl::Status AddNorm(const AddNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::AddNorm(args, pool_);
+    return absl::OkStatus();
+  }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::PackActivations(args, pool_);
@@ -115,6 +120,7 @@ class CpuBackend : public Backend {
   absl::Status Attention(const AttentionArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::Attention(args, pool_, attention_scratch_.data());
+    if (args.packed != nullptr) cpu::PackActivations(PackingOf(args), pool_);
     return absl::OkStatus();
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {

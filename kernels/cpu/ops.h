@@ -72,6 +72,7 @@ void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
+void AddNorm(const AddNormArgs& args, ThreadPool& pool);
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);
 void RopeAngles(const RopeAnglesArgs& args, ThreadPool& pool);
 void Rope(const RopeArgs& args, ThreadPool& pool);

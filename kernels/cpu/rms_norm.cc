@@ -81,13 +81,30 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(RmsNormRange);
 
+namespace {
+
+int64_t NormGrain(const RmsNormArgs& args) {
+  const int64_t grain = RowGrain(args.dim);
+  return args.packed == nullptr ? grain : PackingGrain(args.n_rows, grain);
+}
+
+}  // namespace
+
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
-  const int64_t grain = args.packed == nullptr
-                            ? RowGrain(args.dim)
-                            : PackingGrain(args.n_rows, RowGrain(args.dim));
-  pool.ParallelFor(args.n_rows, grain, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(RmsNormRange)(args, begin, end);
-  });
+  pool.ParallelFor(args.n_rows, NormGrain(args),
+                   [&](int64_t begin, int64_t end, int) {
+                     HWY_DYNAMIC_DISPATCH(RmsNormRange)(args, begin, end);
+                   });
+}
+
+void AddNorm(const AddNormArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.norm.n_rows, NormGrain(args.norm),
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t r = begin; r < end; ++r) {
+                       HWY_DYNAMIC_DISPATCH(RmsNormRange)(args.add, r, r + 1);
+                       HWY_DYNAMIC_DISPATCH(RmsNormRange)(args.norm, r, r + 1);
+                     }
+                   });
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention_prompt.cuh"
 #include "kernels/cuda/attention_warp.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -104,10 +105,12 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   });
 }
 
-// Block (t, r, h) merges the spans of head h of row r of tile t.
+// Block (t, r, h) merges the spans of head h of row r of tile t, and packs what
+// it gives where that is asked for: `packed` is of the step's rows, and
+// head_dim whole blocks.
 __global__ void __launch_bounds__(kThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
-               Partials partials) {
+               Partials partials, std::byte* packed) {
   const AttentionTile& tile = tiles[blockIdx.x];
   if (blockIdx.y >= tile.n_rows) return;
   const int64_t row = tile.first_row + blockIdx.y;
@@ -122,8 +125,14 @@ __global__ void __launch_bounds__(kThreads)
       const Factors factors = Merge({from[0], from[1]}, state);
       sum = MergedSum(from[2 + at], sum, factors);
     }
-    shape.out[(row * shape.n_heads + blockIdx.z) * shape.head_dim + at] =
-        Quotient(sum, state.total);
+    const int64_t column = blockIdx.z * shape.head_dim + at;
+    const int64_t dim = shape.n_heads * shape.head_dim;
+    const float value = Quotient(sum, state.total);
+    shape.out[row * dim + column] = value;
+    if (packed != nullptr) {
+      PackBlock(value, dim, column / kActivationBlock,
+                packed + row * PackedRowBytes(dim));
+    }
   }
 }
 
@@ -215,7 +224,7 @@ size_t TilesThatFit(const AttentionShape& shape,
 }
 
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
-                           Tiles tiles) {
+                           Tiles tiles, std::byte* packed) {
   Partials partials = {};
   partials.data = reinterpret_cast<float*>(context.scratch);
   partials.stride = 2 + shape.head_dim;
@@ -230,7 +239,7 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
     const Tiles some = {tiles.host.first(n), tiles.device};
     AttendTiles(context, shape, some, partials);
     Launch(MergeSpans, {static_cast<int64_t>(n), tile_rows, shape.n_heads},
-           kThreads, 0, context.queue, shape, some.device, partials);
+           kThreads, 0, context.queue, shape, some.device, partials, packed);
     tiles = {tiles.host.subspan(n), tiles.device + n};
   }
   return absl::OkStatus();
@@ -324,9 +333,11 @@ bool UsesTensorCores(const Context& context, const AttentionArgs& args,
          (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
 }
 
-// Rows that decode.
-absl::Status AttendFew(const Context& context, const AttentionShape& shape,
-                       std::span<const AttentionTile> host) {
+// Rows that decode. Returns whether they are in `packed`.
+absl::StatusOr<bool> AttendFew(const Context& context,
+                               const AttentionShape& shape,
+                               std::span<const AttentionTile> host,
+                               std::byte* packed) {
   ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
@@ -335,10 +346,12 @@ absl::Status AttendFew(const Context& context, const AttentionShape& shape,
   const auto n_warps =
       static_cast<int64_t>(host.size()) * shape.n_parts * shape.n_kv_heads;
   if (max_spans > 1 && n_warps < kEnoughWarps * context.n_multiprocessors) {
-    return AttendInSpans(context, shape, {host, device});
+    if (shape.head_dim % kActivationBlock != 0) packed = nullptr;
+    RETURN_IF_ERROR(AttendInSpans(context, shape, {host, device}, packed));
+    return packed != nullptr;
   }
   AttendTiles(context, shape, {host, device}, {});
-  return absl::OkStatus();
+  return false;
 }
 
 }  // namespace
@@ -367,8 +380,16 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
     ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
     AttendPrompts(context, prompt_shape, host, device);
   }
-  if (tiles.empty()) return absl::OkStatus();
-  return AttendFew(context, shape, tiles);
+  bool is_packed = args.packed == nullptr;
+  if (!tiles.empty()) {
+    // Otherwise all together.
+    std::byte* packed = prompt_tiles.empty() ? args.packed : nullptr;
+    ASSIGN_OR_RETURN(const bool has_packed,
+                     AttendFew(context, shape, tiles, packed));
+    is_packed |= has_packed;
+  }
+  if (!is_packed) PackActivations(context, PackingOf(args));
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -63,6 +63,12 @@ class CudaBackend : public Backend {
       return absl::OkStatus();
     });
   }
+  absl::Status AddNorm(const AddNormArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::AddNorm(context_, args);
+      return absl::OkStatus();
+    });
+  }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
     return Run(args, [&] {
       PLIMSOLL_CUDA::PackActivations(context_, args);

@@ -38,6 +38,7 @@ void MatMuls(const Context& context, std::span<const MatMulArgs> products);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);
+void AddNorm(const Context& context, const AddNormArgs& args);
 void PackActivations(const Context& context, const PackActivationsArgs& args);
 absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args);
 void Rope(const Context& context, const RopeArgs& args);

@@ -9,40 +9,52 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpThreads;
 
-__global__ void NormRows(const float* x, const float* weight, float* out,
-                         int64_t dim, float eps, bool accumulate,
-                         std::byte* packed) {
-  auto* shared = reinterpret_cast<float*>(DynamicShared());
+// Norms row blockIdx.x. Every thread reads and writes the same columns, so that
+// a norm may read what the one before it wrote.
+__device__ void NormRow(const RmsNormArgs& args, float* shared) {
   const int64_t row = blockIdx.x;
-  x += row * dim;
-  out += row * dim;
+  const int64_t dim = args.dim;
+  const float* x = args.x + row * dim;
+  float* out = args.out + row * dim;
   float sum = 0;
   for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
     sum = Fma(x[c], x[c], sum);
   }
   sum = BlockSum(sum, shared);
-  const float scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + eps);
+  const float scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + args.eps);
   const int64_t n_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   for (int64_t block = WarpIndex(); block < n_blocks; block += kWarps) {
     const int64_t c = block * kWarpThreads + LaneIndex();
     float y = 0;
     if (c < dim) {
-      y = x[c] * scale * weight[c];
-      if (accumulate) y += out[c];
+      y = x[c] * scale * args.weight[c];
+      if (args.accumulate) y += out[c];
       out[c] = y;
     }
-    if (packed != nullptr) {
-      PackBlock(y, dim, block, packed + row * PackedRowBytes(dim));
+    if (args.packed != nullptr) {
+      PackBlock(y, dim, block, args.packed + row * PackedRowBytes(dim));
     }
   }
+}
+
+__global__ void NormRows(RmsNormArgs args) {
+  NormRow(args, reinterpret_cast<float*>(DynamicShared()));
+}
+
+__global__ void AddNormRows(AddNormArgs args) {
+  NormRow(args.add, reinterpret_cast<float*>(DynamicShared()));
+  NormRow(args.norm, reinterpret_cast<float*>(DynamicShared()));
 }
 
 }  // namespace
 
 void RmsNorm(const Context& context, const RmsNormArgs& args) {
-  Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args.x,
-         args.weight, args.out, args.dim, args.eps, args.accumulate,
-         args.packed);
+  Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args);
+}
+
+void AddNorm(const Context& context, const AddNormArgs& args) {
+  Launch(AddNormRows, {args.norm.n_rows}, kThreads, kWarps * 4, context.queue,
+         args);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

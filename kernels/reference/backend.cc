@@ -76,6 +76,10 @@ class ReferenceBackend : public Backend {
     Pack(args.out, args.n_rows, args.dim, args.packed);
     return absl::OkStatus();
   }
+  absl::Status AddNorm(const AddNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    return Backend::AddNorm(args);
+  }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::PackActivations(args);
@@ -109,6 +113,7 @@ class ReferenceBackend : public Backend {
   absl::Status Attention(const AttentionArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::Attention(args);
+    if (args.packed != nullptr) reference::PackActivations(PackingOf(args));
     return absl::OkStatus();
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {

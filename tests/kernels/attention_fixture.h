@@ -112,6 +112,28 @@ inline void ExpectRow(const Tokens& tokens, const float* out, int64_t row,
   }
 }
 
+// Attention that packs what it gives, where that is whole blocks, as
+// PackActivations does.
+inline void AttendAndPack(Backend& backend, AttentionArgs args) {
+  const int64_t dim = args.n_heads * args.head_dim;
+  if (dim % kActivationBlock != 0) {
+    EXPECT_TRUE(backend.Attention(args).ok());
+    return;
+  }
+  int64_t n_rows = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    n_rows += segment.n_rows;
+  }
+  std::vector<std::byte> packed(
+      static_cast<size_t>(n_rows * PackedRowBytes(dim)));
+  std::vector<std::byte> expected(packed.size());
+  args.packed = packed.data();
+  EXPECT_TRUE(backend.Attention(args).ok());
+  EXPECT_TRUE(
+      backend.PackActivations({args.out, n_rows, dim, expected.data()}).ok());
+  EXPECT_TRUE(packed == expected) << n_rows << " rows of " << dim;
+}
+
 inline AttentionArgs CommonArgs(const Tokens& tokens, int64_t first_token,
                                 float* out) {
   AttentionArgs args = {};
@@ -186,7 +208,7 @@ class PagedSequence {
     const AttentionSegment segment = {0, n, first, table, {}, 0};
     args.segments = {&segment, 1};
     args.paged = kv_;
-    EXPECT_TRUE(backend.Attention(args).ok());
+    AttendAndPack(backend, args);
     return out;
   }
 
@@ -243,7 +265,7 @@ class RingSequence {
     args.is_ring = true;
     args.chunk_k = chunk_k.data();
     args.chunk_v = chunk_v.data();
-    EXPECT_TRUE(backend.Attention(args).ok());
+    AttendAndPack(backend, args);
     Enter(backend, chunk_k, chunk_v, first, n);
     return out;
   }

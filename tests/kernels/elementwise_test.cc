@@ -60,6 +60,59 @@ TEST_P(ElementwiseTest, RmsNormWorksInPlaceAndRowsAreIndependent) {
   }
 }
 
+TEST_P(ElementwiseTest, AddNormHasTheBitsOfItsParts) {
+  RandomData random(27);
+  for (const int64_t dim : {1, 33, 96, 640, 2'080}) {
+    for (const int64_t n_rows : {1, 3, 40}) {
+      const auto x = random.Floats(n_rows * dim, 4.0f);
+      const auto residual = random.Floats(n_rows * dim);
+      const auto weight = random.Floats(dim);
+      const auto next_weight = random.Floats(dim);
+      const bool packs = dim % kActivationBlock == 0;
+      const auto size =
+          packs ? static_cast<size_t>(n_rows * PackedRowBytes(dim)) : 0;
+      // Norms in place of `x`.
+      struct Results {
+        std::vector<float> x, residual;
+        std::vector<std::byte> packed;
+        bool operator==(const Results&) const = default;
+      };
+      Results parts = {x, residual, std::vector<std::byte>(size)};
+      Results both = parts;
+      const auto args = [&](Results& to) {
+        return AddNormArgs{
+            {to.x.data(), weight.data(), to.residual.data(), n_rows, dim, 1e-5f,
+             true},
+            {to.residual.data(), next_weight.data(), to.x.data(), n_rows, dim,
+             1e-6f, false, packs ? to.packed.data() : nullptr}};
+      };
+      ASSERT_TRUE(backend().RmsNorm(args(parts).add).ok());
+      ASSERT_TRUE(backend().RmsNorm(args(parts).norm).ok());
+      ASSERT_TRUE(backend().AddNorm(args(both)).ok());
+      EXPECT_TRUE(both == parts) << n_rows << " rows of " << dim;
+      EXPECT_FALSE(both.residual == residual);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, AddNormRefusesNormsOfDifferentRows) {
+  std::vector<float> x(64), residual(64);
+  const RmsNormArgs add = {x.data(), x.data(), residual.data(), 2, 32,
+                           1e-5f,    true};
+  const RmsNormArgs norm = {residual.data(), x.data(), x.data(), 2, 32,
+                            1e-5f,           false};
+  AddNormArgs other_rows = {add, norm};
+  other_rows.norm.n_rows = 1;
+  AddNormArgs other_input = {add, norm};
+  other_input.norm.x = x.data();
+  AddNormArgs no_sum = {add, norm};
+  no_sum.add.accumulate = false;
+  for (const AddNormArgs& args : {other_rows, other_input, no_sum}) {
+    EXPECT_EQ(backend().AddNorm(args).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_P(ElementwiseTest, PackActivationsEqualsTheReferenceToTheBit) {
   RandomData random(22);
   const auto reference = NewReferenceBackend();

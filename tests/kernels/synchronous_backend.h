@@ -41,6 +41,9 @@ class SynchronousBackend : public Backend {
   absl::Status RmsNorm(const RmsNormArgs& args) override {
     return Then(backend_->RmsNorm(args));
   }
+  absl::Status AddNorm(const AddNormArgs& args) override {
+    return Then(backend_->AddNorm(args));
+  }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
     return Then(backend_->PackActivations(args));
   }
