@@ -132,8 +132,7 @@ class CpuBackend : public Backend {
       const GatedMatMulArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     if (!cpu::FusesGatedMatMul(args)) return Backend::GatedMatMul(args);
-    cpu::GatedMatMul(args, pool_);
-    return reinterpret_cast<const std::byte*>(args.gate.out);
+    return cpu::GatedMatMul(args, pool_);
   }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

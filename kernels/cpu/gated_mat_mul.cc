@@ -15,13 +15,14 @@ bool FusesGatedMatMul(const GatedMatMulArgs& args) {
          args.up.w.dtype == args.gate.w.dtype && IsGrouped(args.gate.n_rows);
 }
 
-void GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool) {
+const std::byte* GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool) {
   const int64_t n_panels = Panels(args.gate.w);
   auto* const packed = reinterpret_cast<std::byte*>(args.gate.out);
   pool.ParallelFor(n_panels, PanelGrain(n_panels, 8, pool.n_threads()),
                    [&](int64_t begin, int64_t end, int) {
                      GatedMatMulMany(args, packed, begin, end);
                    });
+  return packed;
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -82,9 +82,9 @@ void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
 // Whether products can be gated before their outputs leave the caches, and the
-// operation, which packs to gate.out.
+// operation, which says where it packed them.
 bool FusesGatedMatMul(const GatedMatMulArgs& args);
-void GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool);
+const std::byte* GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool);
 // `scratch`: one for each thread of the pool.
 void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch);
 
