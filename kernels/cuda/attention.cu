@@ -45,6 +45,7 @@ template <class S>
 __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     Attend(AttentionShape shape, const AttentionTile* tiles, int64_t n_tiles,
            Partials partials) {
+  WaitForKernelsBefore();
   const int64_t index = int64_t{blockIdx.x} * kAttentionWarps + WarpIndex();
   if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
   float* scores =
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
 __global__ void __launch_bounds__(kThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials) {
+  WaitForKernelsBefore();
   const AttentionTile& tile = tiles[blockIdx.x];
   if (blockIdx.y >= tile.n_rows) return;
   const int64_t row = tile.first_row + blockIdx.y;

@@ -12,6 +12,7 @@ constexpr int kWarps = kThreads / kWarpThreads;
 __global__ void NormRows(const float* x, const float* weight, float* out,
                          int64_t dim, float eps, bool accumulate,
                          std::byte* packed) {
+  WaitForKernelsBefore();
   auto* shared = reinterpret_cast<float*>(DynamicShared());
   const int64_t row = blockIdx.x;
   x += row * dim;
