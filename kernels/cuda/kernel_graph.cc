@@ -111,7 +111,8 @@ class CudaGraph : public KernelGraph {
       }
       nodes_.push_back(node);
     }
-    return StatusOf(cudaGraphInstantiate(&instance_, graph_, 0), "a graph");
+    return StatusOf(cudaGraphInstantiateWithFlags(&instance_, graph_, 0),
+                    "a graph");
   }
 
   absl::Status Update(size_t index, const KernelCall& call) override {
