@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/emulation/kernel_graph.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/numeric.cuh"
 
@@ -35,6 +36,7 @@ class CudaLaunchQueueTest : public ::testing::Test {
                           /*overlaps=*/true)
                     .ok());
   }
+  void TearDown() override { DriverRefusals() = {}; }
   void Add(const std::vector<int64_t>& values) {
     const auto n = static_cast<int64_t>(values.size());
     const int64_t* at = *queue_.PutSpan(std::span<const int64_t>(values));
@@ -153,6 +155,42 @@ TEST_F(CudaLaunchQueueTest, KernelsOverlapOnlyInGraphsThatAreAskedTo) {
   ASSERT_TRUE(plain.StartAsGraph().ok());
   EXPECT_EQ(copy, 2 + 4);
   EXPECT_FALSE(plain.overlaps());
+}
+
+TEST_F(CudaLaunchQueueTest, ADriverMayRefuseGraphsThatOverlap) {
+  DriverRefusals().graphs = true;
+  sum_ = 1;
+  for (const int64_t n_blocks : {1, 2}) {
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    Twice(n_blocks);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_FALSE(queue_.overlaps());
+  }
+  EXPECT_EQ(sum_, 4);
+  EXPECT_EQ(queue_.counts().graphs_built, 1);
+  EXPECT_EQ(queue_.counts().calls_updated, 1);
+}
+
+// Then every graph is made anew once, without overlap, and updated as others
+// are.
+TEST_F(CudaLaunchQueueTest, ADriverMayRefuseUpdatesOfGraphsThatOverlap) {
+  DriverRefusals().updates = true;
+  sum_ = 1;
+  const auto step = [&](int64_t n_rows, int64_t n_blocks) {
+    ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
+    Twice(n_blocks);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  };
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 1);
+  EXPECT_TRUE(queue_.overlaps());
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 2);
+  EXPECT_FALSE(queue_.overlaps());
+  EXPECT_EQ(queue_.counts().graphs_built, 4);
+  EXPECT_EQ(queue_.counts().calls_updated, 0);
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 3);
+  EXPECT_EQ(queue_.counts().graphs_built, 4);
+  EXPECT_EQ(queue_.counts().calls_updated, 2);
+  EXPECT_EQ(sum_, 1 << 6);
 }
 
 TEST_F(CudaLaunchQueueTest, AKernelThatDoesNotWaitIsFatal) {

@@ -1,8 +1,10 @@
 // The emulator's graph keeps its own copies of the calls, as a device does.
 // Where kernels may overlap, those of every other pair do.
-#include "kernels/cuda/kernel_graph.h"
+#include "kernels/cuda/emulation/kernel_graph.h"
 
 #include <vector>
+
+#include "kernels/cuda/kernel_graph.h"
 
 namespace plimsoll::kernels::cuda_emulated {
 namespace {
@@ -13,6 +15,9 @@ class EmulatedGraph : public KernelGraph {
       : calls_(calls.begin(), calls.end()), overlaps_(overlaps) {}
 
   absl::Status Update(size_t index, const KernelCall& call) override {
+    if (overlaps_ && DriverRefusals().updates) {
+      return absl::InternalError("no updates of a graph that overlaps");
+    }
     if (index >= calls_.size() || calls_[index].kernel != call.kernel) {
       return absl::InternalError("a graph's call becomes another kernel's");
     }
@@ -42,8 +47,14 @@ class EmulatedGraph : public KernelGraph {
 
 }  // namespace
 
+Refusals& DriverRefusals() {
+  static auto* refusals = new Refusals;
+  return *refusals;
+}
+
 absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
     std::span<const KernelCall> calls, bool& overlaps) {
+  if (DriverRefusals().graphs) overlaps = false;
   return std::make_unique<EmulatedGraph>(calls, overlaps);
 }
 
