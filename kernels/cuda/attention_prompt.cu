@@ -76,7 +76,8 @@ __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
       eight.low[i] = pair.low;
     }
   } else {
-    const auto words = *reinterpret_cast<const uint4*>(row + (first + at) * 2);
+    const auto words =
+        LoadWord(reinterpret_cast<const uint4*>(row + (first + at) * 2));
     eight.high[0] = words.x;
     eight.high[1] = words.y;
     eight.high[2] = words.z;
