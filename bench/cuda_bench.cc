@@ -2,16 +2,18 @@
 // 12B model's shapes (48 layers of 3840, 16 heads of 256 over 8, 15360, a
 // vocabulary of 262144) for one row, 8 and 32, as a share of the bandwidth of
 // copies; for many rows, with each kernel, as a share of cuBLAS's bf16 rate;
-// attention at 128 K tokens and of prompts; whole decode steps as graphs and
-// call by call, with the memory that a graph takes. Prints one table; needs
-// nothing but a device.
+// attention at 128 K tokens and of prompts; whole decode steps call by call, as
+// graphs, and as graphs whose kernels overlap, with the memory that a graph
+// takes. Prints one table; needs nothing but a device.
 //
 // Usage: cuda_bench [DEVICE]. Exits with 77 if there is no device.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -234,32 +236,61 @@ void BenchPrefill(int device, const Rates& rates) {
   }
 }
 
-// Whole decode steps of the model, started as one graph or call by call.
+// How a step is started, each way on a backend of its own.
+struct StepWay {
+  const char* name;
+  bool is_held;
+  bool overlaps;    // CudaOptions::programmatic_launches
+  bool prefetches;  // CudaOptions::prefetches_weights
+};
+constexpr StepWay kStepWays[] = {
+    {"calls", false, false, false},
+    {"graph", true, false, false},
+    {"graph, prefetch", true, false, true},
+    {"graph, overlap", true, true, false},
+    {"graph, overlap, prefetch", true, true, true},
+};
+
+std::unique_ptr<Backend> BackendFor(int device, const StepWay& way) {
+  CudaOptions options;
+  options.programmatic_launches = way.overlaps;
+  options.prefetches_weights = way.prefetches;
+  return Must(NewCudaBackend(device, options));
+}
+
+// Whole decode steps of the model.
 void BenchSteps(int device, const Rates& rates) {
   constexpr StepShape kShape = {kLayers,   kHeads,  kKvHeads,   kHeadDim,
                                 kModelDim, kFfnDim, kVocabulary};
   constexpr int64_t kContext = 1024;
-  double alone = 0;
+  std::array<double, std::size(kStepWays)> alone = {};  // tokens/s of one row
   for (const int64_t n_rows : {1, 8, 32}) {
-    const auto backend = Must(NewCudaBackend(device));
-    DecodeStep step(*backend, kShape, DType::kQ4_0, n_rows, kContext);
-    for (const bool is_held : {false, true}) {
+    const auto owner = BackendFor(device, kStepWays[0]);
+    DecodeStep step(*owner, kShape, DType::kQ4_0, n_rows, kContext);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      const StepWay& way = kStepWays[i];
+      const auto backend = BackendFor(device, way);
+      step.UseBackend(*backend);
       Must(step.Run(false));
       const int64_t free_bytes = Must(cuda::FreeBytes(device));
-      Must(step.Run(is_held));
+      Must(step.Run(way.is_held));
       const int64_t taken = free_bytes - Must(cuda::FreeBytes(device));
+      if (way.overlaps && !backend->Device().has_programmatic_launches) {
+        std::printf("  %s: not on this device, or not with this driver\n",
+                    way.name);
+        continue;
+      }
       const double time =
-          Seconds(*backend, [&](int) { return step.Run(is_held); });
+          Seconds(*backend, [&](int) { return step.Run(way.is_held); });
       const double rate = static_cast<double>(step.bytes_read()) / time;
       const double tokens = static_cast<double>(n_rows) / time;
-      if (n_rows == 1 && is_held) alone = tokens;
-      PrintLine(absl::StrCat("step of 12B, q4_0, rows ", n_rows,
-                             is_held ? ", graph" : ", calls", ": ",
-                             std::lround(tokens), " tokens/s"),
+      if (n_rows == 1) alone[i] = tokens;
+      PrintLine(absl::StrCat("step of 12B, q4_0, rows ", n_rows, ", ", way.name,
+                             ": ", std::lround(tokens), " tokens/s"),
                 time, Gigabytes(rate), rate / rates.copy_bytes);
-      if (!is_held) continue;
+      if (!way.is_held) continue;
       std::printf("  the graph took %.1f MiB; tokens/s are %.1f x rows 1\n",
-                  static_cast<double>(taken) / (1 << 20), tokens / alone);
+                  static_cast<double>(taken) / (1 << 20), tokens / alone[i]);
     }
   }
 }

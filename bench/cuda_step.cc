@@ -22,7 +22,7 @@ constexpr int64_t kPageTokens = 64;
 }  // namespace
 
 Buffer DecodeStep::Memory(int64_t bytes) {
-  absl::StatusOr<Buffer> buffer = backend_.Allocate(bytes);
+  absl::StatusOr<Buffer> buffer = backend_->Allocate(bytes);
   Must(buffer.status());
   std::vector<std::byte> piece(
       static_cast<size_t>(std::min(bytes, int64_t{16} << 20)));
@@ -32,8 +32,8 @@ Buffer DecodeStep::Memory(int64_t bytes) {
   const auto size = static_cast<int64_t>(piece.size());
   for (int64_t at = 0; at < bytes; at += size) {
     const int64_t n = std::min(size, bytes - at);
-    Must(backend_.Upload(std::span(piece).first(static_cast<size_t>(n)),
-                         buffer->view().Slice(at, n)));
+    Must(backend_->Upload(std::span(piece).first(static_cast<size_t>(n)),
+                          buffer->view().Slice(at, n)));
   }
   return *std::move(buffer);
 }
@@ -47,7 +47,7 @@ WeightMatrix DecodeStep::Take(std::byte*& at, int64_t rows,
 
 DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
                        int64_t n_rows, int64_t n_ctx)
-    : backend_(backend),
+    : backend_(&backend),
       shape_(shape),
       dtype_(dtype),
       n_rows_(n_rows),
@@ -121,30 +121,30 @@ DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
 }
 
 absl::Status DecodeStep::Run(bool is_held) {
-  if (is_held) RETURN_IF_ERROR(backend_.BeginStep(n_rows_));
+  if (is_held) RETURN_IF_ERROR(backend_->BeginStep(n_rows_));
   absl::Status status = Queue();
-  if (status.ok()) status = backend_.Synchronize();
-  status.Update(backend_.EndStep());
+  if (status.ok()) status = backend_->Synchronize();
+  status.Update(backend_->EndStep());
   return status;
 }
 
 absl::Status DecodeStep::Queue() {
   RETURN_IF_ERROR(
-      backend_.RopeAngles({positions_.data(), n_rows_, shape_.head_dim, 1e4,
-                           1.0, nullptr, 1.0f, angles_}));
+      backend_->RopeAngles({positions_.data(), n_rows_, shape_.head_dim, 1e4,
+                            1.0, nullptr, 1.0f, angles_}));
   RETURN_IF_ERROR(
-      backend_.GetRows({table_, tokens_.data(), n_rows_, 1.0f, x_}));
+      backend_->GetRows({table_, tokens_.data(), n_rows_, 1.0f, x_}));
   for (int64_t i = 0; i < shape_.n_layers; ++i) {
     const Layer& layer = layers_[static_cast<size_t>(i % kLayers)];
     RETURN_IF_ERROR(Attend(layer, i));
     RETURN_IF_ERROR(FeedForward(layer));
   }
   RETURN_IF_ERROR(Norm(shape_.model_dim));
-  return backend_.MatMul(Product(table_, logits_, false));
+  return backend_->MatMul(Product(table_, logits_, false));
 }
 
 absl::Status DecodeStep::Norm(int64_t dim) {
-  return backend_.RmsNorm(
+  return backend_->RmsNorm(
       {x_, ones_, normed_, n_rows_, dim, 1e-6f, false, packed_.data()});
 }
 
@@ -160,14 +160,14 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   const MatMulArgs products[] = {Product(layer.q, q_, false),
                                  Product(layer.k, k_, false),
                                  Product(layer.v, v_, false)};
-  RETURN_IF_ERROR(backend_.MatMuls(products));
+  RETURN_IF_ERROR(backend_->MatMuls(products));
   for (const auto& [x, n_heads] :
        {std::pair{q_, shape_.n_heads}, {k_, shape_.n_kv_heads}}) {
-    RETURN_IF_ERROR(backend_.RmsNorm(
+    RETURN_IF_ERROR(backend_->RmsNorm(
         {x, ones_, x, n_rows_ * n_heads, shape_.head_dim, 1e-6f, false}));
     RETURN_IF_ERROR(
-        backend_.Rope({x, angles_, x, n_rows_, n_heads, shape_.head_dim,
-                       shape_.head_dim, RopeStyle::kNeox}));
+        backend_->Rope({x, angles_, x, n_rows_, n_heads, shape_.head_dim,
+                        shape_.head_dim, RopeStyle::kNeox}));
   }
   PagedKv kv = kv_;
   kv.k_offset = index * 2 * kPageTokens * row_bytes;
@@ -178,7 +178,7 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
       offsets_[r] = pages_[r].back().page * kv.page_bytes + part +
                     (n_ctx_ - 1) % kPageTokens * row_bytes;
     }
-    RETURN_IF_ERROR(backend_.StoreRows(
+    RETURN_IF_ERROR(backend_->StoreRows(
         {x, n_rows_, kv_dim, DType::kF16, kv.pool, offsets_.data()}));
   }
   AttentionArgs args = {};
@@ -192,19 +192,19 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   args.paged = kv;
   args.out = gate_;  // of ffn_dim, which is not less
   args.packed = packed_.data();
-  RETURN_IF_ERROR(backend_.Attention(args));
-  return backend_.MatMul(Product(layer.attention_out, x_, true));
+  RETURN_IF_ERROR(backend_->Attention(args));
+  return backend_->MatMul(Product(layer.attention_out, x_, true));
 }
 
 absl::Status DecodeStep::FeedForward(const Layer& layer) {
   RETURN_IF_ERROR(Norm(shape_.model_dim));
   const MatMulArgs products[] = {Product(layer.gate, gate_, false),
                                  Product(layer.up, up_, false)};
-  RETURN_IF_ERROR(backend_.MatMuls(products));
+  RETURN_IF_ERROR(backend_->MatMuls(products));
   RETURN_IF_ERROR(
-      backend_.GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
-                                Activation::kGeluTanh, packed_.data()}));
-  return backend_.MatMul(Product(layer.down, x_, true));
+      backend_->GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
+                                 Activation::kGeluTanh, packed_.data()}));
+  return backend_->MatMul(Product(layer.down, x_, true));
 }
 
 }  // namespace plimsoll::kernels

@@ -30,6 +30,8 @@ class DecodeStep {
   DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
              int64_t n_rows, int64_t n_ctx);
 
+  // From now on steps run on another backend of the same device.
+  void UseBackend(Backend& backend) { backend_ = &backend; }
   // One step, to its end. With `is_held` as one piece.
   absl::Status Run(bool is_held);
 
@@ -50,7 +52,7 @@ class DecodeStep {
   absl::Status Norm(int64_t dim);
   MatMulArgs Product(const WeightMatrix& w, float* out, bool adds) const;
 
-  Backend& backend_;
+  Backend* backend_;
   StepShape shape_;
   DType dtype_;
   int64_t n_rows_;

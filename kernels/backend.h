@@ -58,6 +58,9 @@ struct DeviceInfo {
   // What a driver may take, outside of all that is allocated, for steps that it
   // starts as one (BeginStep). An estimate.
   int64_t graph_bytes = 0;
+  // Whether a step's kernels overlap (CudaOptions::programmatic_launches). What
+  // was asked for; false as soon as a step shows that they cannot.
+  bool has_programmatic_launches = false;
 };
 
 // What a device says of its memory, now.
@@ -122,7 +125,8 @@ inline constexpr float kNotComputed = std::numeric_limits<float>::lowest();
 // dequantised exactly; otherwise quantised weights meet the packed activations
 // in integers (float weight types always use `x`).
 struct MatMulArgs {
-  WeightMatrix w;
+  WeightMatrix w;           // which no operation between BeginStep and
+                            // Synchronize writes; uploads may
   const float* x;           // [n_rows, w.cols]
   const std::byte* packed;  // of x, from PackActivations, or nullptr
   float* out;               // [n_rows, w.rows]
@@ -367,6 +371,13 @@ struct CudaOptions {
   // Rows from which on they round activations to F16 (2^-12 of each), for twice
   // the rate at best. None, unless asked for.
   int64_t half_product_rows = std::numeric_limits<int64_t>::max();
+  // Kernels of a step's graph may begin before those before have ended, on
+  // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
+  // later; the bits are the same.
+  bool programmatic_launches = true;
+  // Products ask for more of their weights than they can hold before they have
+  // their activations; the bits are the same.
+  bool prefetches_weights = true;
 };
 
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such

@@ -46,6 +46,7 @@ template <class S>
 __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     Attend(AttentionShape shape, const AttentionTile* tiles, int64_t n_tiles,
            Partials partials) {
+  WaitForKernelsBefore();
   const int64_t index = int64_t{blockIdx.x} * kAttentionWarps + WarpIndex();
   if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
   float* scores =
@@ -111,6 +112,7 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
 __global__ void __launch_bounds__(kThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials, std::byte* packed) {
+  WaitForKernelsBefore();
   const AttentionTile& tile = tiles[blockIdx.x];
   if (blockIdx.y >= tile.n_rows) return;
   const int64_t row = tile.first_row + blockIdx.y;

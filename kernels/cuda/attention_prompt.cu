@@ -77,7 +77,7 @@ __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
     }
   } else {
     const auto words =
-        __ldg(reinterpret_cast<const uint4*>(row + (first + at) * 2));
+        LoadWord(reinterpret_cast<const uint4*>(row + (first + at) * 2));
     eight.high[0] = words.x;
     eight.high[1] = words.y;
     eight.high[2] = words.z;
@@ -333,6 +333,7 @@ template <class S, DType kKeyType, DType kValueType>
 __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
     AttendPrompt(AttentionShape shape, const AttentionTile* tiles,
                  int64_t n_tiles) {
+  WaitForKernelsBefore();
   const int team = WarpIndex() / S::kTeam;
   const int64_t index = int64_t{blockIdx.x} * S::kTeams + team;
   if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;

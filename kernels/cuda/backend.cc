@@ -122,7 +122,9 @@ class CudaBackend : public Backend {
   }
   absl::Status Synchronize() override {
     RETURN_IF_ERROR(UseDevice(device_));
-    RETURN_IF_ERROR(queue_.StartAsGraph());
+    const absl::Status started = queue_.StartAsGraph();
+    info_.has_programmatic_launches &= queue_.overlaps();
+    RETURN_IF_ERROR(started);
     RETURN_IF_ERROR(LaunchStatus());
     return WaitForStream(context_.stream);
   }
@@ -186,6 +188,8 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.tensor_attention = options.tensor_attention;
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
+  context_.prefetches_weights = options.prefetches_weights;
+  info_.has_programmatic_launches = options.programmatic_launches;
   return absl::OkStatus();
 }
 
@@ -201,7 +205,8 @@ absl::Status CudaBackend::UseScratch(BufferView scratch) {
   RETURN_IF_ERROR(UseDevice(device_));
   RETURN_IF_ERROR(staging_.Open(scratch.data + kScratchBytes, context_.stream));
   RETURN_IF_ERROR(queue_.Open(scratch.data + kScratchBytes + Staging::kBytes,
-                              &staging_, context_.stream));
+                              &staging_, context_.stream,
+                              info_.has_programmatic_launches));
   context_.staging = &staging_;
   context_.queue = &queue_;
   context_.scratch = scratch.data;

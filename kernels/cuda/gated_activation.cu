@@ -20,6 +20,7 @@ __device__ float Activated(float x, bool is_silu) {
 __global__ void GateRows(const float* gate, const float* up, float* out,
                          int64_t n_rows, int64_t dim, bool is_silu,
                          std::byte* packed) {
+  WaitForKernelsBefore();
   const int64_t row_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
   if (i >= n_rows * row_blocks) return;

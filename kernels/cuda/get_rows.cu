@@ -11,6 +11,7 @@ constexpr int kThreads = 256;
 template <DType kType>
 __global__ void GatherRows(DeviceMatrix table, const int32_t* tokens,
                            int64_t n_rows, float scale, float* out) {
+  WaitForKernelsBefore();
   const int64_t i = GlobalIndex();
   if (i >= n_rows * table.cols) return;
   const float value =

@@ -1,4 +1,6 @@
-// A graph is a chain: every kernel reads what those before it wrote.
+// A graph is a chain: every kernel reads what those before it wrote. Its edges
+// are programmatic where that is possible: the next kernel's blocks begin when
+// all of this one's have, and wait for its end themselves (simt.cuh).
 #include "kernels/cuda/kernel_graph.h"
 
 #include <utility>
@@ -40,6 +42,47 @@ absl::Status StatusOf(cudaError_t error, const char* what) {
   return status.ok() ? absl::InternalError(what) : status;
 }
 
+// Edges with data came with CUDA 12.3.
+#if CUDART_VERSION >= 12030
+
+// Whether a graph that begins with `kernel` may have programmatic edges. The
+// kernels' code decides, not the device: what is compiled for compute
+// capability 8.0 has no waits, wherever it runs. All are compiled alike.
+bool CanOverlap(const void* kernel) {
+  constexpr int kMinDriverVersion = 12030;
+  int driver_version = 0;
+  (void)cudaDriverGetVersion(&driver_version);
+  cudaFuncAttributes attributes = {};
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  return driver_version >= kMinDriverVersion && attributes.ptxVersion >= 90;
+}
+
+cudaError_t AddProgrammaticEdge(cudaGraph_t graph, cudaGraphNode_t from,
+                                cudaGraphNode_t to) {
+  cudaGraphEdgeData edge = {};
+  edge.from_port = cudaGraphKernelNodePortProgrammatic;
+  edge.type = cudaGraphDependencyTypeProgrammatic;
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddDependencies(graph, &from, &to, &edge, 1);
+#else
+  return cudaGraphAddDependencies_v2(graph, &from, &to, &edge, 1);
+#endif
+}
+
+#else
+
+bool CanOverlap(const void* /*kernel*/) { return false; }
+
+cudaError_t AddProgrammaticEdge(cudaGraph_t /*graph*/, cudaGraphNode_t /*from*/,
+                                cudaGraphNode_t /*to*/) {
+  return cudaErrorNotSupported;
+}
+
+#endif
+
 class CudaGraph : public KernelGraph {
  public:
   ~CudaGraph() override {
@@ -47,21 +90,29 @@ class CudaGraph : public KernelGraph {
     if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
   }
 
-  absl::Status Build(std::span<const KernelCall> calls) {
+  absl::Status Build(std::span<const KernelCall> calls, bool overlaps) {
     RETURN_IF_ERROR(StatusOf(cudaGraphCreate(&graph_, 0), "a graph"));
     nodes_.reserve(calls.size());
     for (const KernelCall& call : calls) {
       Arguments arguments(call);
       const cudaKernelNodeParams parameters = NodeOf(call, arguments);
+      const bool is_first = nodes_.empty();
+      const bool has_plain_edge = !is_first && !overlaps;
       cudaGraphNode_t node = nullptr;
       RETURN_IF_ERROR(StatusOf(
           cudaGraphAddKernelNode(&node, graph_,
-                                 nodes_.empty() ? nullptr : &nodes_.back(),
-                                 nodes_.empty() ? 0 : 1, &parameters),
+                                 has_plain_edge ? &nodes_.back() : nullptr,
+                                 has_plain_edge ? 1 : 0, &parameters),
           "a kernel of a graph"));
+      if (!is_first && overlaps) {
+        RETURN_IF_ERROR(
+            StatusOf(AddProgrammaticEdge(graph_, nodes_.back(), node),
+                     "a programmatic edge of a graph"));
+      }
       nodes_.push_back(node);
     }
-    return StatusOf(cudaGraphInstantiate(&instance_, graph_, 0), "a graph");
+    return StatusOf(cudaGraphInstantiateWithFlags(&instance_, graph_, 0),
+                    "a graph");
   }
 
   absl::Status Update(size_t index, const KernelCall& call) override {
@@ -85,9 +136,18 @@ class CudaGraph : public KernelGraph {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
-    std::span<const KernelCall> calls) {
+    std::span<const KernelCall> calls, bool& overlaps) {
+  overlaps = overlaps && CanOverlap(calls.front().kernel);
+  if (overlaps) {
+    auto graph = std::make_unique<CudaGraph>();
+    const absl::Status built = graph->Build(calls, /*overlaps=*/true);
+    if (built.ok()) return graph;
+    // Where memory is short or the device lost, plain edges are no help.
+    if (!absl::IsInternal(built)) return built;
+    overlaps = false;
+  }
   auto graph = std::make_unique<CudaGraph>();
-  RETURN_IF_ERROR(graph->Build(calls));
+  RETURN_IF_ERROR(graph->Build(calls, /*overlaps=*/false));
   return graph;
 }
 

@@ -17,9 +17,12 @@ class KernelGraph {
  public:
   virtual ~KernelGraph() = default;
 
-  // Errors: kResourceExhausted if the driver has no memory for it.
+  // With `overlaps`, a kernel's blocks may begin before the kernel before has
+  // ended (simt.cuh); it becomes false where device, driver or build cannot do
+  // that. `calls` are not empty. Errors: kResourceExhausted if the driver has
+  // no memory for it.
   static absl::StatusOr<std::unique_ptr<KernelGraph>> Of(
-      std::span<const KernelCall> calls);
+      std::span<const KernelCall> calls, bool& overlaps);
 
   // Call `index` becomes `call`, of the same kernel, for launches that come.
   virtual absl::Status Update(size_t index, const KernelCall& call) = 0;

@@ -22,6 +22,16 @@ __device__ void WithKvType(DType dtype, const Function& function) {
   }
 }
 
+// A word of keys or values, which a kernel before may have written: no __ldg
+// (simt.cuh). That it is no shared memory the compiler cannot see.
+template <class T>
+__device__ T LoadWord(const T* at) {
+#ifndef PLIMSOLL_CUDA_EMULATED
+  __builtin_assume(__isGlobal(at));
+#endif
+  return *at;
+}
+
 // Elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float types
 // begin at multiples of 16 bytes, those of Q8_0 at even ones.
 template <DType kType>
@@ -29,7 +39,7 @@ __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
   if constexpr (kType == DType::kF32) {
     for (int i = 0; i < 2; ++i) {
       const auto four =
-          __ldg(reinterpret_cast<const float4*>(row + at * 4) + i);
+          LoadWord(reinterpret_cast<const float4*>(row + at * 4) + i);
       out[4 * i] = four.x;
       out[4 * i + 1] = four.y;
       out[4 * i + 2] = four.z;
@@ -38,17 +48,18 @@ __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
   } else if constexpr (kType == DType::kQ8_0) {
     const std::byte* block = row + at / kQ80Elements * kQ80Bytes;
     const float d =
-        FloatOfHalf(__ldg(reinterpret_cast<const uint16_t*>(block)));
+        FloatOfHalf(LoadWord(reinterpret_cast<const uint16_t*>(block)));
     const auto* pairs =
         reinterpret_cast<const uint16_t*>(block + 2 + at % kQ80Elements);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t pair = __ldg(pairs + i);
+      const uint32_t pair = LoadWord(pairs + i);
       out[2 * i] = d * static_cast<float>(static_cast<int8_t>(pair & 0xFFu));
       out[2 * i + 1] = d * static_cast<float>(static_cast<int8_t>(pair >> 8));
     }
   } else {
-    FloatsOf<kType>(__ldg(reinterpret_cast<const uint4*>(row + at * 2)), out);
+    FloatsOf<kType>(LoadWord(reinterpret_cast<const uint4*>(row + at * 2)),
+                    out);
   }
 }
 

@@ -33,8 +33,9 @@ LaunchQueue::~LaunchQueue() {
 }
 
 absl::Status LaunchQueue::Open(std::byte* device, Staging* staging,
-                               Stream stream) {
+                               Stream stream, bool overlaps) {
   device_ = device;
+  overlaps_ = overlaps;
   staging_ = staging;
   stream_ = stream;
   ASSIGN_OR_RETURN(host_, AllocatePinned(kStepBytes));
@@ -121,24 +122,32 @@ LaunchQueue::Step& LaunchQueue::StepOf(int64_t n_rows) {
   return *std::ranges::min_element(steps_, {}, &Step::last_used);
 }
 
-// Makes the step's graph that of the calls that are held.
-absl::Status LaunchQueue::Bring(Step& step) {
-  step.last_used = n_steps_;
-  if (step.graph == nullptr || step.n_rows != n_rows_ ||
-      !IsAlike(step.calls, calls_)) {
-    step.graph.reset();
-    step.n_rows = n_rows_;
-    ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(calls_));
-    step.calls = calls_;
-    ++counts_.graphs_built;
-    return absl::OkStatus();
-  }
+absl::Status LaunchQueue::Update(Step& step) {
   for (size_t i = 0; i < calls_.size(); ++i) {
     if (step.calls[i].IsSame(calls_[i])) continue;
     RETURN_IF_ERROR(step.graph->Update(i, calls_[i]));
     step.calls[i] = calls_[i];
     ++counts_.calls_updated;
   }
+  return absl::OkStatus();
+}
+
+// Makes the step's graph that of the calls that are held.
+absl::Status LaunchQueue::Bring(Step& step) {
+  step.last_used = n_steps_;
+  if (step.graph != nullptr && step.n_rows == n_rows_ &&
+      IsAlike(step.calls, calls_)) {
+    const absl::Status updated = Update(step);
+    if (updated.ok() || !overlaps_) return updated;
+    // From now on graphs are of the kind that any driver updates.
+    overlaps_ = false;
+    for (Step& other : steps_) other.graph.reset();
+  }
+  step.graph.reset();
+  step.n_rows = n_rows_;
+  ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(calls_, overlaps_));
+  step.calls = calls_;
+  ++counts_.graphs_built;
   return absl::OkStatus();
 }
 

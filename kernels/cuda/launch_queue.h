@@ -46,8 +46,10 @@ class LaunchQueue {
   LaunchQueue& operator=(const LaunchQueue&) = delete;
   ~LaunchQueue();
 
-  // `device` holds kStepBytes; it and `staging` outlive this.
-  absl::Status Open(std::byte* device, Staging* staging, Stream stream);
+  // `device` holds kStepBytes; it and `staging` outlive this. With `overlaps`,
+  // a graph's kernels overlap where they can.
+  absl::Status Open(std::byte* device, Staging* staging, Stream stream,
+                    bool overlaps);
 
   // From now on calls are held. Steps of the same number of rows share a graph.
   absl::Status BeginStep(int64_t n_rows);
@@ -58,6 +60,8 @@ class LaunchQueue {
 
   Stream stream() const { return stream_; }
   bool is_held() const { return is_held_; }
+  // As asked for, until a graph shows that they cannot.
+  bool overlaps() const { return overlaps_; }
   void Hold(KernelCall call);
 
   // Where the device finds a copy of `host`, whose memory is free again when
@@ -95,6 +99,7 @@ class LaunchQueue {
   absl::Status CopySpans();
   void Release();
   Step& StepOf(int64_t n_rows);
+  absl::Status Update(Step& step);
   absl::Status Bring(Step& step);
 
   Stream stream_ = {};
@@ -104,6 +109,7 @@ class LaunchQueue {
   Event copied_ = {};  // the block, of the last step
   int64_t used_ = 0;   // bytes of the block
   bool is_held_ = false;
+  bool overlaps_ = false;
   int64_t n_rows_ = 0;
   int64_t n_steps_ = 0;
   std::vector<KernelCall> calls_;

@@ -8,6 +8,9 @@
 // and the warps' sums are added as a tree. So a row has the same bits alone and
 // in any batch. Prompts have a kernel with another division of the work and the
 // same operations (mat_mul_prompt.cu).
+//
+// Weights are asked for before the kernels before have ended: no kernel of a
+// step writes them, and an upload starts first what a step holds.
 #include <algorithm>
 #include <vector>
 
@@ -55,13 +58,56 @@ constexpr int Depth(DType type, int n_products) {
   return is_plain ? 4 : 2;
 }
 
+// What a block of threads asks for before it has its activations: of the blocks
+// that a device runs at a time some 15 MB, which fit in the L2 cache.
+constexpr int64_t kPrefetchBytes = int64_t{32} << 10;
+
+// Asks for memory to be in the L2 cache when it is read. Begins and ends at
+// multiples of 16 bytes.
+__device__ inline void Prefetch(const uint8_t* data, int64_t bytes) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  // For what checks addresses.
+  [[maybe_unused]] volatile uint8_t last = data[0];
+  last = data[bytes - 1];
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
+                   __cvta_generic_to_global(data)),
+               "r"(static_cast<uint32_t>(bytes)));
+#endif
+}
+
+// The same for tiles of columns from `first` on, as many as are `bytes` of
+// quants, with all that is theirs in other planes.
+template <DType kType>
+__device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
+                              int64_t first, int64_t bytes) {
+  constexpr TilePlanes kPlanes = PlanesOf(kType);
+  const int64_t left = w.at.col_tiles - first;
+  const int64_t most = bytes / kPlanes.quants;
+  const int64_t n_tiles = left < most ? left : most;
+  if (n_tiles <= 0) return;
+  const int64_t begin = w.at.Tile(row_tile, first);
+  const auto ask = [&](int64_t plane, int64_t unit_bytes, int64_t unit_tiles) {
+    const int64_t unit = begin / unit_tiles;
+    const int64_t end = (begin + n_tiles + unit_tiles - 1) / unit_tiles;
+    Prefetch(w.data + plane + unit * unit_bytes, (end - unit) * unit_bytes);
+  };
+  ask(0, kPlanes.quants, 1);
+  if constexpr (kPlanes.highs != 0) ask(w.at.highs, kPlanes.highs, 1);
+  if constexpr (kPlanes.subscales != 0) {
+    ask(w.at.subscales, kPlanes.subscales, kPlanes.block_tiles);
+  }
+  ask(w.at.scales, kPlanes.scales, kPlanes.block_tiles);
+}
+
 // A block of threads computes kRowTiles tiles of outputs for kGroups groups of
 // activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
 __global__ void __launch_bounds__(kProductThreads,
                                   MinBlocks(kRowTiles* kGroups))
     MultiplyTiles(const __grid_constant__ Products products, Activations x,
-                  bool accumulate, int64_t n_batches) {
+                  bool accumulate, int64_t n_batches, bool prefetches) {
+  LetNextKernelBegin();
   constexpr int kSums = kRowTiles * kGroups * 4;
   constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
   constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
@@ -80,6 +126,10 @@ __global__ void __launch_bounds__(kProductThreads,
     groups[g].Begin(x, first_row + g * kGroupRows);
   }
   float sums[kSums] = {};
+  if (prefetches && ThreadIndex() < kRowTiles) {
+    PrefetchTiles<kType>(w, tile_at(ThreadIndex()), kDepth * kProductWarps,
+                         kPrefetchBytes / kRowTiles);
+  }
   RawTile<kType> next[kDepth][kRowTiles];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
@@ -87,6 +137,7 @@ __global__ void __launch_bounds__(kProductThreads,
     if (col >= w.at.col_tiles) break;
     for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
   }
+  WaitForKernelsBefore();
   for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
        begin += kDepth * kProductWarps) {
 #pragma unroll
@@ -129,7 +180,7 @@ void LaunchMultiply(const Context& context,
   const Activations x = {first.packed, first.n_rows, first.w.cols};
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
          {n_groups * n_batches}, kProductThreads, kShared, context.queue, all,
-         x, first.accumulate, n_batches);
+         x, first.accumulate, n_batches, context.prefetches_weights);
 }
 
 // Reading weights bounds few rows, so those get many small blocks of threads.

@@ -56,6 +56,7 @@ template <DType kType, int kBatch>
 __global__ void __launch_bounds__(kThreads)
     MultiplyFloats(DeviceMatrix w, FloatInput input, float* out,
                    bool accumulate, int64_t n_batches) {
+  WaitForKernelsBefore();
   const int64_t first_output =
       (blockIdx.x / n_batches * kWarps + WarpIndex()) * kOutputs;
   const int64_t first_row = blockIdx.x % n_batches * kBatch;

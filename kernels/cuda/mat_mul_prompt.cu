@@ -163,6 +163,7 @@ template <DType kType, bool kIsHalf>
 __global__ void __launch_bounds__(kProductThreads, 1)
     MultiplyBlocks(const __grid_constant__ Products products, Activations x,
                    bool accumulate, int64_t n_batches) {
+  WaitForKernelsBefore();
   constexpr int64_t kScaleTiles = PlanesOf(kType).block_tiles;
   int64_t index = blockIdx.x / n_batches;
   const Product product = FindProduct(products, index);

@@ -30,6 +30,7 @@ struct Context {
   CudaOptions::TensorAttention tensor_attention;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
+  bool prefetches_weights;
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);

@@ -10,6 +10,7 @@ constexpr int64_t kWarps = kThreads / kWarpThreads;
 
 __global__ void PackRows(const float* x, int64_t n_rows, int64_t dim,
                          std::byte* out) {
+  WaitForKernelsBefore();
   const int64_t row_blocks = dim / kActivationBlock;
   const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
   if (i >= n_rows * row_blocks) return;

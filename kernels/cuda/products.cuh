@@ -39,6 +39,7 @@ struct Group {
   const std::byte* values;     // of row g, at this lane's columns
   const std::byte* scales[2];  // of rows 2t and 2t + 1
 
+  // Reads nothing.
   __device__ void Begin(const Activations& x, int64_t first_row) {
     const int64_t row_bytes = PackedRowBytes(x.dim);
     const int lane = LaneIndex();

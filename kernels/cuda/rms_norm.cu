@@ -38,10 +38,12 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
 }
 
 __global__ void NormRows(RmsNormArgs args) {
+  WaitForKernelsBefore();
   NormRow(args, reinterpret_cast<float*>(DynamicShared()));
 }
 
 __global__ void AddNormRows(AddNormArgs args) {
+  WaitForKernelsBefore();
   NormRow(args.add, reinterpret_cast<float*>(DynamicShared()));
   NormRow(args.norm, reinterpret_cast<float*>(DynamicShared()));
 }

@@ -19,6 +19,7 @@ struct AngleParameters {
 };
 
 __global__ void ComputeAngles(AngleParameters p, const int64_t* positions) {
+  WaitForKernelsBefore();
   const int64_t n_pairs = p.n_rot / 2;
   const int64_t i = GlobalIndex();
   if (i >= p.n_rows * n_pairs) return;
@@ -36,6 +37,7 @@ __global__ void ComputeAngles(AngleParameters p, const int64_t* positions) {
 
 // The last threads of a head copy what is not rotated.
 __global__ void RotateHeads(RopeArgs p) {
+  WaitForKernelsBefore();
   const int64_t n_pairs = p.n_rot / 2;
   const int64_t per_head = n_pairs + (p.head_dim - p.n_rot);
   const int64_t i = GlobalIndex();

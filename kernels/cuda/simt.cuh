@@ -22,8 +22,52 @@ __device__ inline std::byte* DynamicShared() {
 }
 #endif
 
+// Kernels of a step's graph overlap where the device can do that (compute
+// capability 9.0): a kernel's blocks may begin while those before it still run.
+// Every kernel that a LaunchQueue gets calls WaitForKernelsBefore() in each
+// thread, before the thread reads or writes any memory but weights, which
+// nothing writes while a step runs. Then a step is what it is without overlap:
+//
+// - A thread comes back from the wait when all of the kernel before has ended,
+//   with what it wrote. That kernel's threads had all waited in turn, so every
+//   earlier kernel had ended too: what they wrote may be read, and what they
+//   read or wrote may be written.
+// - It cannot hang. The next kernel's blocks begin when all blocks of this one
+//   have called LetNextKernelBegin() or ended, so a block that waits holds no
+//   place that a block before it needs.
+//
+// What a kernel before may have written is read by plain loads: __ldg is for
+// memory that nobody writes as long as the kernel runs, waiting included.
+#ifdef PLIMSOLL_CUDA_EMULATED
+using ::plimsoll::kernels::cuda_emulated::LetNextKernelBegin;
+using ::plimsoll::kernels::cuda_emulated::WaitForKernelsBefore;
+#else
+
+__device__ inline void LetNextKernelBegin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Lets the next kernel begin as well.
+__device__ inline void WaitForKernelsBefore() {
+  LetNextKernelBegin();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+#endif
+
 // The default of 48 KiB a block needs no permission.
 inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+inline Dim3 DimensionsOf(const Grid& grid) {
+  return {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+          static_cast<unsigned>(grid.z)};
+}
+#endif
 
 // Queues `kernel` on `stream`. Errors: at the next LaunchStatus() or
 // synchronisation. An empty grid launches nothing.
@@ -33,9 +77,8 @@ void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
 #ifdef PLIMSOLL_CUDA_EMULATED
   (void)stream;
-  RunGrid({static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-           static_cast<unsigned>(grid.z)},
-          n_threads, shared_bytes, [&] { kernel(arguments...); });
+  RunGrid(DimensionsOf(grid), n_threads, shared_bytes,
+          [&] { kernel(arguments...); });
 #else
   cudaLaunchConfig_t config = {};
   config.gridDim =
@@ -56,22 +99,22 @@ void EmulateCall(const KernelCall& call) {
   auto* kernel =
       reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(call.kernel));
   const auto run = [&]<int... kAt>(std::integer_sequence<int, kAt...>) {
-    Launch(kernel, call.grid, call.n_threads, call.shared_bytes, Stream{},
-           *reinterpret_cast<const Parameters*>(call.Argument(kAt))...);
+    const auto thread = [&] {
+      kernel(*reinterpret_cast<const Parameters*>(call.Argument(kAt))...);
+      CheckWaited();
+    };
+    RunGrid(DimensionsOf(call.grid), call.n_threads, call.shared_bytes, thread);
   };
   run(std::make_integer_sequence<int, sizeof...(Parameters)>{});
 }
 #endif
 
-// The same in an operation's queue, which may hold it for a step's graph.
+// The same in an operation's queue, which may hold it for a step's graph. Each
+// of the kernel's threads calls WaitForKernelsBefore().
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
             int64_t shared_bytes, LaunchQueue* queue, Arguments... arguments) {
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
-  if (!queue->is_held()) {
-    return Launch(kernel, grid, n_threads, shared_bytes, queue->stream(),
-                  arguments...);
-  }
   static_assert(sizeof...(Parameters) <= KernelCall::kMaxArguments);
   static_assert((sizeof(Parameters) + ... + 0) + 16 * sizeof...(Parameters) <=
                 KernelCall::kMaxBytes);

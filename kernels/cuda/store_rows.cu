@@ -30,6 +30,7 @@ __device__ void StoreQ80(float x, std::byte* out) {
 template <DType kType>
 __global__ void StoreEach(const float* x, int64_t dim, std::byte* base,
                           const int64_t* offsets) {
+  WaitForKernelsBefore();
   const int64_t row = blockIdx.x;
   x += row * dim;
   std::byte* out = base + offsets[row];
@@ -61,6 +62,7 @@ __device__ void CopyWords(const std::byte* from, std::byte* to, int64_t bytes) {
 __global__ void CopyEach(const std::byte* src, const int64_t* src_offsets,
                          std::byte* dst, const int64_t* dst_offsets,
                          int64_t row_bytes) {
+  WaitForKernelsBefore();
   const int64_t row = blockIdx.x;
   const std::byte* from = src + src_offsets[row];
   std::byte* to = dst + dst_offsets[row];

@@ -87,6 +87,40 @@ TEST(CudaEmulationTest, WarpsShuffleAndReduceByThemselves) {
   });
 }
 
+// What a kernel does before its wait meets what the kernel before has not done
+// yet, in every thread of the first block; barriers are no obstacle.
+TEST(CudaEmulationTest, AGridBeginsBeforeWhatIsBeforeItHasRun) {
+  constexpr size_t kThreads = 64;
+  for (int round = 0; round < 2; ++round) {  // both orders of threads
+    std::vector<int> given(kThreads, -1);
+    std::vector<int> early(2 * kThreads);
+    std::vector<int> late(2 * kThreads);
+    RunAfter(
+        [&] {
+          Emulate({3}, 32, 0, [&] {
+            WaitForKernelsBefore();
+            __syncthreads();
+            std::fill(given.begin(), given.end(),
+                      static_cast<int>(blockIdx.x + gridDim.x));
+          });
+        },
+        [&] {
+          Emulate({2}, kThreads, 0, [&] {
+            const auto thread = static_cast<size_t>(ThreadIndex());
+            const size_t at = blockIdx.x * kThreads + thread;
+            early[at] = given[thread];
+            __syncthreads();
+            WaitForKernelsBefore();
+            __syncthreads();
+            late[at] = given[thread];
+            WaitForKernelsBefore();
+          });
+        });
+    EXPECT_EQ(std::count(early.begin(), early.end(), -1), kThreads);
+    EXPECT_EQ(std::count(late.begin(), late.end(), 5), 2 * kThreads);
+  }
+}
+
 TEST(CudaEmulationTest, BytesOfPairsAreTakenApart) {
   const uint2 values = {0x22221111u, 0xFF44B3A3u};
   EXPECT_EQ(LowBytes(values), 0x44A32211u);
@@ -228,6 +262,14 @@ TEST(CudaEmulationDeathTest, DifferentWaitsNeverEnd) {
                          }
                        }),
                "not every thread reaches");
+}
+
+TEST(CudaEmulationDeathTest, AThreadThatDoesNotWaitForKernelsBeforeIsFatal) {
+  const auto kernel = [] {
+    if (ThreadIndex() != 7) WaitForKernelsBefore();
+  };
+  EXPECT_DEATH(RunAfter([] {}, [&] { Emulate({1}, 64, 0, kernel); }),
+               "did not wait");
 }
 
 TEST(CudaEmulationDeathTest, WhatADeviceCannotLaunchIsFatal) {

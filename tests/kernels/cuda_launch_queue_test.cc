@@ -1,9 +1,10 @@
-// Which calls of a step are updated, when a graph is made anew, and that what
-// does not fit is started without one.
+// Which calls of a step are updated, when a graph is made anew, that what does
+// not fit is started without one, and that kernels of a graph overlap.
 #include <numeric>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/emulation/kernel_graph.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/numeric.cuh"
 
@@ -11,19 +12,31 @@ namespace plimsoll::kernels::cuda_emulated {
 namespace {
 
 void AddTo(int64_t* sum, const int64_t* values, int64_t n, char /*odd size*/) {
+  WaitForKernelsBefore();
   if (GlobalIndex() == 0) *sum += std::accumulate(values, values + n, 0L);
 }
 void Double(int64_t* sum) {
+  WaitForKernelsBefore();
   if (GlobalIndex() == 0) *sum *= 2;
 }
+// Reads before it may.
+void AddEarly(int64_t* sum, const int64_t* from) {
+  const int64_t value = *from;
+  WaitForKernelsBefore();
+  if (GlobalIndex() == 0) *sum += value;
+}
+void AddWithoutWaiting(int64_t* sum) { *sum += 1; }
 
 class CudaLaunchQueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(staging_.Open(memory_.data(), nullptr).ok());
-    ASSERT_TRUE(
-        queue_.Open(memory_.data() + Staging::kBytes, &staging_, nullptr).ok());
+    ASSERT_TRUE(queue_
+                    .Open(memory_.data() + Staging::kBytes, &staging_, nullptr,
+                          /*overlaps=*/true)
+                    .ok());
   }
+  void TearDown() override { DriverRefusals() = {}; }
   void Add(const std::vector<int64_t>& values) {
     const auto n = static_cast<int64_t>(values.size());
     const int64_t* at = *queue_.PutSpan(std::span<const int64_t>(values));
@@ -99,6 +112,90 @@ TEST_F(CudaLaunchQueueTest, KeepsTheGraphsOfTheLastNumbersOfRows) {
   EXPECT_EQ(queue_.counts().graphs_built, kMax + 1);
   step(1);
   EXPECT_EQ(queue_.counts().graphs_built, kMax + 2);
+}
+
+TEST_F(CudaLaunchQueueTest, EveryKernelOfAGraphBeginsBeforeTheOneBeforeEnds) {
+  int64_t copies[2] = {};
+  const auto step = [&] {
+    sum_ = 1;
+    copies[0] = copies[1] = 0;
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    Twice();
+    Launch(AddEarly, {1}, 32, 0, &queue_, &copies[0], &sum_);
+    Launch(AddEarly, {1}, 32, 0, &queue_, &copies[1], &copies[0]);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  };
+  // Two kernels at a time: in one step the first two, in the next the others.
+  step();
+  EXPECT_EQ(copies[0], 1);
+  EXPECT_EQ(copies[1], 1);
+  step();
+  EXPECT_EQ(copies[0], 2);
+  EXPECT_EQ(copies[1], 0);
+  EXPECT_TRUE(queue_.overlaps());
+}
+
+TEST_F(CudaLaunchQueueTest, KernelsOverlapOnlyInGraphsThatAreAskedTo) {
+  int64_t copy = 0;
+  const auto launch = [&](LaunchQueue& queue) {
+    ASSERT_TRUE(queue.BeginStep(1).ok());
+    Launch(Double, {1}, 32, 0, &queue, &sum_);
+    Launch(AddEarly, {1}, 32, 0, &queue, &copy, &sum_);
+  };
+  sum_ = 1;
+  launch(queue_);
+  ASSERT_TRUE(queue_.StartEach().ok());
+  EXPECT_EQ(copy, 2);
+  LaunchQueue plain;
+  ASSERT_TRUE(plain
+                  .Open(memory_.data() + Staging::kBytes, &staging_, nullptr,
+                        /*overlaps=*/false)
+                  .ok());
+  launch(plain);
+  ASSERT_TRUE(plain.StartAsGraph().ok());
+  EXPECT_EQ(copy, 2 + 4);
+  EXPECT_FALSE(plain.overlaps());
+}
+
+TEST_F(CudaLaunchQueueTest, ADriverMayRefuseGraphsThatOverlap) {
+  DriverRefusals().graphs = true;
+  sum_ = 1;
+  for (const int64_t n_blocks : {1, 2}) {
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    Twice(n_blocks);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_FALSE(queue_.overlaps());
+  }
+  EXPECT_EQ(sum_, 4);
+  EXPECT_EQ(queue_.counts().graphs_built, 1);
+  EXPECT_EQ(queue_.counts().calls_updated, 1);
+}
+
+// Then every graph is made anew once, without overlap, and updated as others
+// are.
+TEST_F(CudaLaunchQueueTest, ADriverMayRefuseUpdatesOfGraphsThatOverlap) {
+  DriverRefusals().updates = true;
+  sum_ = 1;
+  const auto step = [&](int64_t n_rows, int64_t n_blocks) {
+    ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
+    Twice(n_blocks);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  };
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 1);
+  EXPECT_TRUE(queue_.overlaps());
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 2);
+  EXPECT_FALSE(queue_.overlaps());
+  EXPECT_EQ(queue_.counts().graphs_built, 4);
+  EXPECT_EQ(queue_.counts().calls_updated, 0);
+  for (const int64_t n_rows : {1, 2}) step(n_rows, 3);
+  EXPECT_EQ(queue_.counts().graphs_built, 4);
+  EXPECT_EQ(queue_.counts().calls_updated, 2);
+  EXPECT_EQ(sum_, 1 << 6);
+}
+
+TEST_F(CudaLaunchQueueTest, AKernelThatDoesNotWaitIsFatal) {
+  EXPECT_DEATH(Launch(AddWithoutWaiting, {1}, 32, 0, &queue_, &sum_),
+               "did not wait");
 }
 
 TEST_F(CudaLaunchQueueTest, ASpanOfOneAddressIsPutOnceInAStep) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -75,9 +76,10 @@ struct Fiber {
   void* stack_pointer = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's
   bool is_done = false;
+  bool has_waited = false;  // for kernels before
 };
 
-// The one block that runs.
+// The block that runs.
 struct Block {
   std::byte* stacks = nullptr;
   std::vector<Fiber> fibers;
@@ -94,12 +96,23 @@ struct Block {
   int arrived = 0;
   uint64_t generation = 0;
   int64_t idle_switches = 0;
+  bool is_early = false;  // kernels before it have not run
+  int n_waiting = 0;      // for them
 };
 
-Block& TheBlock() {
-  static auto* block = new Block;
-  return *block;
+// A grid that RunAfter is given is in one block while what runs before it has
+// the other.
+struct State {
+  Block blocks[2];
+  bool is_nested = false;
+  const absl::FunctionRef<void()>* earlier = nullptr;  // of the next grid
+};
+
+State& TheState() {
+  static auto* state = new State;
+  return *state;
 }
+Block& TheBlock() { return TheState().blocks[TheState().is_nested ? 1 : 0]; }
 
 std::byte* StackOf(Block& block, int thread) {
   return block.stacks + static_cast<size_t>(thread) * kStackBytes;
@@ -174,7 +187,8 @@ void StartFiber(Block& block, int thread) {
   fiber = {.stack_pointer = top};
 }
 
-void RunBlock(Block& block) {
+// With `is_early`, until all threads wait for the kernels before.
+void RunBlock(Block& block, bool is_early) {
   for (int t = 0; t < block.n_threads; ++t) StartFiber(block, t);
   for (Warp& warp : block.warps) {
     warp.n_lanes = kWarpThreads;
@@ -183,10 +197,32 @@ void RunBlock(Block& block) {
   std::fill(block.shared.begin(), block.shared.end(), std::byte{0xFF});
   block.n_alive = block.n_threads;
   block.arrived = 0;
+  block.n_waiting = 0;
+  block.is_early = is_early;
   block.idle_switches = 0;
   block.current = block.step > 0 ? 0 : block.n_threads - 1;
   block.host_stack = nullptr;
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
+  Switch(block, block.host, block.fibers[static_cast<size_t>(block.current)],
+         /*from_ends=*/false);
+}
+
+// The first block of a grid, around what comes before the grid.
+void RunFirstBlock(Block& block, const absl::FunctionRef<void()>& earlier) {
+  RunBlock(block, /*is_early=*/true);
+  PLIMSOLL_CHECK(block.n_waiting == block.n_threads,
+                 "a thread that did not wait for the kernels before");
+  State& state = TheState();
+  PLIMSOLL_CHECK(!state.is_nested, "three grids at a time");
+  const Dim3 at[] = {threadIdx, blockIdx, blockDim, gridDim};
+  state.is_nested = true;
+  earlier();
+  state.is_nested = false;
+  threadIdx = at[0];
+  blockIdx = at[1];
+  blockDim = at[2];
+  gridDim = at[3];
+  block.is_early = false;
   Switch(block, block.host, block.fibers[static_cast<size_t>(block.current)],
          /*from_ends=*/false);
 }
@@ -218,15 +254,46 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
   block.thread = &thread;
   gridDim = grid;
   blockDim = {static_cast<unsigned>(n_threads), 1, 1};
+  const auto* earlier = std::exchange(TheState().earlier, nullptr);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = {x, y, z};
-        RunBlock(block);
+        if (earlier != nullptr) {
+          RunFirstBlock(block, *std::exchange(earlier, nullptr));
+        } else {
+          RunBlock(block, /*is_early=*/false);
+        }
         block.step = -block.step;
       }
     }
   }
+}
+
+void RunAfter(absl::FunctionRef<void()> earlier,
+              absl::FunctionRef<void()> grid) {
+  TheState().earlier = &earlier;
+  grid();
+}
+
+void LetNextKernelBegin() {}
+
+void WaitForKernelsBefore() {
+  Block& block = TheBlock();
+  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  fiber.has_waited = true;
+  if (!block.is_early) return;
+  block.idle_switches = 0;
+  if (++block.n_waiting == block.n_alive) {
+    Switch(block, fiber, block.host, /*from_ends=*/false);
+  }
+  while (block.is_early) Yield(block, /*ends=*/false);
+}
+
+void CheckWaited() {
+  const Block& block = TheBlock();
+  PLIMSOLL_CHECK(block.fibers[static_cast<size_t>(block.current)].has_waited,
+                 "a thread that did not wait for the kernels before");
 }
 
 void SyncThreads() {

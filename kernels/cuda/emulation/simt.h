@@ -5,7 +5,8 @@
 // Barriers and warp operations switch fibers. Every other block runs its
 // threads in the opposite order, so that a missing barrier shows. What CUDA
 // leaves undefined dies here: a barrier or warp operation that a thread of the
-// block or warp has left, a barrier that never completes.
+// block or warp has left, a barrier that never completes; and so does a kernel
+// of a queue whose threads do not all wait for the kernels before.
 //
 // Not thread-safe: kernels of all emulated devices are run by one thread.
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
@@ -67,6 +68,20 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
              absl::FunctionRef<void()> thread);
 
 void SyncThreads();
+
+// Kernels of a graph (simt.cuh). Of the grid that RunAfter is given, the first
+// block's threads wait until `earlier` has run; elsewhere there is nothing to
+// wait for.
+void LetNextKernelBegin();
+void WaitForKernelsBefore();
+// Dies if the running thread has not waited.
+void CheckWaited();
+
+// Runs `grid`, one call of RunGrid, and before its first block is past its wait
+// `earlier`: what a kernel does before it waits for the one before shows in its
+// results.
+void RunAfter(absl::FunctionRef<void()> earlier,
+              absl::FunctionRef<void()> grid);
 
 // Gives `bytes` of `mine` to the warp; returns what all lanes gave, lane by
 // lane kExchangeBytes apart, valid until the lane's next but one exchange.
