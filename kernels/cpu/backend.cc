@@ -112,11 +112,6 @@ class CpuBackend : public Backend {
     cpu::CopyRows(args, pool_);
     return absl::OkStatus();
   }
-  absl::Status PrepareHeads(const PrepareHeadsArgs& args) override {
-    RETURN_IF_ERROR(Validate(args));
-    cpu::PrepareHeads(args, pool_);
-    return absl::OkStatus();
-  }
   absl::Status Attention(const AttentionArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::Attention(args, pool_, attention_scratch_.data());

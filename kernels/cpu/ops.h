@@ -77,7 +77,6 @@ void RopeAngles(const RopeAnglesArgs& args, ThreadPool& pool);
 void Rope(const RopeArgs& args, ThreadPool& pool);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
-void PrepareHeads(const PrepareHeadsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);

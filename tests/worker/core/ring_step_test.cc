@@ -19,9 +19,9 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::RandomIds;
 
-// Tokens of the prompt, even, and of the reply: beyond the windows of 16.
-constexpr int64_t kPrompt = 20;
-constexpr int64_t kReply = 40;
+// Tokens that the prompt has twice, and of the reply: beyond the windows of 16.
+constexpr int64_t kRepeatedTokens = 10;
+constexpr int64_t kReplyTokens = 40;
 
 class RingStepTest : public plimsoll::testing::EngineFixture {
  protected:
@@ -36,14 +36,14 @@ class RingStepTest : public plimsoll::testing::EngineFixture {
              }});
     Load(model, {.n_slots = 2, .n_draft = n_draft, .device = &device});
     copies_.clear();  // of the load
-    const std::vector<int32_t> half = RandomIds(kPrompt / 2, 1);
+    const std::vector<int32_t> half = RandomIds(kRepeatedTokens, 1);
     std::vector<int32_t> prompt = half;
     prompt.insert(prompt.end(), half.begin(), half.end());
-    GenerateOptions options = Greedy(prompt, kReply);
+    GenerateOptions options = Greedy(prompt, kReplyTokens);
     options.draft_tokens = n_draft;
     const Generated reply = Generate(*engine_, options);
     EXPECT_EQ(reply.status, absl::OkStatus());
-    EXPECT_EQ(std::ssize(reply.tokens), kReply);
+    EXPECT_EQ(std::ssize(reply.tokens), kReplyTokens);
     engine_.reset();
     return reply.ids();
   }
@@ -55,7 +55,7 @@ TEST_F(RingStepTest, AStepOfOneRowASequenceCopiesNoKeys) {
   for (const char* model : {"gemma_q5_0", "llama_f32"}) {
     SCOPED_TRACE(model);
     (void)Reply(model, 0);
-    EXPECT_GE(std::ssize(copies_), kReply - 1);
+    EXPECT_GE(std::ssize(copies_), kReplyTokens - 1);
     // The sampled row.
     EXPECT_EQ(std::ranges::count(copies_, 1), std::ssize(copies_));
   }
