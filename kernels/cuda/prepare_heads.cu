@@ -45,7 +45,7 @@ __device__ void NormHead(const float* x, const float* weight, int64_t dim,
   }
 }
 
-// As NormRows gives each thread.
+// Every lane rotates pairs of its own; `out` may be `x`.
 __device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
                            const float* angles, float* out) {
   const int64_t n_pairs = p.n_rot / 2;
