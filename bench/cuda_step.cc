@@ -99,7 +99,7 @@ DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
     segments_.push_back(
         {r, 1, n_ctx - 1, pages_[static_cast<size_t>(r)], {}, 0});
   }
-  offsets_.resize(static_cast<size_t>(n_rows));
+  offsets_.resize(static_cast<size_t>(2 * n_rows));
   bytes_read_ = shape.n_layers * layer_bytes + table_bytes +
                 n_rows * n_ctx * shape.n_layers * 2 * row_bytes;
 
@@ -161,26 +161,34 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
                                  Product(layer.k, k_, false),
                                  Product(layer.v, v_, false)};
   RETURN_IF_ERROR(backend_->MatMuls(products));
-  for (const auto& [x, n_heads] :
-       {std::pair{q_, shape_.n_heads}, {k_, shape_.n_kv_heads}}) {
-    RETURN_IF_ERROR(backend_->RmsNorm(
-        {x, ones_, x, n_rows_ * n_heads, shape_.head_dim, 1e-6f, false}));
-    RETURN_IF_ERROR(
-        backend_->Rope({x, angles_, x, n_rows_, n_heads, shape_.head_dim,
-                        shape_.head_dim, RopeStyle::kNeox}));
-  }
   PagedKv kv = kv_;
   kv.k_offset = index * 2 * kPageTokens * row_bytes;
   kv.v_offset = kv.k_offset + kPageTokens * row_bytes;
-  for (const auto& [x, part] :
-       {std::pair{k_, kv.k_offset}, {v_, kv.v_offset}}) {
-    for (size_t r = 0; r < offsets_.size(); ++r) {
-      offsets_[r] = pages_[r].back().page * kv.page_bytes + part +
-                    (n_ctx_ - 1) % kPageTokens * row_bytes;
-    }
-    RETURN_IF_ERROR(backend_->StoreRows(
-        {x, n_rows_, kv_dim, DType::kF16, kv.pool, offsets_.data()}));
+  for (size_t r = 0; r < pages_.size(); ++r) {
+    const int64_t cell = pages_[r].back().page * kv.page_bytes +
+                         (n_ctx_ - 1) % kPageTokens * row_bytes;
+    offsets_[r] = cell + kv.k_offset;
+    offsets_[pages_.size() + r] = cell + kv.v_offset;
   }
+  RETURN_IF_ERROR(backend_->PrepareHeads({.q = q_,
+                                          .q_prefix = nullptr,
+                                          .k = k_,
+                                          .v = v_,
+                                          .q_norm = ones_,
+                                          .k_norm = ones_,
+                                          .angles = angles_,
+                                          .prefix_angles = nullptr,
+                                          .n_rows = n_rows_,
+                                          .n_heads = shape_.n_heads,
+                                          .n_kv_heads = shape_.n_kv_heads,
+                                          .head_dim = shape_.head_dim,
+                                          .n_rot = shape_.head_dim,
+                                          .style = RopeStyle::kNeox,
+                                          .eps = 1e-6f,
+                                          .k_type = DType::kF16,
+                                          .v_type = DType::kF16,
+                                          .base = kv.pool,
+                                          .offsets = offsets_.data()}));
   AttentionArgs args = {};
   args.q = args.q_prefix = q_;
   args.n_heads = shape_.n_heads;

@@ -178,6 +178,35 @@ struct StoreRowsArgs {
   const int64_t* offsets;  // host, [n_rows]
 };
 
+// Queries, keys and values as a layer's products give them become what its
+// attention reads: each head of q and k is normed (RmsNorm) where there is a
+// weight, then rotated by its row's angles (Rope); rows of k and v are rounded
+// and stored (StoreRows) in each of n_places places.
+struct PrepareHeadsArgs {
+  float* q;             // [n_rows, n_heads, head_dim], in place
+  float* q_prefix;      // if not null: the same, rotated by prefix_angles
+  float* k;             // [n_rows, n_kv_heads, head_dim], scratch afterwards
+  const float* v;       // [n_rows, n_kv_heads, head_dim]
+  const float* q_norm;  // [head_dim] or nullptr
+  const float* k_norm;
+  const float* angles;         // [n_rows, n_rot / 2, 2]
+  const float* prefix_angles;  // the same; read where q_prefix is not null
+  int64_t n_rows;
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;  // <= kMaxHeadDim, whole KV blocks
+  int64_t n_rot;
+  RopeStyle style;
+  float eps;     // of both norms
+  DType k_type;  // IsKvType
+  DType v_type;
+  std::byte* base;
+  // Host, [n_places, 2, n_rows]: from `base` on, where a place has the rows of
+  // k and where those of v.
+  const int64_t* offsets;
+  int64_t n_places = 1;
+};
+
 // src + src_offsets[r] is copied to dst + dst_offsets[r], row_bytes each.
 struct CopyRowsArgs {
   const std::byte* src;
@@ -318,6 +347,8 @@ class Backend {
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
+  // Unless a backend has a kernel for it, the operations it is made of.
+  virtual absl::Status PrepareHeads(const PrepareHeadsArgs& args);
   virtual absl::Status Attention(const AttentionArgs& args) = 0;
   virtual absl::Status GatedActivation(const GatedActivationArgs& args) = 0;
   // Returns where the packed result lies: at args.packed, or at gate.out where

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/kv_row.h"
 #include "kernels/packed_row.h"
+#include "kernels/reference/dequantize.h"
 
 namespace plimsoll::kernels {
 
@@ -144,12 +145,16 @@ inline absl::Status Validate(const RopeAnglesArgs& args) {
   return absl::OkStatus();
 }
 
-inline absl::Status Validate(const RopeArgs& args) {
-  if (args.n_rot < 0 || args.n_rot % 2 != 0 || args.n_rot > args.head_dim) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rotating ", args.n_rot, " of ", args.head_dim, " elements"));
+inline absl::Status ValidateRotation(int64_t n_rot, int64_t head_dim) {
+  if (n_rot < 0 || n_rot % 2 != 0 || n_rot > head_dim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotating ", n_rot, " of ", head_dim, " elements"));
   }
   return absl::OkStatus();
+}
+
+inline absl::Status Validate(const RopeArgs& args) {
+  return ValidateRotation(args.n_rot, args.head_dim);
 }
 
 // Keys or values of type `dtype`, `n` of them side by side.
@@ -167,6 +172,24 @@ inline absl::Status ValidateKv(DType dtype, int64_t n) {
 
 inline absl::Status Validate(const StoreRowsArgs& args) {
   return ValidateKv(args.dtype, args.dim);
+}
+
+inline absl::Status Validate(const PrepareHeadsArgs& args) {
+  if (args.head_dim <= 0 || args.head_dim > kMaxHeadDim) {
+    return absl::InvalidArgumentError(absl::StrCat("head_dim ", args.head_dim));
+  }
+  RETURN_IF_ERROR(ValidateRotation(args.n_rot, args.head_dim));
+  RETURN_IF_ERROR(ValidateKv(args.k_type, args.head_dim));
+  RETURN_IF_ERROR(ValidateKv(args.v_type, args.head_dim));
+  if (args.q_prefix != nullptr && args.prefix_angles == nullptr &&
+      args.n_rot > 0) {
+    return absl::InvalidArgumentError("queries for a prefix without angles");
+  }
+  if (args.n_places < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys and values stored in ", args.n_places, " places"));
+  }
+  return absl::OkStatus();
 }
 
 inline absl::Status Validate(const AttentionArgs& args) {

@@ -54,14 +54,10 @@ class Gemma3Graph final : public ModelGraph {
   // x += RMS(Wo attention(RMS(x))), with q and k normed per head.
   absl::Status AttentionBlock(const StepBatch& batch, int64_t il) override {
     const LayerWeights& w = layers_[IndexOf(il)];
-    const planner::LayerShape& shape = Layer(il);
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
     RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
-    RETURN_IF_ERROR(
-        HeadNorm(Query(), w.q_norm, parts().shape->n_heads, shape.head_dim));
-    RETURN_IF_ERROR(
-        HeadNorm(Key(), w.k_norm, shape.n_kv_heads, shape.head_dim));
-    ASSIGN_OR_RETURN(const Input o, SelfAttention(batch, il));
+    ASSIGN_OR_RETURN(const Input o,
+                     SelfAttention(batch, il, {.q = w.q_norm, .k = w.k_norm}));
     if (n_rows() == 0) return absl::OkStatus();
     RETURN_IF_ERROR(Project(o, {{w.attn_output, Normed()}}));
     AddNormed(w.post_attention_norm);

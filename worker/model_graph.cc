@@ -74,7 +74,8 @@ ModelGraph::ModelGraph(const ModelParts& parts,
       logits_(reinterpret_cast<float*>(
           parts.arena->Region(*parts.plan, "logits").data)) {
   const auto rows = static_cast<size_t>(parts.plan->n_rows);
-  offsets_.reserve(rows);
+  // Keys and values in two places.
+  offsets_.reserve(4 * rows);
   more_offsets_.reserve(rows);
   segments_.reserve(rows);
   if (!HasLogits()) return;
@@ -220,17 +221,6 @@ kernels::RmsNormArgs ModelGraph::AddedNorm() {
           .accumulate = true};
 }
 
-absl::Status ModelGraph::HeadNorm(float* x, const float* weight,
-                                  int64_t n_heads, int64_t head_dim) {
-  return parts_.backend->RmsNorm({.x = x,
-                                  .weight = weight,
-                                  .out = x,
-                                  .n_rows = n_rows_ * n_heads,
-                                  .dim = head_dim,
-                                  .eps = parameters_.rms_eps,
-                                  .accumulate = false});
-}
-
 kernels::MatMulArgs ModelGraph::ProductOf(const Input& input,
                                           const Projection& projection) const {
   return {.w = projection.w,
@@ -253,84 +243,93 @@ absl::Status ModelGraph::Project(
   return parts_.backend->MatMuls(std::span(products).first(n));
 }
 
-absl::Status ModelGraph::RotateHeads(int64_t layer, StepBuffer angles,
-                                     const float* x, int64_t n_heads,
-                                     float* out) {
-  const RopeParameters& rope = RopeOf(layer);
-  return parts_.backend->Rope({.x = x,
-                               .angles = AnglesOf(layer, angles),
-                               .out = out,
-                               .n_rows = n_rows_,
-                               .n_heads = n_heads,
-                               .head_dim = Layer(layer).head_dim,
-                               .n_rot = rope.n_rot,
-                               .style = rope.style});
+namespace {
+
+// Whether the step's rows may enter their rings before attention reads these. A
+// row takes the cell of the position a window before, which it does not attend
+// itself; rows of the same chunk before it do. Drafts may not enter at all.
+bool EntersRingsAtOnce(const StepBatch& batch) {
+  return std::ranges::all_of(batch.sequences, [](const SequenceRows& rows) {
+    return rows.n_rows == 1 && rows.n_draft == 0;
+  });
 }
 
-absl::StatusOr<const float*> ModelGraph::Rotate(const StepBatch& batch,
-                                                int64_t layer) {
-  const int64_t n_heads = parts_.shape->n_heads;
-  const float* q_prefix = Query();
-  // Rings hold no prefix: by the first eviction it is beyond their window.
-  if (batch.has_rolled_prefix && !parts_.cache->IsRing(layer)) {
-    float* out = Buffer(StepBuffer::kPrefixQuery);
-    RETURN_IF_ERROR(
-        RotateHeads(layer, StepBuffer::kPrefixAngles, Query(), n_heads, out));
-    q_prefix = out;
-  }
-  RETURN_IF_ERROR(
-      RotateHeads(layer, StepBuffer::kAngles, Query(), n_heads, Query()));
-  RETURN_IF_ERROR(RotateHeads(layer, StepBuffer::kAngles, Key(),
-                              Layer(layer).n_kv_heads, Key()));
-  return q_prefix;
-}
+}  // namespace
 
-absl::Status ModelGraph::StorePages(const StepBatch& batch, int64_t layer) {
-  const int64_t dim = Layer(layer).n_kv_heads * Layer(layer).head_dim;
-  offsets_.clear();
-  more_offsets_.clear();
+std::byte* ModelGraph::PlaceInPages(const StepBatch& batch, int64_t layer) {
+  offsets_.resize(static_cast<size_t>(2 * n_rows_));
+  int64_t* const k = offsets_.data();
+  int64_t* const v = k + n_rows_;
   for (const SequenceRows& rows : batch.sequences) {
     for (int64_t i = 0; i < rows.n_rows; ++i) {
       const int64_t position = rows.first_position + i;
-      offsets_.push_back(parts_.cache->KeyOffset(layer, rows.slot, position));
-      more_offsets_.push_back(
-          parts_.cache->ValueOffset(layer, rows.slot, position));
+      const int64_t row = rows.first_row + i;
+      k[row] = parts_.cache->KeyOffset(layer, rows.slot, position);
+      v[row] = parts_.cache->ValueOffset(layer, rows.slot, position);
     }
   }
-  std::byte* pool = parts_.cache->Paged(layer).pool;
-  RETURN_IF_ERROR(
-      parts_.backend->StoreRows({.x = Key(),
-                                 .n_rows = n_rows_,
-                                 .dim = dim,
-                                 .dtype = parts_.plan->options.k_type,
-                                 .base = pool,
-                                 .offsets = offsets_.data()}));
-  return parts_.backend->StoreRows({.x = Value(),
-                                    .n_rows = n_rows_,
-                                    .dim = dim,
-                                    .dtype = parts_.plan->options.v_type,
-                                    .base = pool,
-                                    .offsets = more_offsets_.data()});
+  return parts_.cache->Paged(layer).pool;
 }
 
-absl::Status ModelGraph::StoreChunk(int64_t layer) {
-  const int64_t dim = Layer(layer).n_kv_heads * Layer(layer).head_dim;
-  const auto store = [&](const float* x, DType dtype, int64_t row_bytes,
-                         StepBuffer to) {
-    offsets_.clear();
-    for (int64_t r = 0; r < n_rows_; ++r) offsets_.push_back(r * row_bytes);
-    return parts_.backend->StoreRows({.x = x,
-                                      .n_rows = n_rows_,
-                                      .dim = dim,
-                                      .dtype = dtype,
-                                      .base = Bytes(to),
-                                      .offsets = offsets_.data()});
-  };
-  RETURN_IF_ERROR(store(Key(), parts_.plan->options.k_type,
-                        parts_.cache->KeyRowBytes(layer),
-                        StepBuffer::kChunkKey));
-  return store(Value(), parts_.plan->options.v_type,
-               parts_.cache->ValueRowBytes(layer), StepBuffer::kChunkValue);
+std::byte* ModelGraph::PlaceInChunk(const StepBatch& batch, int64_t layer) {
+  const int64_t k_bytes = parts_.cache->KeyRowBytes(layer);
+  const int64_t v_bytes = parts_.cache->ValueRowBytes(layer);
+  std::byte* const base = Bytes(StepBuffer::kChunkKey);
+  const bool has_rings = EntersRingsAtOnce(batch);
+  offsets_.resize(static_cast<size_t>((has_rings ? 4 : 2) * n_rows_));
+  int64_t* const k = offsets_.data();
+  int64_t* const v = k + n_rows_;
+  for (int64_t row = 0; row < n_rows_; ++row) {
+    k[row] = row * k_bytes;
+    v[row] = Bytes(StepBuffer::kChunkValue) - base + row * v_bytes;
+  }
+  if (!has_rings) return base;
+  // Rings lie in the same arena.
+  int64_t* const ring_k = v + n_rows_;
+  int64_t* const ring_v = ring_k + n_rows_;
+  for (const SequenceRows& rows : batch.sequences) {
+    const kernels::RingKv ring = parts_.cache->Ring(layer, rows.slot);
+    const int64_t cell = rows.first_position % ring.window;
+    ring_k[rows.first_row] = ring.k - base + cell * k_bytes;
+    ring_v[rows.first_row] = ring.v - base + cell * v_bytes;
+  }
+  return base;
+}
+
+absl::StatusOr<const float*> ModelGraph::PrepareHeads(const StepBatch& batch,
+                                                      int64_t layer,
+                                                      const HeadNorms& norms) {
+  const RopeParameters& rope = RopeOf(layer);
+  const bool is_ring = parts_.cache->IsRing(layer);
+  // Rings hold no prefix: by the first eviction it is beyond their window.
+  const bool has_prefix = batch.has_rolled_prefix && !is_ring;
+  float* const q_prefix =
+      has_prefix ? Buffer(StepBuffer::kPrefixQuery) : nullptr;
+  std::byte* const base =
+      is_ring ? PlaceInChunk(batch, layer) : PlaceInPages(batch, layer);
+  RETURN_IF_ERROR(parts_.backend->PrepareHeads(
+      {.q = Query(),
+       .q_prefix = q_prefix,
+       .k = Key(),
+       .v = Value(),
+       .q_norm = norms.q,
+       .k_norm = norms.k,
+       .angles = AnglesOf(layer, StepBuffer::kAngles),
+       .prefix_angles =
+           has_prefix ? AnglesOf(layer, StepBuffer::kPrefixAngles) : nullptr,
+       .n_rows = n_rows_,
+       .n_heads = parts_.shape->n_heads,
+       .n_kv_heads = Layer(layer).n_kv_heads,
+       .head_dim = Layer(layer).head_dim,
+       .n_rot = rope.n_rot,
+       .style = rope.style,
+       .eps = parameters_.rms_eps,
+       .k_type = parts_.plan->options.k_type,
+       .v_type = parts_.plan->options.v_type,
+       .base = base,
+       .offsets = offsets_.data(),
+       .n_places = std::ssize(offsets_) / (2 * n_rows_)}));
+  return has_prefix ? q_prefix : Query();
 }
 
 absl::Status ModelGraph::MoveChunkToRings(const StepBatch& batch,
@@ -397,11 +396,11 @@ int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
 }  // namespace
 
 absl::StatusOr<ModelGraph::Input> ModelGraph::SelfAttention(
-    const StepBatch& batch, int64_t layer) {
+    const StepBatch& batch, int64_t layer, const HeadNorms& norms) {
   const planner::LayerShape& shape = Layer(layer);
   const bool is_ring = parts_.cache->IsRing(layer);
-  ASSIGN_OR_RETURN(const float* const q_prefix, Rotate(batch, layer));
-  RETURN_IF_ERROR(is_ring ? StoreChunk(layer) : StorePages(batch, layer));
+  ASSIGN_OR_RETURN(const float* const q_prefix,
+                   PrepareHeads(batch, layer, norms));
 
   // Of the last layer only sampled rows have a reader; those of a ring need the
   // others beside them.
@@ -444,7 +443,9 @@ absl::StatusOr<ModelGraph::Input> ModelGraph::SelfAttention(
          .chunk_v = Bytes(StepBuffer::kChunkValue),
          .packed = packed}));
   }
-  if (is_ring) RETURN_IF_ERROR(MoveChunkToRings(batch, layer));
+  if (is_ring && !EntersRingsAtOnce(batch)) {
+    RETURN_IF_ERROR(MoveChunkToRings(batch, layer));
+  }
   if (keeps_all) return Input{Attended(), packed};
   return KeepSampled(batch, dim);
 }

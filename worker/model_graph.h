@@ -97,9 +97,6 @@ class ModelGraph : public Model {
   // Residual() += RMSNorm(Normed()) * weight: with the norm that follows, or at
   // the end of the layers. Until then neither is read or written.
   void AddNormed(const float* weight) { added_weight_ = weight; }
-  // RMSNorm over each head of x [n_rows, n_heads, head_dim], in place.
-  absl::Status HeadNorm(float* x, const float* weight, int64_t n_heads,
-                        int64_t head_dim);
 
   // out = w x of the input, or out += w x.
   struct Projection {
@@ -113,10 +110,17 @@ class ModelGraph : public Model {
   kernels::MatMulArgs ProductOf(const Input& input,
                                 const Projection& projection) const;
 
-  // Query/Key/Value -> Attended: rotates, stores keys and values, attends, and
-  // moves a ring layer's new rows into its rings. After the last layer's, rows
-  // that nobody asks for are left out: n_rows() may be 0.
-  absl::StatusOr<Input> SelfAttention(const StepBatch& batch, int64_t layer);
+  // Weights of the norms over each head of queries and keys, [head_dim]; null
+  // where a family has none.
+  struct HeadNorms {
+    const float* q = nullptr;
+    const float* k = nullptr;
+  };
+  // Query/Key/Value -> Attended: norms, rotates, stores keys and values,
+  // attends, and moves a ring layer's new rows into its rings. After the last
+  // layer's, rows that nobody asks for are left out: n_rows() may be 0.
+  absl::StatusOr<Input> SelfAttention(const StepBatch& batch, int64_t layer,
+                                      const HeadNorms& norms);
 
   // activation(gate x) * (up x) of the input, for a product with weights of
   // type `reader`. Overwrites Gate() and Up().
@@ -159,14 +163,16 @@ class ModelGraph : public Model {
   const float* AnglesOf(int64_t layer, planner::StepBuffer buffer) const;
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
-  // out = x with every head rotated by `angles`; `out` may be `x`.
-  absl::Status RotateHeads(int64_t layer, planner::StepBuffer angles,
-                           const float* x, int64_t n_heads, float* out);
-  // Rotates queries and keys in place. Returns the queries to use for prefix
-  // pages.
-  absl::StatusOr<const float*> Rotate(const StepBatch& batch, int64_t layer);
-  absl::Status StorePages(const StepBatch& batch, int64_t layer);
-  absl::Status StoreChunk(int64_t layer);
+  // Makes offsets_ those of the step's keys and values, [places, 2, n_rows],
+  // and returns what they are counted from: in the layer's pages; in the
+  // chunk's buffers, and in the layer's rings too where it may enter them.
+  std::byte* PlaceInPages(const StepBatch& batch, int64_t layer);
+  std::byte* PlaceInChunk(const StepBatch& batch, int64_t layer);
+  // Norms and rotates queries and keys, and stores keys and values. Returns the
+  // queries to use for prefix pages.
+  absl::StatusOr<const float*> PrepareHeads(const StepBatch& batch,
+                                            int64_t layer,
+                                            const HeadNorms& norms);
   absl::Status MoveChunkToRings(const StepBatch& batch, int64_t layer);
 
   // The norm that AddNormed left to be done.

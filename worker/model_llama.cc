@@ -45,7 +45,7 @@ class LlamaGraph final : public ModelGraph {
     const LayerWeights& w = layers_[IndexOf(il)];
     ASSIGN_OR_RETURN(const Input h, NormedResidual(w.attn_norm));
     RETURN_IF_ERROR(Project(h, {{w.q, Query()}, {w.k, Key()}, {w.v, Value()}}));
-    ASSIGN_OR_RETURN(const Input o, SelfAttention(batch, il));
+    ASSIGN_OR_RETURN(const Input o, SelfAttention(batch, il, /*norms=*/{}));
     if (n_rows() == 0) return absl::OkStatus();
     return Project(o, {{w.attn_output, Residual(), /*accumulate=*/true}});
   }

@@ -97,6 +97,10 @@ class CudaBackend : public Backend {
   absl::Status CopyRows(const CopyRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::CopyRows(context_, args); });
   }
+  absl::Status PrepareHeads(const PrepareHeadsArgs& args) override {
+    return Run(args,
+               [&] { return PLIMSOLL_CUDA::PrepareHeads(context_, args); });
+  }
   absl::Status Attention(const AttentionArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::Attention(context_, args); });
   }

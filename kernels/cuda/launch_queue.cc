@@ -113,7 +113,11 @@ absl::Status LaunchQueue::StartEach() {
 }
 
 LaunchQueue::Step& LaunchQueue::StepOf(int64_t n_rows) {
-  const auto found = std::ranges::find(steps_, n_rows, &Step::n_rows);
+  // As many rows have two lists where tokens are guessed: rings are entered
+  // before or after attention.
+  const auto found = std::ranges::find_if(steps_, [&](const Step& step) {
+    return step.n_rows == n_rows && IsAlike(step.calls, calls_);
+  });
   if (found != steps_.end()) return *found;
   if (steps_.size() < kMaxGraphs) {
     steps_.reserve(kMaxGraphs);

@@ -26,8 +26,8 @@ class LaunchQueue {
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // of a step, likewise
-  // Graphs that are kept, one for each number of rows; the one that was not
-  // used for longest makes room.
+  // Graphs that are kept, one for each number of rows and list of kernels; the
+  // one that was not used for longest makes room.
   static constexpr size_t kMaxGraphs = 16;
   // What the driver takes for one, with room to spare: about 1,000 kernels of
   // 1 KiB. An estimate; cuda_bench prints what it was.
@@ -51,7 +51,8 @@ class LaunchQueue {
   absl::Status Open(std::byte* device, Staging* staging, Stream stream,
                     bool overlaps);
 
-  // From now on calls are held. Steps of the same number of rows share a graph.
+  // From now on calls are held. Steps of the same number of rows share a graph
+  // if their kernels are the same.
   absl::Status BeginStep(int64_t n_rows);
   // Starts what is held as one graph; calls are not held any more.
   absl::Status StartAsGraph();

@@ -45,6 +45,7 @@ absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args);
 void Rope(const Context& context, const RopeArgs& args);
 absl::Status StoreRows(const Context& context, const StoreRowsArgs& args);
 absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
+absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);
 absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
 // Waits for the result.

@@ -2,6 +2,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/rotate.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -51,14 +52,8 @@ __global__ void RotateHeads(RopeArgs p) {
     out[c] = x[c];
     return;
   }
-  const bool is_neox = p.style == RopeStyle::kNeox;
-  const int64_t first = is_neox ? pair : 2 * pair;
-  const int64_t second = is_neox ? pair + n_pairs : 2 * pair + 1;
-  const float* angle = p.angles + head / p.n_heads * p.n_rot + 2 * pair;
-  const float a = x[first];
-  const float b = x[second];
-  out[first] = a * angle[0] - b * angle[1];
-  out[second] = a * angle[1] + b * angle[0];
+  RotatePair(x, p.angles + head / p.n_heads * p.n_rot, pair, n_pairs, p.style,
+             out);
 }
 
 }  // namespace

@@ -1,31 +1,15 @@
 // Rows rounded to the cache's type (kv_row.h), and rows copied as they are: a
 // block of threads a row.
 #include "base/status_macros.h"
+#include "kernels/cuda/kv_store.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/kv_row.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpThreads;
-static_assert(kQ80Elements == kWarpThreads);
-
-// One block of a row, of which this lane has `x`. Blocks begin at even bytes.
-__device__ void StoreQ80(float x, std::byte* out) {
-  const bool is_finite = WarpSum(IsFinite(x) ? 0 : 1) == 0;
-  const float amax = WarpMax(fabsf(x));
-  const float d = is_finite ? amax / kQ80Max : NotANumber();
-  const uint16_t scale = HalfOfFloat(d);
-  int8_t q = 0;
-  if (scale != 0 && is_finite) {
-    q = static_cast<int8_t>(roundf(x * (1.0f / d)));
-  }
-  const int lane = LaneIndex();
-  if (lane == 0) *reinterpret_cast<uint16_t*>(out) = scale;
-  reinterpret_cast<int8_t*>(out)[2 + lane] = q;
-}
 
 template <DType kType>
 __global__ void StoreEach(const float* x, int64_t dim, std::byte* base,
@@ -40,13 +24,7 @@ __global__ void StoreEach(const float* x, int64_t dim, std::byte* base,
     }
   } else {
     for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
-      if constexpr (kType == DType::kF32) {
-        reinterpret_cast<float*>(out)[c] = x[c];
-      } else if constexpr (kType == DType::kF16) {
-        reinterpret_cast<uint16_t*>(out)[c] = HalfOfFloat(x[c]);
-      } else {
-        reinterpret_cast<uint16_t*>(out)[c] = BfloatOfFloat(x[c]);
-      }
+      StoreFloat<kType>(x[c], c, out);
     }
   }
 }

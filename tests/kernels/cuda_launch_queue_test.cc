@@ -213,6 +213,17 @@ TEST_F(CudaLaunchQueueTest, ASpanOfOneAddressIsPutOnceInAStep) {
   }
 }
 
+TEST_F(CudaLaunchQueueTest, ListsOfAsManyRowsTakeTurns) {
+  sum_ = 1;
+  for (const int n_calls : {1, 2, 1, 2}) {
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    for (int i = 0; i < n_calls; ++i) Twice();
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+  }
+  EXPECT_EQ(sum_, 64);
+  EXPECT_EQ(queue_.counts().graphs_built, 2);
+}
+
 TEST_F(CudaLaunchQueueTest, AStepThatDoesNotFitRunsWithoutAGraph) {
   const std::vector<int64_t> large(LaunchQueue::kStepBytes / 8 / 2, 1);
   ASSERT_TRUE(queue_.BeginStep(1).ok());

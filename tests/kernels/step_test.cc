@@ -129,7 +129,10 @@ class SmallModel {
       RETURN_IF_ERROR(backend_.MatMuls(std::vector<MatMulArgs>{
           Product(layer.q, F(kQ), n, false), Product(layer.k, F(kK), n, false),
           Product(layer.v, F(kV), n, false)}));
+      // Heads of the last layers are prepared by one operation.
+      const bool is_one = il >= 2;
       for (const auto& [at, heads] : {std::pair{kQ, kHeads}, {kK, kKvHeads}}) {
+        if (is_one) break;
         RETURN_IF_ERROR(backend_.Rope({F(at), F(kAngles), F(at), n, heads,
                                        kHeadDim, kHeadDim, RopeStyle::kNeox}));
       }
@@ -137,7 +140,7 @@ class SmallModel {
         return backend_.Rope({F(kQ), F(kAngles), F(kQ), n, 1, kHeadDim,
                               2 * kHeadDim, RopeStyle::kNeox});
       }
-      RETURN_IF_ERROR(Attend(rows, pages, il % 2 == 1));
+      RETURN_IF_ERROR(Attend(rows, pages, il % 2 == 1, is_one));
       RETURN_IF_ERROR(
           backend_.PackActivations({F(kAttended), n, kDim, B(kPacked)}));
       RETURN_IF_ERROR(backend_.MatMul(Product(layer.out, F(kX), n, true)));
@@ -170,7 +173,7 @@ class SmallModel {
 
   absl::Status Attend(const std::vector<Row>& rows,
                       const std::vector<std::vector<PageEntry>>& pages,
-                      bool is_ring) {
+                      bool is_ring, bool is_one) {
     const auto n = static_cast<int64_t>(rows.size());
     AttentionArgs args = {};
     args.q = args.q_prefix = F(kQ);
@@ -206,6 +209,18 @@ class SmallModel {
     }
     args.segments = segments;
     std::byte* base = is_ring ? B(kChunk) : kv_.pool;
+    if (is_one) {
+      std::vector<int64_t> offsets = k_at;
+      offsets.insert(offsets.end(), v_at.begin(), v_at.end());
+      for (const int64_t part : {int64_t{0}, kRingBytes / 2}) {
+        if (!is_ring) break;
+        for (const int64_t at : to) {
+          offsets.push_back(kRings - kChunk + part + at);
+        }
+      }
+      RETURN_IF_ERROR(Prepare(n, base, offsets));
+      return backend_.Attention(args);
+    }
     RETURN_IF_ERROR(
         backend_.StoreRows({F(kK), n, kKvDim, DType::kF16, base, k_at.data()}));
     RETURN_IF_ERROR(
@@ -217,6 +232,31 @@ class SmallModel {
     return backend_.CopyRows({args.chunk_v, from.data(),
                               B(kRings) + kRingBytes / 2, to.data(), n,
                               kKvDim * 2});
+  }
+
+  absl::Status Prepare(int64_t n, std::byte* base,
+                       const std::vector<int64_t>& offsets) {
+    const auto* norm = reinterpret_cast<const float*>(norm_.data());
+    return backend_.PrepareHeads({.q = F(kQ),
+                                  .q_prefix = nullptr,
+                                  .k = F(kK),
+                                  .v = F(kV),
+                                  .q_norm = norm,
+                                  .k_norm = norm,
+                                  .angles = F(kAngles),
+                                  .prefix_angles = nullptr,
+                                  .n_rows = n,
+                                  .n_heads = kHeads,
+                                  .n_kv_heads = kKvHeads,
+                                  .head_dim = kHeadDim,
+                                  .n_rot = kHeadDim,
+                                  .style = RopeStyle::kNeox,
+                                  .eps = 1e-5f,
+                                  .k_type = DType::kF16,
+                                  .v_type = DType::kF16,
+                                  .base = base,
+                                  .offsets = offsets.data(),
+                                  .n_places = std::ssize(offsets) / (2 * n)});
   }
 
   Backend& backend_;

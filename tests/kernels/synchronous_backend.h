@@ -62,6 +62,9 @@ class SynchronousBackend : public Backend {
   absl::Status CopyRows(const CopyRowsArgs& args) override {
     return Then(backend_->CopyRows(args));
   }
+  absl::Status PrepareHeads(const PrepareHeadsArgs& args) override {
+    return Then(backend_->PrepareHeads(args));
+  }
   absl::Status Attention(const AttentionArgs& args) override {
     return Then(backend_->Attention(args));
   }

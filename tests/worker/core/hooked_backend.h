@@ -24,6 +24,8 @@ struct BackendHooks {
   std::function<void()> uploading = [] {};
   // The rows of a step that only decodes.
   std::function<void(int64_t)> begun = [](int64_t) {};
+  // Before rows are copied.
+  std::function<void()> copying = [] {};
   // Changes what the backend says of itself.
   std::function<void(kernels::DeviceInfo&)> described =
       [](kernels::DeviceInfo&) {};
@@ -96,7 +98,11 @@ class HookedBackend final : public kernels::Backend {
     return Around([&] { return backend_->StoreRows(args); });
   }
   absl::Status CopyRows(const kernels::CopyRowsArgs& args) override {
+    hooks_.copying();
     return Around([&] { return backend_->CopyRows(args); });
+  }
+  absl::Status PrepareHeads(const kernels::PrepareHeadsArgs& args) override {
+    return Around([&] { return backend_->PrepareHeads(args); });
   }
   absl::Status Attention(const kernels::AttentionArgs& args) override {
     return Around([&] { return backend_->Attention(args); });

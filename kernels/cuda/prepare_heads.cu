@@ -1,0 +1,150 @@
+// What lies between a layer's products and its attention: a warp has a head of
+// a row, which it norms, rotates and stores while it is in shared memory. The
+// same bits as the operations by themselves.
+#include "base/status_macros.h"
+#include "kernels/cuda/kv_store.cuh"
+#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/rotate.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarpThreads;
+// Pieces of a warp's width that the widest head has.
+constexpr int kMaxPieces = kMaxHeadDim / kWarpThreads;
+
+// x, normed if there is a weight, goes to `out`. The sum is that of RmsNorm:
+// of each 32 elements by a warp, then one after the other.
+template <int kPieces>
+__device__ void NormHead(const float* x, const float* weight, int64_t dim,
+                         float eps, float* out) {
+  float value[kPieces];
+  float factor[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int c = i * kWarpThreads + LaneIndex();
+    value[i] = c < dim ? x[c] : 0;
+    // Before the sum, that it need not be waited for after it.
+    factor[i] = c < dim && weight != nullptr ? weight[c] : 1;
+  }
+  float scale = 1;
+  if (weight != nullptr) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      sum += WarpSum(Fma(value[i], value[i], 0.0f));
+    }
+    scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + eps);
+  }
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int c = i * kWarpThreads + LaneIndex();
+    if (c < dim) out[c] = value[i] * scale * factor[i];
+  }
+}
+
+// Every lane rotates pairs of its own; `out` may be `x`.
+__device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
+                           const float* angles, float* out) {
+  const int64_t n_pairs = p.n_rot / 2;
+  for (int64_t pair = LaneIndex(); pair < n_pairs; pair += kWarpThreads) {
+    RotatePair(x, angles, pair, n_pairs, p.style, out);
+  }
+  if (out == x) return;
+  for (int64_t c = p.n_rot + LaneIndex(); c < p.head_dim; c += kWarpThreads) {
+    out[c] = x[c];
+  }
+}
+
+template <DType kType>
+__device__ void StoreHead(const float* x, int64_t dim, std::byte* out) {
+  for (int64_t c = LaneIndex(); c < dim; c += kWarpThreads) {
+    if constexpr (kType == DType::kQ8_0) {
+      StoreQ80(x[c], out + c / kQ80Elements * kQ80Bytes);
+    } else {
+      StoreFloat<kType>(x[c], c, out);
+    }
+  }
+}
+
+// Head `head` of a row, in all of the row's places, of which `offsets` has the
+// first one.
+__device__ void StoreHead(const PrepareHeadsArgs& p, const float* x,
+                          int64_t head, DType dtype, const int64_t* offsets) {
+  std::byte* base = p.base + KvBytes(dtype, head * p.head_dim);
+  for (int64_t place = 0; place < p.n_places; ++place) {
+    std::byte* out = base + offsets[2 * place * p.n_rows];
+    switch (dtype) {
+      case DType::kF32:
+        StoreHead<DType::kF32>(x, p.head_dim, out);
+        break;
+      case DType::kBF16:
+        StoreHead<DType::kBF16>(x, p.head_dim, out);
+        break;
+      case DType::kQ8_0:
+        StoreHead<DType::kQ8_0>(x, p.head_dim, out);
+        break;
+      default:
+        StoreHead<DType::kF16>(x, p.head_dim, out);
+    }
+  }
+}
+
+// `p.offsets` is the device's.
+template <int kPieces>
+__global__ void PrepareEach(PrepareHeadsArgs p) {
+  WaitForKernelsBefore();
+  auto* shared = reinterpret_cast<float*>(DynamicShared());
+  float* normed = shared + WarpIndex() * p.head_dim;
+  const int64_t row = blockIdx.x;
+  const int64_t head = int64_t{blockIdx.y} * kWarps + WarpIndex();
+  const float* angles = p.angles + row * p.n_rot;
+  if (head < p.n_heads) {
+    const int64_t at = (row * p.n_heads + head) * p.head_dim;
+    NormHead<kPieces>(p.q + at, p.q_norm, p.head_dim, p.eps, normed);
+    __syncwarp();
+    RotateHead(p, normed, angles, p.q + at);
+    if (p.q_prefix == nullptr) return;
+    return RotateHead(p, normed, p.prefix_angles + row * p.n_rot,
+                      p.q_prefix + at);
+  }
+  const int64_t k_head = head - p.n_heads;
+  if (k_head < p.n_kv_heads) {
+    const int64_t at = (row * p.n_kv_heads + k_head) * p.head_dim;
+    NormHead<kPieces>(p.k + at, p.k_norm, p.head_dim, p.eps, normed);
+    __syncwarp();
+    // A pair is read and written by one lane.
+    RotateHead(p, normed, angles, normed);
+    __syncwarp();
+    return StoreHead(p, normed, k_head, p.k_type, p.offsets + row);
+  }
+  const int64_t v_head = k_head - p.n_kv_heads;
+  if (v_head >= p.n_kv_heads) return;
+  StoreHead(p, p.v + (row * p.n_kv_heads + v_head) * p.head_dim, v_head,
+            p.v_type, p.offsets + p.n_rows + row);
+}
+
+}  // namespace
+
+absl::Status PrepareHeads(const Context& context,
+                          const PrepareHeadsArgs& args) {
+  if (args.n_rows == 0) return absl::OkStatus();
+  PrepareHeadsArgs given = args;
+  ASSIGN_OR_RETURN(
+      given.offsets,
+      context.queue->PutSpan(std::span<const int64_t>(
+          args.offsets, static_cast<size_t>(2 * args.n_places * args.n_rows))));
+  auto* kernel = PrepareEach<kMaxPieces>;
+  if (args.head_dim <= kMaxHeadDim / 2) kernel = PrepareEach<kMaxPieces / 2>;
+  if (args.head_dim <= kMaxHeadDim / 4) kernel = PrepareEach<kMaxPieces / 4>;
+  if (args.head_dim <= kMaxHeadDim / 8) kernel = PrepareEach<kMaxPieces / 8>;
+  const int64_t n_heads = args.n_heads + 2 * args.n_kv_heads;
+  Launch(kernel, {args.n_rows, (n_heads + kWarps - 1) / kWarps}, kThreads,
+         kWarps * args.head_dim * static_cast<int64_t>(sizeof(float)),
+         context.queue, given);
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
