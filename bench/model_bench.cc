@@ -6,11 +6,12 @@
 // usage: model_bench [--device cuda:0] [--file PATH] [--type q4_0|q8_0]
 //                    [--layers 48] [--prompt 4096] [--tokens 64]
 //                    [--memory-mib 4096] [--n-ubatch 512] [--piece-rows N]
+//                    [--overlap on|off]
 // Several devices with commas, such as cuda:0,cpu, share the model's layers:
 // each but the last takes as many as fit in that memory. They get steps of
 // n-ubatch rows in pieces of N, the engine's own number unless given; as many
-// as a step has are one piece.
-// Exits with 77 if there is no such device.
+// as a step has are one piece. Without overlap kernels of a GPU wait for the
+// end of those before. Exits with 77 if there is no such device.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -65,6 +66,7 @@ struct Flags {
   int64_t memory_mib = 4'096;
   int64_t n_ubatch = 512;
   int64_t piece_rows = 0;  // the engine's
+  bool overlaps = true;    // CudaOptions::programmatic_launches
 };
 
 // When the tokens of several streams came.
@@ -323,9 +325,11 @@ void MeasureSplit(const Flags& flags, const Devices& devices) {
 }
 
 int Main(Flags flags) {
+  kernels::CudaOptions options;
+  options.programmatic_launches = flags.overlaps;
   Devices devices;
   for (const absl::string_view name : absl::StrSplit(flags.device, ',')) {
-    auto device = worker::OpenComputeDevice(name);
+    auto device = worker::OpenComputeDevice(name, options);
     if (absl::IsNotFound(device.status()) ||
         absl::IsUnimplemented(device.status())) {
       std::fprintf(stderr, "SKIPPED: %s\n",
@@ -384,6 +388,8 @@ bool Parse(int argc, char** argv, Flags& flags) {
       flags.file = value;
     } else if (name == "--type" && (value == "q4_0" || value == "q8_0")) {
       flags.type = value == "q4_0" ? DType::kQ4_0 : DType::kQ8_0;
+    } else if (name == "--overlap" && (value == "on" || value == "off")) {
+      flags.overlaps = value == "on";
     } else {
       return false;
     }
@@ -400,6 +406,7 @@ int main(int argc, char** argv) {
   std::fprintf(stderr,
                "usage: model_bench [--device cuda:0[,cpu...]] [--file PATH] "
                "[--type q4_0|q8_0] [--layers N] [--prompt N] [--tokens N] "
-               "[--memory-mib N] [--n-ubatch N] [--piece-rows N]\n");
+               "[--memory-mib N] [--n-ubatch N] [--piece-rows N] "
+               "[--overlap on|off]\n");
   return 2;
 }

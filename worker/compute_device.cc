@@ -60,9 +60,11 @@ class Accelerator final : public ComputeDevice {
   const std::string unique_id_;
 };
 
-absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenCuda(int index) {
-  return OpenAccelerator([index] { return kernels::NewCudaBackend(index); },
-                         [index] { return kernels::ReadCudaMemory(index); });
+absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenCuda(
+    int index, const kernels::CudaOptions& options) {
+  return OpenAccelerator(
+      [index, options] { return kernels::NewCudaBackend(index, options); },
+      [index] { return kernels::ReadCudaMemory(index); });
 }
 
 }  // namespace
@@ -73,13 +75,13 @@ const ComputeDevice& LocalCpu() {
 }
 
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
-    absl::string_view name) {
+    absl::string_view name, const kernels::CudaOptions& options) {
   if (name == "cpu") return std::make_unique<CpuDevice>();
   absl::string_view rest = name;
   int32_t index = 0;
   if (absl::ConsumePrefix(&rest, "cuda:") && absl::SimpleAtoi(rest, &index) &&
       index >= 0) {
-    return OpenCuda(index);
+    return OpenCuda(index, options);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("device \"", name.substr(0, 40),

@@ -44,10 +44,10 @@ class ComputeDevice {
 // This machine's CPU.
 const ComputeDevice& LocalCpu();
 
-// "cpu" or "cuda:N". Errors: kInvalidArgument for another name; those of
-// NewCudaBackend.
+// "cpu" or "cuda:N", of which the latter has `options`. Errors:
+// kInvalidArgument for another name; those of NewCudaBackend.
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
-    absl::string_view name);
+    absl::string_view name, const kernels::CudaOptions& options = {});
 
 // A device with memory of its own, from its backends' factory and its reading.
 // What the process takes of it beside its plans is measured here: the context,

@@ -81,6 +81,9 @@ class HookedBackend final : public kernels::Backend {
   absl::Status RmsNorm(const kernels::RmsNormArgs& args) override {
     return Around([&] { return backend_->RmsNorm(args); });
   }
+  absl::Status AddNorm(const kernels::AddNormArgs& args) override {
+    return Around([&] { return backend_->AddNorm(args); });
+  }
   absl::Status PackActivations(
       const kernels::PackActivationsArgs& args) override {
     return Around([&] { return backend_->PackActivations(args); });
@@ -110,6 +113,15 @@ class HookedBackend final : public kernels::Backend {
   absl::Status GatedActivation(
       const kernels::GatedActivationArgs& args) override {
     return Around([&] { return backend_->GatedActivation(args); });
+  }
+  absl::StatusOr<const std::byte*> GatedMatMul(
+      const kernels::GatedMatMulArgs& args) override {
+    const std::byte* packed = nullptr;
+    RETURN_IF_ERROR(Around([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(packed, backend_->GatedMatMul(args));
+      return absl::OkStatus();
+    }));
+    return packed;
   }
   absl::Status TopK(const kernels::TopKArgs& args) override {
     return Around([&] { return backend_->TopK(args); });
