@@ -215,7 +215,7 @@ struct Engine::Impl {
   std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
   std::vector<const Sequence*> sampled;  // of each of its sampled rows
-  ScoredRows scored;  // of one of its prompts
+  ScoredRows scored;                     // of one of its prompts
   std::vector<PromptScore> scores;
   std::vector<PageClaim> page_claims;
   std::vector<int32_t> newest_tokens;  // that guesses are looked up in
