@@ -135,7 +135,7 @@ class CountingSink : public TokenSink {
   int64_t Await() {
     ended_.WaitForNotification();
     EXPECT_TRUE(status_.ok()) << status_;
-    EXPECT_GE(n_seen_, 2 * kWarmUp + kCounted);
+    EXPECT_EQ(n_seen_, 2 * kWarmUp + kCounted);
     EXPECT_GT(before_, 0) << "the load was counted";
     EXPECT_GT(after_, 0);
     return after_ - before_;
@@ -189,7 +189,7 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
     return options;
   }
 
-  // Says as much of its prompt, and one token.
+  // As much to count: a score of every token but the first, and a token.
   static GenerateOptions ScoredPrompt() {
     GenerateOptions options = Request({.temperature = 0});
     options.prompt_ids = RandomPrompt(options.max_tokens, 3);
