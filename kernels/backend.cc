@@ -11,6 +11,12 @@
 
 namespace plimsoll::kernels {
 
+absl::Status Backend::AddNorm(const AddNormArgs& args) {
+  RETURN_IF_ERROR(Validate(args));
+  RETURN_IF_ERROR(RmsNorm(args.add));
+  return RmsNorm(args.norm);
+}
+
 absl::Status Backend::PrepareHeads(const PrepareHeadsArgs& args) {
   RETURN_IF_ERROR(Validate(args));
   const auto norm = [&](float* x, const float* weight, int64_t n_heads) {

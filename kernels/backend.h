@@ -335,10 +335,7 @@ class Backend {
   virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
   virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
   // The same as both, one after the other.
-  virtual absl::Status AddNorm(const AddNormArgs& args) {
-    RETURN_IF_ERROR(RmsNorm(args.add));
-    return RmsNorm(args.norm);
-  }
+  virtual absl::Status AddNorm(const AddNormArgs& args);
   virtual absl::Status PackActivations(const PackActivationsArgs& args) = 0;
   // Products that do not depend on each other, as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;

@@ -76,10 +76,6 @@ class ReferenceBackend : public Backend {
     Pack(args.out, args.n_rows, args.dim, args.packed);
     return absl::OkStatus();
   }
-  absl::Status AddNorm(const AddNormArgs& args) override {
-    RETURN_IF_ERROR(Validate(args));
-    return Backend::AddNorm(args);
-  }
   absl::Status PackActivations(const PackActivationsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::PackActivations(args);
