@@ -19,6 +19,17 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
+#ifdef PLIMSOLL_CUDA_EMULATED
+using Dimensions = Dim3;
+#else
+using Dimensions = dim3;
+#endif
+
+inline Dimensions DimensionsOf(const Grid& grid) {
+  return {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+          static_cast<unsigned>(grid.z)};
+}
+
 class KernelCall {
  public:
   static constexpr int kMaxArguments = 12;

@@ -11,11 +11,6 @@
 namespace plimsoll::kernels::cuda {
 namespace {
 
-dim3 DimensionsOf(const Grid& grid) {
-  return dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-              static_cast<unsigned>(grid.z));
-}
-
 // The addresses of a call's arguments, as the runtime wants them.
 struct Arguments {
   explicit Arguments(const KernelCall& call) {

@@ -62,13 +62,6 @@ __device__ inline void WaitForKernelsBefore() {
 // The default of 48 KiB a block needs no permission.
 inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
 
-#ifdef PLIMSOLL_CUDA_EMULATED
-inline Dim3 DimensionsOf(const Grid& grid) {
-  return {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-          static_cast<unsigned>(grid.z)};
-}
-#endif
-
 // Queues `kernel` on `stream`. Errors: at the next LaunchStatus() or
 // synchronisation. An empty grid launches nothing.
 template <class... Parameters, class... Arguments>
@@ -81,9 +74,7 @@ void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
           [&] { kernel(arguments...); });
 #else
   cudaLaunchConfig_t config = {};
-  config.gridDim =
-      dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-           static_cast<unsigned>(grid.z));
+  config.gridDim = DimensionsOf(grid);
   config.blockDim = dim3(static_cast<unsigned>(n_threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
