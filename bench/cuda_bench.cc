@@ -390,6 +390,18 @@ void BenchRest(Backend& backend) {
                 }),
         "", 0);
   }
+  const Buffer logits = RandomFloats(backend, kVocabulary);
+  const auto sample = [&](const char* what, SampleArgs args) {
+    args.logits = Floats(logits);
+    args.n = kVocabulary;
+    args.u = 0.5;
+    PrintLine(
+        absl::StrCat("draw from a row, ", what),
+        Seconds(backend, [&](int) { return backend.Sample(args).status(); }),
+        "", 0);
+  };
+  sample("all tokens", {});
+  sample("top_k 1000, top_p 0.95", {.top_k = 1000, .top_p = 0.95f});
 }
 
 Rates MeasureRates(int device) {

@@ -64,4 +64,8 @@ absl::Status Backend::PrepareHeads(const PrepareHeadsArgs& args) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<SampledToken> Backend::Sample(const SampleArgs& /*args*/) {
+  return absl::UnimplementedError("the host draws from its own rows of logits");
+}
+
 }  // namespace plimsoll::kernels

@@ -298,6 +298,41 @@ struct TopKArgs {
   double* masses = nullptr;
 };
 
+// What becomes of one token's logit before a draw: `bias` is added, the result
+// divided by `repetition` if it is positive and multiplied by it otherwise, and
+// `penalty` subtracted.
+struct LogitChange {
+  int32_t id;
+  float bias = 0;
+  float repetition = 1;
+  float penalty = 0;
+};
+
+// A draw from a row of logits, all of it. In order: the changes, what is
+// allowed, top_k, typical_p, top_p and min_p on the distribution at temperature
+// 1, then the draw at the temperature; in each of these larger logits come
+// first, of equal ones lower ids. Greedy is a top_k of 1.
+struct SampleArgs {
+  const float* logits = nullptr;  // [n]
+  int64_t n = 0;
+  double u = 0;                   // uniform in [0, 1): says which token
+  float inverse_temperature = 1;  // finite, > 0
+  int64_t top_k = 0;              // 0: off
+  float typical_p = 1;            // in (0, 1], 1: off; distances in float32,
+                                  // of equal ones lower ids first
+  float top_p = 1;                // in (0, 1], 1: off
+  float min_p = 0;                // in [0, 1], 0: off
+  std::span<const LogitChange> changes = {};  // host, distinct ids
+  // Host; if not empty, only tokens i with bit i % 64 of allowed[i / 64] set.
+  std::span<const uint64_t> allowed = {};
+};
+
+struct SampledToken {
+  int32_t id;
+  float logit;   // before the changes
+  int64_t rank;  // tokens with larger logits, before the changes
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -363,6 +398,12 @@ class Backend {
     return args.packed;
   }
   virtual absl::Status TopK(const TopKArgs& args) = 0;
+  // Where the host cannot read rows of logits itself. The token depends on
+  // nothing but the arguments; weights are exponentials in float32, summed as
+  // integers.
+  // Errors: kUnimplemented where it can; kInternal if no token is allowed, or a
+  // logit of those that are is not finite after the changes.
+  virtual absl::StatusOr<SampledToken> Sample(const SampleArgs& args);
 
   virtual absl::Status Synchronize() = 0;
 

@@ -231,6 +231,28 @@ inline absl::Status Validate(const TopKArgs& args) {
   return absl::OkStatus();
 }
 
+inline absl::Status Validate(const SampleArgs& args) {
+  const auto is_share = [](float value) { return value > 0 && value <= 1; };
+  const bool is_draw =
+      args.u >= 0 && args.u < 1 && args.inverse_temperature > 0 &&
+      args.inverse_temperature <= std::numeric_limits<float>::max();
+  if (args.n < 1 || args.n > std::numeric_limits<int32_t>::max() || !is_draw ||
+      args.top_k < 0 || !is_share(args.typical_p) || !is_share(args.top_p) ||
+      !(args.min_p >= 0 && args.min_p <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a draw from ", args.n, " logits by ", args.u,
+                     " at inverse temperature ", args.inverse_temperature,
+                     ", top_k ", args.top_k, ", typical_p ", args.typical_p,
+                     ", top_p ", args.top_p, ", min_p ", args.min_p));
+  }
+  for (const LogitChange& change : args.changes) {
+    if (change.id >= 0 && change.id < args.n) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a change of logit ", change.id, " of ", args.n));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace plimsoll::kernels
 
 #endif  // PLIMSOLL_KERNELS_VALIDATE_H_

@@ -17,10 +17,12 @@
 # table of them.
 set -euo pipefail
 
-tests='backend weights elementwise store_rows mat_mul mat_mul_top attention
-  attention_types attention_spans step top_k'
+tests='backend weights elementwise prepare_heads store_rows mat_mul mat_mul_many
+  mat_mul_top gated_mat_mul attention attention_types attention_spans step top_k
+  sample'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
-checked='weights elementwise store_rows mat_mul attention step top_k'
+checked='weights elementwise prepare_heads store_rows mat_mul attention step top_k
+  sample'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'
@@ -159,6 +161,9 @@ run_sanitizer() {
   run_step racecheck_top_k compute-sanitizer --tool racecheck \
     --error-exitcode 9 "$folder/bin/kernels_top_k_test" \
     --gtest_filter='*Ascending*cuda_0*'
+  run_step racecheck_sample compute-sanitizer --tool racecheck \
+    --error-exitcode 9 "$folder/bin/kernels_sample_test" \
+    --gtest_filter='*Ties*cuda_0*'
   run_step racecheck_attention compute-sanitizer --tool racecheck \
     --error-exitcode 9 "$folder/bin/kernels_attention_test" \
     --gtest_filter='*Evicted*cuda_0*'

@@ -17,12 +17,16 @@ absl::Status CheckRange(absl::string_view field, float value, float min,
       absl::StrCat(field, " must be in [", min, ", ", max, "], got ", value));
 }
 
-// The logit of a token that came `count` times.
+// What is subtracted from the logit of a token that came `count` times.
+float PenaltyOf(const LogitBiasOptions& options, int32_t count) {
+  return options.presence_penalty +
+         options.frequency_penalty * static_cast<float>(count);
+}
+
 float Penalized(const LogitBiasOptions& options, int32_t count, float logit) {
   logit = logit > 0 ? logit / options.repetition_penalty
                     : logit * options.repetition_penalty;
-  return logit - (options.presence_penalty +
-                  options.frequency_penalty * static_cast<float>(count));
+  return logit - PenaltyOf(options, count);
 }
 
 // The same of one that may have come.
@@ -128,6 +132,28 @@ void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
   for (const auto& [id, count] : recent->counts()) {
     float& logit = logits[static_cast<size_t>(id)];
     logit = Penalized(options, count, logit);
+  }
+}
+
+void AppendLogitChanges(const LogitBiasOptions& options,
+                        const RecentTokens* recent,
+                        std::vector<kernels::LogitChange>& changes) {
+  using kernels::LogitChange;
+  for (const LogitBias& one : options.biases) {
+    changes.push_back({.id = one.id, .bias = one.bias});
+  }
+  if (recent == nullptr) return;
+  std::ranges::sort(changes, {}, &LogitChange::id);
+  const auto n_biases = std::ssize(changes);
+  for (const auto& [id, count] : recent->counts()) {
+    const auto end = changes.begin() + n_biases;
+    auto change = std::ranges::lower_bound(changes.begin(), end, id, {},
+                                           &LogitChange::id);
+    if (change == end || change->id != id) {
+      change = changes.insert(changes.end(), {.id = id});
+    }
+    change->repetition = options.repetition_penalty;
+    change->penalty = PenaltyOf(options, count);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "kernels/backend.h"
 
 namespace plimsoll::worker {
 
@@ -84,6 +85,11 @@ float MostChanged(const LogitBiasOptions& options, const RecentTokens* recent,
 // `recent` counts, which may be null.
 void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
                     std::span<float> logits);
+
+// Appends the same, for a device to do, to `changes`, which is empty.
+void AppendLogitChanges(const LogitBiasOptions& options,
+                        const RecentTokens* recent,
+                        std::vector<kernels::LogitChange>& changes);
 
 }  // namespace plimsoll::worker
 

@@ -13,8 +13,7 @@
 namespace plimsoll::worker {
 namespace {
 
-// Tokens that are looked at beside the candidates as a bias lifts them. A copy
-// from a device, of each, takes some 10 us.
+// Tokens that are looked at beside the candidates as a bias lifts them.
 constexpr int64_t kMaxLifted = 8;
 
 // Candidates that a draw needs, from the most likely one on; beyond
@@ -44,6 +43,11 @@ bool IsByMass(const Sequence& sequence) {
   const GenerateOptions& wanted = sequence.options();
   return Sampler::IsPlain(wanted.sampling) && sequence.mask() == nullptr &&
          !wanted.logit_bias.ChangesAnything();
+}
+
+// Below the least that has one temperatures make no difference.
+float InverseTemperature(float temperature) {
+  return std::min(1.0f / temperature, std::numeric_limits<float>::max());
 }
 
 // How many of the row's largest logits may decide the draw.
@@ -122,8 +126,7 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
   known_ids_.reserve(kMost + kMaxLifted);
   best_.reserve(kMost + kMaxLifted);
   allowed_.reserve(kMost);
-  biased_.reserve(n_vocab);
-  if (!backend.Device().is_host_memory) host_logits_.reserve(n_vocab);
+  if (backend.Device().is_host_memory) biased_.reserve(n_vocab);
 }
 
 // Tokens that nothing changes keep their order, so that the largest ones after
@@ -133,6 +136,8 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
     std::span<const Sequence* const> sequences, bool keeps_rows) {
   looked_at_.clear();
   changed_ids_.clear();
+  // A device draws from rows that are whole.
+  if (!backend_.Device().is_host_memory) return {};
   for (const Sequence* sequence : sequences) {
     if (LooksAtAll(*sequence, keeps_rows)) {
       looked_at_.clear();
@@ -175,14 +180,10 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
     n_candidates_ = std::max(n_candidates_, CandidatesOf(*sequence));
     const bool is_by_mass = IsByMass(*sequence);
     has_masses |= is_by_mass;
-    // Below the least of them temperatures make no difference.
     inverse_temperatures_.push_back(
-        is_by_mass ? std::min(1.0f / wanted.sampling.temperature,
-                              std::numeric_limits<float>::max())
-                   : 1.0f);
+        is_by_mass ? InverseTemperature(wanted.sampling.temperature) : 1.0f);
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
-  host_row_ = -1;
   const size_t n_rows = sequences.size();
   values_.resize(n_rows * static_cast<size_t>(n_candidates_));
   ids_.resize(n_rows * static_cast<size_t>(n_candidates_));
@@ -223,9 +224,7 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
   token.candidates = std::move(room);
   token.candidates.clear();
   ASSIGN_OR_RETURN(token.id, DrawToken(sequence));
-  if (sequence.options().top_logprobs >= 0) {
-    RETURN_IF_ERROR(AddLogprobs(sequence, token));
-  }
+  if (sequence.options().top_logprobs >= 0) AddLogprobs(sequence, token);
   return token;
 }
 
@@ -236,14 +235,14 @@ absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
       is_changed ? ChangedCandidates(sequence) : sorted_;
   ASSIGN_OR_RETURN(std::optional<int32_t> id,
                    DrawFrom(sequence, sorted, is_changed));
-  if (!id.has_value() && is_changed &&
-      DrawsFromFirst(sequence.options().sampling)) {
-    ASSIGN_OR_RETURN(sorted, LiftedCandidates(sequence));
-    ASSIGN_OR_RETURN(id, DrawFrom(sequence, sorted, is_changed));
-  }
   if (id.has_value()) return *id;
-  // Sorting the whole row, or bringing it from a device, takes longer than all
-  // else of a draw.
+  // Looking at the whole row takes longer than all else of a draw.
+  if (!backend_.Device().is_host_memory) return DrawOnDevice(sequence);
+  if (is_changed && DrawsFromFirst(sequence.options().sampling)) {
+    sorted = LiftedCandidates(sequence);
+    ASSIGN_OR_RETURN(id, DrawFrom(sequence, sorted, is_changed));
+    if (id.has_value()) return *id;
+  }
   if (is_changed) return DrawFromChangedRow(sequence);
   ASSIGN_OR_RETURN(const std::span<const float> logits, AllLogits());
   return DrawFromAll(sequence, logits);
@@ -295,7 +294,7 @@ std::span<const LogitEntry> RowSampler::ChangedCandidates(
   return FirstOfChanged(sequence);
 }
 
-absl::StatusOr<std::span<const LogitEntry>> RowSampler::LiftedCandidates(
+std::span<const LogitEntry> RowSampler::LiftedCandidates(
     const Sequence& sequence) {
   const std::span<const LogitEntry> none;
   const auto n_candidates = sorted_.size();
@@ -305,8 +304,7 @@ absl::StatusOr<std::span<const LogitEntry>> RowSampler::LiftedCandidates(
       continue;
     }
     if (std::ssize(known_ids_) == std::ssize(sorted_) + kMaxLifted) return none;
-    ASSIGN_OR_RETURN(const float logit, LogitOf(one.id));
-    AddChanged(sequence, {logit, one.id});
+    AddChanged(sequence, {RowLogits()[static_cast<size_t>(one.id)], one.id});
   }
   if (known_ids_.size() == n_candidates) return none;
   return FirstOfChanged(sequence);
@@ -340,9 +338,9 @@ std::span<const LogitEntry> RowSampler::FirstOfChanged(
   return {best_.begin(), end};
 }
 
-// Tokens above a candidate are candidates themselves.
-absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
-                                     TokenOutput& token) {
+// Tokens above a candidate are candidates themselves. What a device drew from
+// the row is the only one that may be none of them there.
+void RowSampler::AddLogprobs(const Sequence& sequence, TokenOutput& token) {
   const double lse = log_sum_exp_[static_cast<size_t>(row_)];
   const auto log_probability = [lse](float logit) {
     return static_cast<float>(static_cast<double>(logit) - lse);
@@ -353,10 +351,13 @@ absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
   if (found != sorted_.end()) {
     chosen = found->logit;
     token.rank = std::ranges::count_if(sorted_, is_above, &LogitEntry::logit);
-  } else {
-    ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+  } else if (backend_.Device().is_host_memory) {
+    const std::span<const float> logits = RowLogits();
     chosen = logits[static_cast<size_t>(token.id)];
     token.rank = std::ranges::count_if(logits, is_above);
+  } else {
+    chosen = sampled_.logit;
+    token.rank = sampled_.rank;
   }
   token.has_logprob = true;
   token.logprob = log_probability(chosen);
@@ -366,40 +367,15 @@ absl::Status RowSampler::AddLogprobs(const Sequence& sequence,
   for (const LogitEntry& entry : std::span(sorted_).first(n)) {
     token.candidates.push_back({entry.id, log_probability(entry.logit)});
   }
-  return absl::OkStatus();
 }
 
-absl::StatusOr<std::span<const float>> RowSampler::RowLogits() {
-  const auto n = static_cast<size_t>(vocab_size_);
-  if (backend_.Device().is_host_memory) {
-    return std::span(model_.Logits() + row_ * vocab_size_, n);
-  }
-  if (host_row_ == row_) return std::span<const float>(host_logits_);
-  host_logits_.resize(n);
-  RETURN_IF_ERROR(Download(/*first=*/0, host_logits_));
-  host_row_ = row_;
-  return std::span<const float>(host_logits_);
-}
-
-absl::StatusOr<float> RowSampler::LogitOf(int32_t id) {
-  const int64_t at = row_ * vocab_size_ + id;
-  if (backend_.Device().is_host_memory) return model_.Logits()[at];
-  float logit = 0;
-  RETURN_IF_ERROR(Download(id, {&logit, 1}));
-  return logit;
-}
-
-absl::Status RowSampler::Download(int64_t first, std::span<float> logits) {
-  const float* const device = model_.Logits() + row_ * vocab_size_ + first;
-  // The copy is from it: nothing writes there.
-  auto* const bytes =
-      const_cast<std::byte*>(reinterpret_cast<const std::byte*>(device));
-  const auto to = std::as_writable_bytes(logits);
-  return backend_.Download({bytes, std::ssize(to)}, to);
+std::span<const float> RowSampler::RowLogits() const {
+  return {model_.Logits() + row_ * vocab_size_,
+          static_cast<size_t>(vocab_size_)};
 }
 
 absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
-  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+  const std::span<const float> logits = RowLogits();
   if (has_all_ ||
       std::ranges::find(logits, kernels::kNotComputed) == logits.end()) {
     return logits;
@@ -407,7 +383,6 @@ absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
   RETURN_IF_ERROR(model_.ComputeLogits(rows_));
   RETURN_IF_ERROR(backend_.Synchronize());
   has_all_ = true;
-  host_row_ = -1;
   return RowLogits();
 }
 
@@ -425,12 +400,10 @@ absl::StatusOr<int32_t> RowSampler::DrawFromAll(const Sequence& sequence,
 absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
     const Sequence& sequence) {
   const GenerateOptions& wanted = sequence.options();
-  ASSIGN_OR_RETURN(const std::span<const float> logits, RowLogits());
+  const std::span<const float> logits = RowLogits();
   biased_.assign(logits.begin(), logits.end());
   ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
-  // The row that was changed is the host's.
-  if (CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates ||
-      !backend_.Device().is_host_memory) {
+  if (CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates) {
     return DrawFromAll(sequence, biased_);
   }
   const int64_t k = std::min(kernels::kMaxCandidates, vocab_size_);
@@ -455,6 +428,34 @@ absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
                    DrawFrom(sequence, best_, /*is_changed=*/true));
   if (id.has_value()) return *id;
   return DrawFromAll(sequence, biased_);
+}
+
+absl::StatusOr<int32_t> RowSampler::DrawOnDevice(const Sequence& sequence) {
+  const GenerateOptions& wanted = sequence.options();
+  const SamplingOptions& sampling = wanted.sampling;
+  changes_.clear();
+  changes_.reserve(static_cast<size_t>(MostChangedIds(sequence)));
+  AppendLogitChanges(wanted.logit_bias, sequence.recent(), changes_);
+  std::span<const uint64_t> allowed;
+  if (sequence.mask() != nullptr) {
+    ASSIGN_OR_RETURN(allowed, sequence.mask()->AllowedTokens());
+  }
+  const bool is_greedy = sampling.temperature == 0.0f;
+  ASSIGN_OR_RETURN(
+      sampled_,
+      backend_.Sample(
+          {.logits = model_.Logits() + row_ * vocab_size_,
+           .n = vocab_size_,
+           .u = UniformAt(sampling.seed, DrawIndex(sequence)),
+           .inverse_temperature =
+               is_greedy ? 1.0f : InverseTemperature(sampling.temperature),
+           .top_k = is_greedy ? 1 : sampling.top_k,
+           .typical_p = sampling.typical_p,
+           .top_p = sampling.top_p,
+           .min_p = sampling.min_p,
+           .changes = changes_,
+           .allowed = allowed}));
+  return sampled_.id;
 }
 
 }  // namespace plimsoll::worker

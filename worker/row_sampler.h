@@ -62,8 +62,7 @@ class RowSampler {
   std::span<const LogitEntry> ChangedCandidates(const Sequence& sequence);
   // The same with the tokens that a bias lifts, by their own logits; empty if
   // they are none, or many.
-  absl::StatusOr<std::span<const LogitEntry>> LiftedCandidates(
-      const Sequence& sequence);
+  std::span<const LogitEntry> LiftedCandidates(const Sequence& sequence);
   // Adds one of the tokens that these know, by its logit before the changes.
   void AddChanged(const Sequence& sequence, const LogitEntry& entry);
   // The known tokens that come before all others.
@@ -73,16 +72,13 @@ class RowSampler {
                                       std::span<const float> logits);
   // The same after biases and penalties, on a copy of the row.
   absl::StatusOr<int32_t> DrawFromChangedRow(const Sequence& sequence);
+  // The same of a row that is on a device, which draws from it itself.
+  absl::StatusOr<int32_t> DrawOnDevice(const Sequence& sequence);
   // Says how likely the token is, and which ones were the likeliest.
-  absl::Status AddLogprobs(const Sequence& sequence, TokenOutput& token);
+  void AddLogprobs(const Sequence& sequence, TokenOutput& token);
 
-  // The logits of the row that is drawn from, for the host to look at: they
-  // come from the device when they are asked for, and once.
-  absl::StatusOr<std::span<const float>> RowLogits();
-  // One of them, without the others.
-  absl::StatusOr<float> LogitOf(int32_t id);
-  // Copies those from `first` on from the device.
-  absl::Status Download(int64_t first, std::span<float> logits);
+  // The logits of the row that is drawn from, in the host's memory.
+  std::span<const float> RowLogits() const;
   // The same where all are looked at after all: those that were left out are
   // computed, of all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
@@ -100,14 +96,14 @@ class RowSampler {
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  std::vector<float> inverse_temperatures_;  // of plain draws; otherwise 1
-  std::vector<double> masses_;               // at these, if a draw is plain
-  int64_t row_ = 0;                          // the row at hand
-  int64_t host_row_ = -1;                    // of the step, whose logits are:
-  std::vector<float> host_logits_;           // [vocab], of a device's row
-  std::vector<LogitEntry> sorted_;           // candidates of the row at hand
-  std::vector<int32_t> known_ids_;           // of best_, ascending
-  // [vocab]; planner/runtime_profile counts it.
+  std::vector<float> inverse_temperatures_;    // of plain draws; otherwise 1
+  std::vector<double> masses_;                 // at these, if a draw is plain
+  int64_t row_ = 0;                            // the row at hand
+  kernels::SampledToken sampled_ = {};         // of DrawOnDevice
+  std::vector<kernels::LogitChange> changes_;  // for it
+  std::vector<LogitEntry> sorted_;             // candidates of the row at hand
+  std::vector<int32_t> known_ids_;             // of best_, ascending
+  // [vocab], of rows of the host; planner/runtime_profile counts it.
   std::vector<float> biased_;
   std::vector<LogitEntry> best_;     // after biases and penalties
   std::vector<LogitEntry> allowed_;  // of the likeliest, in their order

@@ -114,6 +114,15 @@ class CudaBackend : public Backend {
     RETURN_IF_ERROR(queue_.StartEach());
     return Run(args, [&] { return PLIMSOLL_CUDA::TopK(context_, args); });
   }
+  absl::StatusOr<SampledToken> Sample(const SampleArgs& args) override {
+    RETURN_IF_ERROR(queue_.StartEach());
+    SampledToken token = {};
+    RETURN_IF_ERROR(Run(args, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(token, PLIMSOLL_CUDA::Sample(context_, args));
+      return absl::OkStatus();
+    }));
+    return token;
+  }
   absl::Status BeginStep(int64_t n_rows) override {
     RETURN_IF_ERROR(UseDevice(device_));
     RETURN_IF_ERROR(HaveScratch());

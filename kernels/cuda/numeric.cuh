@@ -132,6 +132,29 @@ __device__ T BlockSum(T x, T* shared) {
   return sum;
 }
 
+// The largest of all threads of a block; `shared` holds one value a warp.
+__device__ inline float BlockMax(float x, float* shared) {
+  x = WarpMax(x);
+  __syncthreads();
+  if (LaneIndex() == 0) shared[WarpIndex()] = x;
+  __syncthreads();
+  for (int w = 0; w < BlockThreads() / kWarpThreads; ++w) {
+    x = fmaxf(x, shared[w]);
+  }
+  return x;
+}
+
+// Adds to what other threads of a block may add to at the same time.
+__device__ inline void AddAtomically(uint64_t* sum, uint64_t x) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  *sum += x;
+#else
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+  atomicAdd(reinterpret_cast<unsigned long long*>(sum),
+            static_cast<unsigned long long>(x));
+#endif
+}
+
 // ---- Integer matrix products of a warp -------------------------------------
 
 // Bytes 0 and 2 of both words of four 16-bit values: their low bytes; and

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/staging.h"
@@ -50,6 +51,9 @@ absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
 // Waits for the result.
 absl::Status TopK(const Context& context, const TopKArgs& args);
+// Waits for the result.
+absl::StatusOr<SampledToken> Sample(const Context& context,
+                                    const SampleArgs& args);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

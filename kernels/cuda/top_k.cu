@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/logit_key.cuh"
 #include "kernels/cuda/ops.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -38,17 +38,6 @@ struct RowResult {
   uint64_t keys[kKept];
 };
 
-// Larger for larger logits, and for lower ids of equal ones; what is not a
-// number counts as minus infinity. 0 is below all keys.
-__device__ inline uint64_t KeyOf(float logit, int64_t id) {
-  if (!(logit == logit)) logit = MinusInfinity();
-  const uint32_t bits = BitsOfFloat(logit == 0.0f ? 0.0f : logit);
-  const uint32_t ordered =
-      (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return (static_cast<uint64_t>(ordered) << 32) |
-         (0xFFFFFFFFu - static_cast<uint32_t>(id));
-}
-
 // Sorts kChunk keys in descending order: a bitonic network.
 __device__ void SortDescending(uint64_t* keys) {
   for (int size = 2; size <= kChunk; size *= 2) {
@@ -71,15 +60,6 @@ __device__ void SortDescending(uint64_t* keys) {
 
 __device__ inline void WriteKept(const uint64_t* keys, uint64_t* kept) {
   for (int i = ThreadIndex(); i < kKept; i += kThreads) kept[i] = keys[i];
-}
-
-__device__ inline float BlockMax(float x, double* shared) {
-  x = WarpMax(x);
-  __syncthreads();
-  if (LaneIndex() == 0) shared[WarpIndex()] = static_cast<double>(x);
-  __syncthreads();
-  for (int w = 0; w < kWarps; ++w) x = fmaxf(x, static_cast<float>(shared[w]));
-  return x;
 }
 
 // 1 where no temperatures were given.
@@ -118,7 +98,7 @@ __global__ void SelectFromLogits(const float* logits, int64_t n,
     max = fmaxf(max, x);
     if (!IsFinite(x)) bad = 1;
   }
-  max = BlockMax(max, shared);
+  max = BlockMax(max, reinterpret_cast<float*>(shared));
   const float inverse = InverseOf(inverse_temperatures, blockIdx.y);
   const double sum = SumOfExp(logits, n, first, max, 1.0f, shared);
   const double mass =
@@ -251,8 +231,7 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
     for (int64_t i = 0; i < args.k; ++i) {
       const uint64_t key = results[r].keys[i];
       args.values[row * args.k + i] = LogitOf(key);
-      args.ids[row * args.k + i] =
-          static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+      args.ids[row * args.k + i] = IdOf(key);
     }
   }
   return absl::OkStatus();

@@ -74,6 +74,9 @@ class SynchronousBackend : public Backend {
   absl::Status TopK(const TopKArgs& args) override {
     return Then(backend_->TopK(args));
   }
+  absl::StatusOr<SampledToken> Sample(const SampleArgs& args) override {
+    return backend_->Sample(args);
+  }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
   // What is held is not waited for.
   absl::Status BeginStep(int64_t n_rows) override {

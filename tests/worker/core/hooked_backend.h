@@ -31,6 +31,8 @@ struct BackendHooks {
       [](kernels::DeviceInfo&) {};
   // After so many bytes came down.
   std::function<void(int64_t)> downloaded = [](int64_t) {};
+  // Before a draw from a whole row.
+  std::function<void()> sampling = [] {};
   // What the kernels were given for themselves.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
@@ -125,6 +127,16 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status TopK(const kernels::TopKArgs& args) override {
     return Around([&] { return backend_->TopK(args); });
+  }
+  absl::StatusOr<kernels::SampledToken> Sample(
+      const kernels::SampleArgs& args) override {
+    hooks_.sampling();
+    kernels::SampledToken token = {};
+    RETURN_IF_ERROR(Around([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(token, backend_->Sample(args));
+      return absl::OkStatus();
+    }));
+    return token;
   }
   absl::Status BeginStep(int64_t n_rows) override {
     hooks_.begun(n_rows);
