@@ -224,7 +224,9 @@ struct CopyRowsArgs {
 // of prefix pages. On a ring layer it attends positions
 // [max(live_begin, p - window + 1), p]: those before the segment's
 // first_position in the ring, the others in chunk_k / chunk_v at the row of
-// that token. score = scale * q.k; out = softmax(score) v in float32.
+// that token. score = scale * q.k, or soft_cap * tanh(scale * q.k / soft_cap);
+// out = softmax(score) v in float32. With `sinks` the softmax of head h has one
+// more score, sinks[h], which is not capped and whose value is zero.
 struct AttentionArgs {
   const float* q;         // [n_rows, n_heads, head_dim], rotated
   const float* q_prefix;  // the same, rotated for prefix pages; may equal q
@@ -243,6 +245,11 @@ struct AttentionArgs {
   // If not null, of `out`, whose rows are those of the segments then: see
   // PackActivations.
   std::byte* packed = nullptr;
+  // Where scores saturate, finite and not negative; 0: nowhere. No family of
+  // models that runs has a cap or sinks yet.
+  float soft_cap = 0;
+  // [n_heads], finite or minus infinity, which is as good as none; or nullptr.
+  const float* sinks = nullptr;
 };
 
 // What is left to do of attention for its `packed` once there is `out`.

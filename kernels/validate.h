@@ -209,6 +209,12 @@ inline absl::Status Validate(const AttentionArgs& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("pages of ", args.paged.page_tokens, " tokens"));
   }
+  const bool is_cap =
+      args.soft_cap >= 0 && args.soft_cap <= std::numeric_limits<float>::max();
+  if (!is_cap) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scores soft-capped at ", args.soft_cap));
+  }
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.n_heads * args.head_dim);
 }

@@ -14,6 +14,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -152,7 +153,7 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   }
   for (int64_t i = 0; i < n_queries; ++i) {
     if (queries[i].begin >= queries[i].end) continue;
-    Soften(queries[i], dim, scores_of(i), scratch.sums + i * dim);
+    Soften(args, queries[i], scores_of(i), scratch.sums + i * dim);
   }
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
@@ -312,7 +313,10 @@ void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
     std::fill_n(out, args.head_dim, 0.0f);
     return;
   }
-  const auto inverse = hn::Set(d, 1.0f / state.total);
+  float total = state.total;
+  // A sink far above the scores makes the total infinite: the row is zeros.
+  if (args.sinks != nullptr) total += std::exp(args.sinks[head] - state.max);
+  const auto inverse = hn::Set(d, 1.0f / total);
   for (int64_t i = 0; i < args.head_dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), inverse), d, out + i);
   }

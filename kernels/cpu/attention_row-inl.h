@@ -107,7 +107,7 @@ void AttendStored(const AttentionArgs& args, const Block& block, Query* queries,
     ScoreStored<kCount, type>(args, block, queries, scratch.scores);
   });
   for (int m = 0; m < kCount; ++m) {
-    Soften(queries[m], args.head_dim, scratch.scores + m * kAttentionBlock,
+    Soften(args, queries[m], scratch.scores + m * kAttentionBlock,
            scratch.sums + m * args.head_dim);
   }
   WithKvType(args.v_type, [&](auto type) {

@@ -68,11 +68,24 @@ inline const float* QueryVector(const AttentionArgs& args, const Query& query,
   return q + (query.row * args.n_heads + query.head) * args.head_dim;
 }
 
+// Soft-caps the scores of a block: soft_cap * tanh(score / soft_cap). Those of
+// cells that the query does not see may be anything.
+inline void Cap(float soft_cap, float* scores) {
+  const AttentionTag d;
+  const auto cap = hn::Set(d, soft_cap);
+  for (int64_t j = 0; j < kAttentionBlock; j += kLanes) {
+    const auto score = hn::LoadU(d, scores + j);
+    hn::StoreU(hn::Mul(cap, hn::Tanh(d, hn::Div(score, cap))), d, scores + j);
+  }
+}
+
 // Turns scores into weights, updates the query's running maximum and total,
 // and corrects its sums for a larger maximum.
-inline void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
+inline void Soften(const AttentionArgs& args, Query& query, float* scores,
+                   float* sums) {
   const AttentionTag d;
   State& state = query.now;
+  if (args.soft_cap > 0) Cap(args.soft_cap, scores);
   std::fill(scores, scores + query.begin, kNone);
   std::fill(scores + query.end, scores + kAttentionBlock, kNone);
   auto v_max = hn::Set(d, state.max);
@@ -92,7 +105,7 @@ inline void Soften(Query& query, int64_t head_dim, float* scores, float* sums) {
   state.total = state.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
   state.max = max;
   if (correction == 1.0f) return;
-  for (int64_t i = 0; i < head_dim; i += kLanes) {
+  for (int64_t i = 0; i < args.head_dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
                sums + i);
   }

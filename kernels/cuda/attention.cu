@@ -7,6 +7,7 @@
 // that does all of them: the same bits.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -95,6 +96,10 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
         result, all, [&](int i) { return span_sums[i * kWarpThreads + lane]; },
         all_sums);
   }
+  const int own = lane % S::kQueries;
+  if (task.Has(own)) {
+    all.total = TotalWithSink(shape, task.Head(own), all);
+  }
   float totals[S::kQueries];
 #pragma unroll
   for (int i = 0; i < S::kQueries; ++i) {
@@ -129,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const int64_t column = blockIdx.z * shape.head_dim + at;
     const int64_t dim = shape.n_heads * shape.head_dim;
-    const float value = Quotient(sum, state.total);
+    const float value = Quotient(sum, TotalWithSink(shape, blockIdx.z, state));
     shape.out[row * dim + column] = value;
     if (packed != nullptr) {
       PackBlock(value, dim, column / kActivationBlock,
@@ -151,6 +156,11 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   shape.part_heads = std::min(group, n_queries);
   shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
   shape.scale = args.scale;
+  shape.soft_cap = args.soft_cap;
+  if (args.soft_cap > 0) {
+    shape.inverse_soft_cap =
+        std::min(1.0f / args.soft_cap, std::numeric_limits<float>::max());
+  }
   shape.k_type = args.k_type;
   shape.v_type = args.v_type;
   shape.is_ring = args.is_ring;
@@ -159,6 +169,7 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   shape.v_row_bytes = KvBytes(args.v_type, args.n_kv_heads * args.head_dim);
   shape.chunk_k = args.chunk_k;
   shape.chunk_v = args.chunk_v;
+  shape.sinks = args.sinks;
   return shape;
 }
 

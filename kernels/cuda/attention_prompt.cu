@@ -177,6 +177,20 @@ __device__ void ScoreTile(const AttentionShape& shape, const Task& task,
   }
 }
 
+// Scales and caps scores where the launch has a cap. Returns what they are
+// still to be multiplied by.
+__device__ inline float CapTile(const AttentionShape& shape,
+                                float scores[kGroups][4]) {
+  if (shape.soft_cap == 0.0f) return shape.scale;
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      scores[n][e] = Capped(shape, scores[n][e] * shape.scale);
+    }
+  }
+  return 1.0f;
+}
+
 // Of queries g and g + 8: the running maximum, and this lane's part of the sum
 // of weights.
 struct PromptSoftmax {
@@ -187,8 +201,9 @@ struct PromptSoftmax {
 // Turns scores into weights; `factors` is what earlier sums are multiplied by.
 // A score that is not a number makes the total one.
 __device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
-                                 const Step& step, PromptSoftmax& state,
-                                 float scores[kGroups][4], float* factors) {
+                                 const Step& step, float scale,
+                                 PromptSoftmax& state, float scores[kGroups][4],
+                                 float* factors) {
   const int lane = LaneIndex();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -203,7 +218,7 @@ __device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
         const int key = n * 8 + lane % 4 * 2 + e;
         float& score = scores[n][half * 2 + e];
         const bool is_seen = IsLive(step, key) && key <= last && key >= first;
-        score = is_seen ? score * shape.scale : MinusInfinity();
+        score = is_seen ? score * scale : MinusInfinity();
         max = fmaxf(max, score);
       }
     }
@@ -312,6 +327,7 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
     }
     const int query = lane / 4 + half * 8;
     if (!task.Has(query)) continue;
+    total = TotalWithSink(shape, task.Head(query), {state.max[half], total});
     float* out = shape.out + task.Index(query, shape.n_heads) * shape.head_dim;
 #pragma unroll
     for (int d = 0; d < S::kDims / 64; ++d) {
@@ -373,7 +389,8 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
       float scores[kGroups][4];
       float factors[2];
       ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
-      WeighTile(shape, task, step, state, scores, factors);
+      const float scale = CapTile(shape, scores);
+      WeighTile(shape, task, step, scale, state, scores, factors);
 #pragma unroll
       for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
       AddTile<S, kValueType>(shape, task, rows + kKeys,

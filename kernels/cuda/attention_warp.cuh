@@ -25,6 +25,8 @@ struct AttentionShape {
   int64_t part_heads;  // heads of a task, of one row
   int64_t n_parts;     // of the heads that read one KV head
   float scale;
+  float soft_cap;          // 0: none
+  float inverse_soft_cap;  // finite
   DType k_type;
   DType v_type;
   bool is_ring;
@@ -33,6 +35,7 @@ struct AttentionShape {
   int64_t v_row_bytes;
   const std::byte* chunk_k;
   const std::byte* chunk_v;
+  const float* sinks;  // [n_heads] or nullptr
 };
 
 // Shapes of the kernels: kLanes lanes share a key, each of them has kChunks
@@ -79,10 +82,12 @@ struct Task {
   __device__ bool Has(int query) const {
     return Row(query) < tile.n_rows && query % part_heads < n_heads;
   }
+  __device__ int Head(int query) const {
+    return first_head + query % part_heads;
+  }
   // Of the query in the step's [n_rows, n_heads] rows.
   __device__ int64_t Index(int query, int64_t all_heads) const {
-    return (tile.first_row + Row(query)) * all_heads + first_head +
-           query % part_heads;
+    return (tile.first_row + Row(query)) * all_heads + Head(query);
   }
 };
 
@@ -230,6 +235,11 @@ __device__ float SumAcross(float* values) {
   }
 }
 
+// Of a shape that has a soft-cap.
+__device__ inline float Capped(const AttentionShape& shape, float score) {
+  return shape.soft_cap * tanhf(score * shape.inverse_soft_cap);
+}
+
 // The scores of one step for one element type of keys.
 template <class S, DType kType>
 __device__ float StepScore(const AttentionShape& shape, const Task& task,
@@ -282,7 +292,8 @@ __device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
       is_prefix = step.is_prefix;
       LoadQueries<S>(shape, task, is_prefix, q);
     }
-    const float score = StepScore<S, kType>(shape, task, step, q) * shape.scale;
+    float score = StepScore<S, kType>(shape, task, step, q) * shape.scale;
+    if (shape.soft_cap > 0.0f) score = Capped(shape, score);
     const int64_t position = step.position + own_key;
     const bool is_seen =
         IsLive(step, own_key) && position <= last && position >= first;
@@ -442,6 +453,14 @@ __device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
         softmax, span, [&](int i) { return sums[i]; }, span_sums);
   }
   return span;
+}
+
+// The sum of a row's weights, all of them, with that of the head's sink. One
+// far above the scores makes it infinite: the row is zeros then.
+__device__ inline float TotalWithSink(const AttentionShape& shape, int64_t head,
+                                      const Softmax& all) {
+  if (shape.sinks == nullptr || all.total == 0.0f) return all.total;
+  return all.total + expf(shape.sinks[head] - all.max);
 }
 
 // Calls write(query, element of the head, value) for what this lane has; the

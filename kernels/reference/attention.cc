@@ -77,11 +77,19 @@ void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
     for (const float k : Head(args, key.k, args.k_type, kv_head)) {
       dot += double{*q++} * k;
     }
-    scores.push_back(dot * args.scale);
-    max = std::max(max, scores.back());
+    double score = dot * args.scale;
+    if (args.soft_cap > 0) {
+      score = args.soft_cap * std::tanh(score / args.soft_cap);
+    }
+    scores.push_back(score);
+    max = std::max(max, score);
   }
   std::vector<double> sum(static_cast<size_t>(args.head_dim), 0.0);
   double total = 0;
+  if (args.sinks != nullptr && !keys.empty()) {
+    max = std::max<double>(max, args.sinks[head]);
+    total = std::exp(args.sinks[head] - max);
+  }
   for (size_t j = 0; j < keys.size(); ++j) {
     const double weight = std::exp(scores[j] - max);
     total += weight;

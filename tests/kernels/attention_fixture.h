@@ -24,6 +24,8 @@ struct Tokens {
   std::vector<float> q_prefix;  // the same shape
   std::vector<float> k;         // [n, n_kv_heads, head_dim], rounded to k_type
   std::vector<float> v;
+  float soft_cap = 0;
+  std::vector<float> sinks = {};  // [n_heads], or none
 
   int64_t KvDim() const { return n_kv_heads * head_dim; }
   int64_t QDim() const { return n_heads * head_dim; }
@@ -56,6 +58,25 @@ inline Tokens MakeTokens(RandomData& random, int64_t n, int64_t n_heads,
   return tokens;
 }
 
+// How scores may be changed.
+struct ScoreChange {
+  float soft_cap;
+  bool has_sinks;
+};
+inline constexpr ScoreChange kScoreChanges[] = {
+    {5, false}, {0, true}, {5, true}};
+
+// Scores reach about 9, so that each change changes much.
+inline void ChangeScores(RandomData& random, const ScoreChange& change,
+                         Tokens& tokens) {
+  tokens.soft_cap = change.soft_cap;
+  tokens.sinks.clear();
+  if (!change.has_sinks) return;
+  for (int64_t h = 0; h < tokens.n_heads; ++h) {
+    tokens.sinks.push_back(random.Uniform(2, 10));
+  }
+}
+
 // A key that a row attends, and with which rotation of q.
 struct SeenKey {
   int64_t token;
@@ -79,9 +100,18 @@ inline std::vector<double> Expected(const Tokens& tokens, int64_t row,
                                             h / group * tokens.head_dim + i)];
       }
       scores.push_back(dot * tokens.Scale());
+      if (tokens.soft_cap > 0) {
+        scores.back() =
+            tokens.soft_cap * std::tanh(scores.back() / tokens.soft_cap);
+      }
     }
-    const double max = *std::max_element(scores.begin(), scores.end());
+    double max = *std::max_element(scores.begin(), scores.end());
     double total = 0;
+    if (!tokens.sinks.empty()) {
+      const double sink = tokens.sinks[static_cast<size_t>(h)];
+      max = std::max(max, sink);
+      total = std::exp(sink - max);
+    }
     for (size_t j = 0; j < keys.size(); ++j) {
       const double weight = std::exp(scores[j] - max);
       total += weight;
@@ -100,7 +130,8 @@ inline std::vector<double> Expected(const Tokens& tokens, int64_t row,
 }
 
 // Scores are sums of head_dim products below 9 in float32; an error e in a
-// score is a relative error e in a weight, and values are below 3.
+// score is a relative error e in a weight, and values are below 3. A soft-cap
+// makes errors smaller, and a sink takes part in a total like any weight.
 inline void ExpectRow(const Tokens& tokens, const float* out, int64_t row,
                       const std::vector<SeenKey>& keys) {
   const double score_size =
@@ -146,6 +177,8 @@ inline AttentionArgs CommonArgs(const Tokens& tokens, int64_t first_token,
   args.scale = tokens.Scale();
   args.k_type = tokens.k_type;
   args.v_type = tokens.v_type;
+  args.soft_cap = tokens.soft_cap;
+  if (!tokens.sinks.empty()) args.sinks = tokens.sinks.data();
   return args;
 }
 

@@ -79,6 +79,66 @@ TEST_P(AttentionSpansTest, SpansOfPagesJoinToTheWholeAttention) {
   }
 }
 
+// A sink takes part once, whether spans are joined by who reduced them, as in a
+// chunk of many rows, or by somebody else.
+TEST_P(AttentionSpansTest, SoftCapAndSinksHoldInSpansOfPages) {
+  RandomData random(64);
+  constexpr int64_t kN = 700;
+  constexpr int64_t kRows = 20;
+  for (const Heads& heads : {Heads{4, 1, 64}, {9, 3, 32}}) {
+    Tokens tokens =
+        MakeTokens(random, kN, heads.n_heads, heads.n_kv_heads, heads.head_dim);
+    PagedSequence sequence(tokens, kN, 64);
+    sequence.Append(backend(), 0, kN);
+    const auto table = RolledTable(sequence, kN);
+    for (const ScoreChange& change : kScoreChanges) {
+      ChangeScores(random, change, tokens);
+      const BackendUnderTest one = MakeBackend(GetParam(), 1);
+      const auto chunk =
+          sequence.Attend(*one.backend, kN - kRows, kRows, table);
+      for (const int n_threads : {1, 2, 8}) {
+        const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
+        for (const int64_t n : {int64_t{1}, kRows}) {
+          const auto out = sequence.Attend(*made.backend, kN - n, n, table);
+          EXPECT_EQ(Bits(out), Bits(chunk.data() + (kRows - n) * tokens.QDim(),
+                                    n * tokens.QDim()))
+              << n_threads << " threads, " << n << " rows";
+        }
+      }
+      std::vector<SeenKey> keys = Keys(0, 64, /*is_prefix=*/true);
+      for (const SeenKey& key : Keys(3 * 64 + 17, kN)) keys.push_back(key);
+      ExpectRow(tokens, chunk.data() + (kRows - 1) * tokens.QDim(), kN - 1,
+                keys);
+    }
+  }
+}
+
+TEST_P(AttentionSpansTest, SoftCapAndSinksHoldInSpansOfRings) {
+  RandomData random(65);
+  constexpr int64_t kWindow = 300;
+  constexpr int64_t kN = 400;
+  constexpr int64_t kRows = 20;
+  Tokens tokens = MakeTokens(random, kN, 4, 1, 32);
+  ChangeScores(random, {5, true}, tokens);
+  std::vector<std::vector<uint32_t>> results;
+  for (const int n_threads : {1, 5}) {
+    const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
+    for (const int64_t chunk : {int64_t{1}, kRows}) {
+      RingSequence sequence(tokens, kWindow);
+      (void)sequence.Step(*made.backend, 0, kN - kRows);
+      std::vector<float> all;
+      for (int64_t first = kN - kRows; first < kN; first += chunk) {
+        const auto out = sequence.Step(*made.backend, first, chunk);
+        all.insert(all.end(), out.begin(), out.end());
+      }
+      results.push_back(Bits(all));
+      ExpectRow(tokens, all.data() + (kRows - 1) * tokens.QDim(), kN - 1,
+                Keys(kN - kWindow, kN));
+    }
+  }
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
 TEST_P(AttentionSpansTest, RingsGiveTheSameBitsAndTheRightOnes) {
   RandomData random(62);
   for (const int64_t window : {300, 1'100}) {

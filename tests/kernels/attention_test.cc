@@ -229,6 +229,120 @@ TEST_P(AttentionTest, ScoresFarApartStayFinite) {
   }
 }
 
+// The weights of scores, to which a soft-cap unless it is 0 and a sink, if
+// there is one, belong; and the largest score in size, whose rounding counts.
+struct ExpectedWeights {
+  std::vector<double> weights;
+  double largest;
+};
+
+ExpectedWeights WeightsOf(const std::vector<double>& scores, double cap,
+                          const double* sink) {
+  ExpectedWeights expected = {{}, 0};
+  double total = sink == nullptr ? 0 : std::exp(*sink);
+  for (const double score : scores) {
+    const double capped = cap == 0 ? score : cap * std::tanh(score / cap);
+    expected.largest = std::max(expected.largest, std::abs(capped));
+    expected.weights.push_back(std::exp(capped));
+    total += expected.weights.back();
+  }
+  for (double& weight : expected.weights) weight /= total;
+  return expected;
+}
+
+// Queries and keys have one element each, so that scores are exact, and each
+// key a value that shows its weight.
+TEST_P(AttentionTest, WeightsFollowTheFormulaOfSoftCapAndSinks) {
+  constexpr float kKeys[] = {0, 0x1p-10f, -0.5f, 1, 3, -3, 30, -30};
+  constexpr float kQueries[] = {8, -80};
+  constexpr double kSinks[] = {1.5, -2};
+  constexpr size_t kN = 8;
+  RandomData random(43);
+  Tokens tokens = MakeTokens(random, kN, 2, 1, 16);
+  for (auto* x : {&tokens.q, &tokens.q_prefix, &tokens.k, &tokens.v}) {
+    std::fill(x->begin(), x->end(), 0.0f);
+  }
+  for (size_t t = 0; t < kN; ++t) {
+    tokens.q[t * 32] = kQueries[0];
+    tokens.q[t * 32 + 16] = kQueries[1];
+    tokens.k[t * 16] = kKeys[t];
+    tokens.v[t * 16 + t] = 1;
+  }
+  PagedSequence sequence(tokens, kN, 64);
+  sequence.Append(backend(), 0, kN);
+  // Under the largest cap scores are as good as they are without.
+  for (const float cap : {0.0f, 0.5f, 5.0f, 50.0f, 1e6f}) {
+    for (const bool has_sinks : {false, true}) {
+      tokens.soft_cap = cap;
+      tokens.sinks.assign(kSinks, kSinks + (has_sinks ? 2 : 0));
+      const auto out = sequence.Attend(backend(), 0, kN, sequence.Table(kN));
+      for (size_t i = 0; i < 2 * kN; ++i) {  // heads of rows
+        std::vector<double> scores;
+        for (size_t t = 0; t <= i / 2; ++t) {
+          scores.push_back(double{kQueries[i % 2]} * kKeys[t] / 4);
+        }
+        const auto [weights, largest] =
+            WeightsOf(scores, cap, has_sinks ? &kSinks[i % 2] : nullptr);
+        for (size_t t = 0; t < weights.size(); ++t) {
+          // A quotient, a tanh and a product: some 8 units in the last place.
+          ASSERT_NEAR(out[i * 16 + t], weights[t], largest * 0x1p-24 * 8 + 1e-6)
+              << "cap " << cap << " row " << i / 2 << " key " << t
+              << (has_sinks ? " with sinks" : "");
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, SoftCapAndSinksHoldForEveryShape) {
+  RandomData random(44);
+  struct Case {
+    int64_t n, heads, kv_heads, head_dim, page;
+  };
+  for (const Case& c : {Case{33, 8, 8, 48, 16},
+                        {20, 32, 1, 32, 64},
+                        {20, 6, 2, 128, 64},
+                        {20, 4, 1, 256, 64},
+                        {20, 2, 1, 512, 32}}) {
+    Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads, c.head_dim);
+    ChangeScores(random, {5, true}, tokens);
+    PagedSequence sequence(tokens, c.n, c.page);
+    sequence.Append(backend(), 0, c.n);
+    const auto out = sequence.Attend(backend(), 0, c.n, sequence.Table(c.n));
+    for (int64_t row = 0; row < c.n; ++row) {
+      ExpectRow(tokens, out.data() + row * tokens.QDim(), row,
+                Keys(0, row + 1));
+    }
+  }
+}
+
+TEST_P(AttentionTest, ASinkFarFromTheScoresTakesAllOrNothing) {
+  RandomData random(45);
+  constexpr int64_t kN = 300;
+  Tokens tokens = MakeTokens(random, kN, 4, 2, 32);
+  PagedSequence sequence(tokens, kN, 64);
+  sequence.Append(backend(), 0, kN);
+  const auto table = sequence.Table(kN);
+  // Alone, where keys are reduced in spans, and in a chunk.
+  for (const int64_t n_rows : {1, 30}) {
+    const auto attend = [&](float sink) {
+      tokens.sinks.assign(4, sink);
+      return sequence.Attend(backend(), kN - n_rows, n_rows, table);
+    };
+    for (const float sink : {90.0f, 200.0f, 1e30f}) {
+      for (const float x : attend(sink)) {
+        ASSERT_LE(std::abs(x), 1e-30f) << sink;  // not if it is NaN
+      }
+    }
+    tokens.sinks.clear();
+    const auto without =
+        Bits(sequence.Attend(backend(), kN - n_rows, n_rows, table));
+    for (const float sink : {-200.0f, -1e30f, -HUGE_VALF}) {
+      EXPECT_EQ(Bits(attend(sink)), without) << sink;
+    }
+  }
+}
+
 TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
   float value = 0;
   AttentionArgs args = {};
@@ -253,6 +367,9 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
   EXPECT_EQ(
       code_with([](auto& a) { a.paged.page_tokens = kAttentionBlock + 1; }),
       kInvalid);
+  for (const float cap : {-1.0f, HUGE_VALF, NAN}) {
+    EXPECT_EQ(code_with([&](auto& a) { a.soft_cap = cap; }), kInvalid) << cap;
+  }
   EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ4_0; }),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code_with([](auto& a) {

@@ -79,6 +79,36 @@ TEST_P(AttentionTypesTest, RingsAgreeWithPlainArithmetic) {
   }
 }
 
+TEST_P(AttentionTypesTest, SoftCapAndSinksHoldInPagesAndRings) {
+  RandomData random(43);
+  constexpr int64_t kN = 90;
+  constexpr int64_t kWindow = 40;
+  Tokens tokens = Make(random, kN, 64);
+  PagedSequence pages(tokens, kN, 64);
+  pages.Append(backend(), 0, kN);
+  auto table = pages.Table(kN);
+  table[0].is_prefix = true;
+  table[0].live_end = 20;
+  for (const ScoreChange& change : kScoreChanges) {
+    SCOPED_TRACE(::testing::Message()
+                 << change.soft_cap << (change.has_sinks ? " sinks" : ""));
+    ChangeScores(random, change, tokens);
+    const auto of_pages = pages.Attend(backend(), 80, 10, table);
+    RingSequence ring(tokens, kWindow);
+    (void)ring.Step(backend(), 0, 79);
+    (void)ring.Step(backend(), 79, 1);
+    const auto of_ring = ring.Step(backend(), 80, 10);
+    for (int64_t row = 80; row < kN; ++row) {
+      std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+      for (const SeenKey& key : Keys(64, row + 1)) keys.push_back(key);
+      const int64_t at = (row - 80) * tokens.QDim();
+      ExpectRow(tokens, of_pages.data() + at, row, keys);
+      ExpectRow(tokens, of_ring.data() + at, row,
+                Keys(row - kWindow + 1, row + 1));
+    }
+  }
+}
+
 TEST_P(AttentionTypesTest, ChunksChangeNoBitInPagesOrRings) {
   if (std::get<0>(GetParam()) == kReferenceName) {
     GTEST_SKIP() << "the reference takes rows one by one, and its time";
