@@ -111,13 +111,15 @@ class CudaBackend : public Backend {
     });
   }
   absl::Status TopK(const TopKArgs& args) override {
-    RETURN_IF_ERROR(queue_.StartEach());
-    return Run(args, [&] { return PLIMSOLL_CUDA::TopK(context_, args); });
+    return Run(args, [&] {
+      RETURN_IF_ERROR(queue_.StartEach());
+      return PLIMSOLL_CUDA::TopK(context_, args);
+    });
   }
   absl::StatusOr<SampledToken> Sample(const SampleArgs& args) override {
-    RETURN_IF_ERROR(queue_.StartEach());
     SampledToken token = {};
     RETURN_IF_ERROR(Run(args, [&]() -> absl::Status {
+      RETURN_IF_ERROR(queue_.StartEach());
       ASSIGN_OR_RETURN(token, PLIMSOLL_CUDA::Sample(context_, args));
       return absl::OkStatus();
     }));

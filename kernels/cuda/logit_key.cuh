@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_LOGIT_KEY_CUH_
 #define PLIMSOLL_KERNELS_CUDA_LOGIT_KEY_CUH_
 
+#include <cstring>
+
 #include "kernels/cuda/numeric.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -15,6 +17,15 @@ __device__ inline uint64_t KeyOf(float logit, int64_t id) {
       (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return (static_cast<uint64_t>(ordered) << 32) |
          (0xFFFFFFFFu - static_cast<uint32_t>(id));
+}
+
+// The logit of a key's leading 32 bits.
+__host__ __device__ inline float LogitOf(uint32_t ordered) {
+  const uint32_t bits =
+      (ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered;
+  float logit;
+  std::memcpy(&logit, &bits, sizeof(logit));
+  return logit;
 }
 
 __host__ __device__ inline int32_t IdOf(uint64_t key) {

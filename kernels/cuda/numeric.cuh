@@ -144,7 +144,14 @@ __device__ inline float BlockMax(float x, float* shared) {
   return x;
 }
 
-// Adds to what other threads of a block may add to at the same time.
+// To what other threads may add at the same time.
+__device__ inline void AddAtomically(uint32_t* sum, uint32_t x) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  *sum += x;
+#else
+  atomicAdd(sum, x);
+#endif
+}
 __device__ inline void AddAtomically(uint64_t* sum, uint64_t x) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   *sum += x;
@@ -152,6 +159,13 @@ __device__ inline void AddAtomically(uint64_t* sum, uint64_t x) {
   static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
   atomicAdd(reinterpret_cast<unsigned long long*>(sum),
             static_cast<unsigned long long>(x));
+#endif
+}
+__device__ inline void MaxAtomically(uint32_t* max, uint32_t x) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  *max = x > *max ? x : *max;
+#else
+  atomicMax(max, x);
 #endif
 }
 

@@ -99,6 +99,11 @@ std::string BusId(int device) {
 }  // namespace
 
 absl::StatusOr<DeviceFacts> OpenDevice(int device) {
+  // All kernels' code with the context, and not when each is first used:
+  // nothing may be allocated after a load. Heeded before a process's first call
+  // of the driver only.
+  static const int eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)eager;
   int n_devices = 0;
   const cudaError_t counted = cudaGetDeviceCount(&n_devices);
   int driver_version = 0;  // stays 0 without a driver
@@ -108,8 +113,10 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
   }
   if (counted != cudaSuccess || device < 0 || device >= n_devices) {
     (void)cudaGetLastError();
+    const char* why =
+        counted != cudaSuccess ? cudaGetErrorString(counted) : "no more";
     return absl::NotFoundError(
-        absl::StrCat("no CUDA device ", device, " of ", n_devices));
+        absl::StrCat("no CUDA device ", device, " of ", n_devices, ": ", why));
   }
   cudaDeviceProp properties;
   RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, device),
@@ -137,9 +144,6 @@ absl::StatusOr<DeviceMemory> ReadMemory(int device) {
   const bool is_first = runtime_bytes->count(device) == 0;
   std::optional<int64_t> before;
   if (is_first) {
-    // All kernels' code now, and not when each is first used: nothing may be
-    // allocated after a load. Only heeded before a process's first context.
-    (void)setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
     before = DriverFreeBytes(BusId(device));
   }
   RETURN_IF_ERROR(UseDevice(device));

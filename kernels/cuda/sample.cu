@@ -1,10 +1,12 @@
-// Draws a token from a whole row of logits: one block of threads.
+// Draws a token from a whole row of logits.
 //
 // Each step of a draw asks where, in descending order, a sum of the tokens'
 // weights exceeds a target. No row is sorted for that: a histogram of the
 // weights by the leading bits of the tokens' keys says which these are of the
 // key in question, another one the bits that follow, and so on. Weights are
-// integers, so their sums have no order.
+// integers, so their sums have no order, and blocks add to them as they come.
+// What is known between two kernels is in a State.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -16,59 +18,97 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-constexpr int kThreads = 1024;
-constexpr int kWarps = kThreads / kWarpThreads;
+constexpr int kThreads = 256;
+constexpr int64_t kBlockTokens = 2048;
 // Of a key, that one histogram looks at.
 constexpr int kDigitBits = 11;
 constexpr int kBins = 1 << kDigitBits;
 constexpr int kLaneBins = kBins / kWarpThreads;
-// Of a weight after the point, at most: exponentials have 24 of their own.
-constexpr int kMaxWeightBits = 40;
-
-// The part of SampleArgs that the device reads.
-struct Row {
-  const float* logits;
-  int64_t n;
-  int id_bits;      // of the largest id
-  int weight_bits;  // after the point; a row's sum has less than 63 in all
-  const uint64_t* allowed;
-  int64_t n_allowed;  // ids that `allowed` has bits for
-};
-struct Chain {
-  double u;
-  float inverse_temperature;
-  int64_t top_k;
-  float typical_p;
-  float top_p;
-  float min_p;
-};
-
-// The tokens that are left to draw from.
-struct Left {
-  float max = 0;            // their largest logit
-  uint64_t least_key = 0;   // no token below it
-  bool is_typical = false;  // nor one whose TypicalKey is below:
-  uint64_t least_typical_key = 0;
-  double expected = 0;  // logit, less `typical_max`
-  float typical_max = 0;
-  float min_p = 0;
-};
+// Of a weight after the point; exponentials have 24 of their own.
+constexpr int kWeightBits = 40;
+constexpr int64_t kMaxLogits = int64_t{1} << 22;  // of a row: sums fit 63 bits
+// A block adds up weights in two parts of 32 bits, for which devices have
+// atomic additions in shared memory: the lower one has so many bits of each.
+constexpr int kLowBits = 21;
+static_assert(kBlockTokens << kLowBits <= int64_t{1} << 32);
+static_assert(kWeightBits < 2 * kLowBits);
+// Logits that lie further below the largest weigh nothing.
+constexpr float kFarthest = 1000;
 
 struct Result {
   enum class State : int32_t { kDrawn, kNotFinite, kNoneAllowed };
   State state;
   int32_t id;
   float logit;
-  int64_t rank;
+  uint64_t rank;
 };
 
-struct Shared {
-  uint64_t bins[kBins];
-  uint64_t sums[kWarps];
-  uint64_t before;  // what weighs more than the bin that was found
-  int bin;          // or -1
+// The tokens that are left to draw from.
+struct Left {
+  float max;           // their largest logit
+  uint64_t least_key;  // no token below it
+  bool is_typical;     // nor one whose TypicalKey is below:
+  uint64_t least_typical_key;
+  double expected;  // logit, less `typical_max`
+  float typical_max;
 };
-static_assert(sizeof(Shared) <= kMaxSharedBytes);
+
+// Zeros at first.
+struct State {
+  Result result;
+  Left left;
+  // Sums over what is left, and the largest logit as KeyOf has it.
+  uint32_t n_bad;  // not finite
+  uint32_t max_key;
+  uint64_t total;
+  uint64_t moment;  // of what logits lie below the largest
+  // Of the search for a key.
+  bool is_beyond;   // the target is not reached
+  uint64_t found;   // the key's leading bits
+  uint64_t target;  // of what comes after keys with greater leading bits
+  uint64_t bins[kBins];
+};
+
+// The part of SampleArgs that the device reads.
+struct Row {
+  const float* logits;
+  int64_t n;
+  const uint64_t* allowed;
+  int64_t n_allowed;  // ids that `allowed` has bits for
+};
+
+// What a search adds up, in the order of which keys.
+struct Measure {
+  bool is_typical = false;  // TypicalKey, else KeyOf
+  bool is_count = false;    // a token weighs 1, else as WeightOf says
+  float inverse = 1;
+  float min_p = 0;  // tokens below it are left out
+};
+
+// What is searched for.
+struct Goal {
+  enum class Kind { kNth, kShare, kPoint };
+  Kind kind;
+  double value;  // n, from 0; of the total, to be reached; to be exceeded
+};
+
+// Which keys a search that is done leaves.
+enum class Cut { kNone, kTypical, kKeys, kDraw };
+
+// Bits [begin, end) of keys. Ids have id_bits: those above are known.
+struct Digit {
+  int begin;
+  int end;
+  int id_bits;
+
+  __device__ uint64_t Known() const {
+    return end == 64 ? 0 : ~uint64_t{0} << end;
+  }
+  // What is known of the ids' part from its beginning on.
+  __device__ uint64_t HighIdBits() const {
+    return begin == 32 ? (uint64_t{1} << 32) - (uint64_t{1} << id_bits) : 0;
+  }
+};
 
 __device__ inline float Changed(const LogitChange& change, float logit) {
   logit += change.bias;
@@ -76,11 +116,14 @@ __device__ inline float Changed(const LogitChange& change, float logit) {
   return logit - change.penalty;
 }
 
-// exp((x - max) * inverse), as a whole number of 2^-weight_bits.
-__device__ inline uint64_t WeightOf(const Row& row, float x, float max,
-                                    float inverse) {
-  const float unit = static_cast<float>(uint64_t{1} << row.weight_bits);
-  return static_cast<uint64_t>(expf((x - max) * inverse) * unit);
+// As a whole number of 2^-kWeightBits.
+__device__ inline uint64_t Fixed(float x) {
+  return static_cast<uint64_t>(x *
+                               static_cast<float>(uint64_t{1} << kWeightBits));
+}
+
+__device__ inline float WeightOf(const Left& left, float x, float inverse) {
+  return expf((x - left.max) * inverse);
 }
 
 // Larger for a surprise that is nearer to the expected one.
@@ -91,8 +134,8 @@ __device__ inline uint64_t TypicalKey(const Left& left, float x, int64_t id) {
   return KeyOf(-static_cast<float>(distance), id);
 }
 
-__device__ inline bool IsLeft(const Row& row, const Left& left, float x,
-                              int64_t id) {
+__device__ inline bool IsLeft(const Row& row, const Left& left, float min_p,
+                              float x, int64_t id) {
   if (row.allowed != nullptr &&
       (id >= row.n_allowed || (row.allowed[id / 64] >> (id % 64) & 1) == 0)) {
     return false;
@@ -101,236 +144,311 @@ __device__ inline bool IsLeft(const Row& row, const Left& left, float x,
   if (left.is_typical && TypicalKey(left, x, id) < left.least_typical_key) {
     return false;
   }
-  return left.min_p == 0 || expf(x - left.max) >= left.min_p;
+  return min_p == 0 || expf(x - left.max) >= min_p;
 }
 
-// Calls visit(logit, id) for the thread's share of what is left.
+// Calls visit(logit, id) for the thread's share of the block's tokens.
 template <class Visit>
-__device__ void ForLeft(const Row& row, const Left& left, const Visit& visit) {
-  for (int64_t id = ThreadIndex(); id < row.n; id += kThreads) {
-    const float x = row.logits[id];
-    if (IsLeft(row, left, x, id)) visit(x, id);
+__device__ void ForTokens(const Row& row, const Visit& visit) {
+  const int64_t first = blockIdx.x * kBlockTokens;
+  for (int64_t i = ThreadIndex(); i < kBlockTokens; i += kThreads) {
+    if (first + i < row.n) visit(row.logits[first + i], first + i);
   }
 }
 
-// The largest logit of what is left; minus infinity if nothing is.
-__device__ float MaxOf(const Row& row, const Left& left, Shared& shared) {
-  float max = MinusInfinity();
-  ForLeft(row, left, [&](float x, int64_t) { max = fmaxf(max, x); });
-  return BlockMax(max, reinterpret_cast<float*>(shared.sums));
-}
-
-// What all that is left weighs.
-__device__ uint64_t TotalOf(const Row& row, const Left& left, float inverse,
-                            Shared& shared) {
-  uint64_t total = 0;
-  ForLeft(row, left, [&](float x, int64_t) {
-    total += WeightOf(row, x, left.max, inverse);
+// The same of those that are left.
+template <class Visit>
+__device__ void ForLeft(const Row& row, const Left& left, float min_p,
+                        const Visit& visit) {
+  ForTokens(row, [&](float x, int64_t id) {
+    if (IsLeft(row, left, min_p, x, id)) visit(x, id);
   });
-  return BlockSum(total, shared.sums);
 }
 
-// Finds the bin, from the last one down, at which the sum exceeds `target`. By
-// one warp; the lanes have consecutive bins.
-__device__ void FindBin(uint64_t target, Shared& shared) {
+__device__ inline bool HasFailed(const State& state) {
+  return state.result.state != Result::State::kDrawn;
+}
+
+__global__ void CopyLogits(Row row, float* to) {
+  ForTokens(row, [&](float x, int64_t id) { to[id] = x; });
+}
+
+__global__ void ChangeLogits(const LogitChange* changes, int64_t n_changes,
+                             float* logits) {
+  const int64_t i = GlobalIndex();
+  if (i >= n_changes) return;
+  float& logit = logits[changes[i].id];
+  logit = Changed(changes[i], logit);
+}
+
+__global__ void FindMax(Row row, State* state) {
+  auto* shared = reinterpret_cast<float*>(DynamicShared());
+  float max = MinusInfinity();
+  uint32_t n_bad = 0;
+  ForLeft(row, state->left, /*min_p=*/0, [&](float x, int64_t) {
+    max = fmaxf(max, x);
+    if (!IsFinite(x)) ++n_bad;
+  });
+  max = BlockMax(max, shared);
+  n_bad = BlockSum(n_bad, reinterpret_cast<uint32_t*>(shared));
+  if (ThreadIndex() != 0) return;
+  MaxAtomically(&state->max_key, static_cast<uint32_t>(KeyOf(max, 0) >> 32));
+  if (n_bad > 0) AddAtomically(&state->n_bad, n_bad);
+}
+
+// One thread's work, as are the others that begin with no row.
+__global__ void SetMax(State* state) {
+  if (ThreadIndex() != 0) return;
+  state->left.max = LogitOf(state->max_key);
+  if (state->n_bad > 0) {
+    state->result.state = Result::State::kNotFinite;
+  } else if (state->left.max == MinusInfinity()) {
+    state->result.state = Result::State::kNoneAllowed;
+  }
+  state->max_key = 0;
+}
+
+__global__ void AddWeights(Row row, Measure measure, State* state) {
+  if (HasFailed(*state)) return;
+  auto* shared = reinterpret_cast<uint64_t*>(DynamicShared());
+  const Left left = state->left;
+  uint64_t total = 0;
+  uint64_t moment = 0;
+  ForLeft(row, left, measure.min_p, [&](float x, int64_t) {
+    const float weight = WeightOf(left, x, measure.inverse);
+    total += Fixed(weight);
+    moment += Fixed(weight * fminf(left.max - x, kFarthest));
+  });
+  total = BlockSum(total, shared);
+  moment = BlockSum(moment, shared);
+  if (ThreadIndex() != 0) return;
+  AddAtomically(&state->total, total);
+  AddAtomically(&state->moment, moment);
+}
+
+// Begins a search.
+__global__ void Aim(Goal goal, Measure measure, State* state) {
+  if (ThreadIndex() != 0 || HasFailed(*state)) return;
+  const auto total = static_cast<double>(state->total);
+  const uint64_t last = state->total - 1;
+  auto target = static_cast<uint64_t>(goal.value);
+  if (goal.kind == Goal::Kind::kShare) {
+    const auto least = static_cast<uint64_t>(ceil(goal.value * total));
+    target = least > 0 ? least - 1 : 0;
+  } else if (goal.kind == Goal::Kind::kPoint) {
+    target = static_cast<uint64_t>(goal.value * total);
+  }
+  if (!measure.is_count && target > last) target = last;
+  if (measure.is_typical) {
+    state->left.typical_max = state->left.max;
+    state->left.expected = -static_cast<double>(state->moment) / total;
+  }
+  state->target = target;
+  state->found = 0;
+  state->is_beyond = false;
+  state->total = 0;
+  state->moment = 0;
+}
+
+// The histogram by one digit of the keys whose digits before were found.
+__global__ void FillBins(Row row, Measure measure, Digit digit, State* state) {
+  if (HasFailed(*state) || state->is_beyond) return;
+  auto* low = reinterpret_cast<uint32_t*>(DynamicShared());
+  auto* high = low + kBins;
+  const Left left = state->left;
+  const uint64_t found = state->found;
+  const uint64_t known = digit.Known();
+  const int mask = (1 << (digit.end - digit.begin)) - 1;
+  for (int i = ThreadIndex(); i < 2 * kBins; i += kThreads) low[i] = 0;
+  __syncthreads();
+  ForLeft(row, left, measure.min_p, [&](float x, int64_t id) {
+    const uint64_t key =
+        measure.is_typical ? TypicalKey(left, x, id) : KeyOf(x, id);
+    if (((key ^ found) & known) != 0) return;
+    const uint64_t weight =
+        measure.is_count ? 1 : Fixed(WeightOf(left, x, measure.inverse));
+    const int bin = static_cast<int>(key >> digit.begin) & mask;
+    AddAtomically(&low[bin],
+                  static_cast<uint32_t>(weight) & ((1u << kLowBits) - 1));
+    const auto upper = static_cast<uint32_t>(weight >> kLowBits);
+    if (upper != 0) AddAtomically(&high[bin], upper);
+  });
+  __syncthreads();
+  for (int i = ThreadIndex(); i < kBins; i += kThreads) {
+    const uint64_t sum = low[i] + (uint64_t{high[i]} << kLowBits);
+    if (sum != 0) AddAtomically(&state->bins[i], sum);
+  }
+}
+
+// Finds the bin, from the last one down, at which the sum exceeds `target`, by
+// one warp whose lanes have consecutive bins: each calls take(bin, sum before)
+// if it has it. Returns whether one has.
+template <class Take>
+__device__ bool FindBin(const uint64_t* bins, uint64_t target,
+                        const Take& take) {
   const int lane = LaneIndex();
   const int first = kBins - 1 - lane * kLaneBins;
   uint64_t own = 0;
-  for (int i = 0; i < kLaneBins; ++i) own += shared.bins[first - i];
-  uint64_t before = own;  // and then those of the lanes before
+  for (int i = 0; i < kLaneBins; ++i) own += bins[first - i];
+  uint64_t until = own;  // with the lanes before
   for (int step = 1; step < kWarpThreads; step *= 2) {
     const uint64_t other =
-        __shfl_sync(kFullWarp, before, lane < step ? 0 : lane - step);
-    if (lane >= step) before += other;
+        __shfl_sync(kFullWarp, until, lane < step ? 0 : lane - step);
+    if (lane >= step) until += other;
   }
-  before -= own;
-  if (target < before || target - before >= own) return;
-  int bin = first;
-  while (target - before >= shared.bins[bin]) before += shared.bins[bin--];
-  shared.bin = bin;
-  shared.before = before;
+  const uint64_t total = __shfl_sync(kFullWarp, until, kWarpThreads - 1);
+  uint64_t before = until - own;
+  if (target >= before && target < until) {
+    int bin = first;
+    while (target - before >= bins[bin]) before += bins[bin--];
+    take(bin, before);
+  }
+  return target < total;
 }
 
-// The key, of what is left in descending order of keys, at which the sum of
-// weights exceeds `target`; 0 if all together do not.
-template <class Key, class Weight>
-__device__ uint64_t Select(const Row& row, const Left& left, uint64_t target,
-                           Shared& shared, const Key& key_of,
-                           const Weight& weight_of) {
-  uint64_t found = 0;  // bits from `end` on
-  int end = 64;
-  while (true) {
-    // Ids are less than 2^id_bits: the bits above of their part are known.
-    if (end == 32) {
-      found |= (uint64_t{1} << 32) - (uint64_t{1} << row.id_bits);
-      end = row.id_bits;
+// Takes a digit of the key that is searched for, and clears the histogram;
+// after the last one does what the search was for.
+__global__ void TakeDigit(Digit digit, Cut cut, State* state) {
+  if (HasFailed(*state)) return;
+  auto* bins = reinterpret_cast<uint64_t*>(DynamicShared());
+  for (int i = ThreadIndex(); i < kBins; i += kThreads) {
+    bins[i] = state->bins[i];
+    state->bins[i] = 0;
+  }
+  __syncthreads();
+  if (WarpIndex() != 0) return;
+  if (!state->is_beyond) {
+    const bool is_reached =
+        FindBin(bins, state->target, [&](int bin, uint64_t before) {
+          state->found |= static_cast<uint64_t>(bin) << digit.begin;
+          state->found |= digit.HighIdBits();
+          state->target -= before;
+        });
+    if (!is_reached && LaneIndex() == 0) state->is_beyond = true;
+  }
+  __syncwarp();
+  if (LaneIndex() != 0) return;
+  const uint64_t key = state->is_beyond ? 0 : state->found;
+  switch (cut) {
+    case Cut::kNone:
+      return;
+    case Cut::kTypical:
+      state->left.is_typical = true;
+      state->left.least_typical_key = key;
+      return;
+    case Cut::kKeys:
+      state->left.least_key = key;
+      return;
+    case Cut::kDraw:
+      state->result.id = IdOf(key);
+  }
+}
+
+// Finishes the result; `row` is as it was before the changes.
+__global__ void RankToken(Row row, State* state) {
+  if (HasFailed(*state)) return;
+  auto* shared = reinterpret_cast<uint64_t*>(DynamicShared());
+  const float logit = row.logits[state->result.id];
+  uint64_t n_larger = 0;
+  ForTokens(row, [&](float x, int64_t) { n_larger += x > logit ? 1 : 0; });
+  n_larger = BlockSum(n_larger, shared);
+  if (ThreadIndex() != 0) return;
+  AddAtomically(&state->result.rank, n_larger);
+  if (blockIdx.x == 0) state->result.logit = logit;
+}
+
+int64_t Blocks(const Row& row) {
+  return (row.n + kBlockTokens - 1) / kBlockTokens;
+}
+
+// Queues the kernels of one draw.
+class Draw {
+ public:
+  Draw(Stream stream, const Row& row, State* state)
+      : stream_(stream), row_(row), state_(state) {}
+
+  void Max() const {
+    ForRow(FindMax, row_, state_);
+    Launch(SetMax, {1}, kWarpThreads, 0, stream_, state_);
+  }
+  // Finds the key at which the sum of weights, in descending order of keys,
+  // meets the goal, and cuts there.
+  void Search(const Measure& measure, const Goal& goal, Cut cut) const {
+    if (!measure.is_count) ForRow(AddWeights, row_, measure, state_);
+    Launch(Aim, {1}, kWarpThreads, 0, stream_, goal, measure, state_);
+    const auto id_bits =
+        static_cast<int>(std::bit_width(static_cast<uint64_t>(row_.n - 1)));
+    for (int end = 64; end > 0;) {
+      const int least = end > 32 ? 32 : 0;
+      const Digit digit = {std::max(end - kDigitBits, least), end, id_bits};
+      end = digit.begin == 32 ? id_bits : digit.begin;
+      ForRow(FillBins, row_, measure, digit, state_);
+      Launch(TakeDigit, {1}, kThreads, kBins * 8, stream_, digit,
+             end > 0 ? Cut::kNone : cut, state_);
     }
-    if (end == 0) return found;
-    const int least = end > 32 ? 32 : 0;
-    const int begin = end - kDigitBits > least ? end - kDigitBits : least;
-    const uint64_t known = end == 64 ? 0 : ~uint64_t{0} << end;
-    const int mask = (1 << (end - begin)) - 1;
-    __syncthreads();
-    for (int i = ThreadIndex(); i < kBins; i += kThreads) shared.bins[i] = 0;
-    if (ThreadIndex() == 0) shared.bin = -1;
-    __syncthreads();
-    ForLeft(row, left, [&](float x, int64_t id) {
-      const uint64_t key = key_of(x, id);
-      if (((key ^ found) & known) != 0) return;
-      AddAtomically(&shared.bins[static_cast<int>(key >> begin) & mask],
-                    weight_of(x));
-    });
-    __syncthreads();
-    if (WarpIndex() == 0) FindBin(target, shared);
-    __syncthreads();
-    if (shared.bin < 0) return 0;
-    found |= static_cast<uint64_t>(shared.bin) << begin;
-    target -= shared.before;
-    end = begin;
   }
-}
+  // Of the row before the changes.
+  void Rank(const Row& row) const { ForRow(RankToken, row, state_); }
 
-// The target at which a sum first reaches `share` of `total`.
-__device__ inline uint64_t TargetOf(double share, uint64_t total) {
-  const auto least =
-      static_cast<uint64_t>(ceil(share * static_cast<double>(total)));
-  return (least < 1 ? 1 : least < total ? least : total) - 1;
-}
+ private:
+  template <class Kernel, class... Arguments>
+  void ForRow(Kernel kernel, Arguments... arguments) const {
+    Launch(kernel, {Blocks(row_)}, kThreads, kBins * 8, stream_, arguments...);
+  }
 
-// Keeps the tokens whose surprise is nearest to the expected one.
-__device__ void KeepTypical(const Row& row, float typical_p, Shared& shared,
-                            Left& left) {
-  const auto weight = [&](float x) {
-    return WeightOf(row, x, left.max, /*inverse=*/1.0f);
-  };
-  const uint64_t total = TotalOf(row, left, /*inverse=*/1.0f, shared);
-  double moment = 0;
-  ForLeft(row, left, [&](float x, int64_t) {
-    moment += static_cast<double>(weight(x)) *
-              (static_cast<double>(x) - static_cast<double>(left.max));
-  });
-  moment = BlockSum(moment, reinterpret_cast<double*>(shared.sums));
-  left.typical_max = left.max;
-  left.expected = moment / static_cast<double>(total);
-  left.least_typical_key = Select(
-      row, left, TargetOf(static_cast<double>(typical_p), total), shared,
-      [&](float x, int64_t id) { return TypicalKey(left, x, id); }, weight);
-  left.is_typical = true;
-  left.max = MaxOf(row, left, shared);
-}
-
-// Whether all of what is left is finite; for every thread the same.
-__device__ bool AreFinite(const Row& row, const Left& left, Shared& shared) {
-  uint64_t n_bad = 0;
-  ForLeft(row, left, [&](float x, int64_t) { n_bad += IsFinite(x) ? 0 : 1; });
-  return BlockSum(n_bad, shared.sums) == 0;
-}
-
-// The id of the token that is drawn, if the result's state says so.
-__device__ void Draw(const Row& row, const Chain& chain, Shared& shared,
-                     Result& result) {
-  const auto key = [](float x, int64_t id) { return KeyOf(x, id); };
-  Left left;
-  if (!AreFinite(row, left, shared)) {
-    result.state = Result::State::kNotFinite;
-    return;
-  }
-  left.max = MaxOf(row, left, shared);
-  if (left.max == MinusInfinity()) {
-    result.state = Result::State::kNoneAllowed;
-    return;
-  }
-  if (chain.top_k > 0) {
-    left.least_key = Select(row, left, static_cast<uint64_t>(chain.top_k - 1),
-                            shared, key, [](float) { return uint64_t{1}; });
-  }
-  if (chain.typical_p < 1) KeepTypical(row, chain.typical_p, shared, left);
-  if (chain.top_p < 1) {
-    const uint64_t total = TotalOf(row, left, /*inverse=*/1.0f, shared);
-    const uint64_t target = TargetOf(static_cast<double>(chain.top_p), total);
-    const uint64_t least = Select(row, left, target, shared, key, [&](float x) {
-      return WeightOf(row, x, left.max, /*inverse=*/1.0f);
-    });
-    left.least_key = least;
-  }
-  left.min_p = chain.min_p;
-  const uint64_t total = TotalOf(row, left, chain.inverse_temperature, shared);
-  const auto target =
-      static_cast<uint64_t>(chain.u * static_cast<double>(total));
-  result.state = Result::State::kDrawn;
-  result.id = IdOf(Select(row, left, target < total ? target : total - 1,
-                          shared, key, [&](float x) {
-                            return WeightOf(row, x, left.max,
-                                            chain.inverse_temperature);
-                          }));
-}
-
-// One block. `own` [n] holds the row's logits after the changes, if there are
-// any.
-__global__ void __launch_bounds__(kThreads)
-    SampleRow(Row row, Chain chain, const LogitChange* changes,
-              int64_t n_changes, float* own, Result* out) {
-  auto& shared = *reinterpret_cast<Shared*>(DynamicShared());
-  const float* logits = row.logits;
-  if (n_changes > 0) {
-    for (int64_t id = ThreadIndex(); id < row.n; id += kThreads) {
-      own[id] = logits[id];
-    }
-    __syncthreads();
-    for (int64_t i = ThreadIndex(); i < n_changes; i += kThreads) {
-      float& logit = own[changes[i].id];
-      logit = Changed(changes[i], logit);
-    }
-    __syncthreads();
-    row.logits = own;
-  }
-  Result result = {};
-  Draw(row, chain, shared, result);
-  if (result.state == Result::State::kDrawn) {
-    result.logit = logits[result.id];
-    uint64_t n_larger = 0;
-    for (int64_t id = ThreadIndex(); id < row.n; id += kThreads) {
-      if (logits[id] > result.logit) ++n_larger;
-    }
-    result.rank = static_cast<int64_t>(BlockSum(n_larger, shared.sums));
-  }
-  if (ThreadIndex() == 0) *out = result;
-}
+  Stream stream_;
+  Row row_;
+  State* state_;
+};
 
 }  // namespace
 
 absl::StatusOr<SampledToken> Sample(const Context& context,
                                     const SampleArgs& args) {
-  constexpr int64_t kMostChanged =
-      (kScratchBytes - int64_t{sizeof(Result)}) / int64_t{sizeof(float)};
-  if (!args.changes.empty() && args.n > kMostChanged) {
+  static_assert(sizeof(State) + kMaxLogits * sizeof(float) <= kScratchBytes);
+  if (args.n > kMaxLogits) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "changes of a row of ", args.n, " logits, at most ", kMostChanged));
+        "a draw from ", args.n, " logits, of at most ", kMaxLogits));
   }
-  const auto bits =
-      static_cast<int>(std::bit_width(static_cast<uint64_t>(args.n)));
   const int64_t n_words = std::ssize(args.allowed);
   ASSIGN_OR_RETURN(const uint64_t* allowed,
                    context.staging->PutSpan(args.allowed));
-  const Row row = {.logits = args.logits,
-                   .n = args.n,
-                   .id_bits = static_cast<int>(
-                       std::bit_width(static_cast<uint64_t>(args.n - 1))),
-                   .weight_bits = std::min(kMaxWeightBits, 62 - bits),
-                   .allowed = n_words > 0 ? allowed : nullptr,
-                   .n_allowed = n_words * 64};
-  const Chain chain = {.u = args.u,
-                       .inverse_temperature = args.inverse_temperature,
-                       .top_k = args.top_k,
-                       .typical_p = args.typical_p,
-                       .top_p = args.top_p,
-                       .min_p = args.min_p};
   ASSIGN_OR_RETURN(const LogitChange* changes,
                    context.staging->PutSpan(args.changes));
-  auto* result = reinterpret_cast<Result*>(context.scratch);
-  auto* own = reinterpret_cast<float*>(result + 1);
-  Launch(SampleRow, {1}, kThreads, sizeof(Shared), context.stream, row, chain,
-         changes, std::ssize(args.changes), own, result);
+  auto* state = reinterpret_cast<State*>(context.scratch);
+  auto* changed = reinterpret_cast<float*>(state + 1);
+  const Row given = {.logits = args.logits,
+                     .n = args.n,
+                     .allowed = n_words > 0 ? allowed : nullptr,
+                     .n_allowed = n_words * 64};
+  Row row = given;
+  RETURN_IF_ERROR(ZeroDevice(context.scratch, sizeof(State), context.stream));
+  if (!args.changes.empty()) {
+    const int64_t n_changes = std::ssize(args.changes);
+    Launch(CopyLogits, {Blocks(given)}, kThreads, 0, context.stream, given,
+           changed);
+    Launch(ChangeLogits, {(n_changes + kThreads - 1) / kThreads}, kThreads, 0,
+           context.stream, changes, n_changes, changed);
+    row.logits = changed;
+  }
+  const Draw draw(context.stream, row, state);
+  draw.Max();
+  if (args.top_k > 0) {
+    draw.Search({.is_count = true},
+                {Goal::Kind::kNth, static_cast<double>(args.top_k - 1)},
+                Cut::kKeys);
+  }
+  if (args.typical_p < 1) {
+    draw.Search({.is_typical = true},
+                {Goal::Kind::kShare, double{args.typical_p}}, Cut::kTypical);
+    draw.Max();
+  }
+  if (args.top_p < 1) {
+    draw.Search({}, {Goal::Kind::kShare, double{args.top_p}}, Cut::kKeys);
+  }
+  draw.Search({.inverse = args.inverse_temperature, .min_p = args.min_p},
+              {Goal::Kind::kPoint, args.u}, Cut::kDraw);
+  draw.Rank(given);
   RETURN_IF_ERROR(LaunchStatus());
   RETURN_IF_ERROR(CopyToHost(context.scratch, context.results, sizeof(Result),
                              context.stream));
@@ -338,7 +456,8 @@ absl::StatusOr<SampledToken> Sample(const Context& context,
   const Result& drawn = *reinterpret_cast<const Result*>(context.results);
   switch (drawn.state) {
     case Result::State::kDrawn:
-      return SampledToken{drawn.id, drawn.logit, drawn.rank};
+      return SampledToken{drawn.id, drawn.logit,
+                          static_cast<int64_t>(drawn.rank)};
     case Result::State::kNotFinite:
       return absl::InternalError("logits that are not finite");
     case Result::State::kNoneAllowed:

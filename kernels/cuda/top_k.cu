@@ -185,15 +185,6 @@ Places PlacesOf(std::byte* scratch, int64_t n_rows, int64_t n) {
   return places;
 }
 
-float LogitOf(uint64_t key) {
-  const auto ordered = static_cast<uint32_t>(key >> 32);
-  const uint32_t bits =
-      (ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered;
-  float logit;
-  std::memcpy(&logit, &bits, sizeof(logit));
-  return logit;
-}
-
 // Rows [first, first + n_rows) of `args`.
 absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
                     int64_t n_rows) {
@@ -230,7 +221,7 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
     if (args.masses != nullptr) args.masses[row] = results[r].mass;
     for (int64_t i = 0; i < args.k; ++i) {
       const uint64_t key = results[r].keys[i];
-      args.values[row * args.k + i] = LogitOf(key);
+      args.values[row * args.k + i] = LogitOf(static_cast<uint32_t>(key >> 32));
       args.ids[row * args.k + i] = IdOf(key);
     }
   }

@@ -330,6 +330,19 @@ TEST_P(SampleTest, RefusesArgumentsPastTheirLimits) {
             kBad);
 }
 
+TEST_P(SampleTest, RowsHaveAtMost4194304Logits) {
+  constexpr size_t kMost = size_t{1} << 22;
+  Logits logits(kMost + 1, 0.0f);
+  EXPECT_EQ(StatusOf(logits, {}).code(), absl::StatusCode::kResourceExhausted);
+  logits.pop_back();
+  // All of them together are the largest sum there is.
+  const double u = 1 - 0.5 / static_cast<double>(kMost);
+  const absl::StatusOr<SampledToken> token = backend().Sample(
+      {.logits = logits.data(), .n = std::ssize(logits), .u = u});
+  ASSERT_TRUE(token.ok()) << token.status();
+  EXPECT_EQ(token->id, static_cast<int32_t>(kMost) - 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, SampleTest,
                          ::testing::ValuesIn(DeviceNames()), BackendTestName);
 
