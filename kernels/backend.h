@@ -61,6 +61,10 @@ struct DeviceInfo {
   // Whether a step's kernels overlap (CudaOptions::programmatic_launches). What
   // was asked for; false as soon as a step shows that they cannot.
   bool has_programmatic_launches = false;
+  // Ascending numbers of rows: steps (BeginStep) of up to the first one have
+  // the same kernels, and so have those of more up to the second one, and so
+  // on, and those of more than the last.
+  std::vector<int64_t> step_rows = {};
 };
 
 // What a device says of its memory, now.
@@ -375,6 +379,9 @@ class Backend {
     return absl::OkStatus();
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
+  // From now on steps take no more of the driver's memory: what they are
+  // started with is what those so far have made.
+  virtual void EndWarmUp() {}
 };
 
 class ThreadPool;

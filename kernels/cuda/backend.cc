@@ -124,6 +124,7 @@ class CudaBackend : public Backend {
     RETURN_IF_ERROR(queue_.StartEach());
     return LaunchStatus();
   }
+  void EndWarmUp() override { queue_.EndWarmUp(); }
   absl::Status Synchronize() override {
     RETURN_IF_ERROR(UseDevice(device_));
     const absl::Status started = queue_.StartAsGraph();
@@ -194,6 +195,7 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.half_product_rows = options.half_product_rows;
   context_.prefetches_weights = options.prefetches_weights;
   info_.has_programmatic_launches = options.programmatic_launches;
+  info_.step_rows = StepRows(context_);
   return absl::OkStatus();
 }
 
