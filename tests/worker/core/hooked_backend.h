@@ -133,6 +133,7 @@ class HookedBackend final : public kernels::Backend {
   absl::Status EndStep() override {
     return Around([&] { return backend_->EndStep(); });
   }
+  void EndWarmUp() override { backend_->EndWarmUp(); }
   absl::Status Synchronize() override {
     return Around([&] { return backend_->Synchronize(); });
   }

@@ -140,6 +140,7 @@ TEST_F(PipelineTest, PartsOfDifferentDevicesWorkAtTheSameTime) {
   }});
   EngineSetup setup = InPieces({1}, {&first, &second});
   setup.n_slots = 1;
+  setup.n_draft = 0;
   Load("llama_half", setup);
   EXPECT_EQ(n_handed_on, 1);  // by the load's own step
   n_handed_on = 0;
