@@ -313,6 +313,11 @@ class Backend {
   // Errors: kResourceExhausted with the bytes wanted.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes) = 0;
   virtual int64_t Allocations() const = 0;
+  // Host memory, zeroed, which copies of this backend, and of others of its
+  // kind, reach without one in between. It may outlive the backend.
+  //
+  // Errors: kResourceExhausted if there is not enough memory.
+  virtual absl::StatusOr<Buffer> AllocateHost(int64_t bytes);
   // Gives the kernels Device().scratch_bytes of the device's memory, which
   // outlives their operations, before the first one; without it they allocate
   // their own then. Backends whose scratch is not the device's ignore it.

@@ -116,8 +116,16 @@ absl::Status Engine::Impl::BuildModels(ModelFile& file) {
     const std::vector<size_t> lanes = LanesOf(parts);
     const bool can_overlap =
         std::ranges::any_of(lanes, [](size_t lane) { return lane > 0; });
+    // Of a device that copies from and to it, if there is one.
+    const auto device = std::ranges::find_if(
+        stages, [](const Stage& stage) { return !stage.device->is_host(); });
+    const Stage& stage = device != stages.end() ? *device : stages.front();
+    ASSIGN_OR_RETURN(
+        kernels::Buffer rows,
+        stage.backend->AllocateHost(plan.n_rows * shape.model_dim *
+                                    static_cast<int64_t>(sizeof(float))));
     auto pipeline = std::make_unique<ModelPipeline>(
-        plan.n_rows, shape.model_dim,
+        std::move(rows),
         options.piece_rows.value_or(can_overlap ? kPieceRows : 0));
     for (size_t i = 0; i < stages.size(); ++i) {
       ModelParts of = PartsOf(stages[i]);
