@@ -6,10 +6,23 @@
 // slower, and they take 2 % of a prompt of gemma3-270m.
 #include "kernels/backend.h"
 
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/validate.h"
 
 namespace plimsoll::kernels {
+
+absl::StatusOr<Buffer> Backend::AllocateHost(int64_t bytes) {
+  void* data = std::calloc(1, static_cast<size_t>(bytes));
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the host has no ", bytes, " bytes"));
+  }
+  return Buffer(static_cast<std::byte*>(data), bytes,
+                [](std::byte* freed, int64_t) { std::free(freed); });
+}
 
 absl::Status Backend::AddNorm(const AddNormArgs& args) {
   RETURN_IF_ERROR(Validate(args));

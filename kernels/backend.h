@@ -61,6 +61,10 @@ struct DeviceInfo {
   // Whether a step's kernels overlap (CudaOptions::programmatic_launches). What
   // was asked for; false as soon as a step shows that they cannot.
   bool has_programmatic_launches = false;
+  // Ascending numbers of rows: steps (BeginStep) of up to the first one have
+  // the same kernels, and so have those of more up to the second one, and so
+  // on, and those of more than the last.
+  std::vector<int64_t> step_rows = {};
 };
 
 // What a device says of its memory, now.
@@ -351,6 +355,11 @@ class Backend {
   // Errors: kResourceExhausted with the bytes wanted.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes) = 0;
   virtual int64_t Allocations() const = 0;
+  // Host memory, zeroed, which copies of this backend, and of others of its
+  // kind, reach without one in between. It may outlive the backend.
+  //
+  // Errors: kResourceExhausted if there is not enough memory.
+  virtual absl::StatusOr<Buffer> AllocateHost(int64_t bytes);
   // Gives the kernels Device().scratch_bytes of the device's memory, which
   // outlives their operations, before the first one; without it they allocate
   // their own then. Backends whose scratch is not the device's ignore it.
@@ -423,6 +432,9 @@ class Backend {
     return absl::OkStatus();
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
+  // From now on steps take no more of the driver's memory: what they are
+  // started with is what those so far have made.
+  virtual void EndWarmUp() {}
 };
 
 class ThreadPool;

@@ -136,10 +136,12 @@ struct Engine::Impl {
   // Both before anybody sees what the step brings.
   void CountPages();
   void CountRows();
-  // Steps that decode 16 sequences, 15, and so on to one, of no request: what a
-  // device makes for the first of their kind, its graphs, is made before the
-  // model is ready. Nothing is left of them.
+  // Steps of no request, one of each kind that decodes, with guesses and
+  // without, and one of each number of sequences up to 16: what a device makes
+  // for the first of a kind, its graphs, is made before the model is ready.
+  // Nothing is left of them.
   absl::Status WarmUp();
+  absl::Status WarmUp(int64_t n_slots);  // that have pages
   // Runs a step and measures it for the next ones' prompt rows. False if the
   // device is lost: no step can come any more.
   bool TimeStep();

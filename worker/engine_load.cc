@@ -2,7 +2,9 @@
 // first steps.
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -114,8 +116,16 @@ absl::Status Engine::Impl::BuildModels(ModelFile& file) {
     const std::vector<size_t> lanes = LanesOf(parts);
     const bool can_overlap =
         std::ranges::any_of(lanes, [](size_t lane) { return lane > 0; });
+    // Of a device that copies from and to it, if there is one.
+    const auto device = std::ranges::find_if(
+        stages, [](const Stage& stage) { return !stage.device->is_host(); });
+    const Stage& stage = device != stages.end() ? *device : stages.front();
+    ASSIGN_OR_RETURN(
+        kernels::Buffer rows,
+        stage.backend->AllocateHost(plan.n_rows * shape.model_dim *
+                                    static_cast<int64_t>(sizeof(float))));
     auto pipeline = std::make_unique<ModelPipeline>(
-        plan.n_rows, shape.model_dim,
+        std::move(rows),
         options.piece_rows.value_or(can_overlap ? kPieceRows : 0));
     for (size_t i = 0; i < stages.size(); ++i) {
       ModelParts of = PartsOf(stages[i]);
@@ -163,6 +173,7 @@ absl::Status Engine::Impl::MakeReady() {
   if (!all_host) RETURN_IF_ERROR(WarmUp());
   for (Stage& stage : stages) {
     RETURN_IF_ERROR(stage.backend->Synchronize());
+    stage.backend->EndWarmUp();
     stage.allocations_at_load = stage.backend->Allocations();
   }
   std::vector<const ComputeDevice*> seen;
@@ -177,32 +188,84 @@ absl::Status Engine::Impl::MakeReady() {
   return absl::OkStatus();
 }
 
-absl::Status Engine::Impl::WarmUp() {
-  constexpr int64_t kMostSequences = 16;
-  int64_t n = std::min({plan.options.n_slots, plan.n_rows, kMostSequences});
-  for (int64_t slot = 0; slot < n; ++slot) {
-    cache->Begin(slot, /*prefix_tokens=*/0);
-    // Slots that share pages may have none left for the last ones.
-    if (!cache->Extend(slot, 1).ok()) n = slot;
-  }
-  absl::Status status;
-  for (int64_t n_rows = n; n_rows > 0 && status.ok(); --n_rows) {
-    StepBatch step;
-    step.only_decodes = true;
-    for (int64_t slot = 0; slot < n_rows; ++slot) {
-      step.tokens.push_back(0);
-      step.positions.push_back(0);
-      step.prefix_positions.push_back(0);
-      step.sequences.push_back(
-          {.slot = slot, .first_row = slot, .n_rows = 1, .first_position = 0});
-      step.sampled_rows.push_back(static_cast<int32_t>(slot));
+namespace {
+
+// A step of `n_rows` rows of sequences that decode, each its first token and up
+// to `n_draft` guesses.
+StepBatch FirstTokens(int64_t n_rows, int64_t n_draft) {
+  StepBatch step;
+  step.only_decodes = true;
+  for (int64_t row = 0; row < n_rows; ++row) {
+    const int64_t position = row % (1 + n_draft);
+    if (position == 0) {
+      step.sequences.push_back({.slot = std::ssize(step.sequences),
+                                .first_row = row,
+                                .n_rows = 0,
+                                .first_position = 0});
     }
-    status = model->Step(step);
+    step.sequences.back().n_rows = 1 + position;
+    step.sequences.back().n_draft = position;
+    step.tokens.push_back(0);
+    step.positions.push_back(position);
+    step.prefix_positions.push_back(position);
+    step.sampled_rows.push_back(static_cast<int32_t>(row));
   }
+  return step;
+}
+
+// Of the numbers of rows up to `most` one for each list of kernels.
+std::vector<int64_t> StepRowsUpTo(int64_t most, std::span<const Stage> stages) {
+  std::vector<int64_t> rows = {most};
+  for (const Stage& stage : stages) {
+    for (const int64_t n : stage.backend->Device().step_rows) {
+      if (n < most) rows.push_back(n);
+    }
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+}  // namespace
+
+absl::Status Engine::Impl::WarmUp() {
+  const int64_t n_draft = plan.options.n_draft;
+  int64_t n_slots = 0;
+  for (; n_slots < plan.options.n_slots; ++n_slots) {
+    cache->Begin(n_slots, /*prefix_tokens=*/0);
+    // Slots that share pages may have none left for the last ones, which do not
+    // decode beside the others then.
+    if (!cache->Extend(n_slots, 1 + n_draft).ok()) break;
+  }
+  const absl::Status status = WarmUp(n_slots);
   for (int64_t slot = 0; slot < plan.options.n_slots; ++slot) {
     cache->Clear(slot);
   }
   return status;
+}
+
+absl::Status Engine::Impl::WarmUp(int64_t n_slots) {
+  constexpr int64_t kMostSequences = 16;
+  if (n_slots == 0) return absl::OkStatus();
+  const int64_t n_draft = plan.options.n_draft;
+  const int64_t most = std::min(n_slots, plan.n_rows);
+  const auto run = [&](const std::vector<int64_t>& rows, int64_t n_guesses) {
+    absl::Status status;
+    for (const int64_t n : rows) {
+      if (status.ok()) status = model->Step(FirstTokens(n, n_guesses));
+    }
+    return status;
+  };
+  // What differs comes first, so that all of it has room.
+  if (n_draft > 0) {
+    const int64_t n_rows = std::min(n_slots * (1 + n_draft), plan.n_rows);
+    RETURN_IF_ERROR(run(StepRowsUpTo(n_rows, stages), n_draft));
+  }
+  std::vector<int64_t> rows = StepRowsUpTo(most, stages);
+  for (int64_t n = 1; n <= std::min(most, kMostSequences); ++n) {
+    if (std::ranges::count(rows, n) == 0) rows.push_back(n);
+  }
+  return run(rows, 0);
 }
 
 absl::Status Engine::Impl::CopyRings(int64_t from, int64_t to) {

@@ -131,7 +131,9 @@ absl::Status ModelGraph::Step(const StepBatch& batch) {
 
 absl::Status ModelGraph::Compute(const StepBatch& batch) {
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
-  if (batch.has_rolled_prefix) {
+  // Where decodes have them anyway, a sequence that rolls changes nothing in
+  // the list of a step's operations.
+  if (batch.only_decodes || batch.has_rolled_prefix) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }

@@ -8,9 +8,8 @@
 
 namespace plimsoll::worker {
 
-ModelPipeline::ModelPipeline(int64_t n_rows, int64_t model_dim,
-                             int64_t piece_rows)
-    : piece_rows_(piece_rows), rows_(static_cast<size_t>(n_rows * model_dim)) {}
+ModelPipeline::ModelPipeline(kernels::Buffer rows, int64_t piece_rows)
+    : piece_rows_(piece_rows), rows_(std::move(rows)) {}
 
 ModelPipeline::~ModelPipeline() {
   {

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "kernels/buffer.h"
 #include "worker/model.h"
 
 namespace plimsoll::worker {
@@ -31,14 +32,17 @@ namespace plimsoll::worker {
 // Used from the step thread only.
 class ModelPipeline final : public Model {
  public:
-  // For steps of at most `n_rows` rows of `model_dim` numbers, in pieces of
-  // `piece_rows` as of CutStep.
-  ModelPipeline(int64_t n_rows, int64_t model_dim, int64_t piece_rows);
+  // For steps whose rows between two parts fit in `rows`, f32 in the host's
+  // memory, in pieces of `piece_rows` as of CutStep.
+  ModelPipeline(kernels::Buffer rows, int64_t piece_rows);
   // No step is under way.
   ~ModelPipeline() override;
 
   // Where a part leaves its rows, and where the next one finds them.
-  std::span<float> Rows() { return rows_; }
+  std::span<float> Rows() {
+    return {reinterpret_cast<float*>(rows_.data()),
+            static_cast<size_t>(rows_.bytes()) / sizeof(float)};
+  }
   // The parts come in the order of their layers; the last one has the logits.
   void Add(std::unique_ptr<Model> part, size_t lane);
   // After the last part, before the first step: makes the lanes' threads.
@@ -75,7 +79,7 @@ class ModelPipeline final : public Model {
   bool IsOver(size_t lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t piece_rows_;
-  std::vector<float> rows_;
+  const kernels::Buffer rows_;
   std::vector<Part> parts_;  // as they are since Start
   // Of the step under way, written while every other lane waits.
   std::vector<StepBatch> pieces_;

@@ -111,9 +111,9 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   });
 }
 
-// Block (t, r, h) merges the spans of head h of row r of tile t, and packs what
-// it gives where that is asked for: `packed` is of the step's rows, and
-// head_dim whole blocks.
+// Block (t, r, h) merges the spans of head h of row r of tile t, unless a warp
+// has done that, and packs the result where that is asked for: `packed` is of
+// the step's rows, and head_dim whole blocks.
 __global__ void __launch_bounds__(kThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials, std::byte* packed) {
@@ -124,18 +124,24 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t query = (row - tiles[0].first_row) * shape.n_heads + blockIdx.z;
   const int64_t n_spans = tile.Spans();
   for (int64_t at = ThreadIndex(); at < shape.head_dim; at += kThreads) {
-    Softmax state = {MinusInfinity(), 0};
-    float sum = 0;
-#pragma unroll 8
-    for (int64_t span = 0; span < n_spans; ++span) {
-      const float* from = partials.At(query, span);
-      const Factors factors = Merge({from[0], from[1]}, state);
-      sum = MergedSum(from[2 + at], sum, factors);
-    }
     const int64_t column = blockIdx.z * shape.head_dim + at;
     const int64_t dim = shape.n_heads * shape.head_dim;
-    const float value = Quotient(sum, TotalWithSink(shape, blockIdx.z, state));
-    shape.out[row * dim + column] = value;
+    float& out = shape.out[row * dim + column];
+    float value = 0;
+    if (partials.data == nullptr) {
+      value = out;
+    } else {
+      Softmax state = {MinusInfinity(), 0};
+      float sum = 0;
+#pragma unroll 8
+      for (int64_t span = 0; span < n_spans; ++span) {
+        const float* from = partials.At(query, span);
+        const Factors factors = Merge({from[0], from[1]}, state);
+        sum = MergedSum(from[2 + at], sum, factors);
+      }
+      value = Quotient(sum, TotalWithSink(shape, blockIdx.z, state));
+      out = value;
+    }
     if (packed != nullptr) {
       PackBlock(value, dim, column / kActivationBlock,
                 packed + row * PackedRowBytes(dim));
@@ -236,12 +242,20 @@ size_t TilesThatFit(const AttentionShape& shape,
   return n;
 }
 
+void LaunchMerge(const Context& context, const AttentionShape& shape,
+                 const Tiles& tiles, const Partials& partials,
+                 std::byte* packed) {
+  const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
+  Launch(MergeSpans,
+         {static_cast<int64_t>(tiles.host.size()), tile_rows, shape.n_heads},
+         kThreads, 0, context.queue, shape, tiles.device, partials, packed);
+}
+
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
                            Tiles tiles, std::byte* packed) {
   Partials partials = {};
   partials.data = reinterpret_cast<float*>(context.scratch);
   partials.stride = 2 + shape.head_dim;
-  const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
   while (!tiles.host.empty()) {
     const size_t n = TilesThatFit(shape, tiles.host, partials);
     if (n == 0) {
@@ -249,10 +263,11 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
           "attention of ", shape.n_heads,
           " heads takes more than the kernels' ", kScratchBytes, " bytes"));
     }
+    // How many batches there are changes with the contexts: no list of a graph.
+    if (n < tiles.host.size()) RETURN_IF_ERROR(context.queue->StartEach());
     const Tiles some = {tiles.host.first(n), tiles.device};
     AttendTiles(context, shape, some, partials);
-    Launch(MergeSpans, {static_cast<int64_t>(n), tile_rows, shape.n_heads},
-           kThreads, 0, context.queue, shape, some.device, partials, packed);
+    LaunchMerge(context, shape, some, partials, packed);
     tiles = {tiles.host.subspan(n), tiles.device + n};
   }
   return absl::OkStatus();
@@ -346,12 +361,15 @@ bool UsesTensorCores(const Context& context, const AttentionArgs& args,
          (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
 }
 
-// Rows that decode. Returns whether they are in `packed`.
+// Rows that decode. Returns whether they are in `packed`. Within a step the
+// kernels are the same for any contexts.
 absl::StatusOr<bool> AttendFew(const Context& context,
                                const AttentionShape& shape,
                                std::span<const AttentionTile> host,
                                std::byte* packed) {
   ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
+  const Tiles tiles = {host, device};
+  if (shape.head_dim % kActivationBlock != 0) packed = nullptr;
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
     max_spans = std::max(max_spans, tile.Spans());
@@ -359,12 +377,14 @@ absl::StatusOr<bool> AttendFew(const Context& context,
   const auto n_warps =
       static_cast<int64_t>(host.size()) * shape.n_parts * shape.n_kv_heads;
   if (max_spans > 1 && n_warps < kEnoughWarps * context.n_multiprocessors) {
-    if (shape.head_dim % kActivationBlock != 0) packed = nullptr;
-    RETURN_IF_ERROR(AttendInSpans(context, shape, {host, device}, packed));
+    RETURN_IF_ERROR(AttendInSpans(context, shape, tiles, packed));
     return packed != nullptr;
   }
-  AttendTiles(context, shape, {host, device}, {});
-  return false;
+  AttendTiles(context, shape, tiles, {});
+  if (packed != nullptr || context.queue->is_held()) {
+    LaunchMerge(context, shape, tiles, {}, packed);
+  }
+  return packed != nullptr;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The CUDA backend: checks arguments, then queues an operation on its stream.
 #include "kernels/backend.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,7 @@ class CudaBackend : public Backend {
 
   absl::StatusOr<Buffer> Allocate(int64_t bytes) override;
   int64_t Allocations() const override { return n_allocations_; }
+  absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override;
   absl::Status UseScratch(BufferView scratch) override;
 
   absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
@@ -135,6 +137,7 @@ class CudaBackend : public Backend {
     RETURN_IF_ERROR(queue_.StartEach());
     return LaunchStatus();
   }
+  void EndWarmUp() override { queue_.EndWarmUp(); }
   absl::Status Synchronize() override {
     RETURN_IF_ERROR(UseDevice(device_));
     const absl::Status started = queue_.StartAsGraph();
@@ -205,6 +208,7 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.half_product_rows = options.half_product_rows;
   context_.prefetches_weights = options.prefetches_weights;
   info_.has_programmatic_launches = options.programmatic_launches;
+  info_.step_rows = StepRows(context_);
   return absl::OkStatus();
 }
 
@@ -257,6 +261,14 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes) {
   RETURN_IF_ERROR(ZeroDevice(data, rounded, context_.stream));
   RETURN_IF_ERROR(WaitForStream(context_.stream));
   return buffer;
+}
+
+absl::StatusOr<Buffer> CudaBackend::AllocateHost(int64_t bytes) {
+  RETURN_IF_ERROR(UseDevice(device_));
+  ASSIGN_OR_RETURN(std::byte * data, AllocatePinned(bytes));
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  return Buffer(data, bytes,
+                [](std::byte* freed, int64_t) { FreePinned(freed); });
 }
 
 absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,

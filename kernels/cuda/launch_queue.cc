@@ -112,18 +112,29 @@ absl::Status LaunchQueue::StartEach() {
   return status;
 }
 
-LaunchQueue::Step& LaunchQueue::StepOf(int64_t n_rows) {
-  // As many rows have two lists where tokens are guessed: rings are entered
-  // before or after attention.
-  const auto found = std::ranges::find_if(steps_, [&](const Step& step) {
-    return step.n_rows == n_rows && IsAlike(step.calls, calls_);
-  });
-  if (found != steps_.end()) return *found;
+// The step whose graph becomes that of the calls that are held; null if there
+// is none and none may be added.
+LaunchQueue::Step* LaunchQueue::FindStep() {
+  Step* alike = nullptr;
+  for (Step& step : steps_) {
+    if (!IsAlike(step.calls, calls_)) continue;
+    if (step.n_rows == n_rows_) return &step;
+    if (alike == nullptr || step.last_used < alike->last_used) alike = &step;
+  }
+  if (is_warm_) return alike;
   if (steps_.size() < kMaxGraphs) {
     steps_.reserve(kMaxGraphs);
-    return steps_.emplace_back();
+    return &steps_.emplace_back();
   }
-  return *std::ranges::min_element(steps_, {}, &Step::last_used);
+  if (alike != nullptr) return alike;
+  return &*std::ranges::min_element(steps_, {}, &Step::last_used);
+}
+
+absl::Status LaunchQueue::Build(Step& step) {
+  step.graph.reset();
+  ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(step.calls, overlaps_));
+  ++counts_.graphs_built;
+  return absl::OkStatus();
 }
 
 absl::Status LaunchQueue::Update(Step& step) {
@@ -139,35 +150,35 @@ absl::Status LaunchQueue::Update(Step& step) {
 // Makes the step's graph that of the calls that are held.
 absl::Status LaunchQueue::Bring(Step& step) {
   step.last_used = n_steps_;
-  if (step.graph != nullptr && step.n_rows == n_rows_ &&
-      IsAlike(step.calls, calls_)) {
-    const absl::Status updated = Update(step);
-    if (updated.ok() || !overlaps_) return updated;
-    // From now on graphs are of the kind that any driver updates.
-    overlaps_ = false;
-    for (Step& other : steps_) other.graph.reset();
-  }
-  step.graph.reset();
   step.n_rows = n_rows_;
-  ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(calls_, overlaps_));
+  if (step.graph == nullptr || !IsAlike(step.calls, calls_)) {
+    step.calls = calls_;
+    return Build(step);
+  }
+  const absl::Status updated = Update(step);
+  if (updated.ok() || !overlaps_) return updated;
+  // From now on graphs are of the kind that any driver updates.
+  overlaps_ = false;
   step.calls = calls_;
-  ++counts_.graphs_built;
+  for (Step& other : steps_) RETURN_IF_ERROR(Build(other));
   return absl::OkStatus();
 }
 
 absl::Status LaunchQueue::StartAsGraph() {
   if (!is_held_ || calls_.empty()) return StartEach();
-  Step& step = StepOf(n_rows_);
-  const absl::Status made = Bring(step);
+  Step* const step = FindStep();
+  if (step == nullptr) return StartEach();
+  const absl::Status made = Bring(*step);
   if (!made.ok()) {
     // What is left of the graph is of no step.
-    step.graph.reset();
+    step->graph.reset();
+    std::erase_if(steps_, [](const Step& s) { return s.graph == nullptr; });
     if (absl::IsResourceExhausted(made)) return StartEach();
     Release();
     return made;
   }
   absl::Status status = CopySpans();
-  if (status.ok()) status = step.graph->Launch(stream_);
+  if (status.ok()) status = step->graph->Launch(stream_);
   ++counts_.graph_launches;
   Release();
   return status;

@@ -26,8 +26,10 @@ class LaunchQueue {
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // of a step, likewise
-  // Graphs that are kept, one for each number of rows and list of kernels; the
-  // one that was not used for longest makes room.
+  // Graphs that are kept, one for each number of rows and list of kernels.
+  // Where all places are taken a step changes a graph of its list that was made
+  // for another number of rows; without one, the graph that was not used for
+  // longest makes room.
   static constexpr size_t kMaxGraphs = 16;
   // What the driver takes for one, with room to spare: about 1,000 kernels of
   // 1 KiB. An estimate; cuda_bench prints what it was.
@@ -58,6 +60,9 @@ class LaunchQueue {
   absl::Status StartAsGraph();
   // The same, call by call: for a step that did not come to its end.
   absl::Status StartEach();
+  // From now on no graph is added: steps change those that there are, and one
+  // whose list no graph has starts call by call.
+  void EndWarmUp() { is_warm_ = true; }
 
   Stream stream() const { return stream_; }
   bool is_held() const { return is_held_; }
@@ -94,12 +99,13 @@ class LaunchQueue {
     int64_t n_rows = 0;
     int64_t last_used = 0;
     std::vector<KernelCall> calls;
-    std::unique_ptr<KernelGraph> graph;
+    std::unique_ptr<KernelGraph> graph;  // of `calls`; null until it is built
   };
 
   absl::Status CopySpans();
   void Release();
-  Step& StepOf(int64_t n_rows);
+  Step* FindStep();
+  absl::Status Build(Step& step);
   absl::Status Update(Step& step);
   absl::Status Bring(Step& step);
 
@@ -111,6 +117,7 @@ class LaunchQueue {
   int64_t used_ = 0;   // bytes of the block
   bool is_held_ = false;
   bool overlaps_ = false;
+  bool is_warm_ = false;
   int64_t n_rows_ = 0;
   int64_t n_steps_ = 0;
   std::vector<KernelCall> calls_;

@@ -183,12 +183,14 @@ void LaunchMultiply(const Context& context,
          x, first.accumulate, n_batches, context.prefetches_weights);
 }
 
+// Rows of a block of threads that shares what it reads.
+constexpr int64_t kWideRows = 4 * kGroupRows;
+
 // Reading weights bounds few rows, so those get many small blocks of threads.
 // More rows share what is read of both sides, where that leaves each
 // multiprocessor a block.
 template <DType kType>
 void Multiply(const Context& context, std::span<const MatMulArgs> products) {
-  constexpr int64_t kWideRows = 4 * kGroupRows;
   const int64_t n_rows = products.front().n_rows;
   int64_t row_tiles = 0;
   for (const MatMulArgs& args : products) {
@@ -232,6 +234,22 @@ std::vector<MatMulArgs> TakeAlike(std::vector<MatMulArgs>& products) {
 }
 
 }  // namespace
+
+std::vector<int64_t> StepRows(const Context& context) {
+  // Beyond, where prompts have no kernels of their own, the shape of few
+  // matrices still changes.
+  constexpr int64_t kMostRows = 256;
+  std::vector<int64_t> rows = {1, kGroupRows, 2 * kGroupRows};
+  const int64_t end = std::min(context.prompt_product_rows, kMostRows);
+  for (int64_t n = kWideRows; n < end; n += kWideRows) rows.push_back(n);
+  for (const int64_t begin :
+       {context.prompt_product_rows, context.half_product_rows}) {
+    if (begin > 1 && begin <= kMostRows) rows.push_back(begin - 1);
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
 
 void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
   std::vector<MatMulArgs> left;

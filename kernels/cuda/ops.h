@@ -4,7 +4,9 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +37,9 @@ struct Context {
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
+// The last numbers of rows whose products have the same kernels: see
+// DeviceInfo::step_rows.
+std::vector<int64_t> StepRows(const Context& context);
 // Those of one type that read the same activations are one launch.
 void MatMuls(const Context& context, std::span<const MatMulArgs> products);
 // A product's float32 path: exact weights on `x`.

@@ -1,4 +1,5 @@
 // Memory, device facts and the factories.
+#include <algorithm>
 #include <limits>
 
 #include "tests/kernels/backend_fixture.h"
@@ -43,6 +44,21 @@ TEST_P(MemoryTest, BytesComeBackAsTheyWent) {
   EXPECT_EQ(backend().Upload(host, buffer.view().Slice(10, 1)).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(backend().Synchronize().ok());
+}
+
+TEST_P(MemoryTest, HostMemoryIsZeroedAndNotCounted) {
+  constexpr int64_t kBytes = int64_t{3} << 20;  // more than the emulator spoils
+  const Buffer buffer = *backend().Allocate(kBytes);
+  const Buffer host = *backend().AllocateHost(kBytes);
+  EXPECT_EQ(host.bytes(), kBytes);
+  EXPECT_EQ(backend().Allocations(), 1);
+  const std::span<std::byte> bytes(host.data(), kBytes);
+  EXPECT_EQ(std::ranges::count(bytes, std::byte{0}), kBytes);
+  host.data()[kBytes - 1] = std::byte{7};
+  ASSERT_TRUE(backend().Upload(bytes, buffer.view()).ok());
+  host.data()[kBytes - 1] = std::byte{0};
+  ASSERT_TRUE(backend().Download(buffer.view().Slice(0, kBytes), bytes).ok());
+  EXPECT_EQ(host.data()[kBytes - 1], std::byte{7});
 }
 
 TEST_P(MemoryTest, TheDeviceStatesItsStorageRules) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/emulation/backend.h"
 #include "kernels/cuda/emulation/kernel_graph.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/numeric.cuh"
@@ -95,23 +96,86 @@ TEST_F(CudaLaunchQueueTest, AnotherGridIsAnUpdateAndAnotherListAGraph) {
   EXPECT_EQ(queue_.counts().graphs_built, 2);
 }
 
-TEST_F(CudaLaunchQueueTest, KeepsTheGraphsOfTheLastNumbersOfRows) {
-  constexpr auto kMax = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
+constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
+
+TEST_F(CudaLaunchQueueTest,
+       OneStepMoreThanThereArePlacesChangesTheOldestAlike) {
   const auto step = [&](int64_t n_rows) {
+    sum_ = 0;
     ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
-    Add({n_rows});
+    Add(std::vector<int64_t>(static_cast<size_t>(n_rows), n_rows));
     ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_EQ(sum_, n_rows * n_rows);
+  };
+  // Another list's is older, and stays.
+  ASSERT_TRUE(queue_.BeginStep(1).ok());
+  Twice();
+  ASSERT_TRUE(queue_.StartAsGraph().ok());
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t n = 1; n < kMaxGraphs; ++n) step(n);
+    EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs);
+    EXPECT_EQ(queue_.counts().calls_updated, 0);
+  }
+  step(kMaxGraphs);  // that of 1 row
+  EXPECT_EQ(queue_.counts().calls_updated, 1);
+  for (const int64_t n : {int64_t{2}, kMaxGraphs}) step(n);
+  EXPECT_EQ(queue_.counts().calls_updated, 1);
+  step(1);  // that of 3
+  EXPECT_EQ(queue_.counts().calls_updated, 2);
+  ASSERT_TRUE(queue_.BeginStep(1).ok());
+  Twice();
+  ASSERT_TRUE(queue_.StartAsGraph().ok());
+  EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs);
+}
+
+TEST_F(CudaLaunchQueueTest, OneListMoreThanThereArePlacesIsBuiltAnew) {
+  const auto step = [&](int64_t n_calls) {
+    sum_ = 1;
+    ASSERT_TRUE(queue_.BeginStep(1).ok());
+    for (int64_t i = 0; i < n_calls; ++i) Twice();
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_EQ(sum_, int64_t{1} << n_calls);
   };
   for (int round = 0; round < 2; ++round) {
-    for (int64_t n = 1; n <= kMax; ++n) step(n);
-    EXPECT_EQ(queue_.counts().graphs_built, kMax);
+    for (int64_t n = 1; n <= kMaxGraphs; ++n) step(n);
+    EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs);
   }
-  step(kMax + 1);  // 1 makes room
-  EXPECT_EQ(queue_.counts().graphs_built, kMax + 1);
+  step(kMaxGraphs + 1);  // 1 makes room
+  EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs + 1);
   step(2);
-  EXPECT_EQ(queue_.counts().graphs_built, kMax + 1);
+  EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs + 1);
   step(1);
-  EXPECT_EQ(queue_.counts().graphs_built, kMax + 2);
+  EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs + 2);
+}
+
+// Those of steps without guesses, and, of two rows or more, of steps with some.
+TEST_F(CudaLaunchQueueTest, AllListsOfStepsHavePlaces) {
+  const auto backend = *NewEmulatedCudaBackend();
+  const int64_t n = std::ssize(backend->Device().step_rows) + 1;
+  EXPECT_LE(2 * n - 1, kMaxGraphs);
+}
+
+TEST_F(CudaLaunchQueueTest, NoGraphIsAddedAfterTheWarmUp) {
+  const auto step = [&](int64_t n_rows, int64_t n_calls) {
+    sum_ = 1;
+    ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
+    for (int64_t i = 0; i < n_calls; ++i) Twice(n_rows);
+    ASSERT_TRUE(queue_.StartAsGraph().ok());
+    EXPECT_EQ(sum_, int64_t{1} << n_calls);
+  };
+  step(1, 2);
+  step(3, 2);
+  queue_.EndWarmUp();
+  step(5, 2);
+  step(4, 2);
+  EXPECT_EQ(queue_.counts().calls_updated, 2 + 2);
+  for (const int64_t n_rows : {4, 5}) step(n_rows, 2);
+  EXPECT_EQ(queue_.counts().calls_updated, 2 + 2);
+  EXPECT_EQ(queue_.counts().call_launches, 0);
+  step(1, 3);  // a list that no graph has
+  EXPECT_EQ(queue_.counts().call_launches, 3);
+  EXPECT_EQ(queue_.counts().graphs_built, 2);
+  EXPECT_EQ(queue_.counts().graph_launches, 6);
 }
 
 TEST_F(CudaLaunchQueueTest, EveryKernelOfAGraphBeginsBeforeTheOneBeforeEnds) {
@@ -171,7 +235,7 @@ TEST_F(CudaLaunchQueueTest, ADriverMayRefuseGraphsThatOverlap) {
   EXPECT_EQ(queue_.counts().calls_updated, 1);
 }
 
-// Then every graph is made anew once, without overlap, and updated as others
+// Then all graphs are made anew at once, without overlap, and updated as others
 // are.
 TEST_F(CudaLaunchQueueTest, ADriverMayRefuseUpdatesOfGraphsThatOverlap) {
   DriverRefusals().updates = true;
@@ -186,10 +250,10 @@ TEST_F(CudaLaunchQueueTest, ADriverMayRefuseUpdatesOfGraphsThatOverlap) {
   for (const int64_t n_rows : {1, 2}) step(n_rows, 2);
   EXPECT_FALSE(queue_.overlaps());
   EXPECT_EQ(queue_.counts().graphs_built, 4);
-  EXPECT_EQ(queue_.counts().calls_updated, 0);
+  EXPECT_EQ(queue_.counts().calls_updated, 1);
   for (const int64_t n_rows : {1, 2}) step(n_rows, 3);
   EXPECT_EQ(queue_.counts().graphs_built, 4);
-  EXPECT_EQ(queue_.counts().calls_updated, 2);
+  EXPECT_EQ(queue_.counts().calls_updated, 3);
   EXPECT_EQ(sum_, 1 << 6);
 }
 

@@ -312,6 +312,45 @@ TEST(CudaMatMulTest, BlocksOfManyRowsHaveTheBitsOfSingleRows) {
   }
 }
 
+// Few matrices and many have other kernels; so do F32 weights.
+TEST(CudaMatMulTest, StepsBetweenTheStepRowsHaveTheirKernels) {
+  constexpr int64_t kCols = 32;
+  constexpr int64_t kRows = 140;
+  RandomData random(14);
+  const auto backend = *NewEmulatedCudaBackend();
+  const auto x = random.Floats(kRows * kCols);
+  const auto packed = Packed(*backend, x, kRows, kCols);
+  std::vector<float> out(kRows * 80);
+  int64_t n_steps = 0;
+  std::vector<StoredMatrix> matrices;
+  for (const auto& [dtype, outputs] :
+       {std::pair{DType::kQ8_0, 48}, {DType::kQ8_0, 80}, {DType::kF32, 8}}) {
+    matrices.push_back(Store(*backend, dtype, outputs, kCols,
+                             random.Weights(dtype, outputs, kCols)));
+  }
+  const auto step = [&](int64_t n) {
+    ++n_steps;
+    ASSERT_TRUE(backend->BeginStep(n).ok());
+    for (const StoredMatrix& w : matrices) {
+      ASSERT_TRUE(backend
+                      ->MatMul({w.view, x.data(), packed.data(), out.data(), n,
+                                /*accumulate=*/false})
+                      .ok());
+    }
+    ASSERT_TRUE(backend->Synchronize().ok());
+    ASSERT_TRUE(backend->EndStep().ok());
+  };
+  const EmulatedGraphCounts before = ReadEmulatedGraphCounts();
+  for (const int64_t n : backend->Device().step_rows) step(n);
+  step(kRows);
+  backend->EndWarmUp();
+  for (int64_t n = 1; n < kRows; ++n) step(n);
+  const EmulatedGraphCounts after = ReadEmulatedGraphCounts();
+  EXPECT_EQ(after.built - before.built,
+            std::ssize(backend->Device().step_rows) + 1);
+  EXPECT_EQ(after.launched - before.launched, n_steps);
+}
+
 TEST(CudaMatMulTest, HalfProductsLoseTheRoundingOfActivationsAndKeepRowsApart) {
   RandomData random(13);
   CudaOptions options;

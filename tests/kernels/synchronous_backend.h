@@ -21,6 +21,9 @@ class SynchronousBackend : public Backend {
     return backend_->Allocate(bytes);
   }
   int64_t Allocations() const override { return backend_->Allocations(); }
+  absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override {
+    return backend_->AllocateHost(bytes);
+  }
   absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
                           int64_t first_row,
                           std::span<const std::byte> file_rows,

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
 #define PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,13 @@ absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
     const CudaOptions& options = {});
 // Of the one emulated device, which all its backends share.
 absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory();
+
+// Of all graphs of the emulated device since the program began.
+struct EmulatedGraphCounts {
+  int64_t built = 0;
+  int64_t launched = 0;
+};
+EmulatedGraphCounts ReadEmulatedGraphCounts();
 
 }  // namespace plimsoll::kernels
 

@@ -2,17 +2,24 @@
 // Where kernels may overlap, those of every other pair do.
 #include "kernels/cuda/emulation/kernel_graph.h"
 
+#include <atomic>
 #include <vector>
 
+#include "kernels/cuda/emulation/backend.h"
 #include "kernels/cuda/kernel_graph.h"
 
 namespace plimsoll::kernels::cuda_emulated {
 namespace {
 
+std::atomic<int64_t> n_built = 0;
+std::atomic<int64_t> n_launched = 0;
+
 class EmulatedGraph : public KernelGraph {
  public:
   EmulatedGraph(std::span<const KernelCall> calls, bool overlaps)
-      : calls_(calls.begin(), calls.end()), overlaps_(overlaps) {}
+      : calls_(calls.begin(), calls.end()), overlaps_(overlaps) {
+    ++n_built;
+  }
 
   absl::Status Update(size_t index, const KernelCall& call) override {
     if (overlaps_ && DriverRefusals().updates) {
@@ -26,6 +33,7 @@ class EmulatedGraph : public KernelGraph {
   }
 
   absl::Status Launch(Stream stream) override {
+    ++n_launched;
     size_t i = 0;
     if (overlaps_) {
       if (begins_alone_) Run(calls_[i++], stream);
@@ -61,3 +69,11 @@ absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
 void Run(const KernelCall& call, Stream /*stream*/) { call.emulate(call); }
 
 }  // namespace plimsoll::kernels::cuda_emulated
+
+namespace plimsoll::kernels {
+
+EmulatedGraphCounts ReadEmulatedGraphCounts() {
+  return {cuda_emulated::n_built, cuda_emulated::n_launched};
+}
+
+}  // namespace plimsoll::kernels

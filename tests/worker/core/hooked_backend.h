@@ -20,6 +20,9 @@ struct BackendHooks {
   // What is done with memory that was allocated.
   std::function<kernels::Buffer(kernels::Buffer)> allocated =
       [](kernels::Buffer buffer) { return buffer; };
+  // What the host was given.
+  std::function<void(const kernels::Buffer&)> allocated_host =
+      [](const kernels::Buffer&) {};
   // Before plain bytes go up.
   std::function<void()> uploading = [] {};
   // The rows of a step that only decodes.
@@ -52,6 +55,11 @@ class HookedBackend final : public kernels::Backend {
     return hooks_.allocated(std::move(buffer));
   }
   int64_t Allocations() const override { return backend_->Allocations(); }
+  absl::StatusOr<kernels::Buffer> AllocateHost(int64_t bytes) override {
+    ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->AllocateHost(bytes));
+    hooks_.allocated_host(buffer);
+    return buffer;
+  }
   absl::Status UseScratch(kernels::BufferView scratch) override {
     hooks_.scratch(scratch);
     return backend_->UseScratch(scratch);
@@ -145,6 +153,7 @@ class HookedBackend final : public kernels::Backend {
   absl::Status EndStep() override {
     return Around([&] { return backend_->EndStep(); });
   }
+  void EndWarmUp() override { backend_->EndWarmUp(); }
   absl::Status Synchronize() override {
     return Around([&] { return backend_->Synchronize(); });
   }

@@ -24,6 +24,7 @@
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::testing::BackendHooks;
 using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
@@ -62,6 +63,20 @@ INSTANTIATE_TEST_SUITE_P(Models, PipelineFamilyTest,
                          [](const auto& test) {
                            return std::string(test.param);
                          });
+
+TEST_F(PipelineTest, RowsBetweenPartsAreInMemoryThatADeviceCopiesFrom) {
+  std::vector<int64_t> bytes;
+  BackendHooks hooks;
+  hooks.allocated_host = [&](const kernels::Buffer& buffer) {
+    bytes.push_back(buffer.bytes());
+  };
+  const HookedDevice device(hooks);
+  const EngineSetup setup = InPieces({2, 6}, {&LocalCpu(), &device, &device});
+  Load("gemma_q5_0", setup);
+  const int64_t dim = FindRandomModel("gemma_q5_0").dim;
+  EXPECT_THAT(bytes, ElementsAre(engine_->plan().n_rows * dim * 4));
+  engine_.reset();  // before its device
+}
 
 // Parts of one device, of several, and of some in turns.
 TEST_P(PipelineFamilyTest, PiecesHaveTheBitsOfTheWholeModel) {
@@ -140,6 +155,7 @@ TEST_F(PipelineTest, PartsOfDifferentDevicesWorkAtTheSameTime) {
   }});
   EngineSetup setup = InPieces({1}, {&first, &second});
   setup.n_slots = 1;
+  setup.n_draft = 0;
   Load("llama_half", setup);
   EXPECT_EQ(n_handed_on, 1);  // by the load's own step
   n_handed_on = 0;

@@ -291,11 +291,11 @@ TEST_F(SplitEngineTest, WarmsUpEveryDevice) {
   EngineSetup setup = SplitAt({2, 5});
   setup.devices = {&first, &LocalCpu(), &second};
   Load("gemma_q5_0", setup);
-  EXPECT_THAT(begun[0], ElementsAre(3, 2, 1));
-  EXPECT_THAT(begun[1], ElementsAre(3, 2, 1));
+  EXPECT_THAT(begun[0], ElementsAre(18, 3, 1, 2));
+  EXPECT_THAT(begun[1], ElementsAre(18, 3, 1, 2));
   Generate(*engine_, Greedy(RandomPrompt(20, 1), 3));
-  EXPECT_THAT(begun[0], ElementsAre(3, 2, 1, 1, 1));
-  EXPECT_THAT(begun[1], ElementsAre(3, 2, 1, 1, 1));
+  EXPECT_THAT(begun[0], ElementsAre(18, 3, 1, 2, 1, 1));
+  EXPECT_THAT(begun[1], ElementsAre(18, 3, 1, 2, 1, 1));
 }
 
 TEST_F(SplitEngineTest, MemoryTakenOfADeviceIsCountedOnce) {

@@ -1,0 +1,123 @@
+// A load makes every graph that an engine's steps need, whatever streams there
+// are beside each other.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "kernels/cuda/emulation/backend.h"
+#include "tests/worker/core/engine_fixture.h"
+#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/core/hooked_backend.h"
+#include "tests/worker/core/random_model.h"
+#include "worker/compute_device.h"
+#include "worker/engine.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::BackendHooks;
+using ::plimsoll::testing::CollectSink;
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::HookedBackend;
+using ::plimsoll::testing::RandomPrompt;
+
+// What guesses are found in.
+std::vector<int32_t> Repeating(int32_t n) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < n; ++i) ids.push_back(30 + i % 5);
+  return ids;
+}
+
+class CudaGraphsTest : public plimsoll::testing::EngineFixture {
+ protected:
+  // Loads the model on the emulator, and counts from then on.
+  void LoadCounted(const char* model, EngineSetup setup) {
+    auto device = OpenAccelerator(
+        [this]() -> absl::StatusOr<std::unique_ptr<kernels::Backend>> {
+          ASSIGN_OR_RETURN(auto backend, kernels::NewEmulatedCudaBackend());
+          BackendHooks hooks;
+          hooks.begun = [this](int64_t) { ++n_steps_; };
+          return std::make_unique<HookedBackend>(std::move(backend), hooks);
+        },
+        kernels::ReadEmulatedCudaMemory);
+    ASSERT_TRUE(device.ok()) << device.status();
+    engine_.reset();
+    device_ = *std::move(device);
+    setup.device = device_.get();
+    Load(model, setup);
+    at_load_ = kernels::ReadEmulatedGraphCounts();
+    n_steps_ = 0;
+  }
+  // Before its device.
+  void TearDown() override { engine_.reset(); }
+
+  // `n` streams at a time, all but the first with guesses.
+  void Decode(int64_t n, const GenerateOptions& request) {
+    std::vector<std::shared_ptr<CollectSink>> sinks;
+    for (int64_t i = 0; i < n; ++i) {
+      sinks.push_back(std::make_shared<CollectSink>());
+      GenerateOptions one = request;
+      one.max_tokens += i % 5;
+      if (i > 0) one.draft_tokens = 4;
+      ASSERT_TRUE(engine_->Submit(one, sinks.back()).ok());
+    }
+    for (const auto& sink : sinks) {
+      const Generated reply = sink->Await();
+      ASSERT_TRUE(reply.status.ok()) << reply.status;
+      n_drafted_ += reply.info.n_drafted;
+    }
+  }
+
+  // Every step that decodes was a graph of the load's.
+  void ExpectNoneBuilt() {
+    const auto counts = kernels::ReadEmulatedGraphCounts();
+    EXPECT_EQ(counts.built, at_load_.built);
+    EXPECT_EQ(counts.launched - at_load_.launched, n_steps_);
+    EXPECT_GT(n_steps_, 0);
+  }
+
+  std::unique_ptr<ComputeDevice> device_;
+  kernels::EmulatedGraphCounts at_load_;
+  std::atomic<int64_t> n_steps_ = 0;  // that only decode
+  int64_t n_drafted_ = 0;
+};
+
+// With more streams than those of which each number has a graph of its own.
+TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
+  // Beyond the 128 keys of a span.
+  std::vector<int32_t> longest = RandomPrompt(84, 4);
+  for (const int32_t id : Repeating(40)) longest.push_back(id);
+  for (const char* model : {"gemma_q5_0", "llama_q4_1"}) {
+    SCOPED_TRACE(model);
+    LoadCounted(model, {.n_ctx = 192,
+                        .n_slots = 20,
+                        .n_draft = 4,
+                        .kv_type = DType::kF16,
+                        .precision = Precision::kDefault});
+    Decode(20, Greedy(Repeating(12), 6, 0));
+    Decode(2, Greedy(longest, 8, 0));
+    ExpectNoneBuilt();
+  }
+}
+
+// With the second rotation of queries that look at what is pinned.
+TEST_F(CudaGraphsTest, NoneIsBuiltForSequencesThatRoll) {
+  LoadCounted("gemma_q5_0", {.n_ctx = 192, .n_slots = 2, .n_draft = 4});
+  GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
+  request.context_policy = ContextPolicy::kRoll;
+  request.roll_method = RollMethod::kShift;
+  request.pin_tokens = 10;
+  Decode(2, request);
+  Decode(2, Greedy(Repeating(40), 16));
+  EXPECT_GT(n_drafted_, 0);
+  ExpectNoneBuilt();
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
