@@ -142,6 +142,7 @@ struct Engine::Impl {
   // Nothing is left of them.
   absl::Status WarmUp();
   absl::Status WarmUp(int64_t n_slots);  // that have pages
+  absl::Status WarmUpPrompts();
   // Runs a step and measures it for the next ones' prompt rows. False if the
   // device is lost: no step can come any more.
   bool TimeStep();

