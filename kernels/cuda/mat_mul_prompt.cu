@@ -156,12 +156,18 @@ __device__ inline int ClassAt(int i) {
   return (i & 1) * 4 + (i & 2) + (i & 4) / 4;
 }
 
+// Columns of tiles that a warp has on their way: what registers are left for.
+constexpr int Depth(DType type) {
+  return type == DType::kQ4_0 || type == DType::kQ4_1 ? 2 : 1;
+}
+
 template <DType kType, bool kIsHalf>
 __global__ void __launch_bounds__(kProductThreads, 1)
     MultiplyBlocks(const __grid_constant__ Products products, Activations x,
                    bool accumulate, uint32_t n_batches) {
   WaitForKernelsBefore();
   constexpr int kScaleTiles = PlanesOf(kType).block_tiles;
+  constexpr int kDepth = Depth(kType);
   auto index = static_cast<int>(blockIdx.x / n_batches);
   const Product& product = FindProduct(products, index);
   const DeviceMatrix& w = product.w;
@@ -182,21 +188,27 @@ __global__ void __launch_bounds__(kProductThreads, 1)
     weights.Begin(w, first_tile, first_col);
     int left = (static_cast<int>(w.at.col_tiles) - first_col + kClasses - 1) /
                kClasses;
-    RawTile<kType> next[kTiles];
-    if (left > 0) {
+    RawTile<kType> next[kDepth][kTiles];
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) next[t] = weights.Load(t, 0);
+    for (int d = 0; d < kDepth; ++d) {
+      if (d >= left) break;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) next[d][t] = weights.Load(t, d);
     }
-    for (; left > 0; --left) {
-      Tile<kType> tiles[kTiles];
+    for (; left > 0; left -= kDepth) {
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        tiles[t] = Unpack(next[t], first_col % kScaleTiles);
-        if (left > 1) next[t] = weights.Load(t, 1);
+      for (int d = 0; d < kDepth; ++d) {
+        if (d > 0 && d >= left) break;
+        Tile<kType> tiles[kTiles];
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          tiles[t] = Unpack(next[d][t], first_col % kScaleTiles);
+          if (d + kDepth < left) next[d][t] = weights.Load(t, d + kDepth);
+        }
+        AccumulateColumn<kType, kIsHalf>(tiles, rows, d, sums);
       }
-      AccumulateColumn<kType, kIsHalf>(tiles, rows, 0, sums);
-      rows.Advance(1);
-      weights.Advance(1);
+      rows.Advance(kDepth);
+      weights.Advance(kDepth);
     }
     for (int bits = i; (bits & 1) != 0; bits /= 2) {
       --depth;
