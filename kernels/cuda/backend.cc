@@ -278,6 +278,11 @@ absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
   ASSIGN_OR_RETURN(const FileRows given,
                    ValidateRows(dtype, rows, cols, first_row, file_rows, data,
                                 IsTiled(dtype) ? kTileRows : 1));
+  if (IsTiled(dtype) && cols > kMaxTiledCols) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a quantised matrix of ", cols, " columns; CUDA takes ",
+                     kMaxTiledCols));
+  }
   if (!IsTiled(dtype)) {
     return Upload(file_rows,
                   data.Slice(first_row * given.row_bytes,

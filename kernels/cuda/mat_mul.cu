@@ -49,12 +49,13 @@ __device__ void AddWarps(float* sums, float* shared) {
 
 // Tiles of columns that a warp has on their way while it works on one: about
 // 32 KiB for a multiprocessor are what its share of the bandwidth takes to
-// arrive. Types with many scales, and many sums, leave registers for fewer.
+// arrive, which Q8_0 has with fewer. Types with many scales, and many sums,
+// leave registers for fewer.
 constexpr int Depth(DType type, int n_products) {
   const bool is_plain =
       PlanesOf(type).highs == 0 && PlanesOf(type).subscales == 0;
-  if (n_products > 4) return 1;
   if (n_products > 1) return is_plain ? 2 : 1;
+  if (type == DType::kQ8_0) return 3;
   return is_plain ? 4 : 2;
 }
 
@@ -106,59 +107,73 @@ template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
 __global__ void __launch_bounds__(kProductThreads,
                                   MinBlocks(kRowTiles* kGroups))
     MultiplyTiles(const __grid_constant__ Products products, Activations x,
-                  bool accumulate, int64_t n_batches, bool prefetches) {
+                  bool accumulate, uint32_t n_batches, bool prefetches) {
   LetNextKernelBegin();
   constexpr int kSums = kRowTiles * kGroups * 4;
-  constexpr int64_t kBlockTiles = PlanesOf(kType).block_tiles;
+  constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
-  int64_t index = blockIdx.x / n_batches;
-  const Product product = FindProduct(products, index);
+  auto index = static_cast<int>(blockIdx.x / n_batches);
+  const Product& product = FindProduct(products, index);
   const DeviceMatrix& w = product.w;
-  const int64_t first_tile = index * kRowTiles;
-  const int64_t first_row = blockIdx.x % n_batches * (kGroups * kGroupRows);
-  // Tiles past the end repeat the last one; they are not stored.
-  const auto tile_at = [&](int t) {
-    const int64_t tile = first_tile + t;
-    return tile < w.at.row_tiles ? tile : w.at.row_tiles - 1;
-  };
-  Group groups[kGroups];
-  for (int g = 0; g < kGroups; ++g) {
-    groups[g].Begin(x, first_row + g * kGroupRows);
-  }
+  const int first_tile = index * kRowTiles;
+  const auto first_row =
+      static_cast<int>(blockIdx.x % n_batches) * (kGroups * kGroupRows);
+  const int warp = WarpIndex();
+  ActivationReader<kGroups> rows;
+  rows.Begin(x, first_row, warp);
+  TileReader<kType, kRowTiles> weights;
+  weights.Begin(w, first_tile, warp);
   float sums[kSums] = {};
-  if (prefetches && ThreadIndex() < kRowTiles) {
-    PrefetchTiles<kType>(w, tile_at(ThreadIndex()), kDepth * kProductWarps,
+  if (prefetches && ThreadIndex() < kRowTiles &&
+      first_tile + ThreadIndex() < w.at.row_tiles) {
+    PrefetchTiles<kType>(w, first_tile + ThreadIndex(), kDepth * kProductWarps,
                          kPrefetchBytes / kRowTiles);
   }
+  // Columns of tiles that are left for this warp.
+  int left = (static_cast<int>(w.at.col_tiles) - warp + kProductWarps - 1) /
+             kProductWarps;
   RawTile<kType> next[kDepth][kRowTiles];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    const int64_t col = WarpIndex() + d * kProductWarps;
-    if (col >= w.at.col_tiles) break;
-    for (int t = 0; t < kRowTiles; ++t) next[d][t].Load(w, tile_at(t), col);
+    if (d >= left) break;
+    for (int t = 0; t < kRowTiles; ++t) next[d][t] = weights.Load(t, d);
   }
   WaitForKernelsBefore();
-  for (int64_t begin = WarpIndex(); begin < w.at.col_tiles;
-       begin += kDepth * kProductWarps) {
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      const int64_t col = begin + d * kProductWarps;
-      if (col >= w.at.col_tiles) break;
-      Tile<kType> tiles[kRowTiles];
-      const int64_t ahead = col + kDepth * kProductWarps;
+  const auto multiply = [&](int d, bool loads) {
+    Tile<kType> tiles[kRowTiles];
+    for (int t = 0; t < kRowTiles; ++t) {
+      tiles[t] = Unpack(next[d][t], warp % kBlockTiles);
+      if (loads) next[d][t] = weights.Load(t, d + kDepth);
+    }
+    for (int g = 0; g < kGroups; ++g) {
+      Operands operands;
+      operands.Load<!HasSignedQuants(kType)>(rows, g, d);
       for (int t = 0; t < kRowTiles; ++t) {
-        tiles[t] = Unpack(next[d][t], static_cast<int>(col % kBlockTiles));
-        if (ahead < w.at.col_tiles) next[d][t].Load(w, tile_at(t), ahead);
-      }
-      for (int g = 0; g < kGroups; ++g) {
-        Operands operands;
-        operands.Load<!HasSignedQuants(kType)>(groups[g], x.dim, col);
-        for (int t = 0; t < kRowTiles; ++t) {
-          Accumulate<kType, kIsSingle>(tiles[t], operands,
-                                       sums + (t * kGroups + g) * 4);
-        }
+        Accumulate<kType, kIsSingle>(tiles[t], operands,
+                                     sums + (t * kGroups + g) * 4);
       }
     }
+  };
+  const auto advance = [&] {
+    rows.Advance(kDepth);
+    weights.Advance(kDepth);
+    left -= kDepth;
+  };
+  // A loop that checks nothing in between is a fifth shorter. With more
+  // products the checks are a small part, and two loops take too many
+  // registers.
+  while (kRowTiles * kGroups == 1 && left >= 2 * kDepth) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) multiply(d, true);
+    advance();
+  }
+  while (left > 0) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      if (d >= left) break;
+      multiply(d, d + kDepth < left);
+    }
+    advance();
   }
   AddWarps<kSums>(sums, reinterpret_cast<float*>(DynamicShared()));
   if (WarpIndex() != 0) return;
@@ -177,10 +192,11 @@ void LaunchMultiply(const Context& context,
   int64_t n_groups = 0;
   const Products all = ProductsOf(products, kRowTiles, n_groups);
   const int64_t n_batches = (first.n_rows + kBatchRows - 1) / kBatchRows;
-  const Activations x = {first.packed, first.n_rows, first.w.cols};
+  const Activations x(first);
   Launch(MultiplyTiles<kType, kRowTiles, kGroups, kIsSingle>,
          {n_groups * n_batches}, kProductThreads, kShared, context.queue, all,
-         x, first.accumulate, n_batches, context.prefetches_weights);
+         x, first.accumulate, static_cast<uint32_t>(n_batches),
+         context.prefetches_weights);
 }
 
 // Rows of a block of threads that shares what it reads.

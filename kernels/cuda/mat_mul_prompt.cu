@@ -19,8 +19,8 @@ constexpr int kTiles = 4;   // of outputs of a warp
 constexpr int kGroups = 4;  // of rows of a warp
 constexpr int kTileWarps = 2;
 constexpr int kRowWarps = kProductWarps / kTileWarps;
-constexpr int64_t kBlockTiles = kTileWarps * kTiles;
-constexpr int64_t kBlockRows = kRowWarps * kGroups * kGroupRows;
+constexpr int kBlockTiles = kTileWarps * kTiles;
+constexpr int kBlockRows = kRowWarps * kGroups * kGroupRows;
 constexpr int kSums = kTiles * kGroups * 4;
 constexpr int kClasses = kProductWarps;
 constexpr int kPending = 3;  // log2(kClasses) sums of classes
@@ -67,17 +67,17 @@ struct HalfTile {
   }
 };
 
-// The activations of one group: this lane's columns of both halves.
+// The activations of one group for one tile of columns.
 struct HalfOperands {
   uint32_t b[2][2];
   float scale[2];
   float sum[2];
 
   template <bool kHasOffset>
-  __device__ void Load(const Group& group, int64_t dim, int64_t col_tile) {
+  __device__ void Load(const ActivationReader<kGroups>& x, int group,
+                       int step) {
     for (int half = 0; half < 2; ++half) {
-      const auto values = *reinterpret_cast<const uint2*>(
-          group.values + col_tile * (kTileCols * 2) + half * 32);
+      const uint2 values = x.Values(group, step, half);
       for (int i = 0; i < 2; ++i) {
         const uint32_t pair = i == 0 ? values.x : values.y;
         b[half][i] = PackPair<false>(
@@ -86,12 +86,8 @@ struct HalfOperands {
       }
     }
     for (int c = 0; c < 2; ++c) {
-      scale[c] = FloatAt(group.scales[c], col_tile * 4);
-      if constexpr (kHasOffset) {
-        sum[c] = FloatAt(
-            group.scales[c],
-            PackedSumsOffset(dim) - PackedScalesOffset(dim) + col_tile * 4);
-      }
+      scale[c] = x.Scale(group, step, c);
+      if constexpr (kHasOffset) sum[c] = x.Sum(group, step, c);
     }
   }
 };
@@ -122,14 +118,15 @@ __device__ void AccumulateHalf(const Tile<kType>& w, const HalfTile<kType>& q,
 
 // sums += the products of a column of tiles and all groups.
 template <DType kType, bool kIsHalf>
-__device__ void AccumulateColumn(const Tile<kType>* tiles, const Group* groups,
-                                 int64_t dim, int64_t col, float* sums) {
+__device__ void AccumulateColumn(const Tile<kType>* tiles,
+                                 const ActivationReader<kGroups>& x, int step,
+                                 float* sums) {
   constexpr bool kHasOffset = !HasSignedQuants(kType);
   HalfOperands halves[kIsHalf ? kGroups : 1];
   if constexpr (kIsHalf) {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      halves[g].template Load<kHasOffset>(groups[g], dim, col);
+      halves[g].template Load<kHasOffset>(x, g, step);
     }
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -144,7 +141,7 @@ __device__ void AccumulateColumn(const Tile<kType>* tiles, const Group* groups,
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       Operands operands;
-      operands.Load<kHasOffset>(groups[g], dim, col);
+      operands.Load<kHasOffset>(x, g, step);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         Accumulate<kType, false>(tiles[t], operands,
@@ -155,33 +152,28 @@ __device__ void AccumulateColumn(const Tile<kType>* tiles, const Group* groups,
 }
 
 // Class i in the order of the tree: 0, 4, 2, 6, 1, 5, 3, 7.
-__device__ inline int64_t ClassAt(int i) {
+__device__ inline int ClassAt(int i) {
   return (i & 1) * 4 + (i & 2) + (i & 4) / 4;
+}
+
+// Columns of tiles that a warp has on their way: what registers are left for.
+constexpr int Depth(DType type) {
+  return type == DType::kQ4_0 || type == DType::kQ4_1 ? 2 : 1;
 }
 
 template <DType kType, bool kIsHalf>
 __global__ void __launch_bounds__(kProductThreads, 1)
     MultiplyBlocks(const __grid_constant__ Products products, Activations x,
-                   bool accumulate, int64_t n_batches) {
+                   bool accumulate, uint32_t n_batches) {
   WaitForKernelsBefore();
-  constexpr int64_t kScaleTiles = PlanesOf(kType).block_tiles;
-  int64_t index = blockIdx.x / n_batches;
-  const Product product = FindProduct(products, index);
+  constexpr int kScaleTiles = PlanesOf(kType).block_tiles;
+  constexpr int kDepth = Depth(kType);
+  auto index = static_cast<int>(blockIdx.x / n_batches);
+  const Product& product = FindProduct(products, index);
   const DeviceMatrix& w = product.w;
-  const int64_t first_tile =
-      index * kBlockTiles + WarpIndex() / kRowWarps * kTiles;
-  const int64_t first_row = blockIdx.x % n_batches * kBlockRows +
-                            WarpIndex() % kRowWarps * (kGroups * kGroupRows);
-  // Tiles past the end repeat the last one; they are not stored.
-  const auto tile_at = [&](int t) {
-    const int64_t tile = first_tile + t;
-    return tile < w.at.row_tiles ? tile : w.at.row_tiles - 1;
-  };
-  Group groups[kGroups];
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    groups[g].Begin(x, first_row + g * kGroupRows);
-  }
+  const int first_tile = index * kBlockTiles + WarpIndex() / kRowWarps * kTiles;
+  const int first_row = static_cast<int>(blockIdx.x % n_batches) * kBlockRows +
+                        WarpIndex() % kRowWarps * (kGroups * kGroupRows);
   float pending[kPending][kSums];  // in memory, for a moment each
   float sums[kSums];
   int depth = 0;
@@ -189,22 +181,34 @@ __global__ void __launch_bounds__(kProductThreads, 1)
 #pragma unroll
     for (float& sum : sums) sum = 0;
     __syncthreads();  // warps stay close, for what they share in the cache
-    RawTile<kType> next[kTiles];
-    const int64_t first_col = ClassAt(i);
-    if (first_col < w.at.col_tiles) {
+    const int first_col = ClassAt(i);
+    ActivationReader<kGroups> rows;
+    rows.Begin(x, first_row, first_col);
+    TileReader<kType, kTiles> weights;
+    weights.Begin(w, first_tile, first_col);
+    int left = (static_cast<int>(w.at.col_tiles) - first_col + kClasses - 1) /
+               kClasses;
+    RawTile<kType> next[kDepth][kTiles];
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) next[t].Load(w, tile_at(t), first_col);
+    for (int d = 0; d < kDepth; ++d) {
+      if (d >= left) break;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) next[d][t] = weights.Load(t, d);
     }
-    for (int64_t col = first_col; col < w.at.col_tiles; col += kClasses) {
-      Tile<kType> tiles[kTiles];
+    for (; left > 0; left -= kDepth) {
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        tiles[t] = Unpack(next[t], static_cast<int>(col % kScaleTiles));
-        if (col + kClasses < w.at.col_tiles) {
-          next[t].Load(w, tile_at(t), col + kClasses);
+      for (int d = 0; d < kDepth; ++d) {
+        if (d > 0 && d >= left) break;
+        Tile<kType> tiles[kTiles];
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          tiles[t] = Unpack(next[d][t], first_col % kScaleTiles);
+          if (d + kDepth < left) next[d][t] = weights.Load(t, d + kDepth);
         }
+        AccumulateColumn<kType, kIsHalf>(tiles, rows, d, sums);
       }
-      AccumulateColumn<kType, kIsHalf>(tiles, groups, x.dim, col, sums);
+      rows.Advance(kDepth);
+      weights.Advance(kDepth);
     }
     for (int bits = i; (bits & 1) != 0; bits /= 2) {
       --depth;
@@ -227,10 +231,10 @@ void LaunchBlocks(const Context& context, std::span<const MatMulArgs> products,
   int64_t n_groups = 0;
   const Products all = ProductsOf(products, kBlockTiles, n_groups);
   const int64_t n_batches = (first.n_rows + kBlockRows - 1) / kBlockRows;
-  const Activations x = {first.packed, first.n_rows, first.w.cols};
+  const Activations x(first);
   Launch(is_half ? MultiplyBlocks<kType, true> : MultiplyBlocks<kType, false>,
          {n_groups * n_batches}, kProductThreads, 0, context.queue, all, x,
-         first.accumulate, n_batches);
+         first.accumulate, static_cast<uint32_t>(n_batches));
 }
 
 }  // namespace

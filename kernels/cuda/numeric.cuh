@@ -27,8 +27,12 @@ inline constexpr unsigned kFullWarp = 0xFFFFFFFFu;
 
 __device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }
 __device__ inline int BlockThreads() { return static_cast<int>(blockDim.x); }
-__device__ inline int LaneIndex() { return ThreadIndex() % kWarpThreads; }
-__device__ inline int WarpIndex() { return ThreadIndex() / kWarpThreads; }
+__device__ inline int LaneIndex() {
+  return static_cast<int>(threadIdx.x % kWarpThreads);
+}
+__device__ inline int WarpIndex() {
+  return static_cast<int>(threadIdx.x / kWarpThreads);
+}
 // Of all threads of a grid that has one dimension.
 __device__ inline int64_t GlobalIndex() {
   return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_PRODUCTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_PRODUCTS_CUH_
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "kernels/cuda/ops.h"
@@ -11,51 +13,102 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kProductWarps = 8;
+inline constexpr int kProductWarps = kStepTiles;
 inline constexpr int kProductThreads = kProductWarps * kWarpThreads;
 inline constexpr int kGroupRows = 8;       // activations of one product
 inline constexpr size_t kMaxProducts = 4;  // of one launch
 static_assert(kTileCols == kActivationBlock);
 
+// Offsets among a warp's rows, 4 groups at most, have 32 bits.
+static_assert(PackedRowBytes(kMaxTiledCols) <= INT32_MAX / (4 * kGroupRows));
+
+// Packed rows, with the places of packed_row.h.
 struct Activations {
   const std::byte* rows;
-  int64_t n_rows;
-  int64_t dim;
+  int32_t n_rows;
+  int32_t row_bytes;
+  int32_t scales;   // in a row
+  int32_t to_sums;  // from the scales
+
+  explicit Activations(const MatMulArgs& args)
+      : rows(args.packed),
+        n_rows(static_cast<int32_t>(args.n_rows)),
+        row_bytes(static_cast<int32_t>(PackedRowBytes(args.w.cols))),
+        scales(static_cast<int32_t>(PackedScalesOffset(args.w.cols))),
+        to_sums(static_cast<int32_t>(PackedSumsOffset(args.w.cols)) - scales) {}
 };
 
 // Matrices of one type that meet the same activations in one launch.
 struct Product {
   DeviceMatrix w;
   float* out;
-  int64_t end;  // of its groups of row tiles, which follow the one's before
+  int32_t end;  // of its groups of row tiles, which follow the one's before
 };
 struct Products {
   Product of[kMaxProducts];
 };
 
-// What a lane needs of the activations of one product of a warp. Rows past the
-// end repeat the last one; their outputs are not stored.
-struct Group {
-  const std::byte* values;     // of row g, at this lane's columns
-  const std::byte* scales[2];  // of rows 2t and 2t + 1
-
-  // Reads nothing.
-  __device__ void Begin(const Activations& x, int64_t first_row) {
-    const int64_t row_bytes = PackedRowBytes(x.dim);
-    const int lane = LaneIndex();
-    const auto at = [&](int64_t row) {
-      return x.rows + (row < x.n_rows ? row : x.n_rows - 1) * row_bytes;
-    };
-    values = at(first_row + lane / 4) + lane % 4 * 8;
-    for (int c = 0; c < 2; ++c) {
-      scales[c] = at(first_row + lane % 4 * 2 + c) + PackedScalesOffset(x.dim);
-    }
-  }
-};
-
 __device__ inline float FloatAt(const std::byte* base, int64_t byte) {
   return *reinterpret_cast<const float*>(base + byte);
 }
+
+// Where a lane reads the activations of a warp's groups of rows, a column of
+// tiles after another, kStepTiles apart. Rows past the end repeat the last one;
+// their outputs are not stored.
+template <int kGroups>
+struct ActivationReader {
+  const std::byte* values;  // of the first group: row g, this lane's columns
+  const std::byte* scales;  // row 2t
+  // From there, in bytes. A warp's rows are within 2 GiB, and 32 bits take half
+  // the registers of pointers.
+  uint32_t to_values[kGroups];
+  uint32_t to_scales[kGroups][2];  // of rows 2t and 2t + 1
+  uint32_t to_sums;
+
+  // Reads nothing.
+  __device__ void Begin(const Activations& x, int first_row, int col_tile) {
+    const int lane = LaneIndex();
+    const auto row_at = [&](int row) {
+      return std::min(first_row + row, x.n_rows - 1);
+    };
+    const int value_row = row_at(lane / 4);
+    const int scale_row = row_at(lane % 4 * 2);
+    values = x.rows + int64_t{value_row} * x.row_bytes +
+             (col_tile * static_cast<int>(kTileCols * 2) + lane % 4 * 8);
+    scales =
+        x.rows + int64_t{scale_row} * x.row_bytes + (x.scales + col_tile * 4);
+    to_sums = static_cast<uint32_t>(x.to_sums);
+    const auto bytes_to = [&](int row, int from) {
+      return static_cast<uint32_t>((row_at(row) - from) * x.row_bytes);
+    };
+    for (int g = 0; g < kGroups; ++g) {
+      const int row = g * kGroupRows;
+      const int even_row = row + lane % 4 * 2;
+      to_values[g] = g == 0 ? 0 : bytes_to(row + lane / 4, value_row);
+      to_scales[g][0] = g == 0 ? 0 : bytes_to(even_row, scale_row);
+      to_scales[g][1] = bytes_to(even_row + 1, scale_row);
+    }
+  }
+
+  __device__ void Advance(int n_steps) {
+    values += n_steps * (kStepTiles * kTileCols * 2);
+    scales += n_steps * (kStepTiles * 4);
+  }
+
+  // The values of half of a column of tiles, so many steps ahead.
+  __device__ uint2 Values(int group, int step, int half) const {
+    return *reinterpret_cast<const uint2*>(
+        values + to_values[group] +
+        (step * (kStepTiles * kTileCols * 2) + half * 32));
+  }
+  __device__ float Scale(int group, int step, int column) const {
+    return FloatAt(scales + to_scales[group][column], step * (kStepTiles * 4));
+  }
+  __device__ float Sum(int group, int step, int column) const {
+    return FloatAt(scales + to_sums + to_scales[group][column],
+                   step * (kStepTiles * 4));
+  }
+};
 
 // The operands of one group for one tile of columns.
 struct Operands {
@@ -64,21 +117,18 @@ struct Operands {
   float scale[2];
   float sum[2];  // scale * sum of values
 
-  template <bool kHasOffset>
-  __device__ void Load(const Group& group, int64_t dim, int64_t col_tile) {
+  // Of the tile so many steps ahead.
+  template <bool kHasOffset, int kGroups>
+  __device__ void Load(const ActivationReader<kGroups>& x, int group,
+                       int step) {
     for (int half = 0; half < 2; ++half) {
-      const auto values = *reinterpret_cast<const uint2*>(
-          group.values + col_tile * (kTileCols * 2) + half * 32);
+      const uint2 values = x.Values(group, step, half);
       high[half] = HighBytes(values);
       low[half] = LowBytes(values);
     }
     for (int c = 0; c < 2; ++c) {
-      scale[c] = FloatAt(group.scales[c], col_tile * 4);
-      if constexpr (kHasOffset) {
-        sum[c] = FloatAt(
-            group.scales[c],
-            PackedSumsOffset(dim) - PackedScalesOffset(dim) + col_tile * 4);
-      }
+      scale[c] = x.Scale(group, step, c);
+      if constexpr (kHasOffset) sum[c] = x.Sum(group, step, c);
     }
   }
 };
@@ -129,14 +179,14 @@ inline Products ProductsOf(std::span<const MatMulArgs> products,
   for (size_t i = 0; i < products.size(); ++i) {
     const DeviceMatrix w = MatrixOf(products[i].w);
     n_groups += (w.at.row_tiles + group_tiles - 1) / group_tiles;
-    all.of[i] = {w, products[i].out, n_groups};
+    all.of[i] = {w, products[i].out, static_cast<int32_t>(n_groups)};
   }
   return all;
 }
 
 // The product that group `index` is of; `index` becomes the group in it.
-__device__ inline Product FindProduct(const Products& products,
-                                      int64_t& index) {
+__device__ inline const Product& FindProduct(const Products& products,
+                                             int& index) {
   int which = 0;
   while (index >= products.of[which].end) ++which;
   if (which > 0) index -= products.of[which - 1].end;
@@ -148,16 +198,15 @@ __device__ inline Product FindProduct(const Products& products,
 // and group g's, as the instruction spreads them over the lanes.
 template <int kGroups, int kSums>
 __device__ inline void StoreSums(const float (&sums)[kSums],
-                                 const Product& product, int64_t first_tile,
-                                 int64_t first_row, int64_t n_rows,
-                                 bool accumulate) {
+                                 const Product& product, int first_tile,
+                                 int first_row, int n_rows, bool accumulate) {
   const int64_t n_outputs = product.w.rows;
   const int lane = LaneIndex();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    const int64_t output =
-        (first_tile + i / (4 * kGroups)) * kTileRows + lane / 4 + i % 4 / 2 * 8;
-    const int64_t row =
+    const int64_t output = (first_tile + i / (4 * kGroups)) * kTileRows +
+                           (lane / 4 + i % 4 / 2 * 8);
+    const int row =
         first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
     if (output >= n_outputs || row >= n_rows) continue;
     float& to = product.out[row * n_outputs + output];

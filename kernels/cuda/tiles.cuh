@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_TILES_CUH_
 
+#include <algorithm>
+
 #include "kernels/cuda/weights.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -15,60 +17,117 @@ constexpr bool HasSignedQuants(DType type) {
 // Scales of 16 columns: Q6_K's.
 constexpr int HalvesOf(DType type) { return type == DType::kQ6_K ? 2 : 1; }
 
+// A warp's tiles of a row of tiles are so many columns apart. They are whole
+// blocks of every type: each plane is read at a constant stride, and a tile has
+// the same place in its block in every step.
+inline constexpr int kStepTiles = 8;
+
 // What a lane reads of a tile. Loads are far ahead of their use, so they are
 // kept apart from the arithmetic.
 template <DType kType>
 struct RawTile {
-  static constexpr TilePlanes kPlanes = PlanesOf(kType);
   uint32_t quants[kType == DType::kQ8_0 ? 4 : 2];
   uint32_t highs[2];      // one of Q6_K, of others one a row
   uint32_t subscales[6];  // of rows g and g + 8 in turn
   uint32_t scales[2];
+};
 
-  __device__ void Load(const DeviceMatrix& w, int64_t row_tile,
-                       int64_t col_tile) {
+// Where a lane reads a warp's tiles: kRowTiles of a column, and columns
+// kStepTiles apart. A pointer for each plane, at the first row of tiles.
+template <DType kType, int kRowTiles>
+struct TileReader {
+  static constexpr TilePlanes kPlanes = PlanesOf(kType);
+  static constexpr int64_t kShare = kPlanes.block_tiles;
+  static_assert(kStepTiles % kShare == 0);
+  static_assert(kPlanes.subscales % kShare == 0);
+  static_assert(kPlanes.scales % kShare == 0);
+  const uint8_t* quants;
+  const uint8_t* highs;
+  const uint8_t* subscales;
+  const uint8_t* scales;
+  uint32_t to_row[kRowTiles];  // in tiles
+
+  // Rows of tiles past the end repeat the last one. Reads nothing.
+  __device__ void Begin(const DeviceMatrix& w, int first_row_tile,
+                        int col_tile) {
     const int lane = LaneIndex();
     const int group = lane / 4;
+    const int last = static_cast<int>(w.at.row_tiles) - 1;
+    const int row_tile = std::min(first_row_tile, last);
+    for (int t = 0; t < kRowTiles; ++t) {
+      to_row[t] = t == 0 ? 0
+                         : static_cast<uint32_t>(
+                               (std::min(first_row_tile + t, last) - row_tile) *
+                               static_cast<int>(w.at.col_tiles));
+    }
     const int64_t tile = w.at.Tile(row_tile, col_tile);
-    const int64_t block = tile / kPlanes.block_tiles;
+    const int64_t block = tile / kShare;
+    quants = w.data + tile * kPlanes.quants +
+             lane * (kType == DType::kQ8_0 ? 16 : 8);
+    highs = w.data + w.at.highs + tile * kPlanes.highs +
+            (HasFifths(kType) ? group * 8 : lane * 4);
+    subscales = w.data + w.at.subscales + block * kPlanes.subscales +
+                (kType == DType::kQ6_K
+                     ? Scale8Byte(col_tile % static_cast<int>(kShare), group, 0)
+                     : group * 8);
+    scales = w.data + w.at.scales + block * kPlanes.scales +
+             group * (HasPairScales(kType) ? 8 : 4);
+  }
+
+  __device__ void Advance(int n_steps) {
+    const int n_tiles = n_steps * kStepTiles;
+    quants += n_tiles * kPlanes.quants;
+    highs += n_tiles * kPlanes.highs;
+    subscales += n_tiles * (kPlanes.subscales / kShare);
+    scales += n_tiles * (kPlanes.scales / kShare);
+  }
+
+  // The tile of row t so many steps ahead.
+  __device__ RawTile<kType> Load(int t, int step) const {
+    RawTile<kType> raw;
+    // What a tile has of a plane, or its share of its block.
+    const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
+      return plane + to_row[t] * tile_bytes + step * (kStepTiles * tile_bytes);
+    };
+    const uint8_t* quant = at(quants, kPlanes.quants);
     if constexpr (kType == DType::kQ8_0) {
-      const auto words = LoadAt<uint4>(w.data, tile * 512 + lane * 16);
-      quants[0] = words.x;
-      quants[1] = words.y;
-      quants[2] = words.z;
-      quants[3] = words.w;
+      const auto words = LoadAt<uint4>(quant, 0);
+      raw.quants[0] = words.x;
+      raw.quants[1] = words.y;
+      raw.quants[2] = words.z;
+      raw.quants[3] = words.w;
     } else {
-      const auto words = LoadAt<uint2>(w.data, tile * 256 + lane * 8);
-      quants[0] = words.x;
-      quants[1] = words.y;
+      const auto words = LoadAt<uint2>(quant, 0);
+      raw.quants[0] = words.x;
+      raw.quants[1] = words.y;
     }
-    const uint8_t* high = w.data + w.at.highs + tile * kPlanes.highs;
+    const uint8_t* high = at(highs, kPlanes.highs);
     if constexpr (HasFifths(kType)) {
-      const auto words = LoadAt<uint2>(high, group * 8);
-      highs[0] = words.x;
-      highs[1] = words.y;
+      const auto words = LoadAt<uint2>(high, 0);
+      raw.highs[0] = words.x;
+      raw.highs[1] = words.y;
     } else if constexpr (kType == DType::kQ6_K) {
-      highs[0] = LoadAt<uint32_t>(high, lane * 4);
+      raw.highs[0] = LoadAt<uint32_t>(high, 0);
     }
-    const uint8_t* sub = w.data + w.at.subscales + block * kPlanes.subscales;
+    const uint8_t* sub = at(subscales, kPlanes.subscales / kShare);
     if constexpr (kPlanes.subscales == 192) {
       for (int i = 0; i < 3; ++i) {
-        const auto words = LoadAt<uint2>(sub, i * 64 + group * 8);
-        subscales[2 * i] = words.x;
-        subscales[2 * i + 1] = words.y;
+        const auto words = LoadAt<uint2>(sub, i * 64);
+        raw.subscales[2 * i] = words.x;
+        raw.subscales[2 * i + 1] = words.y;
       }
     } else if constexpr (kType == DType::kQ6_K) {
-      const auto in_block = static_cast<int>(tile % kPlanes.block_tiles);
-      subscales[0] = LoadAt<uint32_t>(sub, Scale8Byte(in_block, group, 0));
+      raw.subscales[0] = LoadAt<uint32_t>(sub, 0);
     }
-    const uint8_t* scale = w.data + w.at.scales + block * kPlanes.scales;
+    const uint8_t* scale = at(scales, kPlanes.scales / kShare);
     if constexpr (HasPairScales(kType)) {
-      const auto words = LoadAt<uint2>(scale, group * 8);
-      scales[0] = words.x;
-      scales[1] = words.y;
+      const auto words = LoadAt<uint2>(scale, 0);
+      raw.scales[0] = words.x;
+      raw.scales[1] = words.y;
     } else {
-      scales[0] = LoadAt<uint32_t>(scale, group * 4);
+      raw.scales[0] = LoadAt<uint32_t>(scale, 0);
     }
+    return raw;
   }
 };
 
@@ -119,7 +178,7 @@ __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
   Tile<kType> tile;
   UnpackQuants(raw, tile.a);
   for (int row = 0; row < 2; ++row) {
-    if constexpr (RawTile<kType>::kPlanes.subscales == 192) {
+    if constexpr (PlanesOf(kType).subscales == 192) {
       const uint32_t highs = raw.subscales[4 + row];
       const int scale = ScaleOf(raw.subscales[row], highs, sub);
       const int minimum = MinimumOf(raw.subscales[2 + row], highs, sub);

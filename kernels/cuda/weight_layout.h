@@ -26,6 +26,7 @@ namespace plimsoll::kernels {
 
 inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTileCols = 32;
+inline constexpr int64_t kMaxTiledCols = int64_t{1} << 24;  // of a matrix
 
 // Bytes of each plane for one tile, or (subscales, scales) for the tiles that
 // share a block of columns; all zero for float types.

@@ -99,6 +99,31 @@ TEST_P(MatMulTest, AgreesWithADoubleSumInEveryTypeAndShape) {
   }
 }
 
+// Rows so long that loops over their columns are in full swing, and end with
+// every warp or thread at another column.
+TEST_P(MatMulTest, LongRowsAgreeAndHaveTheSameBitsInAnyBatch) {
+  constexpr int64_t kRows = 130;
+  constexpr int64_t kOutputs = 49;
+  RandomData random(17);
+  for (const DType dtype : WeightTypes()) {
+    const int64_t block = InfoOf(dtype).block_elems;
+    if (block == 1) continue;
+    const int64_t cols = block == 32 ? 32 * 109 : 256 * 13;
+    const auto bytes = random.Weights(dtype, kOutputs, cols);
+    const auto stored = Store(backend(), dtype, kOutputs, cols, bytes);
+    const auto w = Dequantized(dtype, kOutputs, cols, bytes);
+    const auto x = random.Floats(kRows * cols);
+    const auto alone = Product(backend(), stored.view, x, 1, true);
+    ExpectClose(dtype, alone, w, x, 1, kOutputs, cols, true);
+    for (const int64_t n : {3, 11, 20, 130}) {
+      const auto out = Product(backend(), stored.view, x, n, true);
+      ExpectClose(dtype, out, w, x, n, kOutputs, cols, true);
+      EXPECT_EQ(Bits(alone), Bits(out.data(), kOutputs))
+          << DTypeName(dtype) << ", " << n << " rows";
+    }
+  }
+}
+
 TEST_P(MatMulTest, ExtremeActivationsAndWeightsDoNotOverflowTheIntegers) {
   // Every quant -128, every activation at the end of its block's scale.
   constexpr int64_t kCols = 64;
