@@ -113,6 +113,20 @@ TEST_P(WeightsTest, UploadRowsRefusesWhatDoesNotFit) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// No rows are given: nothing is read or written.
+TEST_P(WeightsTest, QuantisedRowsForCudaHaveAtMost16777216Columns) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  const Buffer buffer = *backend().Allocate(1);
+  const auto status = [&](DType dtype, int64_t cols) {
+    return backend().UploadRows(dtype, /*rows=*/0, cols, 0, {}, buffer.view());
+  };
+  EXPECT_TRUE(status(DType::kQ8_0, kMost).ok());
+  EXPECT_TRUE(status(DType::kF16, kMost + 32).ok());
+  EXPECT_EQ(status(DType::kQ8_0, kMost + 32).code(),
+            IsCuda(GetParam()) ? absl::StatusCode::kInvalidArgument
+                               : absl::StatusCode::kOk);
+}
+
 TEST(Float16Test, EveryHalfSurvivesARoundTrip) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
