@@ -21,6 +21,9 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = kAttentionWarps * kWarpThreads;
+constexpr int kMaxMergeThreads = 256;
+// Spans that a thread reads before it merges them.
+constexpr int kSpanLoads = 8;
 // Warps for each multiprocessor below which spans go to different warps.
 constexpr int64_t kEnoughWarps = 16;
 
@@ -111,10 +114,37 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   });
 }
 
+// Element `at` of a query's result, from those of its spans.
+__device__ inline float MergedValue(const AttentionShape& shape,
+                                    const Partials& partials, int64_t query,
+                                    int64_t n_spans, int64_t at) {
+  Softmax state = {MinusInfinity(), 0};
+  float sum = 0;
+  for (int64_t begin = 0; begin < n_spans; begin += kSpanLoads) {
+    // All are on their way before the first is merged.
+    Softmax spans[kSpanLoads];
+    float sums[kSpanLoads];
+#pragma unroll
+    for (int i = 0; i < kSpanLoads; ++i) {
+      const int64_t span = begin + i < n_spans ? begin + i : n_spans - 1;
+      const float* from = partials.At(query, span);
+      spans[i] = {from[0], from[1]};
+      sums[i] = from[2 + at];
+    }
+#pragma unroll
+    for (int i = 0; i < kSpanLoads; ++i) {
+      if (begin + i >= n_spans) spans[i] = {MinusInfinity(), 0};
+      const Factors factors = Merge(spans[i], state);
+      sum = MergedSum(sums[i], sum, factors);
+    }
+  }
+  return Quotient(sum, TotalWithSink(shape, blockIdx.z, state));
+}
+
 // Block (t, r, h) merges the spans of head h of row r of tile t, unless a warp
 // has done that, and packs the result where that is asked for: `packed` is of
 // the step's rows, and head_dim whole blocks.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMaxMergeThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials, std::byte* packed) {
   WaitForKernelsBefore();
@@ -123,27 +153,15 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = tile.first_row + blockIdx.y;
   const int64_t query = (row - tiles[0].first_row) * shape.n_heads + blockIdx.z;
   const int64_t n_spans = tile.Spans();
-  for (int64_t at = ThreadIndex(); at < shape.head_dim; at += kThreads) {
+  for (int64_t at = ThreadIndex(); at < shape.head_dim; at += BlockThreads()) {
     const int64_t column = blockIdx.z * shape.head_dim + at;
     const int64_t dim = shape.n_heads * shape.head_dim;
     float& out = shape.out[row * dim + column];
-    float value = 0;
-    if (partials.data == nullptr) {
-      value = out;
-    } else {
-      Softmax state = {MinusInfinity(), 0};
-      float sum = 0;
-#pragma unroll 8
-      for (int64_t span = 0; span < n_spans; ++span) {
-        const float* from = partials.At(query, span);
-        const Factors factors = Merge({from[0], from[1]}, state);
-        sum = MergedSum(from[2 + at], sum, factors);
-      }
-      value = Quotient(sum, TotalWithSink(shape, blockIdx.z, state));
-      out = value;
+    if (partials.data != nullptr) {
+      out = MergedValue(shape, partials, query, n_spans, at);
     }
     if (packed != nullptr) {
-      PackBlock(value, dim, column / kActivationBlock,
+      PackBlock(out, dim, column / kActivationBlock,
                 packed + row * PackedRowBytes(dim));
     }
   }
@@ -246,9 +264,12 @@ void LaunchMerge(const Context& context, const AttentionShape& shape,
                  const Tiles& tiles, const Partials& partials,
                  std::byte* packed) {
   const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
+  const int64_t head_warps = (shape.head_dim + kWarpThreads - 1) / kWarpThreads;
+  const auto n_threads = static_cast<int>(
+      std::min<int64_t>(head_warps * kWarpThreads, kMaxMergeThreads));
   Launch(MergeSpans,
          {static_cast<int64_t>(tiles.host.size()), tile_rows, shape.n_heads},
-         kThreads, 0, context.queue, shape, tiles.device, partials, packed);
+         n_threads, 0, context.queue, shape, tiles.device, partials, packed);
 }
 
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,

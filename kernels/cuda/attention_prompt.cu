@@ -131,12 +131,12 @@ __device__ inline void Interleave(const uint4& upper, const uint4& lower,
 }
 
 // Where the rows of a tile's keys and values are; null where none is live.
-__device__ inline void FindRows(const AttentionShape& shape, const Task& task,
-                                const Step& step, const std::byte** rows) {
+__device__ inline void FindRows(const AttentionShape& shape, const Step& step,
+                                const std::byte** rows) {
   for (int key = LaneIndex(); key < kKeys; key += kWarpThreads) {
     const bool is_live = IsLive(step, key);
-    rows[key] = is_live ? KeyRow(shape, task, step, key) : nullptr;
-    rows[kKeys + key] = is_live ? ValueRow(shape, task, step, key) : nullptr;
+    rows[key] = is_live ? KeyRow(shape, step, key) : nullptr;
+    rows[kKeys + key] = is_live ? ValueRow(shape, step, key) : nullptr;
   }
 }
 
@@ -374,9 +374,7 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
     const Unit<S> unit(shape, task, u);
     for (int i = 0; i < unit.n_steps; ++i) {
       const Step step = unit.At(shape, task, i);
-      if (step.begin >= step.end || step.end <= 0 || step.begin >= kKeys) {
-        continue;
-      }
+      if (!HasLive(step)) continue;
       if (!is_staged || step.is_prefix != is_prefix) {
         is_staged = true;
         is_prefix = step.is_prefix;
@@ -384,7 +382,7 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
                                                   queries);
       }
       __syncwarp();
-      FindRows(shape, task, step, rows);
+      FindRows(shape, step, rows);
       __syncwarp();
       float scores[kGroups][4];
       float factors[2];

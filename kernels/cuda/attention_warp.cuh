@@ -50,7 +50,7 @@ struct Shape {
   static constexpr int kSideBySide = kWarpThreads / kLanes;
   static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
   // Of those, how many are on their way at once: more would fill registers.
-  static constexpr int kLoads = kInTurn < 4 ? kInTurn : 4;
+  static constexpr int kLoads = kInTurn < 8 / kChunks ? kInTurn : 8 / kChunks;
   static constexpr int kStepKeys = kSideBySide * kInTurn;
   static constexpr int kSteps = kUnitKeys / kStepKeys;
   // Floats of a warp: scores of a unit; sums of a span; sums of all spans.
@@ -91,16 +91,23 @@ struct Task {
   }
 };
 
-// The keys of a step: key j is k + j * k_row_bytes of the shape, except in a
-// ring. Live ones, which some row of the tile may see, are [begin, end).
+// The keys of a step. Live ones, which some row of the tile may see, are
+// [begin, end); there may be none. Those before ring_end are rows of the ring:
+// key j is row cell + j, less the window from there on. All others are rows of
+// k and v, a page's or the chunk's: key j is row `row` + j.
 struct Step {
   int64_t position;  // of key 0
-  int64_t begin;
-  int64_t end;
+  int begin;
+  int end;
   bool is_prefix;
-  const std::byte* k;  // of a page
+  const std::byte* k;
   const std::byte* v;
-  int64_t cell;  // of key 0 in a ring, before it is wrapped
+  int row;
+  int ring_end;
+  const std::byte* ring_k;
+  const std::byte* ring_v;
+  int cell;
+  int window;
 };
 
 // The first position that the tile's row `row` sees of a ring.
@@ -111,11 +118,18 @@ __device__ inline int64_t FirstOfRing(const Task& task, int64_t row) {
   return live > 0 ? live : 0;
 }
 
+// A key of a unit's or a page's as one of a step, or the step's nearest end.
+template <class S>
+__device__ int StepKey(int64_t key) {
+  if (key < 0) return 0;
+  return key < S::kStepKeys ? static_cast<int>(key) : S::kStepKeys;
+}
+
 // Finds the steps of a unit.
 template <class S>
 struct Unit {
   int64_t first;  // page, or position
-  int64_t ring_cell;
+  int ring_cell;
   int page_steps;  // of a paged layer
   int n_steps;
 
@@ -125,7 +139,7 @@ struct Unit {
     page_steps = 1;
     n_steps = S::kSteps;
     if (shape.is_ring) {
-      ring_cell = first % task.tile.window;
+      ring_cell = static_cast<int>(first % task.tile.window);
       return;
     }
     const int64_t tokens = shape.paged.page_tokens;
@@ -142,23 +156,32 @@ struct Unit {
     Step step = {};
     if (shape.is_ring) {
       step.position = first + index * S::kStepKeys;
-      step.begin = FirstOfRing(task, 0) - step.position;
-      step.end = past - step.position;
-      step.cell = ring_cell + index * S::kStepKeys;
+      step.begin = StepKey<S>(FirstOfRing(task, 0) - step.position);
+      step.end = StepKey<S>(past - step.position);
+      step.k = shape.chunk_k;
+      step.v = shape.chunk_v;
+      const int64_t ring_end = task.tile.chunk_position - step.position;
+      step.row = static_cast<int>(task.tile.chunk_row - ring_end);
+      step.ring_end = StepKey<S>(ring_end);
+      step.ring_k = task.tile.ring_k;
+      step.ring_v = task.tile.ring_v;
+      // Live keys in a ring are fewer than its cells, so that from the first
+      // one on they come to its end once at most. All are below 2^31.
+      step.window = static_cast<int>(task.tile.window);
+      step.cell =
+          (ring_cell + index * S::kStepKeys + step.begin) % step.window -
+          step.begin;
       return step;
     }
     const int64_t page = first + index / page_steps;
-    if (page >= task.tile.n_pages) {  // none of its keys is live
-      step.k = step.v = shape.paged.pool;
-      return step;
-    }
+    if (page >= task.tile.n_pages) return step;  // none of its keys is live
     const PageEntry& entry = task.tile.pages[page];
     const int64_t cell = index % page_steps * S::kStepKeys;
     step.position = entry.first_position + cell;
-    step.begin = entry.live_begin - cell;
+    step.begin = StepKey<S>(entry.live_begin - cell);
     const int64_t live_end = entry.live_end - cell;
-    step.end =
-        live_end < past - step.position ? live_end : past - step.position;
+    step.end = StepKey<S>(
+        live_end < past - step.position ? live_end : past - step.position);
     step.is_prefix = entry.is_prefix;
     const std::byte* base =
         shape.paged.pool + entry.page * shape.paged.page_bytes;
@@ -168,35 +191,38 @@ struct Unit {
   }
 };
 
+__device__ inline bool HasLive(const Step& step) {
+  return step.begin < step.end;
+}
 __device__ inline bool IsLive(const Step& step, int key) {
   return key >= step.begin && key < step.end;
 }
+// Of a step that has a live key. Where there is none, memory may hold no row.
+__device__ inline int NearestLive(const Step& step, int key) {
+  if (key < step.begin) return step.begin;
+  return key < step.end ? key : step.end - 1;
+}
 
-// The stored row of a live key of a ring, or of the chunk after it.
-__device__ inline const std::byte* RingRow(const Task& task, const Step& step,
-                                           int key, const std::byte* ring,
-                                           const std::byte* chunk,
-                                           int64_t row_bytes) {
-  const int64_t behind = step.position + key - task.tile.chunk_position;
-  if (behind >= 0) return chunk + (task.tile.chunk_row + behind) * row_bytes;
-  // Both are below 2^31.
-  const auto cell = static_cast<uint32_t>(step.cell + key);
-  return ring + cell % static_cast<uint32_t>(task.tile.window) * row_bytes;
+// Where a live key's row is. Selected, so that no branch keeps the loads of a
+// step's keys apart.
+__device__ inline const std::byte* RowOf(const Step& step, int key,
+                                         const std::byte* rows,
+                                         const std::byte* ring,
+                                         int64_t row_bytes) {
+  const int cell = step.cell + key;
+  const int ring_row = cell < step.window ? cell : cell - step.window;
+  const bool is_in_ring = key < step.ring_end;
+  return (is_in_ring ? ring : rows) +
+         (is_in_ring ? ring_row : step.row + key) * row_bytes;
 }
 
 __device__ inline const std::byte* KeyRow(const AttentionShape& shape,
-                                          const Task& task, const Step& step,
-                                          int key) {
-  if (!shape.is_ring) return step.k + key * shape.k_row_bytes;
-  return RingRow(task, step, key, task.tile.ring_k, shape.chunk_k,
-                 shape.k_row_bytes);
+                                          const Step& step, int key) {
+  return RowOf(step, key, step.k, step.ring_k, shape.k_row_bytes);
 }
 __device__ inline const std::byte* ValueRow(const AttentionShape& shape,
-                                            const Task& task, const Step& step,
-                                            int key) {
-  if (!shape.is_ring) return step.v + key * shape.v_row_bytes;
-  return RingRow(task, step, key, task.tile.ring_v, shape.chunk_v,
-                 shape.v_row_bytes);
+                                            const Step& step, int key) {
+  return RowOf(step, key, step.v, step.ring_v, shape.v_row_bytes);
 }
 
 // This lane's elements of the queries; of those that are not there, zeros.
@@ -240,30 +266,49 @@ __device__ inline float Capped(const AttentionShape& shape, float score) {
   return shape.soft_cap * tanhf(score * shape.inverse_soft_cap);
 }
 
-// The scores of one step for one element type of keys.
+// This lane's elements of kLoads keys or values, from key `first` on, of a step
+// that has live ones. In place of others, of which there may be no row, the
+// nearest live one is read.
+template <class S, DType kType>
+struct StoredKeys {
+  using Head = StoredHead<kType, S::kLanes, S::kChunks>;
+  Head heads[S::kLoads];
+
+  template <class Row>
+  __device__ StoredKeys(const AttentionShape& shape, const Task& task,
+                        const Step& step, int first, const Row& row) {
+#pragma unroll
+    for (int u = 0; u < S::kLoads; ++u) {
+      heads[u].Load(row(NearestLive(step, first + u)), task.kv_head,
+                    shape.head_dim);
+    }
+  }
+};
+
+// The scores of one step that has live keys, for one element type of keys.
 template <class S, DType kType>
 __device__ float StepScore(const AttentionShape& shape, const Task& task,
                            const Step& step, const float* q) {
   const int first = LaneIndex() / S::kLanes * S::kInTurn;
+  const auto row = [&](int key) { return KeyRow(shape, step, key); };
+  const auto is_in_head = [&](int c) {
+    return StoredKeys<S, kType>::Head::Place(c) < shape.head_dim;
+  };
   float sums[S::kLanes];
 #pragma unroll
   for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-    float k[S::kLoads][S::kElements];
+    const StoredKeys<S, kType> keys(shape, task, step, first + begin, row);
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
-      const int key = first + begin + u;
-      LoadHead<kType, S::kLanes, S::kChunks>(KeyRow(shape, task, step, key),
-                                             IsLive(step, key), task.kv_head,
-                                             shape.head_dim, k[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < S::kLoads; ++u) {
+      // A score of a key that is not live is not used.
+      float k[S::kElements];
+      keys.heads[u].ToFloats(is_in_head, k);
 #pragma unroll
       for (int i = 0; i < S::kQueries; ++i) {
         float sum = 0;
 #pragma unroll
         for (int c = 0; c < S::kElements; ++c) {
-          sum = Fma(q[i * S::kElements + c], k[u][c], sum);
+          sum = Fma(q[i * S::kElements + c], k[c], sum);
         }
         sums[(begin + u) * S::kQueries + i] = sum;
       }
@@ -288,6 +333,10 @@ __device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
   LoadQueries<S>(shape, task, is_prefix, q);
   for (int i = 0; i < unit.n_steps; ++i) {
     const Step step = unit.At(shape, task, i);
+    if (!HasLive(step)) {
+      scores[i * kWarpThreads + lane] = MinusInfinity();
+      continue;
+    }
     if (step.is_prefix != is_prefix) {
       is_prefix = step.is_prefix;
       LoadQueries<S>(shape, task, is_prefix, q);
@@ -345,18 +394,21 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
   for (int i = 0; i < S::kSums; ++i) sums[i] = 0;
   for (int n = 0; n < unit.n_steps; ++n) {
     const Step step = unit.At(shape, task, n);
-#pragma unroll
+    if (!HasLive(step)) {
+      // As zeros by zero weights would: a sum of -0 becomes 0.
+      for (int i = 0; i < S::kSums; ++i) sums[i] += 0.0f;
+      continue;
+    }
+    const auto row = [&](int key) { return ValueRow(shape, step, key); };
+#pragma unroll 1
     for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-      float v[S::kLoads][S::kElements];
+      const StoredKeys<S, kType> values(shape, task, step, first + begin, row);
 #pragma unroll
       for (int u = 0; u < S::kLoads; ++u) {
-        const int key = first + begin + u;
-        LoadHead<kType, S::kLanes, S::kChunks>(ValueRow(shape, task, step, key),
-                                               IsLive(step, key), task.kv_head,
-                                               shape.head_dim, v[u]);
-      }
-#pragma unroll
-      for (int u = 0; u < S::kLoads; ++u) {
+        // Sums past the end of the head are not used.
+        const bool is_live = IsLive(step, first + begin + u);
+        float v[S::kElements];
+        values.heads[u].ToFloats([&](int) { return is_live; }, v);
         const float* p =
             weights + n * kWarpThreads + (first + begin + u) * S::kQueries;
 #pragma unroll
@@ -364,7 +416,7 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
 #pragma unroll
           for (int c = 0; c < S::kElements; ++c) {
             float& sum = sums[i * S::kElements + c];
-            sum = Fma(p[i], v[u][c], sum);
+            sum = Fma(p[i], v[c], sum);
           }
         }
       }
@@ -384,16 +436,18 @@ struct Factors {
   float added;
 };
 
-// Adds `added` to `state`. What saw no key changes nothing.
+// Adds `added` to `state`. What saw no key changes nothing. Without branches,
+// so that what does not depend on the state before is computed side by side.
 __device__ inline Factors Merge(const Softmax& added, Softmax& state) {
-  Factors factors = {1.0f, 0.0f};
-  if (added.max == MinusInfinity() && added.total == 0.0f) return factors;
+  const bool is_empty = added.max == MinusInfinity() && added.total == 0.0f;
   const float max = fmaxf(state.max, added.max);
-  factors.state = state.max == MinusInfinity() ? 0.0f : expf(state.max - max);
-  factors.added = expf(added.max - max);
-  state.total = Fma(added.total, factors.added, state.total * factors.state);
-  state.max = max;
-  return factors;
+  const float of_state =
+      state.max == MinusInfinity() ? 0.0f : expf(state.max - max);
+  const float of_added = expf(added.max - max);
+  const float total = Fma(added.total, of_added, state.total * of_state);
+  state.total = is_empty ? state.total : total;
+  state.max = is_empty ? state.max : max;
+  return {is_empty ? 1.0f : of_state, is_empty ? 0.0f : of_added};
 }
 
 __device__ inline float MergedSum(float added, float state,

@@ -32,53 +32,99 @@ __device__ T LoadWord(const T* at) {
   return *at;
 }
 
+// Eight elements of a row as they are stored. Loads are apart from what is made
+// of them, so that a warp has many on their way before it waits for the first.
+template <DType kType>
+struct StoredEight {
+  uint4 words[kType == DType::kF32 ? 2 : 1];
+};
+template <>
+struct StoredEight<DType::kQ8_0> {
+  uint16_t d;
+  uint16_t pairs[4];
+};
+
 // Elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float types
 // begin at multiples of 16 bytes, those of Q8_0 at even ones.
 template <DType kType>
-__device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
-  if constexpr (kType == DType::kF32) {
-    for (int i = 0; i < 2; ++i) {
-      const auto four =
-          LoadWord(reinterpret_cast<const float4*>(row + at * 4) + i);
-      out[4 * i] = four.x;
-      out[4 * i + 1] = four.y;
-      out[4 * i + 2] = four.z;
-      out[4 * i + 3] = four.w;
-    }
-  } else if constexpr (kType == DType::kQ8_0) {
+__device__ StoredEight<kType> LoadStored(const std::byte* row, int64_t at) {
+  StoredEight<kType> stored;
+  if constexpr (kType == DType::kQ8_0) {
     const std::byte* block = row + at / kQ80Elements * kQ80Bytes;
-    const float d =
-        FloatOfHalf(LoadWord(reinterpret_cast<const uint16_t*>(block)));
+    stored.d = LoadWord(reinterpret_cast<const uint16_t*>(block));
     const auto* pairs =
         reinterpret_cast<const uint16_t*>(block + 2 + at % kQ80Elements);
 #pragma unroll
+    for (int i = 0; i < 4; ++i) stored.pairs[i] = LoadWord(pairs + i);
+  } else {
+    constexpr int64_t kBytes = kType == DType::kF32 ? 4 : 2;
+    const auto* words = reinterpret_cast<const uint4*>(row + at * kBytes);
+    stored.words[0] = LoadWord(words);
+    if constexpr (kType == DType::kF32) stored.words[1] = LoadWord(words + 1);
+  }
+  return stored;
+}
+
+template <DType kType>
+__device__ void FloatsOf(const StoredEight<kType>& stored, float* out) {
+  if constexpr (kType == DType::kF32) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      out[4 * i] = FloatOfBits(stored.words[i].x);
+      out[4 * i + 1] = FloatOfBits(stored.words[i].y);
+      out[4 * i + 2] = FloatOfBits(stored.words[i].z);
+      out[4 * i + 3] = FloatOfBits(stored.words[i].w);
+    }
+  } else if constexpr (kType == DType::kQ8_0) {
+    const float d = FloatOfHalf(stored.d);
+#pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t pair = LoadWord(pairs + i);
+      const uint32_t pair = stored.pairs[i];
       out[2 * i] = d * static_cast<float>(static_cast<int8_t>(pair & 0xFFu));
       out[2 * i + 1] = d * static_cast<float>(static_cast<int8_t>(pair >> 8));
     }
   } else {
-    FloatsOf<kType>(LoadWord(reinterpret_cast<const uint4*>(row + at * 2)),
-                    out);
+    FloatsOf<kType>(stored.words[0], out);
   }
 }
 
-// This lane's kChunks * 8 elements of head `kv_head` of a row: those at
-// 8 * (lane % kLanes) and every 8 * kLanes further. Zeros past the end of the
-// head, and of a row that is not to be read.
+// Both in one.
+template <DType kType>
+__device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
+  FloatsOf<kType>(LoadStored<kType>(row, at), out);
+}
+
+// This lane's kChunks * 8 elements of a head: those at 8 * (lane % kLanes) and
+// every 8 * kLanes further. Past the end of the head they are what Load finds,
+// the head's first ones.
 template <DType kType, int kLanes, int kChunks>
-__device__ void LoadHead(const std::byte* row, bool is_read, int64_t kv_head,
-                         int64_t head_dim, float* out) {
+struct StoredHead {
+  StoredEight<kType> eights[kChunks];
+
+  // Of chunk `c` of the lane.
+  static __device__ int64_t Place(int c) {
+    return LaneIndex() % kLanes * 8 + c * kLanes * 8;
+  }
+
+  __device__ void Load(const std::byte* row, int64_t kv_head,
+                       int64_t head_dim) {
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    const int64_t at = LaneIndex() % kLanes * 8 + c * kLanes * 8;
-    if (is_read && at < head_dim) {
-      LoadEight<kType>(row, kv_head * head_dim + at, out + c * 8);
-    } else {
-      for (int i = 0; i < 8; ++i) out[c * 8 + i] = 0;
+    for (int c = 0; c < kChunks; ++c) {
+      const int64_t at = Place(c) < head_dim ? Place(c) : 0;
+      eights[c] = LoadStored<kType>(row, kv_head * head_dim + at);
     }
   }
-}
+
+  // Zeros of chunks that are not to be used.
+  template <class IsUsed>
+  __device__ void ToFloats(const IsUsed& is_used, float* out) const {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      FloatsOf<kType>(is_used(c) ? eights[c] : StoredEight<kType>{},
+                      out + c * 8);
+    }
+  }
+};
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

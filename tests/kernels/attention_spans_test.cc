@@ -1,6 +1,7 @@
 // Long contexts are reduced in spans, which threads share: the same bits on any
 // number of threads, alone or in a chunk, and the right numbers.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -164,6 +165,28 @@ TEST_P(AttentionSpansTest, RingsGiveTheSameBitsAndTheRightOnes) {
       }
     }
     for (const auto& result : results) EXPECT_EQ(result, results[0]);
+  }
+}
+
+// A kernel may read a live row in place of one that is not there; a value that
+// is infinite would make that one's weight of zero not a number.
+TEST_P(AttentionSpansTest, KeysThatAreNotThereAddNothingToInfiniteValues) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  RandomData random(66);
+  for (const int64_t head_dim : {16, 64, 80, 256, 320}) {
+    SCOPED_TRACE(head_dim);
+    Tokens tokens =
+        MakeTokens(random, 3, 2, 1, head_dim, DType::kF32, DType::kF32);
+    std::fill(tokens.v.begin() + 2 * tokens.KvDim(), tokens.v.end(), kInfinity);
+    PagedSequence pages(tokens, 3, 64);
+    pages.Append(backend(), 0, 3);
+    RingSequence ring(tokens, 10);
+    (void)ring.Step(backend(), 0, 2);
+    for (const std::vector<float>& out :
+         {pages.Attend(backend(), 2, 1, pages.Table(3)),
+          ring.Step(backend(), 2, 1)}) {
+      EXPECT_THAT(out, ::testing::Each(kInfinity));
+    }
   }
 }
 
