@@ -27,6 +27,8 @@ struct BackendHooks {
   std::function<void()> uploading = [] {};
   // The rows of a step that only decodes.
   std::function<void(int64_t)> begun = [](int64_t) {};
+  std::function<void(const kernels::AttentionArgs&)> attending =
+      [](const kernels::AttentionArgs&) {};
   // Before rows are copied.
   std::function<void()> copying = [] {};
   // Changes what the backend says of itself.
@@ -118,6 +120,7 @@ class HookedBackend final : public kernels::Backend {
     return Around([&] { return backend_->PrepareHeads(args); });
   }
   absl::Status Attention(const kernels::AttentionArgs& args) override {
+    hooks_.attending(args);
     return Around([&] { return backend_->Attention(args); });
   }
   absl::Status GatedActivation(
