@@ -33,6 +33,9 @@ using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::SameBits;
 
 constexpr char kDevice[] = "cuda:0";
+// Of a step, where prompts are short: an emulator takes its time over the 128
+// rows that a load runs otherwise.
+constexpr int64_t kFewRows = 40;
 
 // What guesses are found in.
 std::vector<int32_t> Repeating() {
@@ -101,7 +104,8 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
   for (const auto& model : plimsoll::testing::RandomModels()) {
     for (const Precision precision : {Precision::kExact, Precision::kDefault}) {
       SCOPED_TRACE(model.name);
-      LoadBoth(model.name.c_str(), {.n_ctx = 128, .precision = precision});
+      LoadBoth(model.name.c_str(),
+               {.n_ctx = 128, .n_ubatch = kFewRows, .precision = precision});
       ExpectAlike(Greedy(RandomPrompt(30, 7), 8));
     }
   }
@@ -110,7 +114,8 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
 TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
   for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0}) {
     SCOPED_TRACE(DTypeName(type));
-    LoadBoth("gemma_q5_0", {.n_ctx = 128, .kv_type = type});
+    LoadBoth("gemma_q5_0",
+             {.n_ctx = 128, .n_ubatch = kFewRows, .kv_type = type});
     // A key in the middle between two numbers of the type may become either,
     // which are 2^-10 apart, or 2^-7 and more.
     ExpectAlike(Greedy(RandomPrompt(40, 3), 8),
@@ -149,7 +154,7 @@ TEST_P(CudaEngineTest, AStreamHasTheSameBitsAloneAndBesideOthers) {
 }
 
 TEST_P(CudaEngineTest, DraftsChangeNoBit) {
-  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_draft = 4});
+  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_ubatch = kFewRows, .n_draft = 4});
   const Generated plain = Generate(*on_device_, Greedy(Repeating(), 16));
   GenerateOptions request = Greedy(Repeating(), 16);
   request.draft_tokens = 4;
@@ -161,7 +166,7 @@ TEST_P(CudaEngineTest, DraftsChangeNoBit) {
 }
 
 TEST_P(CudaEngineTest, DrawsFromWholeRows) {
-  LoadBoth("llama_q4_1", {.n_ctx = 128});
+  LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
   GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
   request.sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   ExpectAlike(request);
@@ -177,7 +182,7 @@ TEST_P(CudaEngineTest, DrawsFromWholeRows) {
 }
 
 TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
-  LoadBoth("llama_q4_1", {.n_ctx = 128});
+  LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
   GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
   request.ignore_eos = false;
   const auto grammar = CompileRegex("[a-z]{3,6}");
@@ -216,8 +221,10 @@ TEST_P(CudaEngineTest, SharesAModelsLayersWithTheHost) {
                       {{device, cpu, device}, {2, 6}}};
   for (const auto& split : splits) {
     SCOPED_TRACE(split.cuts.front());
-    LoadBoth("gemma_q5_0",
-             {.n_ctx = 64, .devices = split.devices, .cuts = split.cuts});
+    LoadBoth("gemma_q5_0", {.n_ctx = 64,
+                            .n_ubatch = kFewRows,
+                            .devices = split.devices,
+                            .cuts = split.cuts});
     ExpectAlike(Greedy(RandomPrompt(20, 7), 4));
     for (size_t i = 0; i < split.devices.size(); ++i) {
       const MemoryReport memory = on_device_->MemoryOf(i);

@@ -97,6 +97,7 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
     SCOPED_TRACE(model);
     LoadCounted(model, {.n_ctx = 192,
                         .n_slots = 20,
+                        .n_ubatch = 100,
                         .n_draft = 4,
                         .kv_type = DType::kF16,
                         .precision = Precision::kDefault});
