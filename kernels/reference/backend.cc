@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -51,8 +52,7 @@ class ReferenceBackend : public Backend {
     ASSIGN_OR_RETURN(const FileRows given,
                      ValidateRows(dtype, rows, cols, first_row, file_rows, data,
                                   /*row_multiple=*/1));
-    std::memcpy(data.data + first_row * given.row_bytes, file_rows.data(),
-                file_rows.size());
+    std::ranges::copy(file_rows, data.data + first_row * given.row_bytes);
     return absl::OkStatus();
   }
 
