@@ -94,12 +94,12 @@ void DestroyEvent(Event /*event*/) {}
 
 absl::Status CopyToDevice(const std::byte* host, std::byte* device,
                           int64_t bytes, Stream /*stream*/) {
-  std::memcpy(device, host, static_cast<size_t>(bytes));
+  std::copy_n(host, bytes, device);
   return absl::OkStatus();
 }
 absl::Status CopyToHost(const std::byte* device, std::byte* host, int64_t bytes,
                         Stream /*stream*/) {
-  std::memcpy(host, device, static_cast<size_t>(bytes));
+  std::copy_n(device, bytes, host);
   return absl::OkStatus();
 }
 absl::Status ZeroDevice(std::byte* data, int64_t bytes, Stream /*stream*/) {
