@@ -238,7 +238,7 @@ absl::Status Engine::Impl::WarmUp() {
     // decode beside the others then.
     if (!cache->Extend(n_slots, 1 + n_draft).ok()) break;
   }
-  const absl::Status status = WarmUp(n_slots);
+  absl::Status status = WarmUp(n_slots);
   for (int64_t slot = 0; slot < plan.options.n_slots; ++slot) {
     cache->Clear(slot);
   }
