@@ -139,7 +139,7 @@ struct Engine::Impl {
   // Steps of no request, one of each kind that decodes, with guesses and
   // without, and one of each number of sequences up to 16: what a device makes
   // for the first of a kind, its graphs, is made before the model is ready.
-  // Nothing is left of them.
+  // Before them a prompt. Nothing is left of them.
   absl::Status WarmUp();
   absl::Status WarmUp(int64_t n_slots);  // that have pages
   absl::Status WarmUpPrompts();

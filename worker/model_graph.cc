@@ -132,8 +132,9 @@ absl::Status ModelGraph::Step(const StepBatch& batch) {
 absl::Status ModelGraph::Compute(const StepBatch& batch) {
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
   // Where decodes have them anyway, a sequence that rolls changes nothing in
-  // the list of a step's operations.
-  if (batch.only_decodes || batch.has_rolled_prefix) {
+  // the list of a step's operations, which a device keeps.
+  const bool keeps_lists = !parts_.backend->Device().step_rows.empty();
+  if (batch.has_rolled_prefix || (keeps_lists && batch.only_decodes)) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }

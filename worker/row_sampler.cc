@@ -112,7 +112,8 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
       backend_(backend),
       vocab_size_(vocab_size),
       n_sampled_(n_sampled),
-      sampler_(vocab_size) {
+      sampler_(backend.Device().is_host_memory ? vocab_size
+                                               : kernels::kMaxCandidates) {
   const auto n_vocab = static_cast<size_t>(vocab_size);
   const auto n_rows = static_cast<size_t>(n_sampled);
   constexpr auto kMost = static_cast<size_t>(kernels::kMaxCandidates);

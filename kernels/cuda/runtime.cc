@@ -102,8 +102,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
   // All kernels' code with the context, and not when each is first used:
   // nothing may be allocated after a load. Heeded before a process's first call
   // of the driver only.
-  static const int eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  (void)eager;
+  [[maybe_unused]] static const int eager =
+      setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int n_devices = 0;
   const cudaError_t counted = cudaGetDeviceCount(&n_devices);
   int driver_version = 0;  // stays 0 without a driver
