@@ -10,6 +10,17 @@ namespace {
 
 using AttentionTest = BackendTest;
 
+// Compares all `n` rows with their tokens in pages of `page_tokens`.
+void ExpectPages(Backend& backend, const Tokens& tokens, int64_t n,
+                 int64_t page_tokens) {
+  PagedSequence sequence(tokens, n, page_tokens);
+  sequence.Append(backend, 0, n);
+  const auto out = sequence.Attend(backend, 0, n, sequence.Table(n));
+  for (int64_t row = 0; row < n; ++row) {
+    ExpectRow(tokens, out.data() + row * tokens.QDim(), row, Keys(0, row + 1));
+  }
+}
+
 TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
   RandomData random(30);
   struct Case {
@@ -24,13 +35,7 @@ TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
                         {20, 2, 1, 512, 32, DType::kF16, DType::kF16}}) {
     const Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads,
                                      c.head_dim, c.k_type, c.v_type);
-    PagedSequence sequence(tokens, c.n, c.page);
-    sequence.Append(backend(), 0, c.n);
-    const auto out = sequence.Attend(backend(), 0, c.n, sequence.Table(c.n));
-    for (int64_t row = 0; row < c.n; ++row) {
-      ExpectRow(tokens, out.data() + row * tokens.QDim(), row,
-                Keys(0, row + 1));
-    }
+    ExpectPages(backend(), tokens, c.n, c.page);
   }
 }
 
@@ -306,13 +311,7 @@ TEST_P(AttentionTest, SoftCapAndSinksHoldForEveryShape) {
                         {20, 2, 1, 512, 32}}) {
     Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads, c.head_dim);
     ChangeScores(random, {5, true}, tokens);
-    PagedSequence sequence(tokens, c.n, c.page);
-    sequence.Append(backend(), 0, c.n);
-    const auto out = sequence.Attend(backend(), 0, c.n, sequence.Table(c.n));
-    for (int64_t row = 0; row < c.n; ++row) {
-      ExpectRow(tokens, out.data() + row * tokens.QDim(), row,
-                Keys(0, row + 1));
-    }
+    ExpectPages(backend(), tokens, c.n, c.page);
   }
 }
 

@@ -30,19 +30,13 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::OpenTestDevice;
 using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RepeatingPrompt;
 using ::plimsoll::testing::SameBits;
 
 constexpr char kDevice[] = "cuda:0";
 // Of a step, where prompts are short: an emulator takes its time over the 128
 // rows that a load runs otherwise.
 constexpr int64_t kFewRows = 40;
-
-// What guesses are found in.
-std::vector<int32_t> Repeating() {
-  std::vector<int32_t> ids;
-  for (int32_t i = 0; i < 40; ++i) ids.push_back(30 + i % 5);
-  return ids;
-}
 
 bool IsAbsent(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnimplemented(status);
@@ -155,8 +149,9 @@ TEST_P(CudaEngineTest, AStreamHasTheSameBitsAloneAndBesideOthers) {
 
 TEST_P(CudaEngineTest, DraftsChangeNoBit) {
   LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_ubatch = kFewRows, .n_draft = 4});
-  const Generated plain = Generate(*on_device_, Greedy(Repeating(), 16));
-  GenerateOptions request = Greedy(Repeating(), 16);
+  const Generated plain =
+      Generate(*on_device_, Greedy(RepeatingPrompt(40), 16));
+  GenerateOptions request = Greedy(RepeatingPrompt(40), 16);
   request.draft_tokens = 4;
   const Generated guessed = Generate(*on_device_, request);
   ASSERT_TRUE(guessed.status.ok()) << guessed.status;
@@ -255,7 +250,7 @@ TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
   const Generated second = Generate(*on_device_, shared);
   EXPECT_GT(second.info.n_cached, 0);
   EXPECT_TRUE(SameBits(first, second));
-  GenerateOptions request = Greedy(Repeating(), 16);
+  GenerateOptions request = Greedy(RepeatingPrompt(40), 16);
   const Generated plain = Generate(*on_device_, request);
   request.draft_tokens = 4;
   const Generated guessed = Generate(*on_device_, request);

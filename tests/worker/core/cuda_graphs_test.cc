@@ -26,13 +26,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedBackend;
 using ::plimsoll::testing::RandomPrompt;
-
-// What guesses are found in.
-std::vector<int32_t> Repeating(int32_t n) {
-  std::vector<int32_t> ids;
-  for (int32_t i = 0; i < n; ++i) ids.push_back(30 + i % 5);
-  return ids;
-}
+using ::plimsoll::testing::RepeatingPrompt;
 
 class CudaGraphsTest : public plimsoll::testing::EngineFixture {
  protected:
@@ -92,7 +86,7 @@ class CudaGraphsTest : public plimsoll::testing::EngineFixture {
 TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
   // Beyond the 128 keys of a span.
   std::vector<int32_t> longest = RandomPrompt(84, 4);
-  for (const int32_t id : Repeating(40)) longest.push_back(id);
+  for (const int32_t id : RepeatingPrompt(40)) longest.push_back(id);
   for (const char* model : {"gemma_q5_0", "llama_q4_1"}) {
     SCOPED_TRACE(model);
     LoadCounted(model, {.n_ctx = 192,
@@ -101,7 +95,7 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
                         .n_draft = 4,
                         .kv_type = DType::kF16,
                         .precision = Precision::kDefault});
-    Decode(20, Greedy(Repeating(12), 6, 0));
+    Decode(20, Greedy(RepeatingPrompt(12), 6, 0));
     Decode(2, Greedy(longest, 8, 0));
     ExpectNoneBuilt();
   }
@@ -115,7 +109,7 @@ TEST_F(CudaGraphsTest, NoneIsBuiltForSequencesThatRoll) {
   request.roll_method = RollMethod::kShift;
   request.pin_tokens = 10;
   Decode(2, request);
-  Decode(2, Greedy(Repeating(40), 16));
+  Decode(2, Greedy(RepeatingPrompt(40), 16));
   EXPECT_GT(n_drafted_, 0);
   ExpectNoneBuilt();
 }

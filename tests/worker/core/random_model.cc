@@ -480,6 +480,14 @@ Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   return file.bytes();
 }
 
+std::vector<int32_t> RepeatingPrompt(int64_t n) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < n; ++i) {
+    ids.push_back(30 + static_cast<int32_t>(i % 5));
+  }
+  return ids;
+}
+
 std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids(static_cast<size_t>(n));

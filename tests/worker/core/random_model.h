@@ -37,6 +37,8 @@ struct RandomModel {
 
 // `n` ids of a random model, none of them special.
 std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed);
+// `n` ids, five of them over and over: guesses are found in it.
+std::vector<int32_t> RepeatingPrompt(int64_t n);
 
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();

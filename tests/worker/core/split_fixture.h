@@ -56,9 +56,7 @@ inline std::vector<GenerateOptions> Requests() {
     requests.back().context_policy = ContextPolicy::kRoll;
     requests.back().roll_method = method;
   }
-  Ids repeating;
-  for (int32_t i = 0; i < 40; ++i) repeating.push_back(30 + i % 5);
-  requests.push_back(Greedy(repeating, 140));
+  requests.push_back(Greedy(plimsoll::testing::RepeatingPrompt(40), 140));
   requests.back().draft_tokens = 5;
   requests.back().logit_bias.repetition_penalty = 0.2f;  // it goes on so
   requests.push_back(Greedy(RandomPrompt(30, 2), 3));
