@@ -215,7 +215,7 @@ void BenchPrefill(int device, const Rates& rates) {
   };
   for (const Variant& variant : {Variant{"one kernel", kNever, kNever},
                                  {"blocks", 1, kNever},
-                                 {"blocks, half", 1, 1}}) {
+                                 {"half", kNever, 1}}) {
     CudaOptions options;
     options.prompt_product_rows = variant.prompt_product_rows;
     options.half_product_rows = variant.half_product_rows;

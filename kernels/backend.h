@@ -453,12 +453,13 @@ struct CudaOptions {
   // Whose attention runs on tensor cores.
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
-  // Rows of a step from which on products of packed activations have blocks of
-  // 128 rows; the bits are the same.
+  // Rows of a step from which on products of packed activations round weights
+  // and activations to F16 (2^-12 of each), for some twice the rate or more. A
+  // weight beyond 65,504 becomes infinite.
+  int64_t half_product_rows = 128;
+  // Rows from which on those that do not have blocks of 128 rows; the bits are
+  // the same.
   int64_t prompt_product_rows = 128;
-  // Rows from which on they round activations to F16 (2^-12 of each), for twice
-  // the rate at best. None, unless asked for.
-  int64_t half_product_rows = std::numeric_limits<int64_t>::max();
   // Kernels of a step's graph may begin before those before have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later; the bits are the same.
@@ -467,6 +468,15 @@ struct CudaOptions {
   // their activations; the bits are the same.
   bool prefetches_weights = true;
 };
+
+// A row has the same bits alone, in any batch and however its prompt is cut, at
+// less than half the rate for prompts.
+inline CudaOptions BatchInvariant() {
+  CudaOptions options;
+  options.tensor_attention = CudaOptions::TensorAttention::kNone;
+  options.half_product_rows = std::numeric_limits<int64_t>::max();
+  return options;
+}
 
 // Errors: kUnimplemented if built without CUDA; kNotFound if there is no such
 // device.

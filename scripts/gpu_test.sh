@@ -17,12 +17,12 @@
 # table of them.
 set -euo pipefail
 
-tests='backend weights elementwise prepare_heads store_rows mat_mul mat_mul_many
-  mat_mul_top gated_mat_mul attention attention_types attention_spans step top_k
-  sample'
+tests='backend weights elementwise prepare_heads store_rows mat_mul mat_mul_half
+  mat_mul_many mat_mul_top gated_mat_mul attention attention_types
+  attention_spans step top_k sample'
 # Those run under compute-sanitizer too, which slows kernels down a lot.
-checked='weights elementwise prepare_heads store_rows mat_mul attention step top_k
-  sample'
+checked='weights elementwise prepare_heads store_rows mat_mul mat_mul_half
+  attention step top_k sample'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'
@@ -158,6 +158,9 @@ run_sanitizer() {
   run_step racecheck_mat_mul compute-sanitizer --tool racecheck \
     --error-exitcode 9 "$folder/bin/kernels_mat_mul_test" \
     --gtest_filter='*Agrees*cuda_0*'
+  run_step racecheck_mat_mul_half compute-sanitizer --tool racecheck \
+    --error-exitcode 9 "$folder/bin/kernels_mat_mul_half_test" \
+    --gtest_filter='*AnyBatch*cuda_0*'
   run_step racecheck_top_k compute-sanitizer --tool racecheck \
     --error-exitcode 9 "$folder/bin/kernels_top_k_test" \
     --gtest_filter='*Ascending*cuda_0*'

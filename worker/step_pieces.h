@@ -10,8 +10,8 @@
 
 namespace plimsoll::worker {
 
-// Least rows of a piece. From as many on products on CUDA devices have blocks
-// (CudaOptions::prompt_product_rows), and the CPU's decode their weights for
+// Least rows of a piece. From as many on products on CUDA devices are in F16
+// (CudaOptions::half_product_rows), and the CPU's decode their weights for
 // nearly as many rows at once as they ever do: smaller pieces would lose more
 // by reading weights again than other devices gain by beginning earlier.
 inline constexpr int64_t kPieceRows = 128;

@@ -268,21 +268,27 @@ std::vector<int64_t> StepRows(const Context& context) {
 }
 
 void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
+  const auto is_half = [&](const MatMulArgs& args) {
+    return args.n_rows >= context.half_product_rows && HasHalfProduct(args.w);
+  };
   std::vector<MatMulArgs> left;
   for (const MatMulArgs& args : products) {
     if (IsEmpty(args)) continue;
-    if (args.packed == nullptr || !IsTiled(args.w.dtype)) {
-      MatMulFloat(context, args);
-    } else {
+    const bool is_packed = args.packed != nullptr;
+    if (is_packed && (IsTiled(args.w.dtype) || is_half(args))) {
       left.push_back(args);
+    } else {
+      MatMulFloat(context, args);
     }
   }
   while (!left.empty()) {
     const std::vector<MatMulArgs> alike = TakeAlike(left);
-    const int64_t n_rows = alike.front().n_rows;
-    if (n_rows >=
-        std::min(context.prompt_product_rows, context.half_product_rows)) {
-      MultiplyPrompt(context, alike, n_rows >= context.half_product_rows);
+    if (is_half(alike.front())) {
+      MultiplyHalf(context, alike);
+      continue;
+    }
+    if (alike.front().n_rows >= context.prompt_product_rows) {
+      MultiplyPrompt(context, alike);
       continue;
     }
     WithType(alike.front().w.dtype, [&](auto type) {

@@ -24,6 +24,40 @@ __device__ uint32_t PackPair(float first, float second) {
          (static_cast<uint32_t>(Rounded<kIsBf16>(second)) << 16);
 }
 
+// a * b and a * b + c of pairs in F16, rounded once.
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
+  return PackPair<false>(FloatOfHalf(LowHalf(a)) * FloatOfHalf(LowHalf(b)) +
+                             FloatOfHalf(LowHalf(c)),
+                         FloatOfHalf(HighHalf(a)) * FloatOfHalf(HighHalf(b)) +
+                             FloatOfHalf(HighHalf(c)));
+}
+inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
+  return FmaPairs(a, b, 0);
+}
+
+#else
+
+__device__ inline __half2 PairOfBits(uint32_t bits) {
+  __half2 pair;
+  memcpy(&pair, &bits, sizeof(pair));
+  return pair;
+}
+__device__ inline uint32_t BitsOfPair(__half2 pair) {
+  uint32_t bits;
+  memcpy(&bits, &pair, sizeof(bits));
+  return bits;
+}
+__device__ inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
+  return BitsOfPair(__hfma2(PairOfBits(a), PairOfBits(b), PairOfBits(c)));
+}
+__device__ inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
+  return BitsOfPair(__hmul2_rn(PairOfBits(a), PairOfBits(b)));
+}
+
+#endif
+
 // high + low is the value, to 22 bits with F16 (2^-25 at least of what is
 // small) and to 16 bits with BF16.
 struct SplitPair {

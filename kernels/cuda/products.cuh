@@ -214,10 +214,13 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
   }
 }
 
-// Products of many rows (mat_mul_prompt.cu). With `is_half`, activations are
-// rounded to F16.
+// Products of many rows: exact ones (mat_mul_prompt.cu), and with weights and
+// activations rounded to F16 (mat_mul_half.cu), which not too many columns
+// have.
 void MultiplyPrompt(const Context& context,
-                    std::span<const MatMulArgs> products, bool is_half);
+                    std::span<const MatMulArgs> products);
+void MultiplyHalf(const Context& context, std::span<const MatMulArgs> products);
+bool HasHalfProduct(const WeightMatrix& w);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

@@ -84,10 +84,20 @@ struct TileReader {
 
   // The tile of row t so many steps ahead.
   __device__ RawTile<kType> Load(int t, int step) const {
+    return LoadTile(t, static_cast<uint32_t>(step * kStepTiles));
+  }
+
+  // The tile of row t so many columns of tiles ahead: whole steps, or any
+  // number from the beginning of a block on.
+  __device__ RawTile<kType> LoadTile(int t, uint32_t n_tiles) const {
     RawTile<kType> raw;
-    // What a tile has of a plane, or its share of its block.
     const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
-      return plane + to_row[t] * tile_bytes + step * (kStepTiles * tile_bytes);
+      return plane + to_row[t] * tile_bytes + n_tiles * tile_bytes;
+    };
+    // What a block's tiles share.
+    const auto of_block = [&](const uint8_t* plane, int64_t block_bytes) {
+      return plane + to_row[t] * (block_bytes / kShare) +
+             n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
     };
     const uint8_t* quant = at(quants, kPlanes.quants);
     if constexpr (kType == DType::kQ8_0) {
@@ -109,7 +119,7 @@ struct TileReader {
     } else if constexpr (kType == DType::kQ6_K) {
       raw.highs[0] = LoadAt<uint32_t>(high, 0);
     }
-    const uint8_t* sub = at(subscales, kPlanes.subscales / kShare);
+    const uint8_t* sub = of_block(subscales, kPlanes.subscales);
     if constexpr (kPlanes.subscales == 192) {
       for (int i = 0; i < 3; ++i) {
         const auto words = LoadAt<uint2>(sub, i * 64);
@@ -117,9 +127,11 @@ struct TileReader {
         raw.subscales[2 * i + 1] = words.y;
       }
     } else if constexpr (kType == DType::kQ6_K) {
-      raw.subscales[0] = LoadAt<uint32_t>(sub, 0);
+      constexpr auto kInBlock = static_cast<uint32_t>(kShare);
+      raw.subscales[0] = LoadAt<uint32_t>(
+          sub, n_tiles % kInBlock * (kPlanes.subscales / kShare));
     }
-    const uint8_t* scale = at(scales, kPlanes.scales / kShare);
+    const uint8_t* scale = of_block(scales, kPlanes.scales);
     if constexpr (HasPairScales(kType)) {
       const auto words = LoadAt<uint2>(scale, 0);
       raw.scales[0] = words.x;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
@@ -34,6 +35,10 @@ inline constexpr char kCudaName[] = "cuda_0";
 // The same, with the kernel of prompts for attention of every row.
 inline constexpr char kCudaEmulatedPromptName[] = "cuda_emulated_prompt";
 inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
+
+// The same, with products in F16 from two rows on.
+inline constexpr char kCudaEmulatedHalfName[] = "cuda_emulated_half";
+inline constexpr char kCudaHalfName[] = "cuda_0_half";
 
 // "reference", the CPU's instruction paths, best first, CUDA's kernels on the
 // emulator, and on device 0, where the build has them. Without a device the
@@ -62,18 +67,36 @@ inline std::vector<std::string> AttentionBackendNames() {
   return names;
 }
 
-inline bool IsCuda(const std::string& name) {
-  return name == kCudaEmulatedName || name == kCudaName ||
-         name == kCudaEmulatedPromptName || name == kCudaPromptName;
+inline std::vector<std::string> HalfBackendNames() {
+  std::vector<std::string> names;
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  names.emplace_back(kCudaEmulatedHalfName);
+#endif
+#ifdef PLIMSOLL_TEST_CUDA
+  names.emplace_back(kCudaHalfName);
+#endif
+  return names;
 }
 
-// Products change their kernel early, with the same bits (docs/cuda.md).
+inline bool IsEmulated(const std::string& name) {
+  return absl::StartsWith(name, kCudaEmulatedName);
+}
+inline bool IsCuda(const std::string& name) {
+  return IsEmulated(name) || absl::StartsWith(name, kCudaName);
+}
+
+// One kernel for all rows, but that exact products change theirs early, with
+// the same bits (docs/cuda.md); and what the name says.
 inline CudaOptions OptionsOf(const std::string& name) {
-  CudaOptions options;
+  CudaOptions options = BatchInvariant();
+  options.tensor_attention = CudaOptions::TensorAttention::kPrompts;
   const bool has_prompts =
       name == kCudaEmulatedPromptName || name == kCudaPromptName;
   if (has_prompts) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
+  }
+  if (name == kCudaEmulatedHalfName || name == kCudaHalfName) {
+    options.half_product_rows = 2;
   }
   options.prompt_product_rows = 20;
   return options;
@@ -108,11 +131,11 @@ inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
   if (name == kReferenceName) {
     made.backend = NewReferenceBackend();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-  } else if (name == kCudaEmulatedName || name == kCudaEmulatedPromptName) {
+  } else if (IsEmulated(name)) {
     made.backend = *NewEmulatedCudaBackend(OptionsOf(name));
 #endif
 #ifdef PLIMSOLL_TEST_CUDA
-  } else if (name == kCudaName || name == kCudaPromptName) {
+  } else if (IsCuda(name)) {
     made.backend = MakeCudaBackend(OptionsOf(name));
 #endif
   } else {

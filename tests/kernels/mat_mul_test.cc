@@ -1,5 +1,6 @@
 // Products: close to a double-precision sum, and the same bits in any batch.
 #include "tests/kernels/backend_fixture.h"
+#include "tests/kernels/products.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -12,45 +13,12 @@ struct Shape {
   int64_t blocks;  // of columns
 };
 
-std::vector<std::byte> Packed(Backend& backend, const std::vector<float>& x,
-                              int64_t n_rows, int64_t dim) {
-  std::vector<std::byte> packed(
-      static_cast<size_t>(n_rows * PackedRowBytes(dim)));
-  EXPECT_TRUE(
-      backend.PackActivations({x.data(), n_rows, dim, packed.data()}).ok());
-  return packed;
-}
-
-std::vector<float> Product(Backend& backend, const WeightMatrix& w,
-                           const std::vector<float>& x, int64_t n_rows,
-                           bool is_packed) {
-  std::vector<std::byte> packed;
-  if (is_packed) packed = Packed(backend, x, n_rows, w.cols);
-  std::vector<float> out(static_cast<size_t>(n_rows * w.rows));
-  EXPECT_TRUE(backend
-                  .MatMul({w, x.data(), is_packed ? packed.data() : nullptr,
-                           out.data(), n_rows, false})
-                  .ok());
-  return out;
-}
-
-// |w| |x| summed; a type with a minimum adds terms that may be 32 times (the
-// largest quant) the value they leave.
-double Magnitude(const float* w, const float* x, int64_t n) {
-  double sum = 0;
-  for (int64_t c = 0; c < n; ++c) sum += std::abs(double{w[c]} * x[c]);
-  return sum;
-}
-
 // Expects every output within the rounding of a chain of `cols` additions,
 // plus, for packed activations, half a step of amax / 32512 in each.
 void ExpectClose(DType dtype, const std::vector<float>& out,
                  const std::vector<float>& w, const std::vector<float>& x,
                  int64_t n_rows, int64_t outputs, int64_t cols,
                  bool is_packed) {
-  const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 ||
-                       dtype == DType::kQ4_K || dtype == DType::kQ5_K;
-  const double min_factor = has_min ? 32 : 1;
   for (int64_t m = 0; m < n_rows; ++m) {
     for (int64_t r = 0; r < outputs; ++r) {
       const float* row = w.data() + r * cols;
@@ -61,7 +29,7 @@ void ExpectClose(DType dtype, const std::vector<float>& out,
         sum += double{row[c]} * xs[c];
         w_sum += std::abs(row[c]);
       }
-      double tolerance = min_factor * Magnitude(row, xs, cols) *
+      double tolerance = Magnitude(dtype, row, xs, cols) *
                              static_cast<double>(cols) * 0x1p-24 +
                          1e-12;
       if (is_packed) tolerance += w_sum * 0.5 / 32512 + 1e-6 * w_sum;
@@ -307,9 +275,9 @@ int64_t QuantisedBlocks(DType dtype) {
 
 TEST(CudaMatMulTest, BlocksOfManyRowsHaveTheBitsOfSingleRows) {
   RandomData random(12);
-  const auto backend = *NewEmulatedCudaBackend();
+  const auto backend = *NewEmulatedCudaBackend(BatchInvariant());
   const BackendUnderTest single = MakeBackend(kCudaEmulatedName, 1);
-  ASSERT_LE(CudaOptions().prompt_product_rows, kBlockRows);
+  ASSERT_LE(BatchInvariant().prompt_product_rows, kBlockRows);
   for (const DType dtype : WeightTypes()) {
     const int64_t block = InfoOf(dtype).block_elems;
     if (block == 1) continue;
@@ -374,49 +342,6 @@ TEST(CudaMatMulTest, StepsBetweenTheStepRowsHaveTheirKernels) {
   EXPECT_EQ(after.built - before.built,
             std::ssize(backend->Device().step_rows) + 1);
   EXPECT_EQ(after.launched - before.launched, n_steps);
-}
-
-TEST(CudaMatMulTest, HalfProductsLoseTheRoundingOfActivationsAndKeepRowsApart) {
-  RandomData random(13);
-  CudaOptions options;
-  options.half_product_rows = 2;
-  const auto backend = *NewEmulatedCudaBackend(options);
-  for (const DType dtype : WeightTypes()) {
-    const int64_t block = InfoOf(dtype).block_elems;
-    if (block == 1) continue;
-    const int64_t cols = block * QuantisedBlocks(dtype);
-    const auto bytes = random.Weights(dtype, kBlockOutputs, cols);
-    const auto stored = Store(*backend, dtype, kBlockOutputs, cols, bytes);
-    const auto w = Dequantized(dtype, kBlockOutputs, cols, bytes);
-    const auto x = random.Floats(kBlockRows * cols);
-    const auto out = Product(*backend, stored.view, x, kBlockRows, true);
-    const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 ||
-                         dtype == DType::kQ4_K || dtype == DType::kQ5_K;
-    for (const int64_t m : {0, 64, 149}) {
-      for (int64_t r = 0; r < kBlockOutputs; ++r) {
-        const float* row = w.data() + r * cols;
-        double sum = 0;
-        for (int64_t c = 0; c < cols; ++c) {
-          sum += double{row[c]} * x[static_cast<size_t>(m * cols + c)];
-        }
-        // Of each term 2^-12, and more where a minimum leaves little of it.
-        const double tolerance =
-            Magnitude(row, x.data() + m * cols, cols) *
-                (0x1p-12 + static_cast<double>(cols) * 0x1p-24) *
-                (has_min ? 32 : 1) +
-            1e-6;
-        ASSERT_NEAR(out[static_cast<size_t>(m * kBlockOutputs + r)], sum,
-                    tolerance)
-            << DTypeName(dtype) << " [" << m << "," << r << "]";
-      }
-    }
-    // Any two rows have the bits that they have in the batch.
-    const std::vector<float> last(x.end() - 2 * cols, x.end());
-    EXPECT_EQ(
-        Bits(Product(*backend, stored.view, last, 2, true)),
-        Bits(out.data() + (kBlockRows - 2) * kBlockOutputs, 2 * kBlockOutputs))
-        << DTypeName(dtype);
-  }
 }
 #endif
 

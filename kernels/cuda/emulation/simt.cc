@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -72,11 +73,20 @@ struct Warp {
   alignas(16) std::byte values[2][kWarpThreads * kExchangeBytes];
 };
 
+struct Copy {
+  std::byte* to;
+  const std::byte* from;
+  size_t bytes;
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's
   bool is_done = false;
   bool has_waited = false;  // for kernels before
+  // Groups of copies on their way, and those that are in none yet.
+  std::deque<std::vector<Copy>> copies = {};
+  std::vector<Copy> started = {};
 };
 
 // The block that runs.
@@ -163,6 +173,9 @@ void RunThread() {
 #endif
   (*block.thread)();
   PLIMSOLL_CHECK(block.arrived == 0, "a thread ended before a barrier");
+  const Fiber& ending = block.fibers[static_cast<size_t>(block.current)];
+  PLIMSOLL_CHECK(ending.copies.empty() && ending.started.empty(),
+                 "a thread ended before its copies");
   Warp& warp = block.warps[static_cast<size_t>(block.current / kWarpThreads)];
   PLIMSOLL_CHECK(warp.arrived == 0, "a lane ended before a warp operation");
   --warp.n_lanes;
@@ -326,6 +339,29 @@ const std::byte* ExchangeBytes(const void* mine, size_t bytes) {
   }
   while (warp.generation == generation) Yield(block, /*ends=*/false);
   return values;
+}
+
+void CopyLater(std::byte* to, const std::byte* from, size_t bytes) {
+  Block& block = TheBlock();
+  block.fibers[static_cast<size_t>(block.current)].started.push_back(
+      {to, from, bytes});
+}
+
+void CommitCopies() {
+  Block& block = TheBlock();
+  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  fiber.copies.push_back(std::exchange(fiber.started, {}));
+}
+
+void FinishCopies(int n_left) {
+  Block& block = TheBlock();
+  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  while (std::ssize(fiber.copies) > n_left) {
+    for (const Copy& copy : fiber.copies.front()) {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+    fiber.copies.pop_front();
+  }
 }
 
 std::byte* DynamicShared() { return TheBlock().shared.data(); }

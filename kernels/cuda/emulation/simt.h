@@ -87,6 +87,13 @@ void RunAfter(absl::FunctionRef<void()> earlier,
 // lane kExchangeBytes apart, valid until the lane's next but one exchange.
 const std::byte* ExchangeBytes(const void* mine, size_t bytes);
 
+// Copies of the running thread (async_copy.cuh): what they are to bring arrives
+// when it waits for their group, and is garbage's place until then. Dies if a
+// thread ends before.
+void CopyLater(std::byte* to, const std::byte* from, size_t bytes);
+void CommitCopies();
+void FinishCopies(int n_left);
+
 // The running block's dynamic shared memory.
 std::byte* DynamicShared();
 

@@ -1,0 +1,49 @@
+// Copies from memory to a block's shared memory beside which a thread goes on.
+//
+// A thread starts copies, and CommitCopies() makes a group of those since the
+// last one. After WaitForCopies<n>() all of this thread's groups but the last n
+// have arrived, and after a barrier those of the block's other threads.
+#ifndef PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/simt.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+inline constexpr int kCopyBytes = 16;  // of one copy, and their alignment
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+using ::plimsoll::kernels::cuda_emulated::CommitCopies;
+inline void StartCopy(std::byte* shared, const std::byte* from) {
+  ::plimsoll::kernels::cuda_emulated::CopyLater(shared, from, kCopyBytes);
+}
+template <int kLeft>
+void WaitForCopies() {
+  ::plimsoll::kernels::cuda_emulated::FinishCopies(kLeft);
+}
+
+#else
+
+__device__ inline void StartCopy(std::byte* shared, const std::byte* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(__cvta_generic_to_global(from))
+               : "memory");
+}
+__device__ inline void CommitCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kLeft>
+__device__ void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+#endif
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_

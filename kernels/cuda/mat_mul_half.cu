@@ -1,0 +1,435 @@
+// Products of many rows in F16: weights and activations are rounded, 2^-12 of
+// each, and their products added up in float32, over the columns in order. So
+// a row has the same bits in any batch that this kernel computes.
+//
+// Activations are rounded once, for all outputs: each row is multiplied by a
+// power of two that keeps it in F16's range, and lies in memory as the lanes
+// read it. Weights are rounded by the warps that multiply them, which is what
+// a block's many rows pay for.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/matrix.cuh"
+#include "kernels/cuda/products.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+namespace {
+
+constexpr int kBlockRows = 128;
+constexpr int kBlockGroups = kBlockRows / kGroupRows;
+constexpr int kTiles = 2;  // of outputs of a warp
+
+// ---- Activations -----------------------------------------------------------
+
+// Rounded activations, kBlockRows rows at a time: of each column of tiles the
+// rows' groups, in a group's kGroupBytes the lanes' operands of two products.
+// Lane 4g + t has of row g columns 4t .. 4t + 3 and those 16 further, in pairs
+// of every other column as HalfTile has them. Then the rows' scales.
+constexpr int kLaneBytes = 16;
+constexpr int kGroupBytes = kWarpThreads * kLaneBytes;
+constexpr int kColumnBytes = kBlockGroups * kGroupBytes;
+
+struct HalfRows {
+  std::byte* values;
+  float* scales;  // powers of two
+  int32_t col_tiles;
+
+  __host__ __device__ std::byte* Column(int64_t batch, int64_t col_tile) const {
+    return values + (batch * col_tiles + col_tile) * kColumnBytes;
+  }
+};
+
+constexpr int64_t BatchesOf(int64_t n_rows) {
+  return (n_rows + kBlockRows - 1) / kBlockRows;
+}
+constexpr int64_t BatchBytes(int64_t col_tiles) {
+  return col_tiles * kColumnBytes + kBlockRows * int64_t{sizeof(float)};
+}
+
+// The power of two above x, which is not negative; 1 for 0, and for what has
+// none. A row whose blocks' scales are at most x, times its inverse, is less
+// than 2^15.
+__device__ inline float PowerAbove(float x) {
+  constexpr uint32_t kExponent = 0x7F800000u;
+  constexpr uint32_t kOne = 0x00800000u;
+  const uint32_t exponent = BitsOfFloat(x) & kExponent;
+  const bool has_power = exponent != 0 && exponent + kOne < kExponent - kOne;
+  return has_power ? FloatOfBits(exponent + kOne) : 1.0f;
+}
+
+constexpr int kRoundThreads = 128;
+
+// A block of threads rounds a row; those past the end become zeros.
+__global__ void RoundActivations(Activations x, HalfRows out) {
+  WaitForKernelsBefore();
+  const auto row = static_cast<int>(blockIdx.x);
+  const bool is_row = row < x.n_rows;
+  const std::byte* values = x.rows + int64_t{is_row ? row : 0} * x.row_bytes;
+  const std::byte* scales = values + x.scales;
+  float largest = 0;  // fmaxf drops the scales that are not numbers
+  for (int i = ThreadIndex(); i < x.to_sums / 4; i += kRoundThreads) {
+    largest = fmaxf(largest, FloatAt(scales, int64_t{i} * 4));
+  }
+  const float power =
+      PowerAbove(BlockMax(largest, reinterpret_cast<float*>(DynamicShared())));
+  const float inverse = 1 / power;
+  if (ThreadIndex() == 0) out.scales[row] = power;
+  const int place = ThreadIndex() % 4;
+  const int lane = row % kGroupRows * 4 + place;
+  const int group = row % kBlockRows / kGroupRows;
+  for (int tile = ThreadIndex() / 4; tile < out.col_tiles;
+       tile += kRoundThreads / 4) {
+    uint32_t pairs[4] = {};
+    if (is_row) {
+      const float scale = FloatAt(scales, int64_t{tile} * 4) * inverse;
+      for (int half = 0; half < 2; ++half) {
+        const auto four = *reinterpret_cast<const uint2*>(
+            values + (int64_t{tile} * (kTileCols * 2) + half * 32 + place * 8));
+        const auto value = [&](uint16_t bits) {
+          return static_cast<float>(static_cast<int16_t>(bits)) * scale;
+        };
+        pairs[2 * half] =
+            PackPair<false>(value(LowHalf(four.x)), value(LowHalf(four.y)));
+        pairs[2 * half + 1] =
+            PackPair<false>(value(HighHalf(four.x)), value(HighHalf(four.y)));
+      }
+    }
+    *reinterpret_cast<uint4*>(out.Column(row / kBlockRows, tile) +
+                              group * kGroupBytes + lane * kLaneBytes) = {
+        pairs[0], pairs[1], pairs[2], pairs[3]};
+  }
+}
+
+// ---- Weights ---------------------------------------------------------------
+
+// Bytes 0 and 2, then 1 and 3, as pairs in F16.
+template <bool kIsSigned>
+__device__ void HalvesOfBytes(uint32_t bytes, uint32_t* pairs) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  for (int i = 0; i < 2; ++i) {
+    pairs[i] =
+        PackPair<false>(static_cast<float>(ByteAt<kIsSigned>(bytes, i)),
+                        static_cast<float>(ByteAt<kIsSigned>(bytes, i + 2)));
+  }
+#else
+  // 0x6400 | b is 1024 + b.
+  constexpr uint32_t kFlip = kIsSigned ? 0x80808080u : 0u;
+  const __half2 zero = __float2half2_rn(kIsSigned ? 1152.0f : 1024.0f);
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t biased =
+        __byte_perm(bytes ^ kFlip, 0x64646464u, i == 0 ? 0x4240 : 0x4341);
+    pairs[i] = BitsOfPair(__hsub2(PairOfBits(biased), zero));
+  }
+#endif
+}
+
+// A tile's weights in F16: of each half of its columns the operand of a
+// product, rows g and g + 8, columns 4t and 4t + 2, then 4t + 1 and 4t + 3.
+struct HalfTile {
+  uint32_t a[2][4];
+
+  // Pairs of a row and half.
+  __device__ void Set(int row, int half, uint32_t even, uint32_t odd) {
+    a[half][row] = even;
+    a[half][2 + row] = odd;
+  }
+};
+
+template <DType kType>
+__device__ HalfTile Rounded(const Tile<kType>& tile) {
+  constexpr bool kIsSigned = HasSignedQuants(kType);
+  HalfTile rounded;
+  for (int row = 0; row < 2; ++row) {
+    uint32_t scale[HalvesOf(kType)];
+    for (int h = 0; h < HalvesOf(kType); ++h) {
+      scale[h] = PackPair<false>(tile.scale[row][h], tile.scale[row][h]);
+    }
+    const uint32_t offset = PackPair<false>(tile.offset[row], tile.offset[row]);
+    for (int half = 0; half < 2; ++half) {
+      uint32_t pairs[2];
+      HalvesOfBytes<kIsSigned>(tile.a[2 * half + row], pairs);
+      for (uint32_t& pair : pairs) {
+        const uint32_t by = scale[half % HalvesOf(kType)];
+        pair = kIsSigned ? MultiplyPairs(pair, by) : FmaPairs(pair, by, offset);
+      }
+      rounded.Set(row, half, pairs[0], pairs[1]);
+    }
+  }
+  return rounded;
+}
+
+constexpr bool HasHalfProduct(DType type) { return type != DType::kF32; }
+
+// Where a lane reads a warp's tiles of quantised weights.
+template <DType kType>
+struct HalfReader {
+  using Raw = RawTile<kType>;
+  TileReader<kType, kTiles> tiles;
+
+  __device__ void Begin(const DeviceMatrix& w, int first_tile) {
+    tiles.Begin(w, first_tile, 0);
+  }
+  __device__ Raw Load(int t, int col_tile) const {
+    return tiles.LoadTile(t, static_cast<uint32_t>(col_tile));
+  }
+  __device__ static HalfTile Round(const Raw& raw, int col_tile) {
+    constexpr int kShare = PlanesOf(kType).block_tiles;
+    return Rounded<kType>(Unpack(raw, col_tile % kShare));
+  }
+};
+
+// The same for weights that are 16-bit floats, row after row.
+template <bool kIsBf16>
+struct FloatReader {
+  struct Raw {
+    uint2 four[2][2];  // of rows g and g + 8, of each half of the columns
+  };
+  const uint8_t* rows[kTiles][2];
+
+  // Rows past the end repeat the last one.
+  __device__ void Begin(const DeviceMatrix& w, int first_tile) {
+    const int lane = LaneIndex();
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int64_t row =
+          (first_tile + i / 2) * kTileRows + lane / 4 + i % 2 * 8;
+      rows[i / 2][i % 2] = w.data +
+                           (row < w.rows ? row : w.rows - 1) * w.cols * 2 +
+                           lane % 4 * 8;
+    }
+  }
+  __device__ Raw Load(int t, int col_tile) const {
+    Raw raw;
+    for (int i = 0; i < 4; ++i) {
+      raw.four[i / 2][i % 2] = LoadAt<uint2>(
+          rows[t][i / 2], col_tile * (kTileCols * 2) + i % 2 * kTileCols);
+    }
+    return raw;
+  }
+  __device__ static HalfTile Round(const Raw& raw, int /*col_tile*/) {
+    HalfTile rounded;
+    for (int row = 0; row < 2; ++row) {
+      for (int half = 0; half < 2; ++half) {
+        const uint2 four = raw.four[row][half];
+        rounded.Set(row, half, InHalf(LowHalves(four.x, four.y)),
+                    InHalf(HighHalves(four.x, four.y)));
+      }
+    }
+    return rounded;
+  }
+  __device__ static uint32_t InHalf(uint32_t pair) {
+    if constexpr (!kIsBf16) return pair;
+    return PackPair<false>(Widened<true>(LowHalf(pair)),
+                           Widened<true>(HighHalf(pair)));
+  }
+};
+template <>
+struct HalfReader<DType::kF16> : FloatReader<false> {};
+template <>
+struct HalfReader<DType::kBF16> : FloatReader<true> {};
+
+// ---- Products --------------------------------------------------------------
+
+// Columns of tiles of activations that are copied together, and how many such
+// stages there are at a time.
+constexpr int kStageTiles = 2;
+constexpr int kStages = 3;
+constexpr int64_t kSharedBytes = int64_t{kStages} * kStageTiles * kColumnBytes;
+static_assert(kSharedBytes <= kMaxSharedBytes);
+
+// Copies columns of tiles from `first` on to a stage, as one group.
+__device__ inline void CopyStage(const HalfRows& x, int64_t batch, int first,
+                                 std::byte* stage) {
+  const int left = x.col_tiles - first;
+  const int n_tiles = left < kStageTiles ? left : kStageTiles;
+  const std::byte* from = x.Column(batch, first);
+  for (int at = ThreadIndex() * kCopyBytes; at < n_tiles * kColumnBytes;
+       at += kProductThreads * kCopyBytes) {
+    StartCopy(stage + at, from + at);
+  }
+  CommitCopies();
+}
+
+// Tiles of outputs of a block of threads whose warps share rows in so many
+// parts.
+constexpr int BlockTiles(int n_row_warps) {
+  return kProductWarps / n_row_warps * kTiles;
+}
+
+// sums += the products of a warp's tiles of one column and of its groups of
+// rows, of which this lane's operands are `groups`, kGroupBytes apart.
+template <int kGroups>
+__device__ void MultiplyColumn(const HalfTile (&tiles)[kTiles],
+                               const std::byte* groups, float* sums) {
+  // Two groups at a time, so that products with the same sums are apart.
+#pragma unroll
+  for (int g = 0; g < kGroups; g += 2) {
+    uint4 rows[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = *reinterpret_cast<const uint4*>(groups + (g + i) * kGroupBytes);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t b[2] = {half == 0 ? rows[i].x : rows[i].z,
+                               half == 0 ? rows[i].y : rows[i].w};
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          MmaFloat<false>(tiles[t].a[half], b,
+                          sums + (t * kGroups + g + i) * 4);
+        }
+      }
+    }
+  }
+}
+
+// A block of threads computes kBlockRows rows: a warp kTiles tiles of outputs
+// for one of kRowWarps parts of the rows.
+template <DType kType, int kRowWarps>
+__global__ void __launch_bounds__(kProductThreads, 1)
+    MultiplyHalves(const __grid_constant__ Products products, HalfRows x,
+                   int32_t n_rows, bool accumulate, uint32_t n_batches) {
+  constexpr int kGroups = kBlockGroups / kRowWarps;
+  constexpr int kSums = kTiles * kGroups * 4;
+  auto index = static_cast<int>(blockIdx.x / n_batches);
+  const Product& product = FindProduct(products, index);
+  const int64_t batch = blockIdx.x % n_batches;
+  const int first_group = WarpIndex() % kRowWarps * kGroups;
+  const int first_row =
+      static_cast<int>(batch) * kBlockRows + first_group * kGroupRows;
+  const int first_tile =
+      index * BlockTiles(kRowWarps) + WarpIndex() / kRowWarps * kTiles;
+  using Reader = HalfReader<kType>;
+  Reader weights;
+  weights.Begin(product.w, first_tile);
+  typename Reader::Raw next[kTiles];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) next[t] = weights.Load(t, 0);
+  WaitForKernelsBefore();
+  float sums[kSums] = {};
+  const auto stage_at = [](int stage) {
+    return DynamicShared() + stage % kStages * (kStageTiles * kColumnBytes);
+  };
+#pragma unroll
+  for (int s = 0; s + 1 < kStages; ++s) {
+    CopyStage(x, batch, s * kStageTiles, stage_at(s));
+  }
+  const bool has_work =
+      first_row < n_rows && first_tile < product.w.at.row_tiles;
+  for (int stage = 0; stage * kStageTiles < x.col_tiles; ++stage) {
+    WaitForCopies<kStages - 2>();
+    // The stage has arrived, and nobody reads the one before any more.
+    __syncthreads();
+    CopyStage(x, batch, (stage + kStages - 1) * kStageTiles,
+              stage_at(stage + kStages - 1));
+    if (!has_work) continue;
+#pragma unroll
+    for (int c = 0; c < kStageTiles; ++c) {
+      const int col = stage * kStageTiles + c;
+      if (col >= x.col_tiles) break;
+      HalfTile tiles[kTiles];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        tiles[t] = Reader::Round(next[t], col);
+        if (col + 1 < x.col_tiles) next[t] = weights.Load(t, col + 1);
+      }
+      const std::byte* groups =
+          stage_at(stage) + (c * kColumnBytes + first_group * kGroupBytes +
+                             LaneIndex() * kLaneBytes);
+      MultiplyColumn<kGroups>(tiles, groups, sums);
+    }
+  }
+  WaitForCopies<0>();
+  if (!has_work) return;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int row = first_row + g * kGroupRows + LaneIndex() % 4 * 2;
+    const float scales[2] = {x.scales[row], x.scales[row + 1]};
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      sums[(i / 4 * kGroups + g) * 4 + i % 4] *= scales[i % 2];
+    }
+  }
+  StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
+}
+
+template <DType kType, int kRowWarps>
+void LaunchHalves(const Context& context, std::span<const MatMulArgs> products,
+                  const HalfRows& x) {
+  const MatMulArgs& first = products.front();
+  int64_t n_groups = 0;
+  const Products all = ProductsOf(products, BlockTiles(kRowWarps), n_groups);
+  const int64_t n_batches = BatchesOf(first.n_rows);
+  Launch(MultiplyHalves<kType, kRowWarps>, {n_groups * n_batches},
+         kProductThreads, kSharedBytes, context.queue, all, x,
+         static_cast<int32_t>(first.n_rows), first.accumulate,
+         static_cast<uint32_t>(n_batches));
+}
+
+// Blocks of 256 outputs, whose warps round weights for all rows of a block and
+// not for half of them, unless more and smaller ones leave fewer
+// multiprocessors without work at the end. From four batches of rows on the
+// choice is the matrices' alone, so that long steps have the same kernels.
+template <DType kType>
+void Multiply(const Context& context, std::span<const MatMulArgs> products,
+              const HalfRows& x) {
+  const int64_t n_batches =
+      std::min<int64_t>(BatchesOf(products.front().n_rows), 4);
+  const auto rounds_of = [&](int64_t block_tiles) {
+    int64_t n_blocks = 0;
+    ProductsOf(products, block_tiles, n_blocks);
+    const int64_t n = context.n_multiprocessors;
+    return (n_blocks * n_batches + n - 1) / n;
+  };
+  if (rounds_of(BlockTiles(2)) < 2 * rounds_of(BlockTiles(1))) {
+    LaunchHalves<kType, 2>(context, products, x);
+  } else {
+    LaunchHalves<kType, 1>(context, products, x);
+  }
+}
+
+// All of as many rows as the scratch memory holds.
+void MultiplyRows(const Context& context,
+                  std::span<const MatMulArgs> products) {
+  const MatMulArgs& first = products.front();
+  const int64_t n_batches = BatchesOf(first.n_rows);
+  const auto col_tiles = static_cast<int32_t>(first.w.cols / kTileCols);
+  HalfRows x = {
+      .values = context.scratch, .scales = nullptr, .col_tiles = col_tiles};
+  x.scales = reinterpret_cast<float*>(x.Column(n_batches, 0));
+  Launch(RoundActivations, {n_batches * kBlockRows}, kRoundThreads,
+         kRoundThreads / kWarpThreads * int64_t{sizeof(float)}, context.queue,
+         Activations(first), x);
+  WithType(first.w.dtype, [&](auto type) {
+    constexpr DType kType = decltype(type)::value;
+    if constexpr (HasHalfProduct(kType)) Multiply<kType>(context, products, x);
+  });
+}
+
+}  // namespace
+
+bool HasHalfProduct(const WeightMatrix& w) {
+  return HasHalfProduct(w.dtype) && w.cols % kTileCols == 0 &&
+         BatchBytes(w.cols / kTileCols) <= kScratchBytes;
+}
+
+void MultiplyHalf(const Context& context,
+                  std::span<const MatMulArgs> products) {
+  const int64_t n_rows = products.front().n_rows;
+  const int64_t cols = products.front().w.cols;
+  const int64_t most =
+      kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;
+  std::vector<MatMulArgs> some(products.begin(), products.end());
+  for (int64_t row = 0; row < n_rows; row += most) {
+    for (size_t i = 0; i < some.size(); ++i) {
+      some[i].packed = products[i].packed + row * PackedRowBytes(cols);
+      some[i].out = products[i].out + row * products[i].w.rows;
+      some[i].n_rows = std::min(most, n_rows - row);
+    }
+    MultiplyRows(context, some);
+  }
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -1,0 +1,214 @@
+// CUDA's products in F16, on the emulator and on device 0: what they lose, and
+// what it does not depend on.
+#include "tests/kernels/backend_fixture.h"
+#include "tests/kernels/products.h"
+
+namespace plimsoll::kernels {
+namespace {
+
+using MatMulHalfTest = BackendTest;
+
+// More than a block of threads has rows.
+constexpr int64_t kRows = 150;
+
+std::vector<DType> HalfTypes() {
+  std::vector<DType> types = WeightTypes();
+  std::erase(types, DType::kF32);
+  return types;
+}
+
+// K types: 16 tiles of columns; others: 9, an odd number.
+int64_t ColumnsOf(DType dtype) {
+  return InfoOf(dtype).block_elems == 256 ? 512 : 288;
+}
+
+// Few outputs and many have other kernels; both end within a tile.
+TEST_P(MatMulHalfTest, LoseTheRoundingOfWeightsAndActivations) {
+  RandomData random(13);
+  for (const DType dtype : HalfTypes()) {
+    const int64_t cols = ColumnsOf(dtype);
+    for (const int64_t outputs : {40, 390}) {
+      const auto bytes = random.Weights(dtype, outputs, cols);
+      const auto stored = Store(backend(), dtype, outputs, cols, bytes);
+      const auto w = Dequantized(dtype, outputs, cols, bytes);
+      auto x = random.Floats(kRows * cols);
+      // Rows of all sizes, and blocks of them.
+      for (int64_t i = 0; i < kRows * cols; ++i) {
+        const auto exponent = static_cast<int>(i / cols % 7 * 20 - 60);
+        const float block = i % cols < 32 ? 1.0f : 0.01f;
+        x[static_cast<size_t>(i)] *= std::ldexp(block, exponent);
+      }
+      const auto out = Product(backend(), stored.view, x, kRows, true);
+      for (const int64_t m : {0, 3, 64, 127, 128, 149}) {
+        for (int64_t r = 0; r < outputs; ++r) {
+          const float* row = w.data() + r * cols;
+          const float* xs = x.data() + m * cols;
+          double sum = 0;
+          for (int64_t c = 0; c < cols; ++c) sum += double{row[c]} * xs[c];
+          // 2^-12 of a weight and of an activation.
+          const double tolerance =
+              Magnitude(dtype, row, xs, cols) *
+              (0x1p-11 + static_cast<double>(cols) * 0x1p-24);
+          ASSERT_NEAR(out[static_cast<size_t>(m * outputs + r)], sum, tolerance)
+              << DTypeName(dtype) << " [" << m << "," << r << "]";
+        }
+      }
+    }
+  }
+}
+
+// An output too, however many others there are.
+TEST_P(MatMulHalfTest, ARowHasTheSameBitsInAnyBatch) {
+  RandomData random(18);
+  constexpr int64_t kOutputs = 390;
+  constexpr int64_t kFew = 20;
+  for (const DType dtype : {DType::kQ4_0, DType::kQ6_K, DType::kBF16}) {
+    const int64_t cols = ColumnsOf(dtype);
+    const auto bytes = random.Weights(dtype, kOutputs, cols);
+    const auto stored = Store(backend(), dtype, kOutputs, cols, bytes);
+    const auto few =
+        Store(backend(), dtype, kFew, cols,
+              {bytes.begin(), bytes.begin() + kFew * *RowBytes(dtype, cols)});
+    const auto x = random.Floats(kRows * cols);
+    const auto all = Product(backend(), stored.view, x, kRows, true);
+    for (const int64_t n : {2, 70, 129}) {
+      const int64_t first = kRows - n;
+      const std::vector<float> some(x.begin() + first * cols, x.end());
+      const auto out = Product(backend(), few.view, some, n, true);
+      for (int64_t m = 0; m < n; ++m) {
+        ASSERT_EQ(Bits(out.data() + m * kFew, kFew),
+                  Bits(all.data() + (first + m) * kOutputs, kFew))
+            << DTypeName(dtype) << ", row " << m << " of " << n;
+      }
+    }
+  }
+}
+
+TEST_P(MatMulHalfTest, ProductsTogetherHaveTheBitsOfEachAloneAndAddUp) {
+  RandomData random(19);
+  constexpr int64_t kCols = 256;
+  const auto x = random.Floats(kRows * kCols);
+  const auto packed = Packed(backend(), x, kRows, kCols);
+  std::vector<StoredMatrix> stored;
+  std::vector<std::vector<float>> outs;
+  for (const auto& [dtype, outputs] :
+       {std::pair{DType::kQ4_0, 40}, {DType::kQ8_0, 17}, {DType::kQ4_0, 130}}) {
+    stored.push_back(Store(backend(), dtype, outputs, kCols,
+                           random.Weights(dtype, outputs, kCols)));
+    outs.push_back(random.Floats(kRows * outputs));
+  }
+  const auto before = outs;
+  std::vector<MatMulArgs> products;
+  for (size_t i = 0; i < stored.size(); ++i) {
+    products.push_back({stored[i].view, x.data(), packed.data(), outs[i].data(),
+                        kRows, /*accumulate=*/true});
+  }
+  ASSERT_TRUE(backend().MatMuls(products).ok());
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const auto alone = Product(backend(), stored[i].view, x, kRows, true);
+    for (size_t at = 0; at < alone.size(); ++at) {
+      ASSERT_EQ(outs[i][at], before[i][at] + alone[at]) << i << ", " << at;
+    }
+  }
+}
+
+TEST_P(MatMulHalfTest, WhatIsNotFiniteShowsWhereItIs) {
+  RandomData random(20);
+  constexpr int64_t kCols = 256;
+  constexpr int64_t kOutputs = 33;
+  for (const DType dtype : HalfTypes()) {
+    auto bytes = random.Weights(dtype, kOutputs, kCols);
+    const size_t row_bytes = bytes.size() / kOutputs;
+    const uint16_t infinity = 0x7C00;
+    std::memcpy(&bytes[20 * row_bytes + (dtype == DType::kQ6_K ? 208 : 0)],
+                &infinity, 2);
+    const auto stored = Store(backend(), dtype, kOutputs, kCols, bytes);
+    auto x = random.Floats(3 * kCols);
+    x[kCols + 40] = HUGE_VALF;
+    const auto out = Product(backend(), stored.view, x, 3, true);
+    for (int64_t m = 0; m < 3; ++m) {
+      for (int64_t r = 0; r < kOutputs; ++r) {
+        EXPECT_EQ(std::isfinite(out[static_cast<size_t>(m * kOutputs + r)]),
+                  m != 1 && r != 20)
+            << DTypeName(dtype) << " [" << m << "," << r << "]";
+      }
+    }
+  }
+}
+
+// Whole tiles of columns, and activations that may be rounded.
+TEST_P(MatMulHalfTest, OtherProductsAreExact) {
+  RandomData random(23);
+  const BackendUnderTest exact =
+      MakeBackend(IsEmulated(GetParam()) ? kCudaEmulatedName : kCudaName, 1);
+  struct Part {
+    DType dtype;
+    int64_t cols;
+    bool is_packed;
+  };
+  for (const Part& part : {Part{DType::kF16, 48, true},
+                           {DType::kF32, 64, true},
+                           {DType::kBF16, 64, false},
+                           {DType::kQ8_0, 64, false}}) {
+    const auto stored = Store(backend(), part.dtype, 16, part.cols,
+                              random.Weights(part.dtype, 16, part.cols));
+    const auto x = random.Floats(3 * part.cols);
+    std::vector<std::byte> packed;
+    if (part.is_packed) packed = Packed(backend(), x, 3, part.cols / 32 * 32);
+    const auto product = [&](Backend& on) {
+      std::vector<float> out(3 * 16);
+      EXPECT_TRUE(on.MatMul({stored.view, x.data(),
+                             part.is_packed ? packed.data() : nullptr,
+                             out.data(), 3, /*accumulate=*/false})
+                      .ok());
+      return Bits(out);
+    };
+    EXPECT_EQ(product(backend()), product(*exact.backend))
+        << DTypeName(part.dtype);
+  }
+}
+
+TEST_P(MatMulHalfTest, RowsOfZerosGiveZeros) {
+  RandomData random(21);
+  const auto stored = Store(backend(), DType::kQ4_0, 16, 64,
+                            random.Weights(DType::kQ4_0, 16, 64));
+  const auto out =
+      Product(backend(), stored.view, std::vector<float>(2 * 64), 2, true);
+  EXPECT_EQ(out, std::vector<float>(2 * 16));
+}
+
+// 64 MiB of scratch hold rounded activations of 128 rows of so many columns:
+// more rows take several passes, more columns another kernel.
+TEST_P(MatMulHalfTest, LongRowsFillTheScratchMemoryAndLongerOnesAreExact) {
+  constexpr int64_t kMostCols = 262'112;
+  RandomData random(22);
+  const BackendUnderTest exact =
+      MakeBackend(IsEmulated(GetParam()) ? kCudaEmulatedName : kCudaName, 1);
+  for (const auto& [cols, n_rows] :
+       {std::pair{kMostCols, 129}, {kMostCols + 32, 2}}) {
+    const auto stored = Store(backend(), DType::kQ4_0, 1, cols,
+                              random.Weights(DType::kQ4_0, 1, cols));
+    const auto x = random.Floats(cols);
+    const auto row = Packed(backend(), x, 1, cols);
+    std::vector<std::byte> packed;
+    for (int m = 0; m < n_rows; ++m) {
+      packed.insert(packed.end(), row.begin(), row.end());
+    }
+    std::vector<float> out(static_cast<size_t>(n_rows));
+    ASSERT_TRUE(backend()
+                    .MatMul({stored.view, x.data(), packed.data(), out.data(),
+                             n_rows, /*accumulate=*/false})
+                    .ok());
+    EXPECT_EQ(Bits({out.front()}), Bits({out.back()}));
+    const auto alone = Product(*exact.backend, stored.view, x, 1, true);
+    EXPECT_NEAR(out.front(), alone.front(), 1e-2);
+    EXPECT_EQ(Bits({out.front()}) == Bits(alone), cols > kMostCols);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, MatMulHalfTest,
+                         ::testing::ValuesIn(HalfBackendNames()),
+                         BackendTestName);
+
+}  // namespace
+}  // namespace plimsoll::kernels
