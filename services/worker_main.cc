@@ -43,7 +43,8 @@ void FillDefaults(WorkerOptions& options) {
 // Opens the devices of `flags` and puts them into `options`.
 absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
                                            WorkerOptions& options) {
-  ASSIGN_OR_RETURN(ComputeDevices devices, OpenDevices(flags.names));
+  ASSIGN_OR_RETURN(ComputeDevices devices,
+                   OpenDevices(flags.names, options.precision));
   std::vector<const worker::ComputeDevice*> opened;
   for (const auto& device : devices) opened.push_back(device.get());
   ASSIGN_OR_RETURN(

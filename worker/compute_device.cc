@@ -74,6 +74,11 @@ const ComputeDevice& LocalCpu() {
   return *device;
 }
 
+kernels::CudaOptions CudaOptionsFor(Precision precision) {
+  return precision == Precision::kInvariant ? kernels::BatchInvariant()
+                                            : kernels::CudaOptions();
+}
+
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
     absl::string_view name, const kernels::CudaOptions& options) {
   if (name == "cpu") return std::make_unique<CpuDevice>();

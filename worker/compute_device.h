@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "planner/device_profile.h"
+#include "worker/precision.h"
 
 namespace plimsoll::worker {
 
@@ -43,6 +44,9 @@ class ComputeDevice {
 
 // This machine's CPU.
 const ComputeDevice& LocalCpu();
+
+// What a GPU's backend does for engines of this precision.
+kernels::CudaOptions CudaOptionsFor(Precision precision);
 
 // "cpu" or "cuda:N", of which the latter has `options`. Errors:
 // kInvalidArgument for another name; those of NewCudaBackend.

@@ -20,6 +20,7 @@
 #include "worker/fair_queue.h"
 #include "worker/logit_bias.h"
 #include "worker/model_file.h"
+#include "worker/precision.h"
 #include "worker/sampler.h"
 #include "worker/tokenizer.h"
 #include "worker/tool_reader.h"
@@ -216,11 +217,6 @@ struct EnginePart {
   int64_t first_layer;
   int64_t n_layers;
   planner::MemoryPlan plan;  // of planner::SliceLayers' shape
-};
-
-enum class Precision {
-  kDefault,  // activations of quantised products rounded to 16 bits
-  kExact,    // float32 activations
 };
 
 struct EngineOptions {

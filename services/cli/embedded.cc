@@ -59,8 +59,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
     std::vector<worker::EnginePart> parts, Streams& streams) {
   worker::EngineOptions options;
   options.device = parts.front().device;
-  options.precision = flags.precision == "exact" ? worker::Precision::kExact
-                                                 : worker::Precision::kDefault;
+  options.precision = flags.precision;
   options.n_threads = static_cast<int>(flags.threads);
   if (!flags.shares_prefixes) options.prefix_cache_bytes = 0;
   options.clock = services::BootTime;
@@ -142,8 +141,8 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
 }
 
 absl::StatusOr<services::ComputeDevices> OpenDevices(
-    const std::vector<std::string>& names) {
-  auto devices = services::OpenDevices(names);
+    const std::vector<std::string>& names, const LoadFlags& flags) {
+  auto devices = services::OpenDevices(names, flags.precision);
   if (devices.ok()) return devices;
   return UsageError(devices.status().message());
 }
@@ -231,7 +230,7 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
   RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
   ASSIGN_OR_RETURN(const auto file, OpenModel(model));
   ASSIGN_OR_RETURN(services::ComputeDevices devices,
-                   OpenDevices(flags.devices));
+                   OpenDevices(flags.devices, flags));
   return LoadFile(*file, std::move(devices), model, flags, chat, streams);
 }
 

@@ -56,9 +56,10 @@ struct ChatWish {
   std::string name;  // --chat-format; empty: the model's own
 };
 
-// --device, opened. Errors: a usage error that says what is there instead.
+// Devices of --device, opened for --precision. Errors: a usage error that says
+// what is there instead.
 absl::StatusOr<services::ComputeDevices> OpenDevices(
-    const std::vector<std::string>& names);
+    const std::vector<std::string>& names, const LoadFlags& flags);
 // --device-memory for each device. Errors: a usage error.
 absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
     const LoadFlags& flags, size_t n_devices);

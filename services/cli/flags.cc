@@ -271,15 +271,20 @@ void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
            "Threads that compute; 0: as many as this process may use (0)")
       ->group("Memory");
   const auto parse =
-      [](const std::string& text) -> absl::StatusOr<std::string> {
-    if (text == "exact" || text == "default") return text;
+      [](const std::string& text) -> absl::StatusOr<worker::Precision> {
+    if (text == "default") return worker::Precision::kDefault;
+    if (text == "invariant") return worker::Precision::kInvariant;
+    if (text == "exact") return worker::Precision::kExact;
     return absl::InvalidArgumentError(
         absl::StrCat("'", text.substr(0, 40),
-                     "' is not a precision; write exact (float32 activations) "
-                     "or default (faster)"));
+                     "' is not a precision; write exact (float32 activations), "
+                     "invariant (the same bits in any batch on a GPU too) or "
+                     "default (faster)"));
   };
-  AddParsed(app, "--precision", &flags->precision, parse, "exact|default",
-            "exact: float32 activations; default: faster")
+  AddParsed(app, "--precision", &flags->precision, parse,
+            "exact|invariant|default",
+            "exact: float32 activations; invariant: a GPU, like a CPU, gives a "
+            "token the same bits in any batch; default: faster")
       ->group("Memory");
 }
 

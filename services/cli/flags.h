@@ -64,7 +64,7 @@ struct LoadFlags {
   // Those below are for commands that load.
   std::vector<std::string> devices = {"cpu"};  // in a token's order
   int64_t threads = 0;
-  std::string precision = "default";
+  worker::Precision precision = worker::Precision::kDefault;
   bool shares_prefixes = true;  // no flag: what is measured must be computed
 };
 

@@ -89,7 +89,8 @@ absl::StatusOr<Here> DeviceHere(const std::string& name,
                                 const LoadFlags& flags,
                                 std::optional<int64_t> budget_bytes) {
   if (IsLocal(name)) {
-    ASSIGN_OR_RETURN(services::ComputeDevices devices, OpenDevices({name}));
+    ASSIGN_OR_RETURN(services::ComputeDevices devices,
+                     OpenDevices({name}, flags));
     planner::SplitDevice target =
         BudgetHere(shape, flags, *devices.front(), budget_bytes);
     return Here{target.profile.name, std::move(devices.front()),

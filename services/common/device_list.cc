@@ -68,11 +68,12 @@ absl::Status CheckDistinct(
 }
 
 absl::StatusOr<ComputeDevices> OpenDevices(
-    const std::vector<std::string>& names) {
+    const std::vector<std::string>& names, worker::Precision precision) {
   ComputeDevices devices;
   std::vector<const worker::ComputeDevice*> opened;
   for (const std::string& name : names) {
-    auto device = worker::OpenComputeDevice(name);
+    auto device =
+        worker::OpenComputeDevice(name, worker::CudaOptionsFor(precision));
     if (!device.ok()) {
       return absl::Status(
           device.status().code(),

@@ -28,10 +28,10 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 
 using ComputeDevices = std::vector<std::unique_ptr<worker::ComputeDevice>>;
 
-// Errors: those of OpenComputeDevice, naming the device; kInvalidArgument if
-// two names turn out to be one device.
+// For engines of one precision. Errors: those of OpenComputeDevice, naming the
+// device; kInvalidArgument if two names turn out to be one device.
 absl::StatusOr<ComputeDevices> OpenDevices(
-    const std::vector<std::string>& names);
+    const std::vector<std::string>& names, worker::Precision precision);
 // The second half of OpenDevices, for devices that are open.
 absl::Status CheckDistinct(
     const std::vector<std::string>& names,

@@ -70,9 +70,12 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       "to be shared while no request needs them; 0 shares nothing (all)");
   const std::map<std::string, worker::Precision> precisions = {
       {"default", worker::Precision::kDefault},
+      {"invariant", worker::Precision::kInvariant},
       {"exact", worker::Precision::kExact}};
   app.add_option("--precision", options.precision,
-                 "\"exact\" computes with float32 activations (default)")
+                 "\"exact\" computes with float32 activations; with "
+                 "\"invariant\" a GPU, like a CPU, gives a token the same bits "
+                 "in any batch, which takes prompts longer (default)")
       ->transform(CLI::CheckedTransformer(precisions))
       ->default_str("default");
   app.add_option_function<std::string>(

@@ -71,10 +71,12 @@ TEST(MemoryOfEachTest, OtherwiseThereAreAsManyAsDevices) {
 }
 
 TEST(OpenDevicesTest, AnUnknownOneIsNamed) {
-  EXPECT_EQ(OpenDevices({"cpu"})->size(), 1u);
-  EXPECT_THAT(ErrorOf(OpenDevices({"cpu", "gpu"}).status()),
-              HasSubstr("--device gpu: device \"gpu\" is neither cpu nor "
-                        "cuda:N"));
+  EXPECT_EQ(OpenDevices({"cpu"}, worker::Precision::kDefault)->size(), 1u);
+  EXPECT_THAT(
+      ErrorOf(
+          OpenDevices({"cpu", "gpu"}, worker::Precision::kDefault).status()),
+      HasSubstr("--device gpu: device \"gpu\" is neither cpu nor "
+                "cuda:N"));
 }
 
 class NamedDevice final : public worker::ComputeDevice {

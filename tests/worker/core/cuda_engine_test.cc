@@ -278,6 +278,27 @@ TEST_P(CudaEngineTest, PiecesOfPromptsChangeNoBit) {
   }
 }
 
+// Of many rows default products are rounded more than of few.
+TEST_P(CudaEngineTest, InvariantPromptsHaveTheSameBitsInAnyChunks) {
+  constexpr int64_t kManyRows = 140;
+  const GenerateOptions request = Greedy(RandomPrompt(kManyRows, 11), 3);
+  for (const Precision precision :
+       {Precision::kDefault, Precision::kInvariant}) {
+    const auto device = *OpenTestDevice(GetParam(), precision);
+    EngineSetup setup = {.n_ctx = 192, .devices = {device.get()}};
+    setup.precision = precision;
+    setup.n_ubatch = kManyRows;
+    LoadBoth("llama_q4_1", setup);
+    const Generated whole = Generate(*on_device_, request);
+    ASSERT_TRUE(whole.status.ok()) << whole.status;
+    setup.n_ubatch = kFewRows;
+    LoadBoth("llama_q4_1", setup);
+    EXPECT_EQ(SameBits(whole, Generate(*on_device_, request)),
+              precision == Precision::kInvariant);
+    on_device_ = nullptr;  // before its device
+  }
+}
+
 // What the device's free bytes go down by, and the context that was there
 // before, are the plan's total: never more, and little less.
 TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {

@@ -35,10 +35,19 @@ constexpr int64_t kPlenty = int64_t{1} << 40;
 
 using Devices = std::vector<const worker::ComputeDevice*>;
 
+// Prompts and decoding share their kernels, and so their bits, if
+// PLIMSOLL_TEST_SAME_BITS is set.
+worker::Precision TestPrecision() {
+  return std::getenv("PLIMSOLL_TEST_SAME_BITS") != nullptr
+             ? worker::Precision::kInvariant
+             : worker::Precision::kDefault;
+}
+
 absl::StatusOr<Devices> OpenDevices(absl::string_view names) {
   Devices devices;
   for (const absl::string_view name : absl::StrSplit(names, ',')) {
-    ASSIGN_OR_RETURN(auto device, OpenTestDevice(std::string(name)));
+    ASSIGN_OR_RETURN(auto device,
+                     OpenTestDevice(std::string(name), TestPrecision()));
     devices.push_back(device.release());  // until the end of the process
   }
   return devices;
@@ -82,21 +91,11 @@ absl::StatusOr<std::vector<worker::EnginePart>> PlanParts(
   return parts;
 }
 
-// Prompts and decoding share their attention, and so their bits, if
-// PLIMSOLL_TEST_SAME_BITS is set.
-kernels::CudaOptions TestCudaOptions() {
-  kernels::CudaOptions options;
-  if (std::getenv("PLIMSOLL_TEST_SAME_BITS") != nullptr) {
-    options.tensor_attention = kernels::CudaOptions::TensorAttention::kNone;
-  }
-  return options;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
-    const std::string& name) {
-  const kernels::CudaOptions options = TestCudaOptions();
+    const std::string& name, worker::Precision precision) {
+  const kernels::CudaOptions options = worker::CudaOptionsFor(precision);
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
   if (name == kEmulatedDevice) {
     return worker::OpenAccelerator(

@@ -29,7 +29,8 @@ int64_t ResidentBytes();
 // between operations.
 inline constexpr char kEmulatedDevice[] = "cuda_emulated";
 absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
-    const std::string& name);
+    const std::string& name,
+    worker::Precision precision = worker::Precision::kDefault);
 
 struct EngineSetup {
   std::optional<int64_t> n_ctx = 256;
