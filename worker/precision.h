@@ -1,9 +1,9 @@
+// How precisely an engine computes its products.
 #ifndef PLIMSOLL_WORKER_PRECISION_H_
 #define PLIMSOLL_WORKER_PRECISION_H_
 
 namespace plimsoll::worker {
 
-// Of an engine's products.
 enum class Precision {
   // Activations of quantised products are rounded to 16 bits; on a GPU, where a
   // step has many rows, those of all products and weights to F16.
