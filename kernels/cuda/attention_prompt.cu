@@ -21,16 +21,22 @@ namespace {
 constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;  // of keys: columns of a product
 
+// For StepKey.
+struct Tile {
+  static constexpr int kStepKeys = kKeys;
+};
+
 // kHeadDim is rounded up to one of the shapes. kTeam warps share the queries of
 // wide heads: each has kDims of the values' elements.
 template <int kHeadDimOfShape>
-struct PromptShape {
-  static constexpr int kStepKeys = kKeys;
+struct PromptShape : Tile {
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
   static constexpr int kDims = kHead / kTeam;
-  static constexpr int kWarps = kHead <= 128 ? 4 : 2;
+  // Those of a block read the same keys and values from its cache, as their
+  // queries are neighbours.
+  static constexpr int kWarps = kHead <= 256 ? 4 : 2;
   static constexpr int kTeams = kWarps / kTeam;
   static constexpr int kSums = kDims / 2;  // of a lane: 16 queries, 32 lanes
   // Queries as operands: both halves of the split of both rows of a lane.
@@ -59,35 +65,36 @@ struct Eight {
   uint32_t low[kIsSplit ? 4 : 1];
 };
 
-// Elements [at, at + 8) of a row of keys or values; zeros of a row that is not
-// to be read and past the end of the head.
+// Elements [at, at + 8) of a row of keys or values.
 template <DType kType>
 __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
-                                                    int64_t first, int64_t at,
-                                                    int64_t head_dim) {
-  Eight<kType == DType::kQ8_0> eight = {};
-  if (row == nullptr || at >= head_dim) return eight;
+                                                    int64_t at) {
+  Eight<kType == DType::kQ8_0> eight;
+  const StoredEight<kType> stored = LoadStored<kType>(row, at);
   if constexpr (kType == DType::kQ8_0) {
-    float values[8];
-    LoadEight<kType>(row, first + at, values);
+    const uint32_t d = LowHalves(stored.d, stored.d);
     for (int i = 0; i < 4; ++i) {
-      const SplitPair pair = Split<false>(values[2 * i], values[2 * i + 1]);
-      eight.high[i] = pair.high;
-      eight.low[i] = pair.low;
+      const uint32_t quants = HalvesOfBytes(stored.pairs[i]);
+      eight.high[i] = MultiplyPairs(quants, d);
+      eight.low[i] = FmaPairs(quants, d, Negated(eight.high[i]));
     }
   } else {
-    const auto words =
-        LoadWord(reinterpret_cast<const uint4*>(row + (first + at) * 2));
-    eight.high[0] = words.x;
-    eight.high[1] = words.y;
-    eight.high[2] = words.z;
-    eight.high[3] = words.w;
+    eight.high[0] = stored.words[0].x;
+    eight.high[1] = stored.words[0].y;
+    eight.high[2] = stored.words[0].z;
+    eight.high[3] = stored.words[0].w;
   }
   return eight;
 }
 
-// The queries of a team as operands in shared memory: for each 32 elements the
-// high halves of rows g and of rows g + 8, then the low ones, 16 bytes a lane.
+// Place `at` of a head, or its first one past its end: what is read there meets
+// zeros of queries, or is not written.
+__device__ inline int InHead(const AttentionShape& shape, int at) {
+  return at < shape.head_dim ? at : 0;
+}
+
+// The queries of a team as operands in shared memory, 16 bytes a lane: of each
+// 32 elements those of two products' high halves, then of the low ones.
 template <class S, bool kIsBf16>
 __device__ void StageQueries(const AttentionShape& shape, const Task& task,
                              bool is_prefix, uint4* queries) {
@@ -96,6 +103,7 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
   SyncTeam<S>();
   for (int j = WarpIndex() % S::kTeam; j < S::kHead / 32; j += S::kTeam) {
     const int64_t at = j * 32 + lane % 4 * 8;
+    SplitPair pairs[2][4];  // of rows g and g + 8
     for (int half = 0; half < 2; ++half) {
       const int query = lane / 4 + half * 8;
       float x[8] = {};
@@ -104,39 +112,31 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
             from + task.Index(query, shape.n_heads) * shape.head_dim + at;
         for (int i = 0; i < 8; ++i) x[i] = row[i];
       }
-      SplitPair pairs[4];
       for (int i = 0; i < 4; ++i) {
-        pairs[i] = Split<kIsBf16>(x[2 * i], x[2 * i + 1]);
+        pairs[half][i] = Split<kIsBf16>(x[2 * i], x[2 * i + 1]);
       }
-      queries[(j * 4 + half) * kWarpThreads + lane] = {
-          pairs[0].high, pairs[1].high, pairs[2].high, pairs[3].high};
-      queries[(j * 4 + 2 + half) * kWarpThreads + lane] = {
-          pairs[0].low, pairs[1].low, pairs[2].low, pairs[3].low};
+    }
+    for (int s = 0; s < 2; ++s) {
+      const SplitPair* const upper = pairs[0] + 2 * s;
+      const SplitPair* const lower = pairs[1] + 2 * s;
+      queries[(j * 4 + s) * kWarpThreads + lane] = {
+          upper[0].high, lower[0].high, upper[1].high, lower[1].high};
+      queries[(j * 4 + 2 + s) * kWarpThreads + lane] = {
+          upper[0].low, lower[0].low, upper[1].low, lower[1].low};
     }
   }
   SyncTeam<S>();
 }
 
-// The operands of two products, of rows g and g + 8.
-__device__ inline void Interleave(const uint4& upper, const uint4& lower,
-                                  uint32_t a[2][4]) {
-  a[0][0] = upper.x;
-  a[0][1] = lower.x;
-  a[0][2] = upper.y;
-  a[0][3] = lower.y;
-  a[1][0] = upper.z;
-  a[1][1] = lower.z;
-  a[1][2] = upper.w;
-  a[1][3] = lower.w;
-}
-
-// Where the rows of a tile's keys and values are; null where none is live.
+// Where the rows of a tile's keys and values are, of a step that has live ones.
+// In place of others, of which there may be no row, the nearest live one is
+// read: their scores are not used, and their weights are zero.
 __device__ inline void FindRows(const AttentionShape& shape, const Step& step,
                                 const std::byte** rows) {
-  for (int key = LaneIndex(); key < kKeys; key += kWarpThreads) {
-    const bool is_live = IsLive(step, key);
-    rows[key] = is_live ? KeyRow(shape, step, key) : nullptr;
-    rows[kKeys + key] = is_live ? ValueRow(shape, step, key) : nullptr;
+  for (int i = LaneIndex(); i < kKeys; i += kWarpThreads) {
+    const int key = NearestLive(step, i);
+    rows[i] = KeyRow(shape, step, key);
+    rows[kKeys + i] = ValueRow(shape, step, key);
   }
 }
 
@@ -156,21 +156,25 @@ __device__ void ScoreTile(const AttentionShape& shape, const Task& task,
     for (int e = 0; e < 4; ++e) scores[n][e] = 0;
   }
   for (int j = 0; j < S::kHead / 32; ++j) {
-    uint32_t high[2][4];
-    uint32_t low[2][4];
-    const uint4* q = queries + j * 4 * kWarpThreads + lane;
-    Interleave(q[0], q[kWarpThreads], high);
-    Interleave(q[2 * kWarpThreads], q[3 * kWarpThreads], low);
+    uint32_t a[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint4 q = queries[(j * 4 + i) * kWarpThreads + lane];
+      a[i][0] = q.x;
+      a[i][1] = q.y;
+      a[i][2] = q.z;
+      a[i][3] = q.w;
+    }
+    const int64_t at = first + InHead(shape, j * 32 + lane % 4 * 8);
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
-      const auto k = LoadOperand<kType>(keys[n], first, j * 32 + lane % 4 * 8,
-                                        shape.head_dim);
+      const auto k = LoadOperand<kType>(keys[n], at);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
-        MmaFloat<kIsBf16>(high[s], k.high + 2 * s, scores[n]);
-        MmaFloat<kIsBf16>(low[s], k.high + 2 * s, scores[n]);
+        MmaFloat<kIsBf16>(a[s], k.high + 2 * s, scores[n]);
+        MmaFloat<kIsBf16>(a[2 + s], k.high + 2 * s, scores[n]);
         if constexpr (kType == DType::kQ8_0) {
-          MmaFloat<kIsBf16>(high[s], k.low + 2 * s, scores[n]);
+          MmaFloat<kIsBf16>(a[s], k.low + 2 * s, scores[n]);
         }
       }
     }
@@ -208,31 +212,36 @@ __device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int64_t row = task.Row(lane / 4 + half * 8);
-    const int64_t last = task.tile.first_position + row - step.position;
+    const int64_t past = task.tile.first_position + row + 1 - step.position;
     const int64_t first =
         shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
+    // Keys [begin, begin + n_seen) of the step are seen.
+    const int begin = first < step.begin ? step.begin : StepKey<Tile>(first);
+    const int end = past < step.end ? StepKey<Tile>(past) : step.end;
+    const auto n_seen = static_cast<unsigned>(end > begin ? end - begin : 0);
     float max = state.max[half];
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
       for (int e = 0; e < 2; ++e) {
-        const int key = n * 8 + lane % 4 * 2 + e;
+        const auto key =
+            static_cast<unsigned>(n * 8 + lane % 4 * 2 + e - begin);
         float& score = scores[n][half * 2 + e];
-        const bool is_seen = IsLive(step, key) && key <= last && key >= first;
-        score = is_seen ? score * scale : MinusInfinity();
+        score = key < n_seen ? score * scale : MinusInfinity();
         max = fmaxf(max, score);
       }
     }
     for (int mask = 1; mask < 4; mask *= 2) {
       max = fmaxf(max, __shfl_xor_sync(kFullWarp, max, mask));
     }
-    const bool sees_none = max == MinusInfinity();
-    factors[half] = sees_none ? 1.0f : expf(state.max[half] - max);
+    // Where none is seen yet all weights are zero.
+    const float from = max == MinusInfinity() ? 0.0f : max;
+    factors[half] = Exponential(state.max[half] - from);
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
       for (int e = 0; e < 2; ++e) {
         float& score = scores[n][half * 2 + e];
-        score = score == MinusInfinity() ? 0.0f : expf(score - max);
+        score = Exponential(score - from);
         total += score;
       }
     }
@@ -286,14 +295,14 @@ __device__ void AddTile(const AttentionShape& shape, const Task& task,
   const int begin = WarpIndex() % S::kTeam * S::kDims + lane / 4 * 8;
 #pragma unroll
   for (int d = 0; d < S::kDims / 64; ++d) {
+    const int64_t at = first + InHead(shape, begin + d * 64);
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i) {
       const std::byte* const* four = rows + i * 16 + lane % 4 * 2;
       Eight<kIsSplit> v[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        v[r] = LoadOperand<kType>(four[r / 2 * 8 + r % 2], first,
-                                  begin + d * 64, shape.head_dim);
+        v[r] = LoadOperand<kType>(four[r / 2 * 8 + r % 2], at);
       }
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
@@ -389,8 +398,10 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
       ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
       const float scale = CapTile(shape, scores);
       WeighTile(shape, task, step, scale, state, scores, factors);
+      if (factors[0] != 1.0f || factors[1] != 1.0f) {
 #pragma unroll
-      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+      }
       AddTile<S, kValueType>(shape, task, rows + kKeys,
                              SplitWeights<kValueType == DType::kBF16>(scores),
                              sums);

@@ -30,6 +30,11 @@ inline Dimensions DimensionsOf(const Grid& grid) {
           static_cast<unsigned>(grid.z)};
 }
 
+// Shared memory of a block: what it has on every device of compute capability
+// 8.0 or later, if it is asked for, as a LaunchQueue does; and unasked.
+inline constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
+inline constexpr int64_t kUnaskedSharedBytes = int64_t{48} << 10;
+
 class KernelCall {
  public:
   static constexpr int kMaxArguments = 12;

@@ -21,7 +21,17 @@ struct Arguments {
   std::array<void*, KernelCall::kMaxArguments> at = {};
 };
 
+// More than a block has unasked.
+void AllowShared(const KernelCall& call) {
+  if (call.shared_bytes <= kUnaskedSharedBytes) return;
+  // The runtime keeps the error for LaunchStatus().
+  (void)cudaFuncSetAttribute(call.kernel,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(call.shared_bytes));
+}
+
 cudaKernelNodeParams NodeOf(const KernelCall& call, Arguments& arguments) {
+  AllowShared(call);
   cudaKernelNodeParams node = {};
   node.func = const_cast<void*>(call.kernel);
   node.gridDim = DimensionsOf(call.grid);
@@ -147,8 +157,9 @@ absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
 }
 
 void Run(const KernelCall& call, Stream stream) {
+  AllowShared(call);
   Arguments arguments(call);
-  // The runtime keeps the error for LaunchStatus().
+  // As above.
   (void)cudaLaunchKernel(call.kernel, DimensionsOf(call.grid),
                          dim3(static_cast<unsigned>(call.n_threads)),
                          arguments.at.data(),

@@ -24,7 +24,7 @@ __device__ uint32_t PackPair(float first, float second) {
          (static_cast<uint32_t>(Rounded<kIsBf16>(second)) << 16);
 }
 
-// a * b and a * b + c of pairs in F16, rounded once.
+// a * b, a * b + c and -a of pairs in F16, rounded once.
 #ifdef PLIMSOLL_CUDA_EMULATED
 
 inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
@@ -36,6 +36,7 @@ inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
 inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
   return FmaPairs(a, b, 0);
 }
+inline uint32_t Negated(uint32_t pair) { return pair ^ 0x80008000u; }
 
 #else
 
@@ -49,6 +50,9 @@ __device__ inline uint32_t BitsOfPair(__half2 pair) {
   memcpy(&bits, &pair, sizeof(bits));
   return bits;
 }
+__device__ inline uint32_t Negated(uint32_t pair) {
+  return BitsOfPair(__hneg2(PairOfBits(pair)));
+}
 __device__ inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
   return BitsOfPair(__hfma2(PairOfBits(a), PairOfBits(b), PairOfBits(c)));
 }
@@ -57,6 +61,18 @@ __device__ inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
 }
 
 #endif
+
+// Two signed bytes, exactly.
+__device__ inline uint32_t HalvesOfBytes(uint16_t bytes) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return PackPair<false>(static_cast<float>(ByteAt<true>(bytes, 0)),
+                         static_cast<float>(ByteAt<true>(bytes, 1)));
+#else
+  // 0x6400 | b is 1024 + b.
+  const uint32_t biased = __byte_perm(bytes ^ 0x8080u, 0x64646464u, 0x4140);
+  return BitsOfPair(__hsub2(PairOfBits(biased), __float2half2_rn(1152.0f)));
+#endif
+}
 
 // high + low is the value, to 22 bits with F16 (2^-25 at least of what is
 // small) and to 16 bits with BF16.
@@ -74,12 +90,21 @@ __device__ SplitPair Split(float first, float second) {
 }
 
 // The low, or the high, halves of two words.
-__device__ inline uint32_t LowHalves(uint32_t a, uint32_t b) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+inline uint32_t LowHalves(uint32_t a, uint32_t b) {
   return (a & 0xFFFFu) | (b << 16);
 }
-__device__ inline uint32_t HighHalves(uint32_t a, uint32_t b) {
+inline uint32_t HighHalves(uint32_t a, uint32_t b) {
   return (a >> 16) | (b & 0xFFFF0000u);
 }
+#else
+__device__ inline uint32_t LowHalves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x5410);
+}
+__device__ inline uint32_t HighHalves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x7632);
+}
+#endif
 
 // d += a b for a 16x16 and b 16x8 of 16-bit floats, added up in float32. With
 // g = lane / 4 and t = lane % 4, a[0] is row g, columns 2t and 2t + 1, a[1] row

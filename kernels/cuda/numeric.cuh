@@ -106,6 +106,18 @@ __device__ void FloatsOf(const uint4& words, float* out) {
   }
 }
 
+// e^x to 2^-21 of itself; 0 where that is below 2^-126.
+__device__ inline float Exponential(float x) {
+  constexpr float kLog2OfE = 1.44269504f;
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return std::exp2(x * kLog2OfE);
+#else
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * kLog2OfE));
+  return power;
+#endif
+}
+
 // ---- Reductions over a warp or a block -------------------------------------
 
 __device__ inline float WarpMax(float x) {

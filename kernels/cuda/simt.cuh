@@ -59,9 +59,6 @@ __device__ inline void WaitForKernelsBefore() {
 
 #endif
 
-// The default of 48 KiB a block needs no permission.
-inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
-
 // Queues `kernel` on `stream`. Errors: at the next LaunchStatus() or
 // synchronisation. An empty grid launches nothing.
 template <class... Parameters, class... Arguments>

@@ -21,7 +21,7 @@ constexpr int64_t kKept = kMaxCandidates;
 
 // Keys, then one value a warp for sums.
 constexpr int64_t kSharedBytes = kChunk * 8 + kWarps * 8;
-static_assert(kSharedBytes <= kMaxSharedBytes);
+static_assert(kSharedBytes <= kUnaskedSharedBytes);
 
 // A chunk's part of a row's sums: of exp(x - max), and of exp((x - max) /
 // temperature). They are not numbers if any logit is not finite.

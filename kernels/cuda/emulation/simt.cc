@@ -63,7 +63,7 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{128} << 10;
 constexpr int kMaxThreads = 1024;  // of a block, as on the device
-constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;
+constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 
 struct Warp {
   int arrived = 0;
@@ -248,7 +248,7 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
                      n_threads % kWarpThreads == 0,
                  "a block is of whole warps, 1024 threads at most");
   PLIMSOLL_CHECK(shared_bytes >= 0 && shared_bytes <= kMaxSharedBytes,
-                 "a block has at most 48 KiB of shared memory");
+                 "a block has at most 99 KiB of shared memory");
   PLIMSOLL_CHECK(grid.x > 0 && grid.x <= 0x7FFFFFFF && grid.y > 0 &&
                      grid.y <= 0xFFFF && grid.z > 0 && grid.z <= 0xFFFF,
                  "a grid outside of the device's limits");
