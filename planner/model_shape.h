@@ -13,6 +13,9 @@
 
 namespace plimsoll::planner {
 
+// Of a float32, in which a step computes.
+inline constexpr int64_t kFloatBytes = 4;
+
 // One transformer layer as far as memory is concerned.
 struct LayerShape {
   int64_t n_kv_heads;

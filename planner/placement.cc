@@ -18,8 +18,6 @@ namespace {
 
 constexpr int64_t kMaxBytes = PlacementProblem::kMaxBytes;
 
-size_t Index(int64_t index) { return static_cast<size_t>(index); }
-
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t min,
                         int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();

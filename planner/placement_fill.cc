@@ -10,8 +10,6 @@
 namespace plimsoll::planner {
 namespace {
 
-size_t Index(int64_t index) { return static_cast<size_t>(index); }
-
 // Adds up to want[model] replicas of each model, in `order`.
 void Fill(const std::vector<int64_t>& order, const std::vector<int64_t>& want,
           Opening opening, Packing& packing) {

@@ -10,8 +10,6 @@ namespace {
 // it is.
 constexpr int64_t kMaxLooks = 4'000'000;
 
-size_t Index(int64_t index) { return static_cast<size_t>(index); }
-
 // Moves replicas about, as long as its budget of looks lasts.
 class LocalSearch {
  public:

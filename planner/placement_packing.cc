@@ -28,7 +28,7 @@ Packing::Packing(const PlacementProblem& problem)
     class_.push_back(device.device_class);
   }
   for (int64_t m = 0; m < n_models(); ++m) {
-    const PlacementModel& model = problem.models[Size(m)];
+    const PlacementModel& model = problem.models[Index(m)];
     level_.push_back(std::lower_bound(priorities.begin(), priorities.end(),
                                       model.priority, std::greater<>()) -
                      priorities.begin());
@@ -59,30 +59,30 @@ bool Packing::CanHold(int64_t model, int64_t device) const {
 }
 
 PackingScore Packing::Score() const {
-  PackingScore score{std::vector<int64_t>(Size(n_levels_)),
+  PackingScore score{std::vector<int64_t>(Index(n_levels_)),
                      n_devices() - n_used_};
   for (int64_t m = 0; m < n_models(); ++m) {
-    score.placed[Size(LevelOf(m))] += n_placed(m);
+    score.placed[Index(LevelOf(m))] += n_placed(m);
   }
   return score;
 }
 
 void Packing::Add(int64_t model, int64_t device) {
-  std::vector<int64_t>& residents = residents_[Size(device)];
+  std::vector<int64_t>& residents = residents_[Index(device)];
   if (residents.empty()) ++n_used_;
   // Kept sorted, so that equal residents lie side by side.
   residents.insert(std::upper_bound(residents.begin(), residents.end(), model),
                    model);
-  free_[Size(device)] -= BytesOn(model, device);
-  ++placed_[Size(model)];
+  free_[Index(device)] -= BytesOn(model, device);
+  ++placed_[Index(model)];
 }
 
 void Packing::Remove(int64_t model, int64_t device) {
-  std::vector<int64_t>& residents = residents_[Size(device)];
+  std::vector<int64_t>& residents = residents_[Index(device)];
   residents.erase(std::lower_bound(residents.begin(), residents.end(), model));
   if (residents.empty()) --n_used_;
-  free_[Size(device)] += BytesOn(model, device);
-  --placed_[Size(model)];
+  free_[Index(device)] += BytesOn(model, device);
+  --placed_[Index(model)];
 }
 
 int64_t BestFit(const Packing& packing, int64_t model, Opening opening,

@@ -3,12 +3,16 @@
 #define PLIMSOLL_PLANNER_PLACEMENT_PACKING_H_
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "planner/placement.h"
 
 namespace plimsoll::planner {
+
+// A place in a vector.
+inline size_t Index(int64_t index) { return static_cast<size_t>(index); }
 
 // What a packing is judged by, the larger the better.
 struct PackingScore {
@@ -29,19 +33,19 @@ class Packing {
   // Bytes of one replica of `model` on `device`, or kCannotRun.
   static constexpr int64_t kCannotRun = -1;
   int64_t BytesOn(int64_t model, int64_t device) const {
-    return bytes_[Size(model * n_classes_ + class_[Size(device)])];
+    return bytes_[Index(model * n_classes_ + class_[Index(device)])];
   }
   // The least of them over all devices, or kCannotRun.
-  int64_t LeastBytes(int64_t model) const { return least_bytes_[Size(model)]; }
+  int64_t LeastBytes(int64_t model) const { return least_bytes_[Index(model)]; }
   // 0 is the highest priority.
-  int64_t LevelOf(int64_t model) const { return level_[Size(model)]; }
+  int64_t LevelOf(int64_t model) const { return level_[Index(model)]; }
   int64_t n_levels() const { return n_levels_; }
 
-  int64_t Free(int64_t device) const { return free_[Size(device)]; }
+  int64_t Free(int64_t device) const { return free_[Index(device)]; }
   bool IsUsed(int64_t device) const { return !Residents(device).empty(); }
   // Models on `device`, one entry a replica.
   const std::vector<int64_t>& Residents(int64_t device) const {
-    return residents_[Size(device)];
+    return residents_[Index(device)];
   }
   int64_t CountOn(int64_t model, int64_t device) const;
   // Replicas of `model` that the spread rule still allows on `device`.
@@ -50,10 +54,10 @@ class Packing {
   }
   bool CanHold(int64_t model, int64_t device) const;
 
-  int64_t n_placed(int64_t model) const { return placed_[Size(model)]; }
+  int64_t n_placed(int64_t model) const { return placed_[Index(model)]; }
   // Replicas that would find a place if the model were alone, and how many of
   // these have none.
-  int64_t n_placeable(int64_t model) const { return placeable_[Size(model)]; }
+  int64_t n_placeable(int64_t model) const { return placeable_[Index(model)]; }
   int64_t n_missing(int64_t model) const {
     return n_placeable(model) - n_placed(model);
   }
@@ -65,8 +69,6 @@ class Packing {
   void Remove(int64_t model, int64_t device);
 
  private:
-  static size_t Size(int64_t index) { return static_cast<size_t>(index); }
-
   int64_t n_classes_;
   int64_t spread_;
   std::vector<int64_t> bytes_;  // [n_models, n_classes]

@@ -8,8 +8,6 @@
 namespace plimsoll::planner {
 namespace {
 
-size_t Index(int64_t index) { return static_cast<size_t>(index); }
-
 class Search {
  public:
   Search(const PlacementProblem& problem, Packing& best)

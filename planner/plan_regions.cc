@@ -15,7 +15,6 @@
 namespace plimsoll::planner {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
 // A candidate is a token id and its log-probability.
 constexpr int64_t kCandidateBytes = 8;
 // One entry of attention's page table.

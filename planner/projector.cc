@@ -15,7 +15,6 @@ namespace {
 constexpr char kArchitecture[] = "clip";
 constexpr int64_t kMaxImageSize = 1 << 16;
 constexpr int64_t kSoundTokens = 1'500;
-constexpr int64_t kFloatBytes = 4;
 
 absl::StatusOr<int64_t> EncoderBytes(const GgufHeader& header,
                                      const std::string& prefix, int64_t n) {

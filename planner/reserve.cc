@@ -9,10 +9,9 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kLeastReserve = int64_t{2} << 30;
-constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kWorkingSetTokens = 4'096;
 
-absl::StatusOr<int64_t> Fitting(Checked value) {
+absl::StatusOr<int64_t> FittingReserve(Checked value) {
   if (const auto number = value.Get()) return *number;
   return absl::OutOfRangeError("the reserve does not fit in int64 bytes");
 }
@@ -45,7 +44,7 @@ absl::StatusOr<int64_t> FloatsPerToken(const ModelShape& shape) {
     floats += Checked(2) * shape.n_layers * shape.ple_dim + shape.ple_dim +
               shape.model_dim;
   }
-  return Fitting(floats);
+  return FittingReserve(floats);
 }
 
 absl::StatusOr<int64_t> WindowedReserve(const ModelShape& shape,
@@ -56,14 +55,15 @@ absl::StatusOr<int64_t> WindowedReserve(const ModelShape& shape,
                   [](const LayerShape& layer) { return layer.window > 0; });
   if (!shape.has_window_head_dim || !slides) return dense;
   ASSIGN_OR_RETURN(const int64_t floats, FloatsPerToken(shape));
-  ASSIGN_OR_RETURN(const int64_t windowed,
-                   Fitting(Checked(kWorkingSetTokens) * kFloatBytes * floats +
-                           std::max(kLeastReserve, total_bytes / 6)));
+  ASSIGN_OR_RETURN(
+      const int64_t windowed,
+      FittingReserve(Checked(kWorkingSetTokens) * kFloatBytes * floats +
+                     std::max(kLeastReserve, total_bytes / 6)));
   return std::min(dense, windowed);
 }
 
 absl::StatusOr<int64_t> TokenScratchBytes(const ModelShape& shape) {
-  return Fitting((LayerFloats(shape) + shape.vocab_size) * kFloatBytes);
+  return FittingReserve((LayerFloats(shape) + shape.vocab_size) * kFloatBytes);
 }
 
 }  // namespace plimsoll::planner

@@ -12,8 +12,6 @@ namespace {
 
 using enum StepBuffer;
 
-constexpr int64_t kFloatBytes = 4;
-
 // Stages of a layer, in the order in which a graph runs them. Sampled rows come
 // after the last layer.
 enum Stage {

@@ -19,6 +19,11 @@ inline constexpr int kCopyBytes = 16;  // of one copy, and their alignment
 
 using ::plimsoll::kernels::cuda_emulated::CommitCopies;
 inline void StartCopy(std::byte* shared, const std::byte* from) {
+  // For what checks addresses.
+  for (const std::byte* at : {from, static_cast<const std::byte*>(shared)}) {
+    [[maybe_unused]] volatile std::byte last = at[0];
+    last = at[kCopyBytes - 1];
+  }
   ::plimsoll::kernels::cuda_emulated::CopyLater(shared, from, kCopyBytes);
 }
 template <int kLeft>

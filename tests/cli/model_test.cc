@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "services/cli/cli.h"
 #include "tests/cli/run_cli.h"
+#include "tests/sanitized.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -249,10 +250,10 @@ TEST_P(ModelTest, AContextTooShortForAChatIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("cannot roll"));
 }
 
-// Running text, longer than the contexts below.
-std::string LongText() {
+// Running text of `n_sentences`, 13 tokens or more each.
+std::string LongText(int n_sentences) {
   std::string text;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < n_sentences; ++i) {
     absl::StrAppend(&text, "On day ", i, " the crew loaded ", i * 7 % 31,
                     " tons of grain and ", i * 5 % 13, " of timber. ");
   }
@@ -275,7 +276,7 @@ TEST_P(ModelTest, GenerationGoesOnWhereTheContextRolls) {
                                          "--max-tokens",
                                          "20",
                                          "--ignore-eos"};
-  const CliResult result = RunCli(args, LongText().substr(0, 2'000));
+  const CliResult result = RunCli(args, LongText(35));
   ASSERT_EQ(result.code, kExitOk) << result.err;
   const auto object = Json(result.out);
   EXPECT_EQ(object.fields().at("tokens").list_value().values_size(), 20);
@@ -286,16 +287,19 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
   const std::vector<std::string> args = {
       "perplexity", "--model",          model_, "--file",  "-",  "-o",
       "json",       "--context-policy", "roll", "--n-ctx", "256"};
-  const CliResult shift = RunCli(args, LongText());
+  // Four contexts long, or two.
+  constexpr int kSentences = ::plimsoll::testing::kIsSanitized ? 30 : 60;
+  const std::string text = LongText(kSentences);
+  const CliResult shift = RunCli(args, text);
   ASSERT_EQ(shift.code, kExitOk) << shift.err;
   const auto fields = Json(shift.out).fields();
   const double perplexity = fields.at("perplexity").number_value();
   EXPECT_GT(perplexity, 1);
   EXPECT_LT(perplexity, 50);
-  EXPECT_GT(fields.at("tokens").number_value(), 700);
-  EXPECT_GT(fields.at("evictions").number_value(), 5);
+  EXPECT_GT(fields.at("tokens").number_value(), kSentences * 12);
+  EXPECT_GT(fields.at("evictions").number_value(), kSentences / 12);
   const CliResult recompute =
-      RunCli(With(args, {"--roll-method", "recompute"}), LongText());
+      RunCli(With(args, {"--roll-method", "recompute"}), text);
   ASSERT_EQ(recompute.code, kExitOk) << recompute.err;
   EXPECT_NEAR(
       Json(recompute.out).fields().at("perplexity").number_value() / perplexity,
@@ -305,7 +309,7 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
 TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
   const CliResult result =
       RunCli({"perplexity", "--model", model_, "--file", "-", "--n-ctx", "256"},
-             LongText());
+             LongText(35));
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("256"));
   EXPECT_THAT(result.err, HasSubstr("roll"));

@@ -1,5 +1,6 @@
 """Chats that a worker keeps between calls."""
 
+import os
 import subprocess
 
 import grpc
@@ -10,6 +11,8 @@ from conftest import model_flag
 from servers import CALL_SECONDS, Worker, binary, refused
 from stubs import generation as v1, session as sv1
 
+# Of some 220 tokens, of which a context holds four; sanitizers are slow.
+TURNS = 10 if os.environ.get("PLIMSOLL_SANITIZE") else 26
 SYSTEM = "You are a lighthouse keeper. Answer in one short sentence."
 
 
@@ -86,7 +89,7 @@ def test_a_chat_goes_on_past_its_context(keeper, any_model):
     left = opened.pinned_tokens
     turns_left = 0
     long_message = "Tell me of the storm. " * 36
-    for turn in range(26):
+    for turn in range(TURNS):
         parts = say(keeper, any_model, session_id, f"{turn} {long_message}")
         assert parts[-1].finish.finish_reason
         for eviction in (one for part in parts for one in part.evictions):
@@ -95,8 +98,8 @@ def test_a_chat_goes_on_past_its_context(keeper, any_model):
             turns_left += eviction.turns
     now = get(keeper, any_model, session_id)
     assert turns_left >= 4
-    assert now.tokens > 5000
-    assert now.turns == 26 and now.live_turns == 26 - turns_left
+    assert now.tokens > 195 * TURNS
+    assert now.turns == TURNS and now.live_turns == TURNS - turns_left
     assert now.evicted_tokens == left - opened.pinned_tokens
     assert now.live_tokens <= now.capacity_tokens <= 1024
     assert now.tokens == now.live_tokens + now.evicted_tokens

@@ -6,11 +6,10 @@
 #include <random>
 
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 DeviceProfile ProfileWith(AllocationRule rule) {
   DeviceProfile profile = CommittedCpuProfile();

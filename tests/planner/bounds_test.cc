@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -14,7 +13,6 @@ using ::testing::IsEmpty;
 using Code = absl::StatusCode;
 
 constexpr int64_t kGib = int64_t{1} << 30;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 // Two full layers of 2 heads of 32: 256 bytes of f16 a token and layer.
 ModelShape Tiny() {

@@ -16,20 +16,20 @@ using ::testing::HasSubstr;
 
 constexpr std::array<absl::string_view, 3> kColumns = {"name", "size", "note"};
 
-absl::StatusOr<std::vector<CsvRow>> Parse(absl::string_view text,
-                                          int64_t max_rows = 10) {
+absl::StatusOr<std::vector<CsvRow>> ParseRows(absl::string_view text,
+                                              int64_t max_rows = 10) {
   return ParseCsv(text, kColumns, max_rows);
 }
 
-std::string ErrorOf(absl::string_view text, int64_t max_rows = 10) {
-  const auto rows = Parse(text, max_rows);
+std::string RefusalOf(absl::string_view text, int64_t max_rows = 10) {
+  const auto rows = ParseRows(text, max_rows);
   EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(rows.status().message());
 }
 
 TEST(ParseCsvTest, SkipsCommentsAndBlankLinesAndTrimsCells) {
   const auto rows =
-      Parse("# about\n\nname,size,note\r\n a , 1 ,x\n  \n#b,2,y\nc,3,\n");
+      ParseRows("# about\n\nname,size,note\r\n a , 1 ,x\n  \n#b,2,y\nc,3,\n");
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_EQ(rows->size(), 2u);
   EXPECT_THAT((*rows)[0].cells, ElementsAre("a", "1", "x"));
@@ -39,44 +39,44 @@ TEST(ParseCsvTest, SkipsCommentsAndBlankLinesAndTrimsCells) {
 }
 
 TEST(ParseCsvTest, TheLastColumnTakesTheRestOfTheLine) {
-  const auto rows = Parse("name,size,note\na,1,x, y, \"z\"");
+  const auto rows = ParseRows("name,size,note\na,1,x, y, \"z\"");
   ASSERT_TRUE(rows.ok());
   EXPECT_THAT((*rows)[0].cells, ElementsAre("a", "1", "x, y, \"z\""));
 }
 
 TEST(ParseCsvTest, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(ErrorOf("name,size,note\n,1,x"),
+  EXPECT_EQ(RefusalOf("name,size,note\n,1,x"),
             "line 2, column name: nothing is there");
-  EXPECT_EQ(ErrorOf("name,size,note\na,,x"),
+  EXPECT_EQ(RefusalOf("name,size,note\na,,x"),
             "line 2, column size: nothing is there");
-  EXPECT_EQ(ErrorOf("name,size,note\na,1"),
+  EXPECT_EQ(RefusalOf("name,size,note\na,1"),
             "line 2, column note: nothing is there");
-  EXPECT_EQ(ErrorOf("name,size,note\na,1,\xc3\xa4"),
+  EXPECT_EQ(RefusalOf("name,size,note\na,1,\xc3\xa4"),
             "line 2, column note: only plain ASCII is allowed");
-  EXPECT_THAT(ErrorOf("name,size,note\na,1,x\ty"), HasSubstr("column note"));
+  EXPECT_THAT(RefusalOf("name,size,note\na,1,x\ty"), HasSubstr("column note"));
 }
 
 TEST(ParseCsvTest, ANotherOrNoFirstLineIsRefused) {
-  EXPECT_EQ(ErrorOf("\nname,note\na,1"),
+  EXPECT_EQ(RefusalOf("\nname,note\na,1"),
             "line 2: the first line must be 'name,size,note'");
-  EXPECT_EQ(ErrorOf("# nothing\n"),
+  EXPECT_EQ(RefusalOf("# nothing\n"),
             "the first line 'name,size,note' is not there");
 }
 
 TEST(ParseCsvTest, WorksAtEachLimitAndRefusesOneMore) {
   const std::string header = "name,size,note\n";
-  EXPECT_TRUE(Parse(header + "a,1,x\nb,2,y", 2).ok());
-  EXPECT_EQ(ErrorOf(header + "a,1,x\nb,2,y", 1), "line 3: more than 1 rows");
+  EXPECT_TRUE(ParseRows(header + "a,1,x\nb,2,y", 2).ok());
+  EXPECT_EQ(RefusalOf(header + "a,1,x\nb,2,y", 1), "line 3: more than 1 rows");
 
   const std::string longest(CsvRow::kMaxCellBytes, 'x');
-  EXPECT_TRUE(Parse(absl::StrCat(header, "a,1,", longest)).ok());
-  EXPECT_EQ(ErrorOf(absl::StrCat(header, "a,1,x", longest)),
+  EXPECT_TRUE(ParseRows(absl::StrCat(header, "a,1,", longest)).ok());
+  EXPECT_EQ(RefusalOf(absl::StrCat(header, "a,1,x", longest)),
             "line 2, column note: longer than 256 characters");
 
   const std::string blanks(
       static_cast<size_t>(CsvRow::kMaxTextBytes) - header.size(), '\n');
-  EXPECT_TRUE(Parse(header + blanks).ok());
-  EXPECT_EQ(ErrorOf(header + blanks + "\n"),
+  EXPECT_TRUE(ParseRows(header + blanks).ok());
+  EXPECT_EQ(RefusalOf(header + blanks + "\n"),
             "the table has more than 1048576 bytes");
 }
 

@@ -28,7 +28,7 @@ DeviceCatalogue Parsed(absl::string_view lines) {
   return catalogue.ok() ? *std::move(catalogue) : DeviceCatalogue();
 }
 
-std::string ErrorOf(absl::string_view lines) {
+std::string CatalogueError(absl::string_view lines) {
   const auto catalogue = DeviceCatalogue::Parse(absl::StrCat(kHeader, lines));
   EXPECT_EQ(catalogue.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(catalogue.status().message());
@@ -66,20 +66,23 @@ TEST(DeviceCatalogueTest, IsSortedByMemoryThenBandwidthThenName) {
 }
 
 TEST(DeviceCatalogueTest, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(ErrorOf("x,X,tpu,1,driver,1,2020,"),
+  EXPECT_EQ(CatalogueError("x,X,tpu,1,driver,1,2020,"),
             "line 2, column kind: 'tpu' is not one of gpu, unified, board, "
             "cpu");
-  EXPECT_EQ(ErrorOf("x,X,gpu,24GB,driver,1,2020,"),
+  EXPECT_EQ(CatalogueError("x,X,gpu,24GB,driver,1,2020,"),
             "line 2, column memory_bytes: '24GB' is not a whole number from 1 "
             "to 281474976710656");
-  EXPECT_EQ(ErrorOf("x,X,gpu,1,guess,1,2020,"),
+  EXPECT_EQ(CatalogueError("x,X,gpu,1,guess,1,2020,"),
             "line 2, column memory_basis: 'guess' is not driver or nominal");
-  EXPECT_THAT(ErrorOf("x,X,gpu,1,driver,0,2020,"),
+  EXPECT_THAT(CatalogueError("x,X,gpu,1,driver,0,2020,"),
               HasSubstr("column bandwidth_bytes_per_s"));
-  EXPECT_THAT(ErrorOf("x,X,gpu,1,driver,1,20,"), HasSubstr("column year"));
-  EXPECT_THAT(ErrorOf("x y,X,gpu,1,driver,1,2020,"), HasSubstr("column name"));
-  EXPECT_EQ(ErrorOf("x,X,gpu,1,driver,1,2020,\nX,X,gpu,1,driver,1,2020,"),
-            "line 3, column name: X is there twice");
+  EXPECT_THAT(CatalogueError("x,X,gpu,1,driver,1,20,"),
+              HasSubstr("column year"));
+  EXPECT_THAT(CatalogueError("x y,X,gpu,1,driver,1,2020,"),
+              HasSubstr("column name"));
+  EXPECT_EQ(
+      CatalogueError("x,X,gpu,1,driver,1,2020,\nX,X,gpu,1,driver,1,2020,"),
+      "line 3, column name: X is there twice");
 }
 
 TEST(DeviceCatalogueTest, WorksAtEachLimitAndRefusesOneMore) {
@@ -90,19 +93,19 @@ TEST(DeviceCatalogueTest, WorksAtEachLimitAndRefusesOneMore) {
   using D = CatalogueDevice;
   Parsed(line(D::kMaxMemoryBytes, D::kMaxBandwidth, D::kMaxYear));
   Parsed(line(1, 1, D::kMinYear));
-  EXPECT_THAT(ErrorOf(line(D::kMaxMemoryBytes + 1, 1, 2020)),
+  EXPECT_THAT(CatalogueError(line(D::kMaxMemoryBytes + 1, 1, 2020)),
               HasSubstr("memory_bytes"));
-  EXPECT_THAT(ErrorOf(line(1, D::kMaxBandwidth + 1, 2020)),
+  EXPECT_THAT(CatalogueError(line(1, D::kMaxBandwidth + 1, 2020)),
               HasSubstr("bandwidth"));
-  EXPECT_THAT(ErrorOf(line(1, 1, D::kMaxYear + 1)), HasSubstr("year"));
-  EXPECT_THAT(ErrorOf(line(1, 1, D::kMinYear - 1)), HasSubstr("year"));
+  EXPECT_THAT(CatalogueError(line(1, 1, D::kMaxYear + 1)), HasSubstr("year"));
+  EXPECT_THAT(CatalogueError(line(1, 1, D::kMinYear - 1)), HasSubstr("year"));
 
   std::string lines;
   for (int64_t i = 0; i < DeviceCatalogue::kMaxDevices; ++i) {
     absl::StrAppend(&lines, "d", i, ",D,gpu,1,driver,1,2020,\n");
   }
   EXPECT_EQ(Parsed(lines).devices().size(), 4'096u);
-  EXPECT_THAT(ErrorOf(lines + "x,X,gpu,1,driver,1,2020,"),
+  EXPECT_THAT(CatalogueError(lines + "x,X,gpu,1,driver,1,2020,"),
               HasSubstr("more than 4096 rows"));
 }
 

@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   const DeviceProfile profile = CommittedCpuProfile();

@@ -11,14 +11,12 @@
 #include "planner/weight_type.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
                   int64_t budget,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/planner/gguf_builder.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -105,7 +106,6 @@ TEST(KvCacheBytesTest, RejectsPartsOfABlock) {
 }
 
 TEST(KvCacheBytesTest, ReportsOverflow) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const auto bytes = [](int64_t n_ctx, int64_t slots, int64_t idle,
                         int64_t window) {
     return KvCacheBytes(Shape(2, 1, 16, window), n_ctx, slots, idle,
@@ -166,7 +166,6 @@ TEST(KvRulesTest, EveryLayersKeysAndValuesAreRoundedApart) {
 }
 
 TEST(KvRulesTest, WhatDoesNotFitIsReported) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const auto status = [](const KvRules& rules, int64_t n_ctx) {
     return KvCacheBytes(Shape(1, 1, 16, 100), n_ctx, 1, 0, DType::kF16,
                         DType::kF16, rules)

@@ -12,6 +12,7 @@
 #include "planner/explain.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -22,8 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 SplitDevice Device(int64_t budget_bytes) {
   DeviceProfile profile = CommittedCpuProfile();

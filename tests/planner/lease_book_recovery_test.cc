@@ -1,20 +1,14 @@
 // Leases over restarts, readings as proof, unhealthy devices and margins.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "planner/lease_book.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
-constexpr int64_t kTotal = 1'000;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
+constexpr int64_t kDeviceBytes = 1'000;
 
 Lease Claim(const std::string& id, int64_t epoch, int64_t bytes) {
   Lease lease;
@@ -51,7 +45,7 @@ class LeaseBookRecoveryTest : public ::testing::Test {
 
   static void Register(LeaseBook& book,
                        std::optional<int64_t> reading = std::nullopt) {
-    ASSERT_TRUE(book.RegisterDevice({"d", kTotal, 0, reading}, "h").ok());
+    ASSERT_TRUE(book.RegisterDevice({"d", kDeviceBytes, 0, reading}, "h").ok());
   }
   static absl::StatusOr<Lease> Reserve(LeaseBook& book, const std::string& id,
                                        int64_t bytes, double now) {
@@ -149,7 +143,7 @@ TEST_F(LeaseBookRecoveryTest, SenselessClaimsAreRefused) {
   EXPECT_TRUE(refused(Claim("a", 0, 1)));
   EXPECT_TRUE(refused(Claim("a", LeaseBook::kMaxEpoch + 1, 1)));
   EXPECT_TRUE(refused(Claim("a", 1, 0)));
-  EXPECT_TRUE(refused(Claim("a", 1, kTotal + 1)));
+  EXPECT_TRUE(refused(Claim("a", 1, kDeviceBytes + 1)));
   Lease claim = Claim("a", 1, 10);
   claim.measured_bytes = 11;
   EXPECT_TRUE(refused(claim));
@@ -210,11 +204,11 @@ TEST_F(LeaseBookRecoveryTest, ARestoredReservationGetsOneWholeTtl) {
   EXPECT_EQ(book.Renew("a", 3, At(59))->state, LeaseState::kReserved);
   EXPECT_TRUE(absl::IsFailedPrecondition(book.Renew("a", 3, At(69)).status()));
   // It may have been confirmed after it was written down.
-  Register(book, kTotal - 1);
+  Register(book, kDeviceBytes - 1);
   book.Expire(At(100));
-  Register(book, kTotal - 1);
+  Register(book, kDeviceBytes - 1);
   EXPECT_EQ(*book.HeldBytes("d"), 400);
-  Register(book, kTotal);
+  Register(book, kDeviceBytes);
   EXPECT_EQ(*book.HeldBytes("d"), 0);
 }
 
@@ -260,14 +254,14 @@ TEST_F(LeaseBookRecoveryTest, WithoutAJournalEntryThereIsNoGrant) {
 
 TEST_F(LeaseBookRecoveryTest, AReadingFreesAnExpiredLoadThatCannotBeThere) {
   const int64_t epoch = Load("a", 300);
-  Register(book_, kTotal);  // it has not expired
+  Register(book_, kDeviceBytes);  // it has not expired
   EXPECT_EQ(Held(), 300);
   book_.Expire(At(10));
-  Register(book_, kTotal - 300);  // it may be there
+  Register(book_, kDeviceBytes - 300);  // it may be there
   EXPECT_EQ(Held(), 300);
-  Register(book_, kTotal - 299);
+  Register(book_, kDeviceBytes - 299);
   EXPECT_EQ(Held(), 0);
-  EXPECT_EQ(*book_.AvailableBytes("d"), kTotal - 299);
+  EXPECT_EQ(*book_.AvailableBytes("d"), kDeviceBytes - 299);
   EXPECT_TRUE(
       absl::IsFailedPrecondition(book_.Renew("a", epoch, At(11)).status()));
 }
@@ -288,7 +282,7 @@ TEST_F(LeaseBookRecoveryTest, AVouchingLeaseIsTakenOffTheReading) {
 
 TEST_F(LeaseBookRecoveryTest, AReadingEndsAReservationAfterItsGraceOnly) {
   ASSERT_TRUE(Reserve(book_, "a", 300, 0).ok());
-  ASSERT_TRUE(book_.ReadFree("d", kTotal, "", At(14.999)).ok());
+  ASSERT_TRUE(book_.ReadFree("d", kDeviceBytes, "", At(14.999)).ok());
   EXPECT_EQ(Held(), 300);
   // What it still has is in the reading.
   ASSERT_TRUE(book_.ReadFree("d", 800, "", At(15)).ok());
@@ -312,7 +306,8 @@ TEST_F(LeaseBookRecoveryTest, AnUnhealthyDeviceWaitsForAFreshWorker) {
   EXPECT_TRUE(absl::IsUnavailable(Reserve(book_, "b", 1, 0).status()));
   const auto registers = [this](const std::string& holder) {
     EXPECT_TRUE(
-        book_.RegisterDevice({"d", kTotal, 0, std::nullopt}, holder).ok());
+        book_.RegisterDevice({"d", kDeviceBytes, 0, std::nullopt}, holder)
+            .ok());
     return book_.IsHealthy("d");
   };
   EXPECT_FALSE(registers(""));
@@ -327,7 +322,7 @@ TEST_F(LeaseBookRecoveryTest, AShortfallIsKeptFreeForItsPurpose) {
   ASSERT_TRUE(book_.RecordShortfall("d", "m", 100).ok());
   ASSERT_TRUE(book_.RecordShortfall("d", "m", 50).ok());
   EXPECT_EQ(*book_.AvailableBytes("d", "m"), 850);
-  EXPECT_EQ(*book_.AvailableBytes("d", "other"), kTotal);
+  EXPECT_EQ(*book_.AvailableBytes("d", "other"), kDeviceBytes);
   EXPECT_TRUE(absl::IsResourceExhausted(Reserve(book_, "a", 851, 0).status()));
   EXPECT_TRUE(Reserve(book_, "b", 850, 0).ok());
   ASSERT_TRUE(book_.RecordShortfall("d", "m", kMax).ok());

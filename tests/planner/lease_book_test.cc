@@ -3,19 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kTotal = 1'000;
 constexpr int64_t kHeadroom = 100;
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 // A book with one device "d" of 900 grantable bytes.
 class LeaseBookTest : public ::testing::Test {
@@ -205,7 +200,6 @@ TEST_F(LeaseBookTest, AShrunkDeviceGrantsNothingUntilItFits) {
 }
 
 TEST_F(LeaseBookTest, ExtremesDoNotOverflow) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   ASSERT_TRUE(book_.RegisterDevice({"m", kMax, 0, kMax}).ok());
   ASSERT_TRUE(book_.Reserve({"x", "big", "m", "h", "", kMax, "p"}, At(0)).ok());
   EXPECT_EQ(*book_.AvailableBytes("m"), 0);

@@ -5,10 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "planner/explain.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -16,10 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
                   int64_t budget = 64 * kGiB) {

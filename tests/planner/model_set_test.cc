@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kMiB = 1 << 20;
 
 SetPlan SetOf(const std::vector<SetMember>& members, int64_t budget) {
   auto set = PlanSet(members, CommittedCpuProfile(), budget);

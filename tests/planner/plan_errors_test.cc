@@ -4,21 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 
 #include "planner/explain.h"
 #include "planner/kv_cache_bytes.h"
 #include "planner/memory_plan.h"
 #include "planner/plan_regions.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 // What a plan is made of.
 struct Request {

@@ -4,20 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "planner/layer_split.h"
 #include "planner/model_set.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kGiB = int64_t{1} << 30;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 GgufHeader HeaderOf(std::map<std::string, int64_t> numbers,
                     std::map<std::string, bool> flags = {}) {

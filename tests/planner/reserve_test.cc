@@ -9,14 +9,13 @@
 #include "planner/memory_plan.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kDesktopCard = 12'878'086'144;
 
 TEST(ReserveTest, DenseIsAThirdOrTwoGibibytes) {

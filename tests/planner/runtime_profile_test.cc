@@ -10,13 +10,12 @@
 
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kMiB = 1 << 20;
 
 RuntimeProfile Seen(int64_t bytes, const RuntimeLoad& load = {}) {
   return {.key = {.device = "cpu X", .driver = "Linux 6", .build = "1 abc"},

@@ -4,18 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "planner/bounds.h"
 #include "planner/memory_plan.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 TEST(WithWeightTypeTest, ChangesMatricesAndLeavesVectors) {
   const ModelShape shape = Smollm2();

@@ -8,6 +8,7 @@
 #include "planner/plan_regions.h"
 #include "planner/weight_type.h"
 #include "tests/planner/shapes.h"
+#include "tests/planner/units.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -16,9 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr int64_t kGiB = int64_t{1} << 30;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 WhatIfAxes OneDevice(int64_t budget_bytes) {
   WhatIfAxes axes;

@@ -11,13 +11,6 @@
 
 #include "base/status_macros.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PLIMSOLL_SIMT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PLIMSOLL_SIMT_ASAN 1
-#endif
-#endif
 #ifdef PLIMSOLL_SIMT_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -61,7 +54,9 @@ Dim3 gridDim;
 
 namespace {
 
-constexpr size_t kStackBytes = size_t{128} << 10;
+// Not a power of two, by an odd number of cache lines: the tops of all stacks,
+// which fibers switch among, would lie in the same few sets of every cache.
+constexpr size_t kStackBytes = (size_t{128} << 10) + size_t{17 * 64};
 constexpr int kMaxThreads = 1024;  // of a block, as on the device
 constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 
@@ -81,7 +76,6 @@ struct Copy {
 
 struct Fiber {
   void* stack_pointer = nullptr;
-  void* fake_stack = nullptr;  // AddressSanitizer's
   bool is_done = false;
   bool has_waited = false;  // for kernels before
   // Groups of copies on their way, and those that are in none yet.
@@ -97,8 +91,6 @@ struct Block {
   std::vector<std::byte> shared;
   const absl::FunctionRef<void()>* thread = nullptr;
   Fiber host;
-  const void* host_stack = nullptr;
-  size_t host_stack_bytes = 0;
   int n_threads = 0;
   int n_alive = 0;
   int current = 0;
@@ -124,68 +116,72 @@ State& TheState() {
 }
 Block& TheBlock() { return TheState().blocks[TheState().is_nested ? 1 : 0]; }
 
+Warp& RunningWarp(Block& block) {
+  return block.warps[static_cast<size_t>(block.current / kWarpThreads)];
+}
+
 std::byte* StackOf(Block& block, int thread) {
   return block.stacks + static_cast<size_t>(thread) * kStackBytes;
 }
 
-void Switch([[maybe_unused]] Block& block, Fiber& from, Fiber& to,
-            [[maybe_unused]] bool from_ends) {
+// Continues in the fibers until one of them leaves. To AddressSanitizer they
+// are one stack: telling it of every switch would take longer than the switch.
+void RunFibers(Block& block) {
+  const Fiber& first = block.fibers[static_cast<size_t>(block.current)];
 #ifdef PLIMSOLL_SIMT_ASAN
-  const bool to_host = &to == &block.host;
-  const auto thread = static_cast<int>(&to - block.fibers.data());
-  __sanitizer_start_switch_fiber(
-      from_ends ? nullptr : &from.fake_stack,
-      to_host ? block.host_stack : StackOf(block, thread),
-      to_host ? block.host_stack_bytes : kStackBytes);
+  void* host_fake_stack;
+  const void* host_stack;
+  size_t host_stack_bytes;
+  __sanitizer_start_switch_fiber(&host_fake_stack, block.stacks,
+                                 kStackBytes * kMaxThreads);
+  __sanitizer_finish_switch_fiber(nullptr, &host_stack, &host_stack_bytes);
 #endif
-  PlimsollSwitchFiber(&from.stack_pointer, to.stack_pointer);
+  PlimsollSwitchFiber(&block.host.stack_pointer, first.stack_pointer);
 #ifdef PLIMSOLL_SIMT_ASAN
-  __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+  __sanitizer_start_switch_fiber(nullptr, host_stack, host_stack_bytes);
+  __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
 #endif
 }
 
+void LeaveFibers(Block& block, Fiber& from) {
+  PlimsollSwitchFiber(&from.stack_pointer, block.host.stack_pointer);
+}
+
 // Continues with the next thread of the block that has not ended.
-void Yield(Block& block, bool ends) {
+void Yield(Block& block) {
   const int from = block.current;
   int next = from;
   do {
-    next = (next + block.step + block.n_threads) % block.n_threads;
+    next += block.step;
+    if (next == block.n_threads) next = 0;
+    if (next < 0) next = block.n_threads - 1;
   } while (block.fibers[static_cast<size_t>(next)].is_done);
   PLIMSOLL_CHECK(++block.idle_switches < 8 * kMaxThreads,
                  "a barrier that not every thread reaches");
   block.current = next;
   threadIdx.x = static_cast<unsigned>(next);
-  Switch(block, block.fibers[static_cast<size_t>(from)],
-         block.fibers[static_cast<size_t>(next)], ends);
+  PlimsollSwitchFiber(&block.fibers[static_cast<size_t>(from)].stack_pointer,
+                      block.fibers[static_cast<size_t>(next)].stack_pointer);
 }
 
 // The first thing that a fiber runs, on its own stack.
 void RunThread() {
   Block& block = TheBlock();
-#ifdef PLIMSOLL_SIMT_ASAN
-  const void* from_stack;
-  size_t from_bytes;
-  __sanitizer_finish_switch_fiber(nullptr, &from_stack, &from_bytes);
-  if (block.host_stack == nullptr) {
-    block.host_stack = from_stack;
-    block.host_stack_bytes = from_bytes;
-  }
-#endif
   (*block.thread)();
   PLIMSOLL_CHECK(block.arrived == 0, "a thread ended before a barrier");
   const Fiber& ending = block.fibers[static_cast<size_t>(block.current)];
   PLIMSOLL_CHECK(ending.copies.empty() && ending.started.empty(),
                  "a thread ended before its copies");
-  Warp& warp = block.warps[static_cast<size_t>(block.current / kWarpThreads)];
+  Warp& warp = RunningWarp(block);
   PLIMSOLL_CHECK(warp.arrived == 0, "a lane ended before a warp operation");
   --warp.n_lanes;
   block.idle_switches = 0;
   Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
   fiber.is_done = true;
   if (--block.n_alive == 0) {
-    Switch(block, fiber, block.host, /*from_ends=*/true);
+    LeaveFibers(block, fiber);
   } else {
-    Yield(block, /*ends=*/true);
+    Yield(block);
   }
 }
 
@@ -214,10 +210,8 @@ void RunBlock(Block& block, bool is_early) {
   block.is_early = is_early;
   block.idle_switches = 0;
   block.current = block.step > 0 ? 0 : block.n_threads - 1;
-  block.host_stack = nullptr;
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
-  Switch(block, block.host, block.fibers[static_cast<size_t>(block.current)],
-         /*from_ends=*/false);
+  RunFibers(block);
 }
 
 // The first block of a grid, around what comes before the grid.
@@ -236,8 +230,7 @@ void RunFirstBlock(Block& block, const absl::FunctionRef<void()>& earlier) {
   blockDim = at[2];
   gridDim = at[3];
   block.is_early = false;
-  Switch(block, block.host, block.fibers[static_cast<size_t>(block.current)],
-         /*from_ends=*/false);
+  RunFibers(block);
 }
 
 }  // namespace
@@ -298,9 +291,9 @@ void WaitForKernelsBefore() {
   if (!block.is_early) return;
   block.idle_switches = 0;
   if (++block.n_waiting == block.n_alive) {
-    Switch(block, fiber, block.host, /*from_ends=*/false);
+    LeaveFibers(block, fiber);
   }
-  while (block.is_early) Yield(block, /*ends=*/false);
+  while (block.is_early) Yield(block);
 }
 
 void CheckWaited() {
@@ -319,26 +312,28 @@ void SyncThreads() {
     ++block.generation;
     block.idle_switches = 0;
   }
-  while (block.generation == generation) Yield(block, /*ends=*/false);
+  while (block.generation == generation) Yield(block);
 }
 
-const std::byte* ExchangeBytes(const void* mine, size_t bytes) {
+std::byte* ExchangeSlot() {
+  Warp& warp = RunningWarp(TheBlock());
+  return warp.values[warp.generation % 2] +
+         static_cast<size_t>(CurrentLane()) * kExchangeBytes;
+}
+
+const std::byte* Exchange() {
   Block& block = TheBlock();
-  Warp& warp = block.warps[static_cast<size_t>(block.current / kWarpThreads)];
+  Warp& warp = RunningWarp(block);
   PLIMSOLL_CHECK(warp.n_lanes == kWarpThreads,
                  "a warp operation that a lane has left");
-  PLIMSOLL_CHECK(bytes <= kExchangeBytes, "too much for an exchange");
-  std::byte* values = warp.values[warp.generation % 2];
-  std::memcpy(values + static_cast<size_t>(CurrentLane()) * kExchangeBytes,
-              mine, bytes);
   const uint64_t generation = warp.generation;
   if (++warp.arrived == kWarpThreads) {
     warp.arrived = 0;
     ++warp.generation;
     block.idle_switches = 0;
   }
-  while (warp.generation == generation) Yield(block, /*ends=*/false);
-  return values;
+  while (warp.generation == generation) Yield(block);
+  return warp.values[generation % 2];
 }
 
 void CopyLater(std::byte* to, const std::byte* from, size_t bytes) {

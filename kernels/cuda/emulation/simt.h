@@ -83,9 +83,19 @@ void CheckWaited();
 void RunAfter(absl::FunctionRef<void()> earlier,
               absl::FunctionRef<void()> grid);
 
-// Gives `bytes` of `mine` to the warp; returns what all lanes gave, lane by
-// lane kExchangeBytes apart, valid until the lane's next but one exchange.
-const std::byte* ExchangeBytes(const void* mine, size_t bytes);
+// Where the lane puts what it gives to its warp in the next Exchange().
+std::byte* ExchangeSlot();
+// Returns what all lanes gave, lane by lane kExchangeBytes apart, valid until
+// the lane's next but one exchange.
+const std::byte* Exchange();
+
+// Gives `mine` to the warp; returns as Exchange() does.
+template <class T>
+const std::byte* ExchangeBytes(const T* mine, size_t bytes) {
+  static_assert(sizeof(T) <= kExchangeBytes);
+  std::memcpy(ExchangeSlot(), mine, bytes);
+  return Exchange();
+}
 
 // Copies of the running thread (async_copy.cuh): what they are to bring arrives
 // when it waits for their group, and is garbage's place until then. Dies if a
@@ -122,10 +132,7 @@ T __shfl_sync(unsigned /*mask*/, T value, int lane) {
   return LaneValue<T>(ExchangeBytes(&value, sizeof(T)), lane);
 }
 
-inline void __syncwarp() {
-  const int nothing = 0;
-  (void)ExchangeBytes(&nothing, sizeof(nothing));
-}
+inline void __syncwarp() { (void)Exchange(); }
 
 template <class T>
 T __ldg(const T* at) {

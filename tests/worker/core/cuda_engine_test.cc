@@ -187,14 +187,15 @@ TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
 }
 
 TEST_P(CudaEngineTest, ScoresPrompts) {
-  LoadBoth("gemma_q5_0", {.n_ctx = 128});
+  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_ubatch = kFewRows});
   GenerateOptions request = Greedy(RandomPrompt(30, 2), 1);
   request.prompt_logprobs = true;
   ExpectAlike(request);
 }
 
 TEST_P(CudaEngineTest, SharesBeginningsOfPrompts) {
-  LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_idle_sessions = 1});
+  LoadBoth("gemma_q5_0",
+           {.n_ctx = 128, .n_ubatch = kFewRows, .n_idle_sessions = 1});
   const GenerateOptions request = Greedy(RandomPrompt(80, 2), 3);
   const Generated first = Generate(*on_device_, request);
   const Generated second = Generate(*on_device_, request);

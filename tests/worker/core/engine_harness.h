@@ -15,8 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/sanitized.h"
 #include "tests/worker/core/json.h"
-#include "tests/worker/core/sanitized.h"
 #include "worker/compute_device.h"
 #include "worker/engine.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/sanitized.h"
+#include "tests/sanitized.h"
 #include "worker/kv_cache.h"
 #include "worker/page_claims.h"
 #include "worker/scheduler.h"

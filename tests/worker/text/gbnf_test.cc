@@ -15,14 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
+struct GbnfCase {
   std::string grammar;
   std::vector<std::string> texts;
   std::vector<std::string> others;
 };
 
 TEST(GbnfTest, EveryConstructMeansWhatItSays) {
-  const std::vector<Case> cases = {
+  const std::vector<GbnfCase> cases = {
       {R"(root ::= "abc")", {"abc"}, {"", "ab", "abcd", "Abc"}},
       {R"(root ::= "a" | "bc" |)", {"a", "bc", ""}, {"b", "abc"}},
       {R"(root ::= "x" ("a" | "b" "c") "y")", {"xay", "xbcy"}, {"xacy", "xy"}},
@@ -48,7 +48,7 @@ TEST(GbnfTest, EveryConstructMeansWhatItSays) {
       {R"(root ::= ("a"?)* "b")", {"b", "aab"}, {"a"}},
       {R"(root ::= ("a" | "a" "b")* )", {"", "aab", "abab"}, {"b", "abb"}},
   };
-  for (const Case& one : cases) {
+  for (const GbnfCase& one : cases) {
     SCOPED_TRACE(one.grammar);
     const auto grammar = CompileGbnf(one.grammar);
     ASSERT_TRUE(grammar.ok()) << grammar.status();

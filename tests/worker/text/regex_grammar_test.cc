@@ -16,14 +16,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
+struct RegexCase {
   std::string pattern;
   std::vector<std::string> texts;
   std::vector<std::string> others;
 };
 
 TEST(RegexGrammarTest, EveryConstructMeansWhatItSays) {
-  const std::vector<Case> cases = {
+  const std::vector<RegexCase> cases = {
       {"abc", {"abc"}, {"ab", "abcd", "xabc"}},
       {"", {""}, {"a"}},
       {"a|bc|", {"a", "bc", ""}, {"b"}},
@@ -41,7 +41,7 @@ TEST(RegexGrammarTest, EveryConstructMeansWhatItSays) {
       {"[.]", {"."}, {"a"}},
       {"[\\b]", {"\b"}, {"b"}},
   };
-  for (const Case& one : cases) {
+  for (const RegexCase& one : cases) {
     SCOPED_TRACE(one.pattern);
     const auto grammar = CompileRegex(one.pattern);
     ASSERT_TRUE(grammar.ok()) << grammar.status();

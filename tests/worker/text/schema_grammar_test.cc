@@ -19,14 +19,14 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-struct Case {
+struct SchemaCase {
   std::string schema;
   std::vector<std::string> texts;
   std::vector<std::string> others;
 };
 
-void ExpectCases(const std::vector<Case>& cases) {
-  for (const Case& one : cases) {
+void ExpectCases(const std::vector<SchemaCase>& cases) {
+  for (const SchemaCase& one : cases) {
     SCOPED_TRACE(one.schema);
     const auto grammar = CompileJsonSchema(one.schema);
     ASSERT_TRUE(grammar.ok()) << grammar.status();

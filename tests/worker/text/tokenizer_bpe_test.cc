@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "planner/memory_plan.h"
+#include "tests/worker/text/encode.h"
 #include "tests/worker/text/gguf_fixture.h"
 
 namespace plimsoll::worker {
@@ -25,13 +26,6 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       .String("tokenizer.ggml.pre", pre)
       .Strings("tokenizer.ggml.merges", merges)
       .Load();
-}
-
-std::vector<int32_t> Encode(const Tokenizer& tokenizer, absl::string_view text,
-                            bool parse_special = false) {
-  const auto ids = tokenizer.Encode(text, parse_special);
-  EXPECT_TRUE(ids.ok()) << ids.status();
-  return ids.value_or(std::vector<int32_t>());
 }
 
 TEST(BpeTokenizerTest, TheEarliestMergeGoesFirst) {

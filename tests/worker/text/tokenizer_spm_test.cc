@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "planner/memory_plan.h"
+#include "tests/worker/text/encode.h"
 #include "tests/worker/text/gguf_fixture.h"
 
 namespace plimsoll::worker {
@@ -15,7 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr TokenType kControl = TokenType::kControl;
 constexpr TokenType kByte = TokenType::kByte;
 const std::string kMark = "\xE2\x96\x81";
 
@@ -35,17 +35,10 @@ std::unique_ptr<Tokenizer> Make(const std::vector<FixtureToken>& tokens,
 
 std::vector<FixtureToken> Vocab(std::vector<FixtureToken> more) {
   std::vector<FixtureToken> tokens = {{"<unk>", TokenType::kUnknown},
-                                      {"<bos>", kControl, -1000},
-                                      {"<eos>", kControl, -1000}};
+                                      {"<bos>", TokenType::kControl, -1000},
+                                      {"<eos>", TokenType::kControl, -1000}};
   for (FixtureToken& token : more) tokens.push_back(std::move(token));
   return tokens;
-}
-
-std::vector<int32_t> Encode(const Tokenizer& tokenizer, absl::string_view text,
-                            bool parse_special = false) {
-  const auto ids = tokenizer.Encode(text, parse_special);
-  EXPECT_TRUE(ids.ok()) << ids.status();
-  return ids.value_or(std::vector<int32_t>());
 }
 
 TEST(SpmTokenizerTest, TheHighestScoreMergesFirst) {
@@ -98,8 +91,8 @@ TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
 
 TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
   const auto tokenizer = Make({{"<unk>", TokenType::kControl},
-                               {"<bos>", kControl},
-                               {"<eos>", kControl},
+                               {"<bos>", TokenType::kControl},
+                               {"<eos>", TokenType::kControl},
                                {"a"}});
   EXPECT_THAT(Encode(*tokenizer, "zaz"), ElementsAre(3));
 }

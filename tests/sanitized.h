@@ -1,7 +1,7 @@
 // Whether a test runs under a sanitizer, which takes memory and time of its
 // own. GCC says so by macros, Clang by features.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_SANITIZED_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_SANITIZED_H_
+#ifndef PLIMSOLL_TESTS_SANITIZED_H_
+#define PLIMSOLL_TESTS_SANITIZED_H_
 
 namespace plimsoll::testing {
 
@@ -22,4 +22,4 @@ inline constexpr bool kIsSanitized = false;
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_SANITIZED_H_
+#endif  // PLIMSOLL_TESTS_SANITIZED_H_

@@ -1,0 +1,25 @@
+// A text's ids, by a tokenizer that does not refuse it.
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+
+inline std::vector<int32_t> Encode(const Tokenizer& tokenizer,
+                                   absl::string_view text,
+                                   bool parse_special = false) {
+  const auto ids = tokenizer.Encode(text, parse_special);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.value_or(std::vector<int32_t>());
+}
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
