@@ -21,15 +21,15 @@ namespace {
 constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;  // of keys: columns of a product
 
-// For StepKey.
-struct Tile {
+// What a warp looks at at a time.
+struct PromptTile {
   static constexpr int kStepKeys = kKeys;
 };
 
 // kHeadDim is rounded up to one of the shapes. kTeam warps share the queries of
 // wide heads: each has kDims of the values' elements.
 template <int kHeadDimOfShape>
-struct PromptShape : Tile {
+struct PromptShape : PromptTile {
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
@@ -216,8 +216,9 @@ __device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
     const int64_t first =
         shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
     // Keys [begin, begin + n_seen) of the step are seen.
-    const int begin = first < step.begin ? step.begin : StepKey<Tile>(first);
-    const int end = past < step.end ? StepKey<Tile>(past) : step.end;
+    const int begin =
+        first < step.begin ? step.begin : StepKey<PromptTile>(first);
+    const int end = past < step.end ? StepKey<PromptTile>(past) : step.end;
     const auto n_seen = static_cast<unsigned>(end > begin ? end - begin : 0);
     float max = state.max[half];
 #pragma unroll
