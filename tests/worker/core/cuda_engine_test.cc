@@ -298,7 +298,8 @@ TEST_P(CudaEngineTest, InvariantPromptsHaveTheSameBitsInAnyChunks) {
     EXPECT_EQ(SameBits(whole, cut), precision == Precision::kInvariant);
     ASSERT_EQ(whole.ids(), cut.ids());
     for (size_t i = 0; i < cut.tokens.size(); ++i) {
-      EXPECT_NEAR(whole.tokens[i].logprob, cut.tokens[i].logprob, 1e-2f);
+      // Rounding to F16 loses 2^-12 of logits below 64, and more in sums.
+      EXPECT_NEAR(whole.tokens[i].logprob, cut.tokens[i].logprob, 5e-2f);
     }
     on_device_ = nullptr;  // before its device
   }
