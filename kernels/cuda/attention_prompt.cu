@@ -69,7 +69,7 @@ struct Eight {
 template <DType kType>
 __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
                                                     int64_t at) {
-  Eight<kType == DType::kQ8_0> eight;
+  Eight<kType == DType::kQ8_0> eight = {};
   const StoredEight<kType> stored = LoadStored<kType>(row, at);
   if constexpr (kType == DType::kQ8_0) {
     const uint32_t d = LowHalves(stored.d, stored.d);

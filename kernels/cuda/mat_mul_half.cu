@@ -139,7 +139,7 @@ struct HalfTile {
 template <DType kType>
 __device__ HalfTile Rounded(const Tile<kType>& tile) {
   constexpr bool kIsSigned = HasSignedQuants(kType);
-  HalfTile rounded;
+  HalfTile rounded = {};
   for (int row = 0; row < 2; ++row) {
     uint32_t scale[HalvesOf(kType)];
     for (int h = 0; h < HalvesOf(kType); ++h) {
@@ -207,7 +207,7 @@ struct FloatReader {
     return raw;
   }
   __device__ static HalfTile Round(const Raw& raw, int /*col_tile*/) {
-    HalfTile rounded;
+    HalfTile rounded = {};
     for (int row = 0; row < 2; ++row) {
       for (int half = 0; half < 2; ++half) {
         const uint2 four = raw.four[row][half];
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
     for (int c = 0; c < kStageTiles; ++c) {
       const int col = stage * kStageTiles + c;
       if (col >= x.col_tiles) break;
-      HalfTile tiles[kTiles];
+      HalfTile tiles[kTiles] = {};
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         tiles[t] = Reader::Round(next[t], col);
