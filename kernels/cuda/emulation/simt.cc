@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -78,8 +77,9 @@ struct Fiber {
   void* stack_pointer = nullptr;
   bool is_done = false;
   bool has_waited = false;  // for kernels before
-  // Groups of copies on their way, and those that are in none yet.
-  std::deque<std::vector<Copy>> copies = {};
+  // Groups of copies on their way, and those that are in none yet. Not a deque,
+  // which allocates when it is made.
+  std::vector<std::vector<Copy>> copies = {};
   std::vector<Copy> started = {};
 };
 
@@ -355,7 +355,7 @@ void FinishCopies(int n_left) {
     for (const Copy& copy : fiber.copies.front()) {
       std::memcpy(copy.to, copy.from, copy.bytes);
     }
-    fiber.copies.pop_front();
+    fiber.copies.erase(fiber.copies.begin());
   }
 }
 
