@@ -21,15 +21,11 @@ namespace {
 constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;  // of keys: columns of a product
 
-// What a warp looks at at a time.
-struct PromptTile {
-  static constexpr int kStepKeys = kKeys;
-};
-
 // kHeadDim is rounded up to one of the shapes. kTeam warps share the queries of
 // wide heads: each has kDims of the values' elements.
 template <int kHeadDimOfShape>
-struct PromptShape : PromptTile {
+struct PromptShape {
+  static constexpr int kStepKeys = kKeys;
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
@@ -74,7 +70,7 @@ __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
   if constexpr (kType == DType::kQ8_0) {
     const uint32_t d = LowHalves(stored.d, stored.d);
     for (int i = 0; i < 4; ++i) {
-      const uint32_t quants = HalvesOfBytes(stored.pairs[i]);
+      const uint32_t quants = PairOfBytes<true, 0, 1>(stored.pairs[i]);
       eight.high[i] = MultiplyPairs(quants, d);
       eight.low[i] = FmaPairs(quants, d, Negated(eight.high[i]));
     }
@@ -204,10 +200,10 @@ struct PromptSoftmax {
 
 // Turns scores into weights; `factors` is what earlier sums are multiplied by.
 // A score that is not a number makes the total one.
-__device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
-                                 const Step& step, float scale,
-                                 PromptSoftmax& state, float scores[kGroups][4],
-                                 float* factors) {
+template <class S>
+__device__ void WeighTile(const AttentionShape& shape, const Task& task,
+                          const Step& step, float scale, PromptSoftmax& state,
+                          float scores[kGroups][4], float* factors) {
   const int lane = LaneIndex();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -216,9 +212,8 @@ __device__ inline void WeighTile(const AttentionShape& shape, const Task& task,
     const int64_t first =
         shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
     // Keys [begin, begin + n_seen) of the step are seen.
-    const int begin =
-        first < step.begin ? step.begin : StepKey<PromptTile>(first);
-    const int end = past < step.end ? StepKey<PromptTile>(past) : step.end;
+    const int begin = first < step.begin ? step.begin : StepKey<S>(first);
+    const int end = past < step.end ? StepKey<S>(past) : step.end;
     const auto n_seen = static_cast<unsigned>(end > begin ? end - begin : 0);
     float max = state.max[half];
 #pragma unroll
@@ -398,7 +393,7 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
       float factors[2];
       ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
       const float scale = CapTile(shape, scores);
-      WeighTile(shape, task, step, scale, state, scores, factors);
+      WeighTile<S>(shape, task, step, scale, state, scores, factors);
       if (factors[0] != 1.0f || factors[1] != 1.0f) {
 #pragma unroll
         for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];

@@ -103,27 +103,6 @@ __global__ void RoundActivations(Activations x, HalfRows out) {
 
 // ---- Weights ---------------------------------------------------------------
 
-// Bytes 0 and 2, then 1 and 3, as pairs in F16.
-template <bool kIsSigned>
-__device__ void HalvesOfBytes(uint32_t bytes, uint32_t* pairs) {
-#ifdef PLIMSOLL_CUDA_EMULATED
-  for (int i = 0; i < 2; ++i) {
-    pairs[i] =
-        PackPair<false>(static_cast<float>(ByteAt<kIsSigned>(bytes, i)),
-                        static_cast<float>(ByteAt<kIsSigned>(bytes, i + 2)));
-  }
-#else
-  // 0x6400 | b is 1024 + b.
-  constexpr uint32_t kFlip = kIsSigned ? 0x80808080u : 0u;
-  const __half2 zero = __float2half2_rn(kIsSigned ? 1152.0f : 1024.0f);
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t biased =
-        __byte_perm(bytes ^ kFlip, 0x64646464u, i == 0 ? 0x4240 : 0x4341);
-    pairs[i] = BitsOfPair(__hsub2(PairOfBits(biased), zero));
-  }
-#endif
-}
-
 // A tile's weights in F16: of each half of its columns the operand of a
 // product, rows g and g + 8, columns 4t and 4t + 2, then 4t + 1 and 4t + 3.
 struct HalfTile {
@@ -147,8 +126,9 @@ __device__ HalfTile Rounded(const Tile<kType>& tile) {
     }
     const uint32_t offset = PackPair<false>(tile.offset[row], tile.offset[row]);
     for (int half = 0; half < 2; ++half) {
-      uint32_t pairs[2];
-      HalvesOfBytes<kIsSigned>(tile.a[2 * half + row], pairs);
+      const uint32_t quants = tile.a[2 * half + row];
+      uint32_t pairs[2] = {PairOfBytes<kIsSigned, 0, 2>(quants),
+                           PairOfBytes<kIsSigned, 1, 3>(quants)};
       for (uint32_t& pair : pairs) {
         const uint32_t by = scale[half % HalvesOf(kType)];
         pair = kIsSigned ? MultiplyPairs(pair, by) : FmaPairs(pair, by, offset);

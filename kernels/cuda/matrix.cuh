@@ -62,15 +62,19 @@ __device__ inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
 
 #endif
 
-// Two signed bytes, exactly.
-__device__ inline uint32_t HalvesOfBytes(uint16_t bytes) {
+// Two of a word's bytes, exactly.
+template <bool kIsSigned, int kFirst, int kSecond>
+__device__ uint32_t PairOfBytes(uint32_t bytes) {
 #ifdef PLIMSOLL_CUDA_EMULATED
-  return PackPair<false>(static_cast<float>(ByteAt<true>(bytes, 0)),
-                         static_cast<float>(ByteAt<true>(bytes, 1)));
+  return PackPair<false>(static_cast<float>(ByteAt<kIsSigned>(bytes, kFirst)),
+                         static_cast<float>(ByteAt<kIsSigned>(bytes, kSecond)));
 #else
   // 0x6400 | b is 1024 + b.
-  const uint32_t biased = __byte_perm(bytes ^ 0x8080u, 0x64646464u, 0x4140);
-  return BitsOfPair(__hsub2(PairOfBits(biased), __float2half2_rn(1152.0f)));
+  constexpr uint32_t kFlip = kIsSigned ? 0x80808080u : 0u;
+  const __half2 zero = __float2half2_rn(kIsSigned ? 1152.0f : 1024.0f);
+  const uint32_t biased =
+      __byte_perm(bytes ^ kFlip, 0x64646464u, 0x4040 | kFirst | (kSecond << 8));
+  return BitsOfPair(__hsub2(PairOfBits(biased), zero));
 #endif
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -85,19 +86,15 @@ inline bool IsCuda(const std::string& name) {
   return IsEmulated(name) || absl::StartsWith(name, kCudaName);
 }
 
-// One kernel for all rows, but that exact products change theirs early, with
-// the same bits (docs/cuda.md); and what the name says.
+// Exact products, which change their kernel early with the same bits
+// (docs/cuda.md), unless the name says otherwise.
 inline CudaOptions OptionsOf(const std::string& name) {
-  CudaOptions options = BatchInvariant();
-  options.tensor_attention = CudaOptions::TensorAttention::kPrompts;
-  const bool has_prompts =
-      name == kCudaEmulatedPromptName || name == kCudaPromptName;
-  if (has_prompts) {
+  CudaOptions options;
+  if (name == kCudaEmulatedPromptName || name == kCudaPromptName) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
   }
-  if (name == kCudaEmulatedHalfName || name == kCudaHalfName) {
-    options.half_product_rows = 2;
-  }
+  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
+  options.half_product_rows = is_half ? 2 : std::numeric_limits<int64_t>::max();
   options.prompt_product_rows = 20;
   return options;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "kernels/cuda/kernel_call.h"
 
 #ifdef PLIMSOLL_SIMT_ASAN
 #include <sanitizer/common_interface_defs.h>
@@ -57,7 +58,6 @@ namespace {
 // which fibers switch among, would lie in the same few sets of every cache.
 constexpr size_t kStackBytes = (size_t{128} << 10) + size_t{17 * 64};
 constexpr int kMaxThreads = 1024;  // of a block, as on the device
-constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 
 struct Warp {
   int arrived = 0;
@@ -116,6 +116,9 @@ State& TheState() {
 }
 Block& TheBlock() { return TheState().blocks[TheState().is_nested ? 1 : 0]; }
 
+Fiber& RunningFiber(Block& block) {
+  return block.fibers[static_cast<size_t>(block.current)];
+}
 Warp& RunningWarp(Block& block) {
   return block.warps[static_cast<size_t>(block.current / kWarpThreads)];
 }
@@ -127,7 +130,7 @@ std::byte* StackOf(Block& block, int thread) {
 // Continues in the fibers until one of them leaves. To AddressSanitizer they
 // are one stack: telling it of every switch would take longer than the switch.
 void RunFibers(Block& block) {
-  const Fiber& first = block.fibers[static_cast<size_t>(block.current)];
+  const Fiber& first = RunningFiber(block);
 #ifdef PLIMSOLL_SIMT_ASAN
   void* host_fake_stack;
   const void* host_stack;
@@ -169,14 +172,13 @@ void RunThread() {
   Block& block = TheBlock();
   (*block.thread)();
   PLIMSOLL_CHECK(block.arrived == 0, "a thread ended before a barrier");
-  const Fiber& ending = block.fibers[static_cast<size_t>(block.current)];
-  PLIMSOLL_CHECK(ending.copies.empty() && ending.started.empty(),
+  Fiber& fiber = RunningFiber(block);
+  PLIMSOLL_CHECK(fiber.copies.empty() && fiber.started.empty(),
                  "a thread ended before its copies");
   Warp& warp = RunningWarp(block);
   PLIMSOLL_CHECK(warp.arrived == 0, "a lane ended before a warp operation");
   --warp.n_lanes;
   block.idle_switches = 0;
-  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
   fiber.is_done = true;
   if (--block.n_alive == 0) {
     LeaveFibers(block, fiber);
@@ -286,7 +288,7 @@ void LetNextKernelBegin() {}
 
 void WaitForKernelsBefore() {
   Block& block = TheBlock();
-  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  Fiber& fiber = RunningFiber(block);
   fiber.has_waited = true;
   if (!block.is_early) return;
   block.idle_switches = 0;
@@ -297,8 +299,7 @@ void WaitForKernelsBefore() {
 }
 
 void CheckWaited() {
-  const Block& block = TheBlock();
-  PLIMSOLL_CHECK(block.fibers[static_cast<size_t>(block.current)].has_waited,
+  PLIMSOLL_CHECK(RunningFiber(TheBlock()).has_waited,
                  "a thread that did not wait for the kernels before");
 }
 
@@ -338,19 +339,18 @@ const std::byte* Exchange() {
 
 void CopyLater(std::byte* to, const std::byte* from, size_t bytes) {
   Block& block = TheBlock();
-  block.fibers[static_cast<size_t>(block.current)].started.push_back(
-      {to, from, bytes});
+  RunningFiber(block).started.push_back({to, from, bytes});
 }
 
 void CommitCopies() {
   Block& block = TheBlock();
-  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  Fiber& fiber = RunningFiber(block);
   fiber.copies.push_back(std::exchange(fiber.started, {}));
 }
 
 void FinishCopies(int n_left) {
   Block& block = TheBlock();
-  Fiber& fiber = block.fibers[static_cast<size_t>(block.current)];
+  Fiber& fiber = RunningFiber(block);
   while (std::ssize(fiber.copies) > n_left) {
     for (const Copy& copy : fiber.copies.front()) {
       std::memcpy(copy.to, copy.from, copy.bytes);
