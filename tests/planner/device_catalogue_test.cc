@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <map>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +12,6 @@ namespace plimsoll::planner {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::Ge;
 using ::testing::HasSubstr;
 
 constexpr char kHeader[] =
@@ -160,45 +156,6 @@ TEST(DeviceCatalogueTest, AProfileHasTheRulesOfItsKind) {
                                          ? CommittedGpuProfile().runtime_bytes
                                          : CommittedCpuProfile().runtime_bytes);
   }
-}
-
-class InstalledCatalogueTest : public ::testing::Test {
- protected:
-  InstalledCatalogueTest() {
-    std::stringstream text;
-    text << std::ifstream("data/devices.csv").rdbuf();
-    auto catalogue = DeviceCatalogue::Parse(text.str());
-    EXPECT_TRUE(catalogue.ok()) << catalogue.status();
-    if (catalogue.ok()) catalogue_ = *std::move(catalogue);
-  }
-
-  DeviceCatalogue catalogue_;
-};
-
-TEST_F(InstalledCatalogueTest, HasManyDevicesOfEveryKindAndTheirSources) {
-  EXPECT_THAT(catalogue_.devices().size(), Ge(40u));
-  std::map<std::string, int> kinds;
-  for (const CatalogueDevice& device : catalogue_.devices()) {
-    ++kinds[device.kind];
-    EXPECT_FALSE(device.source.empty()) << device.name;
-    // Nobody has built a memory that is read whole more than 100 times or less
-    // than once in a minute.
-    const int64_t reads_per_minute =
-        60 * device.bandwidth_bytes_per_s / device.memory_bytes;
-    EXPECT_GE(reads_per_minute, 1) << device.name;
-    EXPECT_LE(reads_per_minute, 6'000) << device.name;
-  }
-  EXPECT_EQ(kinds.size(), 4u);
-}
-
-TEST_F(InstalledCatalogueTest, KnowsTheDevicesThatPeopleAskFor) {
-  const auto* rtx = catalogue_.Find("rtx-4090");
-  ASSERT_NE(rtx, nullptr);
-  EXPECT_EQ(rtx->memory_bytes, int64_t{24'564} << 20);
-  EXPECT_EQ(rtx->bandwidth_bytes_per_s, 1'008'000'000'000);
-  const auto* board = catalogue_.Find("raspberry-pi-5-8gb");
-  ASSERT_NE(board, nullptr);
-  EXPECT_EQ(board->kind, "board");
 }
 
 TEST(ParseFleetTest, ReadsIdsDevicesAndWhatIsAvailable) {

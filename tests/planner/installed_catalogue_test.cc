@@ -1,0 +1,207 @@
+// data/devices.csv: what it must know of every device, and the two devices that
+// this project began with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "planner/device_catalogue.h"
+#include "planner/memory_plan.h"
+#include "tests/planner/known_models.h"
+
+namespace plimsoll::planner {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+// Gemma 3 270M with weights in F32, 1.07 GB. Source: MODELS.md.
+ModelShape Gemma270mInF32() {
+  HeaderNumbers numbers("gemma3");
+  numbers.Int("context_length", 32'768)
+      .Int("embedding_length", 640)
+      .Int("block_count", 18)
+      .Int("feed_forward_length", 2'048)
+      .Int("attention.head_count", 4)
+      .Int("attention.head_count_kv", 1)
+      .Int("attention.key_length", 256)
+      .Int("attention.value_length", 256)
+      .Int("attention.sliding_window", 512)
+      .Int("vocab_size", 262'144);
+  return ShapeWith(numbers, DType::kF32, DType::kF32, true);
+}
+
+class InstalledCatalogueTest : public ::testing::Test {
+ protected:
+  InstalledCatalogueTest() {
+    std::stringstream text;
+    text << std::ifstream("data/devices.csv").rdbuf();
+    auto catalogue = DeviceCatalogue::Parse(text.str());
+    EXPECT_TRUE(catalogue.ok()) << catalogue.status();
+    if (catalogue.ok()) catalogue_ = *std::move(catalogue);
+  }
+
+  // The plan with the longest context that all of the device's memory holds.
+  MemoryPlan PlanOn(const std::string& device, const ModelShape& shape,
+                    const LoadOptions& options) {
+    const auto found = catalogue_.Get(device);
+    EXPECT_TRUE(found.ok()) << found.status();
+    if (!found.ok()) return {};
+    const DeviceProfile profile = ProfileOf(*found);
+    auto plan = Layout(shape, options, profile, profile.free_bytes);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *std::move(plan) : MemoryPlan{};
+  }
+
+  DeviceCatalogue catalogue_;
+};
+
+TEST_F(InstalledCatalogueTest, HasManyDevicesOfEveryKind) {
+  EXPECT_THAT(catalogue_.devices().size(), Ge(300u));
+  std::map<std::string, int> kinds;
+  for (const CatalogueDevice& device : catalogue_.devices()) {
+    ++kinds[device.kind];
+    EXPECT_EQ(device.name, absl::AsciiStrToLower(device.name));
+    // Nobody has built a memory that is read whole more than 100 times or less
+    // than once in a minute.
+    const int64_t reads_per_minute =
+        60 * device.bandwidth_bytes_per_s / device.memory_bytes;
+    EXPECT_GE(reads_per_minute, 1) << device.name;
+    EXPECT_LE(reads_per_minute, 6'000) << device.name;
+  }
+  EXPECT_EQ(kinds.size(), 4u);
+}
+
+TEST_F(InstalledCatalogueTest, EveryDeviceNamesTheSourceOfItsFigures) {
+  for (const CatalogueDevice& device : catalogue_.devices()) {
+    EXPECT_FALSE(device.source.empty()) << device.name;
+    if (device.memory_basis != MemoryBasis::kDriver) continue;
+    // Such a figure was printed somewhere; the row says by what.
+    EXPECT_THAT(device.source,
+                AnyOf(HasSubstr("nvidia-smi "), HasSubstr("as read on")))
+        << device.name;
+  }
+}
+
+TEST_F(InstalledCatalogueTest, AFigureOfNvidiaSmiIsTheOneThatTheSourceQuotes) {
+  const std::string label = "nvidia-smi ";
+  for (const CatalogueDevice& device : catalogue_.devices()) {
+    const size_t at = device.source.find(label);
+    if (at == std::string::npos) continue;
+    const std::string total =
+        absl::StrCat((device.memory_bytes + (1 << 20) - 1) >> 20, "MiB");
+    EXPECT_EQ(device.source.substr(at + label.size()), total) << device.name;
+  }
+}
+
+TEST_F(InstalledCatalogueTest, NominalMemoryIsWholeGibibytes) {
+  for (const CatalogueDevice& device : catalogue_.devices()) {
+    if (device.memory_basis != MemoryBasis::kNominal) continue;
+    EXPECT_EQ(device.memory_bytes % (int64_t{1} << 30), 0) << device.name;
+  }
+}
+
+TEST_F(InstalledCatalogueTest, KnowsTheDevicesThatPeopleAskFor) {
+  const auto* rtx = catalogue_.Find("rtx-4090");
+  ASSERT_NE(rtx, nullptr);
+  EXPECT_EQ(rtx->memory_bytes, int64_t{24'564} << 20);
+  EXPECT_EQ(rtx->bandwidth_bytes_per_s, 1'008'000'000'000);
+  const auto* board = catalogue_.Find("raspberry-pi-5-8gb");
+  ASSERT_NE(board, nullptr);
+  EXPECT_EQ(board->kind, "board");
+  for (const char* name : {"rtx-2060",
+                           "rtx-2080-ti",
+                           "rtx-3050-8gb",
+                           "rtx-3080-12gb",
+                           "rtx-4060-ti-8gb",
+                           "rtx-4080-super",
+                           "rtx-5050",
+                           "rtx-5090",
+                           "rtx-2060-laptop",
+                           "rtx-3060-laptop",
+                           "rtx-4090-laptop",
+                           "rtx-5090-laptop",
+                           "quadro-rtx-8000",
+                           "rtx-a4000",
+                           "rtx-6000-ada",
+                           "rtx-pro-6000",
+                           "t4",
+                           "v100-32gb",
+                           "a10",
+                           "a30",
+                           "a40",
+                           "a100-sxm-80gb",
+                           "l4",
+                           "l40",
+                           "l40s",
+                           "h100-sxm",
+                           "h20",
+                           "h200",
+                           "gh200-96gb",
+                           "b200",
+                           "b300",
+                           "gb200",
+                           "gb300",
+                           "jetson-nano-4gb",
+                           "jetson-tx2-8gb",
+                           "jetson-agx-xavier-32gb",
+                           "jetson-agx-orin-64gb",
+                           "jetson-agx-thor",
+                           "dgx-spark",
+                           "ryzen-ai-max-395-128gb",
+                           "m1-8gb",
+                           "m2-ultra-192gb",
+                           "m3-max-128gb",
+                           "m4-max-128gb",
+                           "m5-16gb",
+                           "arc-a770-16gb",
+                           "arc-b580",
+                           "arc-pro-b60",
+                           "rx-6800-xt",
+                           "rx-7900-xtx",
+                           "rx-9070-xt",
+                           "mi100",
+                           "mi300x",
+                           "mi355x"}) {
+    EXPECT_NE(catalogue_.Find(name), nullptr) << name;
+  }
+}
+
+// The desktop card on which a dense reserve gave 30,840 tokens and a better one
+// 123,361.
+TEST_F(InstalledCatalogueTest, TheFirstCardHoldsTheWholeContext) {
+  const auto* card = catalogue_.Find("rtx-4070-ti");
+  ASSERT_NE(card, nullptr);
+  EXPECT_EQ(card->memory_bytes, 12'878'086'144);
+  EXPECT_EQ(card->memory_basis, MemoryBasis::kDriver);
+  LoadOptions options;
+  options.k_type = options.v_type = DType::kQ8_0;
+  const MemoryPlan plan = PlanOn("rtx-4070-ti", Gemma4(), options);
+  EXPECT_TRUE(plan.fits);
+  EXPECT_EQ(plan.n_ctx, 262'144);
+}
+
+// The board of 1.9 GB on which the keys and values of a model of 1.06 GB did
+// not fit.
+TEST_F(InstalledCatalogueTest, TheFirstBoardHoldsItsModel) {
+  const auto* board = catalogue_.Find("sl2610");
+  ASSERT_NE(board, nullptr);
+  EXPECT_EQ(board->kind, "board");
+  EXPECT_EQ(board->memory_bytes, 1'900'000'000);
+  const ModelShape shape = Gemma270mInF32();
+  int64_t weight_bytes = 0;
+  for (const auto& tensor : shape.weights) weight_bytes += tensor.file_bytes;
+  EXPECT_THAT(weight_bytes, Ge(1'060'000'000));
+  const MemoryPlan plan = PlanOn("sl2610", shape, LoadOptions());
+  EXPECT_TRUE(plan.fits);
+  EXPECT_EQ(plan.n_ctx, shape.n_ctx_train);
+}
+
+}  // namespace
+}  // namespace plimsoll::planner
