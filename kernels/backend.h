@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
@@ -35,6 +36,12 @@ namespace plimsoll::kernels {
 inline constexpr int64_t kAttentionBlock = 64;
 inline constexpr int64_t kMaxHeadDim = 512;
 inline constexpr int64_t kMaxCandidates = 64;
+
+// Most bytes that an allocation touches between two questions to its fence.
+inline constexpr int64_t kMaxChunkBytes = int64_t{64} << 20;
+// Asked before each chunk of an allocation, with the bytes that are touched
+// already. An error ends the allocation, and nothing more is touched.
+using ChunkFence = absl::FunctionRef<absl::Status(int64_t bytes_done)>;
 
 // How an element type is stored, for the planner (DeviceProfile).
 struct StorageFact {
@@ -351,9 +358,14 @@ class Backend {
   virtual const DeviceInfo& Device() const = 0;
 
   // Memory. Allocate rounds up; Buffer::bytes() tells the truth. The memory is
-  // zeroed and resident. Allocations() counts calls since construction.
-  // Errors: kResourceExhausted with the bytes wanted.
-  virtual absl::StatusOr<Buffer> Allocate(int64_t bytes) = 0;
+  // zeroed and resident. The fence is asked before any memory is taken, then
+  // before each chunk that is zeroed; if it fails, all is given back.
+  // Allocations() counts calls since construction.
+  // Errors: kResourceExhausted with the bytes wanted; those of the fence.
+  virtual absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) = 0;
+  absl::StatusOr<Buffer> Allocate(int64_t bytes) {
+    return Allocate(bytes, [](int64_t) { return absl::OkStatus(); });
+  }
   virtual int64_t Allocations() const = 0;
   // Host memory, zeroed, which copies of this backend, and of others of its
   // kind, reach without one in between. It may outlive the backend.

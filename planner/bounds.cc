@@ -125,9 +125,10 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
 
 absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
     const ModelShape& shape, const LoadOptions& options,
-    const DeviceCatalogue& catalogue) {
+    const DeviceCatalogue& catalogue, StopCheck stop) {
   std::vector<FittingDevice> fitting;
   for (const CatalogueDevice& device : catalogue.devices()) {
+    RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(
         std::optional<DeviceBounds> bounds,
         BoundsOn(shape, options, ProfileOf(device), device.memory_bytes,

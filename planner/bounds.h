@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "base/stop_check.h"
 #include "planner/device_catalogue.h"
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
@@ -80,10 +81,10 @@ struct FittingDevice {
 };
 
 // The devices whose whole memory is enough, the smallest first.
-// Errors: as BoundsOn.
+// Errors: as BoundsOn; what `stop` says, which is asked for each device.
 absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
     const ModelShape& shape, const LoadOptions& options,
-    const DeviceCatalogue& catalogue);
+    const DeviceCatalogue& catalogue, StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner
 

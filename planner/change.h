@@ -35,6 +35,13 @@ inline Change WithKvType(Change change, DType type) {
   return change;
 }
 
+// The change without room for contexts that wait.
+inline Change WithoutParked(Change change) {
+  change.options.n_parked = 0;
+  change.Append("--parked-slots 0");
+  return change;
+}
+
 // Halves n_ubatch until `helps`, called with the change, is true.
 template <typename Helps>
 void TrySmallerUbatch(const Change& base, const Helps& helps) {
@@ -66,13 +73,14 @@ std::optional<Change> WithMostSlots(Change change, const Fits& fits) {
 }
 
 // Every reduction at once: the smallest n_ubatch, keys and values of `kv_type`
-// if there is one, one slot.
+// if there is one, one slot, and nobody who waits.
 inline Change WithLeast(Change change, std::optional<DType> kv_type) {
   if (change.options.n_ubatch > kSmallestUbatch) {
     change.options.n_ubatch = kSmallestUbatch;
     change.Append(absl::StrCat("--n-ubatch ", kSmallestUbatch));
   }
   if (kv_type) change = WithKvType(change, *kv_type);
+  if (change.options.n_parked > 0) change = WithoutParked(change);
   if (change.options.n_slots > 1) {
     change.options.n_slots = 1;
     change.Append("--slots 1");

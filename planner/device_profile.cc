@@ -167,6 +167,7 @@ absl::Status ValidateProfile(const DeviceProfile& profile) {
        {Field{"total_bytes", profile.total_bytes, 0},
         Field{"free_bytes", profile.free_bytes, 0},
         Field{"runtime_bytes", profile.runtime_bytes, 0},
+        Field{"message_bytes", profile.message_bytes, 0},
         Field{"activation_block", w.activation_block, 1},
         Field{"activation_block_bytes", w.activation_block_bytes, 0},
         Field{"kernel_scratch_bytes", w.kernel_scratch_bytes, 0},

@@ -60,6 +60,8 @@ struct DeviceProfile {
   int64_t runtime_bytes;  // context, libraries, code: outside the arena
   Basis runtime_basis;
   std::string runtime_note = {};  // what it comes from; may be empty
+  // Host memory for requests and replies of the process, which it enforces.
+  int64_t message_bytes = 0;
 };
 
 // The committed profile of this build's CPU backend, for what-ifs where no

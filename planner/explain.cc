@@ -263,7 +263,9 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
   const std::vector<DType> types = SmallerKvTypes(inputs, plan);
   Change on_host = base;
   const bool may_be_on_host = KeepOnHost(inputs, on_host);
+  const bool has_parked = base.options.n_parked > 0;
   if (plan.fits) {
+    if (has_parked) adviser.TryLonger(WithoutParked(base));
     for (const DType type : types) adviser.TryLonger(WithKvType(base, type));
     if (may_be_on_host) adviser.TryLonger(on_host);
     Change one = base;
@@ -273,6 +275,7 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
     adviser.TryWeights(base);
     return adviser.Take();
   }
+  if (has_parked) adviser.Try(WithoutParked(base));
   adviser.TryUbatch(base);
   for (const DType type : types) adviser.Try(WithKvType(base, type));
   if (may_be_on_host) adviser.Try(on_host);

@@ -20,10 +20,26 @@ constexpr int64_t kDefaultAlignment = 32;
 // Elements of short arrays that are kept, as doubles, all arrays together.
 constexpr int64_t kMaxInlineBytes = 8 << 20;
 
+// A stream over what may hold the header.
+GgufStream HeaderStream(ByteSource& source) {
+  const int64_t present = std::min(source.Size(), source.PresentBytes());
+  if (present > GgufHeader::kMaxHeaderBytes) {
+    return {source, 0, GgufHeader::kMaxHeaderBytes,
+            absl::StrCat("a header may have at most ",
+                         GgufHeader::kMaxHeaderBytes, " bytes")};
+  }
+  if (present < source.Size()) {
+    return {
+        source, 0, present,
+        absl::StrCat("of the file's ", source.Size(), " bytes only the first ",
+                     present, " are given, and the header is longer")};
+  }
+  return {source, 0, present};
+}
+
 class HeaderReader {
  public:
-  explicit HeaderReader(ByteSource& source)
-      : stream_(source, 0, source.Size()) {
+  explicit HeaderReader(ByteSource& source) : stream_(HeaderStream(source)) {
     header_.file_bytes = source.Size();
   }
 
@@ -101,9 +117,10 @@ absl::StatusOr<int64_t> HeaderReader::ReadCount(absl::string_view name,
   }
   const auto n = static_cast<int64_t>(count);
   if (n * min_record_bytes > stream_.Remaining()) {
-    return absl::DataLossError(absl::StrCat(
-        name, " is ", n, ", which needs at least ", n * min_record_bytes,
-        " bytes, but only ", stream_.Remaining(), " are left"));
+    return absl::DataLossError(
+        absl::StrCat(name, " is ", n, ", which needs at least ",
+                     n * min_record_bytes, " bytes, but only ",
+                     stream_.Remaining(), " are left: ", stream_.end_reason()));
   }
   return n;
 }
@@ -183,9 +200,10 @@ absl::StatusOr<GgufValue> HeaderReader::ReadArray(const std::string& what) {
   // A string takes at least its length's 8 bytes; both factors are small.
   const int64_t min_bytes = array.n * (is_string ? 8 : ScalarBytes(id));
   if (min_bytes > stream_.Remaining()) {
-    return absl::DataLossError(absl::StrCat(
-        what, " has ", array.n, " elements, which need at least ", min_bytes,
-        " bytes, but only ", stream_.Remaining(), " are left"));
+    return absl::DataLossError(
+        absl::StrCat(what, " has ", array.n, " elements, which need at least ",
+                     min_bytes, " bytes, but only ", stream_.Remaining(),
+                     " are left: ", stream_.end_reason()));
   }
   if (is_string) {
     RETURN_IF_ERROR(

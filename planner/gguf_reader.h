@@ -27,6 +27,9 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual int64_t Size() const = 0;
+  // The bytes that are there, from the beginning. A message holds only the
+  // beginning of a file. No header is read beyond them, whatever it claims.
+  virtual int64_t PresentBytes() const { return Size(); }
   // Fills all of `out` from `offset`. The caller stays within Size().
   virtual absl::Status Read(int64_t offset, std::span<std::byte> out) = 0;
 };
@@ -91,11 +94,14 @@ struct GgufHeader {
   static constexpr int64_t kMaxTensors = 65'536;
   static constexpr int64_t kMaxKeyBytes = 65'535;
   static constexpr int64_t kMaxStringBytes = 16 << 20;
-  static constexpr int64_t kMaxArrayElements = int64_t{1} << 30;
+  static constexpr int64_t kMaxArrayElements = 1 << 27;
   static constexpr int64_t kMaxInlineElements = 1'024;
   static constexpr int64_t kMaxTensorNameBytes = 63;
   static constexpr int64_t kMaxAlignment = 1 << 20;
   static constexpr int64_t kMaxMetadataBytes = 64 << 20;  // kept in memory
+  // A header is walked byte by byte, so its length bounds the work. The largest
+  // vocabularies in use (262,144 tokens and 600,000 merges) take some 20 MB.
+  static constexpr int64_t kMaxHeaderBytes = 256 << 20;
 
   uint32_t version;
   int64_t file_bytes;
@@ -120,8 +126,9 @@ struct GgufHeader {
   absl::StatusOr<const GgufArray*> Array(absl::string_view key) const;
 };
 
-// Reads and checks the header behind `source`, through a small buffer: memory
-// stays bounded whatever the file claims, and the strings of long arrays are
+// Reads and checks the header behind `source`, through a small buffer. Memory
+// and work stay bounded whatever the file claims: nothing is read beyond
+// source.PresentBytes() or kMaxHeaderBytes, and the strings of long arrays are
 // skipped, not stored.
 //
 // Errors: kInvalidArgument or kDataLoss, with the field and what is wrong with

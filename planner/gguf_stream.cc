@@ -47,9 +47,9 @@ int64_t ScalarBytes(uint64_t type) {
 
 absl::Status GgufStream::Truncated(int64_t bytes,
                                    absl::string_view what) const {
-  return absl::DataLossError(absl::StrCat(
-      what, " needs ", bytes, " bytes at offset ", offset_, ", but only ",
-      Remaining(), " are left: the file is truncated"));
+  return absl::DataLossError(
+      absl::StrCat(what, " needs ", bytes, " bytes at offset ", offset_,
+                   ", but only ", Remaining(), " are left: ", end_reason_));
 }
 
 absl::Status GgufStream::Fill(int64_t bytes, absl::string_view what) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,11 +34,17 @@ using GgufScalar = std::variant<uint64_t, int64_t, double>;
 // Not thread-safe. Reads [offset, end) of the source, and never past `end`.
 class GgufStream {
  public:
-  GgufStream(ByteSource& source, int64_t offset, int64_t end)
-      : source_(source), offset_(offset), end_(end) {}
+  // `end_reason` says in errors why there is nothing behind `end`.
+  GgufStream(ByteSource& source, int64_t offset, int64_t end,
+             std::string end_reason = "the file is truncated")
+      : source_(source),
+        offset_(offset),
+        end_(end),
+        end_reason_(std::move(end_reason)) {}
 
   int64_t Offset() const { return offset_; }
   int64_t Remaining() const { return end_ - offset_; }
+  const std::string& end_reason() const { return end_reason_; }
 
   // An unsigned number of `bytes` (1, 2, 4 or 8) bytes. Errors: kDataLoss
   // naming `what` if it does not fit.
@@ -80,6 +87,7 @@ class GgufStream {
   ByteSource& source_;
   int64_t offset_;  // of the next byte, in the source
   int64_t end_;
+  std::string end_reason_;
   std::vector<std::byte> buffer_;
   size_t begin_ = 0;  // of the unread part of the buffer
   size_t filled_ = 0;

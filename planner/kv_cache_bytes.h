@@ -56,6 +56,10 @@ struct KvBytes {
   int64_t window_bytes;    // kv_window: (n_slots + n_idle) * ring_bytes
   // Growth per token of context of one slot, for explanations.
   int64_t bytes_per_token;
+
+  // Bytes of the pages and rings of one slot with a full context: at most
+  // full_bytes + window_bytes, so the sum does not overflow.
+  int64_t SlotBytes() const { return pages_per_slot * page_bytes + ring_bytes; }
 };
 
 // What the KV bytes of a model depend on, so that many contexts can be asked

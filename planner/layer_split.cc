@@ -27,17 +27,88 @@ std::optional<int64_t> LayerOf(absl::string_view name) {
   return layer;
 }
 
-// Whether a tensor of no layer goes to this part.
-bool GoesTo(const WeightTensor& tensor, bool tied_output, bool is_first,
-            bool is_last) {
-  if (absl::StartsWith(tensor.name, "rope_")) return true;
-  if (absl::StartsWith(tensor.name, "output")) return is_last;
-  if (absl::StartsWith(tensor.name, "altup_unembd")) return is_last;
-  if (tensor.kind == WeightKind::kEmbedding && tied_output && is_last) {
-    return true;
+// Which parts a tensor goes to: those with its layer or, without one, the
+// first, the last or all of them.
+struct Owner {
+  std::optional<int64_t> layer;
+  bool is_in_all = false;
+  bool is_in_first = false;
+  bool is_in_last = false;
+
+  bool HasPart(int64_t first, int64_t end, int64_t n_layers) const {
+    if (layer) return *layer >= first && *layer < end;
+    return is_in_all || (is_in_first && first == 0) ||
+           (is_in_last && end == n_layers);
   }
-  return is_first;
+};
+
+Owner OwnerOf(const WeightTensor& tensor, bool tied_output) {
+  const bool is_output = absl::StartsWith(tensor.name, "output") ||
+                         absl::StartsWith(tensor.name, "altup_unembd");
+  const bool is_shared = tied_output && tensor.kind == WeightKind::kEmbedding;
+  return {.layer = LayerOf(tensor.name),
+          .is_in_all = absl::StartsWith(tensor.name, "rope_"),
+          .is_in_first = !is_output,
+          .is_in_last = is_output || is_shared};
 }
+
+// Cuts many parts out of one model: it looks at each tensor's name once, and
+// copies only what a part has.
+class Slicer {
+ public:
+  // `shape` must outlive it.
+  explicit Slicer(const ModelShape& shape) : shape_(shape), empty_(shape) {
+    owners_.reserve(shape.weights.size());
+    for (const WeightTensor& tensor : shape.weights) {
+      owners_.push_back(OwnerOf(tensor, shape.tied_output));
+    }
+    empty_.layers = {};
+    empty_.weights = {};
+  }
+
+  const ModelShape& shape() const { return shape_; }
+
+  // See SliceLayers.
+  absl::StatusOr<ModelShape> Slice(int64_t first, int64_t n) const {
+    if (first < 0 || n < 1 || n > shape_.n_layers - first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layers ", first, " to ", first + n - 1,
+                       " are not among the model's ", shape_.n_layers));
+    }
+    ModelShape slice = empty_;
+    slice.n_layers = n;
+    slice.layers.assign(shape_.layers.begin() + first,
+                        shape_.layers.begin() + first + n);
+    for (LayerShape& layer : slice.layers) {
+      layer.kv_source -= first;
+      if (layer.kv_source >= 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a layer from ", first, " on reads keys and values of layer ",
+          layer.kv_source + first));
+    }
+    for (size_t t = 0; t < owners_.size(); ++t) {
+      if (owners_[t].HasPart(first, first + n, shape_.n_layers)) {
+        slice.weights.push_back(shape_.weights[t]);
+      }
+    }
+    if (first != 0) slice.vocab = {};
+    // A part without the vocabulary projection has no logits.
+    if (first + n != shape_.n_layers) slice.vocab_size = 1;
+    return slice;
+  }
+
+ private:
+  const ModelShape& shape_;
+  ModelShape empty_;           // the same without layers and weights
+  std::vector<Owner> owners_;  // by index in ModelShape::weights
+};
+
+// What all splits of one call have in common.
+struct SplitProblem {
+  const Slicer& slicer;
+  const std::vector<SplitDevice>& devices;
+  StopCheck stop;
+};
 
 // Where the model may be cut: no layer after reads keys and values of one
 // before. Both ends are among them.
@@ -55,12 +126,12 @@ std::vector<int64_t> Cuts(const ModelShape& shape) {
 
 class Splitter {
  public:
-  Splitter(const ModelShape& shape, const LoadOptions& options,
-           const std::vector<SplitDevice>& devices)
-      : shape_(shape),
+  Splitter(const SplitProblem& problem, const LoadOptions& options)
+      : slicer_(problem.slicer),
         options_(options),
-        devices_(devices),
-        cuts_(Cuts(shape)) {}
+        devices_(problem.devices),
+        stop_(problem.stop),
+        cuts_(Cuts(slicer_.shape())) {}
 
   // Fills the devices in order for `n_ctx` tokens, without the parts' plans.
   absl::StatusOr<SplitPlan> At(int64_t n_ctx) const {
@@ -68,7 +139,7 @@ class Splitter {
     split.n_ctx = n_ctx;
     ASSIGN_OR_RETURN(const size_t cut,
                      Fill(devices_.size(), n_ctx, split.parts));
-    split.n_layers_left = shape_.n_layers - cuts_[cut];
+    split.n_layers_left = slicer_.shape().n_layers - cuts_[cut];
     split.fits = split.n_layers_left == 0;
     return split;
   }
@@ -87,8 +158,9 @@ class Splitter {
   // `asked` is the context for the plans' reasons: absent if it was solved.
   absl::Status FillPlans(std::optional<int64_t> asked, SplitPlan& split) const {
     for (SplitPart& part : split.parts) {
+      RETURN_IF_ERROR(stop_());
       ASSIGN_OR_RETURN(const ModelShape slice,
-                       SliceLayers(shape_, part.first_layer, part.n_layers));
+                       slicer_.Slice(part.first_layer, part.n_layers));
       const SplitDevice& device = devices_[static_cast<size_t>(part.device)];
       ASSIGN_OR_RETURN(part.plan,
                        Layout(slice, OptionsOf(part.first_layer == 0, asked),
@@ -124,9 +196,9 @@ class Splitter {
   // The plan of the layers between two cuts on a device.
   absl::StatusOr<PlanNumbers> NumbersOf(size_t device, size_t begin, size_t end,
                                         int64_t n_ctx) const {
-    ASSIGN_OR_RETURN(
-        const ModelShape slice,
-        SliceLayers(shape_, cuts_[begin], cuts_[end] - cuts_[begin]));
+    RETURN_IF_ERROR(stop_());
+    ASSIGN_OR_RETURN(const ModelShape slice,
+                     slicer_.Slice(cuts_[begin], cuts_[end] - cuts_[begin]));
     return LayoutNumbers(slice, OptionsOf(begin == 0, n_ctx),
                          devices_[device].profile,
                          devices_[device].budget_bytes);
@@ -157,9 +229,10 @@ class Splitter {
     return low;
   }
 
-  const ModelShape& shape_;
+  const Slicer& slicer_;
   const LoadOptions& options_;
   const std::vector<SplitDevice>& devices_;
+  const StopCheck stop_;
   std::vector<int64_t> cuts_;
 };
 
@@ -196,14 +269,13 @@ absl::StatusOr<int64_t> ResolveContext(const Splitter& splitter,
 // Finds changes with which all layers find a device.
 class SplitAdviser {
  public:
-  SplitAdviser(const ModelShape& shape, const std::vector<SplitDevice>& devices,
-               int64_t last_bytes)
-      : shape_(shape), devices_(devices), last_bytes_(last_bytes) {}
+  SplitAdviser(const SplitProblem& problem, int64_t last_bytes)
+      : problem_(problem), last_bytes_(last_bytes) {}
 
   // Whether all layers find a device with the change, which is then kept.
   bool Try(const Change& change) {
     if (!Fits(change)) return false;
-    const int64_t bytes = Splitter(shape_, change.options, devices_)
+    const int64_t bytes = Splitter(problem_, change.options)
                               .LastDeviceBytes(change.n_ctx)
                               .value_or(0);
     suggestions_.push_back({change.text, last_bytes_ - bytes, change.n_ctx});
@@ -225,9 +297,10 @@ class SplitAdviser {
     if (!change.options.n_ctx) return;  // the smallest has been tried
     change.options.max_inference_len =
         std::exchange(change.options.n_ctx, std::nullopt);
-    const Splitter splitter(shape_, change.options, devices_);
-    const auto found = ResolveContext(splitter, change.options,
-                                      ContextsOf(shape_, change.options));
+    const Splitter splitter(problem_, change.options);
+    const auto found =
+        ResolveContext(splitter, change.options,
+                       ContextsOf(problem_.slicer.shape(), change.options));
     change.n_ctx = found.value_or(0);
     if (change.n_ctx == 0) return;
     change.Append(absl::StrCat("--n-ctx ", change.n_ctx));
@@ -244,10 +317,11 @@ class SplitAdviser {
     const bool take_more =
         std::max(bytes_of(options.k_type), bytes_of(options.v_type)) >
         bytes_of(kSmaller);
-    const bool may_have = std::all_of(
-        devices_.begin(), devices_.end(), [](const SplitDevice& device) {
-          return HasKvType(device.profile, kSmaller);
-        });
+    const bool may_have =
+        std::all_of(problem_.devices.begin(), problem_.devices.end(),
+                    [](const SplitDevice& device) {
+                      return HasKvType(device.profile, kSmaller);
+                    });
     return take_more && may_have ? std::optional(kSmaller) : std::nullopt;
   }
 
@@ -256,26 +330,23 @@ class SplitAdviser {
 
  private:
   bool Fits(const Change& change) const {
-    const auto split =
-        Splitter(shape_, change.options, devices_).At(change.n_ctx);
+    const auto split = Splitter(problem_, change.options).At(change.n_ctx);
     return split.ok() && split->fits;
   }
 
-  const ModelShape& shape_;
-  const std::vector<SplitDevice>& devices_;
+  const SplitProblem problem_;
   const int64_t last_bytes_;
   std::vector<Suggestion> suggestions_;
 };
 
 // Says what a split for `n_ctx` tokens that does not fit lacks, and what helps.
-absl::Status Advise(const ModelShape& shape, const LoadOptions& options,
-                    const std::vector<SplitDevice>& devices, int64_t n_ctx,
-                    SplitPlan& split) {
-  const Splitter splitter(shape, options, devices);
+absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
+                    int64_t n_ctx, SplitPlan& split) {
+  const Splitter splitter(problem, options);
   ASSIGN_OR_RETURN(const int64_t last_bytes, splitter.LastDeviceBytes(n_ctx));
   split.missing_bytes =
-      std::max<int64_t>(last_bytes - devices.back().budget_bytes, 0);
-  SplitAdviser adviser(shape, devices, last_bytes);
+      std::max<int64_t>(last_bytes - problem.devices.back().budget_bytes, 0);
+  SplitAdviser adviser(problem, last_bytes);
   const Change base = {options, n_ctx, ""};
   const std::optional<DType> kv_type = adviser.SmallerKvType(options);
   adviser.TryUbatch(base);
@@ -287,51 +358,28 @@ absl::Status Advise(const ModelShape& shape, const LoadOptions& options,
     adviser.TryContext(all);
   }
   split.suggestions = adviser.Take();
-  return absl::OkStatus();
+  return problem.stop();  // a change that was not tried to the end is none
 }
 
 }  // namespace
 
 absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
                                        int64_t n) {
-  if (first < 0 || n < 1 || n > shape.n_layers - first) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layers ", first, " to ", first + n - 1,
-                     " are not among the model's ", shape.n_layers));
-  }
-  const bool is_first = first == 0;
-  const bool is_last = first + n == shape.n_layers;
-  ModelShape slice = shape;
-  slice.n_layers = n;
-  slice.layers.assign(shape.layers.begin() + first,
-                      shape.layers.begin() + first + n);
-  for (LayerShape& layer : slice.layers) {
-    layer.kv_source -= first;
-    if (layer.kv_source >= 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a layer from ", first, " on reads keys and values of layer ",
-        layer.kv_source + first));
-  }
-  std::erase_if(slice.weights, [&](const WeightTensor& tensor) {
-    const auto layer = LayerOf(tensor.name);
-    if (layer) return *layer < first || *layer >= first + n;
-    return !GoesTo(tensor, shape.tied_output, is_first, is_last);
-  });
-  if (!is_first) slice.vocab = {};
-  // A part without the vocabulary projection has no logits.
-  if (!is_last) slice.vocab_size = 1;
-  return slice;
+  return Slicer(shape).Slice(first, n);
 }
 
 absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
                                       const LoadOptions& options,
-                                      const std::vector<SplitDevice>& devices) {
+                                      const std::vector<SplitDevice>& devices,
+                                      StopCheck stop) {
   const auto n_devices = static_cast<int64_t>(devices.size());
   if (n_devices < 1 || n_devices > kMaxSplitDevices) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a split over ", n_devices, " devices, not 1 to ", kMaxSplitDevices));
   }
-  const Splitter splitter(shape, options, devices);
+  const Slicer slicer(shape);
+  const SplitProblem problem = {slicer, devices, stop};
+  const Splitter splitter(problem, options);
   const Contexts contexts = ContextsOf(shape, options);
   ASSIGN_OR_RETURN(const int64_t found,
                    ResolveContext(splitter, options, contexts));
@@ -361,7 +409,7 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
     }
   }
   if (!split.fits) {
-    RETURN_IF_ERROR(Advise(shape, options, devices, n_ctx, split));
+    RETURN_IF_ERROR(Advise(problem, options, n_ctx, split));
   }
   return split;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/stop_check.h"
 #include "planner/memory_plan.h"
 
 namespace plimsoll::planner {
@@ -53,10 +54,11 @@ absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
 // device. Placing as many as fit is optimal, because a part never shrinks by
 // taking a layer more.
 // Errors: kInvalidArgument for no devices or more than kMaxSplitDevices; those
-// of Layout.
+// of Layout; what `stop` says, which is asked for each part that is tried.
 absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
                                       const LoadOptions& options,
-                                      const std::vector<SplitDevice>& devices);
+                                      const std::vector<SplitDevice>& devices,
+                                      StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner
 

@@ -33,6 +33,12 @@ absl::Status OtherEpoch(const Lease& lease, int64_t epoch) {
       absl::StrCat("the lease's epoch is ", lease.epoch, ", not ", epoch));
 }
 
+// Whether a claim says of a lease what it said when it was granted.
+bool IsSameGrant(const Lease& claim, const Lease& lease) {
+  return claim.device_id == lease.device_id && claim.holder == lease.holder &&
+         claim.process == lease.process && claim.bytes == lease.bytes;
+}
+
 absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
   if (bytes >= 0 && bytes <= lease.bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -41,7 +47,16 @@ absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
 
 }  // namespace
 
-void LeaseBook::Recover(absl::Time now) { doors_open_ = now + kTtl; }
+LeaseBook::LeaseBook(int64_t first_epoch, LeaseJournal* journal,
+                     const LeaseTimes& times)
+    : journal_(journal),
+      times_(times),
+      next_epoch_(std::clamp<int64_t>(first_epoch, 1, kMaxEpoch)),
+      first_epoch_(next_epoch_) {}
+
+void LeaseBook::Recover(absl::Time now, absl::Duration length) {
+  doors_open_ = now + length;
+}
 
 absl::Duration LeaseBook::RecoveryLeft(absl::Time now) const {
   return std::max(doors_open_ - now, absl::ZeroDuration());
@@ -71,9 +86,9 @@ absl::Status LeaseBook::CheckRecord(const LeaseRecord& record) {
                                 .process = lease.process}));
   RETURN_IF_ERROR(CheckText("request_id", record.request_id));
   RETURN_IF_ERROR(CheckMeasured(lease.measured_bytes, lease));
-  if (lease.epoch <= 0 || lease.epoch > kMaxEpoch) {
+  if (lease.epoch <= 0 || lease.epoch >= kMaxEpoch) {
     return absl::InvalidArgumentError(
-        absl::StrCat("epoch is ", lease.epoch, ", not 1 to ", kMaxEpoch));
+        absl::StrCat("epoch is ", lease.epoch, ", not 1 to ", kMaxEpoch - 1));
   }
   return absl::OkStatus();
 }
@@ -83,16 +98,50 @@ LeaseBook::Entry& LeaseBook::Insert(Lease lease, Device& device) {
   entry = {.lease = std::move(lease),
            .device = &device,
            .index = device.leases.size()};
+  if (!entry.lease.process.empty()) {
+    entry.process = &processes_[entry.lease.process];
+    ++entry.process->n_leases;
+  }
+  SetDeadline(entry, entry.lease.expires);
   device.leases.push_back(&entry);
   device.held_bytes += entry.lease.bytes;
   device.unread_bytes += entry.lease.bytes;
-  deadlines_.emplace(entry.lease.expires, &entry);
   ++n_live_;
   return entry;
 }
 
+void LeaseBook::Trust(Entry& entry, absl::Time now) {
+  if (entry.process == nullptr) return;
+  absl::Time& until = entry.process->trusted_until;
+  until = std::max(until, now + times_.ttl);
+}
+
+void LeaseBook::Forget(const std::string& process) {
+  const auto found = processes_.find(process);
+  if (found == processes_.end()) return;
+  if (found->second.is_live || found->second.n_leases > 0) return;
+  processes_.erase(found);
+}
+
+void LeaseBook::SetDeadline(Entry& entry, absl::Time deadline) {
+  Deadlines::node_type node = deadlines_.extract({entry.deadline, &entry});
+  entry.deadline = deadline;
+  if (node.empty()) {
+    deadlines_.emplace(deadline, &entry);
+  } else {
+    node.value().first = deadline;
+    deadlines_.insert(std::move(node));
+  }
+}
+
 absl::Status LeaseBook::Restore(const LeaseImage& image, absl::Time now) {
+  if (image.next_epoch < 1 || image.next_epoch > kMaxEpoch) {
+    return absl::DataLossError(absl::StrCat("the journal's next epoch is ",
+                                            image.next_epoch, ", not 1 to ",
+                                            kMaxEpoch));
+  }
   next_epoch_ = std::max(next_epoch_, image.next_epoch);
+  first_epoch_ = next_epoch_;
   if (image.is_partial) Recover(now);
   for (const LeaseRecord& record : image.records) {
     absl::Status status = CheckRecord(record);
@@ -109,7 +158,7 @@ absl::Status LeaseBook::Restore(const LeaseImage& image, absl::Time now) {
           absl::StrCat("a lease of the journal: ", status.message()));
     }
     next_epoch_ = std::max(next_epoch_, lease.epoch + 1);
-    lease.expires = now + kTtl;
+    lease.expires = now + times_.ttl;
     if (!record.request_id.empty()) Remember(record.request_id, lease);
     if (IsLive(lease)) {
       lease.state = LeaseState::kSuspect;
@@ -154,6 +203,11 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
     return absl::UnavailableError("the device is unhealthy");
   }
   RETURN_IF_ERROR(CheckRoomFor(request, *device));
+  if (next_epoch_ >= kMaxEpoch) {
+    return absl::FailedPreconditionError(
+        "no epoch is left for another lease: start the planner with a new "
+        "journal");
+  }
   Lease lease = {.id = request.lease_id,
                  .device_id = request.device_id,
                  .holder = request.holder,
@@ -166,11 +220,13 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
                  .state = LeaseState::kReserved,
                  .was_confirmed = false,
                  .granted = now,
-                 .expires = now + kTtl};
+                 .expires = now + times_.ttl};
   if (journal_ != nullptr) {
     RETURN_IF_ERROR(journal_->Write({lease, request.request_id}, next_epoch_));
   }
-  return Insert(std::move(lease), *device).lease;
+  Entry& entry = Insert(std::move(lease), *device);
+  Trust(entry, now);
+  return entry.lease;
 }
 
 void LeaseBook::Remember(const std::string& request_id,
@@ -219,21 +275,13 @@ absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindForHolder(
 
 void LeaseBook::Extend(Entry& entry, absl::Time now) {
   Lease& lease = entry.lease;
-  Deadlines::node_type node = deadlines_.extract({lease.expires, &entry});
-  if (node.empty()) {  // it has expired, or is in its grace
-    deadlines_.erase({lease.expires + kGrace, &entry});
-  }
-  lease.expires = std::max(lease.expires, now + kTtl);
+  lease.expires = std::max(lease.expires, now + times_.ttl);
   lease.state =
       lease.was_confirmed ? LeaseState::kConfirmed : LeaseState::kReserved;
   entry.has_expired = false;
   entry.is_provable = false;
-  if (node.empty()) {
-    deadlines_.emplace(lease.expires, &entry);
-  } else {
-    node.value().first = lease.expires;
-    deadlines_.insert(std::move(node));
-  }
+  Trust(entry, now);
+  SetDeadline(entry, lease.expires);
 }
 
 absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
@@ -248,6 +296,9 @@ absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
 
 void LeaseBook::SetConfirmed(Entry& entry, int64_t measured_bytes,
                              absl::Time now) {
+  if (!entry.lease.was_confirmed) {
+    ShrinkMargin(*entry.device, entry.lease.purpose);
+  }
   entry.lease.measured_bytes = measured_bytes;
   entry.lease.was_confirmed = true;
   Extend(entry, now);
@@ -264,18 +315,40 @@ absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
 
 absl::StatusOr<Lease> LeaseBook::Adopt(const Lease& claim, absl::Time now) {
   Expire(now);
-  if (leases_.count(claim.id) == 0) {
+  const auto found = leases_.find(claim.id);
+  if (found == leases_.end()) {
     RETURN_IF_ERROR(CheckRecord({.lease = claim, .request_id = ""}));
+    if (claim.epoch > MaxPresentedEpoch()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("epoch is ", claim.epoch, ", and none above ",
+                       MaxPresentedEpoch(), " can have been granted"));
+    }
     return TakeIn(claim, now);
   }
-  ASSIGN_OR_RETURN(Entry* const entry, FindLive(claim.id, claim.epoch));
-  if (entry->lease.was_confirmed) {
-    Extend(*entry, now);
-    return entry->lease;
+  Entry& entry = found->second;
+  if (!entry.was_read_gone) {
+    RETURN_IF_ERROR(FindLive(claim.id, claim.epoch).status());
   }
-  RETURN_IF_ERROR(CheckMeasured(claim.measured_bytes, entry->lease));
-  SetConfirmed(*entry, claim.measured_bytes, now);
-  return entry->lease;
+  if (claim.epoch != entry.lease.epoch || !IsSameGrant(claim, entry.lease)) {
+    return absl::FailedPreconditionError(
+        "the lease with this id is another one");
+  }
+  if (IsLive(entry.lease) && entry.lease.was_confirmed) {
+    Extend(entry, now);
+    return entry.lease;
+  }
+  RETURN_IF_ERROR(CheckMeasured(claim.measured_bytes, entry.lease));
+  if (!IsLive(entry.lease)) {
+    Lease lease = entry.lease;
+    lease.measured_bytes = claim.measured_bytes;
+    return TakeIn(lease, now);
+  }
+  SetConfirmed(entry, claim.measured_bytes, now);
+  return entry.lease;
+}
+
+int64_t LeaseBook::MaxPresentedEpoch() const {
+  return first_epoch_ + std::min(kMaxEpochsAhead, kMaxEpoch - 1 - first_epoch_);
 }
 
 absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
@@ -304,14 +377,16 @@ absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
   lease.state = LeaseState::kConfirmed;
   lease.was_confirmed = true;
   lease.granted = now;
-  lease.expires = now + kTtl;
+  lease.expires = now + times_.ttl;
   next_epoch_ = std::max(next_epoch_, lease.epoch + 1);
   if (journal_ != nullptr && !is_recovering) {
     RETURN_IF_ERROR(journal_->Write({lease, ""}, next_epoch_));
   } else if (journal_ != nullptr) {
     journal_->Note(lease);  // with the first grant; until then it is partial
   }
-  return Insert(std::move(lease), *device).lease;
+  Entry& entry = Insert(std::move(lease), *device);
+  Trust(entry, now);
+  return entry.lease;
 }
 
 void LeaseBook::Bury(const Lease& lease) {
@@ -322,8 +397,9 @@ void LeaseBook::Bury(const Lease& lease) {
   const auto [id, epoch] = released_order_.front();
   released_order_.pop_front();
   const auto oldest = leases_.find(id);
-  // The id may have been used again since.
-  if (oldest != leases_.end() && oldest->second.lease.epoch == epoch) {
+  // The id may have been used again since, or the lease was taken in again.
+  if (oldest != leases_.end() && oldest->second.lease.epoch == epoch &&
+      !IsLive(oldest->second.lease)) {
     leases_.erase(oldest);
   }
 }
@@ -331,8 +407,7 @@ void LeaseBook::Bury(const Lease& lease) {
 void LeaseBook::Free(Entry& entry, bool is_read) {
   Lease& lease = entry.lease;
   Device& device = *entry.device;
-  deadlines_.erase({lease.expires, &entry});
-  deadlines_.erase({lease.expires + kGrace, &entry});
+  deadlines_.erase({entry.deadline, &entry});
   device.held_bytes -= lease.bytes;
   device.leases.back()->index = entry.index;
   std::swap(device.leases[entry.index], device.leases.back());
@@ -346,6 +421,13 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
         lease.measured_bytes,
         device.booked.total_bytes - std::min(free, device.booked.total_bytes));
   }
+  entry.device = nullptr;  // which may leave before the book forgets the lease
+  if (entry.process != nullptr) {
+    --entry.process->n_leases;
+    entry.process = nullptr;
+    Forget(lease.process);
+  }
+  entry.was_read_gone = is_read;
   lease.state = LeaseState::kReleased;
   --n_live_;
   if (journal_ != nullptr) journal_->Note(lease);
@@ -353,7 +435,8 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
 }
 
 absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
-                                         int64_t epoch) {
+                                         int64_t epoch,
+                                         int64_t shortfall_bytes) {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
     return absl::NotFoundError("there is no lease with this id");
@@ -361,12 +444,41 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
   if (it->second.lease.epoch != epoch) {
     return OtherEpoch(it->second.lease, epoch);
   }
-  if (!IsLive(it->second.lease)) return it->second.lease;
-  Free(it->second, /*is_read=*/false);
-  return it->second.lease;
+  Entry& entry = it->second;
+  entry.was_read_gone = false;  // who gives it back does not want it again
+  if (!IsLive(entry.lease)) return entry.lease;
+  AddMargin(*entry.device, entry.lease, shortfall_bytes);
+  Free(entry, /*is_read=*/false);
+  return entry.lease;
+}
+
+absl::Status LeaseBook::SetProcessLive(const std::string& process, bool is_live,
+                                       absl::Time now) {
+  RETURN_IF_ERROR(CheckId("process", process));
+  const auto known = processes_.find(process);
+  const bool was_live = known != processes_.end() && known->second.is_live;
+  if (was_live == is_live) return absl::OkStatus();
+  if (is_live && n_live_processes_ >= kMaxLiveProcesses) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the book knows its limit of ", kMaxLiveProcesses, " processes"));
+  }
+  Process& entry = processes_[process];
+  entry.is_live = is_live;
+  n_live_processes_ += is_live ? 1 : -1;
+  if (is_live) return absl::OkStatus();
+  entry.trusted_until = std::max(entry.trusted_until, now + times_.grace);
+  Forget(process);
+  return absl::OkStatus();
 }
 
 int64_t LeaseBook::ProcessDied(const std::string& process) {
+  const auto known = processes_.find(process);  // who has no name is not there
+  if (known == processes_.end()) return 0;
+  n_live_processes_ -= known->second.is_live;
+  known->second.is_live = false;
+  const int64_t n_leases = known->second.n_leases;
+  Forget(process);
+  if (n_leases == 0) return 0;
   int64_t freed_bytes = 0;
   std::vector<Entry*> entries;
   for (auto& [id, entry] : leases_) {
@@ -382,18 +494,20 @@ int64_t LeaseBook::ProcessDied(const std::string& process) {
 }
 
 void LeaseBook::Expire(absl::Time now) {
+  last_time_ = std::max(last_time_, now);
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Entry& entry = *deadlines_.begin()->second;
-    deadlines_.erase(deadlines_.begin());
     Lease& lease = entry.lease;
     lease.state = LeaseState::kSuspect;
     entry.has_expired = true;
     const absl::Time provable =
-        lease.was_confirmed ? lease.expires : lease.expires + kGrace;
+        lease.was_confirmed ? lease.expires : lease.expires + times_.grace;
     if (provable <= now) {
       entry.is_provable = true;
+      deadlines_.erase(deadlines_.begin());
+      entry.deadline = absl::InfinitePast();
     } else {
-      deadlines_.emplace(provable, &entry);
+      SetDeadline(entry, provable);
     }
   }
 }

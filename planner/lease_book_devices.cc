@@ -33,8 +33,26 @@ LeaseBook::Device* LeaseBook::FindDevice(const std::string& id) {
   return &it->second;
 }
 
-absl::Status LeaseBook::RegisterDevice(const BookedDevice& device,
-                                       const std::string& registrant) {
+// A walk over all of them, but only at the limit.
+std::string LeaseBook::Evict() {
+  const auto age = [](const Device& device) {
+    return std::pair(device.unhealthy_holder.has_value(), device.heard);
+  };
+  auto oldest = devices_.end();
+  for (auto it = devices_.begin(); it != devices_.end(); ++it) {
+    if (!it->second.leases.empty()) continue;
+    if (oldest == devices_.end() || age(it->second) < age(oldest->second)) {
+      oldest = it;
+    }
+  }
+  if (oldest == devices_.end()) return "";
+  std::string id = oldest->first;
+  devices_.erase(oldest);
+  return id;
+}
+
+absl::StatusOr<std::string> LeaseBook::RegisterDevice(
+    const BookedDevice& device, const std::string& registrant) {
   const auto n_bytes = static_cast<int64_t>(device.id.size());
   if (n_bytes == 0 || n_bytes > kMaxIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -49,12 +67,18 @@ absl::Status LeaseBook::RegisterDevice(const BookedDevice& device,
         "headroom_bytes must not be negative, got ", device.headroom_bytes));
   }
   RETURN_IF_ERROR(CheckFree(device.measured_free_bytes.value_or(0)));
+  std::string evicted;
   if (devices_.count(device.id) == 0 &&
       static_cast<int64_t>(devices_.size()) >= kMaxDevices) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the book holds its limit of ", kMaxDevices, " devices"));
+    evicted = Evict();
+    if (evicted.empty()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("leases are held on each of ", devices_.size(),
+                       " devices, and the limit is ", kMaxDevices));
+    }
   }
   Device& entry = devices_[device.id];
+  entry.heard = ++n_heard_;
   entry.booked = device;
   entry.is_registered = true;
   const bool holds_some = std::any_of(
@@ -65,6 +89,24 @@ absl::Status LeaseBook::RegisterDevice(const BookedDevice& device,
     entry.unhealthy_holder.reset();
   }
   TakeReading(entry, device.measured_free_bytes, /*vouched_bytes=*/0);
+  return evicted;
+}
+
+absl::Status LeaseBook::UnregisterDevice(const std::string& device_id) {
+  Device* const device = FindDevice(device_id);
+  if (device == nullptr) return UnknownDevice();
+  if (!device->leases.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(device->leases.size(), " leases are held on the device"));
+  }
+  // An unhealthy one is remembered, so that who made it so cannot make it
+  // healthy by leaving and coming back.
+  if (device->unhealthy_holder.has_value()) {
+    device->is_registered = false;
+    device->margins.clear();
+  } else {
+    devices_.erase(device_id);
+  }
   return absl::OkStatus();
 }
 
@@ -76,6 +118,7 @@ absl::Status LeaseBook::ReadFree(const std::string& device_id,
   RETURN_IF_ERROR(CheckFree(free_bytes));
   Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
+  device->heard = ++n_heard_;
   int64_t vouched_bytes = 0;
   for (const Entry* entry : device->leases) {
     if (entry->lease.id == vouching_lease && !entry->is_provable) {
@@ -86,12 +129,15 @@ absl::Status LeaseBook::ReadFree(const std::string& device_id,
   return absl::OkStatus();
 }
 
-bool LeaseBook::IsGone(const Entry& entry, int64_t used_bytes) {
+bool LeaseBook::IsGone(const Entry& entry, int64_t used_bytes) const {
   if (!entry.is_provable) return false;
-  if (entry.lease.was_confirmed) {
-    return entry.lease.measured_bytes > used_bytes;
+  const Process* const process = entry.process;
+  if (process != nullptr &&
+      (process->is_live || last_time_ < process->trusted_until)) {
+    return false;
   }
-  return !entry.is_restored || used_bytes <= 0;
+  return entry.lease.was_confirmed ? entry.lease.measured_bytes > used_bytes
+                                   : !entry.is_restored || used_bytes <= 0;
 }
 
 void LeaseBook::TakeReading(Device& device, std::optional<int64_t> free_bytes,
@@ -122,26 +168,26 @@ absl::Status LeaseBook::MarkUnhealthy(const std::string& device_id,
   return absl::OkStatus();
 }
 
-absl::Status LeaseBook::RecordShortfall(const std::string& device_id,
-                                        const std::string& purpose,
-                                        int64_t bytes) {
-  Device* const device = FindDevice(device_id);
-  if (device == nullptr) return UnknownDevice();
-  if (bytes <= 0 || purpose.empty() ||
-      static_cast<int64_t>(purpose.size()) > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        "a shortfall needs a purpose and a positive number of bytes");
+void LeaseBook::AddMargin(Device& device, const Lease& lease,
+                          int64_t shortfall_bytes) {
+  if (shortfall_bytes <= 0 || lease.purpose.empty()) return;
+  if (device.margins.count(lease.purpose) == 0 &&
+      static_cast<int64_t>(device.margins.size()) >= kMaxMarginsPerDevice) {
+    return;
   }
-  if (device->margins.count(purpose) == 0 &&
-      static_cast<int64_t>(device->margins.size()) >= kMaxMarginsPerDevice) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the device has its limit of ", kMaxMarginsPerDevice, " margins"));
-  }
-  int64_t& margin = device->margins[purpose];
-  const int64_t total = device->booked.total_bytes;
-  margin = std::min(margin, total);  // the device may have shrunk
-  margin += std::min(bytes, total - margin);
-  return absl::OkStatus();
+  int64_t& margin = device.margins[lease.purpose];
+  const int64_t limit = device.booked.total_bytes / kMarginDivisor;
+  margin = std::min(margin, limit);  // the device may have shrunk
+  margin += std::min({shortfall_bytes, lease.bytes, limit - margin});
+}
+
+// A margin that was needed comes again with the next shortfall; one that was
+// not, or not any more, does not stay for ever.
+void LeaseBook::ShrinkMargin(Device& device, const std::string& purpose) {
+  const auto margin = device.margins.find(purpose);
+  if (margin == device.margins.end()) return;
+  margin->second -= std::max<int64_t>(margin->second / 8, 1);
+  if (margin->second <= 0) device.margins.erase(margin);
 }
 
 int64_t LeaseBook::Available(const Device& device,
@@ -176,6 +222,10 @@ absl::StatusOr<int64_t> LeaseBook::HeldBytes(
   const Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   return device->held_bytes;
+}
+
+bool LeaseBook::IsRegistered(const std::string& device_id) const {
+  return FindDevice(device_id) != nullptr;
 }
 
 bool LeaseBook::IsHealthy(const std::string& device_id) const {

@@ -22,7 +22,9 @@ struct LeaseRecord {
 // What a journal held when it was opened.
 struct LeaseImage {
   std::vector<LeaseRecord> records;  // live ones and lately released ones
-  int64_t next_epoch = 1;            // above that of every lease ever written
+  // Above that of every lease written with a grant; at most
+  // LeaseBook::kMaxEpoch.
+  int64_t next_epoch = 1;
   // The writer ended before it knew all leases, so the records may be only a
   // part of what is held.
   bool is_partial = false;

@@ -43,6 +43,7 @@ struct LoadOptions {
   static constexpr int64_t kMaxUbatch = 65'536;
   static constexpr int64_t kMaxIdleSessions = 65'536;
   static constexpr int64_t kMaxDraftTokens = 15;
+  static constexpr int64_t kMaxParked = 4'096;
 
   // Tokens of context per slot; absent = the largest that fits.
   std::optional<int64_t> n_ctx;
@@ -55,6 +56,8 @@ struct LoadOptions {
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;  // sequences that keep rings between calls
   int64_t n_draft = 0;  // tokens that a slot may guess and verify in one step
+  // Contexts that may wait in host memory while others use their slots.
+  int64_t n_parked = 0;
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;

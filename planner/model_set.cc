@@ -33,6 +33,7 @@ absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
     total += *bytes;
     // The process is there already.
     shared.runtime_bytes = 0;
+    shared.message_bytes = 0;
   }
   if (const auto bytes = total.Get()) return *bytes;
   return absl::OutOfRangeError("the models do not fit in int64 bytes");
@@ -42,7 +43,7 @@ absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
 
 absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile,
-                                int64_t budget_bytes) {
+                                int64_t budget_bytes, StopCheck stop) {
   const auto n_members = static_cast<int64_t>(members.size());
   if (n_members < 1 || n_members > kMaxModelsInSet) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -63,6 +64,7 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
   int64_t low = 0;
   int64_t high = grid.size();
   while (low < high) {
+    RETURN_IF_ERROR(stop());
     const int64_t middle = low + (high - low) / 2;
     ASSIGN_OR_RETURN(const int64_t bytes,
                      TotalAt(members, profile, grid.At(middle), bytes_of));

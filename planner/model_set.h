@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/stop_check.h"
 #include "planner/memory_plan.h"
 
 namespace plimsoll::planner {
@@ -29,10 +30,12 @@ struct SetPlan {
 // same one, each up to its own limit: the largest with which all fit. A draft
 // therefore is planned at the context that it will really have.
 // Errors: kInvalidArgument for no members or more than kMaxModelsInSet; those
-// of Layout, with the member's number in front.
+// of Layout, with the member's number in front; what `stop` says, which is
+// asked for each context that is tried.
 absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile,
-                                int64_t budget_bytes);
+                                int64_t budget_bytes,
+                                StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -202,12 +203,14 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   ASSIGN_OR_RETURN(const int64_t ffn_dim,
                    keys.Int("expert_feed_forward_length", 1,
                             ModelShape::kMaxDim, shape.layers.front().ffn_dim));
-  const GgufHeader& header = keys.header();
+  // A set, because FindTensor for every layer would be layers times tensors.
+  std::set<absl::string_view> tensors;
+  for (const GgufTensor& tensor : keys.header().tensors) {
+    tensors.insert(tensor.name);
+  }
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
-    if (!header.tensors.empty() && header.FindTensor(router) == nullptr) {
-      continue;
-    }
+    if (!tensors.empty() && !tensors.contains(router)) continue;
     shape.layers[il].expert_ffn_dim = ffn_dim;
     if (!architecture.is_gated_by_residual) shape.layers[il].ffn_dim = 0;
   }

@@ -153,8 +153,9 @@ std::vector<int64_t> Placed(const Packing& packing) {
 }
 
 // The result for `problem`, whose models and devices are sorted.
-Placement Solve(const PlacementProblem& problem) {
-  Packing packing = PackByHeuristics(problem);
+// Once `stop` has said so it is any result.
+Placement Solve(const PlacementProblem& problem, const StopCheck& stop) {
+  Packing packing = PackByHeuristics(problem, stop);
   std::vector<int64_t> wanted;
   for (const PlacementModel& model : problem.models) {
     wanted.push_back(model.n_replicas);
@@ -165,18 +166,19 @@ Placement Solve(const PlacementProblem& problem) {
   }
 
   Placement result = {};
-  result.min_devices_bound = MinDevicesBound(problem, Placed(packing));
+  result.min_devices_bound = MinDevicesBound(problem, Placed(packing), stop);
   result.is_optimal = Placed(packing) == placeable &&
                       packing.n_used() == result.min_devices_bound;
   if (!result.is_optimal) {
     const std::vector<int64_t> before = Placed(packing);
-    result.is_optimal = SearchPlacement(problem, packing);
+    result.is_optimal = SearchPlacement(problem, packing, stop);
     AddWhatFits(packing);
     if (Placed(packing) != before) {
-      result.min_devices_bound = MinDevicesBound(problem, Placed(packing));
+      result.min_devices_bound =
+          MinDevicesBound(problem, Placed(packing), stop);
     }
   }
-  result.max_placed_bound = MaxPlacedBound(problem, placeable);
+  result.max_placed_bound = MaxPlacedBound(problem, placeable, stop);
   result.n_devices_used = packing.n_used();
   result.devices_of.resize(problem.models.size());
   result.used_bytes.resize(problem.devices.size());
@@ -201,7 +203,8 @@ Placement Solve(const PlacementProblem& problem) {
 
 }  // namespace
 
-absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem) {
+absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
+                                      StopCheck stop) {
   RETURN_IF_ERROR(Validate(problem));
   const std::vector<int64_t> models =
       OrderBy(problem.models, &PlacementModel::name);
@@ -213,7 +216,8 @@ absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem) {
   for (int64_t d : devices) {
     sorted.devices.push_back(problem.devices[Index(d)]);
   }
-  const Placement solved = Solve(sorted);
+  const Placement solved = Solve(sorted, stop);
+  RETURN_IF_ERROR(stop());
 
   // Back to the caller's order.
   Placement result = solved;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/stop_check.h"
 
 namespace plimsoll::planner {
 
@@ -87,8 +88,9 @@ struct Placement {
 // Pure and deterministic: the order of models and devices plays no part, equal
 // choices are settled by name and id.
 // Errors: kInvalidArgument naming what is out of its limits, twice there or
-// makes no sense.
-absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem);
+// makes no sense; what `stop` says, which is asked for each step of the search.
+absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
+                                      StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner
 

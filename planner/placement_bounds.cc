@@ -152,11 +152,12 @@ class Relaxation {
   // The largest value over the rounds of
   //   Assign(prices, gain) - sum of (price - floor) * devices,
   // scaled by kOnePrice * kOneShare: prices rise where load exceeds devices.
-  int64_t BestDual(std::vector<int64_t> prices, int64_t floor,
-                   int64_t gain) const {
+  int64_t BestDual(std::vector<int64_t> prices, int64_t floor, int64_t gain,
+                   StopCheck stop) const {
     std::vector<int64_t> loads;
     int64_t best = std::numeric_limits<int64_t>::min();
     for (int64_t round = 0; round < kRounds; ++round) {
+      if (round > 0 && !stop().ok()) break;
       int64_t value = Assign(prices, gain, loads);
       for (size_t g = 0; g < groups_.size(); ++g) {
         const int64_t n = groups_[g].n_devices;
@@ -206,7 +207,7 @@ std::vector<int64_t> PricesByVolume(const std::vector<Group>& groups,
 }  // namespace
 
 int64_t MaxPlacedBound(const PlacementProblem& problem,
-                       const std::vector<int64_t>& counts) {
+                       const std::vector<int64_t>& counts, StopCheck stop) {
   const std::vector<Group> groups = GroupDevices(problem);
   int64_t room = 0;
   for (const Group& group : groups) room += group.bytes * group.n_devices;
@@ -229,7 +230,8 @@ int64_t MaxPlacedBound(const PlacementProblem& problem,
   const std::vector<int64_t> prices = PricesByVolume(groups, last_bytes, 0);
   for (const Measure& measure : kMeasures) {
     const Relaxation relaxation(problem, groups, counts, measure);
-    const int64_t dual = relaxation.BestDual(prices, 0, kOnePrice * kOneShare);
+    const int64_t dual =
+        relaxation.BestDual(prices, 0, kOnePrice * kOneShare, stop);
     // -dual bounds the number placed from above.
     bound = std::min(bound, -dual / (kOnePrice * kOneShare));
   }
@@ -237,7 +239,7 @@ int64_t MaxPlacedBound(const PlacementProblem& problem,
 }
 
 int64_t MinDevicesBound(const PlacementProblem& problem,
-                        const std::vector<int64_t>& counts) {
+                        const std::vector<int64_t>& counts, StopCheck stop) {
   std::vector<Group> groups = GroupDevices(problem);
   int64_t n_replicas = 0;
   int64_t bytes = 0;
@@ -264,8 +266,8 @@ int64_t MinDevicesBound(const PlacementProblem& problem,
   int64_t bound = 1;
   for (const Measure& measure : kMeasures) {
     const Relaxation relaxation(problem, groups, counts, measure);
-    const int64_t dual =
-        relaxation.BestDual(prices, kOnePrice, kGain) + kGain * n_replicas;
+    const int64_t dual = relaxation.BestDual(prices, kOnePrice, kGain, stop) +
+                         kGain * n_replicas;
     if (dual > 0) {
       bound = std::max(bound, CeilDiv(dual, kOnePrice * kOneShare));
     }

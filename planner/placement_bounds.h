@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/stop_check.h"
 #include "planner/placement.h"
 
 namespace plimsoll::planner {
@@ -17,16 +18,19 @@ namespace plimsoll::planner {
 // how many replicas of more than a half, a third, ... of it it could hold), of
 // which a replica takes a share; a fractional assignment that respects one
 // measure is then bounded by prices of the devices (Lagrangian duality). Any
-// prices give a valid bound; a few rounds make them good ones.
+// prices give a valid bound; a few rounds make them good ones. Once `stop` says
+// so there are no more rounds.
 // Source: dual feasible functions, Fekete and Schepers, "New classes of fast
 // lower bounds for bin packing problems", 2001.
 int64_t MaxPlacedBound(const PlacementProblem& problem,
-                       const std::vector<int64_t>& counts);
+                       const std::vector<int64_t>& counts,
+                       StopCheck stop = NeverStop);
 
 // No assignment of exactly counts[model] replicas of each model, which must be
 // possible, uses fewer devices.
 int64_t MinDevicesBound(const PlacementProblem& problem,
-                        const std::vector<int64_t>& counts);
+                        const std::vector<int64_t>& counts,
+                        StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner
 

@@ -15,7 +15,7 @@ void Fill(const std::vector<int64_t>& order, const std::vector<int64_t>& want,
           Opening opening, Packing& packing) {
   for (int64_t model : order) {
     int64_t left = want[Index(model)];
-    while (left > 0) {
+    while (left > 0 && !packing.IsStopped()) {
       const int64_t device = BestFit(packing, model, opening);
       if (device < 0) break;
       // A device that was the closest fit stays it while it has room.
@@ -135,7 +135,10 @@ void FillDevices(const std::vector<int64_t>& devices,
                  const std::vector<int64_t>& order, std::vector<int64_t> want,
                  Packing& packing) {
   DeviceFiller filler(order, want, packing);
-  for (int64_t device : devices) filler.Fill(device);
+  for (int64_t device : devices) {
+    if (packing.IsStopped()) return;
+    filler.Fill(device);
+  }
 }
 
 // How a packing is built up.
@@ -253,8 +256,9 @@ void AddWhatFits(Packing& packing) {
   Fill(LargestFirst(packing), Missing(packing), Opening::kSmallest, packing);
 }
 
-Packing PackByHeuristics(const PlacementProblem& problem) {
-  const Packing empty(problem);
+Packing PackByHeuristics(const PlacementProblem& problem,
+                         const StopCheck& stop) {
+  const Packing empty(problem, stop);
   const std::vector<int64_t> order = LargestFirst(empty);
   Packing best = empty;
   const auto keep_better = [&best](Packing packing) {

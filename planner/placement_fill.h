@@ -9,8 +9,10 @@ namespace plimsoll::planner {
 // Adds every missing replica that some device can hold as things lie.
 void AddWhatFits(Packing& packing);
 
-// A good packing, found in a bounded number of steps.
-Packing PackByHeuristics(const PlacementProblem& problem);
+// A good packing, found in a bounded number of steps; any packing once `stop`,
+// which must outlive the packing, has said so.
+Packing PackByHeuristics(const PlacementProblem& problem,
+                         const StopCheck& stop);
 
 }  // namespace plimsoll::planner
 

@@ -51,6 +51,7 @@ class LocalSearch {
 
   // Places one replica, if need be by moving one resident elsewhere.
   bool PlaceOne(int64_t model) {
+    if (packing_.IsStopped()) return false;
     looks_ += packing_.n_devices();
     const int64_t device = BestFit(packing_, model, Opening::kSmallest);
     if (device >= 0) {
@@ -58,6 +59,7 @@ class LocalSearch {
       return true;
     }
     for (int64_t d = 0; d < packing_.n_devices() && looks_ < kMaxLooks; ++d) {
+      if (packing_.IsStopped()) return false;
       if (MakeRoom(model, d)) {
         packing_.Add(model, d);
         return true;
@@ -106,7 +108,7 @@ class LocalSearch {
       return load[Index(a)] < load[Index(b)];
     });
     for (int64_t device : used) {
-      if (looks_ >= kMaxLooks) return false;
+      if (looks_ >= kMaxLooks || packing_.IsStopped()) return false;
       if (Empty(device)) return true;
     }
     return false;

@@ -6,8 +6,9 @@
 
 namespace plimsoll::planner {
 
-Packing::Packing(const PlacementProblem& problem)
-    : n_classes_(problem.n_classes),
+Packing::Packing(const PlacementProblem& problem, const StopCheck& stop)
+    : stop_(&stop),
+      n_classes_(problem.n_classes),
       spread_(problem.max_replicas_per_device.value_or(
           PlacementProblem::kMaxReplicas)),
       residents_(problem.devices.size()),

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/stop_check.h"
 #include "planner/placement.h"
 
 namespace plimsoll::planner {
@@ -24,8 +25,12 @@ struct PackingScore {
 
 class Packing {
  public:
-  // Nothing placed yet. Requires a valid problem.
-  explicit Packing(const PlacementProblem& problem);
+  // Nothing placed yet. Requires a valid problem. `stop` must outlive it and
+  // its copies.
+  Packing(const PlacementProblem& problem, const StopCheck& stop);
+
+  // Nobody waits for the result any more: what is sought need not be found.
+  bool IsStopped() const { return !(*stop_)().ok(); }
 
   int64_t n_models() const { return static_cast<int64_t>(placed_.size()); }
   int64_t n_devices() const { return static_cast<int64_t>(free_.size()); }
@@ -69,6 +74,7 @@ class Packing {
   void Remove(int64_t model, int64_t device);
 
  private:
+  const StopCheck* stop_;
   int64_t n_classes_;
   int64_t spread_;
   std::vector<int64_t> bytes_;  // [n_models, n_classes]

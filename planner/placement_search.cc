@@ -10,8 +10,8 @@ namespace {
 
 class Search {
  public:
-  Search(const PlacementProblem& problem, Packing& best)
-      : problem_(problem), packing_(problem), best_(best) {
+  Search(const PlacementProblem& problem, Packing& best, const StopCheck& stop)
+      : problem_(problem), packing_(problem, stop), best_(best) {
     for (int64_t m = 0; m < packing_.n_models(); ++m) {
       for (int64_t r = 0; r < packing_.n_placeable(m); ++r) {
         replicas_.push_back(m);
@@ -34,14 +34,14 @@ class Search {
       return false;
     }
     Descend(0, 0);
-    return trials_ <= kMaxSearchTrials;
+    return trials_ <= kMaxSearchTrials && !packing_.IsStopped();
   }
 
  private:
   // Decides replicas_[next] and those after it. Replicas of one model are alike
   // and go to devices from `first` on, those that are not placed last.
   void Descend(size_t next, int64_t first) {
-    if (trials_ > kMaxSearchTrials) return;
+    if (trials_ > kMaxSearchTrials || packing_.IsStopped()) return;
     if (next == replicas_.size()) {
       PackingScore score = packing_.Score();
       if (score > best_score_) {
@@ -127,8 +127,9 @@ class Search {
 
 }  // namespace
 
-bool SearchPlacement(const PlacementProblem& problem, Packing& best) {
-  return Search(problem, best).Run();
+bool SearchPlacement(const PlacementProblem& problem, Packing& best,
+                     const StopCheck& stop) {
+  return Search(problem, best, stop).Run();
 }
 
 }  // namespace plimsoll::planner

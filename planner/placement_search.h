@@ -16,7 +16,9 @@ inline constexpr int64_t kMaxSearchTrials = 200'000;
 
 // Replaces `best` by a packing of a higher score if there is one, and returns
 // whether the search went through to its end: then `best` is optimal.
-bool SearchPlacement(const PlacementProblem& problem, Packing& best);
+// It ends early once `stop`, which must outlive `best`, says so.
+bool SearchPlacement(const PlacementProblem& problem, Packing& best,
+                     const StopCheck& stop);
 
 }  // namespace plimsoll::planner
 

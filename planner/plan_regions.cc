@@ -171,6 +171,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                         " draft tokens x ", sizes.kv.ring_row_bytes,
                         " bytes of a token in rings");
   }
+  if (region == "kv_parked") {
+    return absl::StrCat(options.n_parked, " x ", sizes.kv.SlotBytes(),
+                        " bytes of a slot's pages and rings, on the host");
+  }
   if (region == "workspace") {
     return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
                         sizes.n_sampled, " of them sampled");
@@ -193,6 +197,9 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   if (region == "runtime") {
     const std::string& note = inputs.profile().runtime_note;
     return note.empty() ? "the process itself, outside the arena" : note;
+  }
+  if (region == "messages") {
+    return "requests and replies, in calls and in gRPC; more are refused";
   }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") return "pages of the mapped file, as they are";
@@ -308,6 +315,9 @@ class RegionSizer {
     AddToArena("kv_draft",
                n_slots * options.n_draft * sizes_.kv.ring_row_bytes);
     AddToArena("kv_snapshots", 0);
+    const Checked parked = Checked(options.n_parked) * sizes_.kv.SlotBytes();
+    const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
+    if (parks_in_arena) AddToArena("kv_parked", parked);
     AddToArena("workspace", workspace_bytes);
     AddToArena("logits", sampled * inputs_.shape().vocab_size * kFloatBytes);
     AddToArena("candidates",
@@ -325,7 +335,13 @@ class RegionSizer {
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
+    if (options.n_parked > 0 && !parks_in_arena) {
+      AddHost("kv_parked", parked, Basis::kDerived);
+    }
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
+    if (profile.message_bytes > 0) {
+      AddHost("messages", profile.message_bytes, Basis::kDerived);
+    }
     AddProjector();
     AddOutside("margin", allocated + options.margin_bytes + -sizes_.arena_bytes,
                Basis::kDerived);
@@ -431,6 +447,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"n_idle_sessions", options.n_idle_sessions, 0,
               LoadOptions::kMaxIdleSessions},
         Field{"n_draft", options.n_draft, 0, LoadOptions::kMaxDraftTokens},
+        Field{"n_parked", options.n_parked, 0, LoadOptions::kMaxParked},
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
         Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
         Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},

@@ -67,6 +67,16 @@ absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
         "it was measured on another device, driver or build");
   }
   const RuntimeLoad& load = profile.load;
+  const bool is_text =
+      profile.measured.size() <= RuntimeProfile::kMaxMeasuredBytes &&
+      std::all_of(profile.measured.begin(), profile.measured.end(), [](char c) {
+        return absl::ascii_isprint(static_cast<unsigned char>(c));
+      });
+  if (!is_text) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("measured is no printable text of at most ",
+                     RuntimeProfile::kMaxMeasuredBytes, " bytes"));
+  }
   RETURN_IF_ERROR(
       CheckCount("bytes", profile.bytes, 1, RuntimeProfile::kMaxBytes));
   RETURN_IF_ERROR(
@@ -78,13 +88,28 @@ absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
   return CheckCount("n_vocab", load.n_vocab, 0, ModelShape::kMaxVocab);
 }
 
-RuntimeProfile MergeRuntime(const RuntimeProfile& a, const RuntimeProfile& b) {
-  RuntimeProfile merged = a;
-  merged.bytes = std::max(a.bytes, b.bytes);
-  if (RuntimeGrowth(a.load, b.load) > RuntimeGrowth(b.load, a.load)) {
-    merged.load = b.load;
-  }
-  return merged;
+RuntimeProfile SettleRuntime(const RuntimeProfile& kept,
+                             const RuntimeProfile& seen,
+                             const RuntimeLoad& load, bool may_shrink) {
+  // Measurements of one state differ by less than this.
+  constexpr int64_t kNoiseBytes = 512 << 10;
+  if (seen.bytes > MeasuredRuntimeBytes(kept, load) - kNoiseBytes) return seen;
+  const int64_t above = kept.bytes - seen.bytes;
+  if (!may_shrink || above <= RuntimeShrinkBytes(kept.bytes)) return kept;
+  RuntimeProfile settled = seen;
+  settled.bytes = kept.bytes - above / 2;
+  return settled;
+}
+
+int64_t RuntimeShrinkBytes(int64_t bytes) {
+  return std::max(8 * kMiB, bytes / 4);
+}
+
+RuntimeLoad LargerLoad(const RuntimeLoad& a, const RuntimeLoad& b) {
+  return {.n_threads = std::max(a.n_threads, b.n_threads),
+          .n_slots = std::max(a.n_slots, b.n_slots),
+          .n_rows = std::max(a.n_rows, b.n_rows),
+          .n_vocab = std::max(a.n_vocab, b.n_vocab)};
 }
 
 int64_t RuntimeGrowth(const RuntimeLoad& from, const RuntimeLoad& to) {
@@ -119,11 +144,14 @@ void ApplyRuntime(const RuntimeProfile* measured, const RuntimeLoad& load,
   profile.runtime_bytes = MeasuredRuntimeBytes(*measured, load);
   profile.runtime_basis = Basis::kMeasured;
   profile.runtime_note = absl::StrCat(
-      measured->bytes, " bytes seen of this build's worker here, with ",
-      measured->load.n_threads,
+      measured->bytes, " bytes held by this build's idle worker here",
+      measured->measured.empty()
+          ? ""
+          : absl::StrCat(", measured on ", measured->measured),
+      ", with ", measured->load.n_threads,
       measured->load.n_threads == 1 ? " thread" : " threads", ", + ",
-      RuntimeGrowth(measured->load, load),
-      " that this load may add + 2 MiB, in whole MiB");
+      RuntimeGrowth(measured->load, load), " that this load may add + ",
+      kRuntimeSafetyBytes / kMiB, " MiB, in whole MiB");
 }
 
 }  // namespace plimsoll::planner

@@ -1,8 +1,9 @@
-// What a process takes of a device beside its plan: the most that was seen of
-// it, and how that grows with what the process does.
+// What a process takes of a device beside its plan: what it holds while it is
+// idle, and how that grows with what the process does.
 #ifndef PLIMSOLL_PLANNER_RUNTIME_PROFILE_H_
 #define PLIMSOLL_PLANNER_RUNTIME_PROFILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -41,15 +42,24 @@ struct RuntimeKey {
 // A name for a file, the same for equal keys: letters, digits and '-'.
 std::string FileStem(const RuntimeKey& key);
 
-// The most that was seen under a key.
+// What an idle process was seen to hold under a key, without buffers of
+// requests and replies.
 struct RuntimeProfile {
-  // Of what is written. Others are not read.
-  static constexpr int64_t kVersion = 1;
+  // The version that is written; no other is read. Profiles of version 1 were
+  // peaks, which included the buffers of the largest request.
+  static constexpr int64_t kVersion = 2;
   static constexpr int64_t kMaxBytes = int64_t{1} << 44;
+  static constexpr size_t kMaxMeasuredBytes = 32;
 
   RuntimeKey key;
   int64_t bytes = 0;
-  RuntimeLoad load;  // that was reached
+  RuntimeLoad load;           // that was reached
+  std::string measured = {};  // when, for people: "2026-01-31 12:00 UTC"
+
+  friend bool operator==(const RuntimeProfile& a, const RuntimeProfile& b) {
+    return a.key == b.key && a.bytes == b.bytes && a.load == b.load &&
+           a.measured == b.measured;
+  }
 };
 
 // Whether a profile that was read may be used for `key`.
@@ -58,18 +68,30 @@ struct RuntimeProfile {
 absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
                                  const RuntimeKey& key);
 
-// Both measurements in one: the larger number of bytes, and the larger load,
-// since the overhead under either load is at most those bytes. The keys are
-// equal.
-RuntimeProfile MergeRuntime(const RuntimeProfile& a, const RuntimeProfile& b);
+// What is to be kept after an idle process under `load` was seen to hold
+// `seen`. While that is covered by what is planned from `kept`, and not far
+// below, it is `kept` itself, so that plans do not change with every
+// measurement. More than is covered is kept at once. Less by more than
+// RuntimeShrinkBytes halves the distance, if `may_shrink`: a process that has
+// served nothing yet holds too little. The keys are equal.
+RuntimeProfile SettleRuntime(const RuntimeProfile& kept,
+                             const RuntimeProfile& seen,
+                             const RuntimeLoad& load, bool may_shrink);
+
+// How far below `bytes` a measurement has to be to count: 8 MiB or a quarter.
+int64_t RuntimeShrinkBytes(int64_t bytes);
+
+// The larger of each field.
+RuntimeLoad LargerLoad(const RuntimeLoad& a, const RuntimeLoad& b);
 
 // Bytes that the overhead grows by, at most, from one load to another; 0 where
 // nothing grows. Loads are within the limits of LoadOptions and ModelShape.
 int64_t RuntimeGrowth(const RuntimeLoad& from, const RuntimeLoad& to);
 
 // What to plan under `load`, given what was seen: kRuntimeSafetyBytes more,
-// for readers and buffers that were not there yet, in whole MiB.
-inline constexpr int64_t kRuntimeSafetyBytes = 2 << 20;
+// for readers and buffers that were not there yet, in whole MiB. What a heap
+// keeps of any mix of requests is within it, so that requests change no plan.
+inline constexpr int64_t kRuntimeSafetyBytes = 4 << 20;
 int64_t MeasuredRuntimeBytes(const RuntimeProfile& profile,
                              const RuntimeLoad& load);
 

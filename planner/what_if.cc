@@ -112,7 +112,7 @@ std::pair<std::vector<size_t>, size_t> RanksOf(
 }  // namespace
 
 absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
-                                      WhatIfAxes axes) {
+                                      WhatIfAxes axes, StopCheck stop) {
   WhatIf what_if(std::move(shape), base, std::move(axes));
   const WhatIfAxes& a = what_if.axes_;
   constexpr int64_t kAny = WhatIfAxes::kMaxPoints;
@@ -141,14 +141,22 @@ absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
     return Bad("the grid", absl::StrCat("has ", what_if.n_points_,
                                         " points, at most ", kAny));
   }
-  RETURN_IF_ERROR(what_if.CheckAxes());
-  RETURN_IF_ERROR(what_if.LayoutAllWeights());
+  const int64_t most = WhatIfAxes::kMaxLayerPoints /
+                       std::max<int64_t>(what_if.shape_.n_layers, 1);
+  if (what_if.n_points_ > most) {
+    return Bad("the grid",
+               absl::StrCat("has ", what_if.n_points_, " points, at most ",
+                            most, " of a model with ", what_if.shape_.n_layers,
+                            " layers; ask for a part of it at a time"));
+  }
+  RETURN_IF_ERROR(what_if.CheckAxes(stop));
+  RETURN_IF_ERROR(what_if.LayoutAllWeights(stop));
   return what_if;
 }
 
 // Every value alone, so that no point can fail later for any other reason than
 // overflow.
-absl::Status WhatIf::CheckAxes() const {
+absl::Status WhatIf::CheckAxes(StopCheck stop) const {
   LoadOptions options = base_;
   options.n_ctx = 1;
   for (int64_t n_ubatch : axes_.n_ubatch) {
@@ -166,7 +174,8 @@ absl::Status WhatIf::CheckAxes() const {
   options = base_;
   options.n_ctx = 1;
   const auto check = [&](const WhatIfAxes::Device& device,
-                         const WhatIfAxes::KvType& kv) {
+                         const WhatIfAxes::KvType& kv) -> absl::Status {
+    RETURN_IF_ERROR(stop());
     options.k_type = kv.k;
     options.v_type = kv.v;
     const absl::Status status =
@@ -182,9 +191,10 @@ absl::Status WhatIf::CheckAxes() const {
   return absl::OkStatus();
 }
 
-absl::Status WhatIf::LayoutAllWeights() {
+absl::Status WhatIf::LayoutAllWeights(StopCheck stop) {
   std::vector<ModelShape> shapes;
   for (const std::optional<DType>& type : axes_.weights) {
+    RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(
         StoredShape shape,
         StoredShape::Create(shape_, type ? type : base_.weight_type));
@@ -192,6 +202,7 @@ absl::Status WhatIf::LayoutAllWeights() {
     weight_precision_.push_back(Precision(shapes.back()));
   }
   for (const WhatIfAxes::Device& device : axes_.devices) {
+    RETURN_IF_ERROR(stop());
     for (const ModelShape& shape : shapes) {
       ASSIGN_OR_RETURN(
           const WeightLayout layout,
@@ -265,11 +276,13 @@ absl::StatusOr<WhatIfPoint> WhatIf::PointAt(int64_t index) const {
   return point;
 }
 
-absl::StatusOr<std::vector<WhatIfPoint>> WhatIf::Next(int64_t max_points) {
+absl::StatusOr<std::vector<WhatIfPoint>> WhatIf::Next(int64_t max_points,
+                                                      StopCheck stop) {
   std::vector<WhatIfPoint> points;
   const int64_t n = std::clamp<int64_t>(max_points, 0, n_points_ - next_);
   points.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
+    RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(points.emplace_back(), PointAt(next_));
     ++next_;
     const WhatIfPoint& point = points.back();
@@ -280,7 +293,7 @@ absl::StatusOr<std::vector<WhatIfPoint>> WhatIf::Next(int64_t max_points) {
   return points;
 }
 
-std::vector<int64_t> WhatIf::Frontier() const {
+absl::StatusOr<std::vector<int64_t>> WhatIf::Frontier(StopCheck stop) const {
   std::vector<int64_t> frontier;
   const auto per_device =
       n_points_ / static_cast<int64_t>(axes_.devices.size());
@@ -290,7 +303,7 @@ std::vector<int64_t> WhatIf::Frontier() const {
     const auto end = std::find_if(
         begin, candidates_.end(),
         [&](const Candidate& c) { return c.index / per_device != device; });
-    MarkFrontierOf({begin, end}, frontier);
+    RETURN_IF_ERROR(MarkFrontierOf({begin, end}, stop, frontier));
     begin = end;
   }
   std::sort(frontier.begin(), frontier.end());
@@ -301,8 +314,9 @@ std::vector<int64_t> WhatIf::Frontier() const {
 // that whatever is better than a point is seen before it; the tree then says in
 // how few bytes a point at least as good in the other three was had. Equal
 // points are asked for together: none of them beats another.
-void WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
-                            std::vector<int64_t>& frontier) const {
+absl::Status WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
+                                    StopCheck stop,
+                                    std::vector<int64_t>& frontier) const {
   const auto [slot_ranks, n_slot_ranks] = RanksOf(axes_.n_slots);
   std::vector<int64_t> kv_precision;
   for (const WhatIfAxes::KvType& kv : axes_.kv) {
@@ -334,6 +348,7 @@ void WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
   });
   LeastAbove seen({n_slot_ranks, n_kv_ranks, n_weight_ranks});
   for (size_t i = 0; i < order.size();) {
+    RETURN_IF_ERROR(stop());
     const Ranked& first = order[i];
     const bool is_best = seen.Find(first.ranks) > first.total_bytes;
     for (; i < order.size() && order[i].Key() == first.Key(); ++i) {
@@ -341,6 +356,7 @@ void WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
     }
     seen.Insert(first.ranks, first.total_bytes);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::planner

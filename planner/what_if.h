@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "base/stop_check.h"
 #include "planner/memory_plan.h"
 #include "planner/model_shape.h"
 #include "planner/plan_regions.h"
@@ -22,6 +23,8 @@ namespace plimsoll::planner {
 struct WhatIfAxes {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxPoints = 1'000'000;
+  // Points times the model's layers: what computing them costs.
+  static constexpr int64_t kMaxLayerPoints = 128 * kMaxPoints;
   static constexpr int64_t kMaxDevices = 64;
   static constexpr int64_t kMaxTypes = 64;  // of weights, and of kv
 
@@ -77,18 +80,21 @@ class WhatIf {
   // is computed here, once for each device and type.
   // Errors: kInvalidArgument naming the axis that is empty, too long or has a
   // value that makes no sense for this model; what Layout says of the shape
-  // and of the profiles; kOutOfRange if the weights overflow.
+  // and of the profiles; kOutOfRange if the weights overflow; what `stop` says,
+  // which is asked for each device.
   static absl::StatusOr<WhatIf> Create(ModelShape shape,
-                                       const LoadOptions& base,
-                                       WhatIfAxes axes);
+                                       const LoadOptions& base, WhatIfAxes axes,
+                                       StopCheck stop = NeverStop);
 
   int64_t n_points() const { return n_points_; }
   bool done() const { return next_ == n_points_; }
 
   // The next points, at most `max_points`; none once done. Each is what Layout
   // says of that load, to the byte.
-  // Errors: those of Layout but kOutOfRange.
-  absl::StatusOr<std::vector<WhatIfPoint>> Next(int64_t max_points);
+  // Errors: those of Layout but kOutOfRange; what `stop` says, which is asked
+  // for each point.
+  absl::StatusOr<std::vector<WhatIfPoint>> Next(int64_t max_points,
+                                                StopCheck stop = NeverStop);
 
   // Indices of the visited points that are on their device's Pareto frontier,
   // in ascending order. A point is on it if it fits, can run, and no other such
@@ -96,7 +102,9 @@ class WhatIf {
   // a longer context, more slots, more bits of a key and a value together, more
   // bits of weights, fewer bytes in all. (The chunk is none of them: it costs
   // time, not quality.) O(n log n) for n points and short axes.
-  std::vector<int64_t> Frontier() const;
+  // Errors: what `stop` says, which is asked again and again.
+  absl::StatusOr<std::vector<int64_t>> Frontier(
+      StopCheck stop = NeverStop) const;
 
  private:
   // What a weight type comes to on a device.
@@ -118,12 +126,13 @@ class WhatIf {
   WhatIf(ModelShape shape, const LoadOptions& base, WhatIfAxes axes)
       : shape_(std::move(shape)), base_(base), axes_(std::move(axes)) {}
 
-  absl::Status CheckAxes() const;
-  absl::Status LayoutAllWeights();
+  absl::Status CheckAxes(StopCheck stop) const;
+  absl::Status LayoutAllWeights(StopCheck stop);
   Place PlaceOf(int64_t index) const;
   absl::StatusOr<WhatIfPoint> PointAt(int64_t index) const;
-  void MarkFrontierOf(const std::vector<Candidate>& candidates,
-                      std::vector<int64_t>& frontier) const;
+  absl::Status MarkFrontierOf(const std::vector<Candidate>& candidates,
+                              StopCheck stop,
+                              std::vector<int64_t>& frontier) const;
 
   ModelShape shape_;
   LoadOptions base_;

@@ -61,8 +61,9 @@ address() {
 }
 
 start_planner() {
-  "$bin/plimsoll-planner" --listen 127.0.0.1:0 --first \
-    >"$logs/plimsoll-planner.log" 2>&1 &
+  # The folder is new, so --first counts: nobody holds a lease of this planner.
+  "$bin/plimsoll-planner" --listen 127.0.0.1:0 \
+    --journal "$logs/leases.db" --first >"$logs/plimsoll-planner.log" 2>&1 &
   planner_pid=$!
   address "$planner_pid" plimsoll-planner
   planner_address=$listening

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/common/background.h"
 #include "services/common/catalogue_file.h"
-#include "services/common/clock.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
 #include "services/common/plan_source.h"
 #include "services/common/server.h"
-#include "services/planner/journal.h"
+#include "services/common/work_pool.h"
 #include "services/planner/ledger.h"
+#include "services/planner/open_ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
@@ -41,23 +41,6 @@ absl::StatusOr<Planner::Models> ReadModels(
   return models;
 }
 
-absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
-  LedgerOptions ledger;
-  ledger.clock = BootTime;
-  ledger.is_first = options.is_first;
-  // The clock grows from start to start, and faster than grants can.
-  if (!options.is_first) ledger.first_epoch = absl::ToUnixMillis(absl::Now());
-  if (options.journal.empty()) {
-    Log("no --journal: a restart forgets the leases, and asks for them again");
-    return ledger;
-  }
-  ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
-  const planner::LeaseImage& image = ledger.journal->image();
-  // A whole journal knows the next epoch.
-  if (!image.is_partial) ledger.first_epoch = image.next_epoch;
-  return ledger;
-}
-
 absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   auto models = ReadModels(flags.models);
   if (!models.ok()) return models.status();
@@ -68,16 +51,19 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   Ledger ledger(*std::move(ledger_options));
   Planner planner(*std::move(models), ledger);
   CallGate gate;
-  const auto service = NewPlannerService(
-      planner, ledger, gate, *std::move(catalogue), options.reader_timeout);
+  auto pool = WorkPool::Start();
+  if (!pool.ok()) return pool.status();
+  const auto service =
+      NewPlannerService(planner, ledger, gate, **pool, *std::move(catalogue),
+                        options.reader_timeout);
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   (*server)->SetReady(true);
   AnnounceAddress((*server)->address());
   AwaitSignal();
   Log("draining");
-  ledger.EndWatches();
-  (*server)->Drain([] {});
+  ledger.feed().End();
+  (*server)->Drain([&pool] { (*pool)->Abort(); });
   return absl::OkStatus();
 }
 
@@ -88,7 +74,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParsePlannerFlags(argc, argv, options, flags)) {
     return *code;
   }
-  return ExitCode(Run(options, flags));
+  return ExitCode(NeedsThreads([&] { return Run(options, flags); }));
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/common/background.h"
 #include "services/common/clock.h"
 #include "services/common/device_list.h"
 #include "services/common/flags.h"
+#include "services/common/heap.h"
 #include "services/common/random_id.h"
 #include "services/common/runtime_store.h"
 #include "services/common/server.h"
@@ -55,6 +57,7 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 }
 
 int Main(int argc, char** argv) {
+  KeepHeapSmall();
   HoldSignals();
   ServerOptions server;
   WorkerOptions options;
@@ -66,7 +69,8 @@ int Main(int argc, char** argv) {
   const auto devices = FillDevices(flags, options);
   if (!devices.ok()) return ExitCode(devices.status());
   FillDefaults(options);
-  return ExitCode(RunWorker(server, std::move(options)));
+  return ExitCode(
+      NeedsThreads([&] { return RunWorker(server, std::move(options)); }));
 }
 
 }  // namespace

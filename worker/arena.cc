@@ -5,8 +5,10 @@
 namespace plimsoll::worker {
 
 absl::StatusOr<Arena> Arena::Allocate(const planner::MemoryPlan& plan,
-                                      kernels::Backend& backend) {
-  ASSIGN_OR_RETURN(kernels::Buffer buffer, backend.Allocate(plan.arena_bytes));
+                                      kernels::Backend& backend,
+                                      kernels::ChunkFence fence) {
+  ASSIGN_OR_RETURN(kernels::Buffer buffer,
+                   backend.Allocate(plan.arena_bytes, fence));
   return Arena(std::move(buffer));
 }
 

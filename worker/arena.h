@@ -17,10 +17,12 @@ namespace plimsoll::worker {
 class Arena {
  public:
   Arena() = default;
-  // Takes exactly the plan's arena from the backend, in one allocation.
-  // Errors: kResourceExhausted with the bytes wanted.
+  // Takes exactly the plan's arena from the backend, in one allocation whose
+  // chunks are fenced (Backend::Allocate).
+  // Errors: kResourceExhausted with the bytes wanted; those of the fence.
   static absl::StatusOr<Arena> Allocate(const planner::MemoryPlan& plan,
-                                        kernels::Backend& backend);
+                                        kernels::Backend& backend,
+                                        kernels::ChunkFence fence);
 
   // The region called `name`; the plan must have it inside the arena.
   kernels::BufferView Region(const planner::MemoryPlan& plan,

@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<ChatSegment>> RenderGemma3(
 // tools as user-defined tokens, which text without special tokens matches too,
 // they are cut behind their first character, so that text stays text.
 absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
-                           std::vector<int32_t>& ids) {
+                           StopCheck stop, std::vector<int32_t>& ids) {
   std::vector<absl::string_view> markers;
   for (const absl::string_view marker : kToolMarkers) {
     const auto id = tokenizer.Find(marker);
@@ -137,7 +137,7 @@ absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
   const auto append = [&](size_t end) -> absl::Status {
     ASSIGN_OR_RETURN(const std::vector<int32_t> part,
                      tokenizer.Encode(text.substr(begin, end - begin),
-                                      /*parse_special=*/false));
+                                      /*parse_special=*/false, stop));
     ids.insert(ids.end(), part.begin(), part.end());
     begin = end;
     return absl::OkStatus();
@@ -180,7 +180,13 @@ std::string ChatText(const std::vector<ChatSegment>& segments) {
 }
 
 absl::StatusOr<std::vector<int32_t>> EncodeChat(
-    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments) {
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
+    const EncodeLimits& limits) {
+  int64_t least = 0;
+  for (const ChatSegment& segment : segments) {
+    least += tokenizer.LeastBytes(segment.text);
+  }
+  RETURN_IF_ERROR(tokenizer.CheckFits(least, limits.max_tokens));
   std::vector<int32_t> ids;
   if (tokenizer.add_bos() && tokenizer.bos()) ids.push_back(*tokenizer.bos());
   for (size_t i = 0; i < segments.size();) {
@@ -190,11 +196,12 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
       text += segments[i].text;
     }
     if (!is_scaffold) {
-      RETURN_IF_ERROR(AppendContent(tokenizer, text, ids));
+      RETURN_IF_ERROR(AppendContent(tokenizer, text, limits.stop, ids));
       continue;
     }
-    ASSIGN_OR_RETURN(const std::vector<int32_t> part,
-                     tokenizer.Encode(text, /*parse_special=*/true));
+    ASSIGN_OR_RETURN(
+        const std::vector<int32_t> part,
+        tokenizer.Encode(text, /*parse_special=*/true, limits.stop));
     ids.insert(ids.end(), part.begin(), part.end());
   }
   return ids;
@@ -227,14 +234,15 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
 
 absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
                                                    ChatFormat format,
-                                                   const std::string& content) {
+                                                   const std::string& content,
+                                                   StopCheck stop) {
   ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
                    RenderChat(format, {{ChatRole::kUser, content}},
                               /*add_generation_prompt=*/false));
   std::vector<int32_t> ids;
   for (const ChatSegment& segment : segments) {
     if (segment.is_scaffold) continue;
-    RETURN_IF_ERROR(AppendContent(tokenizer, segment.text, ids));
+    RETURN_IF_ERROR(AppendContent(tokenizer, segment.text, stop, ids));
     break;
   }
   return ids;

@@ -74,8 +74,11 @@ std::string ChatText(const std::vector<ChatSegment>& segments);
 // Token ids of the rendered conversation: adjacent segments of the same kind
 // are one text, BOS once if the model's rule or the template says so. Control
 // tokens appear only where the scaffold put them.
+// Errors: those of CheckFits, before anything is tokenised; what the stop
+// check says.
 absl::StatusOr<std::vector<int32_t>> EncodeChat(
-    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments);
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
+    const EncodeLimits& limits = {});
 
 // Token ids of a chat that goes on turn by turn: `opening`, then of each turn
 // the user's content, `after_user` and the model's own reply; `after_reply`
@@ -94,7 +97,8 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
 // Ids of a user's content as the format shows it.
 absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
                                                    ChatFormat format,
-                                                   const std::string& content);
+                                                   const std::string& content,
+                                                   StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::worker
 

@@ -4,37 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/checked_math.h"
 #include "kernels/cpu/thread_pool.h"
+#include "worker/cgroup.h"
 
 namespace plimsoll::worker {
 namespace {
-
-// First line of a small pseudo file, or nothing.
-std::optional<std::string> ReadLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return line;
-}
-
-// A file that holds one number; "max" and absent files are nothing.
-std::optional<int64_t> ReadNumber(const std::string& path) {
-  const std::optional<std::string> line = ReadLine(path);
-  int64_t value = 0;
-  if (!line || !absl::SimpleAtoi(*line, &value)) return std::nullopt;
-  return value;
-}
 
 // The value of "Key:   123 kB" in /proc/meminfo or /proc/self/status, in bytes.
 std::optional<int64_t> ReadKilobytes(const std::string& path,
@@ -52,87 +32,24 @@ std::optional<int64_t> ReadKilobytes(const std::string& path,
   return std::nullopt;
 }
 
-// This process's cgroup v2 folder, or v1's for `controller`.
-std::string CgroupFolder(absl::string_view controller) {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  std::string v1;
-  while (std::getline(file, line)) {
-    const std::vector<std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    if (parts[0] == "0" && parts[1].empty()) {
-      std::string v2 = absl::StrCat("/sys/fs/cgroup", parts[2]);
-      if (access(absl::StrCat(v2, "/cgroup.controllers").c_str(), R_OK) == 0) {
-        return v2;
-      }
-    }
-    for (absl::string_view name : absl::StrSplit(parts[1], ',')) {
-      if (name == controller) {
-        v1 = absl::StrCat("/sys/fs/cgroup/", std::string(controller), parts[2]);
-      }
-    }
-  }
-  return v1.empty() ? "/sys/fs/cgroup" : v1;
-}
-
-struct CgroupMemory {
-  int64_t limit;
-  int64_t used;
-};
-
-std::optional<CgroupMemory> ReadCgroupMemory() {
-  const std::string folder = CgroupFolder("memory");
-  std::optional<int64_t> limit = ReadNumber(folder + "/memory.max");
-  std::optional<int64_t> used = ReadNumber(folder + "/memory.current");
-  if (!limit) limit = ReadNumber(folder + "/memory.limit_in_bytes");
-  if (!used) used = ReadNumber(folder + "/memory.usage_in_bytes");
-  if (!limit || !used) return std::nullopt;
-  return CgroupMemory{*limit, *used};
-}
-
 int64_t PhysicalBytes() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<int64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// CPUs that the cgroup's quota allows, rounded up, or nothing.
-std::optional<int> CgroupCpus() {
-  const std::string folder = CgroupFolder("cpu");
-  if (const auto line = ReadLine(folder + "/cpu.max")) {
-    const std::vector<std::string> parts = absl::StrSplit(*line, ' ');
-    int64_t quota = 0;
-    int64_t period = 0;
-    if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &quota) &&
-        absl::SimpleAtoi(parts[1], &period) && quota > 0 && period > 0) {
-      return static_cast<int>(CeilDiv(quota, period));
-    }
-    return std::nullopt;
-  }
-  const auto quota = ReadNumber(folder + "/cpu.cfs_quota_us");
-  const auto period = ReadNumber(folder + "/cpu.cfs_period_us");
-  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
-  return static_cast<int>(CeilDiv(*quota, *period));
-}
-
 }  // namespace
 
 int64_t TotalMemoryBytes() {
-  int64_t total = PhysicalBytes();
-  if (const auto cgroup = ReadCgroupMemory()) {
-    total = std::min(total, cgroup->limit);
-  }
-  return total;
+  const int64_t total = PhysicalBytes();
+  return std::min(total, ReadCgroupMemory().limit_bytes.value_or(total));
 }
 
 int64_t AvailableMemoryBytes() {
-  int64_t available =
+  const int64_t available =
       ReadKilobytes("/proc/meminfo", "MemAvailable").value_or(PhysicalBytes());
-  if (const auto cgroup = ReadCgroupMemory()) {
-    available =
-        std::min(available, std::max<int64_t>(0, cgroup->limit - cgroup->used));
-  }
-  return available;
+  const CgroupMemory cgroup = ReadCgroupMemory();
+  return std::min({available, cgroup.limit_bytes.value_or(available),
+                   cgroup.available_bytes.value_or(available)});
 }
 
 int UsableThreads() {
@@ -140,8 +57,9 @@ int UsableThreads() {
   CPU_ZERO(&set);
   int cpus = 1;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) cpus = CPU_COUNT(&set);
-  if (const auto quota = CgroupCpus()) cpus = std::min(cpus, *quota);
-  return std::clamp(cpus, 1, kernels::ThreadPool::kMaxThreads);
+  const int64_t allowed = ReadCgroupCpus().value_or(cpus);
+  return static_cast<int>(std::clamp<int64_t>(
+      std::min<int64_t>(cpus, allowed), 1, kernels::ThreadPool::kMaxThreads));
 }
 
 int64_t PeakResidentBytes() {

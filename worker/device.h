@@ -1,5 +1,5 @@
-// What this machine offers: memory within the cgroup's limits, threads within
-// its quota, and the CPU backend's facts as a profile for the planner.
+// What this machine offers: memory within the cgroups' limits, threads within
+// their quota, and the CPU backend's facts as a profile for the planner.
 #ifndef PLIMSOLL_WORKER_DEVICE_H_
 #define PLIMSOLL_WORKER_DEVICE_H_
 
@@ -11,9 +11,10 @@
 namespace plimsoll::worker {
 
 // Bytes of memory that this process may still use: the system's available
-// memory, or what its cgroup leaves if that is less.
+// memory, or what its cgroups leave if that is less. A file's pages in the
+// cache that can be dropped at once count as available in both.
 int64_t AvailableMemoryBytes();
-// Physical memory, or the cgroup's limit if that is less.
+// Physical memory, or the smallest limit of its cgroups if that is less.
 int64_t TotalMemoryBytes();
 
 // Threads worth starting: CPUs of the affinity mask within the cgroup's quota.

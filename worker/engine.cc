@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/start_thread.h"
 #include "worker/check_request.h"
 #include "worker/engine_impl.h"
 #include "worker/roll_plan.h"
@@ -16,8 +17,9 @@ static_assert(EngineOptions::kMaxThreads == kernels::ThreadPool::kMaxThreads);
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-void Engine::Impl::Start() {
-  thread = std::thread([this] { StepLoop(); });
+absl::Status Engine::Impl::Start() {
+  ASSIGN_OR_RETURN(thread, kernels::StartThread([this] { StepLoop(); }));
+  return absl::OkStatus();
 }
 
 Engine::~Engine() {
@@ -37,6 +39,19 @@ void Engine::Impl::Insert(int64_t id, GenerateOptions request,
                                  std::move(sink), options.clock());
   woken = true;
   has_news = true;
+}
+
+absl::Status Engine::Impl::Queue(int64_t id, int64_t n_prompt,
+                                 const Claim& claim, Waits how) {
+  if (how != Waits::kAdmitted) {
+    if (const auto gone = scheduler.GiveWayTo(claim)) {
+      aborts.emplace(*gone, absl::AbortedError(
+                                "the queue was full and this tenant had most "
+                                "of it, so the newest of its requests that "
+                                "waited gave way; try again later"));
+    }
+  }
+  return scheduler.Add(id, n_prompt, claim, how);
 }
 
 absl::StatusOr<std::unique_ptr<TokenMask>> Engine::Impl::NewMask(
@@ -78,15 +93,10 @@ absl::Status Engine::Submit(GenerateOptions options,
   start.n_prompt = start.history.n_tokens();
   ASSIGN_OR_RETURN(start.mask, impl_->NewMask(options));
   absl::MutexLock lock(&impl_->mu);
-  RETURN_IF_ERROR(impl_->CheckOpen());
-  const absl::Time now = impl_->options.clock();
-  if (impl_->sessions.Count(now) >= WholeContexts(impl_->plan)) {
-    return absl::ResourceExhaustedError(
-        "the model's only slot is a session's: close it, or load the model "
-        "with more slots");
-  }
+  RETURN_IF_ERROR(impl_->CheckOpen(options.is_admitted));
+  const Waits how = options.is_admitted ? Waits::kAdmitted : Waits::kNew;
   const int64_t id = impl_->next_id++;
-  RETURN_IF_ERROR(impl_->scheduler.Add(id, start.n_prompt, options.claim));
+  RETURN_IF_ERROR(impl_->Queue(id, start.n_prompt, options.claim, how));
   impl_->Insert(id, std::move(options), std::move(start), std::move(sink));
   return absl::OkStatus();
 }

@@ -92,7 +92,11 @@ struct GenerateOptions {
   // rings stay filled.
   std::optional<int64_t> evict_to;
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
-  Claim claim;                                   // whose it is, while it waits
+  Claim claim;                                   // whose it is
+  // It goes on with a call of which a request has ended well: no limit of the
+  // queue refuses it, it is the next one of its tenant and priority, and a
+  // model that drains takes it.
+  bool is_admitted = false;
   // The session, of the claim's tenant, that prompt_ids are the content of a
   // user's message to; the context is the session's then, and how it rolls too.
   // Empty = none.
@@ -106,8 +110,9 @@ struct SessionOptions {
   static constexpr absl::Duration kDefaultTtl = absl::Minutes(30);
   static constexpr absl::Duration kMaxTtl = absl::Hours(30 * 24);
 
-  std::string id;     // 1 to kMaxIdBytes bytes
-  std::string owner;  // a tenant; others do not see it
+  std::string id;         // 1 to kMaxIdBytes bytes
+  std::string owner;      // a tenant; others do not see it
+  std::string peer = {};  // where it was opened from, as of Claim
   ChatFormat format = ChatFormat::kChatMl;
   ChatFrame frame;  // of the format; its opening is pinned
   RollMethod roll_method = RollMethod::kShift;
@@ -250,7 +255,8 @@ struct LoadProgress {
   int64_t bytes_done;
   int64_t bytes_total;
 };
-// Asked between chunks of a load; a status that is not OK stops the load.
+// Asked before each chunk of a load, of at most kernels::kMaxChunkBytes; a
+// status that is not OK stops the load, and all its memory is given back.
 using LoadFence = std::function<absl::Status(const LoadProgress&)>;
 
 // Of one part, or of all parts together; the process has its memory once.
@@ -281,7 +287,8 @@ struct EngineLoad {
   int64_t cached_tokens;          // of prompts, that were there already
   int64_t draft_tokens;           // guessed and computed
   int64_t accepted_draft_tokens;  // of these, that were right
-  int64_t preemptions;  // of sequences that began again as pages ran out
+  // Sequences that lost a slot, as pages ran out or others waited too long.
+  int64_t preemptions;
 };
 
 enum class RequestState {
@@ -330,17 +337,21 @@ class Engine {
   // `sink` is never called.
   // Errors: kInvalidArgument naming the field; kOutOfRange if the prompt is
   // longer than a context that does not roll, with both numbers;
-  // kResourceExhausted if the queue is full or sessions have every slot;
-  // kUnavailable while draining; kNotFound for a session that is not there;
-  // kFailedPrecondition if another call of it has not ended.
+  // kResourceExhausted if the queue is full; kUnavailable while draining;
+  // kNotFound for a session that is not there; kFailedPrecondition if another
+  // call of it has not ended.
+  // One that waits ends with kAborted if the queue is full and it gives way to
+  // a request of a tenant with less of it.
   absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);
   // The most sessions there may be: where there are several slots, one is left
   // to requests without a session.
   int64_t MaxSessions() const;
-  // Reserves a slot's share of the KV cache for a chat. Its first call waits
-  // for a slot as any request does; then it keeps it. Errors: kInvalidArgument
-  // naming the field; kAlreadyExists; kResourceExhausted at MaxSessions();
-  // kUnavailable while draining.
+  // Begins a chat. Its first call waits for a slot as any request does. The
+  // session then keeps the slot, until others wait for one while no call of it
+  // runs: what was said stays, and its next call computes it again. Errors:
+  // kInvalidArgument naming the field; kAlreadyExists if its owner has one of
+  // this id; kResourceExhausted at MaxSessions(), unless a tenant with more has
+  // an idle one, which is closed then; kUnavailable while draining.
   absl::StatusOr<SessionInfo> OpenSession(SessionOptions options);
   // Errors: kNotFound, also for the session of another owner.
   absl::StatusOr<SessionInfo> GetSession(absl::string_view id,

@@ -27,6 +27,7 @@
 #include "worker/kv_cache.h"
 #include "worker/model.h"
 #include "worker/page_claims.h"
+#include "worker/parked_contexts.h"
 #include "worker/prompt_budget.h"
 #include "worker/prompt_scorer.h"
 #include "worker/row_sampler.h"
@@ -89,10 +90,12 @@ struct Engine::Impl {
   absl::Status OpenDevices();
   ModelParts PartsOf(const Stage& stage) const;
   absl::Status Allocate(const LoadFence& fence);
+  // Makes room for contexts that wait, in host memory.
+  absl::Status AllocateParked();
   absl::Status BuildModels(ModelFile& file);
   absl::Status FillWeights(ModelFile& file, const LoadFence& fence);
   absl::Status MakeReady();
-  void Start();
+  absl::Status Start();
 
   void StepLoop();
   // Waits until there may be something to do. False at the end.
@@ -102,16 +105,29 @@ struct Engine::Impl {
   // Sets `scheduled` to the rows of the next step, after all that changes who
   // may have some. False at the end.
   bool Prepare();
-  // Gives free slots to those that wait, with what is there of their prompts.
+  // Gives free slots to those that wait, with what is there of their prompts,
+  // and those of others that they have waited for too long for.
   void Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Takes the slot of an idle session, or of a stream whose slice ends. False
+  // if there is none.
+  bool FreeSlotForNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // True if it can go on to the bit as it would have after its slot was taken:
+  // by computing its context again, or from a copy of it.
+  bool CanGiveSlotUp(const Sequence& sequence) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Copies the context of a running sequence, if nothing else brings it back.
+  // False if there is no room, or the copy failed.
+  bool Park(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Takes what a running sequence has in its slot; it can compute it again.
+  void Drop(Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Nullopt if there are too few pages.
   std::optional<Admission> Begin(Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Pages that a sequence in a slot will need and does not have.
   int64_t PagesToCome(const Sequence& sequence, int64_t slot) const;
-  // Of all slots that are taken. Holds until it is asked again.
+  // The claims of all slots that are taken. Holds until it is asked again.
   std::span<const PageClaim> PageClaims() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Of a sequence that could have an empty slot.
+  // Whether there are pages for a sequence that could have an empty slot.
   bool HasPagesFor(const Sequence& sequence, int64_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Has the newest sequences begin again later where pages run out.
@@ -149,8 +165,10 @@ struct Engine::Impl {
   bool RunStep();
   // Ends every stream, and refuses new ones.
   void LoseDevice(const absl::Status& error);
-  // Why nothing is taken any more. Errors: kUnavailable.
-  absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Why nothing is taken any more; what was admitted is taken while it drains.
+  // Errors: kUnavailable.
+  absl::Status CheckOpen(bool is_admitted = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status BuildBatch();
   // Draws the tokens of the batch's sampled rows.
   absl::Status SampleRows();
@@ -176,6 +194,10 @@ struct Engine::Impl {
   const TokenIndex& Index();
   absl::Status SubmitMessage(GenerateOptions options,
                              std::shared_ptr<TokenSink> sink);
+  // Has a sequence wait for a slot; where the queue is full, in place of one of
+  // a tenant that has more of it.
+  absl::Status Queue(int64_t id, int64_t n_prompt, const Claim& claim,
+                     Waits how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes a sequence known that the scheduler has.
   void Insert(int64_t id, GenerateOptions options, SequenceStart start,
               std::shared_ptr<TokenSink> sink)
@@ -200,7 +222,8 @@ struct Engine::Impl {
   // Of the last stage, which has the logits.
   kernels::Backend* backend = nullptr;
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<Model> model;  // all stages
+  std::unique_ptr<ParkedContexts> parked;  // step thread only, with `mu`
+  std::unique_ptr<Model> model;            // all stages
   std::unique_ptr<RowSampler> row_sampler;
   std::unique_ptr<PromptScorer> scorer;
   std::unique_ptr<Tokenizer> tokenizer;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/start_thread.h"
 #include "worker/engine_impl.h"
 #include "worker/model_pipeline.h"
 #include "worker/prompt_lookup.h"
@@ -52,6 +53,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   auto impl = std::make_unique<Impl>(file.shape(), std::move(parts), options);
   ASSIGN_OR_RETURN(impl->stages, StagesOf(impl->shape, impl->parts));
   RETURN_IF_ERROR(impl->OpenDevices());
+  // The tokenizer's tables are the first memory that is taken.
+  RETURN_IF_ERROR(fence({"allocate", 0, ArenaBytes(impl->stages)}));
   ASSIGN_OR_RETURN(impl->tokenizer, LoadTokenizer(file.header(), file));
   RETURN_IF_ERROR(impl->Allocate(fence));
   RETURN_IF_ERROR(impl->BuildModels(file));
@@ -59,11 +62,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(
   RETURN_IF_ERROR(impl->MakeReady());
   const int64_t bytes = ArenaBytes(impl->stages);
   RETURN_IF_ERROR(fence({"ready", bytes, bytes}));
-  impl->Start();
+  RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 absl::Status Engine::Impl::OpenDevices() {
+  if (pool.n_threads() < PoolThreads(has_host, options.n_threads)) {
+    return kernels::NoThread();
+  }
   for (Stage& stage : stages) {
     if (!stage.device->is_host()) {
       stage.free_before = stage.device->Profile().free_bytes;
@@ -78,12 +84,17 @@ absl::Status Engine::Impl::OpenDevices() {
 }
 
 absl::Status Engine::Impl::Allocate(const LoadFence& fence) {
-  RETURN_IF_ERROR(fence({"allocate", 0, ArenaBytes(stages)}));
+  const int64_t total = ArenaBytes(stages);
   std::vector<KvPart> kv;
   int64_t page_bytes = 0;
+  int64_t done = 0;
   for (Stage& stage : stages) {
     const planner::MemoryPlan& of = *stage.plan;
-    ASSIGN_OR_RETURN(stage.arena, Arena::Allocate(of, *stage.backend));
+    const auto of_all = [&](int64_t bytes_done) {
+      return fence({"allocate", done + bytes_done, total});
+    };
+    ASSIGN_OR_RETURN(stage.arena, Arena::Allocate(of, *stage.backend, of_all));
+    done += of.arena_bytes;
     RETURN_IF_ERROR(stage.backend->UseScratch(
         StepBufferView(stage, planner::StepBuffer::kScratch)));
     kv.push_back({.shape = &stage.shape,
@@ -93,9 +104,28 @@ absl::Status Engine::Impl::Allocate(const LoadFence& fence) {
                               .drafts = stage.arena.Region(of, "kv_draft")}});
     page_bytes += of.kv.page_bytes;
   }
+  RETURN_IF_ERROR(fence({"allocate", total, total}));
   cache = std::make_unique<KvCache>(
       kv, page_bytes > 0 ? options.prefix_cache_bytes / page_bytes : 0);
   kv_pages = cache->free_pages();
+  return AllocateParked();
+}
+
+absl::Status Engine::Impl::AllocateParked() {
+  std::vector<ParkedContexts::Part> of;
+  for (Stage& stage : stages) {
+    const planner::Region* region = stage.plan->FindRegion("kv_parked");
+    if (region == nullptr) continue;
+    if (region->offset >= 0) {
+      of.push_back(
+          {stage.backend.get(), stage.arena.Region(*stage.plan, "kv_parked")});
+      continue;
+    }
+    ASSIGN_OR_RETURN(stage.parked, stage.backend->AllocateHost(region->bytes));
+    of.push_back({stage.backend.get(), stage.parked.view()});
+  }
+  const int64_t n_places = of.empty() ? 0 : plan.options.n_parked;
+  parked = std::make_unique<ParkedContexts>(*cache, std::move(of), n_places);
   return absl::OkStatus();
 }
 
@@ -135,7 +165,7 @@ absl::Status Engine::Impl::BuildModels(ModelFile& file) {
                        BuildModel(file.header(), of));
       pipeline->Add(std::move(part), lanes[i]);
     }
-    pipeline->Start();
+    RETURN_IF_ERROR(pipeline->Start());
     model = std::move(pipeline);
   }
   const int64_t n_sampled = stages.back().plan->n_sampled;

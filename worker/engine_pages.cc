@@ -51,11 +51,7 @@ void Engine::Impl::MakeRoom() {
   while (const std::optional<int64_t> id =
              WhoLeaves(PageClaims(), cache->free_pages())) {
     Sequence& sequence = *sequences.at(*id);
-    const int64_t slot = *scheduler.SlotOf(*id);
-    // Nobody may need all of it before it is back.
-    Publish(sequence, slot);
-    cache->Clear(slot);
-    sequence.keep_rings_at().clear();
+    Drop(sequence);
     scheduler.Preempt(*id, sequence.history().n_positions());
     ++counters.preemptions;
   }

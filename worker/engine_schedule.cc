@@ -122,6 +122,10 @@ void Engine::Impl::Settle(Sequence& sequence) {
 void Engine::Impl::Leave(Sequence& sequence) {
   absl::MutexLock lock(&mu);
   const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
+  if (parked->Has(sequence.id())) {
+    parked->Forget(sequence.id());
+    sequence.ForgetComputed();
+  }
   Session* session =
       sequence.session() ? sessions.Get(*sequence.session()) : nullptr;
   if (slot && sequence.end()->code() != absl::StatusCode::kInternal) {
@@ -154,16 +158,24 @@ void Engine::Impl::FreeSessionSlots() {
 }
 
 void Engine::Impl::Admit() {
-  scheduler.Admit([this](int64_t id, int64_t slot)
-                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-                        return Begin(*sequences.at(id), slot);
-                      });
+  const auto begin = [this](int64_t id, int64_t slot)
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+                           return Begin(*sequences.at(id), slot);
+                         };
+  scheduler.Admit(begin);
+  while (scheduler.waiting() > 0 && FreeSlotForNext()) scheduler.Admit(begin);
 }
 
 std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
   if (!HasPagesFor(sequence, slot)) return std::nullopt;
   const TokenHistory& history = sequence.history();
   const int64_t limit = sequence.roll().FullAt(history.evicted_positions());
+  if (parked->Has(sequence.id())) {
+    const absl::Status restored = parked->Restore(sequence.id(), slot);
+    if (restored.ok()) return Admission{cache->Length(slot), limit};
+    sequence.End(restored);
+    return std::nullopt;
+  }
   cache->Begin(slot, sequence.roll().prefix_tokens);
   // The last token's row gives the first logits, and scored ones theirs.
   const GenerateOptions& wanted = sequence.options();
@@ -265,7 +277,12 @@ void Engine::Impl::CountPages() {
 void Engine::Impl::Schedule() {
   scheduled_sequences.clear();
   CountPages();
-  scheduler.NextStep(prompt_budget.Rows(scheduler.Decoding()), scheduled);
+  const int64_t n_decoding = scheduler.Decoding();
+  scheduler.NextStep(
+      [this, n_decoding](int64_t position) {
+        return prompt_budget.Rows(n_decoding, position);
+      },
+      scheduled);
   for (const ScheduledRows& r : scheduled) {
     scheduled_sequences.push_back(sequences.at(r.id).get());
   }

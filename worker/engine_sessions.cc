@@ -36,7 +36,8 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
         id, *session.slot, session.n_computed, history.n_positions(),
         session.roll.FullAt(history.evicted_positions()), request.claim);
   } else {
-    RETURN_IF_ERROR(scheduler.Add(id, history.n_positions(), request.claim));
+    RETURN_IF_ERROR(
+        Queue(id, history.n_positions(), request.claim, Waits::kToTheEnd));
   }
   session.is_busy = true;
   ++session.n_turns;

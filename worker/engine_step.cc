@@ -10,12 +10,18 @@ namespace plimsoll::worker {
 bool Engine::Impl::TimeStep() {
   int64_t n_decoding = 0;
   int64_t n_prompt = 0;
+  int64_t furthest = 0;
   for (const ScheduledRows& r : scheduled) {
-    (r.is_decoding ? n_decoding : n_prompt) += r.is_decoding ? 1 : r.n_rows;
+    if (r.is_decoding) {
+      ++n_decoding;
+      continue;
+    }
+    n_prompt += r.n_rows;
+    furthest = std::max(furthest, r.first_position);
   }
   const absl::Time begin = options.clock();
   if (!RunStep()) return false;
-  prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin);
+  prompt_budget.Record(n_decoding, n_prompt, options.clock() - begin, furthest);
   return true;
 }
 
@@ -91,9 +97,10 @@ bool Engine::Impl::RunStep() {
   return true;
 }
 
-absl::Status Engine::Impl::CheckOpen() {
+absl::Status Engine::Impl::CheckOpen(bool is_admitted) {
   if (!lost.ok()) return lost;
-  if (draining) return absl::UnavailableError("the model is draining");
+  if (draining && (stopping || !is_admitted))
+    return absl::UnavailableError("the model is draining");
   return absl::OkStatus();
 }
 

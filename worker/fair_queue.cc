@@ -1,58 +1,255 @@
 #include "worker/fair_queue.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace plimsoll::worker {
+namespace {
 
-void FairQueue::Push(int64_t id, int64_t n_tokens, const Claim& claim) {
-  auto flow = std::find_if(flows_.begin(), flows_.end(),
-                           [&](const Flow& f) { return f.claim == claim; });
-  if (flow == flows_.end()) {
-    flows_.push_back({.claim = claim, .items = {}});
-    flow = flows_.end() - 1;
+using Party = FairQueue::Party;
+
+Party* PartOf(Party& party, const std::string& name) {
+  std::unique_ptr<Party>& part = party.parts[name];
+  if (part == nullptr) {
+    part = std::make_unique<Party>();
+    part->parent = &party;
   }
-  flow->items.push_back({id, n_tokens});
-  ++size_;
+  return part.get();
 }
 
-std::optional<int64_t> FairQueue::Peek() {
-  while (!flows_.empty()) {
-    Flow& flow = flows_.front();
-    if (!flow.has_turn) {
-      flow.deficit += TokensOfTurn(flow.claim.priority);
-      flow.has_turn = true;
+const Party* FindPart(const Party* party, const std::string& name) {
+  if (party == nullptr) return nullptr;
+  const auto found = party->parts.find(name);
+  return found == party->parts.end() ? nullptr : found->second.get();
+}
+
+// The part with most requests in the queue; null if there is none.
+const Party* Greediest(const Party& party) {
+  const Party* greediest = nullptr;
+  for (const auto& [name, part] : party.parts) {
+    if (part->n_limited == 0) continue;
+    if (greediest == nullptr || part->n_limited > greediest->n_limited) {
+      greediest = part.get();
     }
-    const Item& item = flow.items.front();
-    // Alone there is nobody to wait for.
-    if (item.n_tokens <= flow.deficit || flows_.size() == 1) return item.id;
-    flow.has_turn = false;
-    std::rotate(flows_.begin(), flows_.begin() + 1, flows_.end());
+  }
+  return greediest;
+}
+
+// The newest request of a tenant, of its lowest priority, that may give way.
+std::optional<int64_t> NewestOf(const Party& tenant) {
+  for (const auto& [name, priority] : tenant.parts) {
+    const auto newest =
+        std::find_if(priority->items.rbegin(), priority->items.rend(),
+                     [](const Party::Item& i) { return i.how == Waits::kNew; });
+    if (newest != priority->items.rend()) return newest->id;
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> FairQueue::Pop() {
+// The tenants, or the peers if these differ, of two priorities; or twice the
+// same.
+std::pair<const Party*, const Party*> Rivals(const Party& a, const Party& b) {
+  const Party* tenant_a = a.parent;
+  const Party* tenant_b = b.parent;
+  if (tenant_a->parent == tenant_b->parent) return {tenant_a, tenant_b};
+  return {tenant_a->parent, tenant_b->parent};
+}
+
+}  // namespace
+
+FairQueue::Party* FairQueue::Join(int64_t id, const Claim& claim, State state) {
+  Party* peer = PartOf(all_, claim.peer);
+  Party* tenant = PartOf(*peer, claim.tenant);
+  const auto priority =
+      static_cast<char>('0' + static_cast<int>(claim.priority));
+  Party* party = PartOf(*tenant, std::string(1, priority));
+  party->cost = Weight(Priority::kHigh) / Weight(claim.priority);
+  for (Party* p = party; p != nullptr; p = p->parent) ++p->n_members;
+  members_[id] = {party, state};
+  return party;
+}
+
+FairQueue::Party* FairQueue::Push(int64_t id, const Claim& claim, Waits how) {
+  Party* party = Join(id, claim, State::kWaits);
+  const bool is_admitted = how == Waits::kAdmitted;
+  AddWaiting(party, {id, how, /*is_limited=*/!is_admitted},
+             /*is_first=*/is_admitted);
+  return party;
+}
+
+FairQueue::Party* FairQueue::Run(int64_t id, const Claim& claim) {
+  Party* party = Join(id, claim, State::kRuns);
+  AddRunning(party, 1);
+  return party;
+}
+
+void FairQueue::AddWaiting(Party* party, Party::Item item, bool is_first) {
+  if (is_first) {
+    party->items.push_front(item);
+  } else {
+    party->items.push_back(item);
+  }
+  for (Party* p = party; p != nullptr; p = p->parent) {
+    if (item.is_limited) ++p->n_limited;
+    if (p->n_waiting++ > 0 || p->parent == nullptr) continue;
+    Party& all = *p->parent;
+    if (all.n_waiting_parts++ == 0) {
+      for (const auto& [name, part] : all.parts) part->served = 0;
+      all.level = 0;
+    }
+    p->served = std::clamp(p->served, all.level, all.level + kMostDebt);
+    p->turn = ++n_turns_;
+  }
+}
+
+void FairQueue::RemoveWaiting(Party* party, int64_t id) {
+  const auto item =
+      std::find_if(party->items.begin(), party->items.end(),
+                   [id](const Party::Item& i) { return i.id == id; });
+  const bool is_limited = item->is_limited;
+  party->items.erase(item);
+  for (Party* p = party; p != nullptr; p = p->parent) {
+    if (is_limited) --p->n_limited;
+    if (--p->n_waiting == 0 && p->parent != nullptr) {
+      --p->parent->n_waiting_parts;
+    }
+  }
+}
+
+void FairQueue::AddRunning(Party* party, int64_t n) {
+  for (Party* p = party; p != nullptr; p = p->parent) p->n_running += n;
+}
+
+const FairQueue::Party* FairQueue::Next(const Party& party) {
+  const auto key = [](const Party& p) {
+    const bool is_priority = p.parts.empty();
+    return std::tuple(is_priority ? 0 : p.n_running, p.served, p.n_running,
+                      p.turn);
+  };
+  const Party* next = &party;
+  while (!next->parts.empty()) {
+    const Party* first = nullptr;
+    for (const auto& [name, part] : next->parts) {
+      if (part->n_waiting == 0) continue;
+      if (first == nullptr || key(*part) < key(*first)) first = part.get();
+    }
+    if (first == nullptr) return nullptr;
+    next = first;
+  }
+  return next->n_waiting == 0 ? nullptr : next;
+}
+
+std::optional<int64_t> FairQueue::Peek() const {
+  const Party* next = Next(all_);
+  if (next == nullptr) return std::nullopt;
+  return next->items.front().id;
+}
+
+void FairQueue::ForNextOfPeers(
+    absl::FunctionRef<bool(int64_t id)> visit) const {
+  for (const auto& [name, peer] : all_.parts) {
+    const Party* next = Next(*peer);
+    if (next != nullptr && visit(next->items.front().id)) return;
+  }
+}
+
+std::optional<int64_t> FairQueue::Pop(int64_t n_tokens) {
   const std::optional<int64_t> id = Peek();
   if (!id) return std::nullopt;
-  Flow& flow = flows_.front();
-  flow.deficit =
-      std::max<int64_t>(flow.deficit - flow.items.front().n_tokens, 0);
-  flow.items.pop_front();
-  --size_;
-  if (flow.items.empty()) flows_.pop_front();
+  Member& member = members_.at(*id);
+  Party* next = member.party;
+  Charge(next, std::max(n_tokens, kLeastTokens), /*moves_level=*/true);
+  for (Party* p = next; p->parent != nullptr; p = p->parent) {
+    p->turn = ++n_turns_;
+  }
+  RemoveWaiting(next, *id);
+  AddRunning(next, 1);
+  member.state = State::kRuns;
   return id;
 }
 
+void FairQueue::Stop(int64_t id) {
+  Member& member = members_.at(id);
+  AddRunning(member.party, -1);
+  member.state = State::kStopped;
+}
+
+void FairQueue::Start(int64_t id) {
+  Member& member = members_.at(id);
+  AddRunning(member.party, 1);
+  member.state = State::kRuns;
+}
+
+void FairQueue::PushAgain(int64_t id) {
+  Member& member = members_.at(id);
+  AddWaiting(member.party, {id, Waits::kToTheEnd, /*is_limited=*/false},
+             /*is_first=*/false);
+  member.state = State::kWaits;
+}
+
 void FairQueue::Remove(int64_t id) {
-  for (auto flow = flows_.begin(); flow != flows_.end(); ++flow) {
-    const size_t n = std::erase_if(
-        flow->items, [id](const Item& item) { return item.id == id; });
-    if (n == 0) continue;
-    --size_;
-    if (flow->items.empty()) flows_.erase(flow);
-    return;
+  const auto member = members_.find(id);
+  if (member == members_.end()) return;
+  Party* party = member->second.party;
+  if (member->second.state == State::kWaits) RemoveWaiting(party, id);
+  if (member->second.state == State::kRuns) AddRunning(party, -1);
+  members_.erase(member);
+  for (Party* p = party; p != nullptr; p = p->parent) --p->n_members;
+  while (party->n_members == 0 && party->parent != nullptr) {
+    Party* parent = party->parent;
+    std::erase_if(parent->parts, [party](const auto& part) {
+      return part.second.get() == party;
+    });
+    party = parent;
   }
+}
+
+void FairQueue::Charge(Party* party, int64_t n_tokens) {
+  Charge(party, n_tokens, /*moves_level=*/false);
+}
+
+// A party that begins to wait starts at the level of those that wait. Only the
+// party that is next moves that level: one that runs much and waits as well
+// would carry it away from the others.
+void FairQueue::Charge(Party* party, int64_t n_tokens, bool moves_level) {
+  for (Party* p = party; p->parent != nullptr; p = p->parent) {
+    Party& all = *p->parent;
+    const int64_t n_others = all.n_waiting_parts - (p->n_waiting > 0 ? 1 : 0);
+    if (n_others == 0) continue;
+    p->served += n_tokens * p->cost;
+    if (moves_level) all.level += n_tokens * p->cost / (n_others + 1);
+  }
+}
+
+std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
+  const Party* own = &all_;
+  const Party* party = &all_;
+  for (const std::string* name : {&newcomer.peer, &newcomer.tenant}) {
+    const Party* greediest = Greediest(*party);
+    if (greediest == nullptr) return std::nullopt;
+    own = own == nullptr ? nullptr : FindPart(own, *name);
+    const int64_t n_own = own == nullptr ? 0 : own->n_limited;
+    if (greediest->n_limited > n_own + 1) {
+      const bool is_peer = greediest->parent == &all_;
+      return NewestOf(is_peer ? *Greediest(*greediest) : *greediest);
+    }
+    // Its peer has its share: another tenant of it may have more than its own.
+    if (own == nullptr) return std::nullopt;
+    party = own;
+  }
+  return std::nullopt;
+}
+
+bool FairQueue::HoldsMore(const Party& a, const Party& b) {
+  const auto [of_a, of_b] = Rivals(a, b);
+  if (of_a == of_b) return false;
+  return of_b->n_running == 0 || of_a->n_running > of_b->n_running + 1;
+}
+
+bool FairQueue::RunsMore(const Party& a, const Party& b) {
+  const auto [of_a, of_b] = Rivals(a, b);
+  return of_a->n_running > of_b->n_running;
 }
 
 }  // namespace plimsoll::worker

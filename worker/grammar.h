@@ -28,6 +28,14 @@ struct GrammarInstruction {
   uint32_t arg;
 };
 
+// A repetition is written out, and what is left of it is told by which copy one
+// stands in. Of copies that may all be left out, an earlier one, of a higher
+// rank, allows all that a later one does.
+struct GrammarCopy {
+  uint32_t chain;  // the instruction's place in the last copy, or its own
+  uint32_t rank;   // copies that may still follow
+};
+
 // Made by GrammarBuilder, which sees to it that every rule can end, none begins
 // with itself, and what leads nowhere is kFail. Immutable, so thread-safe.
 struct Grammar {
@@ -41,11 +49,15 @@ struct Grammar {
   static constexpr uint32_t kReturnPc = 0;
 
   std::vector<GrammarInstruction> program;
+  std::vector<GrammarCopy> copies;  // [program]
   std::vector<ByteSet> sets;
   uint32_t start = kReturnPc;
   // Bytes that no instruction tells apart are of one class.
   std::array<uint8_t, 256> class_of = {};
   std::vector<uint8_t> class_bytes;  // one byte of each class
+  // Whether one place in the text is always few places in the grammar, as
+  // grammar_spread.h has proven: then a stream's steps have no limit.
+  bool is_bounded = false;
 };
 
 }  // namespace plimsoll::worker

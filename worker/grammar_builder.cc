@@ -156,7 +156,9 @@ uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {
     return Grammar::kReturnPc;
   }
   program.push_back(instruction);
-  return static_cast<uint32_t>(program.size()) - 1;
+  const auto at = static_cast<uint32_t>(program.size()) - 1;
+  grammar_.copies.push_back({at, 0});
+  return at;
 }
 
 // The recursion is at most kMaxDepth deep. What follows is emitted first, so
@@ -210,8 +212,20 @@ uint32_t GrammarBuilder::EmitRepeat(const Node& node, uint32_t next) {
     entry = min > 0 ? body : loop;
     n_done = min > 0 ? 1 : 0;
   } else {
+    uint32_t first_part = 0;
+    uint32_t first_split = 0;
     for (int64_t i = min; i < node.max && status_.ok(); ++i) {
-      entry = Push({Op::kSplit, Emit(part, entry), next});
+      const uint32_t at = Emit(part, entry);
+      entry = Push({Op::kSplit, at, next});
+      if (i == min) {
+        first_part = at;
+        first_split = entry;
+      } else if (status_.ok()) {
+        // Of more than one copy each is a single instruction.
+        const auto rank = static_cast<uint32_t>(i - min);
+        grammar_.copies[at] = {first_part, rank};
+        grammar_.copies[entry] = {first_split, rank};
+      }
     }
   }
   for (; n_done < min && status_.ok(); ++n_done) entry = Emit(part, entry);
@@ -220,6 +234,7 @@ uint32_t GrammarBuilder::EmitRepeat(const Node& node, uint32_t next) {
 
 void GrammarBuilder::EmitRules(int32_t root) {
   grammar_.program.push_back({Op::kReturn, 0, 0});
+  grammar_.copies.push_back({Grammar::kReturnPc, 0});
   rules_[static_cast<size_t>(root)].is_emitted = true;
   to_emit_ = {root};
   while (!to_emit_.empty() && status_.ok()) {
@@ -381,8 +396,7 @@ void GrammarBuilder::ClassifyBytes() {
   }
 }
 
-absl::StatusOr<std::shared_ptr<const Grammar>> GrammarBuilder::Build(
-    int32_t root) {
+absl::StatusOr<std::shared_ptr<Grammar>> GrammarBuilder::Build(int32_t root) {
   RETURN_IF_ERROR(status_);
   EmitRules(root);
   RETURN_IF_ERROR(status_);
@@ -397,7 +411,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> GrammarBuilder::Build(
   }
   grammar_.start = rules_[static_cast<size_t>(root)].entry;
   ClassifyBytes();
-  return std::make_shared<const Grammar>(std::move(grammar_));
+  return std::make_shared<Grammar>(std::move(grammar_));
 }
 
 absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text) {

@@ -47,7 +47,7 @@ class GrammarBuilder {
   // The grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
   // or begins with itself; one that says which limit was passed.
-  absl::StatusOr<std::shared_ptr<const Grammar>> Build(int32_t root);
+  absl::StatusOr<std::shared_ptr<Grammar>> Build(int32_t root);
 
  private:
   enum class Kind : uint8_t {

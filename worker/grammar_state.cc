@@ -70,16 +70,37 @@ GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)),
       n_classes_(grammar_->class_bytes.size()),
       room_(RoomAtStart()),
-      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0}) {
+      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0, 0}) {
   ForgetFrames();
   Clear();
   open_.push_back({grammar_->start, kBottom});
   current_ = Close();
+  // What begins goes on.
+  if (grammar_->is_bounded) max_work_ = std::numeric_limits<int64_t>::max();
+}
+
+std::optional<size_t> GrammarState::MostStacks(int64_t max_work) {
+  max_work_ = max_work;
+  size_t most = StacksOf(current_).size();
+  for (size_t i = 1; i < states_.size(); ++i) {
+    const size_t n_before = states_.size();
+    for (const uint8_t byte : grammar_->class_bytes) {
+      const State after = Next(static_cast<State>(i), byte);
+      if (!SpendWork(1)) return std::nullopt;
+      most = std::max(most, StacksOf(after).size());
+    }
+    // A state's row takes memory before anything is in it.
+    if (!SpendWork((states_.size() - n_before) * n_classes_ / 4)) {
+      return std::nullopt;
+    }
+  }
+  if (!status_.ok()) return std::nullopt;
+  return most;
 }
 
 GrammarState::Room GrammarState::RoomAtStart() const {
   constexpr size_t kCloseBytes =
-      kSeenStacks * (2 * sizeof(Stack) + kEntryBytes<decltype(seen_)>);
+      kSeenStacks * (3 * sizeof(Stack) + kEntryBytes<decltype(seen_)>);
   constexpr size_t kFrameBytes = sizeof(Frame) +
                                  kEntryBytes<decltype(frame_numbers_)> +
                                  sizeof(renumbered_[0]);
@@ -92,12 +113,12 @@ GrammarState::Room GrammarState::RoomAtStart() const {
 
 bool GrammarState::SpendWork(size_t work) {
   work_ += static_cast<int64_t>(work);
-  if (work_ <= kMaxStepWork) return true;
+  if (work_ <= max_work_) return true;
   if (status_.ok()) {
     status_ = absl::ResourceExhaustedError(
         absl::StrCat("the constraint is too ambiguous: finding what may follow "
                      "takes more than ",
-                     kMaxStepWork, " steps"));
+                     max_work_, " steps"));
   }
   return false;
 }
@@ -106,7 +127,10 @@ uint32_t GrammarState::FrameOn(uint32_t return_pc, uint32_t below) {
   const auto [found, is_new] = frame_numbers_.try_emplace(
       FrameKey(return_pc, below), static_cast<uint32_t>(frames_.size()));
   if (is_new) {
-    frames_.push_back({return_pc, below, frames_[below].depth + 1});
+    const Frame& under = frames_[below];
+    const uint32_t chain = grammar_->copies[return_pc].chain;
+    frames_.push_back({return_pc, below, under.depth + 1,
+                       under.shape * 0x9E3779B1u + chain + 1});
   }
   return found->second;
 }
@@ -176,7 +200,67 @@ GrammarState::State GrammarState::Close() {
   }
   std::sort(closed_.begin(), closed_.end());
   closed_.erase(std::unique(closed_.begin(), closed_.end()), closed_.end());
-  return Intern();
+  if (closed_.size() > 1) Prune();
+  return status_.ok() ? Intern() : kDead;
+}
+
+bool GrammarState::Covers(const Stack& a, const Stack& b) const {
+  const auto covers = [this](uint32_t above, uint32_t below) {
+    const GrammarCopy& x = grammar_->copies[above];
+    const GrammarCopy& y = grammar_->copies[below];
+    return x.chain == y.chain && x.rank >= y.rank;
+  };
+  if (!covers(a.pc, b.pc)) return false;
+  uint32_t x = a.frame;
+  uint32_t y = b.frame;
+  while (x != y) {
+    if (x == kBottom || y == kBottom) return false;
+    if (!covers(frames_[x].return_pc, frames_[y].return_pc)) return false;
+    x = frames_[x].parent;
+    y = frames_[y].parent;
+  }
+  return true;
+}
+
+void GrammarState::Prune() {
+  // Only stacks of one shape can cover one another; of those, ones that cover
+  // others mostly come first.
+  const auto chain_of = [this](const Stack& stack) {
+    return grammar_->copies[stack.pc].chain;
+  };
+  std::sort(closed_.begin(), closed_.end(),
+            [&](const Stack& a, const Stack& b) {
+              if (chain_of(a) != chain_of(b)) return chain_of(a) < chain_of(b);
+              const uint32_t x = frames_[a.frame].shape;
+              const uint32_t y = frames_[b.frame].shape;
+              if (x != y) return x < y;
+              return a.pc != b.pc ? a.pc > b.pc : a.frame > b.frame;
+            });
+  kept_.clear();
+  size_t group = 0;  // where it begins in kept_
+  size_t n_looks = 0;
+  for (const Stack& stack : closed_) {
+    if (group < kept_.size() &&
+        (chain_of(kept_[group]) != chain_of(stack) ||
+         frames_[kept_[group].frame].shape != frames_[stack.frame].shape)) {
+      group = kept_.size();
+    }
+    bool is_covered = false;
+    for (size_t i = group; i < kept_.size() && !is_covered; ++i) {
+      ++n_looks;
+      is_covered = Covers(kept_[i], stack);
+    }
+    if (is_covered) continue;
+    const auto begin = kept_.begin() + static_cast<std::ptrdiff_t>(group);
+    kept_.erase(
+        std::remove_if(begin, kept_.end(),
+                       [&](const Stack& one) { return Covers(stack, one); }),
+        kept_.end());
+    kept_.push_back(stack);
+  }
+  closed_.assign(kept_.begin(), kept_.end());
+  std::sort(closed_.begin(), closed_.end());
+  SpendWork(n_looks / 16);
 }
 
 GrammarState::State GrammarState::Intern() {
@@ -278,14 +362,16 @@ void GrammarState::Clear() {
   FitEmpty(state_numbers_, room_.states);
   Fit(open_, kSeenStacks);
   Fit(closed_, kSeenStacks);
+  Fit(kept_, kSeenStacks);
 }
 
 int64_t GrammarState::MemoryBytes() const {
-  return static_cast<int64_t>(
-      VectorBytes(frames_) + VectorBytes(stacks_) + VectorBytes(states_) +
-      VectorBytes(next_) + VectorBytes(open_) + VectorBytes(closed_) +
-      VectorBytes(renumbered_) + TableBytes(frame_numbers_) +
-      TableBytes(state_numbers_) + TableBytes(seen_));
+  return static_cast<int64_t>(VectorBytes(frames_) + VectorBytes(stacks_) +
+                              VectorBytes(states_) + VectorBytes(next_) +
+                              VectorBytes(open_) + VectorBytes(closed_) +
+                              VectorBytes(kept_) + VectorBytes(renumbered_) +
+                              TableBytes(frame_numbers_) +
+                              TableBytes(state_numbers_) + TableBytes(seen_));
 }
 
 }  // namespace plimsoll::worker

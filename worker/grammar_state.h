@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,6 +40,11 @@ class GrammarState {
 
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
 
+  // The most stacks that any state has, for a grammar without recursion;
+  // nothing if finding out takes more than `max_work` steps. All states are
+  // kept.
+  std::optional<size_t> MostStacks(int64_t max_work);
+
   // Begins to count work anew, and forgets states if they have become many.
   // True if it forgot them: then only current() is a state.
   bool BeginStep();
@@ -57,7 +64,8 @@ class GrammarState {
   bool Advance(absl::string_view bytes);
 
   // kResourceExhausted once the grammar is so ambiguous that a step takes more
-  // than kMaxStepWork; from then on every new state is dead.
+  // than kMaxStepWork; from then on every new state is dead. Never of a grammar
+  // that is_bounded.
   const absl::Status& status() const { return status_; }
   // Whether something was kept from following by kMaxDepth.
   bool was_cut() const { return was_cut_; }
@@ -80,6 +88,7 @@ class GrammarState {
     uint32_t return_pc;
     uint32_t parent;
     uint32_t depth;
+    uint32_t shape;  // a hash of the chains of what is open
   };
   struct StateInfo {
     size_t begin;  // of its stacks, sorted: all at bytes, or at the end
@@ -102,6 +111,11 @@ class GrammarState {
   // a state.
   State Close();
   State Intern();
+  // Takes those stacks away from closed_ that allow nothing that another one
+  // does not allow, too.
+  void Prune();
+  // Whether `a` allows all that `b` does, by the copies they stand in.
+  bool Covers(const Stack& a, const Stack& b) const;
   // The frame of a rule called from `below` that goes on at `return_pc`; 0 if
   // that would be too deep.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
@@ -128,11 +142,13 @@ class GrammarState {
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
   int64_t work_ = 0;
+  int64_t max_work_ = kMaxStepWork;
   bool was_cut_ = false;
   absl::Status status_;
   // Scratch: of Close,
   std::vector<Stack> open_;
   std::vector<Stack> closed_;
+  std::vector<Stack> kept_;
   absl::flat_hash_set<Stack> seen_;
   // and of ForgetFrames, by frame.
   std::vector<uint32_t> renumbered_;

@@ -96,6 +96,19 @@ int64_t KvCache::SlotBytes() const {
   return bytes;
 }
 
+absl::Status KvCache::Restore(int64_t slot, const Slot& held) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  PLIMSOLL_CHECK(s.pages.empty(), "a context is restored into an empty slot");
+  if (std::ssize(held.pages) > free_pages()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a context of ", held.pages.size(), " pages needs them, ",
+                     free_pages(), " are free"));
+  }
+  s = held;
+  for (kernels::PageEntry& page : s.pages) page.page = TakePage();
+  return absl::OkStatus();
+}
+
 int64_t KvCache::PrefixPages(const Slot& slot) const {
   return CeilDiv(slot.prefix_tokens, page_tokens_);
 }

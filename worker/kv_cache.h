@@ -53,6 +53,25 @@ class KvCache {
     return layers_[static_cast<size_t>(layer)].is_ring;
   }
 
+  // Where the tokens of a slot lie; not the bytes of its pages and rings.
+  struct Slot {
+    std::vector<kernels::PageEntry> pages;  // the prefix's first
+    int64_t length = 0;
+    int64_t prefix_tokens = 0;
+    int64_t evicted = 0;
+    int64_t next_page = 0;  // position of cell 0 of the next page
+    // First position that rings still attend.
+    int64_t live_begin = 0;
+  };
+  // What the slot holds.
+  const Slot& Held(int64_t slot) const {
+    return slots_[static_cast<size_t>(slot)];
+  }
+  // Makes an empty slot one that holds the same, in pages of its own, into
+  // which, and into its rings, the caller copies their bytes.
+  // Errors: kResourceExhausted if too few pages are free.
+  absl::Status Restore(int64_t slot, const Slot& held);
+
   // What a slot shares with others.
   struct Shared {
     int64_t n_tokens = 0;   // of its beginning that are there
@@ -76,6 +95,7 @@ class KvCache {
   }
   // Tokens of a page, the unit of sharing.
   int64_t page_tokens() const { return page_tokens_; }
+  int64_t pages_per_slot() const { return pages_per_slot_; }
   // True if a beginning can be shared only with rings.
   bool NeedsRings() const { return has_rings_; }
   // True if rings can be kept.
@@ -85,6 +105,11 @@ class KvCache {
   int64_t KeptRings(int64_t ring) const {
     return static_cast<int64_t>(slots_.size()) + ring;
   }
+  // All pages of a part, one after the other, and the bytes of one.
+  kernels::BufferView Pool(size_t part) const {
+    return parts_[part].regions.pages;
+  }
+  int64_t PageBytes(size_t part) const { return parts_[part].page_bytes; }
   // What of them is on a part's device; perhaps nothing.
   kernels::BufferView Rings(size_t part, int64_t i) const {
     const Part& p = parts_[part];
@@ -191,15 +216,6 @@ class KvCache {
     int64_t k_draft_offset = 0;  // in a slot's drafts
     int64_t v_draft_offset = 0;
     int64_t window = 0;
-  };
-  struct Slot {
-    std::vector<kernels::PageEntry> pages;  // the prefix's first
-    int64_t length = 0;
-    int64_t prefix_tokens = 0;
-    int64_t evicted = 0;
-    int64_t next_page = 0;  // position of cell 0 of the next page
-    // First position that rings still attend.
-    int64_t live_begin = 0;
   };
 
   // Lays out a part's layers in its pages and rings.

@@ -91,8 +91,7 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
   return file.CheckUnchanged();
 }
 
-absl::Status CheckRunnable(const planner::ModelShape& shape,
-                           const planner::MemoryPlan& plan) {
+absl::Status CheckArchitecture(const planner::ModelShape& shape) {
   const std::string& architecture = shape.architecture;
   const auto refuse = [&](absl::string_view what) {
     return absl::UnimplementedError(
@@ -107,6 +106,12 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
       return refuse(absl::StrCat(" with tensor \"", tensor.name, "\""));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRunnable(const planner::ModelShape& shape,
+                           const planner::MemoryPlan& plan) {
+  RETURN_IF_ERROR(CheckArchitecture(shape));
   if (!plan.not_runnable.empty()) {
     return absl::UnimplementedError(plan.not_runnable.front());
   }

@@ -104,6 +104,11 @@ struct ModelParts {
 absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
                          const LoadFence& fence);
 
+// Whether this build can run models of this architecture. To be asked before
+// anything else about a load, for nothing else helps a user whom it refuses.
+// Errors: kUnimplemented naming the architecture, or the tensor that it cannot.
+absl::Status CheckArchitecture(const planner::ModelShape& shape);
+
 // Whether this build can run the model under the plan.
 // Errors: kUnimplemented naming the architecture, tensor or element type that
 // it cannot; kInvalidArgument for a plan made for another engine.

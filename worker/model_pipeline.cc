@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "kernels/start_thread.h"
 #include "worker/step_pieces.h"
 
 namespace plimsoll::worker {
@@ -23,16 +24,19 @@ void ModelPipeline::Add(std::unique_ptr<Model> part, size_t lane) {
   parts_.push_back({std::move(part), lane});
 }
 
-void ModelPipeline::Start() {
+absl::Status ModelPipeline::Start() {
   {
     absl::MutexLock lock(&mu_);
     n_done_.resize(parts_.size());
   }
-  if (piece_rows_ <= 0) return;
+  if (piece_rows_ <= 0) return absl::OkStatus();
   const Part& last = *std::ranges::max_element(parts_, {}, &Part::lane);
   for (size_t lane = 1; lane <= last.lane; ++lane) {
-    threads_.emplace_back([this, lane] { RunLane(lane); });
+    ASSIGN_OR_RETURN(std::thread thread,
+                     kernels::StartThread([this, lane] { RunLane(lane); }));
+    threads_.push_back(std::move(thread));
   }
+  return absl::OkStatus();
 }
 
 absl::Status ModelPipeline::Step(const StepBatch& batch) {

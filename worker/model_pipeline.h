@@ -46,7 +46,8 @@ class ModelPipeline final : public Model {
   // The parts come in the order of their layers; the last one has the logits.
   void Add(std::unique_ptr<Model> part, size_t lane);
   // After the last part, before the first step: makes the lanes' threads.
-  void Start();
+  // Errors: kResourceExhausted if the system gives too few threads.
+  absl::Status Start();
 
   // Errors: the first one of any part, once none of them computes any more.
   absl::Status Step(const StepBatch& batch) override;

@@ -3,18 +3,16 @@
 #define PLIMSOLL_WORKER_PRETOKENIZER_H_
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/char_classes.h"
 
 namespace plimsoll::worker {
 
-// Immutable after Create, so thread-safe. Any bytes are accepted: a run of
-// ill-formed UTF-8 is a piece of its own.
+// The regular expressions of the known pre-tokenizers, as scanners by hand: one
+// pass over the text, whatever it is. Immutable after Create, so thread-safe.
+// Any bytes are accepted: a run of ill-formed UTF-8 is a piece of its own.
 class PreTokenizer {
  public:
   // What a file leaves unsaid about the tokenizer around the expressions.
@@ -22,30 +20,43 @@ class PreTokenizer {
     bool whole_pieces_first;  // a piece that is a token is not merged
     bool add_bos;             // where tokenizer.ggml.add_bos_token is absent
   };
+  // The expression that cuts the text; see the .cc for each.
+  enum class Rule { kGpt2, kEachDigitGpt2, kLlama3, kQwen2 };
 
   // `name` is the GGUF key tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe",
   // "qwen2" or another name of one of them.
   // Errors: kUnimplemented naming a pre-tokenizer that we do not know.
   static absl::StatusOr<PreTokenizer> Create(absl::string_view name);
 
-  PreTokenizer(PreTokenizer&&) noexcept;
-  PreTokenizer& operator=(PreTokenizer&&) noexcept;
-  ~PreTokenizer();
-
-  // Calls `visit` for every piece, in order; the pieces' concatenation is
-  // `text`.
-  // Errors: kInternal with the regex engine's code if it gives up.
-  absl::Status Split(absl::string_view text,
-                     const std::function<void(absl::string_view)>& visit) const;
+  // The bytes of the first piece of `text`, which is not empty. The pieces of a
+  // text follow one another: none depends on what comes before it.
+  size_t FirstPiece(absl::string_view text) const;
 
   const Traits& traits() const { return traits_; }
-  int64_t MemoryBytes() const;
 
  private:
-  class Impl;
-  PreTokenizer(std::unique_ptr<const Impl> impl, const Traits& traits);
+  // What comes next in a text.
+  struct Front {
+    // kEnd: the text ends here, or what follows is cut off from it.
+    enum class Kind { kOther, kLetter, kNumber, kSpace, kEnd };
+    Kind kind;
+    size_t bytes;
+  };
 
-  std::unique_ptr<const Impl> impl_;
+  PreTokenizer(const CharClasses& classes, Rule rule, const Traits& traits)
+      : classes_(&classes), rule_(rule), traits_(traits) {}
+
+  Front ReadFront(absl::string_view text, size_t at) const;
+  // Where the run of `kind` ends that `at` is in.
+  size_t SkipRun(absl::string_view text, size_t at, Front::Kind kind) const;
+  // Of a text that begins with white space which goes to no word.
+  size_t SpacePiece(absl::string_view text, bool lines_first) const;
+  // Of a text that begins with something well-formed.
+  size_t Gpt2Piece(absl::string_view text, Front first) const;
+  size_t Llama3Piece(absl::string_view text, Front first) const;
+
+  const CharClasses* classes_;
+  Rule rule_;
   Traits traits_;
 };
 

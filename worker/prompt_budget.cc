@@ -1,6 +1,7 @@
 #include "worker/prompt_budget.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace plimsoll::worker {
 namespace {
@@ -15,15 +16,20 @@ constexpr double kLeastSeconds = 1e-9;
 
 }  // namespace
 
-int64_t PromptBudget::Rows(int64_t n_decoding) const {
+size_t PromptBudget::DepthOf(int64_t position) {
+  const auto doubled = static_cast<uint64_t>(position / kFirstPositions);
+  return std::min<size_t>(std::bit_width(doubled), kDepths - 1);
+}
+
+int64_t PromptBudget::Rows(int64_t n_decoding, int64_t position) const {
   if (n_decoding == 0) return Scheduler::kNoLimit;
   const Decode& decode = decodes_.at(static_cast<size_t>(n_decoding));
   if (decode.seconds == 0 || decode.n_mixed >= kMixedSteps) return 0;
-  return static_cast<int64_t>(rows_);
+  return static_cast<int64_t>(rows_[DepthOf(position)].value_or(kFirstRows));
 }
 
 void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
-                          absl::Duration duration) {
+                          absl::Duration duration, int64_t position) {
   if (n_decoding == 0) return;
   Decode& decode = decodes_.at(static_cast<size_t>(n_decoding));
   const double seconds =
@@ -41,8 +47,10 @@ void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
   const double taken = std::max(seconds - decode.seconds, kLeastSeconds);
   const double factor = std::clamp(allowed / taken, 1 / kMaxChange, kMaxChange);
   const auto rows = static_cast<double>(n_prompt);
-  if (factor > 1 && rows * factor < rows_) return;
-  rows_ = std::clamp(rows_ + kNewest * (rows * factor - rows_), 1.0, kMaxRows);
+  std::optional<double>& kept = rows_[DepthOf(position)];
+  const double before = kept.value_or(kFirstRows);
+  if (factor > 1 && rows * factor < before) return;
+  kept = std::clamp(before + kNewest * (rows * factor - before), 1.0, kMaxRows);
 }
 
 }  // namespace plimsoll::worker

@@ -2,7 +2,9 @@
 #ifndef PLIMSOLL_WORKER_PROMPT_BUDGET_H_
 #define PLIMSOLL_WORKER_PROMPT_BUDGET_H_
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -11,7 +13,10 @@
 namespace plimsoll::worker {
 
 // Keeps a step with prompt rows at no more than twice the one without, so that
-// streams go on while a long prompt is computed. Step thread only.
+// streams go on while a long prompt is computed. A row costs the more the
+// further on in its context it is, so the budget is one for each depth: a class
+// of positions, each but the first twice as wide as the one before. Step thread
+// only.
 class PromptBudget {
  public:
   // Of a mixed step to the same without prompt rows: what is aimed at, so that
@@ -19,17 +24,22 @@ class PromptBudget {
   static constexpr double kAimedRatio = 1.9;
   // Mixed steps after which a step without prompt rows is measured again.
   static constexpr int64_t kMixedSteps = 64;
-  // Until the first mixed step was measured.
+  // Until the first mixed step of a depth was measured.
   static constexpr double kFirstRows = 8;
+  // Positions of the first depth.
+  static constexpr int64_t kFirstPositions = 512;
 
   explicit PromptBudget(int64_t n_slots)
       : decodes_(static_cast<size_t>(n_slots) + 1) {}
 
-  // Prompt rows for a step with `n_decoding` others: no limit if that is 0; 0
-  // if the step is to be measured without them; otherwise at least 1.
-  int64_t Rows(int64_t n_decoding) const;
-  // Takes what a step with these rows took.
-  void Record(int64_t n_decoding, int64_t n_prompt, absl::Duration duration);
+  // Prompt rows from `position` on for a step with `n_decoding` others: no
+  // limit if that is 0; 0 if the step is to be measured without them; otherwise
+  // at least 1.
+  int64_t Rows(int64_t n_decoding, int64_t position = 0) const;
+  // Takes what a step with these rows took; `position` is that of the prompt
+  // that is furthest on.
+  void Record(int64_t n_decoding, int64_t n_prompt, absl::Duration duration,
+              int64_t position = 0);
 
  private:
   struct Decode {
@@ -37,8 +47,12 @@ class PromptBudget {
     int64_t n_mixed = 0;  // steps with prompt rows since it was measured
   };
 
+  static constexpr size_t kDepths = 16;
+  static size_t DepthOf(int64_t position);
+
   std::vector<Decode> decodes_;  // by the number of decoding rows
-  double rows_ = kFirstRows;
+  std::array<std::optional<double>, kDepths>
+      rows_;  // by depth; none: not known
 };
 
 }  // namespace plimsoll::worker

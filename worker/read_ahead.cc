@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "kernels/start_thread.h"
 
 namespace plimsoll::worker {
 
@@ -15,7 +16,12 @@ ReadAhead::ReadAhead(ModelFile& file, std::vector<Piece> pieces,
   buffers_[0].resize(static_cast<size_t>(largest));
   if (!has_thread_) return;
   buffers_[1].resize(static_cast<size_t>(largest));
-  thread_ = std::thread([this] { Loop(); });
+  auto thread = kernels::StartThread([this] { Loop(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    has_thread_ = false;  // not written where the thread reads it
+  }
 }
 
 ReadAhead::~ReadAhead() {

@@ -30,8 +30,8 @@ class ReadAhead {
     int64_t bytes;
   };
 
-  // Begins to read, if `has_thread`. `file` outlives it, and nobody else reads
-  // it meanwhile.
+  // Begins to read, if `has_thread`. Where the system gives no thread it goes
+  // on without. `file` outlives it, and nobody else reads it meanwhile.
   ReadAhead(ModelFile& file, std::vector<Piece> pieces, bool has_thread);
   // Does not wait for pieces that nobody asked for.
   ~ReadAhead();
@@ -49,7 +49,7 @@ class ReadAhead {
 
   ModelFile& file_;
   const std::vector<Piece> pieces_;
-  const bool has_thread_;
+  bool has_thread_;
   std::array<std::vector<std::byte>, 2> buffers_;
   absl::Mutex mu_;
   size_t n_read_ ABSL_GUARDED_BY(mu_) = 0;

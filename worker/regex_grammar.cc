@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/grammar_spread.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::worker {
@@ -309,7 +310,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
   ASSIGN_OR_RETURN(const Expr all, AddRegex(pattern, {}, builder));
   const int32_t root = builder.NewRule("regex");
   builder.Define(root, all);
-  return builder.Build(root);
+  ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, builder.Build(root));
+  RETURN_IF_ERROR(ProveBounded(grammar));
+  return grammar;
 }
 
 }  // namespace plimsoll::worker

@@ -18,7 +18,9 @@ namespace plimsoll::worker {
 // escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...} and of punctuation, groups,
 // alternation, * + ? {m} {m,} {m,n}, and ^ or $ at the ends.
 // Errors: kInvalidArgument naming the byte and what is wrong or not supported
-// there (look-around, back references, lazy and possessive repetition, ...).
+// there (look-around, back references, lazy and possessive repetition, ...);
+// for a pattern that ProveBounded refuses, so that a stream that was accepted
+// never ends because its pattern is too ambiguous.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
     absl::string_view pattern);
 

@@ -7,23 +7,37 @@
 
 namespace plimsoll::worker {
 
-absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim) {
-  if (queue_.size() >= max_waiting_) {
+std::optional<int64_t> Scheduler::GiveWayTo(const Claim& newcomer) {
+  if (queue_.limited() < max_waiting_) return std::nullopt;
+  const std::optional<int64_t> id = queue_.GivesWay(newcomer);
+  if (id) Remove(*id);
+  return id;
+}
+
+absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
+                            Waits how) {
+  if (how != Waits::kAdmitted && queue_.limited() >= max_waiting_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the queue is full: ", queue_.size(),
+        absl::StrCat("the queue is full: ", queue_.limited(),
                      " requests wait already; try again later"));
   }
-  queue_.Push(id, n_prompt, claim);
-  waiting_[id] = {.id = id, .n_prompt = n_prompt, .tenant = claim.tenant};
+  waiting_[id] = {.id = id,
+                  .n_prompt = n_prompt,
+                  .party = queue_.Push(id, claim, how),
+                  .since = n_steps_};
   return absl::OkStatus();
 }
 
 void Scheduler::Resume(int64_t id, int64_t slot, int64_t n_computed,
                        int64_t n_prompt, int64_t limit, const Claim& claim) {
+  FairQueue::Party* party = queue_.Run(id, claim);
+  FairQueue::Charge(party, n_prompt - n_computed);
   running_.push_back({.id = id,
                       .n_prompt = n_prompt,
                       .limit = limit,
-                      .tenant = claim.tenant,
+                      .party = party,
+                      .since = n_steps_,
+                      .has_prompt = n_computed >= n_prompt,
                       .slot = slot,
                       .n_computed = n_computed});
 }
@@ -56,42 +70,95 @@ void Scheduler::Reject(int64_t id, int64_t n) {
 void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
   Sequence* s = Running(id);
   if (s == nullptr) return;
+  FairQueue::Charge(s->party, n_prompt);
   s->n_prompt = n_prompt;
   s->n_computed = 0;
   s->limit = limit;
 }
 
-void Scheduler::Preempt(int64_t id, int64_t n_prompt) {
+void Scheduler::Withdraw(int64_t id, int64_t n_prompt) {
   const auto found =
       std::find_if(running_.begin(), running_.end(),
                    [id](const Sequence& s) { return s.id == id; });
-  if (found == running_.end()) return;
   free_slots_.push_back(found->slot);
   waiting_[id] = {.id = id,
                   .n_prompt = n_prompt,
-                  .tenant = found->tenant,
-                  .is_parked = found->is_parked};
-  preempted_.insert(id);
+                  .party = found->party,
+                  .since = n_steps_,
+                  .is_parked = found->is_parked,
+                  .has_run = true};
   running_.erase(found);
+  queue_.Stop(id);
+}
+
+void Scheduler::Preempt(int64_t id, int64_t n_prompt) {
+  if (Running(id) == nullptr) return;
+  Withdraw(id, n_prompt);
+  preempted_.insert(id);
+}
+
+void Scheduler::Yield(int64_t id, int64_t n_prompt) {
+  if (Running(id) == nullptr) return;
+  Withdraw(id, n_prompt);
+  if (!waiting_.at(id).is_parked) queue_.PushAgain(id);
+}
+
+std::optional<int64_t> Scheduler::WhoseSliceEnds(
+    absl::FunctionRef<bool(int64_t id)> is_exact) const {
+  const Sequence* leaves = nullptr;
+  const auto find = [&](int64_t next) {
+    const Sequence& waits = waiting_.at(next);
+    const int64_t n_waited = n_steps_ - waits.since;
+    const bool is_late = n_waited >= kMostWaited;
+    for (const Sequence& s : running_) {
+      const int64_t slice = kLeastSlice + s.n_computed / kRowsOfSlice;
+      const bool has_had_slice =
+          is_late && s.has_prompt && n_steps_ - s.since >= slice;
+      if (!has_had_slice && !IsIdle(s)) continue;
+      if (!FairQueue::HoldsMore(*s.party, *waits.party)) continue;
+      // The longest one of the tenant with most.
+      const bool is_longer = leaves == nullptr ||
+                             FairQueue::RunsMore(*s.party, *leaves->party) ||
+                             (s.since < leaves->since &&
+                              !FairQueue::RunsMore(*leaves->party, *s.party));
+      if (!is_longer) continue;
+      if (n_waited >= kMostWaitedOfInexact || is_exact(s.id)) leaves = &s;
+    }
+    return leaves != nullptr;
+  };
+  if (preempted_.empty()) {
+    queue_.ForNextOfPeers(find);
+  } else {
+    find(*preempted_.begin());
+  }
+  if (leaves == nullptr) return std::nullopt;
+  return leaves->id;
 }
 
 void Scheduler::Admit(
     absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
         begin) {
   while (!free_slots_.empty()) {
-    const std::optional<int64_t> id =
-        preempted_.empty() ? queue_.Peek() : *preempted_.begin();
+    const std::optional<int64_t> id = Next();
     if (!id) return;
     const int64_t slot = free_slots_.back();
     const std::optional<Admission> admission = begin(*id, slot);
     if (!admission) return;
-    if (preempted_.erase(*id) == 0) queue_.Pop();
     free_slots_.pop_back();
-    Sequence sequence = std::move(waiting_.extract(*id).mapped());
+    Sequence sequence = waiting_.extract(*id).mapped();
+    if (preempted_.erase(*id) > 0) {
+      queue_.Start(*id);
+    } else {
+      queue_.Pop(sequence.has_run ? 0
+                                  : sequence.n_prompt - admission->n_computed);
+    }
+    sequence.has_run = true;
+    sequence.since = n_steps_;
+    sequence.has_prompt = false;
     sequence.slot = slot;
     sequence.n_computed = admission->n_computed;
     sequence.limit = admission->limit;
-    running_.push_back(std::move(sequence));
+    running_.push_back(sequence);
   }
 }
 
@@ -102,20 +169,25 @@ int64_t Scheduler::Decoding() const {
   return std::min<int64_t>(n, n_rows_);
 }
 
-// Behind those whose tenants had their turn as long ago, or longer: there are
-// few, and they come in order of admission.
+// Behind those whose peers, and tenants, had their turn as long ago, or longer:
+// there are few, and they come in order of admission.
 void Scheduler::AddPrefilling(Sequence& sequence) {
-  const int64_t turn = last_prompt_turn_[sequence.tenant];
+  const auto turn = [](const Sequence* s) {
+    const FairQueue::Party& tenant = *s->party->parent;
+    return std::pair(tenant.parent->last_prompt_turn, tenant.last_prompt_turn);
+  };
   const auto behind =
-      std::upper_bound(prefilling_.begin(), prefilling_.end(), turn,
-                       [this](int64_t of, const Sequence* s) {
-                         return of < last_prompt_turn_[s->tenant];
+      std::upper_bound(prefilling_.begin(), prefilling_.end(), &sequence,
+                       [turn](const Sequence* a, const Sequence* b) {
+                         return turn(a) < turn(b);
                        });
   prefilling_.insert(behind, &sequence);
 }
 
-void Scheduler::NextStep(int64_t max_prompt_rows,
-                         std::vector<ScheduledRows>& step) {
+void Scheduler::NextStep(
+    absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
+    std::vector<ScheduledRows>& step) {
+  ++n_steps_;
   step.clear();
   decoding_.clear();
   prefilling_.clear();
@@ -143,14 +215,20 @@ void Scheduler::NextStep(int64_t max_prompt_rows,
                     .samples = s.n_computed + n >= s.n_prompt,
                     .is_decoding = s.IsDecoding(),
                     .n_draft = n_draft});
+    if (s.IsDecoding()) FairQueue::Charge(s.party, n);
     s.n_computed += n;
+    if (!s.has_prompt && s.IsDecoding()) {
+      s.has_prompt = true;
+      s.since = n_steps_;
+    }
     s.last_turn = ++n_turns_;
     left -= n;
   };
   if (static_cast<int64_t>(decoding_.size()) >= n_rows_) {
     decoding_.resize(static_cast<size_t>(n_rows_));
     // Where decoding takes every row the first prompt takes turns with it.
-    if (!prefilling_.empty() && max_prompt_rows > 0 &&
+    if (!prefilling_.empty() &&
+        most_prompt_rows(prefilling_.front()->n_computed) > 0 &&
         prefilling_.front()->last_turn < decoding_.back()->last_turn) {
       decoding_.pop_back();
     }
@@ -166,21 +244,36 @@ void Scheduler::NextStep(int64_t max_prompt_rows,
   }
   // A guess is of one step, whether it was in it or not.
   for (Sequence& s : running_) s.n_draft = 0;
-  left = std::min(left, max_prompt_rows);
+  double share_left = 1;  // of what prompts may take
   for (Sequence* s : prefilling_) {
-    if (left == 0) return;
+    const auto most = static_cast<double>(most_prompt_rows(s->n_computed));
+    // A share that rounding made a little smaller is still a row.
+    constexpr double kRounding = 1e-6;
+    const auto n_may = static_cast<int64_t>(
+        std::min(static_cast<double>(left), share_left * most + kRounding));
+    if (n_may == 0) continue;
     const int64_t end = std::min(s->n_prompt, s->limit);
-    take(*s, std::min(left, end - s->n_computed));
-    last_prompt_turn_[s->tenant] = n_turns_;
+    const int64_t n = std::min(n_may, end - s->n_computed);
+    share_left -= static_cast<double>(n) / most;
+    take(*s, n);
+    FairQueue::Party& tenant = *s->party->parent;
+    tenant.last_prompt_turn = n_turns_;
+    tenant.parent->last_prompt_turn = n_turns_;
   }
 }
 
 void Scheduler::Park(int64_t id) {
-  if (Sequence* s = Find(id)) s->is_parked = true;
+  Sequence* s = Find(id);
+  if (s == nullptr || s->is_parked) return;
+  s->is_parked = true;
+  s->parked_since = n_steps_;
 }
 
 void Scheduler::Unpark(int64_t id) {
-  if (Sequence* s = Find(id)) s->is_parked = false;
+  Sequence* s = Find(id);
+  if (s == nullptr || !s->is_parked) return;
+  s->is_parked = false;
+  if (queue_.IsStopped(id) && !preempted_.contains(id)) queue_.PushAgain(id);
 }
 
 bool Scheduler::IsParked(int64_t id) const {
@@ -190,16 +283,12 @@ bool Scheduler::IsParked(int64_t id) const {
 }
 
 void Scheduler::Remove(int64_t id, bool frees_slot) {
-  if (preempted_.erase(id) == 0) queue_.Remove(id);
+  preempted_.erase(id);
+  queue_.Remove(id);
   waiting_.erase(id);
   std::erase_if(running_, [this, id, frees_slot](const Sequence& s) {
     if (s.id == id && frees_slot) free_slots_.push_back(s.slot);
     return s.id == id;
-  });
-  std::erase_if(last_prompt_turn_, [this](const auto& turn) {
-    return std::none_of(
-        running_.begin(), running_.end(),
-        [&](const Sequence& s) { return s.tenant == turn.first; });
   });
 }
 

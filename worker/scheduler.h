@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_SCHEDULER_H_
 #define PLIMSOLL_WORKER_SCHEDULER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,14 +40,30 @@ struct Admission {
   int64_t limit;
 };
 
-// Slots go to those that wait by FairQueue; every step takes one row of each
-// decoding sequence first, those that waited longest before the others where
-// not all fit, then prompt rows until the step is full or has as many as it
-// may: those of the tenant that had its last ones longest ago first, each
-// tenant's in order of admission. Where decoding would take every row the first
-// prompt takes turns with it. Not thread-safe.
+// Slots go to those that wait by FairQueue, and what is computed counts in it;
+// every step takes one row of each decoding sequence first, those that waited
+// longest before the others where not all fit, then prompt rows until the step
+// is full or has as many as it may: those of the peer, and of its tenant, that
+// had its last ones longest ago first, each tenant's in order of admission.
+// Where decoding would take every row the first prompt takes turns with it.
+// Not thread-safe.
 class Scheduler {
  public:
+  // Steps that the next one of a peer waits for a slot before a sequence of a
+  // tenant with more slots gives up its own,
+  static constexpr int64_t kMostWaited = 64;
+  // which it has for so many steps at least, and for one more for each
+  // kRowsOfSlice rows that it will compute again: these cost less than a step
+  // each, but there may be many.
+  static constexpr int64_t kLeastSlice = 128;
+  static constexpr int64_t kRowsOfSlice = 16;
+  // A sequence that cannot begin again as it was gives it up only after so
+  // many.
+  static constexpr int64_t kMostWaitedOfInexact = 256;
+  // A sequence that is parked gives it up after so many steps, however long the
+  // other has waited: it does not use it.
+  static constexpr int64_t kMostParked = 16;
+
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
       : n_rows_(n_rows), max_waiting_(max_waiting) {
     for (int64_t slot = n_slots - 1; slot >= 0; --slot) {
@@ -59,9 +75,15 @@ class Scheduler {
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
+  // Where the queue is full the newest that waits of the tenant with most of it
+  // is removed for a newcomer of one with less, and told: see
+  // FairQueue::GivesWay. To be called before Add.
+  std::optional<int64_t> GiveWayTo(const Claim& newcomer);
   // Queues a sequence of `n_prompt` > 0 tokens.
-  // Errors: kResourceExhausted if max_waiting sequences wait already.
-  absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {});
+  // Errors: kResourceExhausted if max_waiting sequences wait already and it is
+  // not kAdmitted.
+  absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {},
+                   Waits how = Waits::kNew);
 
   // The same for a sequence that has a slot already, in which `n_computed` of
   // its rows are: it runs at once, up to the row `limit`.
@@ -87,21 +109,32 @@ class Scheduler {
   // A running sequence loses its slot and waits, before all that did not run
   // yet, to begin again as one with `n_prompt` tokens.
   void Preempt(int64_t id, int64_t n_prompt);
+  // The sequence that has had its slot for long enough, if another tenant has
+  // waited for one for too long after Admit; `is_exact` says of one whether it
+  // can begin again and lose nothing.
+  std::optional<int64_t> WhoseSliceEnds(
+      absl::FunctionRef<bool(int64_t id)> is_exact) const;
+  // It loses its slot and waits as others do, or if it is parked from when it
+  // is not any more, to begin again as one with `n_prompt` tokens.
+  void Yield(int64_t id, int64_t n_prompt);
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
   // empty if nothing can run. Who waits, waits until Admit: no sequence runs
   // that was not begun. The rows count as computed when the next call is made.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit) {
     std::vector<ScheduledRows> step;
-    NextStep(max_prompt_rows, step);
+    NextStep([max_prompt_rows](int64_t) { return max_prompt_rows; }, step);
     return step;
   }
-  // The same, in the room that `step` has.
-  void NextStep(int64_t max_prompt_rows, std::vector<ScheduledRows>& step);
+  // The same, in the room that `step` has. `most_prompt_rows` says how many
+  // rows of prompts may be in the step where they go on from a position; of
+  // prompts at several positions each takes its part of what is left.
+  void NextStep(absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
+                std::vector<ScheduledRows>& step);
   // Sequences that have a row to decode in the next step.
   int64_t Decoding() const;
 
-  // A parked sequence keeps its slot and takes part in no step; one that was
-  // preempted is parked when it has a slot again.
+  // A parked sequence keeps its slot, until others need it, and takes part in
+  // no step; one that was preempted is parked when it has a slot again.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
@@ -117,10 +150,8 @@ class Scheduler {
   // Tells `visit` of those that run, in order of admission.
   void ForRunning(
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
-  // Those that were preempted included.
-  int64_t waiting() const {
-    return queue_.size() + static_cast<int64_t>(preempted_.size());
-  }
+  // Sequences that were preempted or have yielded are counted, too.
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
  private:
@@ -128,12 +159,18 @@ class Scheduler {
     int64_t id;
     int64_t n_prompt;
     int64_t limit = kNoLimit;  // > n_computed, or it waits for room
-    std::string tenant = {};
+    FairQueue::Party* party = nullptr;
+    // The step since which it waits, runs, or has computed its prompt in this
+    // slot: what it computes again would take its whole slice otherwise.
+    int64_t since = 0;
+    bool has_prompt = false;
+    int64_t parked_since = 0;
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t n_draft = 0;     // guessed tokens of the next step
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
+    bool has_run = false;  // what it computes again costs its tenant nothing
 
     bool CanRun() const { return !is_parked && n_computed < limit; }
     bool IsDecoding() const { return n_computed >= n_prompt; }
@@ -144,19 +181,28 @@ class Scheduler {
   Sequence* Running(int64_t id);
   // The same of one that waits, too.
   Sequence* Find(int64_t id);
+  bool IsIdle(const Sequence& s) const {
+    const int64_t since = std::max(s.since, s.parked_since);
+    return s.is_parked && n_steps_ - since >= kMostParked;
+  }
+  // The next one that gets a slot.
+  std::optional<int64_t> Next() const {
+    return preempted_.empty() ? queue_.Peek() : *preempted_.begin();
+  }
+  // Takes a running sequence's slot; it waits from now on.
+  void Withdraw(int64_t id, int64_t n_prompt);
   // Puts a running sequence among `prefilling_`, where its turn is.
   void AddPrefilling(Sequence& sequence);
 
   int64_t n_rows_;
   int64_t max_waiting_;
   int64_t n_turns_ = 0;
+  int64_t n_steps_ = 0;
   std::vector<int64_t> free_slots_;      // the next one to use last
   FairQueue queue_;                      // ids of the other `waiting_`
   std::set<int64_t> preempted_;          // ids of `waiting_`, the oldest first
   std::map<int64_t, Sequence> waiting_;  // by id
   std::deque<Sequence> running_;         // in order of admission
-  // When rows of a prompt were last taken, of tenants that run.
-  std::map<std::string, int64_t> last_prompt_turn_;
   // Scratch of NextStep, in the order of their turns.
   std::vector<Sequence*> decoding_;
   std::vector<Sequence*> prefilling_;

@@ -96,6 +96,8 @@ class Sequence {
 
   // Notes that so many tokens of the prompt are there already.
   void SetCached(int64_t n_tokens) { start_.n_cached = n_tokens; }
+  // Notes that all that its context keeps is computed again.
+  void ForgetComputed() { start_.history.Restart(); }
   // Numbers of computed tokens at which rings are to be kept, ascending.
   std::vector<int64_t>& keep_rings_at() { return keep_rings_at_; }
   // Tokens that may be guessed to come: 0 unless it decodes and asked for it.

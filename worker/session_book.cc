@@ -1,5 +1,6 @@
 #include "worker/session_book.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,15 +43,20 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
                                           absl::Time now) {
   CloseExpired(now);
   for (const auto& [key, session] : sessions_) {
-    if (session.options.id == options.id) {
+    if (session.options.id == options.id &&
+        session.options.owner == options.owner) {
       return absl::AlreadyExistsError("there is a session with this id");
     }
   }
   if (const int64_t n = Count(now); n >= max_sessions_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the model has ", n,
-        " sessions, and may have no more: close one, or load the model with "
-        "more slots"));
+    const std::optional<int64_t> key = WhoGivesWay(options, now);
+    if (!key) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the model has ", n,
+          " sessions, and may have no more: close one, or load the model with "
+          "more slots"));
+    }
+    Close(*key);
   }
   const int64_t key = next_key_++;
   Session& session = sessions_[key];
@@ -62,6 +68,34 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
   return key;
 }
 
+// The peer with most sessions gives one up: that which was not used for
+// longest. Tenants of the same peer are compared likewise.
+std::optional<int64_t> SessionBook::WhoGivesWay(const SessionOptions& newcomer,
+                                                absl::Time now) const {
+  const auto count = [this](const SessionOptions& of, bool of_tenant) {
+    return std::count_if(
+        sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+          const SessionOptions& one = entry.second.options;
+          return one.peer == of.peer && (!of_tenant || one.owner == of.owner);
+        });
+  };
+  std::optional<int64_t> first;
+  std::pair<int64_t, absl::Duration> most;
+  for (const auto& [key, session] : sessions_) {
+    if (session.is_busy) continue;
+    const bool of_tenant = session.options.peer == newcomer.peer;
+    const int64_t n = count(session.options, of_tenant);
+    const int64_t n_more = n - count(newcomer, of_tenant);
+    const absl::Duration idle = now - session.last_used;
+    if (n_more < 1 || (n_more == 1 && idle < kKeptIdle)) continue;
+    if (!first || std::pair(n, idle) > most) {
+      first = key;
+      most = {n, idle};
+    }
+  }
+  return first;
+}
+
 absl::StatusOr<int64_t> SessionBook::Find(absl::string_view id,
                                           absl::string_view owner,
                                           absl::Time now) {
@@ -70,8 +104,8 @@ absl::StatusOr<int64_t> SessionBook::Find(absl::string_view id,
     if (session.options.id == id && session.options.owner == owner) return key;
   }
   return absl::NotFoundError(
-      "there is no session with this id: it was never opened, was closed, or "
-      "nobody used it for its ttl");
+      "there is no session with this id: it was never opened, was closed, gave "
+      "way to another tenant's, or nobody used it for its ttl");
 }
 
 Session* SessionBook::Get(int64_t key) {
@@ -102,6 +136,19 @@ void SessionBook::ForIdleSlots(
 std::vector<int64_t> SessionBook::TakeFreedSlots(absl::Time now) {
   CloseExpired(now);
   return std::exchange(freed_slots_, {});
+}
+
+std::optional<int64_t> SessionBook::GiveUpSlot() {
+  Session* idle = nullptr;
+  for (auto& [key, session] : sessions_) {
+    if (!session.slot || session.is_busy) continue;
+    if (idle == nullptr || session.last_used < idle->last_used) {
+      idle = &session;
+    }
+  }
+  if (idle == nullptr) return std::nullopt;
+  idle->ForgetComputed();
+  return std::exchange(idle->slot, std::nullopt);
 }
 
 void SessionBook::CloseExpired(absl::Time now) {

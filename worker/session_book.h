@@ -22,7 +22,7 @@
 
 namespace plimsoll::worker {
 
-// A session's context, and the slot that holds it from its first call on.
+// A session's context, and the slot that holds it, if there is one.
 struct Session {
   SessionOptions options;
   RollPlan roll;
@@ -36,6 +36,11 @@ struct Session {
   absl::Time opened;
   absl::Time last_used;
 
+  // Its next call computes its context again.
+  void ForgetComputed() {
+    n_computed = 0;
+    history.Restart();
+  }
   // Its tokens with those of the next turn up to the reply. The session itself
   // stays as it is.
   // Errors: kOutOfRange if the turn is longer than the context behind the
@@ -48,10 +53,16 @@ struct Session {
 // for their ttl are closed when the next call is made.
 class SessionBook {
  public:
+  // A session that is the only one its tenant has more than a newcomer has is
+  // not closed for that before nobody used it for so long.
+  static constexpr absl::Duration kKeptIdle = absl::Minutes(5);
+
   explicit SessionBook(int64_t max_sessions) : max_sessions_(max_sessions) {}
 
-  // Returns its key. Errors: kAlreadyExists; kResourceExhausted at
-  // max_sessions.
+  // Returns its key. At max_sessions a session that no call has is closed for
+  // it, of a tenant with more of them than its owner, or of a peer with more
+  // than its peer. Errors: kAlreadyExists if the owner has one of this id;
+  // kResourceExhausted at max_sessions if there is none to be closed.
   absl::StatusOr<int64_t> Open(SessionOptions options, const RollPlan& roll,
                                absl::Time now);
   // The key of the session of this id and owner.
@@ -68,6 +79,9 @@ class SessionBook {
 
   // Tells `visit` the slots of sessions that no call has.
   void ForIdleSlots(absl::FunctionRef<void(int64_t slot)> visit) const;
+  // The slot of the session that no call has for longest, which loses it;
+  // nullopt if there is none.
+  std::optional<int64_t> GiveUpSlot();
   // Slots of sessions that were closed; then forgotten.
   std::vector<int64_t> TakeFreedSlots(absl::Time now);
 
@@ -77,6 +91,9 @@ class SessionBook {
   }
 
  private:
+  // The session that is closed for a newcomer's, if there is one.
+  std::optional<int64_t> WhoGivesWay(const SessionOptions& newcomer,
+                                     absl::Time now) const;
   void CloseExpired(absl::Time now);
 
   int64_t max_sessions_;

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -100,34 +102,23 @@ void AddEndTexts(const VocabTable& vocab, std::vector<int32_t>& ends) {
 
 }  // namespace
 
-// One search: the text, what is taken of it, and where candidates may begin.
+// One search: the text, what is taken of it, and what may be.
 struct SpecialTokens::Search {
+  struct Candidate {
+    uint32_t begin;
+    int32_t at;  // in `sorted_`
+  };
   absl::string_view text;
   bool parse_special;
-  std::vector<uint32_t> starts;       // ascending, none of them taken
-  std::vector<bool> taken;            // [bytes of text]
-  std::vector<TextFragment> matches;  // in the order taken
-
-  // The candidate of `bytes` bytes at `begin`, or -1. Everything taken so far
-  // is at least as long, so it overlaps iff it covers the first or last byte.
-  int32_t Candidate(const VocabTable& vocab, size_t begin, size_t bytes) const {
-    if (taken[begin] || taken[begin + bytes - 1]) return -1;
-    const int32_t id = vocab.Find(text.substr(begin, bytes));
-    if (id < 0) return -1;
-    const TokenType type = vocab.Type(id);
-    if (type == TokenType::kUserDefined) return id;
-    return parse_special && IsSpecial(type) ? id : -1;
-  }
-
-  void Take(uint32_t begin, uint32_t bytes, int32_t id) {
-    std::fill_n(taken.begin() + begin, bytes, true);
-    matches.push_back({begin, bytes, id});
-  }
+  StopCounter& stop;
+  std::vector<bool> taken;  // [bytes of text]
+  // By length: the longest that may still be taken, of every place one begins.
+  std::array<std::vector<Candidate>, kMaxSpecialBytes + 1> candidates = {};
+  std::vector<TextFragment> matches = {};  // in the order taken
 };
 
 absl::StatusOr<SpecialTokens> SpecialTokens::Build(const VocabTable& vocab) {
   SpecialTokens special;
-  std::array<bool, kMaxSpecialBytes + 1> has_length = {};
   for (int32_t id = 0; id < vocab.size(); ++id) {
     const TokenType type = vocab.Type(id);
     const absl::string_view text = vocab.Text(id);
@@ -137,17 +128,38 @@ absl::StatusOr<SpecialTokens> SpecialTokens::Build(const VocabTable& vocab) {
           absl::StrCat("tokenizer.ggml.tokens[", id, "] is a special token of ",
                        text.size(), " bytes, more than ", kMaxSpecialBytes));
     }
-    has_length[text.size()] = true;
+    // Where tokens have equal text the first is meant.
+    if (vocab.Find(text) != id) continue;
     special.AddPrefix(text, type == TokenType::kUserDefined);
+    special.sorted_.push_back(id);
   }
-  for (size_t bytes = has_length.size(); bytes-- > 1;) {
-    if (has_length[bytes]) {
-      special.lengths_.push_back({static_cast<uint32_t>(bytes), false, {}});
-    }
-  }
-  special.lengths_.shrink_to_fit();
+  special.Sort(vocab);
   special.MarkOverlaps(vocab);
   return special;
+}
+
+void SpecialTokens::Sort(const VocabTable& vocab) {
+  sorted_.shrink_to_fit();
+  std::sort(sorted_.begin(), sorted_.end(), [&](int32_t a, int32_t b) {
+    return vocab.Text(a) < vocab.Text(b);
+  });
+  beginnings_.assign(sorted_.size(), kNone);
+  std::array<int32_t, 256> n_with = {};
+  for (size_t i = 0; i < sorted_.size(); ++i) {
+    const absl::string_view text = vocab.Text(sorted_[i]);
+    ++n_with[ByteAt(text, 0)];
+    // What it begins with is the one before it, or a beginning of that one.
+    int32_t before = static_cast<int32_t>(i) - 1;
+    while (before != kNone) {
+      const auto at = static_cast<size_t>(before);
+      if (absl::StartsWith(text, vocab.Text(sorted_[at]))) break;
+      before = beginnings_[at];
+    }
+    beginnings_[i] = before;
+  }
+  for (size_t b = 0; b < n_with.size(); ++b) {
+    first_byte_[b + 1] = first_byte_[b] + n_with[b];
+  }
 }
 
 void SpecialTokens::AddPrefix(absl::string_view text, bool is_user_defined) {
@@ -164,79 +176,110 @@ void SpecialTokens::AddPrefix(absl::string_view text, bool is_user_defined) {
 // other's first byte after its own first: cheap to test, and true of no
 // vocabulary whose special tokens are bracketed or runs of one character.
 void SpecialTokens::MarkOverlaps(const VocabTable& vocab) {
-  constexpr int32_t kNone = -1;
   constexpr int32_t kSeveral = -2;
-  std::array<LengthClass*, kMaxSpecialBytes + 1> by_length = {};
-  for (LengthClass& length : lengths_) by_length[length.bytes] = &length;
   // The only token of a length with this first byte, or kSeveral.
   std::vector<std::array<int32_t, 256>> owner(kMaxSpecialBytes + 1);
   for (std::array<int32_t, 256>& row : owner) row.fill(kNone);
-  std::vector<int32_t> ids;
-  for (int32_t id = 0; id < vocab.size(); ++id) {
+  for (const int32_t id : sorted_) {
     const absl::string_view text = vocab.Text(id);
-    if (!IsSpecial(vocab.Type(id)) || text.empty()) continue;
-    ids.push_back(id);
-    by_length[text.size()]->last_bytes.set(ByteAt(text, text.size() - 1));
     int32_t& first = owner[text.size()][ByteAt(text, 0)];
     first = first == kNone ? id : kSeveral;
   }
-  for (const int32_t id : ids) {
+  for (const int32_t id : sorted_) {
     const absl::string_view text = vocab.Text(id);
     for (size_t i = 1; i < text.size(); ++i) {
       const int32_t first = owner[text.size()][ByteAt(text, i)];
-      if (first != kNone && first != id) {
-        by_length[text.size()]->may_overlap = true;
-      }
+      if (first != kNone && first != id) may_overlap_.set(text.size());
     }
   }
 }
 
-void SpecialTokens::TakeLength(const VocabTable& vocab,
-                               const LengthClass& length,
-                               Search& search) const {
-  const size_t bytes = length.bytes;
-  const size_t n_before = search.matches.size();
-  std::vector<TextFragment> contested;
-  for (const uint32_t begin : search.starts) {
-    if (begin + bytes > search.text.size()) break;
-    const unsigned char last = ByteAt(search.text, begin + bytes - 1);
-    if (!length.last_bytes[last]) continue;
-    const int32_t id = search.Candidate(vocab, begin, bytes);
-    if (id < 0) continue;
-    if (length.may_overlap) {
-      contested.push_back({begin, length.bytes, id});
-    } else {
-      search.Take(begin, length.bytes, id);
-    }
+int32_t SpecialTokens::Shorten(const VocabTable& vocab, int32_t at, size_t most,
+                               bool parse_special) const {
+  while (at != kNone) {
+    const int32_t id = sorted_[static_cast<size_t>(at)];
+    const bool is_allowed =
+        parse_special || vocab.Type(id) == TokenType::kUserDefined;
+    if (is_allowed && vocab.Text(id).size() <= most) return at;
+    at = beginnings_[static_cast<size_t>(at)];
   }
-  std::stable_sort(
-      contested.begin(), contested.end(),
-      [](const TextFragment& a, const TextFragment& b) { return a.id < b.id; });
-  for (const TextFragment& match : contested) {
-    if (search.taken[match.begin]) continue;
-    if (search.taken[match.begin + match.bytes - 1]) continue;
-    search.Take(match.begin, match.bytes, match.id);
-  }
-  if (search.matches.size() > n_before) {
-    std::erase_if(search.starts,
-                  [&](uint32_t begin) { return search.taken[begin]; });
-  }
+  return kNone;
 }
 
-std::vector<TextFragment> SpecialTokens::Split(const VocabTable& vocab,
-                                               absl::string_view text,
-                                               bool parse_special) const {
-  Search search = {text, parse_special, {}, {}, {}};
+int32_t SpecialTokens::Longest(const VocabTable& vocab, absl::string_view text,
+                               bool parse_special) const {
+  const size_t lead = ByteAt(text, 0);
+  const auto begin = sorted_.begin() + first_byte_[lead];
+  const auto end = sorted_.begin() + first_byte_[lead + 1];
+  // What `text` begins with is the last one that does not come after it, or a
+  // beginning of that one.
+  const auto after = std::upper_bound(
+      begin, end, text, [&](absl::string_view wanted, int32_t id) {
+        return wanted < vocab.Text(id);
+      });
+  if (after == begin) return kNone;
+  const absl::string_view last = vocab.Text(*(after - 1));
+  const auto differ =
+      std::mismatch(last.begin(), last.end(), text.begin(), text.end());
+  return Shorten(vocab, static_cast<int32_t>(after - 1 - sorted_.begin()),
+                 static_cast<size_t>(differ.first - last.begin()),
+                 parse_special);
+}
+
+absl::Status SpecialTokens::TakeLength(const VocabTable& vocab, size_t bytes,
+                                       Search& search) const {
+  using Candidate = Search::Candidate;
+  std::vector<Candidate> candidates = std::move(search.candidates[bytes]);
+  const auto is_left = [](const Candidate& a, const Candidate& b) {
+    return a.begin < b.begin;
+  };
+  if (!std::is_sorted(candidates.begin(), candidates.end(), is_left)) {
+    std::sort(candidates.begin(), candidates.end(), is_left);
+  }
+  if (may_overlap_[bytes]) {
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [this](const Candidate& a, const Candidate& b) {
+                       return sorted_[static_cast<size_t>(a.at)] <
+                              sorted_[static_cast<size_t>(b.at)];
+                     });
+  }
+  for (const Candidate& one : candidates) {
+    RETURN_IF_ERROR(search.stop.Spend(1));
+    // What is taken so far is at least as long, so the two overlap iff it
+    // covers the first or the last byte.
+    if (search.taken[one.begin]) continue;
+    if (!search.taken[one.begin + bytes - 1]) {
+      std::fill_n(search.taken.begin() + one.begin, bytes, true);
+      search.matches.push_back({one.begin, static_cast<uint32_t>(bytes),
+                                sorted_[static_cast<size_t>(one.at)]});
+      continue;
+    }
+    const int32_t at = Shorten(vocab, one.at, bytes - 1, search.parse_special);
+    if (at == kNone) continue;
+    const size_t shorter = vocab.Text(sorted_[static_cast<size_t>(at)]).size();
+    search.candidates[shorter].push_back({one.begin, at});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TextFragment>> SpecialTokens::Split(
+    const VocabTable& vocab, absl::string_view text, bool parse_special,
+    StopCounter& stop) const {
+  Search search = {text, parse_special, stop, {}};
   const std::bitset<65'536>& prefixes = prefixes_[parse_special ? 1 : 0];
   for (size_t i = 0; i < text.size(); ++i) {
-    if (prefixes[PrefixAt(text, i)]) {
-      search.starts.push_back(static_cast<uint32_t>(i));
-    }
+    if (!prefixes[PrefixAt(text, i)]) continue;
+    RETURN_IF_ERROR(stop.Spend(1));
+    const int32_t at =
+        Longest(vocab, text.substr(i, kMaxSpecialBytes), parse_special);
+    if (at == kNone) continue;
+    const size_t bytes = vocab.Text(sorted_[static_cast<size_t>(at)]).size();
+    if (search.taken.empty()) search.taken.resize(text.size());
+    search.candidates[bytes].push_back({static_cast<uint32_t>(i), at});
   }
-  if (!search.starts.empty()) search.taken.resize(text.size());
-  for (const LengthClass& length : lengths_) {
-    if (search.starts.empty()) break;
-    TakeLength(vocab, length, search);
+  for (size_t bytes = kMaxSpecialBytes; bytes > 0; --bytes) {
+    if (search.candidates[bytes].empty()) continue;
+    RETURN_IF_ERROR(TakeLength(vocab, bytes, search));
   }
   std::sort(search.matches.begin(), search.matches.end(),
             [](const TextFragment& a, const TextFragment& b) {
@@ -261,7 +304,8 @@ std::vector<TextFragment> SpecialTokens::Split(const VocabTable& vocab,
 
 int64_t SpecialTokens::MemoryBytes() const {
   return static_cast<int64_t>(sizeof(*this) +
-                              lengths_.capacity() * sizeof(LengthClass));
+                              (sorted_.capacity() + beginnings_.capacity()) *
+                                  sizeof(int32_t));
 }
 
 absl::StatusOr<TokenRoles> ReadTokenRoles(const planner::GgufHeader& header,

@@ -3,14 +3,17 @@
 #ifndef PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
 #define PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
+#include "worker/stop_counter.h"
 #include "worker/vocab_table.h"
 
 namespace plimsoll::worker {
@@ -38,28 +41,40 @@ class SpecialTokens {
   // They are taken longest first over the whole text (equal lengths: lowest id
   // first), each at all its occurrences from left to right that do not overlap
   // what is already taken: not the same as leftmost-longest.
-  std::vector<TextFragment> Split(const VocabTable& vocab,
-                                  absl::string_view text,
-                                  bool parse_special) const;
+  // Errors: what `stop` says.
+  absl::StatusOr<std::vector<TextFragment>> Split(const VocabTable& vocab,
+                                                  absl::string_view text,
+                                                  bool parse_special,
+                                                  StopCounter& stop) const;
   int64_t MemoryBytes() const;
 
  private:
-  // The candidates of one length.
-  struct LengthClass {
-    uint32_t bytes;
-    // Two different candidates of this length might overlap in some text, so
-    // that the order of ids matters.
-    bool may_overlap;
-    std::bitset<256> last_bytes;
-  };
+  static constexpr int32_t kNone = -1;
   struct Search;
 
   void AddPrefix(absl::string_view text, bool is_user_defined);
+  void Sort(const VocabTable& vocab);
   void MarkOverlaps(const VocabTable& vocab);
-  void TakeLength(const VocabTable& vocab, const LengthClass& length,
-                  Search& search) const;
+  // The place in `sorted_` of the longest candidate that `text` begins with, or
+  // kNone.
+  int32_t Longest(const VocabTable& vocab, absl::string_view text,
+                  bool parse_special) const;
+  // The longest candidate from `at` on down its beginnings that has `most`
+  // bytes at most, or kNone.
+  int32_t Shorten(const VocabTable& vocab, int32_t at, size_t most,
+                  bool parse_special) const;
+  absl::Status TakeLength(const VocabTable& vocab, size_t bytes,
+                          Search& search) const;
 
-  std::vector<LengthClass> lengths_;  // longest first
+  // The tokens that a text may become, in the order of their bytes.
+  std::vector<int32_t> sorted_;
+  // By place in `sorted_`: the longest other one that it begins with, or kNone.
+  std::vector<int32_t> beginnings_;
+  // By first byte: where in `sorted_` they begin.
+  std::array<int32_t, 257> first_byte_ = {};
+  // Two different candidates of this length might overlap in some text, so that
+  // the order of ids matters.
+  std::bitset<kMaxSpecialBytes + 1> may_overlap_;
   // First two bytes of candidates: [0] user-defined only, [1] all. They keep
   // text without candidates cheap.
   std::bitset<65'536> prefixes_[2];

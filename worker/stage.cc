@@ -49,6 +49,7 @@ absl::Status CheckAlike(std::span<const EnginePart> parts) {
         {"rows of a step", first.n_rows, plan.n_rows},
         {"n_idle_sessions", first.options.n_idle_sessions,
          plan.options.n_idle_sessions},
+        {"n_parked", first.options.n_parked, plan.options.n_parked},
         {"n_draft", first.options.n_draft, plan.options.n_draft},
         {"k_type", static_cast<int64_t>(first.options.k_type),
          static_cast<int64_t>(plan.options.k_type)},

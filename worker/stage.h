@@ -27,6 +27,8 @@ struct Stage {
   const ComputeDevice* device;
   std::unique_ptr<kernels::Backend> backend = nullptr;
   Arena arena = {};
+  // The plan's kv_parked, where it is not in the arena.
+  kernels::Buffer parked = {};
   int64_t allocations_at_load = 0;
   int64_t free_before = 0;  // bytes of a device of its own, before the load
   std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load

@@ -5,6 +5,7 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 find_package(nlohmann_json REQUIRED)
 
 add_library(plimsoll_text STATIC
+  char_classes.cc
   chat_choice.cc
   chat_function_gemma.cc
   chat_segments.cc
@@ -12,6 +13,7 @@ add_library(plimsoll_text STATIC
   code_points.cc
   gbnf.cc
   grammar_builder.cc
+  grammar_spread.cc
   grammar_state.cc
   json_grammar.cc
   pretokenizer.cc

@@ -50,11 +50,43 @@ int64_t Tokenizer::TableBytes() const {
          static_cast<int64_t>(roles_.end_tokens.capacity() * sizeof(int32_t));
 }
 
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text,
+                                                       bool parse_special,
+                                                       StopCheck stop) const {
+  if (static_cast<int64_t>(text.size()) > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a text of ", text.size(),
+                                                   " bytes is longer than ",
+                                                   kMaxTextBytes, " bytes"));
+  }
+  std::vector<int32_t> ids;
+  StopCounter counter(stop);
+  RETURN_IF_ERROR(EncodeTo(text, parse_special, counter, ids));
+  return ids;
+}
+
 absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeWithBos(
-    absl::string_view text, bool parse_special) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(text, parse_special));
+    absl::string_view text, bool parse_special, StopCheck stop) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(text, parse_special, stop));
   if (roles_.add_bos && roles_.bos) ids.insert(ids.begin(), *roles_.bos);
   return ids;
+}
+
+int64_t Tokenizer::LeastBytes(absl::string_view text) const {
+  int64_t n_kept = 0;
+  for (const char c : text) n_kept += kept_bytes_[static_cast<uint8_t>(c)];
+  return n_kept;
+}
+
+absl::Status Tokenizer::CheckFits(int64_t least_bytes,
+                                  int64_t max_tokens) const {
+  const int64_t least =
+      least_bytes / longest_span_ + (least_bytes % longest_span_ > 0 ? 1 : 0);
+  if (least <= max_tokens) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "the prompt has ", least_bytes, " bytes, which are at least ", least,
+      " tokens, the context of a slot ", max_tokens,
+      ": shorten the prompt, load the model with a larger n_ctx, or let the "
+      "context roll"));
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids,

@@ -2,7 +2,11 @@
 #ifndef PLIMSOLL_WORKER_TOKENIZER_H_
 #define PLIMSOLL_WORKER_TOKENIZER_H_
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,9 +17,16 @@
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
 #include "worker/special_tokens.h"
+#include "worker/stop_counter.h"
 #include "worker/vocab_table.h"
 
 namespace plimsoll::worker {
+
+// What encoding a text may come to.
+struct EncodeLimits {
+  int64_t max_tokens = std::numeric_limits<int64_t>::max();
+  StopCheck stop = NeverStop;  // asked now and then
+};
 
 // Immutable after loading, so thread-safe.
 class Tokenizer {
@@ -27,14 +38,26 @@ class Tokenizer {
   // Token ids of `text`, without BOS. With `parse_special`, the text of control
   // tokens becomes those tokens; without it only user-defined tokens are
   // matched and control-token text stays text. Any bytes are accepted.
-  // Errors: kInvalidArgument beyond kMaxTextBytes.
-  virtual absl::StatusOr<std::vector<int32_t>> Encode(
-      absl::string_view text, bool parse_special) const = 0;
+  // `stop` is asked now and then.
+  // Errors: kInvalidArgument beyond kMaxTextBytes; what `stop` says.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
+                                              bool parse_special,
+                                              StopCheck stop = NeverStop) const;
 
   // The same with BOS in front if the model's rule says so (the rule of
   // `--raw` and `--special`).
-  absl::StatusOr<std::vector<int32_t>> EncodeWithBos(absl::string_view text,
-                                                     bool parse_special) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeWithBos(
+      absl::string_view text, bool parse_special,
+      StopCheck stop = NeverStop) const;
+
+  // What is refused before it is tokenised, because it cannot fit. No token
+  // stands for more than longest_span() bytes of text, and bytes that may be
+  // dropped are not counted: LeastBytes() are those of `text` that are.
+  int64_t LeastBytes(absl::string_view text) const;
+  int64_t longest_span() const { return longest_span_; }
+  // Errors: kOutOfRange if texts of so many counted bytes are more than
+  // `max_tokens` tokens, whatever they say.
+  absl::Status CheckFits(int64_t least_bytes, int64_t max_tokens) const;
 
   // Appends the bytes that token `id` stands for. Control and unknown tokens
   // give nothing unless `render_special`. Ids outside the vocabulary give
@@ -59,8 +82,26 @@ class Tokenizer {
  protected:
   Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles);
 
+  // Appends the ids of `text`, which is not longer than kMaxTextBytes.
+  virtual absl::Status EncodeTo(absl::string_view text, bool parse_special,
+                                StopCounter& stop,
+                                std::vector<int32_t>& ids) const = 0;
+
   // Appends what a normal token's stored text stands for.
   virtual void AppendNormal(absl::string_view text, std::string& out) const = 0;
+
+  // For LeastBytes, once the tables are there. `span` gives the most bytes of
+  // text that a token stands for, by its id; `is_kept` says whether a byte that
+  // is in no longer token becomes one.
+  template <typename Span, typename IsKept>
+  void SetSpans(const Span& span, const IsKept& is_kept) {
+    for (int32_t id = 0; id < vocab_size(); ++id) {
+      longest_span_ = std::max<int64_t>(longest_span_, span(id));
+    }
+    for (size_t byte = 0; byte < kept_bytes_.size(); ++byte) {
+      kept_bytes_[byte] = is_kept(byte) ? 1 : 0;
+    }
+  }
 
   // Of the tables below.
   int64_t TableBytes() const;
@@ -69,6 +110,10 @@ class Tokenizer {
   SpecialTokens special_;
   TokenRoles roles_;
   bool strip_leading_space_ = false;  // add_space_prefix models, in Decode
+
+ private:
+  int64_t longest_span_ = 1;
+  std::array<uint8_t, 256> kept_bytes_ = {};  // 1 or 0
 };
 
 // Loads the tokenizer that `header` describes, reading its string tables from

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <span>
 #include <utility>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/piece_cache.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::worker {
@@ -50,12 +51,15 @@ constexpr std::array<uint16_t, 256> kCodePointOfByte = CodePointsOfBytes();
 constexpr std::array<int16_t, kMappedCodePoints> kByteOfCodePoint =
     BytesOfCodePoints();
 
-// The text of the code point that stands for `byte`, all below U+0800.
-std::string MappedByte(size_t byte) {
+// Appends the code point that stands for `byte`, all below U+0800.
+void AppendMapped(size_t byte, std::string& out) {
   const uint32_t code_point = kCodePointOfByte[byte];
-  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
-  return {static_cast<char>(0xC0 | (code_point >> 6)),
-          static_cast<char>(0x80 | (code_point & 0x3F))};
+  if (code_point < 0x80) {
+    out.push_back(static_cast<char>(code_point));
+    return;
+  }
+  out.push_back(static_cast<char>(0xC0 | (code_point >> 6)));
+  out.push_back(static_cast<char>(0x80 | (code_point & 0x3F)));
 }
 
 // Appends the bytes that the code points of `text` stand for. Code points
@@ -82,8 +86,13 @@ void AppendUnmapped(absl::string_view text, std::string& out) {
   }
 }
 
+// One multiplication: it is asked for every pair of symbols there is.
 size_t HashPair(int32_t left, int32_t right) {
-  return absl::Hash<std::pair<int32_t, int32_t>>{}({left, right});
+  constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+  const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |
+                        static_cast<uint32_t>(right);
+  const uint64_t mixed = (both ^ both >> 29) * kMix;
+  return static_cast<size_t>(mixed ^ mixed >> 32);
 }
 
 }  // namespace
@@ -179,74 +188,149 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   ASSIGN_OR_RETURN(MergeTable merges, MergeTable::Load(header, source, vocab));
   return std::unique_ptr<Tokenizer>(
       new BpeTokenizer(std::move(vocab), std::move(special), std::move(roles),
-                       std::move(pretokenizer), std::move(merges)));
+                       pretokenizer, std::move(merges)));
 }
 
 BpeTokenizer::BpeTokenizer(VocabTable vocab, SpecialTokens special,
                            TokenRoles roles, PreTokenizer pretokenizer,
                            MergeTable merges)
     : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
-      pretokenizer_(std::move(pretokenizer)),
+      pretokenizer_(pretokenizer),
       merges_(std::move(merges)) {
   for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    const int32_t id = vocab_.Find(MappedByte(byte));
+    std::string mapped;
+    AppendMapped(byte, mapped);
+    const int32_t id = vocab_.Find(mapped);
     byte_ids_[byte] = id >= 0 && !vocab_.IsControl(id) ? id : -1;
   }
+  std::string bytes;
+  SetSpans(
+      [&](int32_t id) {
+        // A special token stands for its own text, another one for the bytes
+        // that its code points stand for.
+        const absl::string_view text = vocab_.Text(id);
+        const TokenType type = vocab_.Type(id);
+        if (vocab_.IsControl(id) || type == TokenType::kUserDefined) {
+          return static_cast<int64_t>(text.size());
+        }
+        bytes.clear();
+        AppendUnmapped(text, bytes);
+        return static_cast<int64_t>(bytes.size());
+      },
+      [this](size_t byte) { return byte_ids_[byte] >= 0; });
+  std::string left_bytes;
+  std::string right_bytes;
+  merges_.ForEach([&](int32_t left, int32_t right) {
+    left_bytes.clear();
+    right_bytes.clear();
+    AppendUnmapped(vocab_.Text(left), left_bytes);
+    AppendUnmapped(vocab_.Text(right), right_bytes);
+    joined_.Add(left_bytes.back(), right_bytes.front());
+  });
 }
 
-absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(
-    absl::string_view text, bool parse_special) const {
-  if (static_cast<int64_t>(text.size()) > kMaxTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a text of ", text.size(),
-                                                   " bytes is longer than ",
-                                                   kMaxTextBytes, " bytes"));
-  }
-  std::vector<int32_t> ids;
+struct BpeTokenizer::Scratch {
+  explicit Scratch(size_t text_bytes, StopCounter& stop_check)
+      : cache(text_bytes), stop(stop_check) {}
+
+  PieceCache cache;
   PairMerger merger;
-  for (const TextFragment& fragment :
-       special_.Split(vocab_, text, parse_special)) {
+  std::string mapped;
+  StopCounter& stop;
+};
+
+absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool parse_special,
+                                    StopCounter& stop,
+                                    std::vector<int32_t>& ids) const {
+  Scratch scratch(text.size(), stop);
+  ASSIGN_OR_RETURN(const std::vector<TextFragment> fragments,
+                   special_.Split(vocab_, text, parse_special, stop));
+  for (const TextFragment& fragment : fragments) {
     if (fragment.id != TextFragment::kRaw) {
       ids.push_back(fragment.id);
       continue;
     }
-    RETURN_IF_ERROR(pretokenizer_.Split(
-        text.substr(fragment.begin, fragment.bytes),
-        [&](absl::string_view piece) { EncodePiece(piece, merger, ids); }));
+    absl::string_view rest = text.substr(fragment.begin, fragment.bytes);
+    while (!rest.empty()) {
+      const size_t bytes = pretokenizer_.FirstPiece(rest);
+      RETURN_IF_ERROR(stop.Spend(static_cast<int64_t>(bytes)));
+      RETURN_IF_ERROR(EncodePiece(rest.substr(0, bytes), scratch, ids));
+      rest.remove_prefix(bytes);
+    }
   }
-  return ids;
+  return absl::OkStatus();
 }
 
-int32_t BpeTokenizer::FindWhole(absl::string_view piece) const {
-  if (static_cast<int64_t>(piece.size()) > VocabTable::kMaxTokenBytes) {
+int32_t BpeTokenizer::FindWhole(absl::string_view piece,
+                                std::string& mapped) const {
+  // Mapping makes no text shorter.
+  if (static_cast<int64_t>(piece.size()) > vocab_.longest_token_bytes()) {
     return -1;
   }
-  std::string mapped;
-  for (const char c : piece) {
-    mapped += MappedByte(static_cast<unsigned char>(c));
-  }
+  mapped.clear();
+  for (const char c : piece)
+    AppendMapped(static_cast<unsigned char>(c), mapped);
   const int32_t id = vocab_.Find(mapped);
   return id >= 0 && !vocab_.IsControl(id) ? id : -1;
 }
 
-void BpeTokenizer::EncodePiece(absl::string_view piece, PairMerger& merger,
-                               std::vector<int32_t>& ids) const {
-  if (pretokenizer_.traits().whole_pieces_first) {
-    const int32_t id = FindWhole(piece);
-    if (id >= 0) {
-      ids.push_back(id);
-      return;
-    }
+absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
+                                       Scratch& scratch,
+                                       std::vector<int32_t>& ids) const {
+  if (piece.size() == 1) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(piece[0])];
+    if (id >= 0) ids.push_back(id);
+    return absl::OkStatus();
   }
+  const bool is_short = PieceCache::IsShort(piece);
+  PieceCache::Key key = {};
+  if (is_short) {
+    key = PieceCache::KeyOf(piece, /*kind=*/false);
+    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
+  }
+  const size_t n_before = ids.size();
+  const int32_t whole = pretokenizer_.traits().whole_pieces_first
+                            ? FindWhole(piece, scratch.mapped)
+                            : -1;
+  if (whole >= 0) {
+    ids.push_back(whole);
+  } else {
+    size_t begin = 0;
+    for (size_t i = 1; i < piece.size(); ++i) {
+      if (joined_.Has(piece[i - 1], piece[i])) continue;
+      RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
+      begin = i;
+    }
+    RETURN_IF_ERROR(EncodePart(piece.substr(begin), scratch, ids));
+  }
+  if (is_short) {
+    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
+                                      std::vector<int32_t>& ids) const {
+  const bool is_short = PieceCache::IsShort(part);
+  PieceCache::Key key = {};
+  if (is_short) {
+    key = PieceCache::KeyOf(part, /*kind=*/true);
+    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
+  }
+  const size_t n_before = ids.size();
+  PairMerger& merger = scratch.merger;
   merger.symbols.clear();
-  for (size_t i = 0; i < piece.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(piece[i]);
+  for (size_t i = 0; i < part.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(part[i]);
     merger.symbols.push_back({static_cast<uint32_t>(i), 1, byte_ids_[byte]});
   }
-  merger.Run([this](const MergeSymbol& left,
-                    const MergeSymbol& right) -> std::optional<MergeRule> {
-    if (left.id < 0 || right.id < 0) return std::nullopt;
-    return merges_.Find(left.id, right.id);
-  });
+  RETURN_IF_ERROR(merger.Run(
+      [this](const MergeSymbol& left,
+             const MergeSymbol& right) -> std::optional<MergeRule> {
+        if (left.id < 0 || right.id < 0) return std::nullopt;
+        return merges_.Find(left.id, right.id);
+      },
+      scratch.stop));
   for (const MergeSymbol& symbol : merger.symbols) {
     if (symbol.bytes == 0 || symbol.id < 0) continue;
     if (!vocab_.IsControl(symbol.id)) {
@@ -254,10 +338,14 @@ void BpeTokenizer::EncodePiece(absl::string_view piece, PairMerger& merger,
       continue;
     }
     // User text must not become a control token by merging.
-    for (const char c : piece.substr(symbol.begin, symbol.bytes)) {
+    for (const char c : part.substr(symbol.begin, symbol.bytes)) {
       ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     }
   }
+  if (is_short) {
+    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
+  }
+  return absl::OkStatus();
 }
 
 void BpeTokenizer::AppendNormal(absl::string_view text,
@@ -266,8 +354,8 @@ void BpeTokenizer::AppendNormal(absl::string_view text,
 }
 
 int64_t BpeTokenizer::MemoryBytes() const {
-  return TableBytes() + pretokenizer_.MemoryBytes() + merges_.MemoryBytes() +
-         static_cast<int64_t>(sizeof(byte_ids_));
+  return TableBytes() + merges_.MemoryBytes() +
+         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(joined_));
 }
 
 }  // namespace plimsoll::worker

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
+#include "worker/byte_pairs.h"
 #include "worker/pair_merge.h"
 #include "worker/pretokenizer.h"
 #include "worker/special_tokens.h"
@@ -35,6 +36,13 @@ class MergeTable {
                                          planner::ByteSource& source,
                                          const VocabTable& vocab);
   std::optional<MergeRule> Find(int32_t left, int32_t right) const;
+  // Calls `visit(left, right)` for every merge.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.left >= 0) visit(slot.left, slot.right);
+    }
+  }
   int64_t MemoryBytes() const;
 
  private:
@@ -59,24 +67,35 @@ class BpeTokenizer final : public Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const planner::GgufHeader& header, planner::ByteSource& source);
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      absl::string_view text, bool parse_special) const override;
   int64_t MemoryBytes() const override;
 
  private:
   BpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                PreTokenizer pretokenizer, MergeTable merges);
 
+  // What one call needs beside the text.
+  struct Scratch;
+
+  absl::Status EncodeTo(absl::string_view text, bool parse_special,
+                        StopCounter& stop,
+                        std::vector<int32_t>& ids) const override;
   void AppendNormal(absl::string_view text, std::string& out) const override;
 
   // The token that is the whole of `piece`, or -1.
-  int32_t FindWhole(absl::string_view piece) const;
-  void EncodePiece(absl::string_view piece, PairMerger& merger,
-                   std::vector<int32_t>& ids) const;
+  int32_t FindWhole(absl::string_view piece, std::string& mapped) const;
+  absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
+                           std::vector<int32_t>& ids) const;
+  // A part of a piece that no merge reaches beyond.
+  absl::Status EncodePart(absl::string_view part, Scratch& scratch,
+                          std::vector<int32_t>& ids) const;
 
   PreTokenizer pretokenizer_;
   MergeTable merges_;
   std::array<int32_t, 256> byte_ids_;  // of single bytes, or -1
+  // The last byte of a merge's left token beside the first one of its right
+  // token. Between two other bytes nothing is ever merged, so a piece can be
+  // cut there.
+  BytePairs joined_;
 };
 
 }  // namespace plimsoll::worker

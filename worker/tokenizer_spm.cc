@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/piece_cache.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -30,6 +32,45 @@ uint32_t RankOfScore(float score) {
   const uint32_t ascending = (bits & sign) != 0 ? ~bits : bits | sign;
   return ~ascending;
 }
+
+// The rules of pairs of tokens, remembered while a text is tokenised: finding
+// one hashes the text of both. Each pair has one place; what comes later takes
+// it.
+class RuleCache {
+ public:
+  static constexpr size_t kMaxEntries = 16'384;  // of 16 bytes
+
+  // With room for a text of so many bytes.
+  explicit RuleCache(size_t text_bytes)
+      : entries_(std::clamp(std::bit_ceil(text_bytes / 4 + 1), size_t{16},
+                            kMaxEntries)) {}
+
+  // The rule of the two tokens: what `find()` returns, which depends on them
+  // only.
+  template <typename FindAnew>
+  std::optional<MergeRule> Find(int32_t left, int32_t right,
+                                const FindAnew& find) {
+    constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+    const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |
+                          static_cast<uint32_t>(right);
+    const uint64_t mixed = (both ^ both >> 29) * kMix;
+    Entry& entry = entries_[(mixed >> 40) & (entries_.size() - 1)];
+    if (entry.left != left || entry.right != right) {
+      const std::optional<MergeRule> rule = find();
+      entry = {left, right, rule.value_or(MergeRule{0, -1})};
+    }
+    if (entry.rule.id < 0) return std::nullopt;
+    return entry.rule;
+  }
+
+ private:
+  struct Entry {
+    int32_t left = -1;  // -1 if free
+    int32_t right = -1;
+    MergeRule rule = {0, -1};
+  };
+  std::vector<Entry> entries_;
+};
 
 std::string WithSpaceMarks(absl::string_view text, bool with_space_prefix) {
   const auto n_spaces =
@@ -82,17 +123,40 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
         byte_ids_[static_cast<size_t>(byte)] = id;
       }
     }
-    size_t begin = 0;
-    while (text.substr(begin, kSpaceMark.size()) == kSpaceMark) {
-      begin += kSpaceMark.size();
-    }
-    while ((begin = text.find(kSpaceMark, begin)) != absl::string_view::npos) {
-      if (begin > 0) {
-        joins_space_.set(static_cast<unsigned char>(text[begin - 1]));
-      }
-      ++begin;
-    }
+    IndexJoins(text);
   }
+  for (size_t c = 0; c < ascii_ids_.size(); ++c) {
+    const char text = static_cast<char>(c);
+    ascii_ids_[c] = FindMergeable({&text, 1});
+  }
+  IndexSpans();
+}
+
+void SpmTokenizer::IndexJoins(absl::string_view token) {
+  for (size_t i = 1; i < token.size(); ++i) {
+    adjacent_.Add(token[i - 1], token[i]);
+  }
+  size_t begin = 0;
+  while (token.substr(begin, kSpaceMark.size()) == kSpaceMark) {
+    begin += kSpaceMark.size();
+  }
+  while ((begin = token.find(kSpaceMark, begin)) != absl::string_view::npos) {
+    if (begin > 0) {
+      joins_space_.set(static_cast<unsigned char>(token[begin - 1]));
+    }
+    ++begin;
+  }
+}
+
+// A character that is in some token takes part in it or becomes byte tokens, so
+// only bytes without one may be dropped. Text may spell U+2581 itself, so a
+// token may stand for as many bytes as it is stored in.
+void SpmTokenizer::IndexSpans() {
+  SetSpans(
+      [this](int32_t id) {
+        return static_cast<int64_t>(vocab_.Text(id).size());
+      },
+      [this](size_t byte) { return byte_ids_[byte] >= 0 || unknown_; });
 }
 
 int32_t SpmTokenizer::FindMergeable(absl::string_view text) const {
@@ -100,72 +164,108 @@ int32_t SpmTokenizer::FindMergeable(absl::string_view text) const {
   return id >= 0 && !vocab_.IsControl(id) ? id : -1;
 }
 
-absl::StatusOr<std::vector<int32_t>> SpmTokenizer::Encode(
-    absl::string_view text, bool parse_special) const {
-  if (static_cast<int64_t>(text.size()) > kMaxTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a text of ", text.size(),
-                                                   " bytes is longer than ",
-                                                   kMaxTextBytes, " bytes"));
-  }
-  std::vector<int32_t> ids;
+int32_t SpmTokenizer::FindChar(absl::string_view c) const {
+  const auto lead = static_cast<unsigned char>(c[0]);
+  return lead < ascii_ids_.size() ? ascii_ids_[lead] : FindMergeable(c);
+}
+
+struct SpmTokenizer::Scratch {
+  Scratch(size_t text_bytes, StopCounter& stop_check)
+      : cache(text_bytes), rules(text_bytes), stop(stop_check) {}
+
+  PieceCache cache;
+  RuleCache rules;
   PairMerger merger;
+  StopCounter& stop;
+};
+
+absl::Status SpmTokenizer::EncodeTo(absl::string_view text, bool parse_special,
+                                    StopCounter& stop,
+                                    std::vector<int32_t>& ids) const {
+  Scratch scratch(text.size(), stop);
+  ASSIGN_OR_RETURN(const std::vector<TextFragment> fragments,
+                   special_.Split(vocab_, text, parse_special, stop));
   bool with_space_prefix = add_space_prefix_;
-  for (const TextFragment& fragment :
-       special_.Split(vocab_, text, parse_special)) {
+  for (const TextFragment& fragment : fragments) {
     if (fragment.id == TextFragment::kRaw) {
-      EncodeRaw(text.substr(fragment.begin, fragment.bytes), with_space_prefix,
-                merger, ids);
+      RETURN_IF_ERROR(EncodeRaw(text.substr(fragment.begin, fragment.bytes),
+                                with_space_prefix, scratch, ids));
       with_space_prefix = false;
     } else {
       ids.push_back(fragment.id);
       with_space_prefix = add_space_prefix_;
     }
   }
-  return ids;
+  return absl::OkStatus();
 }
 
-void SpmTokenizer::EncodeRaw(absl::string_view text, bool with_space_prefix,
-                             PairMerger& merger,
-                             std::vector<int32_t>& ids) const {
+bool SpmTokenizer::MayJoin(absl::string_view text, size_t at, bool is_mark,
+                           bool after_mark) const {
+  if (is_mark && !after_mark) {
+    return joins_space_[static_cast<unsigned char>(text[at - 1])];
+  }
+  return adjacent_.Has(text[at - 1], text[at]);
+}
+
+absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
+                                     bool with_space_prefix, Scratch& scratch,
+                                     std::vector<int32_t>& ids) const {
   const std::string marked = WithSpaceMarks(text, with_space_prefix);
   const absl::string_view all = marked;
-  size_t word = 0;
+  size_t part = 0;
   bool after_mark = true;
   for (size_t i = 0; i < all.size();) {
     const absl::string_view c = all.substr(i, CharBytes(all[i]));
     const bool is_mark = c == kSpaceMark;
-    if (is_mark && !after_mark &&
-        !joins_space_[static_cast<unsigned char>(all[i - 1])]) {
-      EncodeWord(all.substr(word, i - word), merger, ids);
-      word = i;
+    if (i > part && !MayJoin(all, i, is_mark, after_mark)) {
+      RETURN_IF_ERROR(EncodePart(all.substr(part, i - part), scratch, ids));
+      part = i;
     }
     after_mark = is_mark;
     i += c.size();
   }
-  EncodeWord(all.substr(word), merger, ids);
+  return EncodePart(all.substr(part), scratch, ids);
 }
 
-void SpmTokenizer::EncodeWord(absl::string_view text, PairMerger& merger,
-                              std::vector<int32_t>& ids) const {
+std::optional<MergeRule> SpmTokenizer::FindRule(
+    absl::string_view text, const MergeSymbol& left,
+    const MergeSymbol& right) const {
+  const size_t bytes = size_t{left.bytes} + right.bytes;
+  if (static_cast<int64_t>(bytes) > vocab_.longest_token_bytes()) {
+    return std::nullopt;
+  }
+  const int32_t id = FindMergeable(text.substr(left.begin, bytes));
+  if (id < 0) return std::nullopt;
+  return MergeRule{RankOfScore(vocab_.Score(id)), id};
+}
+
+absl::Status SpmTokenizer::EncodePart(absl::string_view text, Scratch& scratch,
+                                      std::vector<int32_t>& ids) const {
+  RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(text.size())));
+  const bool is_short = PieceCache::IsShort(text);
+  PieceCache::Key key = {};
+  if (is_short) {
+    key = PieceCache::KeyOf(text, /*kind=*/false);
+    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
+  }
+  const size_t n_before = ids.size();
+  PairMerger& merger = scratch.merger;
   merger.symbols.clear();
   for (size_t i = 0; i < text.size();) {
     const absl::string_view c = text.substr(i, CharBytes(text[i]));
     merger.symbols.push_back({static_cast<uint32_t>(i),
-                              static_cast<uint32_t>(c.size()),
-                              FindMergeable(c)});
+                              static_cast<uint32_t>(c.size()), FindChar(c)});
     i += c.size();
   }
-  merger.Run(
-      [this, text](const MergeSymbol& left,
-                   const MergeSymbol& right) -> std::optional<MergeRule> {
-        const size_t bytes = size_t{left.bytes} + right.bytes;
-        if (static_cast<int64_t>(bytes) > vocab_.longest_token_bytes()) {
-          return std::nullopt;
-        }
-        const int32_t id = FindMergeable(text.substr(left.begin, bytes));
-        if (id < 0) return std::nullopt;
-        return MergeRule{RankOfScore(vocab_.Score(id)), id};
-      });
+  RETURN_IF_ERROR(merger.Run(
+      [&](const MergeSymbol& left,
+          const MergeSymbol& right) -> std::optional<MergeRule> {
+        // Without ids the texts alone say what they are.
+        if (left.id < 0 || right.id < 0) return FindRule(text, left, right);
+        return scratch.rules.Find(left.id, right.id,
+                                  [&] { return FindRule(text, left, right); });
+      },
+      scratch.stop));
   for (const MergeSymbol& symbol : merger.symbols) {
     if (symbol.bytes == 0) continue;
     if (symbol.id >= 0) {
@@ -174,6 +274,10 @@ void SpmTokenizer::EncodeWord(absl::string_view text, PairMerger& merger,
       AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
     }
   }
+  if (is_short) {
+    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
+  }
+  return absl::OkStatus();
 }
 
 void SpmTokenizer::AppendAsBytes(absl::string_view text,
@@ -203,7 +307,8 @@ void SpmTokenizer::AppendNormal(absl::string_view text,
 
 int64_t SpmTokenizer::MemoryBytes() const {
   return TableBytes() +
-         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(joins_space_));
+         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(ascii_ids_) +
+                              sizeof(joins_space_) + sizeof(adjacent_));
 }
 
 }  // namespace plimsoll::worker

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
+#include "worker/byte_pairs.h"
 #include "worker/pair_merge.h"
 #include "worker/special_tokens.h"
 #include "worker/tokenizer.h"
@@ -30,33 +31,52 @@ class SpmTokenizer final : public Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const planner::GgufHeader& header, planner::ByteSource& source);
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      absl::string_view text, bool parse_special) const override;
   int64_t MemoryBytes() const override;
 
  private:
   SpmTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                bool add_space_prefix);
 
+  // What one call needs beside the text.
+  struct Scratch;
+
+  absl::Status EncodeTo(absl::string_view text, bool parse_special,
+                        StopCounter& stop,
+                        std::vector<int32_t>& ids) const override;
   void AppendNormal(absl::string_view text, std::string& out) const override;
 
-  void EncodeRaw(absl::string_view text, bool with_space_prefix,
-                 PairMerger& merger, std::vector<int32_t>& ids) const;
-  void EncodeWord(absl::string_view text, PairMerger& merger,
-                  std::vector<int32_t>& ids) const;
+  absl::Status EncodeRaw(absl::string_view text, bool with_space_prefix,
+                         Scratch& scratch, std::vector<int32_t>& ids) const;
+  // A part of a text that no merge reaches beyond.
+  absl::Status EncodePart(absl::string_view text, Scratch& scratch,
+                          std::vector<int32_t>& ids) const;
   void AppendAsBytes(absl::string_view text, std::vector<int32_t>& ids) const;
 
   // The id of `text` as merging may produce it: never a control token, so that
   // user text cannot become one. -1 if there is none.
   int32_t FindMergeable(absl::string_view text) const;
+  // The mergeable token of one character, or -1.
+  int32_t FindChar(absl::string_view c) const;
+  std::optional<MergeRule> FindRule(absl::string_view text,
+                                    const MergeSymbol& left,
+                                    const MergeSymbol& right) const;
+  void IndexJoins(absl::string_view token);
+  void IndexSpans();
+  // Whether a merge may join what ends before `at` and what begins there.
+  bool MayJoin(absl::string_view text, size_t at, bool is_mark,
+               bool after_mark) const;
 
   std::optional<int32_t> unknown_;  // for bytes in no token; else dropped
   bool add_space_prefix_;
-  std::array<int32_t, 256> byte_ids_;  // of the byte tokens, or -1
+  std::array<int32_t, 256> byte_ids_;   // of the byte tokens, or -1
+  std::array<int32_t, 128> ascii_ids_;  // of characters, or -1
   // Bytes that some token has in front of a U+2581 which is not part of the
   // run it begins with. After any other byte no merge reaches across a space,
   // so words can be merged one at a time.
   std::bitset<256> joins_space_;
+  // Bytes that stand side by side in some token. Between two others nothing is
+  // ever merged.
+  BytePairs adjacent_;
 };
 
 }  // namespace plimsoll::worker

@@ -9,6 +9,7 @@
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/pack_weights.h"
+#include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/packed_row.h"
@@ -27,7 +28,7 @@ class CpuBackend : public Backend {
         top_scratch_(static_cast<size_t>(pool.n_threads() * cpu::kMaxTopRows)) {
     info_.id = "cpu";
     info_.kind = "cpu";
-    info_.name = absl::StrCat(CpuBrand(), " (", CpuTarget(), ")");
+    info_.name = absl::StrCat(CpuBrand(), " (", CpuVectors(), ")");
     info_.total_bytes = PhysicalMemoryBytes();
     info_.free_bytes = info_.total_bytes;
     info_.alignment = kCpuAlignment;
@@ -45,10 +46,12 @@ class CpuBackend : public Backend {
 
   const DeviceInfo& Device() const override { return info_; }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) override {
     ++n_allocations_;
+    // A load's first step, before which no engine has computed anything.
+    TimeCpuTargets();
     // Pages are touched by the threads that will read them.
-    return AllocateHuge(bytes, [this](std::byte* data, int64_t size) {
+    return AllocateHuge(bytes, fence, [this](std::byte* data, int64_t size) {
       pool_.ParallelFor(
           size / kHugePageBytes, 1, [data](int64_t begin, int64_t end, int) {
             std::memset(data + begin * kHugePageBytes, 0,

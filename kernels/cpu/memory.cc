@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "kernels/cpu/memory_nodes.h"
 
 namespace plimsoll::kernels {
@@ -17,7 +19,8 @@ int64_t PhysicalMemoryBytes() {
 }
 
 absl::StatusOr<Buffer> AllocateHuge(
-    int64_t bytes, absl::FunctionRef<void(std::byte* data, int64_t)> touch) {
+    int64_t bytes, ChunkFence fence,
+    absl::FunctionRef<void(std::byte* data, int64_t)> touch) {
   if (bytes <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("an allocation of ", bytes, " bytes"));
@@ -47,10 +50,15 @@ absl::StatusOr<Buffer> AllocateHuge(
   (void)madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // advice
   const MemoryNodes nodes = NodesToSpreadOver();
   if (nodes.count() > 1) (void)InterleavePages(data, rounded, nodes);
-  touch(data, rounded);
-  return Buffer(data, rounded, [](std::byte* freed, int64_t size) {
+  Buffer buffer(data, rounded, [](std::byte* freed, int64_t size) {
     munmap(freed, static_cast<size_t>(size));
   });
+  static_assert(kMaxChunkBytes % kHugePageBytes == 0);
+  for (int64_t done = 0; done < rounded; done += kMaxChunkBytes) {
+    RETURN_IF_ERROR(fence(done));
+    touch(data + done, std::min(kMaxChunkBytes, rounded - done));
+  }
+  return buffer;
 }
 
 absl::Status CopyChecked(const std::byte* from, int64_t from_bytes,

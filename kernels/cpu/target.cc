@@ -12,18 +12,23 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
+#include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "kernels/cpu/trap_probe.h"
 
 namespace plimsoll::kernels {
 namespace {
 
 #if defined(__x86_64__)
 // Tiles of bytes, a system that saves their state, and its permission for this
-// process: systems announce what they then may refuse.
+// process. There are systems that say so of all three and still trap.
 bool AskForAmx() {
   unsigned a = 0;
   unsigned b = 0;
@@ -44,6 +49,29 @@ bool AskForAmx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+// One product of bytes, in tiles of 16 rows of 64 bytes.
+void MultiplyTiles() {
+  struct {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16};
+  } config;
+  static_assert(sizeof(config) == 64);
+  asm volatile(
+      "ldtilecfg %0\n\t"
+      "tilezero %%tmm0\n\t"
+      "tilezero %%tmm1\n\t"
+      "tilezero %%tmm2\n\t"
+      "tdpbssd %%tmm2, %%tmm1, %%tmm0\n\t"
+      "tilerelease"
+      :
+      : "m"(config));
+}
+
+bool HasAmx() { return AskForAmx() && RunsWithoutTrap(MultiplyTiles); }
+
 // Integer products of 256 bits on CPUs that may have no AVX-512. Builds of
 // clang have no kernels for it (pairs-inl.h).
 bool HasAvxVnni() {
@@ -55,20 +83,9 @@ bool HasAvxVnni() {
   constexpr unsigned kAvxVnni = 1u << 4;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
-// AMD's CPUs have four vector units of which two multiply; Intel's have two.
-bool IsAmd() {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return false;
-  const unsigned vendor[3] = {b, d, c};
-  return std::memcmp(vendor, "AuthenticAMD", sizeof(vendor)) == 0;
-}
 #else
-bool AskForAmx() { return false; }
+bool HasAmx() { return false; }
 bool HasAvxVnni() { return false; }
-bool IsAmd() { return false; }
 #endif
 
 bool Always() { return true; }
@@ -78,12 +95,11 @@ struct ExtraFact {
   absl::string_view base;
   absl::string_view suffix;
   bool (*is_there)();
-  bool (*is_faster)();  // than the base, if it is there
 };
 constexpr ExtraFact kExtras[] = {
-    {PathExtra::kAmx, "AVX3_DL", "_AMX", AskForAmx, Always},
-    {PathExtra::kWinograd, "AVX3_DL", "_WINOGRAD", Always, IsAmd},
-    {PathExtra::kAvxVnni, "AVX2", "_VNNI", HasAvxVnni, Always},
+    {PathExtra::kAmx, "AVX3_DL", "_AMX", HasAmx},
+    {PathExtra::kWinograd, "AVX3_DL", "_WINOGRAD", Always},
+    {PathExtra::kAvxVnni, "AVX2", "_VNNI", HasAvxVnni},
 };
 
 struct Path {
@@ -92,7 +108,8 @@ struct Path {
   PathExtra extra;
 };
 
-// Those that this CPU and its operating system allow, best first.
+// The paths that this CPU and its operating system allow: the best vectors
+// first, and among paths with the same vectors the one expected to be fastest.
 const std::vector<Path>& Paths() {
   static const auto* const paths = [] {
     auto* made = new std::vector<Path>;
@@ -101,19 +118,11 @@ const std::vector<Path>& Paths() {
       const int64_t target = int64_t{1} << bit;
       if ((HWY_TARGETS & allowed & target) == 0) continue;
       const std::string name = hwy::TargetName(target);
-      const auto add_extras = [&](bool is_faster) {
-        for (const ExtraFact& fact : kExtras) {
-          if (fact.base != name || !fact.is_there() ||
-              fact.is_faster() != is_faster) {
-            continue;
-          }
-          made->push_back(
-              {absl::StrCat(name, fact.suffix), target, fact.extra});
-        }
-      };
-      add_extras(true);
+      for (const ExtraFact& fact : kExtras) {
+        if (fact.base != name || !fact.is_there()) continue;
+        made->push_back({absl::StrCat(name, fact.suffix), target, fact.extra});
+      }
       made->push_back({name, target, PathExtra::kNone});
-      add_extras(false);
     }
     return made;
   }();
@@ -123,6 +132,16 @@ const std::vector<Path>& Paths() {
 std::atomic<const Path*>& PathInUse() {
   static std::atomic<const Path*> in_use{&Paths().front()};
   return in_use;
+}
+
+// Whether the path in use was chosen, by name or by its time.
+struct Choice {
+  std::mutex mutex;
+  bool is_made = false;  // under the mutex
+};
+Choice& TheChoice() {
+  static auto* const choice = new Choice;
+  return *choice;
 }
 
 }  // namespace
@@ -144,11 +163,41 @@ std::vector<std::string> AvailableCpuTargets() {
 
 std::string CpuTarget() { return PathInUse().load()->name; }
 
+std::string CpuVectors() { return hwy::TargetName(PathInUse().load()->target); }
+
+void ChooseCpuTarget(absl::FunctionRef<double()> seconds) {
+  constexpr int kRounds = 5;
+  Choice& choice = TheChoice();
+  const std::lock_guard lock(choice.mutex);
+  if (choice.is_made) return;
+  choice.is_made = true;
+  std::vector<std::pair<double, const Path*>> candidates;
+  for (const Path& path : Paths()) {
+    if (path.target != PathInUse().load()->target) continue;
+    candidates.emplace_back(std::numeric_limits<double>::infinity(), &path);
+  }
+  if (candidates.size() == 1) return;
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto& [least, path] : candidates) {
+      PathInUse().store(path);
+      least = std::min(least, seconds());
+    }
+  }
+  const auto by_time = [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  };
+  PathInUse().store(
+      std::min_element(candidates.begin(), candidates.end(), by_time)->second);
+}
+
 absl::Status SetCpuTarget(absl::string_view name) {
+  Choice& choice = TheChoice();
+  const std::lock_guard lock(choice.mutex);
   for (const Path& path : Paths()) {
     if (!name.empty() && name != path.name) continue;
     hwy::GetChosenTarget().Update(path.target);
     PathInUse().store(&path);
+    choice.is_made = !name.empty();
     return absl::OkStatus();
   }
   return absl::NotFoundError(

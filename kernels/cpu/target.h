@@ -5,16 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace plimsoll::kernels {
 
-// Names of the paths that this CPU and its operating system allow, best first.
+// Names of the paths that this CPU and its operating system allow: the best
+// vectors first, and of those with the same ones first what is expected to be
+// the fastest (ChooseCpuTarget knows).
 std::vector<std::string> AvailableCpuTargets();
 
 // The path in use.
 std::string CpuTarget();
+
+// Its vectors alone, which facts of the CPU decide and no measurement: what a
+// machine is told by in every process.
+std::string CpuVectors();
 
 // What some CPUs have beside a path of vectors.
 enum class PathExtra {
@@ -31,8 +38,16 @@ bool Uses(PathExtra extra);
 // of tiles. For kernels.
 bool UsesVnni512();
 
-// Uses the path `name` from now on in the whole process, or the best one if
-// `name` is empty. Not while a backend runs; for tests and benchmarks.
+// Several paths use the same vectors and give the same bits. This chooses the
+// fastest of them: it calls `seconds` some times with each path in use and
+// compares the least times. It does so only the first time in a process, and
+// not where SetCpuTarget chose a path by name. Thread-safe, but not while a
+// backend computes.
+void ChooseCpuTarget(absl::FunctionRef<double()> seconds);
+
+// Uses the path `name` from now on in the whole process, or if `name` is empty
+// the first one, until ChooseCpuTarget. Not while a backend runs; for tests and
+// benchmarks.
 // Errors: kNotFound if it is not one of AvailableCpuTargets().
 absl::Status SetCpuTarget(absl::string_view name);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "kernels/start_thread.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -142,7 +143,9 @@ ThreadPool::ThreadPool(int n_threads, bool pin)
   const std::vector<int> cpus = AllowedCpus();
   Impl* impl = impl_.get();
   for (int thread = 1; thread < n_threads; ++thread) {
-    impl_->workers.emplace_back([impl, thread] { impl->Work(thread); });
+    auto worker = StartThread([impl, thread] { impl->Work(thread); });
+    if (!worker.ok()) return;  // n_threads() tells
+    impl_->workers.push_back(*std::move(worker));
     if (pin && !cpus.empty()) {
       const size_t cpu = static_cast<size_t>(thread) % cpus.size();
       PinTo(impl_->workers.back().native_handle(), {&cpus[cpu], 1});

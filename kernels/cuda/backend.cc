@@ -1,6 +1,7 @@
 // The CUDA backend: checks arguments, then queues an operation on its stream.
 #include "kernels/backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -43,7 +44,7 @@ class CudaBackend : public Backend {
 
   const DeviceInfo& Device() const override { return info_; }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes) override;
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) override;
   int64_t Allocations() const override { return n_allocations_; }
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override;
   absl::Status UseScratch(BufferView scratch) override;
@@ -240,7 +241,7 @@ absl::Status CudaBackend::HaveScratch() {
   return UseScratch({own_, info_.scratch_bytes});
 }
 
-absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes) {
+absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, ChunkFence fence) {
   ++n_allocations_;
   if (bytes <= 0) {
     return absl::InvalidArgumentError(
@@ -252,14 +253,21 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes) {
   }
   const int64_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   RETURN_IF_ERROR(UseDevice(device_));
+  // The device gives all of it at once, so this comes before any of it.
+  RETURN_IF_ERROR(fence(0));
   ASSIGN_OR_RETURN(std::byte * data, AllocateDevice(rounded));
   Buffer buffer(data, rounded, [device = device_](std::byte* freed, int64_t) {
     // Waits for what still uses it.
     (void)UseDevice(device);
     FreeDevice(freed);
   });
-  RETURN_IF_ERROR(ZeroDevice(data, rounded, context_.stream));
-  RETURN_IF_ERROR(WaitForStream(context_.stream));
+  for (int64_t done = 0; done < rounded; done += kMaxChunkBytes) {
+    if (done > 0) RETURN_IF_ERROR(fence(done));
+    RETURN_IF_ERROR(ZeroDevice(data + done,
+                               std::min(kMaxChunkBytes, rounded - done),
+                               context_.stream));
+    RETURN_IF_ERROR(WaitForStream(context_.stream));
+  }
   return buffer;
 }
 

@@ -37,9 +37,9 @@ class ReferenceBackend : public Backend {
 
   const DeviceInfo& Device() const override { return info_; }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) override {
     ++n_allocations_;
-    return AllocateHuge(bytes, [](std::byte* data, int64_t size) {
+    return AllocateHuge(bytes, fence, [](std::byte* data, int64_t size) {
       std::memset(data, 0, static_cast<size_t>(size));
     });
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/cli/bytes.h"
 #include "services/cli/failure.h"
@@ -107,6 +108,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.n_slots = flags.slots;
   options.n_draft = flags.draft_tokens;
   options.kv_tokens = flags.kv_tokens;
+  options.n_parked = flags.parked_slots;
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;
@@ -197,6 +199,18 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
   return std::move(split.parts);
 }
 
+// Says first of all if the model cannot run here: no other flag would help.
+absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenRunnable(
+    const std::string& model) {
+  ASSIGN_OR_RETURN(auto file, OpenModel(model));
+  const absl::Status status = worker::CheckArchitecture(file->shape());
+  if (status.ok()) return file;
+  return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                  "; to plan it: plimsoll "
+                                                  "plan ",
+                                                  Printable(model)));
+}
+
 absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
                                      services::ComputeDevices devices,
                                      const std::string& model,
@@ -228,7 +242,7 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const ChatWish& chat, Streams& streams) {
   // Opening a device takes a second; a mistake is told before.
   RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
-  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
+  ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
   ASSIGN_OR_RETURN(services::ComputeDevices devices,
                    OpenDevices(flags.devices, flags));
   return LoadFile(*file, std::move(devices), model, flags, chat, streams);
@@ -238,7 +252,7 @@ absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
                                    const LoadFlags& flags, const ChatWish& chat,
                                    Streams& streams) {
-  ASSIGN_OR_RETURN(const auto file, OpenModel(model));
+  ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
   return LoadFile(*file, std::move(devices), model, flags, chat, streams);
 }
 

@@ -209,6 +209,11 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            std::numeric_limits<int64_t>::max(), "N",
            "Tokens of KV cache that all slots share (slots x n_ctx)")
       ->group(group);
+  AddCount(app, "--parked-slots", &flags->parked_slots, 0,
+           planner::LoadOptions::kMaxParked, "P",
+           "Contexts that may wait in host memory for a slot; a worker has 1 "
+           "unless it is told otherwise (0)")
+      ->group(group);
   AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
            planner::LoadOptions::kMaxDraftTokens, "D",
            "Tokens guessed from the text itself and verified in one step; "

@@ -47,6 +47,7 @@ struct LoadFlags {
   int64_t n_ubatch = 512;
   KvTypes kv;
   std::optional<int64_t> max_inference_len;
+  int64_t parked_slots = 0;
   int64_t draft_tokens = 0;
   std::optional<int64_t> kv_tokens;
   std::vector<int64_t> device_memory;  // none, one, or one for each device

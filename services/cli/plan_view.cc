@@ -15,7 +15,9 @@ namespace {
 size_t KindOf(absl::string_view region) {
   if (absl::StartsWith(region, "weights")) return 0;
   if (absl::StartsWith(region, "kv_")) return 1;
-  if (region == "vocab" || region == "runtime") return 3;
+  if (region == "vocab" || region == "runtime" || region == "messages") {
+    return 3;
+  }
   if (region == "margin" || region == "reserve") return 4;
   return 2;
 }

@@ -8,6 +8,7 @@
 #include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
 #include "services/cli/commands.h"
 #include "services/cli/json.h"
@@ -18,6 +19,7 @@ namespace {
 
 std::vector<std::pair<std::string, std::string>> Facts() {
   const int protobuf = GOOGLE_PROTOBUF_VERSION;
+  kernels::TimeCpuTargets();  // as a load would
   return {
       {"version", PLIMSOLL_VERSION},
       {"build_type", PLIMSOLL_BUILD_TYPE},

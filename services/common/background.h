@@ -1,10 +1,17 @@
-// The one place where services make threads.
+// The threads of services.
 #ifndef PLIMSOLL_SERVICES_COMMON_BACKGROUND_H_
 #define PLIMSOLL_SERVICES_COMMON_BACKGROUND_H_
 
 #include <functional>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "kernels/start_thread.h"
 
 namespace plimsoll::services {
 
@@ -13,7 +20,17 @@ namespace plimsoll::services {
 class Background {
  public:
   Background() = default;
+  // For threads that a process needs to begin at all: throws std::system_error
+  // where the system gives no thread, which ends the start (NeedsThreads).
   explicit Background(std::function<void()> work) : thread_(std::move(work)) {}
+  // For threads that are made later.
+  // Errors: kResourceExhausted; `work` is then not run.
+  static absl::StatusOr<Background> Start(std::function<void()> work) {
+    ASSIGN_OR_RETURN(std::thread thread, kernels::StartThread(std::move(work)));
+    Background background;
+    background.thread_ = std::move(thread);
+    return background;
+  }
   Background(Background&&) noexcept = default;
   // Only for one that is idle.
   Background& operator=(Background&&) noexcept = default;
@@ -32,6 +49,16 @@ class Background {
  private:
   std::thread thread_;
 };
+
+// Runs `start`, which makes the threads that a process cannot do without.
+// Errors: those of `start`; kResourceExhausted if the system refused a thread.
+inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
+  try {
+    return start();
+  } catch (const std::system_error&) {
+    return kernels::NoThread();
+  }
+}
 
 }  // namespace plimsoll::services
 

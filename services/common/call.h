@@ -5,12 +5,17 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/stop_check.h"
 #include "services/common/call_gate.h"
+#include "services/common/call_stop.h"
 #include "services/common/errors.h"
+#include "services/common/work_pool.h"
 
 namespace plimsoll::services {
 
@@ -31,8 +36,15 @@ absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 absl::StatusOr<CallGate::Pass> BeginCall(
     const grpc::CallbackServerContext& context, CallGate& gate);
 
-// Answers a unary call at once: `answer()` fills the response and returns an
-// absl::Status. It must not block.
+// What stops the work of the call: its deadline, or kUnaryDeadline from now.
+std::shared_ptr<CallStop> NewCallStop(
+    const grpc::CallbackServerContext& context);
+
+// The host that calls, without its port: whose turn a call takes.
+std::string PeerHost(const grpc::CallbackServerContext& context);
+
+// Answers a unary call at once, on gRPC's thread: `answer()` fills the response
+// and returns an absl::Status. It must not block, nor compute for long.
 template <typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
                                       CallGate& gate, const Answer& answer) {
@@ -43,6 +55,16 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
   reactor->Finish(ToGrpc(status, request_id));
   return reactor;
 }
+
+// Answers a unary call from the pool: `answer(stop)` fills the response on one
+// of its threads, and may ask `stop` whether the client still waits. The
+// request and the response live as long as it runs; what else it uses must
+// outlive the server, as `gate` and `pool` must. The call holds its pass of the
+// gate until it has ended.
+grpc::ServerUnaryReactor* AnswerOnPool(
+    grpc::CallbackServerContext* context, CallGate& gate, WorkPool& pool,
+    WorkCost cost, size_t request_bytes,
+    std::function<absl::Status(StopCheck)> answer);
 
 }  // namespace plimsoll::services
 

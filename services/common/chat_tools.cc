@@ -66,9 +66,9 @@ absl::StatusOr<bool> MustCall(worker::ChatFormat format,
 
 }  // namespace
 
-absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
-                                             worker::ChatFormat format,
-                                             const v1::ChatPrompt& prompt) {
+absl::StatusOr<EncodedChat> EncodeChatPrompt(
+    const worker::Tokenizer& tokenizer, worker::ChatFormat format,
+    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
                    FromProto(prompt));
   ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
@@ -87,7 +87,7 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
           "<start_function_call>");
     }
   }
-  ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments));
+  ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
   if (must_call) {
     chat.ids.push_back(chat.tool_markers->call_begin);

@@ -26,10 +26,10 @@ struct EncodedChat {
 };
 
 // Errors: kInvalidArgument naming the field; also where tools are meant for a
-// vocabulary without their markers.
-absl::StatusOr<EncodedChat> EncodeChatPrompt(const worker::Tokenizer& tokenizer,
-                                             worker::ChatFormat format,
-                                             const v1::ChatPrompt& prompt);
+// vocabulary without their markers; those of worker::EncodeChat.
+absl::StatusOr<EncodedChat> EncodeChatPrompt(
+    const worker::Tokenizer& tokenizer, worker::ChatFormat format,
+    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits = {});
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 

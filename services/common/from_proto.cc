@@ -279,6 +279,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
                      Signed(message.kv_tokens(), "kv_tokens"));
   }
   if (message.has_n_draft()) options.n_draft = message.n_draft();
+  if (message.has_n_parked()) options.n_parked = message.n_parked();
   if (message.has_margin_bytes()) {
     ASSIGN_OR_RETURN(options.margin_bytes,
                      Signed(message.margin_bytes(), "margin_bytes"));
@@ -343,6 +344,8 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
     return Bad("runtime_note", "has more than 256 bytes");
   }
   profile.runtime_note = message.runtime_note();
+  ASSIGN_OR_RETURN(profile.message_bytes,
+                   Signed(message.message_bytes(), "message_bytes"));
   RETURN_IF_ERROR(planner::ValidateProfile(profile));
   return profile;
 }

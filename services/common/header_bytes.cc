@@ -117,26 +117,21 @@ void PutValue(std::string& out, const GgufValue& value) {
   }
 }
 
-// Bytes of a header as a file of `file_bytes`, zero beyond them: a reader may
-// read ahead of what it needs.
+// The beginning of a file of `file_bytes`: only `bytes` of it are there.
 class HeaderSource final : public planner::ByteSource {
  public:
   HeaderSource(absl::string_view bytes, int64_t file_bytes)
-      : bytes_(bytes), file_bytes_(file_bytes) {}
+      : bytes_(std::as_bytes(std::span(bytes.data(), bytes.size()))),
+        file_bytes_(file_bytes) {}
   int64_t Size() const override { return file_bytes_; }
+  int64_t PresentBytes() const override { return bytes_.Size(); }
 
   absl::Status Read(int64_t offset, std::span<std::byte> out) override {
-    std::fill(out.begin(), out.end(), std::byte{0});
-    const auto size = static_cast<int64_t>(bytes_.size());
-    if (offset < 0 || offset >= size) return absl::OkStatus();
-    const auto start = static_cast<size_t>(offset);
-    std::memcpy(out.data(), bytes_.data() + start,
-                std::min(out.size(), bytes_.size() - start));
-    return absl::OkStatus();
+    return bytes_.Read(offset, out);
   }
 
  private:
-  absl::string_view bytes_;
+  planner::MemorySource bytes_;
   int64_t file_bytes_;
 };
 
@@ -197,14 +192,12 @@ absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
   }
   // A header that counts a vocabulary of few tokens is longer than the file's.
   HeaderSource source(bytes, static_cast<int64_t>(file_bytes) + size);
-  ASSIGN_OR_RETURN(const planner::GgufHeader header,
-                   planner::ReadGgufHeader(source));
-  if (header.header_bytes > size) {
+  const auto header = planner::ReadGgufHeader(source);
+  if (!header.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("header.gguf has ", size, " bytes of a header of ",
-                     header.header_bytes, ": it is truncated"));
+        absl::StrCat("header.gguf: ", header.status().message()));
   }
-  return planner::ShapeFromGguf(header);
+  return planner::ShapeFromGguf(*header);
 }
 
 }  // namespace plimsoll::services

@@ -28,8 +28,9 @@ std::string HeaderBytes(const planner::GgufHeader& header,
 // The shape of the model whose header such bytes are, in a file of
 // `file_bytes`. Bytes of a real file's beginning are accepted as well, if they
 // hold its whole header.
-// Errors: kInvalidArgument beyond kMaxHeaderBytes or if the header ends early;
-// what ReadGgufHeader and ShapeFromGguf report.
+// The work is bounded by the bytes that are given, not by what they claim.
+// Errors: kInvalidArgument beyond kMaxHeaderBytes, if the header ends early and
+// for what ReadGgufHeader refuses; what ShapeFromGguf reports.
 absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
     absl::string_view bytes, uint64_t file_bytes);
 

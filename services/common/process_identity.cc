@@ -20,22 +20,35 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace
-
-std::optional<int64_t> StartTicks(int64_t pid) {
+// What /proc/PID/stat says after the program's name; empty if there is no such
+// process.
+std::vector<std::string> StatOf(int64_t pid) {
   const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
   // The second field is the program's name, with any characters in it.
   const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  const std::vector<absl::string_view> fields = absl::StrSplit(
-      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty());
+  if (end == std::string::npos) return {};
+  return absl::StrSplit(absl::string_view(stat).substr(end + 1), ' ',
+                        absl::SkipEmpty());
+}
+
+std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
   constexpr size_t kStartTime = 22 - 3;  // of those after the name
   int64_t ticks = 0;
-  if (fields.size() <= kStartTime ||
-      !absl::SimpleAtoi(fields[kStartTime], &ticks)) {
+  if (stat.size() <= kStartTime ||
+      !absl::SimpleAtoi(stat[kStartTime], &ticks)) {
     return std::nullopt;
   }
   return ticks;
+}
+
+}  // namespace
+
+std::optional<int64_t> StartTicks(int64_t pid) { return StartOf(StatOf(pid)); }
+
+bool IsRunning(const ProcessIdentity& identity) {
+  const std::vector<std::string> stat = StatOf(identity.pid);
+  return StartOf(stat) == identity.start_ticks && stat[0] != "Z" &&
+         stat[0] != "X";
 }
 
 std::optional<ProcessIdentity> OwnIdentity() {

@@ -28,6 +28,10 @@ std::optional<ProcessIdentity> OwnIdentity();
 // When process `pid` started, in clock ticks; absent if there is none.
 std::optional<int64_t> StartTicks(int64_t pid);
 
+// Whether it is the same process and has not ended. One that is stopped runs;
+// one that only waits to be collected by its parent does not.
+bool IsRunning(const ProcessIdentity& identity);
+
 // One word, and back; absent for any other word.
 std::string ToString(const ProcessIdentity& identity);
 std::optional<ProcessIdentity> ParseIdentity(absl::string_view text);

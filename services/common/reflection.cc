@@ -1,10 +1,10 @@
-// Reflection where the gRPC library brings v1alpha only: v1 is ours, over the
-// descriptors that are linked into the program.
+// Reflection over the descriptors that are linked into the program. The gRPC
+// library's own plugin knows v1alpha only and keeps a thread for every open
+// stream; these are callback services and keep none.
 #include "services/common/reflection.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/impl/server_initializer.h>
 #include <grpcpp/server_builder.h>
@@ -16,19 +16,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 
 namespace plimsoll::services {
 namespace {
 
-namespace reflection = ::grpc::reflection::v1;
+namespace reflection_v1 = ::grpc::reflection::v1;
+namespace reflection_v1alpha = ::grpc::reflection::v1alpha;
 using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 
-void SetError(grpc::StatusCode code, const char* message,
-              reflection::ServerReflectionResponse& response) {
-  reflection::ErrorResponse& error = *response.mutable_error_response();
+// The names of the two versions, whose messages are alike to the byte.
+struct V1 {
+  using Service = reflection_v1::ServerReflection::CallbackService;
+  using Request = reflection_v1::ServerReflectionRequest;
+  using Response = reflection_v1::ServerReflectionResponse;
+};
+struct V1Alpha {
+  using Service = reflection_v1alpha::ServerReflection::CallbackService;
+  using Request = reflection_v1alpha::ServerReflectionRequest;
+  using Response = reflection_v1alpha::ServerReflectionResponse;
+};
+
+template <typename Response>
+void SetError(grpc::StatusCode code, const char* message, Response& response) {
+  auto& error = *response.mutable_error_response();
   error.set_error_code(code);
   error.set_error_message(message);
 }
@@ -46,14 +60,13 @@ void AppendFiles(const FileDescriptor* file,
 }
 
 // `file`, before what it imports; null means that it was not found.
-void SetFile(const FileDescriptor* file,
-             reflection::ServerReflectionResponse& response) {
+template <typename Response>
+void SetFile(const FileDescriptor* file, Response& response) {
   if (file == nullptr) {
     SetError(grpc::NOT_FOUND, "no such file or symbol", response);
     return;
   }
-  reflection::FileDescriptorResponse& answer =
-      *response.mutable_file_descriptor_response();
+  auto& answer = *response.mutable_file_descriptor_response();
   std::set<const FileDescriptor*> seen;
   std::vector<const FileDescriptor*> files;
   AppendFiles(file, seen, files);
@@ -64,25 +77,24 @@ void SetFile(const FileDescriptor* file,
   }
 }
 
-const FileDescriptor* FileOfExtension(
-    const DescriptorPool& pool, const reflection::ExtensionRequest& request) {
-  const Descriptor* type =
-      pool.FindMessageTypeByName(request.containing_type());
+const FileDescriptor* FileOfExtension(const DescriptorPool& pool,
+                                      const std::string& type_name,
+                                      int number) {
+  const Descriptor* type = pool.FindMessageTypeByName(type_name);
   if (type == nullptr) return nullptr;
-  const FieldDescriptor* extension =
-      pool.FindExtensionByNumber(type, request.extension_number());
+  const FieldDescriptor* extension = pool.FindExtensionByNumber(type, number);
   return extension == nullptr ? nullptr : extension->file();
 }
 
+template <typename Response>
 void SetExtensions(const DescriptorPool& pool, const std::string& type_name,
-                   reflection::ServerReflectionResponse& response) {
+                   Response& response) {
   const Descriptor* type = pool.FindMessageTypeByName(type_name);
   if (type == nullptr) {
     SetError(grpc::NOT_FOUND, "no such message", response);
     return;
   }
-  reflection::ExtensionNumberResponse& answer =
-      *response.mutable_all_extension_numbers_response();
+  auto& answer = *response.mutable_all_extension_numbers_response();
   answer.set_base_type_name(type_name);
   std::vector<const FieldDescriptor*> extensions;
   pool.FindAllExtensions(type, &extensions);
@@ -91,12 +103,12 @@ void SetExtensions(const DescriptorPool& pool, const std::string& type_name,
   }
 }
 
-reflection::ServerReflectionResponse Answer(
-    const reflection::ServerReflectionRequest& request,
-    const std::vector<std::string>& services) {
-  using Request = reflection::ServerReflectionRequest;
+template <typename Version>
+typename Version::Response Answer(const typename Version::Request& request,
+                                  const std::vector<std::string>& services) {
+  using Request = typename Version::Request;
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
-  reflection::ServerReflectionResponse response;
+  typename Version::Response response;
   response.set_valid_host(request.host());
   *response.mutable_original_request() = request;
   switch (request.message_request_case()) {
@@ -108,7 +120,9 @@ reflection::ServerReflectionResponse Answer(
               response);
       break;
     case Request::kFileContainingExtension:
-      SetFile(FileOfExtension(pool, request.file_containing_extension()),
+      SetFile(FileOfExtension(
+                  pool, request.file_containing_extension().containing_type(),
+                  request.file_containing_extension().extension_number()),
               response);
       break;
     case Request::kAllExtensionNumbersOfType:
@@ -129,33 +143,34 @@ reflection::ServerReflectionResponse Answer(
 
 // One stream. The next request is read when the last answer was sent, so it
 // holds one of each at most. Owned by gRPC until OnDone.
+template <typename Version>
 class ReflectionCall final
-    : public grpc::ServerBidiReactor<reflection::ServerReflectionRequest,
-                                     reflection::ServerReflectionResponse> {
+    : public grpc::ServerBidiReactor<typename Version::Request,
+                                     typename Version::Response> {
  public:
   explicit ReflectionCall(const std::vector<std::string>& services)
       : services_(services) {
-    StartRead(&request_);
+    this->StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      Finish(grpc::Status::OK);
+      this->Finish(grpc::Status::OK);
     } else if (request_.ByteSizeLong() > kMaxReflectionRequestBytes) {
-      Finish({grpc::INVALID_ARGUMENT,
-              absl::StrCat("a request may have at most ",
-                           kMaxReflectionRequestBytes, " bytes")});
+      this->Finish({grpc::INVALID_ARGUMENT,
+                    absl::StrCat("a request may have at most ",
+                                 kMaxReflectionRequestBytes, " bytes")});
     } else {
-      response_ = Answer(request_, services_);
-      StartWrite(&response_);
+      response_ = Answer<Version>(request_, services_);
+      this->StartWrite(&response_);
     }
   }
 
   void OnWriteDone(bool ok) override {
     if (ok) {
-      StartRead(&request_);
+      this->StartRead(&request_);
     } else {
-      Finish({grpc::CANCELLED, "the client is gone"});
+      this->Finish({grpc::CANCELLED, "the client is gone"});
     }
   }
 
@@ -163,34 +178,36 @@ class ReflectionCall final
 
  private:
   const std::vector<std::string>& services_;
-  reflection::ServerReflectionRequest request_;
-  reflection::ServerReflectionResponse response_;
+  typename Version::Request request_;
+  typename Version::Response response_;
 };
 
-class ReflectionServiceImpl final
-    : public reflection::ServerReflection::CallbackService {
+template <typename Version>
+class ReflectionService final : public Version::Service {
  public:
   // `services` is the server's own list, complete before it takes a call.
-  explicit ReflectionServiceImpl(const std::vector<std::string>& services)
+  explicit ReflectionService(const std::vector<std::string>& services)
       : services_(services) {}
 
-  grpc::ServerBidiReactor<reflection::ServerReflectionRequest,
-                          reflection::ServerReflectionResponse>*
+  grpc::ServerBidiReactor<typename Version::Request,
+                          typename Version::Response>*
   ServerReflectionInfo(grpc::CallbackServerContext*) override {
-    return new ReflectionCall(services_);
+    return new ReflectionCall<Version>(services_);
   }
 
  private:
   const std::vector<std::string>& services_;
 };
 
-// Adds the service to a server, which keeps it.
+// Adds both services to a server, which keeps them.
 class ReflectionPlugin final : public grpc::ServerBuilderPlugin {
  public:
-  std::string name() override { return "plimsoll.reflection.v1"; }
+  std::string name() override { return "plimsoll.reflection"; }
   void InitServer(grpc::ServerInitializer* server) override {
+    const std::vector<std::string>& services = *server->GetServiceList();
+    server->RegisterService(std::make_shared<ReflectionService<V1>>(services));
     server->RegisterService(
-        std::make_shared<ReflectionServiceImpl>(*server->GetServiceList()));
+        std::make_shared<ReflectionService<V1Alpha>>(services));
   }
   void Finish(grpc::ServerInitializer*) override {}
   void ChangeArguments(const std::string&, void*) override {}
@@ -199,7 +216,6 @@ class ReflectionPlugin final : public grpc::ServerBuilderPlugin {
 }  // namespace
 
 void EnableReflection() {
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder::InternalAddPluginFactory(
       []() -> std::unique_ptr<grpc::ServerBuilderPlugin> {
         return std::make_unique<ReflectionPlugin>();

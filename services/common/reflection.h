@@ -6,7 +6,7 @@
 
 namespace plimsoll::services {
 
-// Of one request of grpc.reflection.v1, where that is ours: names are short.
+// The largest request of reflection: names are short.
 inline constexpr size_t kMaxReflectionRequestBytes = 4 << 10;
 
 // Gives every server that is built from now on grpc.reflection.v1alpha and

@@ -65,10 +65,11 @@ struct Text {
   const char* name;
   std::string* value;
 };
-std::array<Text, 3> TextsOf(planner::RuntimeProfile& profile) {
+std::array<Text, 4> TextsOf(planner::RuntimeProfile& profile) {
   return {{{"device", &profile.key.device},
            {"driver", &profile.key.driver},
-           {"build", &profile.key.build}}};
+           {"build", &profile.key.build},
+           {"measured", &profile.measured}}};
 }
 
 absl::StatusOr<int64_t> NumberOf(const Struct& object, const char* name) {
@@ -186,7 +187,7 @@ absl::StatusOr<std::optional<planner::RuntimeProfile>> RuntimeStore::Read(
 }
 
 absl::StatusOr<planner::RuntimeProfile> RuntimeStore::Keep(
-    const planner::RuntimeProfile& seen) const {
+    const planner::RuntimeProfile& seen, const Settle& settle) const {
   if (folder_.empty()) return seen;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -200,12 +201,13 @@ absl::StatusOr<planner::RuntimeProfile> RuntimeStore::Keep(
         absl::StrCat(path, ": another process is writing it"));
   }
   const auto kept = Read(seen.key);
-  const planner::RuntimeProfile merged =
-      kept.ok() && kept->has_value() ? planner::MergeRuntime(**kept, seen)
-                                     : seen;
-  ASSIGN_OR_RETURN(const std::string json, Format(merged));
+  const bool is_there = kept.ok() && kept->has_value();
+  const planner::RuntimeProfile settled =
+      is_there ? settle(**kept, seen) : seen;
+  if (is_there && settled == **kept) return settled;
+  ASSIGN_OR_RETURN(const std::string json, Format(settled));
   RETURN_IF_ERROR(Replace(folder_, path + ".tmp", path, json));
-  return merged;
+  return settled;
 }
 
 }  // namespace plimsoll::services

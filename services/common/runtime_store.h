@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_COMMON_RUNTIME_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,13 +33,19 @@ class RuntimeStore {
   absl::StatusOr<std::optional<planner::RuntimeProfile>> Read(
       const planner::RuntimeKey& key) const;
 
-  // Merges `seen` with what is kept, writes that, and returns it. A file that
-  // Read refuses is replaced. After a crash there is the old file or the new
-  // one, whole.
+  // What is to be kept, of what is kept and what was seen.
+  using Settle = std::function<planner::RuntimeProfile(
+      const planner::RuntimeProfile& kept,
+      const planner::RuntimeProfile& seen)>;
+
+  // Has `settle` choose between `seen` and what is kept, writes that if it is
+  // another, and returns it. Where nothing is kept, or a file that Read
+  // refuses, it is `seen`. After a crash there is the old file or the new one,
+  // whole.
   // Errors: kUnavailable if another process is writing: to be tried again;
   // kPermissionDenied naming file and reason if it cannot be written.
   absl::StatusOr<planner::RuntimeProfile> Keep(
-      const planner::RuntimeProfile& seen) const;
+      const planner::RuntimeProfile& seen, const Settle& settle) const;
 
   // The file for `key`.
   std::string PathOf(const planner::RuntimeKey& key) const;

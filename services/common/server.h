@@ -27,7 +27,8 @@ namespace plimsoll::services {
 inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr int kMaxRequestMetadataBytes = 16 << 10;
 inline constexpr int kMaxStreamsPerConnection = 128;
-inline constexpr size_t kMaxBufferBytes = 256 << 20;
+// What gRPC itself may buffer of all connections; beyond it, it ends some.
+inline constexpr size_t kMaxBufferBytes = 64 << 20;
 inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);

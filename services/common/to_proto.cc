@@ -209,6 +209,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_n_ubatch(ToUint32(options.n_ubatch));
   message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
   message.set_n_draft(ToUint32(options.n_draft));
+  message.set_n_parked(ToUint32(options.n_parked));
   if (options.kv_tokens.has_value()) {
     message.set_kv_tokens(ToUint64(*options.kv_tokens));
   }
@@ -322,6 +323,7 @@ v1::DeviceProfile ToProto(const planner::DeviceProfile& profile) {
   message.set_runtime_bytes(ToUint64(profile.runtime_bytes));
   message.set_runtime_basis(ToProto(profile.runtime_basis));
   message.set_runtime_note(profile.runtime_note);
+  message.set_message_bytes(ToUint64(profile.message_bytes));
   return message;
 }
 
@@ -363,7 +365,7 @@ v1::Lease ToProto(const planner::Lease& lease, absl::Time now) {
   message.set_epoch(ToUint64(lease.epoch));
   message.set_state(ToProto(lease.state));
   *message.mutable_expires_in() = ToProto(lease.expires - now);
-  *message.mutable_ttl() = ToProto(planner::LeaseBook::kTtl);
+  *message.mutable_ttl() = ToProto(planner::LeaseTimes::kDefaultTtl);
   *message.mutable_held_for() = ToProto(now - lease.granted);
   return message;
 }

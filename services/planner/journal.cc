@@ -1,26 +1,29 @@
 #include "services/planner/journal.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "planner/lease_book.h"
 #include "services/common/log.h"
 #include "services/common/random_id.h"
+#include "services/planner/use_mark.h"
 
 namespace plimsoll::services {
 namespace {
 
+using planner::JournalFound;
+
 constexpr int64_t kSchema = 1;
 constexpr int kBusyMillis = 1'000;
+// Released rows that go at once where there are too many.
+constexpr int64_t kPrunedRows = 4'096;
 
 constexpr char kTables[] =
     "CREATE TABLE lease("
@@ -94,6 +97,21 @@ absl::Status SetState(absl::string_view text, planner::Lease& lease) {
   return absl::OkStatus();
 }
 
+constexpr char kBadSuffix[] = ".bad-";
+
+// Whether a journal that was not sound lies beside `path`.
+bool HasBadOne(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string prefix = file.filename().string() + kBadSuffix;
+  std::error_code error;
+  std::filesystem::directory_iterator it(file.parent_path(), error);
+  for (; !error && it != std::filesystem::directory_iterator();
+       it.increment(error)) {
+    if (absl::StartsWith(it->path().filename().string(), prefix)) return true;
+  }
+  return static_cast<bool>(error);
+}
+
 bool IsTransient(int code) {
   const int primary = code & 0xff;
   return primary == SQLITE_FULL || primary == SQLITE_BUSY ||
@@ -104,26 +122,19 @@ bool IsTransient(int code) {
 
 Journal::Journal(std::string path, std::function<absl::Time()> clock,
                  const char* vfs)
-    : path_(std::move(path)), clock_(std::move(clock)), vfs_(vfs) {}
+    : given_path_(std::move(path)), clock_(std::move(clock)), vfs_(vfs) {}
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
     const std::string& path, std::function<absl::Time()> clock,
     const char* vfs) {
   auto journal =
       std::unique_ptr<Journal>(new Journal(path, std::move(clock), vfs));
-  RETURN_IF_ERROR(journal->Lock());
-  absl::Status status = journal->Start();
-  if (absl::IsDataLoss(status)) {
-    journal->RenameAside(status);
-    status = journal->Start();
-  }
+  const absl::Status status = journal->Start();
+  if (absl::IsFailedPrecondition(status)) return status;
   if (!status.ok()) {
-    Log(absl::StrCat("THE JOURNAL CANNOT BE USED, so nothing will be granted: ",
-                     status.message()));
-    journal->Close();
-    journal->has_failed_ = true;
-    journal->image_ = {};
-    journal->image_.is_partial = true;
+    journal->history_.found = JournalFound::kUnusable;
+    Log(absl::StrCat("THE JOURNAL CANNOT BE USED, so nothing is granted until ",
+                     "it can: ", status.message()));
   }
   return journal;
 }
@@ -131,9 +142,6 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
 Journal::~Journal() {
   Flush().IgnoreError();
   Close();
-  if (lock_fd_ < 0) return;
-  flock(lock_fd_, LOCK_UN);  // a child that was forked has the lock as well
-  close(lock_fd_);
 }
 
 void Journal::Close() {
@@ -141,26 +149,75 @@ void Journal::Close() {
   db_ = nullptr;
 }
 
-absl::Status Journal::Lock() {
-  const std::string name = path_ + ".lock";
-  lock_fd_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  // Where no lock can be made, no journal can: Start() says why.
-  if (lock_fd_ < 0 || flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) {
+absl::Status Journal::Start() {
+  absl::Status status = Load();
+  const bool is_bad = absl::IsDataLoss(status);
+  if (is_bad) {
+    status = RenameAside(status);
+    if (status.ok()) status = Load();
+  }
+  if (is_bad) history_.found = JournalFound::kBad;
+  is_open_ = status.ok();
+  if (!is_open_) {
+    Close();
+    image_ = {};
+    image_.is_partial = true;
+    return status;
+  }
+  // The nonce tells one run of the planner from the next in the file, and that
+  // it can be written. Where there is no room for it, what was read counts all
+  // the same.
+  status = Transact([this] { return PutNonce(); });
+  was_good_ = status.ok();
+  if (was_good_) return absl::OkStatus();
+  if (IsTransient(last_code_)) {
+    Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
+                     status.message()));
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
-      "another process uses this journal; two planners must not share one");
+  is_open_ = false;
+  Close();
+  image_ = {};
+  image_.is_partial = true;
+  return absl::UnavailableError(status.message());
 }
 
-void Journal::RenameAside(const absl::Status& why) {
+bool Journal::Resume() {
+  if (is_open_ || has_failed_) return false;
+  const absl::Status status = Start();
+  if (absl::IsFailedPrecondition(status)) Fail(status);
+  if (!status.ok()) return false;
+  Log("the journal can be used now");
+  image_.is_partial = false;  // the book has recovered since its own start
+  std::erase_if(image_.records, [this](const planner::LeaseRecord& record) {
+    return noted_.count(record.lease.id) > 0;
+  });
+  return true;
+}
+
+void Journal::Fail(const absl::Status& why) {
+  has_failed_ = true;
+  noted_.clear();
+  Log(absl::StrCat("THE JOURNAL HAS FAILED; nothing is granted until the ",
+                   "planner is restarted: ", why.message()));
+}
+
+absl::Status Journal::RenameAside(const absl::Status& why) {
   Close();
-  const std::string aside =
-      absl::StrCat(path_, ".bad-", absl::ToUnixSeconds(absl::Now()));
+  std::string aside =
+      absl::StrCat(path_, kBadSuffix, absl::ToUnixSeconds(absl::Now()));
+  // What is set aside is never written over.
+  while (Exists(aside)) aside += "-again";
+  if (std::rename(path_.c_str(), aside.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat(
+        path_, " is not sound and cannot be renamed: ", why.message()));
+  }
   Log(absl::StrCat("THE JOURNAL IS NOT SOUND and is kept as ", aside, ": ",
                    why.message()));
-  for (const char* suffix : {"", "-wal", "-shm"}) {
+  for (const char* suffix : {"-wal", "-shm"}) {
     std::rename((path_ + suffix).c_str(), (aside + suffix).c_str());
   }
+  return absl::OkStatus();
 }
 
 absl::Status Journal::Check(int code) {
@@ -200,8 +257,12 @@ absl::StatusOr<int64_t> Journal::QueryInt(const char* sql) {
   return statement.Int(0);
 }
 
-absl::Status Journal::Start() {
+absl::Status Journal::Load() {
   image_ = {};
+  ASSIGN_OR_RETURN(path_, ResolvedPath(given_path_));
+  RETURN_IF_ERROR(lock_.Take(path_));
+  has_mark_ = Exists(MarkPath(path_));
+  history_.has_mark |= has_mark_;
   RETURN_IF_ERROR(Check(sqlite3_open_v2(
       path_.c_str(), &db_,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, vfs_)));
@@ -222,7 +283,18 @@ absl::Status Journal::Start() {
   ASSIGN_OR_RETURN(const int64_t n_tables,
                    QueryInt("SELECT count(*) FROM sqlite_schema"));
   if (n_tables == 0) RETURN_IF_ERROR(Begin());
-  return Read();
+  RETURN_IF_ERROR(Read());
+  if (!image_.is_partial) {
+    history_.found = JournalFound::kWhole;
+  } else if (HasBadOne(path_)) {
+    history_.found = JournalFound::kBad;
+  } else {
+    // Ours has its tables from its first moment: an empty one was emptied.
+    history_.found =
+        lock_.was_found() ? JournalFound::kPartial : JournalFound::kNew;
+  }
+  // What was opened is to be what is locked.
+  return lock_.Verify(path_);
 }
 
 absl::Status Journal::Begin() {
@@ -244,6 +316,12 @@ absl::Status Journal::Read() {
       image_.next_epoch > planner::LeaseBook::kMaxEpoch) {
     return absl::DataLossError("its numbers make no sense");
   }
+  n_rows_ = n_rows;
+  RETURN_IF_ERROR(ReadRows());
+  return planner::LeaseBook().Restore(image_, clock_());
+}
+
+absl::Status Journal::ReadRows() {
   const absl::Time now = clock_();
   const absl::Time wall = absl::Now();
   Statement rows(db_, kSelect);
@@ -251,7 +329,7 @@ absl::Status Journal::Read() {
   while (true) {
     const int code = sqlite3_step(rows.handle);
     RETURN_IF_ERROR(Check(code));
-    if (code == SQLITE_DONE) break;
+    if (code == SQLITE_DONE) return absl::OkStatus();
     planner::LeaseRecord record;
     planner::Lease& lease = record.lease;
     lease.id = rows.Text(0);
@@ -268,19 +346,31 @@ absl::Status Journal::Read() {
     lease.granted = now - std::max(wall - granted, absl::ZeroDuration());
     image_.records.push_back(std::move(record));
   }
-  RETURN_IF_ERROR(planner::LeaseBook().Restore(image_, now));
-  // The nonce tells one run of the planner from the next in the file, and that
-  // it can be written.
-  return Transact([this] {
-    return Run(
-        absl::StrCat("UPDATE meta SET boot_nonce='", RandomId(), "'").c_str());
-  });
+}
+
+absl::Status Journal::PutNonce() {
+  return Run(
+      absl::StrCat("UPDATE meta SET boot_nonce='", RandomId(), "'").c_str());
+}
+
+absl::Status Journal::Prune() {
+  if (n_rows_ <= kMaxRows) return absl::OkStatus();
+  Statement oldest(db_,
+                   "DELETE FROM lease WHERE rowid IN (SELECT rowid FROM lease "
+                   "WHERE state='RELEASED' ORDER BY epoch, rowid LIMIT max(0, "
+                   "(SELECT count(*) FROM lease) - ?1))");
+  RETURN_IF_ERROR(Check(oldest.code));
+  oldest.Bind(1, kMaxRows - kPrunedRows);
+  RETURN_IF_ERROR(Check(sqlite3_step(oldest.handle)));
+  ASSIGN_OR_RETURN(n_rows_, QueryInt("SELECT count(*) FROM lease"));
+  return absl::OkStatus();
 }
 
 absl::Status Journal::Put(const planner::Lease& lease,
                           const std::string& request_id) {
   Statement statement(db_, kPut);
   RETURN_IF_ERROR(Check(statement.code));
+  ++n_rows_;
   statement.Bind(1, lease.id);
   statement.Bind(2, lease.device_id);
   statement.Bind(3, lease.bytes);
@@ -312,33 +402,69 @@ absl::Status Journal::Transact(absl::FunctionRef<absl::Status()> work) {
 }
 
 void Journal::Note(const planner::Lease& lease) {
-  if (!has_failed_) noted_[lease.id] = lease;
+  if (has_failed_) return;
+  noted_[lease.id] = lease;
+  if (noted_.size() > kMaxNoted) {
+    Fail(absl::ResourceExhaustedError("too much waits to be written"));
+  }
+}
+
+absl::Status Journal::PutWhole(int64_t next_epoch) {
+  // Read() would not take it back.
+  if (next_epoch > planner::LeaseBook::kMaxEpoch) {
+    return absl::UnavailableError("the epochs are used up");
+  }
+  Statement meta(
+      db_, "UPDATE meta SET is_partial=0, next_epoch=max(next_epoch, ?1)");
+  RETURN_IF_ERROR(Check(meta.code));
+  meta.Bind(1, next_epoch);
+  RETURN_IF_ERROR(Check(sqlite3_step(meta.handle)));
+  Statement prune(db_, "DELETE FROM lease WHERE state='RELEASED' AND epoch<?1");
+  RETURN_IF_ERROR(Check(prune.code));
+  prune.Bind(1, next_epoch - kKeptEpochs);
+  return Check(sqlite3_step(prune.handle));
 }
 
 absl::Status Journal::Write(const planner::LeaseRecord& record,
                             int64_t next_epoch) {
-  if (has_failed_) {
-    return absl::UnavailableError("the journal has failed");
-  }
-  const absl::Status status = Transact([&] {
-    RETURN_IF_ERROR(PutNoted());
+  return Save([&] {
     RETURN_IF_ERROR(Put(record.lease, record.request_id));
-    Statement meta(db_, "UPDATE meta SET next_epoch=?1, is_partial=0");
-    RETURN_IF_ERROR(Check(meta.code));
-    meta.Bind(1, next_epoch);
-    RETURN_IF_ERROR(Check(sqlite3_step(meta.handle)));
-    Statement prune(db_,
-                    "DELETE FROM lease WHERE state='RELEASED' AND epoch<?1");
-    RETURN_IF_ERROR(Check(prune.code));
-    prune.Bind(1, next_epoch - kKeptEpochs);
-    return Check(sqlite3_step(prune.handle));
+    return PutWhole(next_epoch);
   });
-  return Settle(status);
+}
+
+absl::Status Journal::MarkWhole(int64_t next_epoch) {
+  return Save([&] { return PutWhole(next_epoch); });
 }
 
 absl::Status Journal::Flush() {
-  if (has_failed_ || noted_.empty()) return absl::OkStatus();
-  return Settle(Transact([this] { return PutNoted(); }));
+  if (has_failed_ || (noted_.empty() && was_good_)) return absl::OkStatus();
+  return Save([] { return absl::OkStatus(); });
+}
+
+absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
+  if (has_failed_ || !is_open_) {
+    return absl::UnavailableError("the journal cannot be used");
+  }
+  absl::Status status = lock_.Verify(path_);
+  if (!status.ok()) {
+    Fail(status);
+    return status;
+  }
+  last_code_ = SQLITE_FULL;  // the mark's errors pass, as those of a full disk
+  if (!has_mark_) {
+    status = WriteMark(MarkPath(path_));
+    has_mark_ = status.ok();
+  }
+  if (status.ok()) {
+    status = Transact([&] {
+      RETURN_IF_ERROR(PutNoted());
+      RETURN_IF_ERROR(work());
+      if (!was_good_) RETURN_IF_ERROR(PutNonce());
+      return Prune();
+    });
+  }
+  return Settle(status);
 }
 
 absl::Status Journal::Settle(const absl::Status& status) {
@@ -349,10 +475,7 @@ absl::Status Journal::Settle(const absl::Status& status) {
     return status;
   }
   if (!IsTransient(last_code_)) {
-    has_failed_ = true;
-    noted_.clear();
-    Log(absl::StrCat("THE JOURNAL HAS FAILED; nothing is granted until the ",
-                     "planner is restarted: ", status.message()));
+    Fail(status);
   } else if (was_good_) {
     Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
                      status.message()));

@@ -1,5 +1,6 @@
 #include "services/planner/ledger.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -33,13 +34,11 @@ absl::StatusOr<std::string> NameOf(bool has_process,
       "process: a pid and a boot_id of 1 to 64 bytes without ':' are needed");
 }
 
-absl::Status Unhealthy(const std::string& id) {
+absl::Status Unhealthy(const std::string& id, absl::Duration retry_after) {
   return WithDetails(
       absl::UnavailableError("the device has failed; nothing is granted on it "
                              "until another worker registers it"),
-      {v1::ERROR_REASON_DEVICE_UNHEALTHY,
-       {{"device_id", id}},
-       planner::LeaseBook::kTtl});
+      {v1::ERROR_REASON_DEVICE_UNHEALTHY, {{"device_id", id}}, retry_after});
 }
 
 // What the book says of a lease, for clients.
@@ -59,36 +58,55 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
 Ledger::Ledger(LedgerOptions options)
     : clock_(std::move(options.clock)),
       journal_(std::move(options.journal)),
-      book_(options.first_epoch, journal_.get()),
+      times_(options.times),
+      book_(options.first_epoch, journal_.get(), options.times),
+      first_epoch_(options.first_epoch),
+      feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
       watch_([this](const std::string& process) { OnProcessEnd(process); },
-             [this] { OnTick(); }) {
+             [this] { Tick(); }) {
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   planner::LeaseImage image;
   image.is_partial = true;
   if (journal_ != nullptr) image = journal_->image();
+  is_partial_ = image.is_partial;
   image.is_partial &= !options.is_first;
   // The journal has tried it already.
-  PLIMSOLL_CHECK(book_.Restore(image, now).ok(), "the journal was checked");
-  for (const planner::Lease& lease : book_.Leases()) {
-    if (Watch(lease.process).ok()) continue;
-    Log(absl::StrCat("the holder ", lease.holder, " has ended meanwhile: ",
-                     lease.bytes, " bytes are free again"));
-    book_.ProcessDied(lease.process);
-  }
+  PLIMSOLL_CHECK(TakeOver(image, now).ok(), "the journal was checked");
+  MarkWholeIfRecovered(now);
   if (image.is_partial) {
     Log(absl::StrCat(
         "recovering: nothing is granted for ",
-        absl::FormatDuration(planner::LeaseBook::kTtl),
+        absl::FormatDuration(times_.recovery),
         ", so that workers can present what an earlier planner granted"));
   }
 }
 
-absl::Status Ledger::Watch(const std::string& name) {
-  if (name.empty() || watch_.Watch(name) != ProcessWatch::Result::kGone) {
-    return absl::OkStatus();
+absl::Status Ledger::TakeOver(const planner::LeaseImage& image,
+                              absl::Time now) {
+  RETURN_IF_ERROR(book_.Restore(image, now));
+  for (const planner::Lease& lease : book_.Leases()) {
+    if (Watch(lease.process, now).ok()) continue;
+    Log(absl::StrCat("the holder ", lease.holder, " has ended meanwhile: ",
+                     lease.bytes, " bytes are free again"));
+    book_.ProcessDied(lease.process);
   }
-  return absl::FailedPreconditionError("the holder's process has ended");
+  feed_.TouchAll();
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::Watch(const std::string& name, absl::Time now) {
+  if (name.empty()) return absl::OkStatus();
+  switch (watch_.Watch(name)) {
+    case ProcessWatch::Result::kGone:
+      return absl::FailedPreconditionError("the holder's process has ended");
+    case ProcessWatch::Result::kUnwatchable:
+      break;
+    case ProcessWatch::Result::kWatching:
+      // At the book's limit readings count, as for one that nobody watches.
+      book_.SetProcessLive(name, /*is_live=*/true, now).IgnoreError();
+  }
+  return absl::OkStatus();
 }
 
 void Ledger::BuryIfGone(const std::string& process, bool was_watched) {
@@ -101,38 +119,51 @@ void Ledger::OnProcessEnd(const std::string& process) {
   if (freed_bytes == 0) return;
   Log(absl::StrCat("a holder has ended: ", freed_bytes,
                    " bytes are free again"));
-  Announce();
+  FlushJournal();
+  feed_.TouchAll();
 }
 
-void Ledger::OnTick() {
-  absl::MutexLock lock(&mu_);
-  book_.Expire(clock_());
+void Ledger::FlushJournal() {
   if (journal_ != nullptr) journal_->Flush().IgnoreError();
+}
+
+void Ledger::Tick() {
+  absl::MutexLock lock(&mu_);
+  const absl::Time now = clock_();
+  book_.Expire(now);
+  if (journal_ == nullptr) return;
+  if (journal_->Resume()) {
+    const absl::Status status = TakeOver(journal_->image(), now);
+    if (!status.ok()) journal_->Fail(status);
+  }
+  MarkWholeIfRecovered(now);
+  FlushJournal();
+}
+
+void Ledger::MarkWholeIfRecovered(absl::Time now) {
+  if (journal_ == nullptr || !is_partial_) return;
+  if (book_.RecoveryLeft(now) > absl::ZeroDuration()) return;
+  // All that is held has been presented.
+  int64_t next_epoch = first_epoch_;
+  for (const planner::Lease& lease : book_.Leases()) {
+    next_epoch = std::max(next_epoch, lease.epoch + 1);
+  }
+  is_partial_ = !journal_->MarkWhole(next_epoch).ok();
 }
 
 absl::StatusOr<Ledger::Device> Ledger::FindDevice(const std::string& id,
                                                   const std::string& purpose) {
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
-  const auto found = profiles_.find(id);
-  if (found == profiles_.end()) {
+  const auto found = devices_.find(id);
+  if (found == devices_.end()) {
     return NoSuchDevice(absl::NotFoundError("no such device is registered"),
                         id);
   }
-  if (!book_.IsHealthy(id)) return Unhealthy(id);
-  Device device{.profile = found->second, .available_bytes = 0};
+  if (!book_.IsHealthy(id)) return Unhealthy(id, times_.ttl);
+  Device device{.profile = found->second.profile, .available_bytes = 0};
   ASSIGN_OR_RETURN(device.available_bytes, book_.AvailableBytes(id, purpose));
   return device;
-}
-
-std::vector<Ledger::Device> Ledger::Devices() {
-  absl::MutexLock lock(&mu_);
-  book_.Expire(clock_());
-  std::vector<Device> devices;
-  for (const auto& [id, profile] : profiles_) {
-    devices.push_back({profile, book_.AvailableBytes(id).value_or(0)});
-  }
-  return devices;
 }
 
 absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
@@ -142,7 +173,7 @@ absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
                    NameOf(request.has_process(), request.process()));
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
-  RETURN_IF_ERROR(Watch(process));
+  RETURN_IF_ERROR(Watch(process, now));
   const bool is_watched = watch_.IsWatching(process);
   const absl::StatusOr<planner::Lease> lease =
       book_.Reserve({.request_id = request.request_id(),
@@ -156,7 +187,7 @@ absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
   if (!lease.ok()) return Refusal(lease.status(), request, now);
   *response.mutable_lease() = Describe(*lease, now);
   BuryIfGone(process, is_watched);
-  Announce();
+  feed_.Touch(request.device_id());
   return absl::OkStatus();
 }
 
@@ -171,14 +202,14 @@ absl::Status Ledger::Refusal(const absl::Status& status,
       return WithDetails(status,
                          {v1::ERROR_REASON_PLANNER_RECOVERING, {}, left});
     }
-    if (!book_.IsHealthy(device_id)) return Unhealthy(device_id);
+    if (!book_.IsHealthy(device_id)) return Unhealthy(device_id, times_.ttl);
     return WithDetails(status,
                        {v1::ERROR_REASON_JOURNAL_FAILED, {}, kJournalRetry});
   }
   if (!absl::IsResourceExhausted(status)) return status;
   ErrorDetails details{v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED,
                        {{"wanted_bytes", absl::StrCat(request.bytes())}},
-                       planner::LeaseBook::kTtl};
+                       times_.ttl};
   if (const auto available = book_.AvailableBytes(device_id, request.purpose());
       available.ok()) {
     details.metadata["available_bytes"] = absl::StrCat(*available);
@@ -192,10 +223,11 @@ absl::Status Ledger::Refusal(const absl::Status& status,
 absl::Status Ledger::Read(const std::string& device_id, uint64_t free_bytes,
                           const std::string& vouching_lease, absl::Time now) {
   ASSIGN_OR_RETURN(const int64_t free, Signed(free_bytes, "device_free_bytes"));
-  const auto profile = profiles_.find(device_id);
-  if (profile == profiles_.end()) return absl::OkStatus();
+  const auto device = devices_.find(device_id);
+  if (device == devices_.end()) return absl::OkStatus();
   RETURN_IF_ERROR(book_.ReadFree(device_id, free, vouching_lease, now));
-  profile->second.free_bytes = free;
+  FlushJournal();
+  device->second.profile.free_bytes = free;
   return absl::OkStatus();
 }
 
@@ -210,13 +242,13 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
       book_.Confirm(request.lease_id(), epoch, measured, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
   // The memory is allocated, whatever becomes of the journal.
-  if (journal_ != nullptr) journal_->Flush().IgnoreError();
+  FlushJournal();
   if (request.has_device_free_bytes()) {
     RETURN_IF_ERROR(
         Read(lease->device_id, request.device_free_bytes(), lease->id, now));
   }
   *response.mutable_lease() = Describe(*lease, now);
-  Announce();
+  feed_.Touch(lease->device_id);
   return absl::OkStatus();
 }
 
@@ -234,7 +266,7 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
                                                 "presented.measured_bytes"));
   ASSIGN_OR_RETURN(claim.process,
                    NameOf(presented.has_process(), presented.process()));
-  RETURN_IF_ERROR(Watch(claim.process));
+  RETURN_IF_ERROR(Watch(claim.process, now));
   const bool is_watched = watch_.IsWatching(claim.process);
   absl::StatusOr<planner::Lease> lease = book_.Adopt(claim, now);
   if (lease.ok()) BuryIfGone(claim.process, is_watched);
@@ -255,8 +287,8 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
                          request.has_presented() ? lease->id : "", now));
   }
   *response.mutable_lease() = Describe(*lease, now);
-  response.set_device_unknown(profiles_.count(lease->device_id) == 0);
-  Announce();
+  response.set_device_unknown(devices_.count(lease->device_id) == 0);
+  feed_.Touch(lease->device_id);
   return absl::OkStatus();
 }
 
@@ -269,17 +301,16 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   const absl::Time now = clock_();
   book_.Expire(now);
   const absl::StatusOr<planner::Lease> lease =
-      book_.Release(request.lease_id(), epoch);
+      book_.Release(request.lease_id(), epoch, shortfall);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
   if (shortfall > 0) {
     Log(absl::StrCat("a load of ", lease->purpose, " on ", lease->device_id,
                      " lacked ", shortfall, " bytes that were granted"));
-    // A purpose is optional, and a limit on them is no reason to keep a lease.
-    book_.RecordShortfall(lease->device_id, lease->purpose, shortfall)
-        .IgnoreError();
   }
+  // The bytes are free, whatever becomes of the journal.
+  FlushJournal();
   *response.mutable_lease() = Describe(*lease, now);
-  Announce();
+  feed_.Touch(lease->device_id);
   return absl::OkStatus();
 }
 

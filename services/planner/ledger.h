@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "planner/device_profile.h"
 #include "planner/lease_book.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "services/planner/device_feed.h"
 #include "services/planner/journal.h"
 #include "services/planner/process_watch.h"
 
@@ -33,15 +35,7 @@ struct LedgerOptions {
   bool is_first = true;
   // Above the epochs of all earlier planners. A whole journal knows better.
   int64_t first_epoch = 1;
-};
-
-// Told of all devices whenever one changed. Both are called under the ledger's
-// mutex: they must not call it, and not block.
-class DeviceListener {
- public:
-  virtual ~DeviceListener() = default;
-  virtual void OnDevices(const v1::WatchDevicesResponse& devices) = 0;
-  virtual void OnWatchEnd(const absl::Status& status) = 0;
+  planner::LeaseTimes times = {};
 };
 
 // Thread-safe. Every method that takes a request answers one call of
@@ -49,7 +43,8 @@ class DeviceListener {
 // ErrorDetails.
 class Ledger {
  public:
-  static constexpr size_t kMaxListeners = 256;
+  // Devices that are described at one go under the mutex.
+  static constexpr size_t kDeviceBatch = 128;
 
   // A registered device, and the bytes that a Reserve could get now.
   struct Device {
@@ -67,7 +62,6 @@ class Ledger {
   absl::StatusOr<Device> FindDevice(const std::string& id,
                                     const std::string& purpose = "")
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<Device> Devices() ABSL_LOCKS_EXCLUDED(mu_);  // by id
 
   absl::Status Reserve(const v1::ReserveRequest& request,
                        v1::ReserveResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
@@ -86,27 +80,31 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Tells `listener` of the devices now and after every change, until it stops.
-  // Errors: kResourceExhausted (kMaxListeners); kUnavailable once ended.
-  absl::Status StartListening(std::shared_ptr<DeviceListener> listener)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void StopListening(const std::shared_ptr<DeviceListener>& listener)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // Ends every listener's watch; later ones are refused.
-  void EndWatches() ABSL_LOCKS_EXCLUDED(mu_);
+  // What time brings: expiry, and another try to write what could not be
+  // written. Called about every ProcessWatch::kTick by itself.
+  void Tick() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Tells watchers of the devices.
+  DeviceFeed& feed() { return feed_; }
 
  private:
-  using Listeners = std::set<std::shared_ptr<DeviceListener>>;
+  struct Registered {
+    planner::DeviceProfile profile;
+    int64_t headroom_bytes = 0;
+    std::shared_ptr<const v1::DeviceProfile> message;  // but for free_bytes
+  };
+  using Ids = std::set<std::string>;
+  using States = std::map<std::string, DeviceState>;
 
-  // `name` is watched from here on, where that is possible.
-  // Errors: kFailedPrecondition if the process has ended already.
-  absl::Status Watch(const std::string& name)
+  // `name` is watched from here on, where that is possible, and the book knows
+  // that it lives. Errors: kFailedPrecondition if the process has ended
+  // already.
+  absl::Status Watch(const std::string& name, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // After a lease came to `process`: it may have ended before that.
   void BuryIfGone(const std::string& process, bool was_watched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProcessEnd(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnTick() ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status Refusal(const absl::Status& status,
                        const v1::ReserveRequest& request, absl::Time now)
@@ -118,23 +116,36 @@ class Ledger {
   absl::Status Read(const std::string& device_id, uint64_t free_bytes,
                     const std::string& vouching_lease, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  v1::Lease Describe(const planner::Lease& lease, absl::Time now) const
+  v1::Lease Describe(const planner::Lease& lease, absl::Time now) const;
+  // The device must be registered.
+  DeviceState StateOf(const std::string& id, const Registered& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  v1::Device Describe(const planner::BookedDevice& device) const
+  // The states of the devices with these ids, or of all. Other calls may use
+  // the ledger in between.
+  States StatesOf(const std::optional<Ids>& ids) ABSL_LOCKS_EXCLUDED(mu_);
+  // Up to kDeviceBatch ids from `first` on, in order.
+  std::vector<std::string> IdsFrom(const std::string& first)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes over what a journal held, and watches its holders.
+  // Errors: as LeaseBook::Restore.
+  absl::Status TakeOver(const planner::LeaseImage& image, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  v1::WatchDevicesResponse DescribeAll() const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells the listeners, if anything changed for them.
-  void Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Once nothing needs to be presented any more, the journal is whole.
+  void MarkWholeIfRecovered(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What can be written is written before a call is answered; if it cannot, it
+  // is tried again.
+  void FlushJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::function<absl::Time()> clock_;
   const std::unique_ptr<Journal> journal_ ABSL_PT_GUARDED_BY(mu_);
+  const planner::LeaseTimes times_;
   absl::Mutex mu_;
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, planner::DeviceProfile> profiles_ ABSL_GUARDED_BY(mu_);
-  Listeners listeners_ ABSL_GUARDED_BY(mu_);
-  std::string announced_ ABSL_GUARDED_BY(mu_);  // serialised
-  bool has_ended_watches_ ABSL_GUARDED_BY(mu_) = false;
+  const int64_t first_epoch_;
+  // The journal is still to be marked as whole.
+  bool is_partial_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, Registered> devices_ ABSL_GUARDED_BY(mu_);
+  DeviceFeed feed_;     // its thread uses what is above
   ProcessWatch watch_;  // last: its thread uses everything above
 };
 

@@ -9,9 +9,22 @@
 #include "services/planner/ledger.h"
 
 namespace plimsoll::services {
+namespace {
+
+// What the book calls the process. One that is not sound holds nothing.
+std::string BookName(const v1::ProcessIdentity& process) {
+  return ToString(
+      {.pid = process.pid(),
+       .start_ticks = static_cast<int64_t>(process.start_ticks()),
+       .boot_id = process.boot_id(),
+       .pid_namespace = static_cast<int64_t>(process.pid_namespace())});
+}
+
+}  // namespace
 
 v1::Lease Ledger::Describe(const planner::Lease& lease, absl::Time now) const {
   v1::Lease message = ToProto(lease, now);
+  *message.mutable_ttl() = ToProto(times_.ttl);
   const std::optional<ProcessIdentity> process = ParseIdentity(lease.process);
   if (process.has_value() && watch_.IsWatching(lease.process)) {
     message.set_watched_pid(ToUint32(process->pid));
@@ -19,25 +32,54 @@ v1::Lease Ledger::Describe(const planner::Lease& lease, absl::Time now) const {
   return message;
 }
 
-v1::Device Ledger::Describe(const planner::BookedDevice& device) const {
-  v1::Device message;
-  if (const auto found = profiles_.find(device.id); found != profiles_.end()) {
-    *message.mutable_profile() = ToProto(found->second);
-  }
-  message.set_headroom_bytes(ToUint64(device.headroom_bytes));
-  message.set_held_bytes(ToUint64(book_.HeldBytes(device.id).value_or(0)));
-  message.set_available_bytes(
-      ToUint64(book_.AvailableBytes(device.id).value_or(0)));
-  message.set_unhealthy(!book_.IsHealthy(device.id));
-  return message;
+DeviceState Ledger::StateOf(const std::string& id,
+                            const Registered& device) const {
+  return {.profile = device.message,
+          .free_bytes = device.profile.free_bytes,
+          .headroom_bytes = device.headroom_bytes,
+          .held_bytes = book_.HeldBytes(id).value_or(0),
+          .available_bytes = book_.AvailableBytes(id).value_or(0),
+          .is_healthy = book_.IsHealthy(id)};
 }
 
-v1::WatchDevicesResponse Ledger::DescribeAll() const {
-  v1::WatchDevicesResponse message;
-  for (const planner::BookedDevice& device : book_.Devices()) {
-    *message.add_devices() = Describe(device);
+std::vector<std::string> Ledger::IdsFrom(const std::string& first) {
+  absl::MutexLock lock(&mu_);
+  std::vector<std::string> ids;
+  for (auto it = devices_.lower_bound(first);
+       it != devices_.end() && ids.size() < kDeviceBatch; ++it) {
+    ids.push_back(it->first);
   }
-  return message;
+  return ids;
+}
+
+Ledger::States Ledger::StatesOf(const std::optional<Ids>& ids) {
+  States states;
+  const auto take = [&](const std::vector<std::string>& batch) {
+    absl::MutexLock lock(&mu_);
+    for (const std::string& id : batch) {
+      const auto found = devices_.find(id);
+      if (found == devices_.end()) continue;
+      states.emplace(id, StateOf(id, found->second));
+    }
+  };
+  if (!ids.has_value()) {
+    std::string next;
+    while (true) {
+      const std::vector<std::string> batch = IdsFrom(next);
+      if (batch.empty()) return states;
+      take(batch);
+      next = batch.back() + '\0';
+    }
+  }
+  std::vector<std::string> batch;
+  for (const std::string& id : *ids) {
+    batch.push_back(id);
+    if (batch.size() < kDeviceBatch) continue;
+    take(batch);
+    batch.clear();
+  }
+  take(batch);
+  return states;
 }
 
 absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
@@ -55,90 +97,78 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   if (request.profile().has_free_bytes()) {
     device.measured_free_bytes = profile.free_bytes;
   }
+  auto message = std::make_shared<v1::DeviceProfile>(ToProto(profile));
+  message->clear_free_bytes();
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
   // One that failed is not made healthy by who says so.
-  RETURN_IF_ERROR(book_.RegisterDevice(
-      device, request.unhealthy() ? "" : request.holder()));
-  profiles_[profile.id] = profile;
+  ASSIGN_OR_RETURN(const std::string evicted,
+                   book_.RegisterDevice(
+                       device, request.unhealthy() ? "" : request.holder()));
+  FlushJournal();  // its reading may have freed something
+  if (!evicted.empty()) {
+    devices_.erase(evicted);
+    feed_.Touch(evicted);
+  }
+  Registered& registered = devices_[profile.id];
+  registered.profile = profile;
+  registered.headroom_bytes = headroom_bytes;
+  // A profile that is the same stays the same to watchers.
+  if (registered.message == nullptr ||
+      registered.message->SerializeAsString() != message->SerializeAsString()) {
+    registered.message = std::move(message);
+  }
   if (request.unhealthy()) {
     RETURN_IF_ERROR(book_.MarkUnhealthy(profile.id, request.holder()));
   }
-  *response.mutable_device() = Describe(device);
-  Announce();
+  feed_.Touch(profile.id);
+  *response.mutable_device() = ToProto(StateOf(profile.id, registered));
   return absl::OkStatus();
 }
 
 absl::Status Ledger::ListDevices(v1::ListDevicesResponse& response) {
-  absl::MutexLock lock(&mu_);
-  book_.Expire(clock_());
-  *response.mutable_devices() = std::move(*DescribeAll().mutable_devices());
+  {
+    absl::MutexLock lock(&mu_);
+    book_.Expire(clock_());
+  }
+  for (const auto& [id, state] : StatesOf(std::nullopt)) {
+    *response.add_devices() = ToProto(state);
+  }
   return absl::OkStatus();
 }
 
 absl::Status Ledger::ListLeases(const v1::ListLeasesRequest& request,
                                 v1::ListLeasesResponse& response) {
-  absl::MutexLock lock(&mu_);
+  const std::string process = BookName(request.process());
+  std::vector<planner::Lease> leases;
   const absl::Time now = clock_();
-  book_.Expire(now);
-  for (const planner::Lease& lease : book_.Leases()) {
+  {
+    absl::MutexLock lock(&mu_);
+    book_.Expire(now);
+    leases = book_.Leases();
+    const absl::Duration left = book_.RecoveryLeft(now);
+    if (left > absl::ZeroDuration()) {
+      *response.mutable_recovery_left() = ToProto(left);
+    }
+    if (journal_ == nullptr) {
+      response.set_journal(v1::JOURNAL_STATE_NONE);
+    } else {
+      response.set_journal(journal_->can_write() ? v1::JOURNAL_STATE_GOOD
+                                                 : v1::JOURNAL_STATE_FAILED);
+    }
+  }
+  // Many leases take long to describe, and nobody waits for that.
+  for (const planner::Lease& lease : leases) {
     if (!request.device_id().empty() &&
         lease.device_id != request.device_id()) {
       continue;
     }
-    *response.add_leases() = Describe(lease, now);
-  }
-  const absl::Duration left = book_.RecoveryLeft(now);
-  if (left > absl::ZeroDuration()) {
-    *response.mutable_recovery_left() = ToProto(left);
-  }
-  if (journal_ == nullptr) {
-    response.set_journal(v1::JOURNAL_STATE_NONE);
-  } else {
-    response.set_journal(journal_->can_write() ? v1::JOURNAL_STATE_GOOD
-                                               : v1::JOURNAL_STATE_FAILED);
+    if (request.has_process() && lease.process != process) continue;
+    v1::Lease& added = *response.add_leases();
+    added = Describe(lease, now);
+    if (request.has_process()) *added.mutable_process() = request.process();
   }
   return absl::OkStatus();
-}
-
-absl::Status Ledger::StartListening(std::shared_ptr<DeviceListener> listener) {
-  absl::MutexLock lock(&mu_);
-  if (has_ended_watches_) {
-    return WithDetails(absl::UnavailableError("this server is shutting down"),
-                       {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()});
-  }
-  if (listeners_.size() >= kMaxListeners) {
-    return WithDetails(
-        absl::ResourceExhaustedError("too many calls watch the devices"),
-        {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(10)});
-  }
-  listener->OnDevices(DescribeAll());
-  listeners_.insert(std::move(listener));
-  return absl::OkStatus();
-}
-
-void Ledger::StopListening(const std::shared_ptr<DeviceListener>& listener) {
-  absl::MutexLock lock(&mu_);
-  listeners_.erase(listener);
-}
-
-void Ledger::EndWatches() {
-  absl::MutexLock lock(&mu_);
-  has_ended_watches_ = true;
-  const absl::Status status =
-      WithDetails(absl::UnavailableError("this server is shutting down"),
-                  {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()});
-  for (const auto& listener : listeners_) listener->OnWatchEnd(status);
-  listeners_.clear();
-}
-
-void Ledger::Announce() {
-  if (listeners_.empty()) return;
-  const v1::WatchDevicesResponse message = DescribeAll();
-  std::string serialised = message.SerializeAsString();
-  if (serialised == announced_) return;
-  announced_ = std::move(serialised);
-  for (const auto& listener : listeners_) listener->OnDevices(message);
 }
 
 }  // namespace plimsoll::services

@@ -155,12 +155,13 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
 // The bytes of one replica on each class of device.
 absl::Status FillBytes(const planner::ModelShape& shape,
                        planner::LoadOptions options, const Fleet& fleet,
-                       planner::PlacementModel& model) {
+                       StopCheck stop, planner::PlacementModel& model) {
   if (!options.n_ctx) {
     options.n_ctx =
         std::min(shape.n_ctx_train, PlacementQueries::kDefaultContext);
   }
   for (const planner::DeviceProfile& profile : fleet.profiles()) {
+    RETURN_IF_ERROR(stop());
     const auto plan =
         planner::Layout(shape, options, profile, PlacementProblem::kMaxBytes);
     if (!plan.ok()) {
@@ -290,8 +291,8 @@ absl::Status DoesNotFit(const planner::ModelShape& shape,
 }  // namespace
 
 absl::Status PlacementQueries::PlaceModels(
-    const v1::PlaceModelsRequest& request,
-    v1::PlaceModelsResponse& response) const {
+    const v1::PlaceModelsRequest& request, v1::PlaceModelsResponse& response,
+    StopCheck stop) const {
   RETURN_IF_ERROR(CheckCount(request.models_size(),
                              PlacementProblem::kMaxModels, "models"));
   v1::ListDevicesResponse registered;
@@ -299,6 +300,13 @@ absl::Status PlacementQueries::PlaceModels(
   PlacementProblem problem;
   Fleet fleet;
   RETURN_IF_ERROR(AddDevices(request, registered, catalogue_, fleet, problem));
+  const int64_t n_plans = request.models_size() * problem.n_classes;
+  if (n_plans > kMaxPlans) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.models_size(), " models on ", problem.n_classes,
+        " kinds of devices need ", n_plans, " plans, at most ", kMaxPlans,
+        " are made; place fewer models or on fewer kinds at a time"));
+  }
   for (const v1::ModelToPlace& message : request.models()) {
     RETURN_IF_ERROR(CheckName(message.name(), "models.name"));
     planner::PlacementModel model;
@@ -308,14 +316,14 @@ absl::Status PlacementQueries::PlaceModels(
     ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(message.source()));
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(message.options(), planner::LoadOptions{}));
-    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, model));
+    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, stop, model));
     problem.models.push_back(std::move(model));
   }
   if (request.has_max_replicas_per_device()) {
     problem.max_replicas_per_device = request.max_replicas_per_device();
   }
   ASSIGN_OR_RETURN(const planner::Placement placement,
-                   planner::PlaceModels(problem));
+                   planner::PlaceModels(problem, stop));
   FillResponse(problem, fleet, placement, response);
   return absl::OkStatus();
 }
@@ -329,13 +337,13 @@ absl::Status PlacementQueries::ListCatalogue(
 }
 
 absl::Status PlacementQueries::FindDevices(
-    const v1::FindDevicesRequest& request,
-    v1::FindDevicesResponse& response) const {
+    const v1::FindDevicesRequest& request, v1::FindDevicesResponse& response,
+    StopCheck stop) const {
   ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(request.source()));
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   ASSIGN_OR_RETURN(const std::vector<planner::FittingDevice> fitting,
-                   planner::FittingDevices(*shape, options, catalogue_));
+                   planner::FittingDevices(*shape, options, catalogue_, stop));
   for (const planner::FittingDevice& device : fitting) {
     v1::FittingDevice& message = *response.add_devices();
     *message.mutable_device() = Describe(device.device);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/stop_check.h"
 #include "planner/device_catalogue.h"
 #include "planner/model_shape.h"
 #include "plimsoll/v1/planner.pb.h"
@@ -26,22 +27,27 @@ struct PlacementSources {
 
 // Thread-safe if its sources are. Every method answers one call of
 // PlannerService; planner.proto says what each does, and errors carry their
-// ErrorDetails.
+// ErrorDetails. What may take long returns what `stop` says as soon as that is
+// an error.
 class PlacementQueries {
  public:
   // Context of a model that is placed without n_ctx, if it was trained for so
   // much.
   static constexpr int64_t kDefaultContext = 4'096;
   static constexpr size_t kMaxNameBytes = 256;
+  // Plans of one PlaceModels: its models times the kinds of its devices.
+  static constexpr int64_t kMaxPlans = 16'384;
 
   PlacementQueries(PlacementSources sources, planner::DeviceCatalogue catalogue)
       : sources_(std::move(sources)), catalogue_(std::move(catalogue)) {}
 
   absl::Status PlaceModels(const v1::PlaceModelsRequest& request,
-                           v1::PlaceModelsResponse& response) const;
+                           v1::PlaceModelsResponse& response,
+                           StopCheck stop = NeverStop) const;
   absl::Status ListCatalogue(v1::ListCatalogueResponse& response) const;
   absl::Status FindDevices(const v1::FindDevicesRequest& request,
-                           v1::FindDevicesResponse& response) const;
+                           v1::FindDevicesResponse& response,
+                           StopCheck stop = NeverStop) const;
   absl::Status GetBounds(const v1::GetBoundsRequest& request,
                          v1::GetBoundsResponse& response) const;
 

@@ -74,7 +74,8 @@ absl::StatusOr<Planner::Target> Planner::TargetOf(
 }
 
 absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
-                              v1::PlanSetResponse& response) const {
+                              v1::PlanSetResponse& response,
+                              StopCheck stop) const {
   if (request.models_size() > planner::kMaxModelsInSet) {
     return absl::InvalidArgumentError(
         absl::StrCat("models has ", request.models_size(), " entries, at most ",
@@ -82,6 +83,7 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
   }
   std::vector<planner::SetMember> members;
   for (const v1::ModelLoad& model : request.models()) {
+    RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(const Shape shape, ShapeOf(model.source()));
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(model.options(), planner::LoadOptions{}));
@@ -90,13 +92,14 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
   ASSIGN_OR_RETURN(const Target target, TargetOf(request));
   ASSIGN_OR_RETURN(
       const planner::SetPlan set,
-      planner::PlanSet(members, target.profile, target.budget_bytes));
+      planner::PlanSet(members, target.profile, target.budget_bytes, stop));
   response = ToProto(set);
   return absl::OkStatus();
 }
 
 absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
-                                v1::PlanSplitResponse& response) const {
+                                v1::PlanSplitResponse& response,
+                                StopCheck stop) const {
   if (request.devices_size() > planner::kMaxSplitDevices) {
     return absl::InvalidArgumentError(absl::StrCat(
         "devices has ", request.devices_size(), " entries, at most ",
@@ -111,7 +114,7 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
   ASSIGN_OR_RETURN(const planner::SplitPlan split,
-                   planner::SplitLayers(*shape, options, devices));
+                   planner::SplitLayers(*shape, options, devices, stop));
   response = ToProto(split, devices);
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/stop_check.h"
 #include "planner/device_profile.h"
 #include "planner/model_shape.h"
 #include "plimsoll/v1/planner.pb.h"
@@ -18,7 +19,8 @@
 namespace plimsoll::services {
 
 // Thread-safe. Every method answers one call of PlannerService; planner.proto
-// says what each does, and errors carry their ErrorDetails.
+// says what each does, and errors carry their ErrorDetails. What may take long
+// returns what `stop` says as soon as that is an error.
 class Planner {
  public:
   // Shared, because a large model's many tensors take long to copy.
@@ -34,9 +36,11 @@ class Planner {
   absl::Status Plan(const v1::PlanRequest& request,
                     v1::PlanResponse& response) const;
   absl::Status PlanSet(const v1::PlanSetRequest& request,
-                       v1::PlanSetResponse& response) const;
+                       v1::PlanSetResponse& response,
+                       StopCheck stop = NeverStop) const;
   absl::Status PlanSplit(const v1::PlanSplitRequest& request,
-                         v1::PlanSplitResponse& response) const;
+                         v1::PlanSplitResponse& response,
+                         StopCheck stop = NeverStop) const;
 
   // The shape of the model that a request means.
   absl::StatusOr<Shape> ShapeOf(const v1::ModelSource& source) const;

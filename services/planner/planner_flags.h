@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/lease.h"
 #include "services/common/flags.h"
 #include "services/common/server.h"
 
@@ -16,6 +17,7 @@ struct PlannerOptions {
   std::string catalogue;  // a file of devices; empty = none
   std::string journal;    // a file; empty = none
   bool is_first = false;  // no earlier planner's leases may still be held
+  planner::LeaseTimes times = {};
 };
 
 // Parses; the exit code if the process is to end now.

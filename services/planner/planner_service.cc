@@ -14,57 +14,69 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
+// Leases and devices are answered at once, on gRPC's threads; whatever plans is
+// answered from the pool, so that neither waits for the other.
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
   PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,
-                     PlacementQueries placement, absl::Duration reader_timeout)
+                     WorkPool& pool, PlacementQueries placement,
+                     absl::Duration reader_timeout)
       : planner_(planner),
         ledger_(ledger),
         gate_(gate),
+        pool_(pool),
         placement_(std::move(placement)),
         reader_timeout_(reader_timeout) {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
       v1::DescribeModelResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return planner_.DescribeModel(*request, *response);
-    });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
+                        request->ByteSizeLong(), [=, this](StopCheck) {
+                          return planner_.DescribeModel(*request, *response);
+                        });
   }
 
   ServerUnaryReactor* Plan(CallbackServerContext* context,
                            const v1::PlanRequest* request,
                            v1::PlanResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return planner_.Plan(*request, *response); });
+    return AnswerOnPool(
+        context, gate_, pool_, WorkCost::kQuick, request->ByteSizeLong(),
+        [=, this](StopCheck) { return planner_.Plan(*request, *response); });
   }
 
   ServerUnaryReactor* PlanSet(CallbackServerContext* context,
                               const v1::PlanSetRequest* request,
                               v1::PlanSetResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return planner_.PlanSet(*request, *response); });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
+                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+                          return planner_.PlanSet(*request, *response, stop);
+                        });
   }
 
   ServerUnaryReactor* PlanSplit(CallbackServerContext* context,
                                 const v1::PlanSplitRequest* request,
                                 v1::PlanSplitResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return planner_.PlanSplit(*request, *response); });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
+                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+                          return planner_.PlanSplit(*request, *response, stop);
+                        });
   }
 
   ServerUnaryReactor* BatchPlan(CallbackServerContext* context,
                                 const v1::BatchPlanRequest* request,
                                 v1::BatchPlanResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return services::BatchPlan(planner_, *request, *response);
-    });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
+                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+                          return services::BatchPlan(planner_, *request,
+                                                     *response, stop);
+                        });
   }
 
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
       const v1::WhatIfRequest* request) override {
-    return StartWhatIf(*context, planner_, gate_, what_if_calls_,
+    return StartWhatIf(*context, planner_, gate_, pool_, what_if_calls_,
                        reader_timeout_, *request);
   }
 
@@ -112,8 +124,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   }
 
   grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
-      CallbackServerContext* context, const v1::WatchDevicesRequest*) override {
-    return WatchCall::Start(*context, ledger_, gate_);
+      CallbackServerContext* context,
+      const v1::WatchDevicesRequest* request) override {
+    return WatchCall::Start(*context, *request, ledger_.feed(), gate_);
   }
 
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
@@ -126,38 +139,45 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* PlaceModels(CallbackServerContext* context,
                                   const v1::PlaceModelsRequest* request,
                                   v1::PlaceModelsResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return placement_.PlaceModels(*request, *response);
-    });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
+                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+                          return placement_.PlaceModels(*request, *response,
+                                                        stop);
+                        });
   }
 
   ServerUnaryReactor* ListCatalogue(
       CallbackServerContext* context, const v1::ListCatalogueRequest*,
       v1::ListCatalogueResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return placement_.ListCatalogue(*response); });
+    return AnswerOnPool(
+        context, gate_, pool_, WorkCost::kQuick, /*request_bytes=*/0,
+        [=, this](StopCheck) { return placement_.ListCatalogue(*response); });
   }
 
   ServerUnaryReactor* FindDevices(CallbackServerContext* context,
                                   const v1::FindDevicesRequest* request,
                                   v1::FindDevicesResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return placement_.FindDevices(*request, *response);
-    });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
+                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+                          return placement_.FindDevices(*request, *response,
+                                                        stop);
+                        });
   }
 
   ServerUnaryReactor* GetBounds(CallbackServerContext* context,
                                 const v1::GetBoundsRequest* request,
                                 v1::GetBoundsResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return placement_.GetBounds(*request, *response);
-    });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
+                        request->ByteSizeLong(), [=, this](StopCheck) {
+                          return placement_.GetBounds(*request, *response);
+                        });
   }
 
  private:
   Planner& planner_;
   Ledger& ledger_;
   CallGate& gate_;
+  WorkPool& pool_;
   WhatIfCalls what_if_calls_;
   const PlacementQueries placement_;
   const absl::Duration reader_timeout_;
@@ -166,7 +186,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, Ledger& ledger, CallGate& gate,
+    Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
     planner::DeviceCatalogue catalogue, absl::Duration reader_timeout) {
   PlacementSources sources{[&planner](const v1::ModelSource& source) {
                              return planner.ShapeOf(source);
@@ -175,7 +195,7 @@ std::unique_ptr<grpc::Service> NewPlannerService(
                              return ledger.ListDevices(devices);
                            }};
   return std::make_unique<PlannerServiceImpl>(
-      planner, ledger, gate,
+      planner, ledger, gate, pool,
       PlacementQueries(std::move(sources), std::move(catalogue)),
       reader_timeout);
 }

@@ -8,6 +8,7 @@
 #include "planner/device_catalogue.h"
 #include "services/common/call_gate.h"
 #include "services/common/server.h"
+#include "services/common/work_pool.h"
 #include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 
@@ -17,11 +18,12 @@ class Service;
 
 namespace plimsoll::services {
 
-// The service; `planner`, `ledger` and `gate` must outlive it. `catalogue` is
+// The service; `planner`, `ledger`, `gate` and `pool` must outlive it, and the
+// pool its server's calls. `catalogue` is
 // what it knows of devices that are not registered. A stream is cancelled after
 // `reader_timeout` without a read.
 std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, Ledger& ledger, CallGate& gate,
+    Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
     planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),
     absl::Duration reader_timeout = kReaderTimeout);
 

@@ -13,11 +13,12 @@
 namespace plimsoll::services {
 
 ProcessWatch::ProcessWatch(std::function<void(const std::string&)> on_end,
-                           std::function<void()> on_tick)
+                           std::function<void()> on_tick, const Limits& limits)
     : on_end_(std::move(on_end)),
       on_tick_(std::move(on_tick)),
       own_(OwnIdentity()),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      limits_(limits),
       thread_([this] { Loop(); }) {}
 
 ProcessWatch::~ProcessWatch() {
@@ -45,24 +46,49 @@ ProcessWatch::Result ProcessWatch::Watch(const std::string& process) {
     return Result::kUnwatchable;
   }
   absl::MutexLock lock(&mu_);
-  if (pidfds_.count(process) > 0) return Result::kWatching;
-  if (pidfds_.size() >= kMaxWatched) return Result::kUnwatchable;
-  const auto fd = static_cast<int>(
-      syscall(SYS_pidfd_open, static_cast<pid_t>(identity->pid), 0));
-  if (fd < 0) return errno == ESRCH ? Result::kGone : Result::kUnwatchable;
-  // The pid may be another process's by now; the fd cannot change any more.
-  if (StartTicks(identity->pid) != identity->start_ticks) {
-    close(fd);
-    return Result::kGone;
+  if (pidfds_.count(process) + looked_at_.count(process) > 0) {
+    return Result::kWatching;
   }
-  pidfds_[process] = fd;
+  if (pidfds_.size() + looked_at_.size() >= limits_.watched) {
+    return Result::kUnwatchable;
+  }
+  const std::optional<int> fd = Open(*identity);
+  if (!fd.has_value()) return Result::kGone;
+  if (*fd < 0) {
+    if (!IsRunning(*identity)) return Result::kGone;
+    looked_at_[process] = *identity;
+    return Result::kWatching;
+  }
+  pidfds_[process] = *fd;
   Wake();
   return Result::kWatching;
 }
 
+std::optional<int> ProcessWatch::Open(const ProcessIdentity& identity) {
+  if (pidfds_.size() >= limits_.descriptors) return -1;
+  const auto fd = static_cast<int>(
+      syscall(SYS_pidfd_open, static_cast<pid_t>(identity.pid), 0));
+  if (fd < 0 && errno == ESRCH) return std::nullopt;
+  if (fd < 0) return -1;
+  // The pid may be another process's by now; the fd cannot change any more.
+  if (StartTicks(identity.pid) == identity.start_ticks) return fd;
+  close(fd);
+  return std::nullopt;
+}
+
 bool ProcessWatch::IsWatching(const std::string& process) const {
   absl::MutexLock lock(&mu_);
-  return pidfds_.count(process) > 0;
+  return pidfds_.count(process) + looked_at_.count(process) > 0;
+}
+
+std::vector<std::string> ProcessWatch::TakeEnded() {
+  std::vector<std::string> ended;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [process, identity] : looked_at_) {
+    if (!IsRunning(identity)) ended.push_back(process);
+  }
+  for (const std::string& process : ended) looked_at_.erase(process);
+  return ended;
 }
 
 void ProcessWatch::Loop() {
@@ -92,6 +118,7 @@ void ProcessWatch::Loop() {
       close(polled[i].fd);
       on_end_(processes[i]);
     }
+    for (const std::string& process : TakeEnded()) on_end_(process);
     on_tick_();
   }
 }

@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -15,12 +17,20 @@
 
 namespace plimsoll::services {
 
-// Holds a pidfd of every watched process and polls them on one thread.
+// Holds a pidfd of a watched process and polls them on one thread. Where there
+// are too many for that, or descriptors run out, it looks at the process once a
+// tick instead: one that lives must never count as one that nobody can watch.
 // Thread-safe. Processes are named by ToString(ProcessIdentity).
 class ProcessWatch {
  public:
-  static constexpr size_t kMaxWatched = 256;
+  static constexpr size_t kMaxDescriptors = 256;
+  static constexpr size_t kMaxWatched = 4'096;
   static constexpr absl::Duration kTick = absl::Seconds(1);
+
+  struct Limits {
+    size_t descriptors = kMaxDescriptors;
+    size_t watched = kMaxWatched;  // in all
+  };
 
   enum class Result {
     kWatching,
@@ -31,7 +41,10 @@ class ProcessWatch {
   // `on_end` is told each watched process once, when it is watched no longer;
   // `on_tick` is called about every kTick. Both on the watch's own thread.
   ProcessWatch(std::function<void(const std::string&)> on_end,
-               std::function<void()> on_tick);
+               std::function<void()> on_tick, const Limits& limits);
+  ProcessWatch(std::function<void(const std::string&)> on_end,
+               std::function<void()> on_tick)
+      : ProcessWatch(std::move(on_end), std::move(on_tick), Limits()) {}
   ~ProcessWatch();
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
@@ -42,13 +55,20 @@ class ProcessWatch {
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake();
+  // A pidfd; -1 if there is none to be had; absent if the process has ended.
+  std::optional<int> Open(const ProcessIdentity& identity)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Watches those no longer that have ended among those without a pidfd.
+  std::vector<std::string> TakeEnded() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<void(const std::string&)> on_end_;
   const std::function<void()> on_tick_;
   const std::optional<ProcessIdentity> own_;
   const int wake_fd_;  // an eventfd
+  const Limits limits_;
   mutable absl::Mutex mu_;
   std::map<std::string, int> pidfds_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, ProcessIdentity> looked_at_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };

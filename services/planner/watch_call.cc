@@ -7,12 +7,16 @@
 
 namespace plimsoll::services {
 
-WatchCall::WatchCall(grpc::CallbackServerContext& context, Ledger& ledger)
-    : ledger_(ledger), request_id_(TakeRequestId(context)) {}
+WatchCall::WatchCall(grpc::CallbackServerContext& context,
+                     const v1::WatchDevicesRequest& request, DeviceFeed& feed)
+    : feed_(feed),
+      only_changes_(request.only_changes()),
+      request_id_(TakeRequestId(context)) {}
 
 WatchCall* WatchCall::Start(grpc::CallbackServerContext& context,
-                            Ledger& ledger, CallGate& gate) {
-  auto call = std::shared_ptr<WatchCall>(new WatchCall(context, ledger));
+                            const v1::WatchDevicesRequest& request,
+                            DeviceFeed& feed, CallGate& gate) {
+  auto call = std::shared_ptr<WatchCall>(new WatchCall(context, request, feed));
   call->grpc_reference_ = call;
   if (const absl::Status status = call->Begin(context, gate); !status.ok()) {
     call->OnWatchEnd(status);
@@ -23,21 +27,25 @@ WatchCall* WatchCall::Start(grpc::CallbackServerContext& context,
 absl::Status WatchCall::Begin(grpc::CallbackServerContext& context,
                               CallGate& gate) {
   // The pass is given back at once: a watch without end must not hold up a
-  // drain, and the ledger ends it.
+  // drain, and the feed ends it.
   RETURN_IF_ERROR(BeginCall(context, gate).status());
-  return ledger_.StartListening(shared_from_this());
+  return feed_.Start(shared_from_this());
 }
 
-void WatchCall::OnDevices(const v1::WatchDevicesResponse& devices) {
+void WatchCall::OnNews() {
   absl::MutexLock lock(&mu_);
-  if (end_.has_value()) return;
-  if (is_writing_) {
-    next_ = devices;
-    return;
-  }
+  has_news_ = true;
+  WriteIfIdle();
+}
+
+void WatchCall::WriteIfIdle() {
+  if (end_.has_value() || is_writing_ || !has_news_) return;
+  has_news_ = false;
+  DeviceFeed::News news = feed_.Take(written_.version, only_changes_);
+  if (news.message == nullptr) return;
+  written_ = std::move(news);
   is_writing_ = true;
-  written_ = devices;
-  StartWrite(&written_);
+  StartWrite(written_.message.get());
 }
 
 void WatchCall::OnWatchEnd(const absl::Status& status) {
@@ -52,11 +60,7 @@ void WatchCall::OnWriteDone(bool ok) {
   if (!ok && !end_.has_value()) {
     end_ = absl::CancelledError("the client is gone");
   }
-  if (!end_.has_value() && next_.has_value()) {
-    is_writing_ = true;
-    written_ = *std::exchange(next_, std::nullopt);
-    StartWrite(&written_);
-  }
+  WriteIfIdle();
   FinishIfIdle();
 }
 
@@ -71,7 +75,7 @@ void WatchCall::FinishIfIdle() {
 }
 
 void WatchCall::OnDone() {
-  ledger_.StopListening(shared_from_this());
+  feed_.Stop(shared_from_this());
   grpc_reference_.reset();
 }
 

@@ -14,24 +14,25 @@
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/common/call_gate.h"
-#include "services/planner/ledger.h"
+#include "services/planner/device_feed.h"
 
 namespace plimsoll::services {
 
-// While a message is in flight only the newest of the later ones is kept, so a
-// reader that is slow costs two messages and misses states in between.
+// While a message is in flight nothing is kept of what comes; the next message
+// is made of all that changed meanwhile, so a reader that is slow costs nothing
+// and misses states in between.
 //
-// Lifetime: gRPC and the ledger each hold one reference; gRPC's ends in OnDone.
+// Lifetime: gRPC and the feed each hold one reference; gRPC's ends in OnDone.
 class WatchCall final
     : public grpc::ServerWriteReactor<v1::WatchDevicesResponse>,
       public DeviceListener,
       public std::enable_shared_from_this<WatchCall> {
  public:
-  static WatchCall* Start(grpc::CallbackServerContext& context, Ledger& ledger,
-                          CallGate& gate);
+  static WatchCall* Start(grpc::CallbackServerContext& context,
+                          const v1::WatchDevicesRequest& request,
+                          DeviceFeed& feed, CallGate& gate);
 
-  void OnDevices(const v1::WatchDevicesResponse& devices) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnNews() override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWatchEnd(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -39,17 +40,21 @@ class WatchCall final
   void OnDone() override;
 
  private:
-  WatchCall(grpc::CallbackServerContext& context, Ledger& ledger);
+  WatchCall(grpc::CallbackServerContext& context,
+            const v1::WatchDevicesRequest& request, DeviceFeed& feed);
 
   absl::Status Begin(grpc::CallbackServerContext& context, CallGate& gate);
+  void WriteIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Ledger& ledger_;
+  DeviceFeed& feed_;
+  const bool only_changes_;
   const std::string request_id_;
   absl::Mutex mu_;
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
-  v1::WatchDevicesResponse written_ ABSL_GUARDED_BY(mu_);
-  std::optional<v1::WatchDevicesResponse> next_ ABSL_GUARDED_BY(mu_);
+  bool has_news_ ABSL_GUARDED_BY(mu_) = false;
+  // In flight, with all other watchers'; and how far it goes.
+  DeviceFeed::News written_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<WatchCall> grpc_reference_;  // released in OnDone

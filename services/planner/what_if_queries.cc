@@ -1,12 +1,14 @@
 #include "services/planner/what_if_queries.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/common/call.h"
 #include "services/common/errors.h"
@@ -48,7 +50,8 @@ v1::WhatIfPoint ToProto(const planner::WhatIfPoint& point) {
 
 // The grid of `request`, with its model and devices looked up.
 absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
-                                       const v1::WhatIfRequest& request) {
+                                       const v1::WhatIfRequest& request,
+                                       StopCheck stop) {
   if (request.devices_size() > planner::WhatIfAxes::kMaxDevices) {
     return absl::InvalidArgumentError(absl::StrCat(
         "devices has more than ", planner::WhatIfAxes::kMaxDevices));
@@ -60,74 +63,72 @@ absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
     ASSIGN_OR_RETURN(Planner::Target target, planner.TargetOf(device));
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
-  return ToWhatIf(request, *shape, std::move(devices));
+  return ToWhatIf(request, *shape, std::move(devices), stop);
 }
 
-// One WhatIf call. The next message is computed when the last one was sent, so
-// that a call holds one message however slow its reader is, and stops with it.
+// One WhatIf call. The next message is computed, on the pool, when the last one
+// was sent, so that a call holds one message however slow its reader is, takes
+// turns with others, and stops with its reader.
 //
 // Lifetime: gRPC's, until OnDone.
 class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
-  WhatIfCall(grpc::CallbackServerContext& context, WhatIfCalls& calls,
-             absl::Duration reader_timeout)
+  WhatIfCall(grpc::CallbackServerContext& context, Planner& planner,
+             WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
+             const v1::WhatIfRequest& request)
       : context_(context),
+        planner_(planner),
+        pool_(pool),
         calls_(calls),
+        request_(request),
         request_id_(TakeRequestId(context)),
+        peer_(PeerHost(context)),
+        stop_(std::make_shared<CallStop>(absl::Now() + TimeLeft(context))),
         slow_reader_(context, reader_timeout) {}
 
-  ~WhatIfCall() override {
-    if (is_counted_) calls_.Leave();
-  }
+  ~WhatIfCall() override { StopCounting(); }
 
-  void Start(Planner& planner, CallGate& gate,
-             const v1::WhatIfRequest& request) {
-    if (const absl::Status status = Begin(planner, gate, request);
-        !status.ok()) {
-      // Before the client knows: its next call may be here before OnDone.
-      if (std::exchange(is_counted_, false)) calls_.Leave();
-      End(status);
-    } else {
-      WriteNext();
-    }
+  void Start(CallGate& gate) {
+    if (const absl::Status status = Begin(gate); !status.ok())
+      return End(status);
+    Queue();
   }
 
   void OnWriteDone(bool ok) override {
     {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
-      is_cancelled_ |= !ok;
     }
-    WriteNext();
+    if (!ok) stop_->Cancel();
+    Queue();
   }
 
-  void OnCancel() override {
-    absl::MutexLock lock(&mu_);
-    is_cancelled_ = true;
-  }
-
+  void OnCancel() override { pool_.Cancel(*stop_); }
   void OnDone() override { delete this; }
 
  private:
-  absl::Status Begin(Planner& planner, CallGate& gate,
-                     const v1::WhatIfRequest& request) {
+  absl::Status Begin(CallGate& gate) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
     is_counted_ = calls_.Enter();
-    if (!is_counted_) {
-      return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
-                             kMaxWhatIfCalls, " WhatIf calls run already")),
-                         {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(1)});
-    }
-    ASSIGN_OR_RETURN(planner::WhatIf grid, GridOf(planner, request));
-    messages_.emplace(std::move(grid));
-    return absl::OkStatus();
+    if (is_counted_) return absl::OkStatus();
+    return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
+                           kMaxWhatIfCalls, " WhatIf calls run already")),
+                       {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(1)});
   }
 
-  // Never runs twice at once: a write is in flight from its end to its next
-  // start.
-  void WriteNext() {
-    if (IsCancelled()) return End(absl::CancelledError("the client is gone"));
-    auto next = messages_->Next();
+  // Has the next message made. Never twice at once: work waits or runs, or a
+  // write is in flight.
+  void Queue() {
+    const absl::Status queued = pool_.Submit(
+        {peer_, WorkCost::kLong, stop_,
+         [this](const absl::Status& admitted) { WriteNext(admitted); },
+         /*goes_on=*/std::exchange(has_begun_, true)});
+    if (!queued.ok()) End(queued);
+  }
+
+  void WriteNext(const absl::Status& admitted) {
+    if (!admitted.ok()) return End(admitted);
+    auto next = Next([this] { return stop_->Check(); });
     if (!next.ok()) return End(next.status());
     if (!next->has_value()) return End(absl::OkStatus());
     message_ = **std::move(next);
@@ -136,35 +137,51 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     StartWrite(&message_);
   }
 
-  bool IsCancelled() {
-    absl::MutexLock lock(&mu_);
-    return is_cancelled_;
+  absl::StatusOr<std::optional<v1::WhatIfResponse>> Next(StopCheck stop) {
+    if (!messages_.has_value()) {
+      ASSIGN_OR_RETURN(planner::WhatIf grid, GridOf(planner_, request_, stop));
+      messages_.emplace(std::move(grid));
+    }
+    return messages_->Next(stop);
   }
 
-  void End(const absl::Status& status) { Finish(ToGrpc(status, request_id_)); }
+  // Before the client knows the end: its next call may be here before OnDone.
+  void StopCounting() {
+    if (std::exchange(is_counted_, false)) calls_.Leave();
+  }
+  void End(const absl::Status& status) {
+    StopCounting();
+    Finish(ToGrpc(status, request_id_));
+  }
 
   grpc::CallbackServerContext& context_;  // until Finish
+  Planner& planner_;
+  WorkPool& pool_;
   WhatIfCalls& calls_;
+  const v1::WhatIfRequest& request_;  // gRPC's, until OnDone
   const std::string request_id_;
+  const std::string peer_;
+  const std::shared_ptr<CallStop> stop_;
   CallGate::Pass pass_;
   bool is_counted_ = false;
+  bool has_begun_ = false;
   std::optional<WhatIfMessages> messages_;
   v1::WhatIfResponse message_;  // in flight
   absl::Mutex mu_;
-  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
   ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
 
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
-                       v1::BatchPlanResponse& response) {
+                       v1::BatchPlanResponse& response, StopCheck stop) {
   if (request.requests_size() > kMaxBatchPlans) {
     return absl::InvalidArgumentError(
         absl::StrCat("requests has ", request.requests_size(), ", at most ",
                      kMaxBatchPlans));
   }
   for (const v1::PlanRequest& one : request.requests()) {
+    RETURN_IF_ERROR(stop());
     v1::BatchPlanResult& result = *response.add_results();
     v1::PlanResponse planned;
     const absl::Status status = planner.Plan(one, planned);
@@ -182,7 +199,7 @@ absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
 
 absl::StatusOr<planner::WhatIf> ToWhatIf(
     const v1::WhatIfRequest& request, planner::ModelShape shape,
-    std::vector<planner::WhatIfAxes::Device> devices) {
+    std::vector<planner::WhatIfAxes::Device> devices, StopCheck stop) {
   ASSIGN_OR_RETURN(const planner::LoadOptions base,
                    FromProto(request.options(), planner::LoadOptions{}));
   planner::WhatIfAxes axes;
@@ -220,23 +237,26 @@ absl::StatusOr<planner::WhatIf> ToWhatIf(
     axes.n_ctx.push_back(n_ctx == 0 ? std::nullopt
                                     : std::optional<int64_t>(n_ctx));
   }
-  return planner::WhatIf::Create(std::move(shape), base, std::move(axes));
+  return planner::WhatIf::Create(std::move(shape), base, std::move(axes), stop);
 }
 
-absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next() {
+absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next(
+    StopCheck stop) {
   v1::WhatIfResponse message;
   if (std::exchange(is_first_, false)) {
     message.set_n_points(ToUint32(grid_.n_points()));
   }
   if (!grid_.done()) {
     ASSIGN_OR_RETURN(const std::vector<planner::WhatIfPoint> points,
-                     grid_.Next(kMaxPoints));
+                     grid_.Next(kMaxPoints, stop));
     for (const planner::WhatIfPoint& point : points) {
       *message.add_points() = ToProto(point);
     }
     return message;
   }
-  if (!frontier_.has_value()) frontier_ = grid_.Frontier();
+  if (!frontier_.has_value()) {
+    ASSIGN_OR_RETURN(frontier_, grid_.Frontier(stop));
+  }
   if (n_sent_ == frontier_->size()) return std::nullopt;
   const size_t end = std::min(n_sent_ + kMaxFrontier, frontier_->size());
   for (; n_sent_ < end; ++n_sent_) {
@@ -247,10 +267,11 @@ absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next() {
 
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WhatIfCalls& calls, absl::Duration reader_timeout,
+    WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
     const v1::WhatIfRequest& request) {
-  auto* call = new WhatIfCall(context, calls, reader_timeout);
-  call->Start(planner, gate, request);
+  auto* call =
+      new WhatIfCall(context, planner, pool, calls, reader_timeout, request);
+  call->Start(gate);
   return call;
 }
 

@@ -14,9 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/stop_check.h"
 #include "planner/what_if.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/common/call_gate.h"
+#include "services/common/work_pool.h"
 #include "services/planner/planner.h"
 
 namespace plimsoll::services {
@@ -27,15 +29,17 @@ inline constexpr int kMaxBatchPlans = 256;
 inline constexpr int kMaxWhatIfCalls = 8;
 
 // Answers a BatchPlan: each request as Plan would.
-// Errors: kInvalidArgument beyond kMaxBatchPlans.
+// Errors: kInvalidArgument beyond kMaxBatchPlans; what `stop` says.
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
-                       v1::BatchPlanResponse& response);
+                       v1::BatchPlanResponse& response,
+                       StopCheck stop = NeverStop);
 
 // The grid of `request` for a model and devices that were looked up already.
 // Errors: kInvalidArgument naming the field; those of planner::WhatIf::Create.
 absl::StatusOr<planner::WhatIf> ToWhatIf(
     const v1::WhatIfRequest& request, planner::ModelShape shape,
-    std::vector<planner::WhatIfAxes::Device> devices);
+    std::vector<planner::WhatIfAxes::Device> devices,
+    StopCheck stop = NeverStop);
 
 // The messages of one WhatIf, made one at a time.
 class WhatIfMessages {
@@ -45,8 +49,10 @@ class WhatIfMessages {
 
   explicit WhatIfMessages(planner::WhatIf grid) : grid_(std::move(grid)) {}
 
-  // The next message; nothing at the end. Errors: those of WhatIf::Next.
-  absl::StatusOr<std::optional<v1::WhatIfResponse>> Next();
+  // The next message; nothing at the end.
+  // Errors: those of WhatIf::Next and WhatIf::Frontier.
+  absl::StatusOr<std::optional<v1::WhatIfResponse>> Next(
+      StopCheck stop = NeverStop);
 
  private:
   planner::WhatIf grid_;
@@ -69,11 +75,12 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// Starts a WhatIf call, which is cancelled if no message was taken for
-// `reader_timeout`. `planner`, `gate` and `calls` must outlive it.
+// Starts a WhatIf call, whose messages are computed on the pool, and which is
+// cancelled if no message was taken for `reader_timeout`. All but the context
+// and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WhatIfCalls& calls, absl::Duration reader_timeout,
+    WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
     const v1::WhatIfRequest& request);
 
 }  // namespace plimsoll::services

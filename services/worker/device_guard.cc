@@ -75,12 +75,19 @@ std::vector<size_t> FindLost(
   // Shared because a thread whose check hangs outlives this call.
   const auto answers = std::make_shared<Answers>(checks.size());
   for (size_t i = 0; i < checks.size(); ++i) {
-    Background([answers, i, check = checks[i]] {
+    auto asked = Background::Start([answers, i, check = checks[i]] {
       const bool is_well = check().ok();
       absl::MutexLock lock(&answers->mu);
       answers->is_well[i] = is_well;
       --answers->n_open;
-    }).Detach();
+    });
+    if (asked.ok()) {
+      asked->Detach();
+      continue;
+    }
+    // A device that nobody can ask is not known to be well.
+    absl::MutexLock lock(&answers->mu);
+    --answers->n_open;
   }
   absl::MutexLock lock(&answers->mu);
   const auto is_done = [&answers]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers->mu) {

@@ -10,6 +10,7 @@
 #include "services/common/from_proto.h"
 #include "services/common/to_proto.h"
 #include "services/worker/claim.h"
+#include "services/worker/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {
@@ -25,18 +26,37 @@ static_assert(kMaxRequestIdBytes ==
 // Both requests have the same fields.
 template <typename Request>
 absl::StatusOr<Prompt> PromptOf(const LoadedModel& model,
-                                const Request& request) {
+                                const Request& request,
+                                const worker::EncodeLimits& limits) {
   switch (request.input_case()) {
     case Request::kText:
-      return FromText(model, request.text());
+      return FromText(model, request.text(), limits);
     case Request::kTokens:
       return FromIds(model, request.tokens());
     case Request::kChat:
-      return FromChat(model, request.chat());
+      return FromChat(model, request.chat(), limits);
     default:
       return absl::InvalidArgumentError(
           "input: text, tokens or chat is needed");
   }
+}
+
+// PromptOf, with details where its bytes alone are too many. A context that
+// rolls takes any prompt.
+template <typename Request>
+absl::StatusOr<Prompt> FittingPrompt(const LoadedModel& model,
+                                     const Request& request, bool can_roll,
+                                     StopCheck stop) {
+  worker::EncodeLimits limits = {.stop = stop};
+  if (!can_roll) limits.max_tokens = model.engine->n_ctx();
+  absl::StatusOr<Prompt> prompt = PromptOf(model, request, limits);
+  if (absl::IsOutOfRange(prompt.status()) && !HasDetails(prompt.status())) {
+    return WithDetails(prompt.status(),
+                       {v1::ERROR_REASON_PROMPT_TOO_LONG,
+                        {{"n_ctx", absl::StrCat(limits.max_tokens)}},
+                        std::nullopt});
+  }
+  return prompt;
 }
 
 absl::Status FillCaller(const Caller& caller,
@@ -52,15 +72,23 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
                                       const Request& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(generation.share,
+                   registry.messages().Take(WorkBytes(request)));
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   RETURN_IF_ERROR(FillCaller(caller, generation.options));
+  RETURN_IF_ERROR(caller.stop());
   RETURN_IF_ERROR(FillConstraint(request, generation.options));
-  ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
+  const bool can_roll =
+      generation.options.context_policy == worker::ContextPolicy::kRoll;
+  ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(*generation.model, request,
+                                                    can_roll, caller.stop));
+  RETURN_IF_ERROR(caller.stop());
   generation.options.prompt_ids = generation.prompt.ids;
   generation.options.tool_markers = generation.prompt.tool_markers;
+  generation.share.Shrink(HeldBytes(request));
   return generation;
 }
 
@@ -117,6 +145,8 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::ChatRequest& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(generation.share,
+                   registry.messages().Take(WorkBytes(request)));
   const worker::Engine& engine = *generation.model->engine;
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
@@ -130,13 +160,14 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   if (!session.ok()) return SessionStatus(session.status());
   ASSIGN_OR_RETURN(options.prompt_ids,
                    worker::EncodeContent(engine.tokenizer(), session->format,
-                                         request.message()));
+                                         request.message(), caller.stop));
   if (options.prompt_ids.empty()) {
     return absl::InvalidArgumentError("message: it is empty");
   }
   generation.prompt.ids = options.prompt_ids;
   generation.prompt.chat_format =
       std::string(worker::ChatFormatName(session->format));
+  generation.share.Shrink(HeldBytes(request));
   return generation;
 }
 
@@ -145,8 +176,12 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::ScoreRequest& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(generation.share,
+                   registry.messages().Take(WorkBytes(request)));
   RETURN_IF_ERROR(FillCaller(caller, generation.options));
-  ASSIGN_OR_RETURN(generation.prompt, PromptOf(*generation.model, request));
+  ASSIGN_OR_RETURN(generation.prompt,
+                   FittingPrompt(*generation.model, request,
+                                 /*can_roll=*/false, caller.stop));
   if (generation.prompt.ids.empty()) {
     return absl::InvalidArgumentError(
         "input: the prompt is empty, so nothing comes before a continuation");
@@ -192,11 +227,17 @@ absl::Status SessionStatus(absl::Status status) {
 }
 
 absl::Status EndStatus(absl::Status status) {
-  if (status.code() == absl::StatusCode::kOutOfRange && !HasDetails(status)) {
-    return WithDetails(std::move(status),
-                       {v1::ERROR_REASON_CONTEXT_FULL, {}, std::nullopt});
+  if (HasDetails(status)) return status;
+  switch (status.code()) {
+    case absl::StatusCode::kOutOfRange:
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_CONTEXT_FULL, {}, std::nullopt});
+    case absl::StatusCode::kAborted:  // it gave way to another tenant's request
+      return WithDetails(absl::ResourceExhaustedError(status.message()),
+                         {v1::ERROR_REASON_QUEUE_FULL, {}, kQueueRetry});
+    default:
+      return status;
   }
-  return status;
 }
 
 v1::MemoryReport MemoryOf(const LoadedModel& model) {

@@ -13,8 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/stop_check.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/session.pb.h"
+#include "services/common/byte_budget.h"
 #include "services/worker/loaded_model.h"
 #include "services/worker/model_registry.h"
 #include "services/worker/prompt.h"
@@ -25,14 +27,16 @@ namespace plimsoll::services {
 // A request that was understood, not submitted yet.
 struct Generation {
   LoadedModel::Use model;
+  ByteBudget::Share share;  // of the request, until the call ends
   Prompt prompt;
   worker::GenerateOptions options;  // prompt_ids included
 };
 
-// Who calls, and the call's id.
+// Who calls, the call's id, and whether the caller still waits.
 struct Caller {
   grpc::CallbackServerContext& context;
   const std::string& request_id;
+  StopCheck stop = NeverStop;
 };
 
 // Tokens that a call which is not a stream may generate where the context rolls
@@ -40,7 +44,8 @@ struct Caller {
 inline constexpr int64_t kMaxUnaryTokens = 65'536;
 
 // Errors: what the caller's metadata, ModelRegistry::Use, the prompt and the
-// options report.
+// options report; a prompt whose bytes alone say that it cannot fit is refused
+// before it is tokenised.
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const Caller& caller,
                                    const v1::GenerateRequest& request);

@@ -13,40 +13,47 @@ using grpc::CallbackServerContext;
 class GenerationServiceImpl final
     : public v1::GenerationService::CallbackService {
  public:
-  GenerationServiceImpl(ModelRegistry& registry, CallGate& gate,
+  GenerationServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                         absl::Duration reader_timeout)
-      : registry_(registry), gate_(gate), reader_timeout_(reader_timeout) {}
+      : registry_(registry),
+        gate_(gate),
+        pool_(pool),
+        reader_timeout_(reader_timeout) {}
 
   grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
                                      v1::GenerateResponse* response) override {
-    return UnaryCall::Start(*context, registry_, gate_, *request, *response);
+    return UnaryCall::Start(*context, registry_, gate_, pool_, *request,
+                            *response);
   }
 
   grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
                                   const v1::ScoreRequest* request,
                                   v1::ScoreResponse* response) override {
-    return ScoreCall::Start(*context, registry_, gate_, *request, *response);
+    return ScoreCall::Start(*context, registry_, gate_, pool_, *request,
+                            *response);
   }
 
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
       const v1::StreamGenerateRequest* request) override {
-    return GenerateStream::Start(*context, registry_, gate_, reader_timeout_,
-                                 *request);
+    return GenerateStream::Start(*context, registry_, gate_, pool_,
+                                 reader_timeout_, *request);
   }
 
  private:
   ModelRegistry& registry_;
   CallGate& gate_;
+  WorkPool& pool_;
   const absl::Duration reader_timeout_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewGenerationService(
-    ModelRegistry& registry, CallGate& gate, absl::Duration reader_timeout) {
-  return std::make_unique<GenerationServiceImpl>(registry, gate,
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
+    absl::Duration reader_timeout) {
+  return std::make_unique<GenerationServiceImpl>(registry, gate, pool,
                                                  reader_timeout);
 }
 

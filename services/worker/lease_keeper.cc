@@ -5,9 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/lease_book.h"
+#include "planner/lease.h"
 #include "services/common/errors.h"
 #include "services/common/log.h"
+#include "services/common/random_id.h"
 
 namespace plimsoll::services {
 namespace {
@@ -38,15 +39,48 @@ void LeaseKeeper::Stop() {
   leases_.clear();
 }
 
-void LeaseKeeper::Add(const LeaseGrant& lease) {
+absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
+                                                const std::string& purpose,
+                                                int64_t bytes) {
+  {
+    absl::MutexLock lock(&mu_);
+    ++n_reserving_;
+    ++n_reserved_;
+  }
+  absl::StatusOr<LeaseGrant> lease =
+      client_.Reserve(RandomId(), device_id, purpose, bytes);
+  // In one step, so that a lease is never neither awaited nor known.
+  absl::MutexLock lock(&mu_);
+  --n_reserving_;
+  if (lease.ok()) Keep(*lease);
+  return lease;
+}
+
+void LeaseKeeper::Keep(const LeaseGrant& lease) {
   const auto device = std::find_if(
       devices_.begin(), devices_.end(),
       [&lease](const WorkerDevice& one) { return one.id == lease.device_id; });
   PLIMSOLL_CHECK(device != devices_.end(), "leases are on the devices");
+  leases_[lease.id] = {
+      .grant = lease,
+      .device = &*device,
+      .fence = lease.asked + lease.ttl - FenceMargin(lease.ttl)};
+  // The next round may come too late for a short time to live.
+  if (lease.ttl / 3 < delay_) is_early_ = true;
+}
+
+absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
+                                  int64_t shortfall_bytes) {
+  {
+    absl::MutexLock lock(&mu_);
+    leases_.erase(lease.id);
+    releasing_.insert(lease.id);
+  }
+  const absl::Status status = client_.Release(lease, shortfall_bytes);
   absl::MutexLock lock(&mu_);
-  leases_[lease.id] = {.grant = lease,
-                       .device = &*device,
-                       .fence = lease.asked + lease.ttl - kFenceMargin};
+  releasing_.erase(lease.id);
+  if (absl::IsUnavailable(status)) unreleased_.push_back(lease);
+  return status;
 }
 
 void LeaseKeeper::Confirmed(const std::string& lease_id,
@@ -60,16 +94,6 @@ void LeaseKeeper::Retire(const std::string& lease_id) {
   absl::MutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found != leases_.end()) found->second.is_retired = true;
-}
-
-void LeaseKeeper::Remove(const std::string& lease_id) {
-  absl::MutexLock lock(&mu_);
-  leases_.erase(lease_id);
-}
-
-void LeaseKeeper::ReleaseLater(const LeaseGrant& lease) {
-  absl::MutexLock lock(&mu_);
-  unreleased_.push_back(lease);
 }
 
 absl::Status LeaseKeeper::Fence(const std::string& lease_id) const {
@@ -96,20 +120,26 @@ void LeaseKeeper::Loop() {
     }
     const absl::Duration delay = NextDelay(answered);
     absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), delay)) return;
+    const auto is_due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return is_stopping_ || is_early_;
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&is_due), delay);
+    if (is_stopping_) return;
+    is_early_ = false;
   }
 }
 
 absl::Duration LeaseKeeper::NextDelay(bool answered) {
-  absl::Duration delay = planner::LeaseBook::kTtl / 3;
   absl::MutexLock lock(&mu_);
+  delay_ = planner::LeaseTimes::kDefaultTtl / 3;
   for (const auto& [id, kept] : leases_) {
-    delay = std::min(delay, kept.grant.ttl / 3);
+    delay_ = std::min(delay_, kept.grant.ttl / 3);
   }
-  if (answered) return delay;
+  if (answered) return delay_;
   // Many workers that lost one planner do not come back at one moment.
   std::uniform_real_distribution<double> share(0.5, 1.0);
-  return std::min(delay, kMaxBackoff) * share(jitter_);
+  delay_ = std::min(delay_, kMaxBackoff) * share(jitter_);
+  return delay_;
 }
 
 bool LeaseKeeper::RenewAll() {
@@ -125,7 +155,7 @@ bool LeaseKeeper::RenewAll() {
   for (const auto& [id, device] : ids) {
     if (!RenewOne(id, *device)) return false;
   }
-  return ReleaseAll();
+  return ReleaseAll() && ReleaseStrays();
 }
 
 bool LeaseKeeper::RegisterAll() {
@@ -153,9 +183,45 @@ bool LeaseKeeper::ReleaseAll() {
   bool answered = true;
   for (const LeaseGrant& lease : leases) {
     if (answered) answered = !IsSilence(client_.Release(lease));
-    if (!answered) ReleaseLater(lease);
+    if (answered) continue;
+    absl::MutexLock lock(&mu_);
+    unreleased_.push_back(lease);
   }
   return answered;
+}
+
+std::set<std::string> LeaseKeeper::KnownIds() const {
+  std::set<std::string> ids = releasing_;
+  for (const auto& [id, kept] : leases_) ids.insert(id);
+  return ids;
+}
+
+bool LeaseKeeper::ReleaseStrays() {
+  std::set<std::string> known;
+  int64_t n_reserved = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    // What is not known may be the one that is being reserved.
+    if (is_stopping_ || n_reserving_ > 0) return true;
+    n_reserved = n_reserved_;
+    known = KnownIds();
+  }
+  const auto held = client_.HeldLeases();
+  if (IsSilence(held.status())) return false;
+  if (!held.ok()) return true;
+  {
+    absl::MutexLock lock(&mu_);
+    // A reservation that began since then may be in the answer: look later.
+    if (is_stopping_ || n_reserved_ != n_reserved) return true;
+    known.merge(KnownIds());
+  }
+  for (const LeaseGrant& lease : *held) {
+    if (known.count(lease.id) > 0) continue;
+    Log(absl::StrCat("the planner has a lease of ", lease.bytes, " bytes for ",
+                     lease.purpose, " that nothing here uses; it is released"));
+    if (IsSilence(client_.Release(lease))) return false;
+  }
+  return true;
 }
 
 bool LeaseKeeper::RenewOne(const std::string& lease_id,
@@ -188,7 +254,7 @@ bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
   if (found == leases_.end()) return true;
   Kept& kept = found->second;
   if (status.ok()) {
-    kept.fence = asked + kept.grant.ttl - kFenceMargin;
+    kept.fence = asked + kept.grant.ttl - FenceMargin(kept.grant.ttl);
     kept.is_refused = false;
     return true;
   }

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/worker/planner_client.h"
+#include "services/worker/runtime_monitor.h"
 #include "worker/chat_template.h"
 #include "worker/engine.h"
 
@@ -78,6 +79,8 @@ class LoadedModel {
   int64_t weight_bytes = 0;
   absl::Duration weight_time;
   std::unique_ptr<worker::Engine> engine;
+  // What the process's runtime is planned for because of it.
+  RuntimeMonitor::Expectation expectation;
 
  private:
   void Leave();

@@ -9,8 +9,8 @@
 #include "base/status_macros.h"
 #include "services/common/errors.h"
 #include "services/common/log.h"
-#include "services/common/random_id.h"
 #include "services/worker/runtime_monitor.h"
+#include "worker/model.h"
 #include "worker/model_file.h"
 
 namespace plimsoll::services {
@@ -54,10 +54,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks) {
   ASSIGN_OR_RETURN(const std::unique_ptr<worker::ModelFile> file,
                    worker::ModelFile::Open(flag.path));
+  // Before anything is planned, reserved or expected of the runtime.
+  RETURN_IF_ERROR(worker::CheckArchitecture(file->shape()));
+  RuntimeMonitor::Expectation expectation;
   if (options_.runtime != nullptr) {
-    options_.runtime->Expect({.n_slots = options.n_slots,
-                              .n_rows = options.n_ubatch,
-                              .n_vocab = file->shape().vocab_size});
+    expectation =
+        options_.runtime->Expect({.n_slots = options.n_slots,
+                                  .n_rows = options.n_ubatch,
+                                  .n_vocab = file->shape().vocab_size});
   }
   ASSIGN_OR_RETURN(const Granted granted,
                    PlanAndReserve(*file, options, flag.name, held));
@@ -67,7 +71,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
   if (!model.ok()) {
     if (const absl::Status lost = CheckDevices(); !lost.ok()) return lost;
     ReleaseFailed(granted, model.status());
+    return model;
   }
+  (*model)->expectation = std::move(expectation);
   return model;
 }
 
@@ -142,14 +148,13 @@ absl::StatusOr<std::vector<LeaseGrant>> ModelLoader::ReserveAll(
   std::vector<LeaseGrant> leases(parts.size());
   for (size_t n = 0; n < order.size(); ++n) {
     const planner::SplitPart& part = parts[order[n]];
-    auto lease = client_->Reserve(RandomId(), DeviceOf(part).id, name,
-                                  part.plan.total_bytes);
+    auto lease =
+        keeper_->Reserve(DeviceOf(part).id, name, part.plan.total_bytes);
     if (!lease.ok()) {
       for (size_t back = 0; back < n; ++back) Release(leases[order[back]]);
       return lease.status();
     }
     leases[order[n]] = *std::move(lease);
-    keeper_->Add(leases[order[n]]);
   }
   return leases;
 }
@@ -233,9 +238,7 @@ void ModelLoader::Retire(const LeaseGrant& lease) {
 
 void ModelLoader::Release(const LeaseGrant& lease, int64_t shortfall_bytes) {
   if (client_ == nullptr) return;
-  keeper_->Remove(lease.id);
-  const absl::Status status = client_->Release(lease, shortfall_bytes);
-  if (absl::IsUnavailable(status)) keeper_->ReleaseLater(lease);
+  const absl::Status status = keeper_->Release(lease, shortfall_bytes);
   if (!status.ok()) {
     Log(absl::StrCat("a lease could not be released: ", status.message()));
     return;

@@ -13,6 +13,7 @@
 #include "services/common/log.h"
 #include "services/common/model_parts.h"
 #include "services/common/to_proto.h"
+#include "services/worker/message_bytes.h"
 #include "services/worker/runtime_monitor.h"
 
 namespace plimsoll::services {
@@ -99,7 +100,13 @@ bool IsLoading(v1::ModelState state) {
 
 ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
                              LeaseKeeper* keeper)
-    : options_(std::move(options)), loader_(options_, client, keeper) {
+    : options_(std::move(options)),
+      own_messages_(options_.messages != nullptr
+                        ? nullptr
+                        : std::make_unique<ByteBudget>(kMessageBytes)),
+      messages_(options_.messages != nullptr ? options_.messages
+                                             : own_messages_.get()),
+      loader_(options_, client, keeper) {
   absl::MutexLock lock(&mu_);
   for (const ModelFlag& flag : options_.models) {
     entries_[flag.name].flag = flag;
@@ -199,22 +206,13 @@ absl::Status ModelRegistry::Load(const std::string& name,
   return absl::OkStatus();
 }
 
-void ModelRegistry::Spawn(Entry& entry, std::function<void()> work) {
-  // The last thread may still be telling its watchers, which may take mu_.
-  auto last = std::make_shared<Background>(std::move(entry.thread));
-  entry.thread = Background([last, work = std::move(work)] {
-    last->Join();
-    work();
-  });
-}
-
 void ModelRegistry::StartLoad(Entry& entry,
                               const planner::LoadOptions& options) {
   entry.state = v1::MODEL_STATE_RESERVING;
   entry.last_error.clear();
   entry.progress.Clear();
   entry.progress.set_state(entry.state);
-  Spawn(entry, [this, &entry, options] { RunLoad(entry, options); });
+  entry.thread.Run([this, &entry, options] { RunLoad(entry, options); });
 }
 
 absl::Status ModelRegistry::CheckWanted(const Entry& entry) {
@@ -328,7 +326,7 @@ void ModelRegistry::EndLoad(
   if (entry.unload_waiters.empty() && !is_stopping_) return;
   if (entry.state == v1::MODEL_STATE_READY) {  // it was too late to end it
     entry.state = v1::MODEL_STATE_DRAINING;
-    Spawn(entry, [this, &entry] { RunUnload(entry); });
+    entry.thread.Run([this, &entry] { RunUnload(entry); });
     return;
   }
   for (const auto& done : entry.unload_waiters) done();
@@ -347,7 +345,7 @@ absl::Status ModelRegistry::Unload(const std::string& name,
   if (entry->state != v1::MODEL_STATE_READY) return absl::OkStatus();
   entry->state = v1::MODEL_STATE_DRAINING;
   NotifyReady();
-  Spawn(*entry, [this, entry] { RunUnload(*entry); });
+  entry->thread.Run([this, entry] { RunUnload(*entry); });
   return absl::OkStatus();
 }
 
@@ -465,22 +463,18 @@ absl::Duration ModelRegistry::LongestStep() {
 }
 
 void ModelRegistry::UnloadAll() {
-  std::vector<Background> threads;  // joined last
-  {
-    absl::MutexLock lock(&mu_);
-    is_stopping_ = true;
-    NotifyReady();
-    for (auto& [name, entry] : entries_) {
-      if (entry.state == v1::MODEL_STATE_READY) {
-        entry.state = v1::MODEL_STATE_DRAINING;
-        Spawn(entry, [this, &entry = entry] { RunUnload(entry); });
-      }
-      const auto absent = [&entry = entry]() {
-        return entry.state == v1::MODEL_STATE_ABSENT;
-      };
-      mu_.Await(absl::Condition(&absent));
-      threads.push_back(std::move(entry.thread));
+  absl::MutexLock lock(&mu_);
+  is_stopping_ = true;
+  NotifyReady();
+  for (auto& [name, entry] : entries_) {
+    if (entry.state == v1::MODEL_STATE_READY) {
+      entry.state = v1::MODEL_STATE_DRAINING;
+      entry.thread.Run([this, &entry = entry] { RunUnload(entry); });
     }
+    const auto absent = [&entry = entry]() {
+      return entry.state == v1::MODEL_STATE_ABSENT;
+    };
+    mu_.Await(absl::Condition(&absent));
   }
 }
 

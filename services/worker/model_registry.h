@@ -17,7 +17,8 @@
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/model.pb.h"
-#include "services/common/background.h"
+#include "services/common/byte_budget.h"
+#include "services/common/task_thread.h"
 #include "services/worker/lease_keeper.h"
 #include "services/worker/loaded_model.h"
 #include "services/worker/model_loader.h"
@@ -82,6 +83,9 @@ class ModelRegistry {
   absl::Status Unload(const std::string& name, std::function<void()> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Memory of requests and replies.
+  ByteBudget& messages() { return *messages_; }
+
   v1::ListModelsResponse List() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Calls `visit` with every model in memory and its state, READY or DRAINING,
@@ -108,13 +112,10 @@ class ModelRegistry {
     std::vector<std::function<void()>> unload_waiters;
     bool is_start = false;  // the load of the start: retried
     std::string last_error;
-    Background thread;  // of the last load or unload
+    TaskThread thread;  // for its loads and unloads, one after the other
   };
 
   absl::StatusOr<Entry*> Find(const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `work` on a new thread, after the entry's last one has ended.
-  void Spawn(Entry& entry, std::function<void()> work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartLoad(Entry& entry, const planner::LoadOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -141,13 +142,16 @@ class ModelRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;
+  const std::unique_ptr<ByteBudget> own_messages_;  // unless options have one
+  ByteBudget* const messages_;
   ModelLoader loader_;   // its Load() is called under load_mu_
   absl::Mutex load_mu_;  // held during a load; never taken under mu_
   absl::Mutex mu_;
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);  // keys constant
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // Its keys are constant. Last: the threads in it use everything above.
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services

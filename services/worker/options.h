@@ -22,9 +22,11 @@ namespace plimsoll::services {
 inline planner::LoadOptions WorkerLoadDefaults() {
   planner::LoadOptions options;
   options.n_slots = 4;
+  options.n_parked = 1;
   return options;
 }
 
+class ByteBudget;
 class RuntimeMonitor;
 
 // One of the devices that a worker's models lie on.
@@ -63,6 +65,9 @@ struct WorkerOptions {
   std::function<absl::Time()> clock;  // BootTime
   // Told of every load and unload; outlives the registry. Null: nobody is.
   RuntimeMonitor* runtime = nullptr;
+  // Counts the messages of all calls; outlives the registry. Null: the registry
+  // has one of its own, of kMessageBytes.
+  ByteBudget* messages = nullptr;
 };
 
 }  // namespace plimsoll::services

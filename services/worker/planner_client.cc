@@ -25,6 +25,18 @@ absl::Status FromPlanner(const grpc::Status& status) {
       {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, PlannerClient::kRetryDelay});
 }
 
+bool IsSilent(const absl::Status& status) {
+  return DetailsOf(status).reason == v1::ERROR_REASON_PLANNER_UNAVAILABLE;
+}
+
+bool IsSame(const v1::ProcessIdentity& message,
+            const ProcessIdentity& identity) {
+  return message.pid() == identity.pid &&
+         message.start_ticks() == ToUint64(identity.start_ticks) &&
+         message.boot_id() == identity.boot_id &&
+         message.pid_namespace() == ToUint64(identity.pid_namespace);
+}
+
 v1::ProcessIdentity ToMessage(const ProcessIdentity& identity) {
   v1::ProcessIdentity message;
   message.set_pid(ToUint32(identity.pid));
@@ -51,14 +63,36 @@ Request RequestFor(const PlannedModel& model) {
 struct PlannerClient::Stub {
   std::unique_ptr<v1::PlannerService::Stub> planner;
 
+  static auto Deadline() {
+    return std::chrono::system_clock::now() +
+           absl::ToChronoMilliseconds(kCallDeadline);
+  }
+
   // Makes one call, `method` of the stub.
   template <typename Method, typename Request, typename Response>
   absl::Status Call(Method method, const Request& request,
                     Response& response) const {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() +
-                         absl::ToChronoMilliseconds(kCallDeadline));
+    context.set_deadline(Deadline());
     return FromPlanner((planner.get()->*method)(&context, request, &response));
+  }
+
+  // Calls until there is an answer, with one deadline for all calls. After the
+  // first one they wait for a planner that is starting.
+  template <typename Method, typename Request, typename Response>
+  absl::Status CallAgain(int max_calls, Method method, const Request& request,
+                         Response& response) const {
+    const auto deadline = Deadline();
+    absl::Status status;
+    for (int i = 0; i < max_calls; ++i) {
+      grpc::ClientContext context;
+      context.set_deadline(deadline);
+      context.set_wait_for_ready(i > 0);
+      status =
+          FromPlanner((planner.get()->*method)(&context, request, &response));
+      if (!IsSilent(status)) break;
+    }
+    return status;
   }
 };
 
@@ -136,10 +170,10 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
   LeaseGrant grant;
   grant.device_id = device_id;
   grant.purpose = purpose;
-  grant.asked = clock_();
+  grant.asked = clock_();  // before the first call, which may be the one
   v1::ReserveResponse response;
-  RETURN_IF_ERROR(
-      stub_->Call(&v1::PlannerService::Stub::Reserve, request, response));
+  RETURN_IF_ERROR(stub_->CallAgain(
+      kMaxReserveCalls, &v1::PlannerService::Stub::Reserve, request, response));
   grant.id = response.lease().id();
   grant.epoch = static_cast<int64_t>(response.lease().epoch());
   grant.bytes = static_cast<int64_t>(response.lease().bytes());
@@ -196,6 +230,29 @@ absl::Status PlannerClient::Release(const LeaseGrant& lease,
   }
   v1::ReleaseResponse response;
   return stub_->Call(&v1::PlannerService::Stub::Release, request, response);
+}
+
+absl::StatusOr<std::vector<LeaseGrant>> PlannerClient::HeldLeases() {
+  std::vector<LeaseGrant> leases;
+  if (!process_.has_value()) return leases;
+  v1::ListLeasesRequest request;
+  *request.mutable_process() = ToMessage(*process_);
+  v1::ListLeasesResponse response;
+  RETURN_IF_ERROR(
+      stub_->Call(&v1::PlannerService::Stub::ListLeases, request, response));
+  for (const v1::Lease& lease : response.leases()) {
+    // An older planner lists everybody's, and names no process.
+    if (lease.holder() != holder_ || !IsSame(lease.process(), *process_)) {
+      continue;
+    }
+    LeaseGrant& grant = leases.emplace_back();
+    grant.id = lease.id();
+    grant.device_id = lease.device_id();
+    grant.epoch = static_cast<int64_t>(lease.epoch());
+    grant.bytes = static_cast<int64_t>(lease.bytes());
+    grant.purpose = lease.purpose();
+  }
+  return leases;
 }
 
 }  // namespace plimsoll::services

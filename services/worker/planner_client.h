@@ -52,6 +52,7 @@ class PlannerClient {
  public:
   static constexpr absl::Duration kCallDeadline = absl::Seconds(5);
   static constexpr absl::Duration kRetryDelay = absl::Seconds(2);
+  static constexpr int kMaxReserveCalls = 3;
 
   PlannerClient(const std::string& address, std::string holder,
                 std::function<absl::Time()> clock);
@@ -68,6 +69,10 @@ class PlannerClient {
   // The same over several devices, in order.
   absl::StatusOr<v1::PlanSplitResponse> PlanSplit(
       const PlannedModel& model, const std::vector<DeviceBudget>& devices);
+  // A call without an answer is made again, kMaxReserveCalls times at most and
+  // all within kCallDeadline: the planner knows the request by its id. Without
+  // any answer it may have granted a lease that we do not know; HeldLeases()
+  // tells.
   absl::StatusOr<LeaseGrant> Reserve(const std::string& request_id,
                                      const std::string& device_id,
                                      const std::string& purpose, int64_t bytes);
@@ -81,6 +86,9 @@ class PlannerClient {
                              std::optional<int64_t> measured_bytes);
   // `shortfall_bytes` > 0: the load failed for want of them.
   absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
+  // What the planner says that this very process holds under our name, fit for
+  // Release alone; nothing if it cannot tell.
+  absl::StatusOr<std::vector<LeaseGrant>> HeldLeases();
 
  private:
   struct Stub;  // keeps gRPC out of this header

@@ -17,7 +17,8 @@ absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
 }
 
 absl::StatusOr<Prompt> FromText(const LoadedModel& model,
-                                const v1::TextPrompt& prompt) {
+                                const v1::TextPrompt& prompt,
+                                const worker::EncodeLimits& limits) {
   if (prompt.content_case() == v1::TextPrompt::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("text.content is needed");
   }
@@ -25,11 +26,14 @@ absl::StatusOr<Prompt> FromText(const LoadedModel& model,
       prompt.has_raw_text() ? prompt.raw_text() : prompt.text();
   const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   const bool add_bos = !prompt.has_add_bos() || prompt.add_bos();
+  RETURN_IF_ERROR(
+      tokenizer.CheckFits(tokenizer.LeastBytes(text), limits.max_tokens));
   Prompt result;
-  ASSIGN_OR_RETURN(result.ids,
-                   add_bos
-                       ? tokenizer.EncodeWithBos(text, prompt.parse_special())
-                       : tokenizer.Encode(text, prompt.parse_special()));
+  ASSIGN_OR_RETURN(
+      result.ids,
+      add_bos
+          ? tokenizer.EncodeWithBos(text, prompt.parse_special(), limits.stop)
+          : tokenizer.Encode(text, prompt.parse_special(), limits.stop));
   return result;
 }
 
@@ -51,13 +55,15 @@ absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
 }
 
 absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
-                                const v1::ChatPrompt& prompt) {
+                                const v1::ChatPrompt& prompt,
+                                const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(
       const worker::ChatFormatChoice choice,
       ChooseFormat(model,
                    prompt.has_chat_format() ? &prompt.chat_format() : nullptr));
-  ASSIGN_OR_RETURN(EncodedChat chat, EncodeChatPrompt(model.engine->tokenizer(),
-                                                      choice.format, prompt));
+  ASSIGN_OR_RETURN(EncodedChat chat,
+                   EncodeChatPrompt(model.engine->tokenizer(), choice.format,
+                                    prompt, limits));
   Prompt result;
   result.ids = std::move(chat.ids);
   result.text = std::move(chat.text);

@@ -28,13 +28,16 @@ absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
                                                       const std::string* name);
 
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
-// chat format that we know.
+// chat format that we know; kOutOfRange beyond `limits`, as
+// Tokenizer::CheckFits; what the stop check says.
 absl::StatusOr<Prompt> FromText(const LoadedModel& model,
-                                const v1::TextPrompt& prompt);
+                                const v1::TextPrompt& prompt,
+                                const worker::EncodeLimits& limits = {});
 absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
                                const v1::TokenPrompt& prompt);
 absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
-                                const v1::ChatPrompt& prompt);
+                                const v1::ChatPrompt& prompt,
+                                const worker::EncodeLimits& limits = {});
 
 }  // namespace plimsoll::services
 

@@ -4,33 +4,30 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/heap.h"
 #include "services/common/log.h"
 #include "worker/device.h"
 
 namespace plimsoll::services {
 
 ProcessMemory OwnMemory() {
-  return {.resident_bytes = worker::ExactResidentBytes,
-          .peak_bytes = worker::PeakResidentBytes,
-          .reset_peak = worker::ResetPeakResidentBytes};
+  return {.resident_bytes = [] {
+    TrimHeap();
+    return worker::ExactResidentBytes();
+  }};
 }
 
 RuntimeMonitor::RuntimeMonitor(Options options)
     : options_(std::move(options)), store_(options_.folder) {
   {
     absl::MutexLock lock(&mu_);
-    expected_ = options_.load;
-    seen_.key = options_.key;
-    // Slots, rows and sorted rows may not have been used yet: only threads and
-    // what they hold are certainly there.
-    seen_.load = {.n_threads = options_.load.n_threads};
+    n_shares_ = options_.traffic().n_shares;
     const auto kept = store_.Read(options_.key);
     if (!kept.ok()) {
       Log(absl::StrCat("the runtime profile is not used: ",
                        kept.status().message()));
     } else if (kept->has_value()) {
       published_ = **kept;
-      kept_ = **kept;
     }
   }
   thread_ = Background([this] { Loop(); });
@@ -42,13 +39,24 @@ RuntimeMonitor::~RuntimeMonitor() {
     is_stopping_ = true;
   }
   thread_.Join();
-  Sample();
+  Keep();
+}
+
+planner::RuntimeLoad RuntimeMonitor::PlannedLoad() const {
+  if (expected_.empty()) return options_.load;
+  return planner::LargerLoad(options_.load, expected_.rbegin()->second);
+}
+
+planner::RuntimeLoad RuntimeMonitor::WholeLoad() const {
+  planner::RuntimeLoad load = options_.load;
+  for (const auto& [id, one] : expected_) load = LargerLoad(load, one);
+  return load;
 }
 
 planner::DeviceProfile RuntimeMonitor::Profile() const {
   planner::DeviceProfile profile = options_.device();
   absl::MutexLock lock(&mu_);
-  planner::ApplyRuntime(published_ ? &*published_ : nullptr, expected_,
+  planner::ApplyRuntime(published_ ? &*published_ : nullptr, PlannedLoad(),
                         profile);
   return profile;
 }
@@ -58,12 +66,16 @@ void RuntimeMonitor::SetListener(std::function<void()> listener) {
   listener_ = std::move(listener);
 }
 
-void RuntimeMonitor::Expect(const planner::RuntimeLoad& load) {
+RuntimeMonitor::Expectation RuntimeMonitor::Expect(
+    const planner::RuntimeLoad& load) {
   absl::MutexLock lock(&mu_);
-  expected_.n_threads = std::max(expected_.n_threads, load.n_threads);
-  expected_.n_slots = std::max(expected_.n_slots, load.n_slots);
-  expected_.n_rows = std::max(expected_.n_rows, load.n_rows);
-  expected_.n_vocab = std::max(expected_.n_vocab, load.n_vocab);
+  expected_[next_id_] = load;
+  return Expectation(this, next_id_++);
+}
+
+void RuntimeMonitor::Forget(int64_t id) {
+  absl::MutexLock lock(&mu_);
+  expected_.erase(id);
 }
 
 void RuntimeMonitor::BeginChange() {
@@ -76,65 +88,90 @@ void RuntimeMonitor::EndChange(int64_t planned_bytes) {
   {
     absl::MutexLock lock(&mu_);
     planned_bytes_ += planned_bytes;
-    // The peak is of a time when more was planned, or held by a failed load.
-    if (planned_bytes <= 0) has_shrunk_ = true;
     if (--n_changes_ > 0) return;
-    if (std::exchange(has_shrunk_, false)) {
-      is_peak_ours_ = options_.memory.reset_peak();
-    }
   }
   Sample();
 }
 
-int64_t RuntimeMonitor::PublishedBytes() const {
-  return published_ ? planner::MeasuredRuntimeBytes(*published_, expected_)
-                    : planner::EstimatedRuntimeBytes(expected_);
+bool RuntimeMonitor::IsQuiet() {
+  const ByteBudget::Traffic traffic = options_.traffic();
+  const int64_t before = std::exchange(n_shares_, traffic.n_shares);
+  // A reply may be on its way for a moment after its call has ended.
+  const bool was_held = std::exchange(is_held_, traffic.held_bytes > 0);
+  return !was_held && !is_held_ && traffic.n_shares == before;
 }
 
 bool RuntimeMonitor::Measure() {
-  // Without a model there is no plan to be beside.
-  if (n_changes_ > 0 || planned_bytes_ == 0) return false;
-  int64_t held = options_.memory.resident_bytes();
-  if (is_peak_ours_) held = std::max(held, options_.memory.peak_bytes());
-  const int64_t bytes = std::clamp(held - planned_bytes_, int64_t{0},
-                                   planner::RuntimeProfile::kMaxBytes);
-  seen_.bytes = std::max(seen_.bytes, bytes);
-  const int64_t published = PublishedBytes();
-  if (seen_.bytes <= published) return false;
-  published_ = published_ ? planner::MergeRuntime(*published_, seen_) : seen_;
-  Log(absl::StrCat("this process takes ", seen_.bytes,
-                   " bytes beside its plans, more than the ", published,
-                   " planned; from now on ", PublishedBytes(), " are planned"));
+  const int64_t bytes =
+      std::clamp(options_.memory.resident_bytes() - planned_bytes_, int64_t{1},
+                 planner::RuntimeProfile::kMaxBytes);
+  // Slots, rows and sorted rows may not have been used yet: only threads and
+  // what they hold are certainly there.
+  seen_ = {
+      .key = options_.key,
+      .bytes = bytes,
+      .load = {.n_threads = options_.load.n_threads},
+      .measured = absl::FormatTime("%Y-%m-%d %H:%M UTC", options_.wall_clock(),
+                                   absl::UTCTimeZone())};
+  const planner::RuntimeLoad load = WholeLoad();
+  if (!published_) {
+    // Plans of one process agree while its bound holds.
+    if (bytes <= planner::EstimatedRuntimeBytes(load)) return false;
+    published_ = *seen_;
+  } else {
+    planner::RuntimeProfile settled =
+        SettleRuntime(*published_, *seen_, load, n_shares_ > 0);
+    if (settled == *published_) return false;
+    published_ = std::move(settled);
+  }
+  Log(absl::StrCat("this process, idle, takes ", bytes,
+                   " bytes beside its plans; from now on ",
+                   MeasuredRuntimeBytes(*published_, PlannedLoad()),
+                   " are planned"));
   return true;
 }
 
-void RuntimeMonitor::Sample() {
+void RuntimeMonitor::Sample() { SampleIf(/*is_stopped=*/false); }
+
+void RuntimeMonitor::SampleStopped() { SampleIf(/*is_stopped=*/true); }
+
+void RuntimeMonitor::SampleIf(bool is_stopped) {
   std::function<void()> listener;
   {
     absl::MutexLock lock(&mu_);
-    if (Measure()) listener = listener_;
+    const bool is_quiet = IsQuiet() || is_stopped;
+    // Without a model there is no plan to be beside.
+    if (is_quiet && n_changes_ == 0 && planned_bytes_ > 0 && Measure()) {
+      listener = listener_;
+    }
   }
   if (listener != nullptr) listener();
   Keep();
 }
 
 void RuntimeMonitor::Keep() {
-  // A file for every page more would be many writes for nothing.
-  constexpr int64_t kStepBytes = 128 << 10;
   absl::MutexLock keep_lock(&keep_mu_);
-  planner::RuntimeProfile seen;
+  std::optional<planner::RuntimeProfile> seen;
+  planner::RuntimeLoad load;
+  bool has_served = false;
   {
     absl::MutexLock lock(&mu_);
-    const bool is_kept = kept_.bytes > 0 &&
-                         seen_.bytes <= kept_.bytes + kStepBytes &&
-                         planner::RuntimeGrowth(kept_.load, seen_.load) == 0;
-    if (is_kept || seen_.bytes == 0) return;
-    seen = seen_;
+    seen.swap(seen_);
+    load = WholeLoad();
+    has_served = n_shares_ > 0;
   }
-  const auto kept = store_.Keep(seen);
+  if (!seen.has_value()) return;
+  const auto kept =
+      store_.Keep(*seen, [&](const auto& before, const auto& now) {
+        return SettleRuntime(before, now, load, has_served);
+      });
+  if (kept.ok()) return;
   absl::MutexLock lock(&mu_);
-  if (kept.ok()) kept_ = *kept;
-  if (kept.ok() || absl::IsUnavailable(kept.status())) return;
+  if (absl::IsUnavailable(kept.status())) {
+    // Another process writes: again at the next sample.
+    if (!seen_.has_value()) seen_ = std::move(seen);
+    return;
+  }
   if (!std::exchange(has_complained_, true)) {
     Log(absl::StrCat("the runtime profile cannot be kept: ",
                      kept.status().message()));

@@ -1,12 +1,14 @@
-// Measures what this process takes beside its plans, keeps the most that it
-// saw, and says what to plan for it.
+// Measures what this process takes beside its plans while it is idle, keeps
+// that, and says what to plan for it.
 #ifndef PLIMSOLL_SERVICES_WORKER_RUNTIME_MONITOR_H_
 #define PLIMSOLL_SERVICES_WORKER_RUNTIME_MONITOR_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -14,26 +16,54 @@
 #include "planner/device_profile.h"
 #include "planner/runtime_profile.h"
 #include "services/common/background.h"
+#include "services/common/byte_budget.h"
 #include "services/common/runtime_store.h"
 
 namespace plimsoll::services {
 
 // What the process says of its own memory.
 struct ProcessMemory {
-  std::function<int64_t()> resident_bytes;  // exact; may take milliseconds
-  std::function<int64_t()> peak_bytes;      // since its start or the last reset
-  std::function<bool()> reset_peak;         // false if that is not allowed
+  // Exact, once what the heap does not use is given back; may take
+  // milliseconds.
+  std::function<int64_t()> resident_bytes;
 };
 
 // This process's, from /proc.
 ProcessMemory OwnMemory();
 
+// A measurement counts only if no call holds memory for its messages, none has
+// since the sample before, and no model comes or goes: buffers of requests have
+// a budget of their own (byte_budget.h) and are no runtime.
+//
 // The figure that is published, Profile(), is settled at the start, from what
-// earlier processes measured or the committed bound, so that plans of one
-// process agree; it grows at once when more is seen. Thread-safe.
+// earlier processes measured or the committed bound. It changes only as
+// planner::SettleRuntime says, so that plans agree whatever was asked between
+// them; it is never below what was measured. Thread-safe.
 class RuntimeMonitor {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(10);
+
+  // A model of some load that is being planned, or is in memory.
+  class Expectation {
+   public:
+    Expectation() = default;
+    Expectation(Expectation&& other) noexcept { *this = std::move(other); }
+    Expectation& operator=(Expectation&& other) noexcept {
+      std::swap(monitor_, other.monitor_);
+      std::swap(id_, other.id_);
+      return *this;
+    }
+    ~Expectation() {
+      if (monitor_ != nullptr) monitor_->Forget(id_);
+    }
+
+   private:
+    friend class RuntimeMonitor;
+    Expectation(RuntimeMonitor* monitor, int64_t id)
+        : monitor_(monitor), id_(id) {}
+    RuntimeMonitor* monitor_ = nullptr;
+    int64_t id_ = 0;
+  };
 
   struct Options {
     std::string folder;         // where profiles are kept; empty: nowhere
@@ -42,7 +72,10 @@ class RuntimeMonitor {
     ProcessMemory memory;
     // The device as it is now, with a runtime that is replaced.
     std::function<planner::DeviceProfile()> device;
-    absl::Duration interval = kInterval;  // of samples
+    // What calls have held for their messages.
+    std::function<ByteBudget::Traffic()> traffic;
+    std::function<absl::Time()> wall_clock = absl::Now;  // for people
+    absl::Duration interval = kInterval;                 // of samples
   };
 
   // Reads the kept profile; says in the log why it is not used.
@@ -51,14 +84,18 @@ class RuntimeMonitor {
   RuntimeMonitor(const RuntimeMonitor&) = delete;
   RuntimeMonitor& operator=(const RuntimeMonitor&) = delete;
 
-  // The device, with the runtime to plan.
+  // The device, with the runtime to plan: for what this process was started
+  // for and the newest model that is expected.
   planner::DeviceProfile Profile() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Called without locks, from any thread, when more was seen than published.
+  // Called without locks, from any thread, when what is published changed.
   void SetListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A model of this kind is about to be planned: Profile() is for it as well.
-  void Expect(const planner::RuntimeLoad& load) ABSL_LOCKS_EXCLUDED(mu_);
+  // A model of this kind is about to be planned. It is expected until the end
+  // of what is returned, which the monitor outlives: that of the load if it
+  // fails, that of the model if it does not.
+  [[nodiscard]] Expectation Expect(const planner::RuntimeLoad& load)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // A model's memory is about to come or to go. Samples once more, then not
   // before every change has ended; then at once.
@@ -67,30 +104,41 @@ class RuntimeMonitor {
   // negative; 0 for a load that failed.
   void EndChange(int64_t planned_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Measures now and keeps what was seen. Also called at every interval.
+  // Measures, if the process is idle, and keeps what was seen. Also called at
+  // every interval.
   void Sample() ABSL_LOCKS_EXCLUDED(mu_);
+  // Samples where no call is left: after the server has ended.
+  void SampleStopped() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
-  // Measures, unless something changes. True if more was seen than published.
+  void SampleIf(bool is_stopped) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether no call has held memory since the last time this was asked.
+  bool IsQuiet() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // True if what is published changed.
   bool Measure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Keep() ABSL_LOCKS_EXCLUDED(keep_mu_, mu_);
-  int64_t PublishedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What Profile() is for, and what all models in memory come to.
+  planner::RuntimeLoad PlannedLoad() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  planner::RuntimeLoad WholeLoad() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const RuntimeStore store_;
   absl::Mutex keep_mu_;  // one write at a time; never taken under mu_
   mutable absl::Mutex mu_;
   std::function<void()> listener_ ABSL_GUARDED_BY(mu_);
-  planner::RuntimeLoad expected_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, planner::RuntimeLoad> expected_ ABSL_GUARDED_BY(mu_);
+  int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   // What Profile() stands on; nothing: the bound.
   std::optional<planner::RuntimeProfile> published_ ABSL_GUARDED_BY(mu_);
-  planner::RuntimeProfile seen_ ABSL_GUARDED_BY(mu_);  // bytes 0: nothing yet
-  planner::RuntimeProfile kept_ ABSL_GUARDED_BY(mu_);  // in the file, we know
+  // The last measurement, until it is kept; nothing: there is none.
+  std::optional<planner::RuntimeProfile> seen_ ABSL_GUARDED_BY(mu_);
+  // What calls had held at the last look.
+  int64_t n_shares_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_held_ ABSL_GUARDED_BY(mu_) = false;
   int64_t planned_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t n_changes_ ABSL_GUARDED_BY(mu_) = 0;        // under way
-  bool has_shrunk_ ABSL_GUARDED_BY(mu_) = false;      // by a change under way
-  bool is_peak_ours_ ABSL_GUARDED_BY(mu_) = true;     // of what is planned now
   bool has_complained_ ABSL_GUARDED_BY(mu_) = false;  // that it cannot be kept
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above

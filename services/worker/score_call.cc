@@ -10,16 +10,20 @@
 #include "services/common/clock.h"
 #include "services/common/errors.h"
 #include "services/common/to_proto.h"
+#include "services/worker/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {
 
 absl::StatusOr<std::vector<int32_t>> IdsOf(const LoadedModel& model,
-                                           const v1::Continuation& one) {
+                                           const v1::Continuation& one,
+                                           StopCheck stop) {
+  const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   switch (one.content_case()) {
     case v1::Continuation::kText:
-      return model.engine->tokenizer().Encode(one.text(),
-                                              /*parse_special=*/false);
+      RETURN_IF_ERROR(tokenizer.CheckFits(tokenizer.LeastBytes(one.text()),
+                                          model.engine->n_ctx()));
+      return tokenizer.Encode(one.text(), /*parse_special=*/false, stop);
     case v1::Continuation::kTokens: {
       ASSIGN_OR_RETURN(Prompt prompt, FromIds(model, one.tokens()));
       return std::move(prompt.ids);
@@ -44,15 +48,17 @@ absl::Status CheckLength(const Generation& generation,
 }
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
-    const Generation& generation, const v1::ScoreRequest& request) {
+    const Generation& generation, const v1::ScoreRequest& request,
+    StopCheck stop) {
   const int n = request.continuations_size();
   if (n < 1 || n > kMaxContinuations) {
     return absl::InvalidArgumentError(absl::StrCat(
         "continuations: 1 to ", kMaxContinuations, " are allowed, got ", n));
   }
   std::vector<std::vector<int32_t>> continuations;
+  int64_t reply_bytes = WireBytes(generation.prompt.ids) + 1'024;
   for (int i = 0; i < n; ++i) {
-    auto ids = IdsOf(*generation.model, request.continuations(i));
+    auto ids = IdsOf(*generation.model, request.continuations(i), stop);
     const absl::Status status =
         ids.ok() ? CheckLength(generation, *ids) : ids.status();
     if (!status.ok()) {
@@ -62,6 +68,10 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
       return WithDetails(std::move(named),
                          {v1::ERROR_REASON_PROMPT_TOO_LONG, {}, std::nullopt});
     }
+    // Each token comes back with its log-probability.
+    reply_bytes += WireBytes(*ids) + 4 * static_cast<int64_t>(ids->size()) + 64;
+    RETURN_IF_ERROR(
+        CheckReplyBytes(reply_bytes, "score fewer continuations at a time"));
     continuations.push_back(*std::move(ids));
   }
   return continuations;
@@ -69,32 +79,39 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
 
 }  // namespace
 
-ScoreCall::ScoreCall(grpc::CallbackServerContext& context,
+ScoreCall::ScoreCall(grpc::CallbackServerContext& context, WorkPool& pool,
                      v1::ScoreResponse& response)
     : request_id_(TakeRequestId(context)),
       deadline_(BootTime() + std::min(TimeLeft(context), kUnaryDeadline)),
+      preparation_(context, pool),
       response_(response) {}
 
 ScoreCall* ScoreCall::Start(grpc::CallbackServerContext& context,
                             ModelRegistry& registry, CallGate& gate,
-                            const v1::ScoreRequest& request,
+                            WorkPool& pool, const v1::ScoreRequest& request,
                             v1::ScoreResponse& response) {
-  auto call = std::shared_ptr<ScoreCall>(new ScoreCall(context, response));
+  auto call =
+      std::shared_ptr<ScoreCall>(new ScoreCall(context, pool, response));
   call->grpc_reference_ = call;
-  if (const absl::Status status = call->Begin(context, registry, gate, request);
-      !status.ok()) {
-    call->End(status);
-  }
-  return call.get();
+  ScoreCall* const started = call.get();
+  // `context` and `request` live until OnDone, which comes after the end.
+  call->preparation_.Start(
+      context, gate, request, call->pass_,
+      [call, &context, &registry, &request] {
+        return call->Begin(context, registry, request);
+      },
+      [call](const absl::Status& status) { call->End(status); });
+  return started;
 }
 
 absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
-                              ModelRegistry& registry, CallGate& gate,
+                              ModelRegistry& registry,
                               const v1::ScoreRequest& request) {
-  ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
+  const auto stop = [this] { return preparation_.Check(); };
   ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context, request_id_}, request));
-  ASSIGN_OR_RETURN(auto continuations, Continuations(generation, request));
+                   Prepare(registry, {context, request_id_, stop}, request));
+  ASSIGN_OR_RETURN(auto continuations,
+                   Continuations(generation, request, stop));
   absl::MutexLock lock(&mu_);
   generation_ = std::move(generation);
   continuations_ = std::move(continuations);
@@ -108,6 +125,8 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
 }
 
 absl::Status ScoreCall::SubmitNext() {
+  // What was admitted goes on to its end, one continuation after the other.
+  generation_.options.is_admitted = response_.scores_size() > 0;
   const auto& ids =
       continuations_[static_cast<size_t>(response_.scores_size())];
   v1::ContinuationScore& score = *response_.add_scores();
@@ -161,6 +180,7 @@ bool ScoreCall::Abandoned() const {
 }
 
 void ScoreCall::OnCancel() {
+  preparation_.Cancel();
   absl::MutexLock lock(&mu_);
   is_cancelled_ = true;
   if (generation_.model) generation_.model->engine->Wake();

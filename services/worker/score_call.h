@@ -19,6 +19,7 @@
 #include "services/common/call_gate.h"
 #include "services/worker/generation.h"
 #include "services/worker/model_registry.h"
+#include "services/worker/preparation.h"
 #include "worker/engine.h"
 
 namespace plimsoll::services {
@@ -34,7 +35,7 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
   // Starts the call; what is returned lives until OnDone.
   static ScoreCall* Start(grpc::CallbackServerContext& context,
                           ModelRegistry& registry, CallGate& gate,
-                          const v1::ScoreRequest& request,
+                          WorkPool& pool, const v1::ScoreRequest& request,
                           v1::ScoreResponse& response);
 
   // From the step thread.
@@ -48,17 +49,19 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
   void OnDone() override;
 
  private:
-  ScoreCall(grpc::CallbackServerContext& context, v1::ScoreResponse& response);
+  ScoreCall(grpc::CallbackServerContext& context, WorkPool& pool,
+            v1::ScoreResponse& response);
 
   absl::Status Begin(grpc::CallbackServerContext& context,
-                     ModelRegistry& registry, CallGate& gate,
-                     const v1::ScoreRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+                     ModelRegistry& registry, const v1::ScoreRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Submits the next continuation.
   absl::Status SubmitNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string request_id_;
   const absl::Time deadline_;
+  Preparation preparation_;
   CallGate::Pass pass_;
   mutable absl::Mutex mu_;
   Generation generation_ ABSL_GUARDED_BY(mu_);  // its model until End

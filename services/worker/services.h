@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "services/common/call_gate.h"
 #include "services/common/server.h"
+#include "services/common/work_pool.h"
 #include "services/worker/model_registry.h"
 
 namespace grpc {
@@ -15,17 +16,19 @@ class Service;
 
 namespace plimsoll::services {
 
-// Each needs `registry` and `gate` to outlive it. A stream of text is cancelled
+// Each needs `registry`, `gate` and `pool` to outlive it. What costs more than
+// a look at small tables is done on the pool. A stream of text is cancelled
 // after `reader_timeout` without a read.
 std::unique_ptr<grpc::Service> NewGenerationService(
-    ModelRegistry& registry, CallGate& gate,
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
 std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
-                                                   CallGate& gate);
+                                                   CallGate& gate,
+                                                   WorkPool& pool);
 std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,
                                                CallGate& gate);
 std::unique_ptr<grpc::Service> NewSessionService(
-    ModelRegistry& registry, CallGate& gate,
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
 // Its own calls do not go through the gate: it closes it.
 std::unique_ptr<grpc::Service> NewAdminService(ModelRegistry& registry,

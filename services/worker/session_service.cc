@@ -10,6 +10,8 @@
 #include "services/common/to_proto.h"
 #include "services/worker/claim.h"
 #include "services/worker/generation.h"
+#include "services/worker/message_bytes.h"
+#include "services/worker/preparation.h"
 #include "services/worker/prompt.h"
 #include "services/worker/services.h"
 #include "services/worker/stream_call.h"
@@ -27,10 +29,12 @@ v1::Session Describe(const LoadedModel& model,
   return message;
 }
 
-absl::Status Open(ModelRegistry& registry, const std::string& tenant,
+absl::Status Open(ModelRegistry& registry, const worker::Claim& caller,
                   const v1::OpenSessionRequest& request,
                   v1::OpenSessionResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ByteBudget::Share share,
+                   registry.messages().Take(WorkBytes(request)));
   ASSIGN_OR_RETURN(
       const worker::ChatFormatChoice choice,
       ChooseFormat(*model, request.has_chat_format() ? &request.chat_format()
@@ -38,56 +42,68 @@ absl::Status Open(ModelRegistry& registry, const std::string& tenant,
   ASSIGN_OR_RETURN(
       worker::SessionOptions options,
       FromProto(request, choice.format, model->engine->tokenizer()));
-  options.owner = tenant;
+  options.owner = caller.tenant;
+  options.peer = caller.peer;
   const auto info = model->engine->OpenSession(std::move(options));
   if (!info.ok()) return SessionStatus(info.status());
   *response.mutable_session() = Describe(*model, *info);
   return absl::OkStatus();
 }
 
-absl::Status Get(ModelRegistry& registry, const std::string& tenant,
+absl::Status Get(ModelRegistry& registry, const worker::Claim& caller,
                  const v1::GetSessionRequest& request,
                  v1::GetSessionResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  const auto info = model->engine->GetSession(request.session_id(), tenant);
+  const auto info =
+      model->engine->GetSession(request.session_id(), caller.tenant);
   if (!info.ok()) return SessionStatus(info.status());
   *response.mutable_session() = Describe(*model, *info);
   return absl::OkStatus();
 }
 
-absl::Status List(ModelRegistry& registry, const std::string& tenant,
+absl::Status List(ModelRegistry& registry, const worker::Claim& caller,
                   const v1::ListSessionsRequest& request,
                   v1::ListSessionsResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  for (const worker::SessionInfo& info : model->engine->Sessions(tenant)) {
+  for (const worker::SessionInfo& info :
+       model->engine->Sessions(caller.tenant)) {
     *response.add_sessions() = Describe(*model, info);
   }
   return absl::OkStatus();
 }
 
-absl::Status Close(ModelRegistry& registry, const std::string& tenant,
+absl::Status Close(ModelRegistry& registry, const worker::Claim& caller,
                    const v1::CloseSessionRequest& request,
                    v1::CloseSessionResponse&) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
   return SessionStatus(
-      model->engine->CloseSession(request.session_id(), tenant));
+      model->engine->CloseSession(request.session_id(), caller.tenant));
 }
 
 class SessionServiceImpl final : public v1::SessionService::CallbackService {
  public:
-  SessionServiceImpl(ModelRegistry& registry, CallGate& gate,
+  SessionServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                      absl::Duration reader_timeout)
-      : registry_(registry), gate_(gate), reader_timeout_(reader_timeout) {}
+      : registry_(registry),
+        gate_(gate),
+        pool_(pool),
+        reader_timeout_(reader_timeout) {}
 
   ServerUnaryReactor* OpenSession(CallbackServerContext* context,
                                   const v1::OpenSessionRequest* request,
                                   v1::OpenSessionResponse* response) override {
-    return AnswerCaller(context, Open, *request, *response);
+    // The system prompt is tokenised.
+    return AnswerPrepared(
+        context, gate_, pool_, *request,
+        [this, context, request, response](StopCheck) -> absl::Status {
+          ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
+          return Open(registry_, claim, *request, *response);
+        });
   }
 
   grpc::ServerWriteReactor<v1::ChatResponse>* Chat(
       CallbackServerContext* context, const v1::ChatRequest* request) override {
-    return ChatStream::Start(*context, registry_, gate_, reader_timeout_,
+    return ChatStream::Start(*context, registry_, gate_, pool_, reader_timeout_,
                              *request);
   }
 
@@ -110,30 +126,33 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
   }
 
  private:
-  // Answers with `answer`, which is told the caller's tenant.
+  // Answers with `answer`, which is told who calls.
   template <typename Request, typename Response>
   ServerUnaryReactor* AnswerCaller(CallbackServerContext* context,
                                    absl::Status (*answer)(ModelRegistry&,
-                                                          const std::string&,
+                                                          const worker::Claim&,
                                                           const Request&,
                                                           Response&),
                                    const Request& request, Response& response) {
     return AnswerUnary(context, gate_, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
-      return answer(registry_, claim.tenant, request, response);
+      return answer(registry_, claim, request, response);
     });
   }
 
   ModelRegistry& registry_;
   CallGate& gate_;
+  WorkPool& pool_;
   const absl::Duration reader_timeout_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewSessionService(
-    ModelRegistry& registry, CallGate& gate, absl::Duration reader_timeout) {
-  return std::make_unique<SessionServiceImpl>(registry, gate, reader_timeout);
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
+    absl::Duration reader_timeout) {
+  return std::make_unique<SessionServiceImpl>(registry, gate, pool,
+                                              reader_timeout);
 }
 
 }  // namespace plimsoll::services

@@ -12,33 +12,38 @@ namespace plimsoll::services {
 
 template <typename Request, typename Response>
 StreamCall<Request, Response>::StreamCall(grpc::CallbackServerContext& context,
+                                          WorkPool& pool,
                                           absl::Duration reader_timeout)
     : context_(context),
       start_(BootTime()),
       request_id_(TakeRequestId(context)),
+      preparation_(context, pool),
       slow_reader_(context, reader_timeout) {}
 
 template <typename Request, typename Response>
 StreamCall<Request, Response>* StreamCall<Request, Response>::Start(
     grpc::CallbackServerContext& context, ModelRegistry& registry,
-    CallGate& gate, absl::Duration reader_timeout, const Request& request) {
-  auto call =
-      std::shared_ptr<StreamCall>(new StreamCall(context, reader_timeout));
+    CallGate& gate, WorkPool& pool, absl::Duration reader_timeout,
+    const Request& request) {
+  auto call = std::shared_ptr<StreamCall>(
+      new StreamCall(context, pool, reader_timeout));
   call->grpc_reference_ = call;
-  if (const absl::Status status = call->Begin(registry, gate, request);
-      !status.ok()) {
-    call->OnEnd(status, {});
-  }
-  return call.get();
+  StreamCall* const started = call.get();
+  // `context` and `request` live until OnDone, which comes after the end.
+  call->preparation_.Start(
+      context, gate, request, call->pass_,
+      [call, &registry, &request] { return call->Begin(registry, request); },
+      [call](const absl::Status& status) { call->OnEnd(status, {}); });
+  return started;
 }
 
 template <typename Request, typename Response>
 absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
-                                                  CallGate& gate,
                                                   const Request& request) {
-  ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
+  const auto stop = [this] { return preparation_.Check(); };
   ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context_, request_id_}, request));
+                   Prepare(registry, {context_, request_id_, stop}, request));
+  share_ = std::move(generation.share);
   v1::PromptInfo info;
   for (const int32_t id : generation.prompt.ids) {
     info.add_prompt_ids(ToUint32(id));
@@ -129,6 +134,7 @@ void StreamCall<Request, Response>::OnWriteDone(bool ok) {
 
 template <typename Request, typename Response>
 void StreamCall<Request, Response>::OnCancel() {
+  preparation_.Cancel();
   absl::MutexLock lock(&mu_);
   is_cancelled_ = true;
   if (model_) model_->engine->Wake();

@@ -21,6 +21,7 @@
 #include "services/common/reader_alarm.h"
 #include "services/worker/generation.h"
 #include "services/worker/model_registry.h"
+#include "services/worker/preparation.h"
 #include "worker/engine.h"
 
 namespace plimsoll::services {
@@ -42,7 +43,7 @@ class StreamCall final
   // Starts the call; what is returned lives until OnDone.
   static StreamCall* Start(grpc::CallbackServerContext& context,
                            ModelRegistry& registry, CallGate& gate,
-                           absl::Duration reader_timeout,
+                           WorkPool& pool, absl::Duration reader_timeout,
                            const Request& request);
 
   // From the step thread.
@@ -58,18 +59,20 @@ class StreamCall final
   void OnDone() override;
 
  private:
-  StreamCall(grpc::CallbackServerContext& context,
+  StreamCall(grpc::CallbackServerContext& context, WorkPool& pool,
              absl::Duration reader_timeout);
 
-  absl::Status Begin(ModelRegistry& registry, CallGate& gate,
-                     const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin(ModelRegistry& registry, const Request& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Push(Response message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   grpc::CallbackServerContext& context_;  // until Finish
   const absl::Time start_;
   const std::string request_id_;
+  Preparation preparation_;
   CallGate::Pass pass_;
+  ByteBudget::Share share_;  // of the request
   mutable absl::Mutex mu_;
   LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd

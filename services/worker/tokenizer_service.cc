@@ -1,4 +1,5 @@
-// TokenizerService on the wire: answered at once by a loaded model's tables.
+// TokenizerService on the wire: a loaded model's tables, asked on the pool, in
+// the memory that messages may take.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -6,6 +7,8 @@
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/common/call.h"
 #include "services/common/to_proto.h"
+#include "services/worker/message_bytes.h"
+#include "services/worker/preparation.h"
 #include "services/worker/prompt.h"
 #include "services/worker/services.h"
 
@@ -17,6 +20,9 @@ using grpc::ServerUnaryReactor;
 
 // Ids of one Detokenize call.
 constexpr int kMaxDetokenizeIds = 1 << 20;
+// Tags, lengths and names in a reply, beside text and ids.
+constexpr int64_t kReplyFrameBytes = 1'024;
+constexpr char kFewerIds[] = "send fewer ids at a time";
 
 template <typename Response>
 void AddIds(const std::vector<int32_t>& ids, Response& response) {
@@ -24,9 +30,11 @@ void AddIds(const std::vector<int32_t>& ids, Response& response) {
 }
 
 absl::Status Tokenize(ModelRegistry& registry,
-                      const v1::TokenizeRequest& request,
+                      const v1::TokenizeRequest& request, StopCheck stop,
                       v1::TokenizeResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ByteBudget::Share share,
+                   registry.messages().Take(WorkBytes(request)));
   if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("content: text or raw_text is needed");
   }
@@ -35,37 +43,56 @@ absl::Status Tokenize(ModelRegistry& registry,
                                              : request.text());
   prompt.set_add_bos(request.add_bos());
   prompt.set_parse_special(request.parse_special());
-  ASSIGN_OR_RETURN(const Prompt result, FromText(*model, prompt));
+  ASSIGN_OR_RETURN(const Prompt result,
+                   FromText(*model, prompt, {.stop = stop}));
+  RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
+                                  "tokenize the text in pieces"));
   AddIds(result.ids, response);
   return absl::OkStatus();
 }
 
 absl::Status Detokenize(ModelRegistry& registry,
-                        const v1::DetokenizeRequest& request,
+                        const v1::DetokenizeRequest& request, StopCheck stop,
                         v1::DetokenizeResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
   if (request.ids_size() > kMaxDetokenizeIds) {
     return absl::InvalidArgumentError(absl::StrCat(
         "ids: has ", request.ids_size(), " ids, at most ", kMaxDetokenizeIds));
   }
+  RETURN_IF_ERROR(stop());
+  ASSIGN_OR_RETURN(
+      ByteBudget::Share share,
+      registry.messages().Take(DetokenizeBytes(request.ids_size(), 0)));
   v1::TokenPrompt prompt;
   *prompt.mutable_ids() = request.ids();
   ASSIGN_OR_RETURN(const Prompt checked, FromIds(*model, prompt));
-  response.set_text(
-      model->engine->tokenizer().Decode(checked.ids, request.render_special()));
-  return absl::OkStatus();
+  // Looked at before the text is made: a few ids may stand for a long one.
+  const worker::Tokenizer& tokenizer = model->engine->tokenizer();
+  const int64_t text_bytes =
+      TextBytes(tokenizer, checked.ids, request.render_special());
+  RETURN_IF_ERROR(CheckReplyBytes(text_bytes + kReplyFrameBytes, kFewerIds));
+  RETURN_IF_ERROR(share.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
+  response.set_text(tokenizer.Decode(checked.ids, request.render_special()));
+  const absl::Status status = CheckReplyBytes(
+      static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
+      kFewerIds);
+  if (!status.ok()) response.clear_text();  // ill-formed bytes became longer
+  return status;
 }
 
 absl::Status CountTokens(ModelRegistry& registry,
-                         const v1::CountTokensRequest& request,
+                         const v1::CountTokensRequest& request, StopCheck stop,
                          v1::CountTokensResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ByteBudget::Share share,
+                   registry.messages().Take(WorkBytes(request)));
   if (request.input_case() == v1::CountTokensRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError("input: text or chat is needed");
   }
-  ASSIGN_OR_RETURN(const Prompt result, request.has_chat()
-                                            ? FromChat(*model, request.chat())
-                                            : FromText(*model, request.text()));
+  ASSIGN_OR_RETURN(const Prompt result,
+                   request.has_chat()
+                       ? FromChat(*model, request.chat(), {.stop = stop})
+                       : FromText(*model, request.text(), {.stop = stop}));
   response.set_n_tokens(ToUint32(static_cast<int64_t>(result.ids.size())));
   response.set_n_ctx(ToUint32(model->engine->n_ctx()));
   return absl::OkStatus();
@@ -73,9 +100,16 @@ absl::Status CountTokens(ModelRegistry& registry,
 
 absl::Status ApplyChatTemplate(ModelRegistry& registry,
                                const v1::ApplyChatTemplateRequest& request,
+                               StopCheck stop,
                                v1::ApplyChatTemplateResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(const Prompt result, FromChat(*model, request.chat()));
+  ASSIGN_OR_RETURN(const ByteBudget::Share share,
+                   registry.messages().Take(WorkBytes(request)));
+  ASSIGN_OR_RETURN(const Prompt result,
+                   FromChat(*model, request.chat(), {.stop = stop}));
+  RETURN_IF_ERROR(CheckReplyBytes(static_cast<int64_t>(result.text.size()) +
+                                      WireBytes(result.ids) + kReplyFrameBytes,
+                                  "shorten the conversation"));
   response.set_text(result.text);
   AddIds(result.ids, response);
   response.set_chat_format(result.chat_format);
@@ -86,52 +120,62 @@ absl::Status ApplyChatTemplate(ModelRegistry& registry,
 class TokenizerServiceImpl final
     : public v1::TokenizerService::CallbackService {
  public:
-  TokenizerServiceImpl(ModelRegistry& registry, CallGate& gate)
-      : registry_(registry), gate_(gate) {}
+  TokenizerServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool)
+      : registry_(registry), gate_(gate), pool_(pool) {}
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context,
                                const v1::TokenizeRequest* request,
                                v1::TokenizeResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return services::Tokenize(registry_, *request, *response);
-    });
+    return AnswerPrepared(context, gate_, pool_, *request,
+                          [this, request, response](StopCheck stop) {
+                            return services::Tokenize(registry_, *request, stop,
+                                                      *response);
+                          });
   }
 
   ServerUnaryReactor* Detokenize(CallbackServerContext* context,
                                  const v1::DetokenizeRequest* request,
                                  v1::DetokenizeResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return services::Detokenize(registry_, *request, *response);
-    });
+    return AnswerPrepared(context, gate_, pool_, *request,
+                          [this, request, response](StopCheck stop) {
+                            return services::Detokenize(registry_, *request,
+                                                        stop, *response);
+                          });
   }
 
   ServerUnaryReactor* CountTokens(CallbackServerContext* context,
                                   const v1::CountTokensRequest* request,
                                   v1::CountTokensResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return services::CountTokens(registry_, *request, *response);
-    });
+    return AnswerPrepared(context, gate_, pool_, *request,
+                          [this, request, response](StopCheck stop) {
+                            return services::CountTokens(registry_, *request,
+                                                         stop, *response);
+                          });
   }
 
   ServerUnaryReactor* ApplyChatTemplate(
       CallbackServerContext* context,
       const v1::ApplyChatTemplateRequest* request,
       v1::ApplyChatTemplateResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
-      return services::ApplyChatTemplate(registry_, *request, *response);
-    });
+    return AnswerPrepared(context, gate_, pool_, *request,
+                          [this, request, response](StopCheck stop) {
+                            return services::ApplyChatTemplate(
+                                registry_, *request, stop, *response);
+                          });
   }
 
  private:
   ModelRegistry& registry_;
   CallGate& gate_;
+  WorkPool& pool_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
-                                                   CallGate& gate) {
-  return std::make_unique<TokenizerServiceImpl>(registry, gate);
+                                                   CallGate& gate,
+                                                   WorkPool& pool) {
+  return std::make_unique<TokenizerServiceImpl>(registry, gate, pool);
 }
 
 }  // namespace plimsoll::services

@@ -11,34 +11,42 @@
 
 namespace plimsoll::services {
 
-UnaryCall::UnaryCall(grpc::CallbackServerContext& context,
+UnaryCall::UnaryCall(grpc::CallbackServerContext& context, WorkPool& pool,
                      v1::GenerateResponse& response)
     : start_(BootTime()),
       request_id_(TakeRequestId(context)),
+      preparation_(context, pool),
       response_(response) {}
 
 UnaryCall* UnaryCall::Start(grpc::CallbackServerContext& context,
                             ModelRegistry& registry, CallGate& gate,
-                            const v1::GenerateRequest& request,
+                            WorkPool& pool, const v1::GenerateRequest& request,
                             v1::GenerateResponse& response) {
-  auto call = std::shared_ptr<UnaryCall>(new UnaryCall(context, response));
+  auto call =
+      std::shared_ptr<UnaryCall>(new UnaryCall(context, pool, response));
   call->grpc_reference_ = call;
-  if (const absl::Status status = call->Begin(context, registry, gate, request);
-      !status.ok()) {
-    call->OnEnd(status, {});
-  }
-  return call.get();
+  UnaryCall* const started = call.get();
+  // `context` and `request` live until OnDone, which comes after the end.
+  call->preparation_.Start(
+      context, gate, request, call->pass_,
+      [call, &context, &registry, &request] {
+        return call->Begin(context, registry, request);
+      },
+      [call](const absl::Status& status) { call->OnEnd(status, {}); });
+  return started;
 }
 
 absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
-                              ModelRegistry& registry, CallGate& gate,
+                              ModelRegistry& registry,
                               const v1::GenerateRequest& request) {
-  ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
+  const auto stop = [this] { return preparation_.Check(); };
   ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context, request_id_}, request));
+                   Prepare(registry, {context, request_id_, stop}, request));
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);
+    meter_ = ReplyMeter(std::move(generation.share));
+    RETURN_IF_ERROR(meter_.Add(WireBytes(generation.prompt.ids)));
     for (const int32_t id : generation.prompt.ids) {
       response_.add_prompt_ids(ToUint32(id));
     }
@@ -55,7 +63,10 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
 
 bool UnaryCall::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
-  if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
+  // Dropped; Abandoned() tells the engine.
+  if (is_cancelled_ || !refusal_.ok()) return true;
+  refusal_ = meter_.Add(WireBytes(output));
+  if (!refusal_.ok()) return true;
   AppendOutput(output, response_);
   tools_.Append(output, response_);
   return true;
@@ -66,6 +77,11 @@ void UnaryCall::OnEnd(const absl::Status& status,
   LoadedModel::Use model;  // let go without our lock
   absl::MutexLock lock(&mu_);
   std::swap(model, model_);
+  if (!refusal_.ok()) {
+    response_.Clear();
+    Finish(ToGrpc(EndStatus(refusal_), request_id_));
+    return;
+  }
   if (status.ok()) {
     response_.set_finish_reason(tools_.End(info, response_));
     if (info.reason == worker::FinishReason::kStopString) {
@@ -80,10 +96,11 @@ void UnaryCall::OnEnd(const absl::Status& status,
 
 bool UnaryCall::Abandoned() const {
   absl::MutexLock lock(&mu_);
-  return is_cancelled_;
+  return is_cancelled_ || !refusal_.ok();
 }
 
 void UnaryCall::OnCancel() {
+  preparation_.Cancel();
   absl::MutexLock lock(&mu_);
   is_cancelled_ = true;
   if (model_) model_->engine->Wake();

@@ -16,13 +16,15 @@
 #include "services/common/call_gate.h"
 #include "services/common/chat_tools.h"
 #include "services/worker/generation.h"
+#include "services/worker/message_bytes.h"
 #include "services/worker/model_registry.h"
+#include "services/worker/preparation.h"
 #include "worker/engine.h"
 
 namespace plimsoll::services {
 
 // What it collects is bounded by the context of a slot or, where that rolls, by
-// kMaxUnaryTokens.
+// kMaxUnaryTokens, and by kMaxReplyBytes.
 //
 // Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
 class UnaryCall final : public grpc::ServerUnaryReactor,
@@ -32,7 +34,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   // Starts the call; what is returned lives until OnDone.
   static UnaryCall* Start(grpc::CallbackServerContext& context,
                           ModelRegistry& registry, CallGate& gate,
-                          const v1::GenerateRequest& request,
+                          WorkPool& pool, const v1::GenerateRequest& request,
                           v1::GenerateResponse& response);
 
   // From the step thread.
@@ -46,21 +48,24 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   void OnDone() override;
 
  private:
-  UnaryCall(grpc::CallbackServerContext& context,
+  UnaryCall(grpc::CallbackServerContext& context, WorkPool& pool,
             v1::GenerateResponse& response);
 
   absl::Status Begin(grpc::CallbackServerContext& context,
-                     ModelRegistry& registry, CallGate& gate,
+                     ModelRegistry& registry,
                      const v1::GenerateRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const absl::Time start_;
   const std::string request_id_;
+  Preparation preparation_;
   CallGate::Pass pass_;
   mutable absl::Mutex mu_;
   LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd
   v1::GenerateResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
+  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);  // of a reply that is too long
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<UnaryCall> grpc_reference_;  // released in OnDone
 };

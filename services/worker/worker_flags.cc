@@ -47,6 +47,12 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
                  "verified in one step; each takes a row of logits a slot")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxDraftTokens));
+  app.add_option("--parked-slots", load.n_parked,
+                 "Contexts that may wait in host memory while others use their "
+                 "slots, where a stream that rolls for ever would keep others "
+                 "waiting; with 0 it goes on from recomputed keys")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxParked));
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {

@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/byte_budget.h"
 #include "services/common/errors.h"
 #include "services/common/flags.h"
 #include "services/common/log.h"
 #include "services/common/runtime_key.h"
+#include "services/common/work_pool.h"
 #include "services/worker/device_guard.h"
 #include "services/worker/lease_keeper.h"
+#include "services/worker/message_bytes.h"
 #include "services/worker/model_registry.h"
 #include "services/worker/planner_client.h"
 #include "services/worker/runtime_monitor.h"
@@ -79,6 +82,7 @@ std::vector<Accelerator> LostOnes(const std::vector<Accelerator>& devices) {
 RuntimeMonitor::Options MonitorOptions(
     const WorkerOptions& options,
     const std::vector<Accelerator>& accelerators) {
+  ByteBudget* const messages = options.messages;
   planner::DeviceProfile host = worker::LocalCpuProfile();
   for (const Accelerator& device : accelerators) {
     absl::StrAppend(&host.name, " + ", device.profile.kind);
@@ -90,7 +94,14 @@ RuntimeMonitor::Options MonitorOptions(
                    .n_slots = options.load.n_slots,
                    .n_rows = options.load.n_ubatch},
           .memory = OwnMemory(),
-          .device = worker::LocalCpuProfile};
+          .device =
+              [messages] {
+                planner::DeviceProfile profile = worker::LocalCpuProfile();
+                profile.message_bytes =
+                    messages->limit_bytes() + int64_t{kMaxBufferBytes};
+                return profile;
+              },
+          .traffic = [messages] { return messages->traffic(); }};
 }
 
 void TellPlanner(const std::vector<Accelerator>& devices, PlannerClient* client,
@@ -158,6 +169,8 @@ void WatchDevices(DeviceGuard& guard, const std::vector<Accelerator>& devices,
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
   std::unique_ptr<PlannerClient> client;
+  ByteBudget messages(kMessageBytes);
+  options.messages = &messages;
   // What the process takes of a device with memory of its own was measured
   // when it was opened.
   std::optional<RuntimeMonitor> runtime;
@@ -192,11 +205,13 @@ absl::Status RunWorker(const ServerOptions& server_options,
   }
   ModelRegistry registry(options, client.get(), keeper.get());
   CallGate gate;
-  const auto generation =
-      NewGenerationService(registry, gate, server_options.reader_timeout);
+  const auto pool = WorkPool::Start();
+  if (!pool.ok()) return pool.status();
+  const auto generation = NewGenerationService(registry, gate, **pool,
+                                               server_options.reader_timeout);
   const auto session =
-      NewSessionService(registry, gate, server_options.reader_timeout);
-  const auto tokenizer = NewTokenizerService(registry, gate);
+      NewSessionService(registry, gate, **pool, server_options.reader_timeout);
+  const auto tokenizer = NewTokenizerService(registry, gate, **pool);
   const auto model = NewModelService(registry, gate);
   const auto admin = NewAdminService(registry, gate);
   auto server = Server::Start(server_options,
@@ -214,7 +229,11 @@ absl::Status RunWorker(const ServerOptions& server_options,
   AnnounceAddress((*server)->address());
   AwaitSignal();
   Log("draining");
-  (*server)->Drain([&] { registry.AbortAll(); });
+  (*server)->Drain([&] {
+    (*pool)->Abort();
+    registry.AbortAll();
+  });
+  if (runtime.has_value()) runtime->SampleStopped();
   registry.UnloadAll();  // leases are released last
   guard.Stop();
   registry.SetReadyListener(nullptr);

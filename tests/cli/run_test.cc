@@ -2,13 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "services/cli/cli.h"
 #include "services/cli/failure.h"
 #include "services/cli/terminal.h"
 #include "tests/cli/run_cli.h"
+#include "tests/planner/tiny_models.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -16,6 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Le;
+using ::testing::StartsWith;
 
 constexpr const char* kCommands[] = {
     "plan",   "what-if", "place",    "generate", "chat",       "tokenize",
@@ -175,6 +180,33 @@ TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
     EXPECT_THAT(result.err, HasSubstr("no/such.gguf"));
     EXPECT_THAT(result.err, HasSubstr("plimsoll models"));
   }
+}
+
+TEST(RunTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
+  planner::TinyModel model;  // and no chat template
+  model.architecture = "qwen3";
+  const std::string path = ::testing::TempDir() + "planned_only.gguf";
+  std::ofstream(path, std::ios::binary) << planner::BuilderOf(model).Build();
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"generate", "--prompt", "x"},
+        {"generate", "--prompt", "x", "--raw"},
+        {"generate", "--prompt", "x", "--chat-format", "none-such"},
+        {"generate", "--prompt", "x", "--device-memory", "1"},
+        {"generate", "--prompt", "x", "--device", "cuda:99"},
+        {"chat"},
+        {"bench"},
+        {"memory"},
+        {"perplexity", "--file", path}}) {
+    std::vector<std::string> with_model = args;
+    with_model.insert(with_model.end(), {"--model", path});
+    const CliResult result = RunCli(with_model);
+    EXPECT_EQ(result.code, kExitError) << args[0];
+    EXPECT_THAT(result.out, IsEmpty()) << args[0];
+    EXPECT_THAT(result.err, StartsWith("plimsoll: architecture \"qwen3\" "))
+        << args[0];
+    EXPECT_THAT(result.err, HasSubstr("plimsoll plan")) << args[0];
+  }
+  EXPECT_EQ(RunCli({"plan", path, "--device-memory", "1GiB"}).code, kExitOk);
 }
 
 TEST(RunTest, NobodyAtTheAddressIsAnErrorThatSaysWhatToStart) {

@@ -96,14 +96,17 @@ def small_channel(address):
 class Server:
     """A process of ours that listens; a context manager."""
 
-    def __init__(self, name, *flags):
+    def __init__(self, name, *flags, setup=""):
         self.errors = tempfile.TemporaryFile()
         # What it keeps is nobody else's, so that no test depends on another.
         self.state = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
         if not any(flag.startswith("--listen=") for flag in flags):
             flags += ("--listen=127.0.0.1:0",)
+        command = [binary(name), *flags]
+        if setup:  # not preexec_fn, which may hang where there are threads
+            command = ["sh", "-c", f'{setup}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
-            [binary(name), *flags],
+            command,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             env={**os.environ, "XDG_STATE_HOME": self.state.name},
@@ -167,10 +170,10 @@ class Server:
 class Planner(Server):
     """plimsoll-planner; unless `first`, one that may have had a predecessor."""
 
-    def __init__(self, *flags, first=True):
+    def __init__(self, *flags, first=True, setup=""):
         if first:
             flags += ("--first",)
-        super().__init__("plimsoll-planner", *flags)
+        super().__init__("plimsoll-planner", *flags, setup=setup)
         self.stub = stubs.PlannerStub(self.channel)
 
     def listed(self):

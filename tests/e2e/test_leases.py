@@ -1,8 +1,14 @@
 """The planner grants nothing twice, and expiry frees nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
+import contextlib
 import json
+import os
+import pathlib
+import resource
+import signal
 import subprocess
+import time
 
 import grpc
 import pytest
@@ -12,12 +18,14 @@ from stubs import common, planner as v1
 
 DEVICE = "e2e/cpu"
 DEVICE_BYTES = 1000
+# A planner whose leases, graces and recoveries end soon.
+SHORT = ("--lease-ttl=1", "--lease-grace=0.2", "--recovery-time=1")
 
 
-def register(server):
+def register(server, device_id=DEVICE, holder_name=""):
     """Registers a device of DEVICE_BYTES, all of them free."""
     profile = v1.DeviceProfile(
-        id=DEVICE,
+        id=device_id,
         kind="cpu",
         name="a small device",
         total_bytes=DEVICE_BYTES,
@@ -33,7 +41,9 @@ def register(server):
         runtime_bytes=0,
         runtime_basis=common.BASIS_ESTIMATED,
     )
-    server.stub.RegisterDevice(v1.RegisterDeviceRequest(profile=profile))
+    server.stub.RegisterDevice(
+        v1.RegisterDeviceRequest(profile=profile, holder=holder_name)
+    )
 
 
 @pytest.fixture
@@ -43,7 +53,15 @@ def device(planner):
     return planner
 
 
-def reserve(server, request_id, size):
+@pytest.fixture
+def short_device():
+    """The same, of a planner whose leases end soon."""
+    with Planner(*SHORT) as server:
+        register(server)
+        yield server
+
+
+def reserve(server, request_id, size, process=None):
     """The lease of a Reserve call."""
     request = v1.ReserveRequest(
         request_id=request_id,
@@ -51,6 +69,7 @@ def reserve(server, request_id, size):
         holder="a test",
         purpose="a model",
         bytes=size,
+        process=process,
     )
     return server.stub.Reserve(request).lease
 
@@ -156,7 +175,8 @@ def test_bad_field_of_a_reservation_is_named(device, field, value):
     assert field in failures[0].message
 
 
-def test_expiry_frees_nothing_and_a_confirmed_lease_comes_back(device):
+def test_expiry_frees_nothing_and_a_confirmed_lease_comes_back(short_device):
+    device = short_device
     reserved = reserve(device, "never confirmed", 300)
     loaded = reserve(device, "loaded", 400)
     device.stub.Confirm(v1.ConfirmRequest(**named(loaded), measured_bytes=400))
@@ -165,7 +185,7 @@ def test_expiry_frees_nothing_and_a_confirmed_lease_comes_back(device):
         states = {lease.state for lease in device.leases()}
         return states == {v1.LEASE_STATE_SUSPECT}
 
-    until(all_suspect, seconds=20, what="the end of both leases")
+    until(all_suspect, what="the end of both leases")
     assert device.devices()[0].held_bytes == 700
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         reserve(device, "another", 301)
@@ -200,13 +220,284 @@ def test_a_killed_planner_forgets_nothing_that_it_granted(tmp_path):
         assert renewed.epoch == kept.epoch
 
 
+def refuses_to_start(path):
+    """What a planner says that ends because of its journal."""
+    command = [binary("plimsoll-planner"), f"--journal={path}", "--first"]
+    command += ["--listen=127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, timeout=30)
+    assert done.returncode == 2, done.stderr
+    return done.stderr.decode()
+
+
 def test_two_planners_do_not_share_a_journal(tmp_path):
+    path = tmp_path / "leases.db"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with Planner(f"--journal={path}"):
+        (folder / "link.db").symlink_to(path)
+        (tmp_path / "there").symlink_to(tmp_path)
+        names = (path, folder / "link.db", tmp_path / "there" / "leases.db")
+        for name in names:
+            assert "another process uses this journal" in refuses_to_start(name)
+        (folder / "hard.db").hardlink_to(path)
+        hard = refuses_to_start(folder / "hard.db")
+        assert "another process uses this journal" in hard
+        path.rename(tmp_path / "moved.db")
+        moved = refuses_to_start(tmp_path / "moved.db")
+        assert "another process uses this journal" in moved
+
+
+def test_a_journal_with_two_names_is_refused(tmp_path):
+    path = tmp_path / "leases.db"
+    with Planner(f"--journal={path}") as planner:
+        register(planner)
+        reserve(planner, "kept", 600)
+        planner.kill()  # its log is beside one name
+    (tmp_path / "hard.db").hardlink_to(path)
+    assert "hard links" in refuses_to_start(tmp_path / "hard.db")
+    assert "hard links" in refuses_to_start(path)
+    (tmp_path / "hard.db").unlink()
+    with Planner(f"--journal={path}", first=False) as planner:
+        assert planner.leases()[0].bytes == 600
+
+
+@contextlib.contextmanager
+def holder():
+    """A process that does nothing."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def identity(process):
+    """The ProcessIdentity of a child."""
+    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8")
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
+    return v1.ProcessIdentity(
+        pid=process.pid,
+        start_ticks=int(stat.rsplit(")", 1)[1].split()[19]),
+        boot_id=boot.read_text(encoding="ascii").strip(),
+        pid_namespace=os.stat("/proc/self/ns/pid").st_ino,
+    )
+
+
+def refuses(server, size):
+    """Whether the device has not as much left."""
+    try:
+        reserve(server, f"{size} at {time.monotonic()}", size)
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        return True
+    return False
+
+
+def test_a_stopped_holder_is_not_robbed(tmp_path):
     journal = f"--journal={tmp_path / 'leases.db'}"
-    with Planner(journal):
-        second = [binary("plimsoll-planner"), journal, "--listen=127.0.0.1:0"]
-        done = subprocess.run(second, capture_output=True, timeout=30)
-    assert done.returncode == 2
-    assert b"another process uses this journal" in done.stderr
+    with holder() as reserving, holder() as loaded:
+        with Planner(journal, *SHORT) as planner:
+            register(planner)
+            reserve(planner, "reserved", 500, identity(reserving))
+            lease = reserve(planner, "loaded", 400, identity(loaded))
+            planner.stub.Confirm(
+                v1.ConfirmRequest(**named(lease), measured_bytes=400)
+            )
+            reserving.send_signal(signal.SIGSTOP)
+            loaded.send_signal(signal.SIGSTOP)
+            reserve(planner, "of a stranger", 100)
+
+            def stranger_is_gone():
+                register(planner, holder_name="robber")  # an honest reading
+                return len(planner.leases()) <= 2
+
+            # Its time and its grace are over, and those of the others too.
+            until(stranger_is_gone, what="the end of a lease that nobody watches")
+            assert {lease.bytes for lease in planner.leases()} == {400, 500}
+            assert refuses(planner, 101)
+            planner.kill()
+        with Planner(journal, *SHORT) as planner:  # the next one knows it too
+            register(planner)
+            reserve(planner, "of a stranger again", 100)
+            until(stranger_is_gone, what="the end of a lease that nobody watches")
+            assert refuses(planner, 101)
+            reserving.kill()
+            until(lambda: not refuses(planner, 600), what="the first one's bytes")
+            assert refuses(planner, 1)
+            loaded.kill()
+            until(lambda: not refuses(planner, 400), what="the other one's bytes")
+
+
+def test_garbage_that_is_presented_burns_nothing(tmp_path):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal, *SHORT) as planner:
+        register(planner)
+        honest = reserve(planner, "honest", 600)
+        planner.stub.Confirm(v1.ConfirmRequest(**named(honest), measured_bytes=600))
+        planner.kill()
+    (tmp_path / "leases.db").unlink()
+
+    def present(server, lease_id, epoch, size):
+        lease = v1.PresentedLease(
+            device_id=DEVICE, holder="a test", bytes=size, measured_bytes=size
+        )
+        request = v1.RenewRequest(lease_id=lease_id, epoch=epoch, presented=lease)
+        return server.stub.Renew(request).lease
+
+    with Planner(journal, *SHORT, first=False) as planner:
+        register(planner)
+        for epoch in (0, 1 << 61, (1 << 62) - 1, 1 << 62, (1 << 63) - 1):
+            with refused(grpc.StatusCode.INVALID_ARGUMENT):
+                present(planner, f"garbage {epoch}", epoch, 1)
+        assert present(planner, honest.id, honest.epoch, 600).bytes == 600
+        until(
+            lambda: not planner.listed().HasField("recovery_left"),
+            what="the end of the recovery",
+        )
+        assert reserve(planner, "next", 100).epoch > honest.epoch
+        planner.kill()
+    with Planner(journal, *SHORT, first=False) as planner:
+        assert planner.listed().journal == v1.JOURNAL_STATE_GOOD
+        assert not planner.listed().HasField("recovery_left")
+        assert present(planner, honest.id, honest.epoch, 600).bytes == 600
+        register(planner)
+        assert refuses(planner, 301)
+    assert not list(tmp_path.glob("*.bad-*"))
+
+
+def test_times_are_options(tmp_path):
+    with Planner("--lease-ttl=0.5", "--lease-grace=0.1") as planner:
+        register(planner)
+        assert reserve(planner, "short", 1).ttl.ToMilliseconds() == 500
+    for flags in (
+        ["--lease-ttl=0.4"],
+        ["--lease-ttl=3601"],
+        ["--lease-grace=0.05"],
+        ["--recovery-time=0.4"],
+        ["--lease-ttl=2", "--recovery-time=1.9"],
+    ):
+        command = [binary("plimsoll-planner"), "--listen=127.0.0.1:0", *flags]
+        done = subprocess.run(command, capture_output=True, timeout=30)
+        assert done.returncode == 2, flags
+        assert done.stderr, flags
+
+
+def damage_nothing(path):
+    """The folder as the planner left it, without the journal."""
+    for file in path.parent.glob("leases.db*"):
+        if not file.name.endswith(".mark"):
+            file.unlink()
+
+
+def damage_text(path):
+    """The same, with a file that is no journal."""
+    damage_nothing(path)
+    path.write_bytes(b"no database" * 1000)
+
+
+def damage_emptied(path):
+    """The same, with an empty file and without the mark."""
+    damage_nothing(path)
+    path.with_name("leases.db.mark").unlink(missing_ok=True)
+    path.write_bytes(b"")
+
+
+def damage_unreadable(path):
+    """The same, with something that cannot be opened, and without the mark."""
+    damage_emptied(path)
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_nothing, damage_text, damage_emptied, damage_unreadable]
+)
+def test_first_does_not_open_the_doors_where_a_planner_has_been(tmp_path, damage):
+    path = tmp_path / "leases.db"
+    with Planner(f"--journal={path}") as planner:
+        register(planner)
+        held = reserve(planner, "held", 600)
+        planner.stub.Confirm(v1.ConfirmRequest(**named(held), measured_bytes=600))
+        planner.kill()
+    damage(path)
+    with Planner(f"--journal={path}") as planner:
+        register(planner)
+        with refused(grpc.StatusCode.UNAVAILABLE, "PLANNER_RECOVERING"):
+            reserve(planner, "robber", 1000)
+        assert "--first DOES NOT COUNT" in planner.log()
+        presented = v1.PresentedLease(
+            device_id=DEVICE, holder="a test", bytes=600, measured_bytes=600
+        )
+        request = v1.RenewRequest(**named(held), presented=presented)
+        assert planner.stub.Renew(request).lease.bytes == 600
+        assert planner.devices()[0].held_bytes == 600
+
+
+def test_first_without_a_journal_counts_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for is_first in (True, False):
+        with subprocess.Popen(
+            [binary("plimsoll-planner"), "--first", "--listen=127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            process.stdout.readline()
+            process.terminate()
+            said = process.communicate(timeout=30)[1]
+        assert (b"--first DOES NOT COUNT" in said) != is_first
+
+
+def test_first_counts_until_something_was_granted(tmp_path):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal) as planner:
+        planner.kill()
+    with Planner(journal) as planner:
+        register(planner)
+        assert reserve(planner, "at once", 1).bytes == 1
+        planner.kill()
+    with Planner(journal) as planner:  # all is in the journal: nothing to wait for
+        assert not planner.listed().HasField("recovery_left")
+        register(planner)
+        assert reserve(planner, "again", 1).bytes == 1
+
+
+def test_a_release_that_was_answered_outlives_a_crash(tmp_path):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal) as planner:
+        register(planner)
+        for i in range(8):  # within one tick
+            lease = reserve(planner, f"lease {i}", 600)
+            planner.stub.Release(v1.ReleaseRequest(**named(lease)))
+        planner.kill()
+    with Planner(journal) as planner:
+        assert not planner.leases()
+        register(planner)
+        assert reserve(planner, "next", 1000).bytes == 1000
+
+
+def test_a_journal_without_room_at_the_start_is_used_once_there_is(tmp_path):
+    no_limit = resource.RLIM_INFINITY
+    without_room = "trap '' XFSZ; ulimit -S -f 0"
+    journal = f"--journal={tmp_path / 'leases.db'}"
+    with Planner(journal, *SHORT, setup=without_room) as planner:
+        register(planner)
+        assert planner.listed().journal == v1.JOURNAL_STATE_FAILED
+        resource.prlimit(
+            planner.process.pid, resource.RLIMIT_FSIZE, (no_limit, no_limit)
+        )
+
+        def is_good():
+            return planner.listed().journal == v1.JOURNAL_STATE_GOOD
+
+        until(is_good, seconds=10, what="the journal")
+        until(
+            lambda: not planner.listed().HasField("recovery_left"),
+            what="the end of the recovery",
+        )
+        assert reserve(planner, "late", 600).bytes == 600
+        planner.kill()
+    with Planner(journal, first=False) as planner:
+        assert planner.leases()[0].bytes == 600
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database" * 1000])
@@ -229,7 +520,7 @@ def test_a_planner_without_its_state_grants_nothing_at_first(tmp_path, content):
 def test_a_planner_without_a_writable_journal_grants_nothing(tmp_path):
     with Planner(f"--journal={tmp_path / 'missing' / 'leases.db'}") as planner:
         register(planner)
-        with refused(grpc.StatusCode.UNAVAILABLE, "JOURNAL_FAILED"):
+        with refused(grpc.StatusCode.UNAVAILABLE, "PLANNER_RECOVERING"):
             reserve(planner, "a", 1)
         assert planner.listed().journal == v1.JOURNAL_STATE_FAILED
         assert "JOURNAL CANNOT BE USED" in planner.log()
@@ -245,6 +536,22 @@ def test_watched_devices_come_at_once_and_after_every_change(device):
     device.terminate()
     with refused(grpc.StatusCode.UNAVAILABLE, "DRAINING"):
         next(watch)
+
+
+def test_a_watch_of_changes_tells_what_changed(device):
+    register(device, "another device")
+    watch = device.stub.WatchDevices(
+        v1.WatchDevicesRequest(only_changes=True), timeout=60
+    )
+    first = next(watch)
+    assert (len(first.devices), first.is_change) == (2, False)
+    lease = reserve(device, "seen", 400)
+    second = next(watch)
+    assert second.is_change and not second.removed_ids
+    assert [d.profile.id for d in second.devices] == [DEVICE]
+    assert second.devices[0].held_bytes == 400
+    device.stub.Release(v1.ReleaseRequest(**named(lease)))
+    assert next(watch).devices[0].held_bytes == 0
 
 
 def test_the_command_line_lists_leases_and_watches_devices(device):

@@ -122,3 +122,18 @@ def test_an_input_is_needed(worker):
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD") as failures:
         worker.tokenizer.Tokenize(v1.TokenizeRequest(model="smollm2"))
     assert "content" in failures[0].message
+
+
+def test_a_text_may_fill_one_reply_and_no_more(worker):
+    # 1 KiB of a reply's 4 MiB is kept for what is beside the text.
+    limit = (4 << 20) - 1024
+    word, = ids_of(worker, "smollm2", " international")
+    letter, = ids_of(worker, "smollm2", "a")
+    n_words, n_letters = divmod(limit, len(" international"))
+    ids = [word] * n_words + [letter] * n_letters
+    assert len(text_of(worker, "smollm2", ids)) == limit
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as failures:
+        text_of(worker, "smollm2", ids + [letter])
+    assert str(4 << 20) in failures[0].message
+    # The worker lives and answers.
+    assert text_of(worker, "smollm2", [letter]) == "a"

@@ -196,7 +196,7 @@ def catalogue_seeds():
     lines = (HERE.parents[1] / "data" / "devices.csv").read_text().splitlines()
     data = [line for line in lines if not line.startswith("#")]
     return {
-        "head": "\n".join(lines[:20]).encode() + b"\n",
+        "head": "\n".join(lines[:26]).encode() + b"\n",
         "devices": "\n".join(data[:1] + data[1::12]).encode() + b"\n",
         "fleet": FLEET.encode(),
     }

@@ -1,7 +1,11 @@
 // Memory, device facts and the factories.
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "kernels/cpu/memory.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {
@@ -22,6 +26,50 @@ TEST_P(MemoryTest, AllocationsAreRoundedAlignedZeroedAndCounted) {
     ASSERT_EQ(byte, std::byte{0});
   }
   EXPECT_EQ(backend().Allocations(), 1);
+}
+
+TEST_P(MemoryTest, AnAllocationAsksBeforeEveryChunk) {
+  std::vector<int64_t> asked;
+  const auto fence = [&](int64_t bytes_done) {
+    asked.push_back(bytes_done);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(backend().Allocate(kMaxChunkBytes, fence).ok());
+  EXPECT_THAT(asked, ::testing::ElementsAre(0));
+  asked.clear();
+  ASSERT_TRUE(backend().Allocate(kMaxChunkBytes + 1, fence).ok());
+  EXPECT_THAT(asked, ::testing::ElementsAre(0, kMaxChunkBytes));
+}
+
+TEST_P(MemoryTest, AFenceThatFailsEndsTheAllocation) {
+  for (const int64_t last : {int64_t{0}, kMaxChunkBytes}) {
+    int64_t n_asked = 0;
+    const auto buffer =
+        backend().Allocate(3 * kMaxChunkBytes, [&](int64_t bytes_done) {
+          ++n_asked;
+          return bytes_done == last ? absl::CancelledError("too late")
+                                    : absl::OkStatus();
+        });
+    EXPECT_EQ(buffer.status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(n_asked, last / kMaxChunkBytes + 1);
+  }
+}
+
+TEST(AllocateHugeTest, NothingIsTouchedAfterTheFenceFails) {
+  int64_t touched = 0;
+  const auto buffer = AllocateHuge(
+      4 * kMaxChunkBytes,
+      [](int64_t bytes_done) {
+        return bytes_done < 2 * kMaxChunkBytes
+                   ? absl::OkStatus()
+                   : absl::CancelledError("too late");
+      },
+      [&](std::byte* /*data*/, int64_t bytes) {
+        EXPECT_LE(bytes, kMaxChunkBytes);
+        touched += bytes;
+      });
+  EXPECT_EQ(buffer.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(touched, 2 * kMaxChunkBytes);
 }
 
 TEST_P(MemoryTest, RefusesAnAllocationThatCannotBe) {
@@ -85,6 +133,69 @@ TEST(CpuTargetTest, NamesTheChosenPathAndRefusesOthers) {
   EXPECT_EQ(SetCpuTarget("AVX9000").code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(SetCpuTarget("").ok());
   EXPECT_EQ(CpuTarget(), AvailableCpuTargets().front());
+}
+
+// The paths that ChooseCpuTarget chooses from.
+std::vector<std::string> PathsOfEqualVectors() {
+  std::vector<std::string> names = AvailableCpuTargets();
+  std::erase_if(names, [](const std::string& name) {
+    return !absl::StartsWith(name, CpuVectors());
+  });
+  return names;
+}
+
+class ChooseCpuTargetTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(SetCpuTarget("").ok()); }
+  void TearDown() override { ASSERT_TRUE(SetCpuTarget("").ok()); }
+};
+
+TEST_F(ChooseCpuTargetTest, TakesTheOneThatWasOnceTheFastest) {
+  for (const std::string& fastest : PathsOfEqualVectors()) {
+    ASSERT_TRUE(SetCpuTarget("").ok());
+    int n_disturbed = 2;
+    ChooseCpuTarget([&] {
+      if (CpuTarget() != fastest) return 2.0;
+      return n_disturbed-- > 0 ? 3.0 : 1.0;
+    });
+    EXPECT_EQ(CpuTarget(), fastest);
+  }
+}
+
+TEST_F(ChooseCpuTargetTest, TimesOnlyOnce) {
+  int n_timed = 0;
+  const auto seconds = [&] {
+    ++n_timed;
+    return 1.0;
+  };
+  ChooseCpuTarget(seconds);
+  const int n_first = n_timed;
+  EXPECT_EQ(n_first > 0, PathsOfEqualVectors().size() > 1);
+  ChooseCpuTarget(seconds);
+  EXPECT_EQ(n_timed, n_first);
+}
+
+TEST_F(ChooseCpuTargetTest, LeavesAPathThatWasChosenByName) {
+  for (const std::string& name : AvailableCpuTargets()) {
+    ASSERT_TRUE(SetCpuTarget(name).ok());
+    ChooseCpuTarget([]() -> double {
+      ADD_FAILURE() << "nothing is to be chosen";
+      return 0;
+    });
+    EXPECT_EQ(CpuTarget(), name);
+  }
+}
+
+TEST_F(ChooseCpuTargetTest, AFirstAllocationChoosesAndTheDeviceKeepsItsName) {
+  ThreadPool pool(1, /*pin=*/false);
+  const std::string name = NewCpuBackend(pool)->Device().name;
+  ASSERT_TRUE(NewCpuBackend(pool)->Allocate(1).ok());
+  EXPECT_THAT(PathsOfEqualVectors(), ::testing::Contains(CpuTarget()));
+  EXPECT_EQ(NewCpuBackend(pool)->Device().name, name);
+  ChooseCpuTarget([]() -> double {
+    ADD_FAILURE() << "it was chosen already";
+    return 0;
+  });
 }
 
 // What the build promises of an architecture: without this, a suite over

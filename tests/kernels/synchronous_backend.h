@@ -17,8 +17,8 @@ class SynchronousBackend : public Backend {
       : backend_(std::move(backend)) {}
 
   const DeviceInfo& Device() const override { return backend_->Device(); }
-  absl::StatusOr<Buffer> Allocate(int64_t bytes) override {
-    return backend_->Allocate(bytes);
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) override {
+    return backend_->Allocate(bytes, fence);
   }
   int64_t Allocations() const override { return backend_->Allocations(); }
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override {

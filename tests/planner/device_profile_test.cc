@@ -78,6 +78,8 @@ TEST(DeviceProfileTest, FieldsThatMakeNoSenseAreNamed) {
       names(error([](auto& p) { p.granularity_bytes = 0; }), "granularity"));
   EXPECT_TRUE(
       names(error([](auto& p) { p.runtime_bytes = -1; }), "runtime_bytes"));
+  EXPECT_TRUE(
+      names(error([](auto& p) { p.message_bytes = -1; }), "message_bytes"));
   EXPECT_TRUE(names(error([](auto& p) { p.storage[0].row_multiple = 0; }),
                     "row_multiple"));
   EXPECT_TRUE(names(error([](auto& p) { p.workspace.activation_block = 0; }),

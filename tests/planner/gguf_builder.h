@@ -142,12 +142,17 @@ inline absl::StatusOr<GgufHeader> Parse(absl::string_view file) {
 }
 
 // A header in memory that claims to be followed by `size` bytes in all; the
-// bytes past it are zeros. It can also end early: a truncated file.
+// bytes past it are zeros. It can also end early: a truncated file. Of the
+// `size` bytes `present_bytes` are there.
 class HeaderSource final : public ByteSource {
  public:
-  HeaderSource(absl::string_view header, int64_t size)
-      : header_(header), size_(size) {}
+  HeaderSource(absl::string_view header, int64_t size,
+               std::optional<int64_t> present_bytes = std::nullopt)
+      : header_(header),
+        size_(size),
+        present_bytes_(present_bytes.value_or(size)) {}
   int64_t Size() const override { return size_; }
+  int64_t PresentBytes() const override { return present_bytes_; }
   absl::Status Read(int64_t offset, std::span<std::byte> out) override {
     if (offset < 0 || offset > size_ ||
         static_cast<int64_t>(out.size()) > size_ - offset) {
@@ -168,6 +173,7 @@ class HeaderSource final : public ByteSource {
  private:
   absl::string_view header_;
   int64_t size_;
+  int64_t present_bytes_;
   int64_t bytes_read_ = 0;
 };
 

@@ -446,6 +446,61 @@ TEST(GgufReaderTest, EveryMutationOfEveryWordEndsInAStatus) {
   }
 }
 
+// 49 bytes that claim as many empty strings as an array may have.
+std::string ManyEmptyStrings() {
+  GgufBuilder builder;
+  builder.Raw("a", GgufType::kArray,
+              ByteWriter()
+                  .Put(static_cast<uint32_t>(GgufType::kString))
+                  .Put(static_cast<uint64_t>(GgufHeader::kMaxArrayElements))
+                  .bytes());
+  return builder.Header();
+}
+
+TEST(GgufReaderTest, NothingIsReadBeyondTheBytesThatAreThere) {
+  const std::string header = ManyEmptyStrings();
+  const auto n = static_cast<int64_t>(header.size());
+  HeaderSource source(header, int64_t{1} << 50, n);
+  const absl::Status status = ReadGgufHeader(source).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("only the first " + std::to_string(n) + " are given"));
+  EXPECT_LE(source.bytes_read(), n);
+}
+
+TEST(GgufReaderTest, AHeaderHasALimitHoweverLargeItsFileIs) {
+  const std::string header = ManyEmptyStrings();
+  HeaderSource source(header, int64_t{1} << 50);
+  const absl::Status status = ReadGgufHeader(source).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at most 268435456"));
+  EXPECT_LE(source.bytes_read(), GgufHeader::kMaxHeaderBytes);
+}
+
+TEST(GgufReaderTest, AHeaderMayBeAsLongAsItsLimit) {
+  // It ends with an array of whole words; its key's length fits the rest.
+  const auto of_array = [](size_t key_bytes, int64_t n) {
+    GgufBuilder builder;
+    builder.Raw(std::string(key_bytes, 'k'), GgufType::kArray,
+                ByteWriter()
+                    .Put(static_cast<uint32_t>(GgufType::kU32))
+                    .Put(static_cast<uint64_t>(n))
+                    .bytes());
+    return builder.Header();
+  };
+  constexpr int64_t kWord = 4;
+  size_t key_bytes = 1;
+  while (of_array(key_bytes, 0).size() % kWord != 0) ++key_bytes;
+  const auto before = static_cast<int64_t>(of_array(key_bytes, 0).size());
+  const int64_t n = (GgufHeader::kMaxHeaderBytes - before) / kWord;
+  for (const size_t extra : {0u, 1u}) {
+    const std::string header = of_array(key_bytes + extra, n);
+    HeaderSource source(header, int64_t{1} << 50);
+    const auto read = ReadGgufHeader(source);
+    EXPECT_EQ(read.ok(), extra == 0) << read.status();
+  }
+}
+
 TEST(GgufReaderTest, ASourceThatFailsIsReported) {
   class FailingSource final : public ByteSource {
    public:

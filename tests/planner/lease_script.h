@@ -19,7 +19,9 @@ class LeaseScript {
  public:
   // `below(n)` chooses a number in [0, n).
   explicit LeaseScript(std::function<int64_t(int64_t)> below)
-      : below_(std::move(below)) {}
+      : below_(std::move(below)) {
+    naive_.nameless = kNameless;
+  }
 
   // One call. Returns what went wrong, or nothing.
   std::string Step() {
@@ -36,6 +38,8 @@ class LeaseScript {
         break;
       case 2:
         if (Below(8) == 0) Trouble();
+        if (Below(4) == 0) SetLive();
+        if (Below(16) == 0) Unregister();
         break;
       case 3:
         Adopt();
@@ -62,11 +66,15 @@ class LeaseScript {
  private:
   // Few names, so that repeats and reuse are common.
   static constexpr int kIds = 12, kHolders = 3, kDevices = 3;
+  static constexpr int kNameless = 0;  // the holder that names no process
 
   int64_t Below(int64_t n) { return below_(n); }
   int Choose(int n) { return static_cast<int>(Below(n)); }
   static std::string Name(char kind, int64_t i) {
     return i < 0 ? "" : absl::StrCat(std::string(1, kind), i);
+  }
+  static std::string ProcessOf(int holder) {
+    return holder == kNameless ? "" : Name('h', holder);
   }
   absl::Time Now() const {
     return absl::UnixEpoch() + absl::Milliseconds(now_);
@@ -129,6 +137,24 @@ class LeaseScript {
     Expect(!book_.IsHealthy(Name('d', device)), "IsHealthy");
   }
 
+  void SetLive() {
+    const int process = Choose(kHolders);
+    const bool is_live = Below(2) == 0;
+    Expect(book_.SetProcessLive(ProcessOf(process), is_live, Now()).ok() ==
+               (process != kNameless),
+           "SetProcessLive");
+    if (process != kNameless) naive_.SetLive(process, is_live);
+  }
+
+  void Unregister() {
+    const int device = Choose(kDevices);
+    Expect(book_.UnregisterDevice(Name('d', device)).ok() ==
+               naive_.Unregister(device),
+           "UnregisterDevice");
+    Expect(book_.IsRegistered(Name('d', device)) == IsRegistered(device),
+           "IsRegistered");
+  }
+
   void Adopt() {
     const int id = Choose(kIds);
     NaiveBook::Entry claim = {};
@@ -136,12 +162,24 @@ class LeaseScript {
     claim.process = Choose(kHolders);
     claim.device = Choose(kDevices);
     claim.bytes = 1 + Below(1'200);
+    // Mostly what was granted under this id.
+    const NaiveBook::Entry* const known = naive_.Find(id);
+    if (known != nullptr && Below(4) > 0) {
+      claim.process = known->process;
+      claim.device = known->device;
+      claim.bytes = known->bytes;
+    }
     claim.measured = Below(claim.bytes + 1);
     claim.epoch = std::max<int64_t>(EpochOf(naive_.Find(id)), 1);
+    claim.has_purpose = Below(2) == 0;
+    if (Below(16) == 0) {  // one that nobody can have been granted
+      claim.epoch = NaiveBook::kEpochsAhead + 2 + Below(2) * (int64_t{1} << 61);
+    }
     const auto lease = book_.Adopt({.id = Name('l', id),
                                     .device_id = Name('d', claim.device),
                                     .holder = Name('h', claim.process),
-                                    .process = Name('h', claim.process),
+                                    .purpose = claim.has_purpose ? "m" : "",
+                                    .process = ProcessOf(claim.process),
                                     .bytes = claim.bytes,
                                     .measured_bytes = claim.measured,
                                     .epoch = claim.epoch},
@@ -155,16 +193,18 @@ class LeaseScript {
     const int holder = Choose(kHolders);
     const int device = Choose(kDevices);
     const int64_t bytes = 1 + Below(400);
+    const bool has_purpose = Below(2) == 0;
     const int64_t before = naive_.next_epoch;
     const auto lease = book_.Reserve({.request_id = Name('r', request),
                                       .lease_id = Name('l', id),
                                       .device_id = Name('d', device),
                                       .holder = Name('h', holder),
-                                      .purpose = "",
+                                      .purpose = has_purpose ? "m" : "",
                                       .bytes = bytes,
-                                      .process = Name('h', holder)},
+                                      .process = ProcessOf(holder)},
                                      Now());
-    const int64_t epoch = naive_.Reserve(request, id, holder, device, bytes);
+    const int64_t epoch =
+        naive_.Reserve(request, id, holder, device, bytes, has_purpose);
     if (lease.ok()) {
       Expect(lease->epoch == epoch, "Reserve: the epoch");
     } else {
@@ -198,21 +238,19 @@ class LeaseScript {
   void Release() {
     if (Below(8) == 0) {
       const int process = Choose(kHolders);
-      int64_t freed = 0;
-      for (NaiveBook::Entry& e : naive_.entries) {
-        if (e.process != process || e.released) continue;
-        freed += e.bytes;
-        naive_.End(e);
-      }
-      Expect(book_.ProcessDied(Name('h', process)) == freed, "ProcessDied");
+      Expect(book_.ProcessDied(ProcessOf(process)) ==
+                 (process == kNameless ? 0 : naive_.Die(process)),
+             "ProcessDied");
       return;
     }
     const int id = Choose(kIds);
     NaiveBook::Entry* const entry = naive_.Find(id);
     const int64_t epoch = EpochOf(entry);
     const bool may = entry != nullptr && entry->epoch == epoch;
-    Expect(book_.Release(Name('l', id), epoch).ok() == may, "Release");
-    if (may && !entry->released) naive_.End(*entry);
+    const int64_t shortfall = std::max<int64_t>(Below(300) - 200, 0);
+    Expect(book_.Release(Name('l', id), epoch, shortfall).ok() == may,
+           "Release");
+    if (may) naive_.End(*entry, shortfall);
   }
 
   void Compare() {
@@ -223,6 +261,9 @@ class LeaseScript {
       Expect(
           *book_.AvailableBytes(Name('d', device)) == naive_.Available(device),
           "AvailableBytes");
+      Expect(*book_.AvailableBytes(Name('d', device), "m") ==
+                 naive_.Available(device, /*has_purpose=*/true),
+             "AvailableBytes: a purpose");
     }
     for (const Lease& lease : book_.Leases()) {
       int id = 0;

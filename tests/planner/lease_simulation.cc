@@ -5,13 +5,10 @@
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::planner {
-namespace {
-
-constexpr int kNames = 256;
 
 // Names are made once: a history has a few hundred operations of some hundred
 // nanoseconds each.
-const std::string& Name(char kind, int number) {
+const std::string& LeaseSimulation::Name(char kind, int number) {
   static const auto* const names = [] {
     auto* table = new std::array<std::vector<std::string>, 4>;
     for (int i = 0; i < kNames; ++i) {
@@ -26,29 +23,30 @@ const std::string& Name(char kind, int number) {
   return (*names)[k][static_cast<size_t>(number)];
 }
 
-}  // namespace
-
 absl::Status MemoryJournal::Write(const LeaseRecord& record,
                                   int64_t next_epoch) {
   Flush();
-  image_.records.push_back(record);
+  Put(record);
   image_.next_epoch = next_epoch;
   image_.is_partial = false;
   return absl::OkStatus();
 }
 
 void MemoryJournal::Flush() {
-  for (const Lease& lease : noted_) {
-    const auto found = std::find_if(
-        image_.records.begin(), image_.records.end(),
-        [&](const LeaseRecord& record) { return record.lease.id == lease.id; });
-    if (found != image_.records.end()) {
-      found->lease = lease;
-    } else {
-      image_.records.push_back({lease, ""});
-    }
-  }
+  for (const Lease& lease : noted_) Put({lease, ""});
   noted_.clear();
+}
+
+void MemoryJournal::Put(const LeaseRecord& record) {
+  for (LeaseRecord& old : image_.records) {
+    if (old.lease.id != record.lease.id) continue;
+    // One that is there already keeps its request.
+    if (old.lease.epoch != record.lease.epoch)
+      old.request_id = record.request_id;
+    old.lease = record.lease;
+    return;
+  }
+  image_.records.push_back(record);
 }
 
 void MemoryJournal::Lose() {
@@ -82,11 +80,7 @@ int64_t LeaseSimulation::FreeBytes(int device) const {
   for (int i = 0; i < n_holdings_; ++i) {
     const Holding& h = holdings_[static_cast<size_t>(i)];
     if (h.device != device) continue;
-    if (h.state == Holding::kLoaded || h.is_full) {
-      free -= h.measured;
-    } else if (h.state == Holding::kLoading) {
-      free -= h.bytes / 2;
-    }
+    if (h.state != Holding::kGone) free -= h.written;
   }
   return std::max<int64_t>(free, 0);
 }
@@ -98,6 +92,9 @@ void LeaseSimulation::Begin() {
   n_processes_ = 0;
   network_.clear();
   dead_.clear();
+  heard_.fill(-NaiveBook::kTtl);
+  has_swap_ = OneIn(3);
+  is_said_first_ = OneIn(2);
   strangers_.fill(0);
   naive_ = NaiveBook();
   journal_ = MemoryJournal();
@@ -110,10 +107,7 @@ void LeaseSimulation::Begin() {
 
 std::string LeaseSimulation::Run() {
   Begin();
-  for (int i = 0; i < kOperations && failure_.empty(); ++i) {
-    Step();
-    Check();
-  }
+  for (int i = 0; i < kOperations && failure_.empty(); ++i) Step();
   CheckLeases();
   return failure_;
 }
@@ -122,7 +116,7 @@ void LeaseSimulation::Step() {
   switch (Below(8)) {
     case 0:
     case 1:
-    case 2:
+    case 2:  // the planner hears nothing of it yet
       return Work(processes_[static_cast<size_t>(Below(kProcesses))]);
     case 3:
     case 4:
@@ -130,10 +124,12 @@ void LeaseSimulation::Step() {
       return Deliver();
     case 6:
       now_ += OneIn(24) ? 9'000 + Below(9'000) : Below(1'500);
-      return Tick();
+      Tick();
+      break;
     default:
-      return Trouble();
+      Trouble();
   }
+  Check();
 }
 
 void LeaseSimulation::Tick() {
@@ -143,74 +139,9 @@ void LeaseSimulation::Tick() {
 
 void LeaseSimulation::Start(Process& process) {
   process = {.number = n_processes_++,
-             .device = static_cast<int>(Below(kDevices))};
-}
-
-void LeaseSimulation::Trouble() {
-  Process& process = processes_[static_cast<size_t>(Below(kProcesses))];
-  switch (Below(8)) {
-    case 0:  // a crash; a new process takes its place
-      if (n_processes_ >= kNames) return;
-      for (int i = 0; i < n_holdings_; ++i) {
-        Holding& h = holdings_[static_cast<size_t>(i)];
-        if (h.process != process.number) continue;
-        h.state = Holding::kGone;
-        h.is_full = false;
-      }
-      dead_.push_back(process.number);
-      return Start(process);
-    case 1:
-    case 2:  // a death is proven, maybe not for the first time
-      if (!dead_.empty()) {
-        Bury(dead_[static_cast<size_t>(
-            Below(static_cast<int64_t>(dead_.size())))]);
-      }
-      return;
-    case 3:
-      process.stopped_until = now_ + 1'000 + Below(20'000);
-      return;
-    case 4:
-      process.is_partitioned = !process.is_partitioned;
-      return;
-    case 5:
-      strangers_[static_cast<size_t>(process.device)] = Below(kTotal / 3);
-      return;
-    case 6:
-      journal_.Flush();
-      return naive_.Flush();
-    default:
-      if (OneIn(3)) RestartPlanner();
-  }
-}
-
-void LeaseSimulation::Bury(int number) {
-  int64_t freed = 0;
-  for (NaiveBook::Entry& e : naive_.entries) {
-    if (e.process != number || e.released) continue;
-    freed += e.bytes;
-    naive_.End(e);
-  }
-  Expect(book_->ProcessDied(Name('p', number)) == freed, "ProcessDied");
-}
-
-void LeaseSimulation::RestartPlanner() {
-  ++n_restarts;
-  const bool has_journal = !OneIn(4);
-  const int64_t first_epoch = max_epoch_ + 1'000;
-  if (!has_journal) {
-    journal_.Lose();
-    for (Holding& h : holdings_) h.is_forgotten = true;
-  }
-  const LeaseImage& image = journal_.Reopen();
-  book_ = std::make_unique<LeaseBook>(image.is_partial ? first_epoch : 1,
-                                      &journal_);
-  Expect(book_->Restore(image, Now()).ok(), "Restore");
-  naive_.Restart(has_journal, first_epoch);
-  // Connections end with the process, and what was on its way with them.
-  network_.clear();
-  for (const Process& process : processes_) {
-    Send(process, {kRegister, 0, process.device, 0, 0, 0});
-  }
+             .device = static_cast<int>(Below(kDevices)),
+             .is_watched = OneIn(2)};
+  is_watched_[static_cast<size_t>(process.number)] = process.is_watched;
 }
 
 void LeaseSimulation::Work(Process& process) {
@@ -248,25 +179,29 @@ void LeaseSimulation::WorkOn(Process& process, int index) {
   if (h.state == Holding::kAsked) return send(kReserve);  // once more
   if (h.state == Holding::kLoading && now_ >= h.fence) {
     h.state = Holding::kGone;
-    h.is_full = false;
     return send(kRelease);
   }
   if (h.state == Holding::kLoading) {
     if (OneIn(3)) return send(kRenew);
+    if (!h.is_full && OneIn(4)) {  // a chunk
+      h.written = std::max(h.written, Below(h.bytes));
+      return;
+    }
     if (!h.is_full) h.measured = h.bytes - Below(h.bytes / 8 + 1);
     h.is_full = true;
+    h.written = h.measured;
     return send(kConfirm);
   }
   if (!OneIn(5)) return send(kPresent);
   h.state = Holding::kGone;
-  h.is_full = false;
   send(kRelease);
 }
 
 void LeaseSimulation::Send(const Process& process, Message message) {
-  message.sent = now_;
-  message.reading = FreeBytes(message.device);
   if (process.is_partitioned || OneIn(16)) return;
+  message.sent = now_;
+  const bool has_reading = message.kind != kReserve && message.kind != kRelease;
+  if (has_reading) message.reading = FreeBytes(message.device);
   if (network_.size() < kMaxMessages) {
     network_.push_back(message);
   } else {
@@ -285,7 +220,9 @@ void LeaseSimulation::Deliver() {
     network_.pop_back();
   }
   if (is_late) return;
+  if (message.kind >= kGranted) return Hear(message);
   Apply(message);
+  Check();
 }
 
 void LeaseSimulation::Apply(const Message& message) {
@@ -298,10 +235,8 @@ void LeaseSimulation::Apply(const Message& message) {
       return ApplyKeep(message);
     case kRelease:
       return ApplyRelease(message);
-    case kRegister:
-      return ApplyRegister(message);
     default:
-      return Hear(message);
+      return ApplyRegister(message);
   }
 }
 
@@ -316,6 +251,7 @@ void LeaseSimulation::ApplyReserve(const Message& message) {
   Message reply = message;
   const int index = message.holding;
   const Holding& h = holdings_[static_cast<size_t>(index)];
+  if (!Watch(h.process)) return;
   const auto lease = book_->Reserve({.request_id = Name('r', index),
                                      .lease_id = Name('l', index),
                                      .device_id = Name('d', h.device),
@@ -336,6 +272,7 @@ void LeaseSimulation::ApplyReserve(const Message& message) {
   }
   if (naive_.next_epoch > before) {
     ++n_granted;
+    heard_[static_cast<size_t>(h.process)] = now_;
     Expect(epoch > max_epoch_, "an epoch came twice");
     max_epoch_ = epoch;
   }
@@ -353,32 +290,59 @@ bool LeaseSimulation::Keep(const Message& message) {
     Expect(book_->Renew(id, epoch, Now()).ok() == is_ok, "Renew");
     return is_ok;
   }
-  if (message.kind == kPresent) {
-    const size_t before = naive_.entries.size();
-    const bool is_ok = naive_.Adopt(
-        {index, h.process, h.device, -1, h.bytes, epoch, h.measured, 0});
-    const auto lease = book_->Adopt({.id = id,
-                                     .device_id = Name('d', h.device),
-                                     .holder = Name('p', h.process),
-                                     .process = Name('p', h.process),
-                                     .bytes = h.bytes,
-                                     .measured_bytes = h.measured,
-                                     .epoch = epoch},
-                                    Now());
-    Expect(lease.ok() == is_ok, "Adopt");
-    if (naive_.entries.size() > before) ++n_adopted;
-    return is_ok;
-  }
+  if (message.kind == kPresent) return Present(message);
   const bool is_ok = naive_.Keep(index, epoch, h.measured);
   Expect(book_->Confirm(id, epoch, h.measured, Now()).ok() == is_ok, "Confirm");
   return is_ok;
 }
 
+bool LeaseSimulation::Present(const Message& message) {
+  const int index = message.holding;
+  Holding& h = holdings_[static_cast<size_t>(index)];
+  if (!Watch(h.process)) return false;
+  const size_t before = naive_.entries.size();
+  const NaiveBook::Entry* const known = naive_.Find(index);
+  const bool fits = naive_.Held(h.device) + h.bytes <= kTotal - kHeadroom &&
+                    message.epoch < naive_.next_epoch;
+  const bool is_owed = (known == nullptr || known->read_gone) &&
+                       (now_ < naive_.doors_open || fits) &&
+                       naive_.devices[static_cast<size_t>(h.device)].registered;
+  const bool is_ok = naive_.Adopt(
+      {index, h.process, h.device, -1, h.bytes, message.epoch, h.measured, 0});
+  const auto lease = book_->Adopt({.id = Name('l', index),
+                                   .device_id = Name('d', h.device),
+                                   .holder = Name('p', h.process),
+                                   .process = Name('p', h.process),
+                                   .bytes = h.bytes,
+                                   .measured_bytes = h.measured,
+                                   .epoch = message.epoch},
+                                  Now());
+  Expect(lease.ok() == is_ok, "Adopt");
+  Expect(is_ok || !is_owed, "a holder was refused what it is owed");
+  if (naive_.entries.size() > before) ++n_adopted;
+  if (is_ok) Count(h);
+  return is_ok;
+}
+
+// The planner knows of it from now on. If it was not told in time and did not
+// take it in for that, it fits beside all that has been granted since. While it
+// recovers the planner takes in all that is in use, also what it granted twice
+// because nobody told it; no more is granted until that is over.
+void LeaseSimulation::Count(Holding& holding) {
+  const bool was_in_use = IsInUse(holding);
+  holding.forgotten_at = kNever;
+  holding.is_misread = false;
+  if (was_in_use || !IsInUse(holding)) return;
+  ++n_returned;
+  if (now_ >= naive_.doors_open) CheckInUse(holding.device);
+}
+
 void LeaseSimulation::ApplyKeep(const Message& message) {
   const bool is_ok = Keep(message);
-  if (is_ok) Read(message, message.kind == kRenew ? -1 : message.holding);
-  if (is_ok && message.kind == kPresent) {
-    holdings_[static_cast<size_t>(message.holding)].is_forgotten = false;
+  if (is_ok) {
+    const Holding& h = holdings_[static_cast<size_t>(message.holding)];
+    heard_[static_cast<size_t>(h.process)] = now_;
+    Read(message, message.kind == kRenew ? -1 : message.holding);
   }
   Answer(message, is_ok, message.kind == kConfirm ? kConfirmed : kRenewed);
 }
@@ -393,12 +357,15 @@ void LeaseSimulation::Read(const Message& message, int voucher) {
   const int64_t held = naive_.Held(message.device);
   if (is_registered) naive_.Read(message.device, message.reading, voucher);
   if (naive_.Held(message.device) < held) ++n_proven;
+  if (is_registered) CheckFreed();
+  n_protected += naive_.n_protected;
+  naive_.n_protected = 0;
 }
 
 void LeaseSimulation::ApplyRelease(const Message& message) {
   NaiveBook::Entry* const entry = naive_.Find(message.holding);
   const bool is_known = entry != nullptr && entry->epoch == message.epoch;
-  if (is_known && !entry->released) naive_.End(*entry);
+  if (is_known) naive_.End(*entry);
   Expect(book_->Release(Name('l', message.holding), message.epoch).ok() ==
              is_known,
          "Release");
@@ -415,6 +382,7 @@ void LeaseSimulation::ApplyRegister(const Message& message) {
   const int64_t held = naive_.Held(message.device);
   naive_.Register(message.device, kTotal, kHeadroom, message.reading, -1);
   if (naive_.Held(message.device) < held) ++n_proven;
+  CheckFreed();
 }
 
 // A reply comes to the process that asked, if it still lives and runs.
@@ -429,44 +397,83 @@ void LeaseSimulation::Hear(const Message& message) {
   }
   const auto give_up = [&] {
     h.state = Holding::kGone;
-    h.is_full = false;
     Send(*process, {kRelease, message.holding, h.device, h.epoch, 0, 0});
   };
   if (message.kind == kGranted && h.state == Holding::kAsked) {
     h.epoch = message.epoch;
+    h.forgotten_at = kNever;
     h.fence = h.asked + NaiveBook::kTtl - kFenceMargin;
     h.state = Holding::kLoading;
     // The worker measures again before it allocates.
-    if (now_ >= h.fence || FreeBytes(h.device) < h.bytes) give_up();
-  } else if (h.state == Holding::kLoading && now_ >= h.fence) {
+    if (now_ >= h.fence || FreeBytes(h.device) < h.bytes) return give_up();
+    CheckInUse(h.device);
+  } else if (h.state == Holding::kLoading &&
+             (now_ >= h.fence || message.kind == kRefused)) {
     give_up();
   } else if (message.kind == kRenewed && h.state == Holding::kLoading) {
     h.fence = std::max(h.fence, message.sent + NaiveBook::kTtl - kFenceMargin);
-  } else if (message.kind == kConfirmed && h.is_full) {
+  } else if (message.kind == kConfirmed && h.state == Holding::kLoading) {
     h.state = Holding::kLoaded;
-  } else if (message.kind == kRefused && h.state == Holding::kLoading) {
-    give_up();
   }
 }
 
-void LeaseSimulation::Check() {
-  std::array<int64_t, kDevices> in_use = {};
+// What the planner promises to nobody else. Of two holders it cannot know:
+// - one that a planner without its journal forgot, and that could tell no
+//   planner of it until the recovery ended;
+// - one that a reading ended (CheckFreed says when one may).
+// Both go on using their memory, and count again once they are taken in.
+bool LeaseSimulation::IsInUse(const Holding& holding) const {
+  if (holding.state != Holding::kLoading && holding.state != Holding::kLoaded) {
+    return false;
+  }
+  if (holding.forgotten_at != kNever &&
+      now_ >= holding.forgotten_at + NaiveBook::kTtl) {
+    return false;
+  }
+  if (holding.is_misread) return false;
+  if (holding.state == Holding::kLoaded) return true;
+  // Who was stopped goes on with what it was writing, before it looks at its
+  // fence. Of who is not watched nobody can know that.
+  return now_ < holding.fence || IsWatched(holding.process);
+}
+
+bool LeaseSimulation::HasSpoken(int process) const {
+  return now_ < heard_[static_cast<size_t>(process)] + NaiveBook::kTtl;
+}
+
+// A reading is right but for what is swapped out, and even then it frees
+// nothing of a process that the planner watches or heard of lately.
+void LeaseSimulation::CheckFreed() {
+  for (const int id : naive_.gone) {
+    if (id >= n_holdings_) continue;
+    Holding& h = holdings_[static_cast<size_t>(id)];
+    if (!IsInUse(h)) continue;
+    Expect(has_swap_ && !IsWatched(h.process) && !HasSpoken(h.process),
+           "a reading freed what is in use");
+    h.is_misread = true;
+    ++n_misread;
+  }
+}
+
+// To be called when more may be in use than before.
+void LeaseSimulation::CheckInUse(int device) {
+  int64_t in_use = 0;
   for (int i = 0; i < n_holdings_; ++i) {
     const Holding& h = holdings_[static_cast<size_t>(i)];
-    const bool counts =
-        !h.is_forgotten && (h.state == Holding::kLoaded ||
-                            (h.state == Holding::kLoading && now_ < h.fence));
-    if (counts) in_use[static_cast<size_t>(h.device)] += h.bytes;
+    if (h.device == device && IsInUse(h)) in_use += h.bytes;
   }
+  Expect(in_use <= kTotal - kHeadroom, "bytes were granted twice");
+}
+
+// To be called when the planner has been called.
+void LeaseSimulation::Check() {
   for (int device = 0; device < kDevices; ++device) {
-    Expect(in_use[static_cast<size_t>(device)] <= kTotal - kHeadroom,
-           "bytes were granted twice");
     if (!naive_.devices[static_cast<size_t>(device)].registered) continue;
-    const int64_t held = naive_.Held(device);
-    Expect(*book_->HeldBytes(Name('d', device)) == held, "HeldBytes");
-    Expect(
-        *book_->AvailableBytes(Name('d', device)) == naive_.Available(device),
-        "AvailableBytes");
+    const NaiveBook::Sums sums = naive_.SumsOf(device);
+    Expect(*book_->HeldBytes(Name('d', device)) == sums.held, "HeldBytes");
+    Expect(*book_->AvailableBytes(Name('d', device)) ==
+               naive_.Available(device, sums),
+           "AvailableBytes");
   }
 }
 

@@ -1,6 +1,8 @@
 // A planner's lease book and several workers in one thread, on a network that
-// drops, repeats and reorders, with crashes, partitions and pauses: a history
-// is what a seed makes of them.
+// drops, repeats and reorders, with crashes, partitions, pauses, swapped
+// memory, strangers who present what they do not have, and starts of the
+// planner and of the host with and without their files: a history is what a
+// seed makes of them.
 #ifndef PLIMSOLL_TESTS_PLANNER_LEASE_SIMULATION_H_
 #define PLIMSOLL_TESTS_PLANNER_LEASE_SIMULATION_H_
 
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "planner/lease_book.h"
+#include "planner/lease_start.h"
 #include "tests/planner/naive_lease_book.h"
 
 namespace plimsoll::planner {
@@ -27,6 +30,8 @@ class MemoryJournal final : public LeaseJournal {
   const LeaseImage& Reopen();
 
  private:
+  void Put(const LeaseRecord& record);
+
   LeaseImage image_;
   std::vector<Lease> noted_;
 };
@@ -42,6 +47,10 @@ class LeaseSimulation {
 
   // Of all histories of this object: how often something came about.
   int64_t n_granted = 0, n_adopted = 0, n_proven = 0, n_restarts = 0;
+  int64_t n_protected = 0;  // a reading freed nothing, for its process lived
+  int64_t n_believed = 0;   // a start without its journal that granted at once
+  int64_t n_misread = 0;    // a reading freed what was swapped out
+  int64_t n_returned = 0;   // its holder, or one cut off too long, was taken in
 
  private:
   static constexpr int kProcesses = 4;  // that live at one time
@@ -52,13 +61,20 @@ class LeaseSimulation {
   static constexpr int kMaxMessages = 16;
   static constexpr int64_t kFenceMargin = 2'000;
   static constexpr int64_t kMaxMessageAge = NaiveBook::kGrace;
+  static constexpr int64_t kNever = -1;
+  static constexpr int kNames = NaiveBook::kProcesses;
+  // Who never held anything, and what it presents.
+  static constexpr int kStranger = kNames - 1;
+  static constexpr int kFirstStrangeLease = kNames - 4;
+  static constexpr int64_t kWall = 1'800'000'000'000;  // the clock at 0
 
   // A process of a worker.
   struct Process {
     int number = 0;  // new with every start
     int device = 0;
+    bool is_watched = false;  // the planner sees that it lives, and its end
     bool is_partitioned = false;
-    int64_t stopped_until = 0;
+    int64_t stopped_until = 0;  // then it goes on where it was
   };
   // What a process knows of one lease of its own.
   struct Holding {
@@ -67,10 +83,14 @@ class LeaseSimulation {
     int process = 0;  // number
     int device = 0;
     int64_t bytes = 0, epoch = 0, measured = 0;
-    int64_t asked = 0;          // when the first request was sent
-    int64_t fence = 0;          // no allocation from here on
-    bool is_full = false;       // all is allocated, to be confirmed
-    bool is_forgotten = false;  // the planner lost its state since
+    int64_t asked = 0;     // when the first request was sent
+    int64_t fence = 0;     // no allocation from here on
+    int64_t written = 0;   // that the device's reading shows
+    bool is_full = false;  // all is allocated, to be confirmed
+    // When the planner lost its state, if it has not taken this in since.
+    int64_t forgotten_at = kNever;
+    // Swapped out, a reading ended it; it has not been taken in since.
+    bool is_misread = false;
   };
   enum Kind {
     kReserve,
@@ -90,6 +110,8 @@ class LeaseSimulation {
     int64_t epoch, reading, sent;
   };
 
+  // "d7" is a device, "l7" a lease, "p7" a process and "r7" a request.
+  static const std::string& Name(char kind, int number);
   int64_t Below(int64_t n);
   bool OneIn(int64_t n) { return Below(n) == 0; }
   absl::Time Now() const;
@@ -100,9 +122,26 @@ class LeaseSimulation {
   void WorkOn(Process& process, int index);
   void Ask(Process& process);
   void Trouble();
+  void TroubleFor(Process& process);
+  void Crash(Process& process);
+  void SwapOut(const Process& process);
+  void LoseSight(Process& process);
+  void PresentGarbage();
   void Start(Process& process);
   void Begin();
   void RestartPlanner();
+  StartEvidence Evidence(bool is_anybody_left);
+  void Rewatch();
+  void Forget();
+  // False if the process has ended, so that the planner refuses it.
+  bool Watch(int number);
+  bool IsWatched(int number) const {
+    return is_watched_[static_cast<size_t>(number)];
+  }
+  bool IsInUse(const Holding& holding) const;
+  bool HasSpoken(int process) const;
+  void CheckInUse(int device);
+  void CheckFreed();
   void Send(const Process& process, Message message);
   void Deliver();
   void Answer(Message message, bool is_ok, Kind kind);
@@ -110,6 +149,8 @@ class LeaseSimulation {
   void ApplyReserve(const Message& message);
   void ApplyKeep(const Message& message);
   bool Keep(const Message& message);
+  bool Present(const Message& message);
+  void Count(Holding& holding);
   void ApplyRelease(const Message& message);
   void ApplyRegister(const Message& message);
   void Read(const Message& message, int voucher);
@@ -127,7 +168,10 @@ class LeaseSimulation {
   std::unique_ptr<LeaseBook> book_;
   NaiveBook naive_;
   std::array<Process, kProcesses> processes_;
-  std::vector<int> dead_;  // whose end can be proven
+  std::vector<int> dead_;  // watched ones that have ended
+  std::array<bool, NaiveBook::kProcesses> is_watched_ = {};
+  // When a planner last granted, confirmed or renewed something of a process.
+  std::array<int64_t, NaiveBook::kProcesses> heard_ = {};
   std::array<Holding, kMaxHoldings> holdings_;
   int n_holdings_ = 0;
   int n_processes_ = 0;
@@ -135,6 +179,8 @@ class LeaseSimulation {
   std::array<int64_t, kDevices> strangers_ = {};  // bytes
   int64_t now_ = 0;
   int64_t max_epoch_ = 0;
+  bool has_swap_ = false;       // memory may be swapped out
+  bool is_said_first_ = false;  // --first is in the planner's service file
   std::string failure_;
 };
 

@@ -40,6 +40,7 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
     first = last = seed;
   }
   int64_t n_granted = 0, n_adopted = 0, n_proven = 0, n_restarts = 0;
+  int64_t n_protected = 0, n_believed = 0, n_misread = 0, n_returned = 0;
   int64_t n_histories = 0;
   for (uint64_t seed = first; seed <= last; seed += step) {
     LeaseSimulation simulation(seed);
@@ -51,21 +52,34 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
     n_adopted += simulation.n_adopted;
     n_proven += simulation.n_proven;
     n_restarts += simulation.n_restarts;
+    n_protected += simulation.n_protected;
+    n_believed += simulation.n_believed;
+    n_misread += simulation.n_misread;
+    n_returned += simulation.n_returned;
   }
   std::printf(
       "%lld histories of %d operations, seeds %llu to %llu: %lld grants, "
-      "%lld adoptions, %lld proofs by a reading, %lld restarts\n",
+      "%lld adoptions, %lld proofs by a reading, %lld restarts, "
+      "%lld leases kept by a living process, %lld starts without a journal "
+      "that granted at once, %lld leases of silent holders that a reading "
+      "freed because they were swapped out, %lld leases taken in late\n",
       static_cast<long long>(n_histories), LeaseSimulation::kOperations,
       static_cast<unsigned long long>(first),
       static_cast<unsigned long long>(last), static_cast<long long>(n_granted),
       static_cast<long long>(n_adopted), static_cast<long long>(n_proven),
-      static_cast<long long>(n_restarts));
+      static_cast<long long>(n_restarts), static_cast<long long>(n_protected),
+      static_cast<long long>(n_believed), static_cast<long long>(n_misread),
+      static_cast<long long>(n_returned));
   if (n_histories < 1'000) return;
   // Everything that the histories are there for does come about.
   EXPECT_GT(n_granted, 4 * n_histories);
   EXPECT_GT(n_adopted, n_histories / 100);
   EXPECT_GT(n_proven, n_histories / 100);
   EXPECT_GT(n_restarts, n_histories);
+  EXPECT_GT(n_protected, n_histories / 100);
+  EXPECT_GT(n_believed, n_histories / 100);
+  EXPECT_GT(n_misread, n_histories / 1'000);
+  EXPECT_GT(n_returned, n_histories / 1'000);
 }
 
 }  // namespace

@@ -62,6 +62,29 @@ TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
   EXPECT_EQ(plan.FindRegion("nothing"), nullptr);
 }
 
+TEST(MemoryPlanTest, MessagesAreHostMemoryOfTheirOwn) {
+  LoadOptions options;
+  options.n_ctx = 512;
+  for (DeviceProfile profile : {CommittedCpuProfile(), CommittedGpuProfile()}) {
+    const auto without = Layout(Gemma270m(), options, profile, kGiB);
+    profile.message_bytes = 64 * kMiB;
+    const auto with = Layout(Gemma270m(), options, profile, kGiB);
+    ASSERT_TRUE(without.ok() && with.ok());
+    EXPECT_EQ(without->FindRegion("messages"), nullptr);
+    const Region* messages = with->FindRegion("messages");
+    ASSERT_NE(messages, nullptr);
+    EXPECT_EQ(messages->bytes, 64 * kMiB);
+    EXPECT_EQ(messages->basis, Basis::kDerived);
+    EXPECT_FALSE(messages->formula.empty());
+    // They are in the device's memory only where the device is the host.
+    const bool is_host = profile.kind == "cpu";
+    EXPECT_EQ(messages->on_host, !is_host);
+    EXPECT_EQ(with->total_bytes - without->total_bytes,
+              is_host ? 64 * kMiB : 0);
+    EXPECT_EQ(with->host_bytes - without->host_bytes, is_host ? 0 : 64 * kMiB);
+  }
+}
+
 TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
   LoadOptions options = Context(4'096);
   options.n_slots = 3;
@@ -77,6 +100,63 @@ TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
             3 * without.FindRegion("logits")->bytes);
   // Without rings nothing waits.
   EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_draft")->bytes, 0);
+}
+
+TEST(MemoryPlanTest, ParkedContextsTakeTheBytesOfAWholeSlotOnTheHost) {
+  for (const ModelShape& shape : {Gemma270m(), Smollm2()}) {
+    for (const DeviceProfile& profile :
+         {CommittedCpuProfile(), CommittedGpuProfile()}) {
+      LoadOptions options = Context(4'000);
+      options.n_slots = 3;
+      const auto without = Layout(shape, options, profile, 64 * kGiB);
+      options.n_parked = 2;
+      const auto with = Layout(shape, options, profile, 64 * kGiB);
+      ASSERT_TRUE(without.ok() && with.ok());
+      EXPECT_EQ(without->FindRegion("kv_parked"), nullptr);
+      const Region* parked = with->FindRegion("kv_parked");
+      ASSERT_NE(parked, nullptr);
+      const int64_t all = without->FindRegion("kv_full")->bytes +
+                          without->FindRegion("kv_window")->bytes;
+      EXPECT_EQ(parked->bytes, 2 * (all / 3));
+      EXPECT_FALSE(parked->formula.empty());
+      // The host's memory is the device's where the device is the host.
+      const bool is_host = profile.kind == "cpu";
+      EXPECT_EQ(parked->offset >= 0, is_host);
+      EXPECT_EQ(parked->on_host, !is_host);
+      EXPECT_EQ(with->arena_bytes - without->arena_bytes,
+                is_host ? parked->bytes : 0);
+      EXPECT_EQ(with->host_bytes - without->host_bytes,
+                is_host ? 0 : parked->bytes);
+      EXPECT_EQ(is_host, with->total_bytes > without->total_bytes);
+    }
+  }
+}
+
+TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
+  LoadOptions options = Context(4'000);
+  const int64_t budget = PlanOf(Smollm2(), options).total_bytes;
+  options.n_parked = 1;
+  const MemoryPlan lacks = PlanOf(Smollm2(), options, budget);
+  EXPECT_FALSE(lacks.fits);
+  ASSERT_FALSE(lacks.suggestions.empty());
+  EXPECT_EQ(lacks.suggestions[0].text, "--parked-slots 0");
+  EXPECT_EQ(lacks.suggestions[0].n_ctx, 4'000);
+  // Together with the rest where nothing alone is enough.
+  options.n_slots = 64;
+  options.k_type = options.v_type = DType::kF32;
+  LoadOptions least = Context(16);
+  least.n_ubatch = 16;
+  const MemoryPlan all =
+      PlanOf(Smollm2(), options, PlanOf(Smollm2(), least).total_bytes);
+  ASSERT_FALSE(all.suggestions.empty());
+  EXPECT_THAT(all.suggestions[0].text, HasSubstr("--parked-slots 0"));
+  // And where it makes the context longer.
+  options = {};
+  options.n_parked = 1;
+  const MemoryPlan solved = PlanOf(Smollm2(), options, budget);
+  ASSERT_FALSE(solved.suggestions.empty());
+  EXPECT_EQ(solved.suggestions[0].text, "--parked-slots 0");
+  EXPECT_GT(solved.suggestions[0].n_ctx, solved.n_ctx);
 }
 
 TEST(MemoryPlanTest, APoolIsSharedByAllSlots) {
@@ -266,6 +346,9 @@ TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
   EXPECT_TRUE(status([](O& o) { o.n_draft = O::kMaxDraftTokens; }).ok());
   expect_named([](O& o) { o.n_draft = O::kMaxDraftTokens + 1; }, "n_draft");
   expect_named([](O& o) { o.n_draft = -1; }, "n_draft");
+  EXPECT_TRUE(status([](O& o) { o.n_parked = O::kMaxParked; }).ok());
+  expect_named([](O& o) { o.n_parked = O::kMaxParked + 1; }, "n_parked");
+  expect_named([](O& o) { o.n_parked = -1; }, "n_parked");
   expect_named([](O& o) { o.kv_tokens = 0; }, "kv_tokens");
   expect_named([](O& o) { o.n_ctx = 0; }, "n_ctx");
   expect_named([](O& o) { o.n_ctx = -1; }, "n_ctx");

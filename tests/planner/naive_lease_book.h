@@ -16,6 +16,8 @@ class NaiveBook {
   static constexpr int kDevices = 3;
   static constexpr int64_t kTtl = 10'000;
   static constexpr int64_t kGrace = 5'000;
+  static constexpr int kProcesses = 256;
+  static constexpr int64_t kEpochsAhead = int64_t{1} << 42;
   static constexpr int64_t kRefused = -1;  // a reply that is remembered
   static constexpr int64_t kNotNow = -2;   // one that is not
 
@@ -24,6 +26,8 @@ class NaiveBook {
     int64_t bytes, epoch, measured, expires;
     bool released = false, confirmed = false, suspect = false;
     bool expired = false, in_reading = false, restored = false;
+    bool has_purpose = false;
+    bool read_gone = false;  // a reading ended it, and its holder did not
     // What the journal has of it.
     bool is_kept = false, kept_released = false, kept_confirmed = false;
     int64_t kept_measured = 0;
@@ -32,6 +36,7 @@ class NaiveBook {
     bool registered = false, unhealthy = false;
     int unhealthy_by = -1;
     int64_t total = 0, headroom = 0, reading = -1;  // reading: -1 = none
+    int64_t margin = 0;                             // of loads with a purpose
   };
   struct Reply {
     int request;
@@ -41,10 +46,17 @@ class NaiveBook {
   std::vector<Entry> entries;
   std::array<Device, kDevices> devices;
   std::vector<Reply> replies;
+  std::vector<int> gone;  // ids of those that the last reading ended
+  std::array<bool, kProcesses> lives = {};  // is known to live
+  // It spoke, or was seen, less than so long ago that no reading counts.
+  std::array<int64_t, kProcesses> trusted_until = {};
   int64_t next_epoch = 1;
+  int64_t first_epoch = 1;
   int64_t now = 0;
   int64_t doors_open = 0;
   bool is_partial = false;  // what the journal has
+  int nameless = -1;        // a holder of which no process is known
+  int64_t n_protected = 0;  // leases that only a sign of life keeps
 
   void Tick(int64_t time) {
     now = time;
@@ -55,25 +67,47 @@ class NaiveBook {
   bool IsProvable(const Entry& e) const {
     return now >= e.expires + (e.confirmed ? 0 : kGrace);
   }
-  int64_t Held(int device) const {
-    int64_t sum = 0;
-    for (const Entry& e : entries) {
-      if (e.device == device && !e.released) sum += e.bytes;
-    }
-    return sum;
+  bool Lives(const Entry& e) const {
+    const auto process = static_cast<size_t>(e.process);
+    return lives[process] || now < trusted_until[process];
   }
-  int64_t Available(int device) const {
+  void Trust(int process, int64_t time) {
+    if (process == nameless) return;
+    int64_t& until = trusted_until[static_cast<size_t>(process)];
+    until = std::max(until, now + time);
+  }
+  void SetLive(int process, bool is_live) {
+    bool& was = lives[static_cast<size_t>(process)];
+    if (was && !is_live) Trust(process, kGrace);
+    was = is_live;
+  }
+  struct Sums {
+    int64_t held = 0;
+    int64_t unread = 0;  // of it, what the reading does not show
+  };
+  Sums SumsOf(int device) const {
+    Sums sums;
+    for (const Entry& e : entries) {
+      if (e.device != device || e.released) continue;
+      sums.held += e.bytes;
+      if (!e.in_reading) sums.unread += e.bytes;
+    }
+    return sums;
+  }
+  int64_t Held(int device) const { return SumsOf(device).held; }
+  int64_t Available(int device, bool has_purpose = false) const {
+    return Available(device, SumsOf(device), has_purpose);
+  }
+  int64_t Available(int device, const Sums& sums,
+                    bool has_purpose = false) const {
     const Device& d = devices[static_cast<size_t>(device)];
     if (d.unhealthy) return 0;
-    int64_t free = d.total - d.headroom - Held(device);
+    int64_t free = d.total - d.headroom - sums.held;
     if (d.reading >= 0) {
-      int64_t measured = std::max<int64_t>(d.reading - d.headroom, 0);
-      for (const Entry& e : entries) {
-        const bool counts = e.device == device && !e.released && !e.in_reading;
-        if (counts) measured -= e.bytes;
-      }
-      free = std::min(free, measured);
+      const int64_t measured = std::max<int64_t>(d.reading - d.headroom, 0);
+      free = std::min(free, measured - sums.unread);
     }
+    if (has_purpose) free = std::max<int64_t>(free, 0) - d.margin;
     return std::max<int64_t>(free, 0);
   }
   // The newest with this id, or null.
@@ -86,6 +120,7 @@ class NaiveBook {
   void Read(int device, int64_t reading, int voucher) {
     Device& d = devices[static_cast<size_t>(device)];
     d.reading = reading;
+    gone.clear();
     int64_t used = std::max<int64_t>(d.total - reading, 0);
     for (const Entry& e : entries) {
       const bool vouches = e.id == voucher && e.device == device &&
@@ -94,11 +129,14 @@ class NaiveBook {
     }
     for (Entry& e : entries) {
       if (e.device != device || e.released) continue;
-      bool gone = !e.restored || used <= 0;
-      if (e.confirmed) gone = e.measured > used;
-      gone = gone && reading >= 0 && IsProvable(e);
-      e.released = gone;
+      bool is_gone = !e.restored || used <= 0;
+      if (e.confirmed) is_gone = e.measured > used;
+      is_gone = is_gone && reading >= 0 && IsProvable(e);
+      n_protected += is_gone && Lives(e);
+      is_gone = is_gone && !Lives(e);
+      e.released = e.read_gone = is_gone;
       e.in_reading = e.confirmed;
+      if (is_gone) gone.push_back(e.id);
     }
   }
   // registrant: -1 = nobody.
@@ -118,11 +156,21 @@ class NaiveBook {
     d.headroom = headroom;
     Read(device, reading, -1);
   }
-  int64_t Reserve(int request, int id, int process, int device, int64_t bytes) {
+  bool Unregister(int device) {
+    Device& d = devices[static_cast<size_t>(device)];
+    if (!d.registered || Held(device) > 0) return false;
+    if (!d.unhealthy) d = {};
+    d.registered = false;
+    d.margin = 0;
+    return true;
+  }
+  int64_t Reserve(int request, int id, int process, int device, int64_t bytes,
+                  bool has_purpose = false) {
     for (const Reply& reply : replies) {
       if (reply.request == request) return reply.epoch;
     }
-    const int64_t epoch = Grant(request, id, process, device, bytes);
+    const int64_t epoch =
+        Grant(request, id, process, device, bytes, has_purpose);
     if (epoch != kNotNow) replies.push_back({request, epoch});
     return epoch;
   }
@@ -132,47 +180,83 @@ class NaiveBook {
     if (e == nullptr || e->epoch != epoch || e->released) return false;
     if ((e->expired && !e->confirmed) || measured > e->bytes) return false;
     if (measured >= 0) {
+      int64_t& margin = devices[static_cast<size_t>(e->device)].margin;
+      if (!e->confirmed && e->has_purpose) {
+        margin = std::max<int64_t>(margin - std::max(margin / 8, kOne), 0);
+      }
       e->confirmed = true;
       e->measured = measured;
     }
     e->suspect = e->expired = false;
     e->expires = std::max(e->expires, now + kTtl);
+    Trust(e->process, kTtl);
     return true;
   }
   bool Adopt(const Entry& claim) {
-    if (Entry* e = Find(claim.id); e != nullptr) {
-      if (e->epoch != claim.epoch || e->released) return false;
-      if (e->confirmed) return Keep(claim.id, claim.epoch, -1);
+    Entry* e = Find(claim.id);
+    if (e != nullptr) {
+      if (e->epoch != claim.epoch) return false;
+      if (e->released && !e->read_gone) return false;
+      if (e->device != claim.device || e->process != claim.process ||
+          e->bytes != claim.bytes) {
+        return false;
+      }
+      if (e->confirmed && !e->released) return Keep(claim.id, claim.epoch, -1);
       if (claim.measured > e->bytes) return false;
-      e->expired = false;
-      return Keep(claim.id, claim.epoch, claim.measured);
+      if (!e->released) {
+        e->expired = false;
+        return Keep(claim.id, claim.epoch, claim.measured);
+      }
+    } else if (claim.epoch > first_epoch + kEpochsAhead) {
+      return false;
     }
     const Device& d = devices[static_cast<size_t>(claim.device)];
     if (!d.registered || claim.bytes > d.total) return false;
     const bool fits =
         claim.bytes <= d.total - d.headroom - Held(claim.device) &&
         claim.epoch < next_epoch;
-    if (now >= doors_open && !fits) return false;
     const bool is_written = now >= doors_open;
-    entries.push_back(claim);
-    Entry& e = entries.back();
-    e.released = e.suspect = e.expired = e.in_reading = e.restored = false;
-    e.confirmed = true;
-    e.is_kept = false;
-    e.request = -1;
-    e.expires = now + kTtl;
+    if (is_written && !fits) return false;
+    if (e == nullptr) {
+      entries.push_back(claim);
+      e = &entries.back();
+      e->is_kept = false;
+      e->request = -1;
+    }
+    e->released = e->read_gone = e->suspect = e->expired = false;
+    e->in_reading = e->restored = false;
+    e->confirmed = true;
+    e->measured = claim.measured;
+    e->expires = now + kTtl;
+    Trust(e->process, kTtl);
     next_epoch = std::max(next_epoch, claim.epoch + 1);
     if (is_written) Write();
     return true;
   }
   // Its holder says, or its process's death proves, that the bytes are free.
-  void End(Entry& e) {
+  void End(Entry& e, int64_t shortfall = 0) {
+    e.read_gone = false;
+    if (e.released) return;
     e.released = true;
     Device& d = devices[static_cast<size_t>(e.device)];
+    if (e.has_purpose && shortfall > 0) {
+      d.margin = std::min(d.margin + std::min(shortfall, e.bytes), d.total / 4);
+    }
     if (e.in_reading && d.reading >= 0) {
       d.reading =
           std::max(d.reading, std::min(d.reading + e.measured, d.total));
     }
+  }
+  // All leases of a process end. Returns their bytes.
+  int64_t Die(int process) {
+    int64_t freed = 0;
+    for (Entry& e : entries) {
+      if (e.process != process || e.released) continue;
+      freed += e.bytes;
+      End(e);
+    }
+    SetLive(process, false);
+    return freed;
   }
   // The journal now has everything.
   void Flush() {
@@ -187,16 +271,18 @@ class NaiveBook {
     Flush();
     is_partial = false;
   }
-  // The planner ends and starts again with what its journal had, or with none.
-  void Restart(bool has_journal, int64_t first_epoch) {
+  // The planner ends and starts again with what its journal had, or with none,
+  // and grants nothing for `recovery`.
+  void Restart(bool has_journal, int64_t first, int64_t recovery) {
     devices.fill({});
+    lives.fill(false);
+    trusted_until.fill(0);
     replies.clear();
     if (!has_journal) entries.clear();
     is_partial |= !has_journal;
-    if (is_partial) {
-      next_epoch = first_epoch;
-      doors_open = now + kTtl;
-    }
+    if (is_partial) next_epoch = first;
+    first_epoch = next_epoch;
+    doors_open = now + recovery;
     std::erase_if(entries, [](const Entry& e) { return !e.is_kept; });
     for (Entry& e : entries) {
       if (e.request >= 0) replies.push_back({e.request, e.epoch});
@@ -205,20 +291,26 @@ class NaiveBook {
       e.measured = e.kept_measured;
       e.expires = now + kTtl;
       e.suspect = e.restored = true;
-      e.expired = e.in_reading = false;
+      e.expired = e.in_reading = e.read_gone = false;
+      next_epoch = std::max(next_epoch, e.epoch + 1);
     }
   }
 
  private:
-  int64_t Grant(int request, int id, int process, int device, int64_t bytes) {
+  static constexpr int64_t kOne = 1;
+
+  int64_t Grant(int request, int id, int process, int device, int64_t bytes,
+                bool has_purpose) {
     const Device& d = devices[static_cast<size_t>(device)];
     if (!d.registered) return kRefused;
     if (now < doors_open || d.unhealthy) return kNotNow;
     const Entry* old = Find(id);
     if (old != nullptr && !old->released) return kRefused;
-    if (bytes > Available(device)) return kRefused;
+    if (bytes > Available(device, has_purpose)) return kRefused;
     entries.push_back(
         {id, process, device, request, bytes, next_epoch, 0, now + kTtl});
+    entries.back().has_purpose = has_purpose;
+    Trust(process, kTtl);
     Write();
     return next_epoch++;
   }

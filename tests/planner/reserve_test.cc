@@ -70,7 +70,7 @@ struct SeedCase {
   int64_t n_ctx;
 };
 
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options) {
+MemoryPlan ReservedPlanOf(const ModelShape& shape, const LoadOptions& options) {
   auto plan = Layout(shape, options, CommittedCpuProfile(), kDesktopCard);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
@@ -106,7 +106,7 @@ TEST(ReservePolicyTest, ReproducesTheContextsOfGemma4OnADesktopCard) {
     options.ring = seed.ring;
     options.ring_tokens = seed.ring_tokens;
     options.k_type = options.v_type = DType::kQ8_0;
-    const MemoryPlan plan = PlanOf(shape, options);
+    const MemoryPlan plan = ReservedPlanOf(shape, options);
     EXPECT_EQ(plan.n_ctx, seed.n_ctx);
     EXPECT_TRUE(plan.fits);
     EXPECT_EQ(plan.reserve_bytes, plan.FindRegion("reserve")->bytes);
@@ -117,7 +117,7 @@ TEST(ReservePolicyTest, ReproducesTheContextsOfGemma4OnADesktopCard) {
 TEST(ReservePolicyTest, TheExactPolicyGivesGemma4ItsWholeContext) {
   LoadOptions options;
   options.k_type = options.v_type = DType::kQ8_0;
-  const MemoryPlan plan = PlanOf(Gemma4(), options);
+  const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   EXPECT_EQ(plan.n_ctx, 262'144);
   EXPECT_EQ(plan.reserve_bytes, 0);
   EXPECT_EQ(plan.kv.full_bytes + plan.kv.window_bytes, 2'346 * kMiB);
@@ -129,7 +129,7 @@ TEST(ReservePolicyTest, ReproducesTheContextOfQwen3WithGivenWeights) {
   options.allocation = AllocationChoice{AllocationRule::kExact, 0};
   options.k_type = options.v_type = DType::kF32;
   options.weight_bytes = 5'021'827'072;
-  const MemoryPlan plan = PlanOf(Qwen3(), options);
+  const MemoryPlan plan = ReservedPlanOf(Qwen3(), options);
   EXPECT_EQ(plan.n_ctx, 12'080);
   EXPECT_EQ(plan.FindRegion("weights")->bytes, 5'021'827'072);
   EXPECT_EQ(plan.FindRegion("weights")->formula, "as given");
@@ -139,7 +139,7 @@ TEST(ReservePolicyTest, RegionsSumAndThereIsNoArena) {
   LoadOptions options;
   options.policy = ReservePolicy::kWindowed;
   options.n_ctx = 4'096;
-  const MemoryPlan plan = PlanOf(Gemma4(), options);
+  const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   std::vector<std::string> names;
   int64_t sum = 0;
   for (const Region& region : plan.regions) {
@@ -158,7 +158,7 @@ TEST(ReservePolicyTest, AnExplicitContextIsClampedThereToo) {
   LoadOptions options;
   options.policy = ReservePolicy::kDense;
   options.n_ctx = 999'999'999;
-  const MemoryPlan plan = PlanOf(Gemma4(), options);
+  const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   EXPECT_EQ(plan.n_ctx, 262'144);
   EXPECT_EQ(plan.context_limit, ContextLimit::kTrainedContext);
 }

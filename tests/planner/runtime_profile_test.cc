@@ -16,6 +16,7 @@ namespace plimsoll::planner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 RuntimeProfile Seen(int64_t bytes, const RuntimeLoad& load = {}) {
   return {.key = {.device = "cpu X", .driver = "Linux 6", .build = "1 abc"},
@@ -30,7 +31,7 @@ absl::Status Check(const RuntimeProfile& profile,
 
 TEST(RuntimeProfileTest, AnotherVersionOrKeyIsRefused) {
   EXPECT_TRUE(Check(Seen(kMiB)).ok());
-  for (const int64_t version : {0, 2}) {
+  for (const int64_t version : {0, 1, 3}) {
     const absl::Status status = Check(Seen(kMiB), version);
     EXPECT_TRUE(absl::IsFailedPrecondition(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("version"));
@@ -55,6 +56,13 @@ TEST(RuntimeProfileTest, EveryFieldIsLimited) {
   EXPECT_THAT(message([](R& p) { p.bytes = R::kMaxBytes + 1; }),
               HasSubstr("bytes"));
   EXPECT_THAT(message([](R& p) { p.bytes = 0; }), HasSubstr("bytes"));
+  const auto measured = [&](const std::string& text) {
+    return message([&](R& p) { p.measured = text; });
+  };
+  EXPECT_EQ(measured(std::string(R::kMaxMeasuredBytes, 'x')), "ok");
+  EXPECT_THAT(measured(std::string(R::kMaxMeasuredBytes + 1, 'x')),
+              HasSubstr("measured"));
+  EXPECT_THAT(measured("a\nb"), HasSubstr("measured"));
   struct Limit {
     int64_t RuntimeLoad::*field;
     int64_t min;
@@ -97,23 +105,67 @@ TEST(RuntimeProfileTest, FilesAreNamedByTheWholeKey) {
   EXPECT_EQ(FileStem({"cpu", "a", "b"}), "cpu-f878e508f5b9f9a3");
 }
 
-TEST(RuntimeProfileTest, MergingNeverForgetsTheLargerFigure) {
-  const RuntimeLoad small = {};
-  const RuntimeLoad large = {.n_threads = 8};
-  for (const auto& [a, b] :
-       std::vector<std::pair<int64_t, int64_t>>{{20, 30}, {30, 20}, {20, 20}}) {
-    const RuntimeProfile one = Seen(a * kMiB, small);
-    const RuntimeProfile other = Seen(b * kMiB, large);
-    for (const RuntimeProfile& merged :
-         {MergeRuntime(one, other), MergeRuntime(other, one)}) {
-      EXPECT_EQ(merged.bytes, std::max(a, b) * kMiB);
-      EXPECT_EQ(merged.load, large);
-      EXPECT_EQ(merged.key, one.key);
-      // Neither observation is planned below what it was.
-      EXPECT_GE(MeasuredRuntimeBytes(merged, small), one.bytes);
-      EXPECT_GE(MeasuredRuntimeBytes(merged, large), other.bytes);
+TEST(RuntimeProfileTest, AMeasurementThatIsCoveredChangesNothing) {
+  const RuntimeLoad load = {
+      .n_threads = 2, .n_slots = 4, .n_rows = 512, .n_vocab = 49'152};
+  const RuntimeProfile kept = Seen(20 * kMiB, {.n_threads = 2});
+  const int64_t planned = MeasuredRuntimeBytes(kept, load);
+  const int64_t highest = planned - 512 * 1'024;
+  for (const bool may_shrink : {false, true}) {
+    for (const int64_t bytes : {12 * kMiB, 20 * kMiB, 21 * kMiB, highest}) {
+      EXPECT_EQ(SettleRuntime(kept, Seen(bytes), load, may_shrink), kept);
     }
   }
+  // One byte more, and what was seen is kept.
+  const RuntimeProfile more = Seen(highest + 1, {.n_threads = 2});
+  EXPECT_EQ(SettleRuntime(kept, more, load, false), more);
+}
+
+TEST(RuntimeProfileTest, AFigureThatIsFarTooLargeHalvesItsDistance) {
+  RuntimeProfile kept = Seen(400 * kMiB);
+  const RuntimeProfile seen = Seen(20 * kMiB);
+  EXPECT_EQ(SettleRuntime(kept, seen, {}, /*may_shrink=*/false), kept);
+  int n_steps = 0;
+  while (true) {
+    const RuntimeProfile next = SettleRuntime(kept, seen, {}, true);
+    // It never comes below what was seen.
+    EXPECT_GE(next.bytes, seen.bytes);
+    if (next == kept) break;
+    EXPECT_EQ(next.bytes, kept.bytes - (kept.bytes - seen.bytes) / 2);
+    kept = next;
+    ++n_steps;
+  }
+  EXPECT_EQ(n_steps, 6);
+  EXPECT_LE(kept.bytes, 28 * kMiB);
+  // The limits of what counts as far.
+  EXPECT_EQ(RuntimeShrinkBytes(kMiB), 8 * kMiB);
+  EXPECT_EQ(RuntimeShrinkBytes(100 * kMiB), 25 * kMiB);
+  const RuntimeProfile large = Seen(100 * kMiB);
+  EXPECT_EQ(SettleRuntime(large, Seen(75 * kMiB), {}, true), large);
+  EXPECT_NE(SettleRuntime(large, Seen(75 * kMiB - 1), {}, true), large);
+}
+
+TEST(RuntimeProfileTest, WhateverIsSeenThePlanCoversIt) {
+  const std::vector<RuntimeLoad> loads = {
+      {}, {.n_threads = 8}, {.n_slots = 64, .n_vocab = 262'144}};
+  for (const int64_t a : {1, 15, 20, 60, 400}) {
+    for (const int64_t b : {1, 15, 20, 60, 400}) {
+      for (const RuntimeLoad& load : loads) {
+        const RuntimeProfile settled =
+            SettleRuntime(Seen(a * kMiB), Seen(b * kMiB), load, true);
+        EXPECT_GE(MeasuredRuntimeBytes(settled, load), b * kMiB);
+      }
+    }
+  }
+}
+
+TEST(RuntimeProfileTest, OfTwoLoadsEachFieldIsTheLarger) {
+  const RuntimeLoad a = {
+      .n_threads = 1, .n_slots = 9, .n_rows = 2, .n_vocab = 8};
+  const RuntimeLoad b = {
+      .n_threads = 3, .n_slots = 4, .n_rows = 5, .n_vocab = 6};
+  EXPECT_EQ(LargerLoad(a, b), (RuntimeLoad{3, 9, 5, 8}));
+  EXPECT_EQ(LargerLoad(b, a), (RuntimeLoad{3, 9, 5, 8}));
 }
 
 TEST(RuntimeProfileTest, WhatIsPlannedIsNeverBelowWhatWasSeen) {
@@ -188,9 +240,22 @@ TEST(RuntimeProfileTest, AProfileSaysWhereItsRuntimeComesFrom) {
   const RuntimeProfile seen = Seen(12'345'678, {.n_threads = 2});
   ApplyRuntime(&seen, {.n_threads = 2}, profile);
   EXPECT_EQ(profile.runtime_basis, Basis::kMeasured);
-  EXPECT_EQ(profile.runtime_bytes, 14 * kMiB);
+  EXPECT_EQ(profile.runtime_bytes, 16 * kMiB);
   EXPECT_THAT(profile.runtime_note, HasSubstr("12345678 bytes"));
   EXPECT_THAT(profile.runtime_note, HasSubstr("2 threads"));
+  EXPECT_THAT(profile.runtime_note, Not(HasSubstr("measured on")));
+  RuntimeProfile dated = seen;
+  dated.measured = std::string(RuntimeProfile::kMaxMeasuredBytes, '7');
+  dated.load.n_threads = RuntimeLoad::kMaxThreads;
+  dated.bytes = RuntimeProfile::kMaxBytes;
+  ApplyRuntime(&dated,
+               {.n_threads = RuntimeLoad::kMaxThreads,
+                .n_slots = LoadOptions::kMaxSlots,
+                .n_rows = LoadOptions::kMaxUbatch,
+                .n_vocab = ModelShape::kMaxVocab},
+               profile);
+  EXPECT_THAT(profile.runtime_note, HasSubstr(", measured on 777"));
+  EXPECT_LE(profile.runtime_note.size(), 256u);  // of a message
   EXPECT_TRUE(ValidateProfile(profile).ok());
 }
 

@@ -76,9 +76,11 @@ inline void AddTensors(const TinyModel& m, GgufBuilder& b) {
     add(p + "ffn_gate.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_up.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_down.weight", m.dtype, {m.ffn_dim, d});
-    if (m.architecture != "gemma3") continue;
+    const bool is_gemma3 = m.architecture == "gemma3";
+    if (!is_gemma3 && m.architecture != "qwen3") continue;
     add(p + "attn_q_norm.weight", DType::kF32, {m.head_dim});
     add(p + "attn_k_norm.weight", DType::kF32, {m.head_dim});
+    if (!is_gemma3) continue;
     add(p + "post_attention_norm.weight", DType::kF32, {d});
     add(p + "post_ffw_norm.weight", DType::kF32, {d});
   }

@@ -7,6 +7,7 @@
 
 #include "planner/plan_regions.h"
 #include "planner/weight_type.h"
+#include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 
@@ -198,7 +199,7 @@ TEST(WhatIfTest, TheFrontierIsWhatBruteForceFinds) {
       }
       if (is_best) best.push_back(points[a].index);
     }
-    ASSERT_EQ(what_if->Frontier(), best) << i;
+    ASSERT_EQ(*what_if->Frontier(), best) << i;
     n_best += best.size();
   }
   EXPECT_GT(n_best, 200u);
@@ -210,11 +211,11 @@ TEST(WhatIfTest, TheFrontierIsOfThePointsVisited) {
   axes.n_ctx = {64, 32, 64};
   auto what_if = WhatIf::Create(Smollm2(), {}, axes);
   ASSERT_TRUE(what_if.ok());
-  EXPECT_THAT(what_if->Frontier(), IsEmpty());
+  EXPECT_THAT(*what_if->Frontier(), IsEmpty());
   ASSERT_TRUE(what_if->Next(2).ok());
-  EXPECT_THAT(what_if->Frontier(), ElementsAre(0, 1));
+  EXPECT_THAT(*what_if->Frontier(), ElementsAre(0, 1));
   ASSERT_TRUE(what_if->Next(1).ok());
-  EXPECT_THAT(what_if->Frontier(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(*what_if->Frontier(), ElementsAre(0, 1, 2));
 }
 
 TEST(WhatIfTest, BytesBeyond63BitsAreAPointThatDoesNotFit) {
@@ -243,7 +244,7 @@ TEST(WhatIfTest, ADeviceWithoutKernelsForATypeStillGetsItsBytes) {
   EXPECT_FALSE(points[0].can_run);
   EXPECT_TRUE(points[1].can_run);
   EXPECT_LT(points[0].total_bytes, points[1].total_bytes);
-  EXPECT_THAT(what_if->Frontier(), ElementsAre(0, 1));
+  EXPECT_THAT(*what_if->Frontier(), ElementsAre(0, 1));
 }
 
 TEST(WhatIfTest, TheGridHasAtMostAMillionPoints) {
@@ -255,6 +256,23 @@ TEST(WhatIfTest, TheGridHasAtMostAMillionPoints) {
   const absl::Status status = CreateStatus(Smollm2(), axes);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1001000 points"));
+}
+
+TEST(WhatIfTest, AModelOfManyLayersHasFewerPoints) {
+  HeaderNumbers numbers = Qwen3Numbers();
+  numbers.Int("block_count", ModelShape::kMaxLayers);
+  const ModelShape shape =
+      ShapeWith(numbers, DType::kQ4_K, DType::kQ6_K, false);
+  WhatIfAxes axes = OneDevice(kGiB);
+  axes.n_slots.assign(1'000, 1);
+  axes.n_ctx.assign(
+      WhatIfAxes::kMaxLayerPoints / ModelShape::kMaxLayers / 1'000, 16);
+  EXPECT_TRUE(CreateStatus(shape, axes).ok());
+  axes.n_ctx.push_back(16);
+  const absl::Status status = CreateStatus(shape, axes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("251000 points, at most 250000 of a model with 512"));
 }
 
 TEST(WhatIfTest, AGridWhoseSizeOverflowsIsRefused) {

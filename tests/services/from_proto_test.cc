@@ -206,6 +206,8 @@ TEST(FromProtoTest, LoadOptionsAreLimited) {
   EXPECT_EQ(check([](M& m) { m.set_kv_tokens(0); }), Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_n_draft(15); }), Code::kOk);
   EXPECT_EQ(check([](M& m) { m.set_n_draft(16); }), Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_n_parked(4096); }), Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_n_parked(4097); }), Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65536); }), Code::kOk);
   EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65537); }),
             Code::kInvalidArgument);
@@ -248,10 +250,12 @@ TEST(FromProtoTest, AProfileSurvivesTheWayThereAndBack) {
   profile.total_bytes = 1 << 30;
   profile.free_bytes = 1 << 29;
   profile.runtime_note = std::string(256, 'n');
+  profile.message_bytes = 64 << 20;
   const auto back = FromProto(ToProto(profile));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToProto(*back).SerializeAsString(),
             ToProto(profile).SerializeAsString());
+  EXPECT_EQ(back->message_bytes, 64 << 20);
 }
 
 TEST(FromProtoTest, AProfilesRulesAreLimited) {

@@ -92,6 +92,29 @@ TEST(HeaderBytesTest, AHeaderThatEndsEarlyIsRefused) {
   }
 }
 
+// Such a header once cost seconds: gigabytes of zeros that nobody had sent were
+// read as empty strings.
+TEST(HeaderBytesTest, OnlyBytesThatWereSentAreRead) {
+  std::string bytes = "GGUF";
+  const auto put = [&bytes](uint64_t value, size_t n) {
+    bytes.append(reinterpret_cast<const char*>(&value), n);
+  };
+  put(3, 4);  // version
+  put(0, 8);  // tensors
+  put(1, 8);  // metadata entries
+  put(1, 8);  // bytes of its key
+  put('a', 1);
+  put(9, 4);  // an array
+  put(8, 4);  // of strings
+  put(uint64_t{1} << 27, 8);
+  ASSERT_EQ(bytes.size(), 49u);
+  const absl::Status status =
+      ShapeFromHeaderBytes(bytes, uint64_t{1} << 50).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("only the first 49 are given"));
+}
+
 TEST(HeaderBytesTest, SizesAreLimited) {
   const Whole whole = Make(TinyModel());
   std::string bytes = HeaderBytes(whole.header, whole.shape.vocab);

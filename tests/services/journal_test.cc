@@ -163,6 +163,155 @@ TEST_F(JournalTest, TwoPlannersDoNotShareOne) {
   EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
 }
 
+TEST_F(JournalTest, ItIsTheFileThatIsLockedAndNotItsName) {
+  MakeOne();
+  const std::string other = folder_.File("other");
+  std::filesystem::create_directory(other);
+  std::filesystem::create_symlink("../leases.db", other + "/link.db");
+  const auto journal = Open();
+  const auto linked =
+      Journal::Open(other + "/link.db", [this] { return now_; });
+  EXPECT_TRUE(absl::IsFailedPrecondition(linked.status())) << linked.status();
+  std::filesystem::rename(path_, folder_.File("moved.db"));
+  const auto moved =
+      Journal::Open(folder_.File("moved.db"), [this] { return now_; });
+  EXPECT_TRUE(absl::IsFailedPrecondition(moved.status())) << moved.status();
+}
+
+TEST_F(JournalTest, ALinkLeadsToTheSameJournal) {
+  MakeOne();
+  const std::string link = folder_.File("link.db");
+  std::filesystem::create_symlink("leases.db", link);
+  const auto journal = Journal::Open(link, [this] { return now_; });
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  EXPECT_EQ((*journal)->image().records.size(), 1u);
+}
+
+TEST_F(JournalTest, ALinkMayBeThereBeforeTheJournal) {
+  const std::string link = folder_.File("link.db");
+  std::filesystem::create_symlink(path_, link);
+  {
+    const auto journal = Journal::Open(link, [this] { return now_; });
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    EXPECT_TRUE((*journal)->can_write());
+    const auto second = Journal::Open(path_, [this] { return now_; });
+    EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+  }
+  const std::string circle = folder_.File("circle.db");
+  std::filesystem::create_symlink("circle.db", circle);
+  const auto none = Journal::Open(circle, [this] { return now_; });
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE((*none)->can_write());
+}
+
+TEST_F(JournalTest, AFileOfTwoNamesIsRefused) {
+  MakeOne();
+  std::filesystem::create_hard_link(path_, folder_.File("hard.db"));
+  for (const std::string& name :
+       {std::string("leases.db"), std::string("hard.db")}) {
+    const auto journal =
+        Journal::Open(folder_.File(name), [this] { return now_; });
+    EXPECT_TRUE(absl::IsFailedPrecondition(journal.status())) << name;
+  }
+  std::filesystem::remove(folder_.File("hard.db"));
+  EXPECT_EQ(Open()->image().records.size(), 1u);
+}
+
+TEST_F(JournalTest, TheFirstGrantLeavesAMarkThatOutlivesTheFile) {
+  EXPECT_FALSE(Open()->history().has_mark);
+  // Nothing was granted, so nothing is marked.
+  EXPECT_TRUE(folder_.Names(".mark").empty());
+  MakeOne();
+  EXPECT_EQ(folder_.Names(".mark").size(), 1u);
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(Open()->history().has_mark);
+}
+
+TEST_F(JournalTest, WithoutItsMarkNothingIsGranted) {
+  const auto journal = Open();
+  std::filesystem::create_directory(path_ + ".mark");
+  EXPECT_TRUE(absl::IsUnavailable(journal->Write({LeaseOf("a", 1), "r"}, 2)));
+  EXPECT_FALSE(journal->can_write());
+  std::filesystem::remove(path_ + ".mark");
+  EXPECT_TRUE(journal->Write({LeaseOf("a", 2), "r"}, 3).ok());
+}
+
+TEST_F(JournalTest, WhatIsFoundInItsPlaceIsTold) {
+  using Found = planner::JournalFound;
+  EXPECT_EQ(Open()->history().found, Found::kNew);
+  EXPECT_EQ(Open()->history().found, Found::kPartial);
+  WriteFile("");
+  EXPECT_EQ(Open()->history().found, Found::kPartial) << "it was emptied";
+  ASSERT_TRUE(Open()->MarkWhole(7).ok());
+  EXPECT_EQ(Open()->history().found, Found::kWhole);
+  EXPECT_EQ(Open()->image().next_epoch, 7);
+  SetVfsFaults({.at = 1, .write_code = SQLITE_IOERR});
+  EXPECT_EQ(Open()->history().found, Found::kUnusable);
+  SetVfsFaults({});
+  WriteFile(std::string(10'000, 'x'));
+  EXPECT_EQ(Open()->history().found, Found::kBad);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(Open()->history().found, Found::kBad) << "one lies beside it";
+}
+
+TEST_F(JournalTest, WhatIsSetAsideIsNeverWrittenOver) {
+  for (size_t n = 1; n <= 3; ++n) {
+    WriteFile(std::string(10'000, 'x'));
+    Open();
+    EXPECT_EQ(folder_.Names("leases.db.bad-").size(), n);
+  }
+}
+
+TEST_F(JournalTest, EpochsPastTheLimitAreNotWritten) {
+  {
+    const auto journal = Open();
+    constexpr int64_t kLast = LeaseBook::kMaxEpoch;
+    ASSERT_TRUE(journal->Write({LeaseOf("a", kLast - 1), "r"}, kLast).ok());
+    EXPECT_TRUE(absl::IsUnavailable(
+        journal->Write({LeaseOf("b", kLast), "s"}, kLast + 1)));
+  }
+  EXPECT_EQ(Open()->image().records.size(), 1u);
+  EXPECT_TRUE(folder_.Names(".bad-").empty());
+}
+
+// Whatever clients do, the rows stay few enough to be read.
+TEST_F(JournalTest, ReleasedLeasesOfOneEpochDoNotFillIt) {
+  MakeOne();
+  RunSql(absl::StrCat(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<",
+      Journal::kMaxRows - 1,
+      ") INSERT INTO lease SELECT 'l'||i,'d',1,0,'h','','',9,'RELEASED','',0 "
+      "FROM n"));
+  {
+    const auto journal = Open();
+    ASSERT_TRUE(journal->Write({LeaseOf("b", 9), "s"}, 10).ok());
+  }
+  const auto journal = Open();
+  const auto& records = journal->image().records;
+  EXPECT_LE(std::ssize(records), Journal::kMaxRows);
+  EXPECT_TRUE(folder_.Names(".bad-").empty());
+  int n_live = 0;
+  for (const auto& record : records) {
+    if (record.lease.state != LeaseState::kReleased) ++n_live;
+  }
+  EXPECT_EQ(n_live, 2);
+}
+
+TEST_F(JournalTest, NotesUpToTheLimitAndNotPastIt) {
+  const auto journal = Open();
+  SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
+  for (size_t i = 0; i < Journal::kMaxNoted; ++i) {
+    journal->Note(LeaseOf(absl::StrCat(i), 1));
+  }
+  SetVfsFaults({});
+  EXPECT_TRUE(journal->Flush().ok());
+  EXPECT_TRUE(journal->can_write());
+  for (size_t i = 0; i <= Journal::kMaxNoted; ++i) {
+    journal->Note(LeaseOf(absl::StrCat(i), 1));
+  }
+  EXPECT_FALSE(journal->can_write());
+}
+
 TEST_F(JournalTest, GarbageIsSetAside) {
   WriteFile(std::string(10'000, 'x'));
   ExpectSetAside();
@@ -261,6 +410,38 @@ TEST_F(JournalTest, AFullDiskRefusesGrantsUntilThereIsRoom) {
   ASSERT_EQ(journal->image().records.size(), 2u);
   EXPECT_EQ(journal->image().records[0].lease.state, LeaseState::kReleased);
   EXPECT_EQ(journal->image().records[1].lease.id, "c");
+}
+
+TEST_F(JournalTest, AFullDiskAtTheStartHidesNothing) {
+  MakeOne();
+  SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
+  const auto journal = Open();
+  EXPECT_FALSE(journal->can_write());
+  EXPECT_FALSE(journal->image().is_partial);
+  EXPECT_EQ(journal->image().records.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(journal->Flush()));
+  SetVfsFaults({});
+  EXPECT_TRUE(journal->Flush().ok());
+  EXPECT_TRUE(journal->can_write());
+}
+
+TEST_F(JournalTest, WhatCouldNotBeOpenedIsTriedAgain) {
+  const std::string folder = folder_.File("later");
+  const std::string path = folder + "/leases.db";
+  auto opened = Journal::Open(path, [this] { return now_; });
+  ASSERT_TRUE(opened.ok());
+  Journal& journal = **opened;
+  EXPECT_FALSE(journal.Resume());
+  journal.Note(LeaseOf("a", 1));
+  EXPECT_TRUE(absl::IsUnavailable(journal.Flush()));
+  std::filesystem::create_directory(folder);
+  EXPECT_TRUE(journal.Resume());
+  EXPECT_FALSE(journal.Resume()) << "once only";
+  EXPECT_TRUE(journal.can_write());
+  EXPECT_TRUE(journal.Write({LeaseOf("b", 2), "r"}, 3).ok());
+  opened->reset();
+  const auto again = Journal::Open(path, [this] { return now_; });
+  EXPECT_EQ((*again)->image().records.size(), 2u);
 }
 
 TEST_F(JournalTest, AFailedSyncStopsWritingUntilTheNextStart) {

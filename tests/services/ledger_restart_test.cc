@@ -193,7 +193,7 @@ TEST_F(LedgerRestartTest, ALostJournalMeansRecoveryAndAdoption) {
   const absl::Status refused = Reserve("b", 1).status();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_EQ(ReasonOf(refused), v1::ERROR_REASON_PLANNER_RECOVERING);
-  EXPECT_EQ(DetailsOf(refused).retry_after, planner::LeaseBook::kTtl);
+  EXPECT_EQ(DetailsOf(refused).retry_after, planner::LeaseTimes::kDefaultTtl);
   EXPECT_EQ(List().recovery_left().seconds(), 10);
   // Without its particulars a forgotten lease is unknown.
   EXPECT_EQ(ReasonOf(Renew(*lease, false).status()),
@@ -202,7 +202,7 @@ TEST_F(LedgerRestartTest, ALostJournalMeansRecoveryAndAdoption) {
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->lease().id(), lease->id());
   EXPECT_EQ(adopted->lease().epoch(), lease->epoch());
-  now_ += planner::LeaseBook::kTtl;
+  now_ += planner::LeaseTimes::kDefaultTtl;
   EXPECT_FALSE(List().has_recovery_left());
   EXPECT_EQ(Reserve("c", 401).status().code(), Code::kResourceExhausted);
   const auto rest = Reserve("d", 400);
@@ -229,7 +229,7 @@ TEST_F(LedgerRestartTest, WithoutAJournalEveryStartIsARecovery) {
   EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
             v1::ERROR_REASON_PLANNER_RECOVERING);
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_NONE);
-  now_ += planner::LeaseBook::kTtl;
+  now_ += planner::LeaseTimes::kDefaultTtl;
   EXPECT_TRUE(Reserve("a", 1).ok());
 }
 
@@ -262,6 +262,30 @@ TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
   EXPECT_EQ(lease->watched_pid(), process.pid());
   EXPECT_EQ(Reserve("b", 1).status().code(), Code::kResourceExhausted);
   sleeper.Kill();
+  AwaitNothingHeld();
+  EXPECT_TRUE(Reserve("c", kTotal).ok());
+}
+
+TEST_F(LedgerRestartTest, AHolderThatIsStoppedIsNotRobbed) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper reserving;
+  Sleeper loaded;
+  const v1::ProcessIdentity first = reserving.Identity();
+  const v1::ProcessIdentity second = loaded.Identity();
+  const auto reserved = Reserve("a", 600, &first);
+  const auto confirmed = Reserve("b", 400, &second);
+  ASSERT_TRUE(reserved.ok() && Confirm(*confirmed).ok());
+  reserving.Stop();
+  loaded.Stop();
+  for (int i = 0; i < 3; ++i) {
+    now_ += absl::Minutes(1);
+    ASSERT_TRUE(Register(kTotal, "robber").ok());
+    EXPECT_EQ(Reserve(std::to_string(i), 1).status().code(),
+              Code::kResourceExhausted);
+    if (i == 1) Start();  // a new planner knows it too
+  }
+  reserving.Kill();
+  loaded.Kill();
   AwaitNothingHeld();
   EXPECT_TRUE(Reserve("c", kTotal).ok());
 }
@@ -316,6 +340,33 @@ TEST_F(LedgerRestartTest, AForeignProcessIsNotWatched) {
   }
 }
 
+// Whoever registers devices and says nothing more, no worker is locked out.
+TEST_F(LedgerRestartTest, SilentDevicesGiveWayToRealOnes) {
+  planner::DeviceProfile profile = planner::CommittedCpuProfile();
+  profile.total_bytes = kTotal;
+  v1::RegisterDeviceRequest request;
+  v1::RegisterDeviceResponse response;
+  for (int64_t i = 0; i < planner::LeaseBook::kMaxDevices; ++i) {
+    profile.id = "silent " + std::to_string(i);
+    *request.mutable_profile() = ToProto(profile);
+    ASSERT_TRUE(ledger_->RegisterDevice(request, response).ok());
+  }
+  ASSERT_TRUE(Register().ok());
+  EXPECT_TRUE(Reserve("a", 1).ok());
+  v1::ListDevicesResponse devices;
+  ASSERT_TRUE(ledger_->ListDevices(devices).ok());
+  EXPECT_EQ(devices.devices_size(), planner::LeaseBook::kMaxDevices);
+  EXPECT_EQ(devices.devices(0).profile().id(), "cpu");
+  EXPECT_FALSE(ledger_->FindDevice("silent 0").ok());
+}
+
+TEST_F(LedgerRestartTest, AReleaseThatIsRepeatedShrinksTheDeviceOnce) {
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 900);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Release(*lease, 100).ok());
+  EXPECT_EQ(ledger_->FindDevice("cpu", "model")->available_bytes, kTotal - 100);
+}
+
 TEST_F(LedgerRestartTest, AnUnhealthyDeviceGetsNothingUntilAFreshWorkerComes) {
   ASSERT_TRUE(Register().ok());
   const auto lease = Reserve("a", 100);
@@ -340,46 +391,118 @@ TEST_F(LedgerRestartTest, AFailedLoadWidensTheMarginOfItsModel) {
   EXPECT_TRUE(Reserve("c", 800).ok());
 }
 
-// Keeps what it was told.
-class Listener final : public DeviceListener {
- public:
-  void OnDevices(const v1::WatchDevicesResponse& devices) override {
-    states.push_back(devices);
-  }
-  void OnWatchEnd(const absl::Status& status) override { end = status; }
-
-  std::vector<v1::WatchDevicesResponse> states;
-  absl::Status end;
-};
-
-TEST_F(LedgerRestartTest, ListenersAreToldAtOnceAndOfEveryChange) {
-  const auto listener = std::make_shared<Listener>();
-  ASSERT_TRUE(ledger_->StartListening(listener).ok());
-  ASSERT_EQ(listener->states.size(), 1u);
-  EXPECT_EQ(listener->states[0].devices_size(), 0);
+TEST_F(LedgerRestartTest, AReleaseIsOnTheDiskBeforeItIsAnswered) {
   ASSERT_TRUE(Register().ok());
-  const auto lease = Reserve("a", 300);
-  ASSERT_TRUE(Renew(*lease, false).ok());  // changes nothing
-  ASSERT_EQ(listener->states.size(), 3u);
-  EXPECT_EQ(listener->states[1].devices(0).held_bytes(), 0u);
-  EXPECT_EQ(listener->states[2].devices(0).held_bytes(), 300u);
-  ASSERT_TRUE(Release(*lease).ok());
-  EXPECT_EQ(listener->states.size(), 4u);
-  ledger_->EndWatches();
-  EXPECT_EQ(ReasonOf(listener->end), v1::ERROR_REASON_DRAINING);
-  EXPECT_EQ(ledger_->StartListening(listener).code(), Code::kUnavailable);
+  const auto kept = Reserve("a", 300);
+  const auto released = Reserve("b", 200);
+  ASSERT_TRUE(Release(*released).ok());
+  // As kill -9 does: another process reads the file now.
+  const std::string copy = folder_.File("copy.db");
+  for (const char* suffix : {"", "-wal"}) {
+    std::filesystem::copy_file(path_ + suffix, copy + suffix);
+  }
+  const auto journal = Journal::Open(copy, [this] { return now_; });
+  ASSERT_TRUE(journal.ok());
+  int n_live = 0;
+  for (const auto& record : (*journal)->image().records) {
+    if (record.lease.state != planner::LeaseState::kReleased) ++n_live;
+  }
+  EXPECT_EQ(n_live, 1);
 }
 
-TEST_F(LedgerRestartTest, ListenersUpToTheirLimitAndNotPastIt) {
-  std::vector<std::shared_ptr<Listener>> listeners;
-  for (size_t i = 0; i < Ledger::kMaxListeners; ++i) {
-    listeners.push_back(std::make_shared<Listener>());
-    ASSERT_TRUE(ledger_->StartListening(listeners.back()).ok());
-  }
-  const auto one_more = std::make_shared<Listener>();
-  EXPECT_EQ(ledger_->StartListening(one_more).code(), Code::kResourceExhausted);
-  ledger_->StopListening(listeners[0]);
-  EXPECT_TRUE(ledger_->StartListening(one_more).ok());
+TEST_F(LedgerRestartTest, ARecoveryThatIsOverIsNotRepeated) {
+  ledger_.reset();
+  std::filesystem::remove(path_);
+  Start(/*is_first=*/false, /*first_epoch=*/500);
+  EXPECT_TRUE(List().has_recovery_left());
+  now_ += planner::LeaseTimes::kDefaultTtl;
+  ledger_->Tick();
+  Start();
+  EXPECT_FALSE(List().has_recovery_left());
+  ASSERT_TRUE(Register().ok());
+  EXPECT_GE(Reserve("a", 1)->epoch(), 500u);
+}
+
+TEST_F(LedgerRestartTest, AFullDiskAtTheStartIsNotForEver) {
+  ASSERT_TRUE(Register().ok());
+  const auto lease = Reserve("a", 600);
+  ASSERT_TRUE(Confirm(*lease).ok());
+  SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
+  Start();
+  // What was granted is known; nothing can be added to it.
+  EXPECT_EQ(List().leases_size(), 1);
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
+  ASSERT_TRUE(Register(400).ok());
+  EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),
+            v1::ERROR_REASON_JOURNAL_FAILED);
+  SetVfsFaults({});
+  ledger_->Tick();
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
+  EXPECT_EQ(Reserve("c", 401).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(Reserve("d", 400).ok());
+}
+
+TEST_F(LedgerRestartTest, AFullDiskUnderANewJournalIsNotForEver) {
+  ledger_.reset();
+  std::filesystem::remove(path_);
+  SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
+  Start();
+  ASSERT_TRUE(Register().ok());
+  v1::Lease held;
+  held.set_id("held");
+  held.set_epoch(7);
+  held.set_device_id("cpu");
+  held.set_holder("worker");
+  held.set_bytes(600);
+  ASSERT_TRUE(Renew(held, /*is_presented=*/true).ok());
+  now_ += planner::LeaseTimes::kDefaultTtl;
+  EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
+            v1::ERROR_REASON_JOURNAL_FAILED);
+  SetVfsFaults({});
+  ledger_->Tick();
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
+  ASSERT_TRUE(Reserve("b", 400).ok());
+  Start();
+  EXPECT_EQ(List().leases_size(), 2);
+}
+
+TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
+  ASSERT_TRUE(Register().ok());
+  const auto a = Reserve("a", 100);
+  const auto b = Reserve("b", 200);
+  const auto c = Reserve("c", 300);
+  ASSERT_TRUE(Confirm(*a).ok() && Confirm(*b).ok() && Confirm(*c).ok());
+  ledger_.reset();
+  const std::string away = folder_.File("away.db");
+  std::filesystem::rename(path_, away);
+  std::filesystem::create_directory(path_);  // no file can be opened there
+  Start(/*is_first=*/false, /*first_epoch=*/1'000);
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
+  ASSERT_TRUE(Register(400).ok());
+  // One is presented, one is presented and released, one is not heard of.
+  ASSERT_TRUE(Renew(*a, /*is_presented=*/true).ok());
+  ASSERT_TRUE(Renew(*b, /*is_presented=*/true).ok());
+  ASSERT_TRUE(Release(*b).ok());
+  now_ += planner::LeaseTimes::kDefaultTtl;
+  std::filesystem::remove(path_);
+  std::filesystem::rename(away, path_);
+  ledger_->Tick();
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
+  EXPECT_EQ(List().leases_size(), 2);
+  ASSERT_TRUE(Register(600).ok());
+  EXPECT_EQ(Reserve("d", 601).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(Reserve("e", 600).ok());
+  Start();
+  EXPECT_EQ(List().leases_size(), 3);
+}
+
+TEST_F(LedgerRestartTest, AJournalThatIsMovedAwayEndsGrants) {
+  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Reserve("a", 100).ok());
+  std::filesystem::rename(path_, folder_.File("away.db"));
+  EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),
+            v1::ERROR_REASON_JOURNAL_FAILED);
+  EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
 }
 
 }  // namespace

@@ -4,17 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "services/common/errors.h"
+#include "tests/planner/tiny_models.h"
 #include "tests/services/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
 using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::Key;
 
 TEST(ModelRegistryTest, ALoadReportsItsPlanOnceAndEndsReady) {
@@ -62,6 +65,25 @@ TEST(ModelRegistryTest, ALeaseIsConfirmedWhileLoadedAndGoneAfterwards) {
   ASSERT_TRUE(worker.Unload("a").ok());
   EXPECT_TRUE(planner.Leases().empty());
   EXPECT_EQ(worker.Describe("a").state(), v1::MODEL_STATE_ABSENT);
+}
+
+TEST(ModelRegistryTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
+  planner::TinyModel model;
+  model.architecture = "qwen3";
+  const std::string path = ::testing::TempDir() + "planned_only.gguf";
+  std::ofstream(path, std::ios::binary) << planner::BuilderOf(model).Build();
+  TestPlanner planner;
+  for (TestPlanner* with : {&planner, static_cast<TestPlanner*>(nullptr)}) {
+    // The model would not fit either.
+    TestWorker worker(
+        with, 1'000, nullptr, plimsoll::testing::FindRandomModel("llama_f32"),
+        [&](WorkerOptions& options) { options.models[0].path = path; });
+    const grpc::Status status = worker.Load("a");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("architecture \"qwen3\""));
+    EXPECT_NE(worker.Describe("a").state(), v1::MODEL_STATE_READY);
+    EXPECT_TRUE(planner.Leases().empty());
+  }
 }
 
 TEST(ModelRegistryTest, WhatDoesNotFitIsRefusedWithItsNumbers) {
@@ -147,7 +169,8 @@ TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
   };
   EXPECT_EQ(held(), 1);
   CallGate gate;
-  const auto service = NewPlannerService(planner.planner, planner.ledger, gate);
+  const auto service =
+      NewPlannerService(planner.planner, planner.ledger, gate, *planner.pool);
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   while (held() > 0) std::this_thread::yield();
@@ -164,7 +187,7 @@ TEST(ModelRegistryTest, ALoadedModelIsPresentedToAPlannerThatForgotIt) {
       .clock = BootTime, .is_first = false, .first_epoch = 1'000});
   Planner second({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(second, ledger, gate);
+  const auto service = NewPlannerService(second, ledger, gate, *planner.pool);
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   v1::ListLeasesResponse response;

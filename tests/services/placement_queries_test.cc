@@ -123,6 +123,28 @@ TEST_F(PlacementQueriesTest, LeasesLeaveLessToPlaceOn) {
   EXPECT_EQ(response_.n_placed(), 1u);
 }
 
+TEST_F(PlacementQueriesTest, MakesPlansUpToTheirLimitAndNotPastIt) {
+  v1::PlaceModelsRequest request;
+  for (int m = 0; m < planner::PlacementProblem::kMaxModels; ++m) {
+    AddTiny(absl::StrCat("m", m), 1, request);
+  }
+  const auto add_kind = [&request](int kind) {
+    planner::DeviceProfile profile = planner::CommittedCpuProfile();
+    profile.runtime_bytes = kind;
+    v1::DeviceToFill& device = *request.add_devices();
+    device.set_id(absl::StrCat("d", kind));
+    *device.mutable_profile() = ToProto(profile);
+    device.set_available_bytes(1);
+  };
+  for (int kind = 0; kind < 16; ++kind) add_kind(kind);
+  EXPECT_TRUE(Place(request).ok());
+  add_kind(16);
+  const absl::Status refused = Place(request);
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("need 17408 plans, at most 16384"));
+}
+
 TEST_F(PlacementQueriesTest, MixesRegisteredNamedAndImaginedDevices) {
   Register("cpu", TinyBytes());
   v1::PlaceModelsRequest request;

@@ -76,10 +76,41 @@ TEST(ProcessWatchTest, AnEndIsToldOnceAndWatchedNoLonger) {
   EXPECT_EQ(watch.Watch(name), Result::kGone);
 }
 
+TEST(ProcessWatchTest, WithoutDescriptorsAnEndIsSeenToo) {
+  absl::Mutex mu;
+  std::set<std::string> ended;
+  ProcessWatch watch(
+      [&](const std::string& process) {
+        absl::MutexLock lock(&mu);
+        ended.insert(process);
+      },
+      [] {}, {.descriptors = 1});
+  Sleeper with;
+  Sleeper without;
+  Sleeper stopped;
+  for (const Sleeper* sleeper : {&with, &without, &stopped}) {
+    EXPECT_EQ(watch.Watch(NameOf(*sleeper)), Result::kWatching);
+    EXPECT_TRUE(watch.IsWatching(NameOf(*sleeper)));
+  }
+  stopped.Stop();
+  const std::string name = NameOf(without);
+  without.Kill();
+  {
+    absl::MutexLock lock(&mu);
+    const auto is_told = [&] { return ended.count(name) == 1; };
+    mu.Await(absl::Condition(&is_told));
+    EXPECT_EQ(ended.size(), 1u);
+  }
+  EXPECT_FALSE(watch.IsWatching(name));
+  EXPECT_EQ(watch.Watch(name), Result::kGone);
+  EXPECT_TRUE(watch.IsWatching(NameOf(stopped)));
+}
+
 TEST(ProcessWatchTest, ProcessesUpToTheLimitAndNotPastIt) {
-  ProcessWatch watch([](const std::string&) {}, [] {});
+  ProcessWatch watch([](const std::string&) {}, [] {},
+                     {.descriptors = 2, .watched = 4});
   std::vector<std::unique_ptr<Sleeper>> sleepers;
-  for (size_t i = 0; i < ProcessWatch::kMaxWatched; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     sleepers.push_back(std::make_unique<Sleeper>());
     ASSERT_EQ(watch.Watch(NameOf(*sleepers.back())), Result::kWatching);
   }

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -29,7 +31,13 @@ planner::RuntimeProfile Seen(int64_t bytes) {
                   .driver = "Linux 6.1",
                   .build = "0.1.0 abcdef"},
           .bytes = bytes,
-          .load = {.n_threads = 2}};
+          .load = {.n_threads = 2},
+          .measured = "2026"};
+}
+// What the tests keep of two figures.
+planner::RuntimeProfile Larger(const planner::RuntimeProfile& kept,
+                               const planner::RuntimeProfile& seen) {
+  return seen.bytes > kept.bytes ? seen : kept;
 }
 const planner::RuntimeKey& Key() {
   static const auto* const kKey = new planner::RuntimeKey(Seen(1).key);
@@ -43,7 +51,7 @@ class RuntimeStoreTest : public ::testing::Test {
                          const planner::RuntimeProfile& seen) {
     absl::Status status;
     do {
-      status = store.Keep(seen).status();
+      status = store.Keep(seen, Larger).status();
     } while (absl::IsUnavailable(status));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -66,21 +74,35 @@ TEST_F(RuntimeStoreTest, WhatIsKeptIsReadAgain) {
   EXPECT_EQ(KeptBytes(), 0);
   planner::RuntimeProfile seen = Seen(planner::RuntimeProfile::kMaxBytes);
   seen.load = {.n_threads = 3, .n_slots = 5, .n_rows = 7, .n_vocab = 11};
-  ASSERT_TRUE(store_.Keep(seen).ok());
+  seen.measured = "2026-01-31 12:00 UTC";
+  ASSERT_TRUE(store_.Keep(seen, Larger).ok());
   const auto kept = store_.Read(Key());
   ASSERT_TRUE(kept.ok() && kept->has_value()) << kept.status();
-  EXPECT_EQ((*kept)->bytes, seen.bytes);
-  EXPECT_EQ((*kept)->load, seen.load);
-  EXPECT_EQ((*kept)->key, seen.key);
+  EXPECT_EQ(**kept, seen);
   EXPECT_TRUE(folder_.Names(".tmp").empty());
 }
 
-TEST_F(RuntimeStoreTest, TheLargestFigureStays) {
+TEST_F(RuntimeStoreTest, WhatTheCallerChoosesIsKept) {
   KeepSurely(store_, Seen(20'000'000));
-  EXPECT_EQ(store_.Keep(Seen(10'000'000))->bytes, 20'000'000);
+  EXPECT_EQ(store_.Keep(Seen(10'000'000), Larger)->bytes, 20'000'000);
   EXPECT_EQ(KeptBytes(), 20'000'000);
-  KeepSurely(store_, Seen(30'000'000));
-  EXPECT_EQ(KeptBytes(), 30'000'000);
+  const auto mean = [](const planner::RuntimeProfile& kept,
+                       const planner::RuntimeProfile& seen) {
+    planner::RuntimeProfile chosen = seen;
+    chosen.bytes = (kept.bytes + seen.bytes) / 2;
+    return chosen;
+  };
+  EXPECT_EQ(store_.Keep(Seen(10'000'000), mean)->bytes, 15'000'000);
+  EXPECT_EQ(KeptBytes(), 15'000'000);
+}
+
+TEST_F(RuntimeStoreTest, AProfileThatStaysIsNotWrittenAgain) {
+  KeepSurely(store_, Seen(20'000'000));
+  const auto written = std::filesystem::last_write_time(store_.PathOf(Key()));
+  std::filesystem::last_write_time(store_.PathOf(Key()),
+                                   written - std::chrono::hours(1));
+  KeepSurely(store_, Seen(10'000'000));
+  EXPECT_LT(std::filesystem::last_write_time(store_.PathOf(Key())), written);
 }
 
 TEST_F(RuntimeStoreTest, GarbageIsRefusedByNameAndReplaced) {
@@ -92,9 +114,10 @@ TEST_F(RuntimeStoreTest, GarbageIsRefusedByNameAndReplaced) {
   };
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[1]"),
-        std::string("\0\xff", 2), std::string("{\"version\": 1}"),
+        std::string("\0\xff", 2), std::string("{\"version\": 2}"),
         with("1000000", "-1"), with("1000000", "1e300"), with("1000000", "0.5"),
-        with("1000000", "\"many\""),
+        with("1000000", "\"many\""), with("2026", "\\u0000"),
+        with("2026", std::string(40, 'x').c_str()),
         with("\"n_threads\": 2", "\"n_threads\": 0")}) {
     Write(text);
     const auto kept = store_.Read(Key());
@@ -113,10 +136,16 @@ TEST_F(RuntimeStoreTest, AnotherVersionOrKeyIsRefusedWithAReason) {
   std::stringstream good;
   good << std::ifstream(store_.PathOf(Key())).rdbuf();
   // A version that has other fields.
-  Write("{\"version\": 2, \"figures\": []}");
+  Write("{\"version\": 3, \"figures\": []}");
   const auto newer = store_.Read(Key());
   EXPECT_TRUE(absl::IsFailedPrecondition(newer.status())) << newer.status();
-  EXPECT_THAT(std::string(newer.status().message()), HasSubstr("version is 2"));
+  EXPECT_THAT(std::string(newer.status().message()), HasSubstr("version is 3"));
+  // One that kept peaks.
+  Write(
+      absl::StrReplaceAll(good.str(), {{"\"version\": 2", "\"version\": 1"}}));
+  const auto older = store_.Read(Key());
+  EXPECT_TRUE(absl::IsFailedPrecondition(older.status())) << older.status();
+  EXPECT_THAT(std::string(older.status().message()), HasSubstr("version is 1"));
   // A file that was copied from another machine.
   Write(absl::StrReplaceAll(good.str(), {{"Linux 6.1", "Linux 6.2"}}));
   EXPECT_TRUE(absl::IsFailedPrecondition(store_.Read(Key()).status()));
@@ -142,11 +171,11 @@ TEST_F(RuntimeStoreTest, AFileIsReadUpToItsLimit) {
 TEST_F(RuntimeStoreTest, AFolderThatCannotBeWrittenIsAnErrorThatNamesIt) {
   std::ofstream(folder_.File("file")) << "not a folder";
   const RuntimeStore store(folder_.File("file") + "/profiles");
-  const auto kept = store.Keep(Seen(1));
+  const auto kept = store.Keep(Seen(1), Larger);
   EXPECT_TRUE(absl::IsPermissionDenied(kept.status())) << kept.status();
   EXPECT_THAT(std::string(kept.status().message()), HasSubstr("/file/"));
   const RuntimeStore nowhere("");
-  EXPECT_TRUE(nowhere.Keep(Seen(1)).ok());
+  EXPECT_TRUE(nowhere.Keep(Seen(1), Larger).ok());
   EXPECT_FALSE(nowhere.Read(Key())->has_value());
 }
 
@@ -171,7 +200,7 @@ TEST_F(RuntimeStoreTest, AWriterThatWasKilledLeavesAWholeFile) {
     const pid_t child = fork();
     if (child == 0) {
       for (int64_t bytes = 1;; ++bytes) {
-        store_.Keep(Seen(1'000 * (round + 1) + bytes)).IgnoreError();
+        store_.Keep(Seen(1'000 * (round + 1) + bytes), Larger).IgnoreError();
         if (write(ready[1], "x", 1) != 1) _exit(1);
       }
     }

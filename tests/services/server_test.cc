@@ -76,8 +76,9 @@ class ServerTest : public ::testing::Test {
   CallGate gate_;
   Ledger ledger_{BootTime};
   Planner planner_{{}, ledger_};
+  std::unique_ptr<WorkPool> pool_ = *WorkPool::Start();
   std::unique_ptr<grpc::Service> service_ =
-      NewPlannerService(planner_, ledger_, gate_);
+      NewPlannerService(planner_, ledger_, gate_, *pool_);
   std::unique_ptr<Server> server_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };
@@ -91,7 +92,7 @@ TEST_F(ServerTest, OneAddressHasOneServer) {
   Ledger ledger(BootTime);
   Planner planner({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(planner, ledger, gate);
+  const auto service = NewPlannerService(planner, ledger, gate, *pool_);
   EXPECT_EQ(Server::Start({.listen = server_->address()}, {service.get()}, gate)
                 .status()
                 .code(),

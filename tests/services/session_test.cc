@@ -221,6 +221,9 @@ TEST_F(SessionServiceTest, ErrorsHaveReasonsAndLoseNothing) {
   };
   EXPECT_EQ(reason(Open("mine", "one").status()),
             v1::ERROR_REASON_SESSION_EXISTS);
+  EXPECT_EQ(reason(Open("mine", "two").status()),
+            v1::ERROR_REASON_SESSION_LIMIT)
+      << "others' ids are not told";
   EXPECT_EQ(reason(Open("more").status()), v1::ERROR_REASON_SESSION_LIMIT);
   EXPECT_TRUE(DetailsOf(Open("more").status()).retry_after.has_value());
   EXPECT_EQ(reason(Get("mine").status()), v1::ERROR_REASON_SESSION_NOT_FOUND);

@@ -36,6 +36,9 @@ class Sleeper {
     pid_ = 0;
   }
 
+  // As kill -STOP; it still lives.
+  void Stop() { kill(pid_, SIGSTOP); }
+
   v1::ProcessIdentity Identity() const {
     const std::optional<ProcessIdentity> own = OwnIdentity();
     v1::ProcessIdentity identity;

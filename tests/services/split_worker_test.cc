@@ -49,7 +49,7 @@ class SplitWorkerTest : public ::testing::Test {
     const plimsoll::testing::TemporaryFile file(
         plimsoll::testing::RandomModelBytes(plimsoll::testing::WideModel()));
     const auto opened = worker::ModelFile::Open(file.path());
-    planner::LoadOptions options;
+    planner::LoadOptions options = WorkerLoadDefaults();
     options.n_ctx = kContext;
     options.n_slots = 2;
     options.n_ubatch = 64;
@@ -343,7 +343,7 @@ TEST_F(SplitWorkerTest, APlannerThatForgotThemIsPresentedAllLeases) {
       .clock = BootTime, .is_first = false, .first_epoch = 1'000});
   Planner second({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(second, ledger, gate);
+  const auto service = NewPlannerService(second, ledger, gate, *planner.pool);
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   v1::ListLeasesResponse response;

@@ -54,7 +54,8 @@ class WhatIfQueriesTest : public ::testing::Test {
   WhatIfQueriesTest()
       : ledger_([] { return absl::UnixEpoch(); }),
         planner_(TinyModels(), ledger_),
-        service_(NewPlannerService(planner_, ledger_, gate_)),
+        pool_(*WorkPool::Start()),
+        service_(NewPlannerService(planner_, ledger_, gate_, *pool_)),
         server_(*Server::Start(ServerOptions{}, {service_.get()}, gate_)),
         stub_(v1::PlannerService::NewStub(grpc::CreateChannel(
             server_->address(), grpc::InsecureChannelCredentials()))) {}
@@ -79,6 +80,7 @@ class WhatIfQueriesTest : public ::testing::Test {
   CallGate gate_;
   Ledger ledger_;
   Planner planner_;
+  const std::unique_ptr<WorkPool> pool_;
   const std::unique_ptr<grpc::Service> service_;
   const std::unique_ptr<Server> server_;
   const std::unique_ptr<v1::PlannerService::Stub> stub_;

@@ -53,8 +53,9 @@ struct TestPlanner {
   CallGate gate;
   Ledger ledger{BootTime};
   Planner planner{{}, ledger};
+  std::unique_ptr<WorkPool> pool = *WorkPool::Start();
   std::unique_ptr<grpc::Service> service =
-      NewPlannerService(planner, ledger, gate);
+      NewPlannerService(planner, ledger, gate, *pool);
   std::unique_ptr<Server> server;
   std::unique_ptr<v1::PlannerService::Stub> stub;
 };
@@ -100,9 +101,12 @@ struct TestWorker {
     }
     registry =
         std::make_unique<ModelRegistry>(options, client.get(), keeper.get());
-    services.push_back(NewGenerationService(*registry, gate));
-    services.push_back(NewSessionService(*registry, gate));
-    services.push_back(NewTokenizerService(*registry, gate));
+    auto threads = WorkPool::Start();
+    EXPECT_TRUE(threads.ok()) << threads.status();
+    pool = *std::move(threads);
+    services.push_back(NewGenerationService(*registry, gate, *pool));
+    services.push_back(NewSessionService(*registry, gate, *pool));
+    services.push_back(NewTokenizerService(*registry, gate, *pool));
     services.push_back(NewModelService(*registry, gate));
     services.push_back(NewAdminService(*registry, gate));
     auto started =
@@ -164,6 +168,7 @@ struct TestWorker {
   std::unique_ptr<PlannerClient> client;
   std::unique_ptr<LeaseKeeper> keeper;
   std::unique_ptr<ModelRegistry> registry;
+  std::unique_ptr<WorkPool> pool;
   std::vector<std::unique_ptr<grpc::Service>> services;
   std::unique_ptr<Server> server;
   std::unique_ptr<v1::GenerationService::Stub> generation;

@@ -62,6 +62,7 @@ THREAD_FILES = {
     "worker/model_pipeline.h",
     "worker/read_ahead.cc",
     "worker/read_ahead.h",
+    "kernels/start_thread.h",
     "kernels/cpu/thread_pool.cc",
     "kernels/cpu/thread_pool.h",
     "services/common/background.h",

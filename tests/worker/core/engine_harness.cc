@@ -135,6 +135,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_slots = setup.n_slots;
   load.n_ubatch = setup.n_ubatch;
   load.n_idle_sessions = setup.n_idle_sessions;
+  load.n_parked = setup.n_parked;
   load.n_draft = setup.n_draft;
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;

@@ -38,6 +38,7 @@ struct EngineSetup {
   int64_t n_slots = 1;
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;
+  int64_t n_parked = 0;
   int64_t n_draft = 0;
   std::optional<int64_t> kv_tokens = std::nullopt;
   DType kv_type = DType::kF32;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/sanitized.h"
 #include "tests/worker/core/engine_harness.h"
 #include "tests/worker/core/random_model.h"
 
@@ -24,11 +25,14 @@ using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kPrompt;
+using ::plimsoll::testing::kRandomContext;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
+using ::plimsoll::testing::WideModel;
 using ::testing::HasSubstr;
 
 std::string Message(const absl::Status& status) {
@@ -503,16 +507,43 @@ TEST_F(EngineTest, ADamagedStreamDoesNotHarmItsNeighbours) {
 TEST_F(EngineTest, AFenceStopsTheLoad) {
   const TemporaryFile file(RandomModelBytes(FindRandomModel("llama_half")));
   EngineSetup setup;
-  int64_t n_asked = 0;
+  int64_t n_refused = 0;
   setup.fence = [&](const LoadProgress& progress) {
-    ++n_asked;
-    return progress.phase == "weights"
-               ? absl::CancelledError("the lease is lost")
-               : absl::OkStatus();
+    if (progress.phase != "weights") return absl::OkStatus();
+    ++n_refused;
+    return absl::CancelledError("the lease is lost");
   };
   const auto engine = LoadEngine(file.path(), setup);
   EXPECT_EQ(engine.status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(n_asked, 2);
+  EXPECT_EQ(n_refused, 1);
+}
+
+TEST_F(EngineTest, AFenceStopsTheZeroingBeforeTheNextChunk) {
+  constexpr int64_t kChunks = 2;  // that are touched
+  const TemporaryFile file(RandomModelBytes(WideModel()));
+  // Keys and values of some chunks.
+  EngineSetup setup = {.n_ctx = kRandomContext, .n_slots = 40};
+  const int64_t before = ResidentBytes();
+  int64_t grown = 0;
+  int64_t total = 0;
+  setup.fence = [&](const LoadProgress& progress) {
+    EXPECT_EQ(progress.phase, "allocate");
+    total = progress.bytes_total;
+    if (progress.bytes_done < kChunks * kernels::kMaxChunkBytes) {
+      return absl::OkStatus();
+    }
+    EXPECT_EQ(progress.bytes_done, kChunks * kernels::kMaxChunkBytes);
+    grown = ResidentBytes() - before;
+    return absl::CancelledError("the lease is lost");
+  };
+  const auto engine = LoadEngine(file.path(), setup);
+  EXPECT_EQ(engine.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_GE(total, (kChunks + 2) * kernels::kMaxChunkBytes);
+  // ThreadSanitizer keeps several bytes for each that is touched.
+  if (plimsoll::testing::kSeesThreads) return;
+  // What the process itself takes is less than a chunk.
+  EXPECT_LT(grown, (kChunks + 1) * kernels::kMaxChunkBytes);
+  EXPECT_LT(ResidentBytes() - before, kernels::kMaxChunkBytes);
 }
 
 TEST_F(EngineTest, ProgressGrowsToItsTotal) {

@@ -52,8 +52,9 @@ class HookedBackend final : public kernels::Backend {
   }
 
   const kernels::DeviceInfo& Device() const override { return info_; }
-  absl::StatusOr<kernels::Buffer> Allocate(int64_t bytes) override {
-    ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->Allocate(bytes));
+  absl::StatusOr<kernels::Buffer> Allocate(int64_t bytes,
+                                           kernels::ChunkFence fence) override {
+    ASSIGN_OR_RETURN(kernels::Buffer buffer, backend_->Allocate(bytes, fence));
     return hooks_.allocated(std::move(buffer));
   }
   int64_t Allocations() const override { return backend_->Allocations(); }

@@ -118,6 +118,27 @@ TEST(PromptBudgetTest, AClockThatStandsStillStopsNothing) {
   }
 }
 
+// Short prompts and long ones in turn: what is learned of the rows of one says
+// nothing of those of the other.
+TEST(PromptBudgetTest, RowsThatAreFurtherOnInTheirContextCostMore) {
+  const auto seconds = [](int64_t position, int64_t n_prompt) {
+    const double row = 2e-4 * (1 + static_cast<double>(position) / 500);
+    return 1e-2 + row * static_cast<double>(n_prompt);
+  };
+  PromptBudget budget(kSlots);
+  int64_t n_rows = 0;
+  for (int64_t i = 0; i < 4'000; ++i) {
+    const int64_t position = i / 10 % 2 == 0 ? 0 : 7'000;
+    const int64_t rows = budget.Rows(3, position);
+    const double took = seconds(position, rows);
+    budget.Record(3, rows, absl::Seconds(took), position);
+    if (i < 200) continue;
+    EXPECT_LE(took, 2 * seconds(position, 0)) << i << ": " << rows << " rows";
+    if (position == 0) n_rows += rows;
+  }
+  EXPECT_GT(n_rows, 1'900 * 40) << "the short ones are as fast as alone";
+}
+
 TEST(PromptBudgetTest, AShortLastChunkDoesNotShrinkTheNextPrompt) {
   PromptBudget budget(kSlots);
   budget.Record(1, 0, absl::Milliseconds(10));

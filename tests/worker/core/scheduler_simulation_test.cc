@@ -74,6 +74,7 @@ class Workload {
   }
 
   int64_t n_preempted() const { return n_preempted_; }
+  int64_t n_sliced() const { return n_sliced_; }
 
  private:
   struct Live {
@@ -132,11 +133,16 @@ class Workload {
     if (!s.rolls) s.n_total = std::min(s.n_total, settings_.n_ctx);
     const Claim claim = {std::string(static_cast<size_t>(Draw(3)), 'x'),
                          static_cast<Priority>(Draw(3))};
-    // Those that were preempted wait beside the queue.
+    // Sequences that were preempted or have yielded wait beside the queue.
     const int64_t n_waiting = scheduler_.waiting();
+    if (const auto gone = scheduler_.GiveWayTo(claim)) {
+      EXPECT_GE(n_waiting, kQueue);
+      EXPECT_EQ(live_.at(*gone).next, 0) << "who has run gives way to nobody";
+      live_.erase(*gone);
+    }
     const bool is_queued = scheduler_.Add(next_id_, s.n_prompt, claim).ok();
     EXPECT_TRUE(is_queued || n_waiting >= kQueue);
-    EXPECT_TRUE(!is_queued || n_waiting < kQueue + settings_.n_slots);
+    EXPECT_LE(scheduler_.waiting(), kQueue + std::ssize(live_) + 1);
     if (is_queued) live_[next_id_] = s;
     ++next_id_;
   }
@@ -229,6 +235,25 @@ class Workload {
     });
   }
 
+  // Slots that others have waited for too long.
+  void EndSlices() {
+    while (const auto id = scheduler_.WhoseSliceEnds([this](int64_t of) {
+      return cache_.Evicted(*scheduler_.SlotOf(of)) == 0;
+    })) {
+      BeginAgain(*id, &Scheduler::Yield);
+      ++n_sliced_;
+      Admit();
+    }
+  }
+
+  void BeginAgain(int64_t id, void (Scheduler::*leave)(int64_t, int64_t)) {
+    Live& s = live_[id];
+    cache_.Clear(*scheduler_.SlotOf(id));
+    s.n_prompt = Known(s);
+    s.next = 0;
+    (scheduler_.*leave)(id, s.n_prompt);
+  }
+
   // Rows that are known of a stream.
   static int64_t Known(const Live& s) {
     return std::max(s.n_prompt, s.next + 1);
@@ -254,17 +279,14 @@ class Workload {
 
   void MakeRoom() {
     while (const auto id = WhoLeaves(Claims(), cache_.free_pages())) {
-      Live& s = live_[*id];
-      cache_.Clear(*scheduler_.SlotOf(*id));
-      s.n_prompt = Known(s);
-      s.next = 0;
-      scheduler_.Preempt(*id, s.n_prompt);
+      BeginAgain(*id, &Scheduler::Preempt);
       ++n_preempted_;
     }
   }
 
   void Step() {
     Admit();
+    EndSlices();
     RollFull();
     for (const auto& [id, s] : live_) {
       const std::optional<int64_t> slot = scheduler_.SlotOf(id);
@@ -350,17 +372,21 @@ class Workload {
   std::set<int64_t> sessions_;  // slots of those that nobody uses now
   int64_t next_id_ = 1;
   int64_t n_preempted_ = 0;
+  int64_t n_sliced_ = 0;
 };
 
 TEST(SchedulerSimulation, NoWorkloadStarvesLosesARowOrTakesMorePages) {
   int64_t n_preempted = 0;
+  int64_t n_sliced = 0;
   for (uint32_t seed = 1; seed <= kWorkloads; ++seed) {
     SCOPED_TRACE(seed);
     Workload workload(seed);
     workload.Run();
     if (::testing::Test::HasFailure()) return;
     n_preempted += workload.n_preempted();
+    n_sliced += workload.n_sliced();
   }
+  EXPECT_GT(n_sliced, kWorkloads / 100);
   EXPECT_GT(n_preempted, kWorkloads / 100);
 }
 

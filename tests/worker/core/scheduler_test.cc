@@ -157,6 +157,26 @@ TEST(SchedulerTest, TenantsTakeTurnsForSlots) {
   EXPECT_LE(n_before, 3);
 }
 
+TEST(SchedulerTest, PromptsAtSeveralDepthsShareWhatAStepMayTake) {
+  Scheduler scheduler(2, 64, 4);
+  ASSERT_TRUE(scheduler.Add(1, 107).ok());
+  ASSERT_TRUE(scheduler.Add(2, 400).ok());
+  scheduler.Admit([](int64_t id, int64_t) {
+    return Admission{.n_computed = id == 1 ? 100 : 0,
+                     .limit = Scheduler::kNoLimit};
+  });
+  const auto most = [](int64_t position) { return position < 100 ? 16 : 4; };
+  std::vector<ScheduledRows> step;
+  scheduler.NextStep(most, step);
+  EXPECT_THAT(Parts(step), ElementsAre(Part{1, 100, 4, false}));
+  scheduler.NextStep(most, step);
+  EXPECT_THAT(Parts(step),
+              ElementsAre(Part{1, 104, 3, true}, Part{2, 0, 4, false}));
+  scheduler.NextStep(most, step);
+  EXPECT_THAT(Parts(step),
+              ElementsAre(Part{1, 107, 1, true}, Part{2, 4, 16, false}));
+}
+
 TEST(SchedulerTest, TenantsTakeTurnsForPromptRows) {
   Scheduler scheduler(3, 64, 4);
   ASSERT_TRUE(scheduler.Add(1, 1'000, {"a"}).ok());

@@ -86,13 +86,66 @@ TEST_F(SessionTest, OneSlotOfSeveralIsLeftToOthers) {
   EXPECT_EQ(Info("a").reserved_bytes * 3, bytes);
 }
 
-TEST_F(SessionTest, ASessionThatHasTheOnlySlotRefusesTheOthersAtOnce) {
+// A runs, B waits, and the session's call has the slot before B.
+TEST_F(SessionTest, NobodyWaitsBesideTheSlotOfASessionThatIsIdle) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
   EXPECT_EQ(engine_->MaxSessions(), 1);
+  auto a = std::make_shared<CollectSink>();
+  auto b = std::make_shared<CollectSink>();
+  auto message = std::make_shared<CollectSink>();
+  std::atomic<bool> b_has_begun{false};
+  bool message_was_first = false;
+  b->after_output = [&](int64_t) { b_has_begun = true; };
+  message->after_output = [&](int64_t) { message_was_first = !b_has_begun; };
+  a->after_output = [&](int64_t n_tokens) {
+    if (n_tokens != 2) return;
+    EXPECT_TRUE(engine_->Submit(Greedy({7}, 3), b).ok());
+    Open(Chat("c"));
+    GenerateOptions first = Message("c", {9}, 3);
+    first.claim.priority = Priority::kHigh;
+    EXPECT_TRUE(engine_->Submit(first, message).ok());
+  };
+  ASSERT_TRUE(engine_->Submit(Greedy({8}, 4), a).ok());
+  EXPECT_TRUE(a->Await().status.ok());
+  EXPECT_TRUE(message->Await().status.ok());
+  EXPECT_TRUE(message_was_first);
+  EXPECT_TRUE(b->Await().status.ok());
+  EXPECT_EQ(Info("c").n_turns, 1);
+}
+
+TEST_F(SessionTest, ASessionThatGaveItsSlotUpSaysTheSame) {
+  std::vector<std::vector<int32_t>> replies;
+  for (const bool has_others : {false, true}) {
+    // Without shared prefixes nothing is there of what it gave up.
+    Load("gemma_k", {.n_ctx = 256, .n_slots = 1, .prefix_cache_bytes = 0});
+    Open(Chat("a"));
+    std::vector<int32_t> reply;
+    for (int turn = 0; turn < 4; ++turn) {
+      const auto said = Say("a", {9, 10, 11}, 12);
+      ASSERT_TRUE(said.status.ok()) << said.status;
+      EXPECT_EQ(said.info.n_cached > 0, turn > 0 && !has_others);
+      const auto ids = said.ids();
+      reply.insert(reply.end(), ids.begin(), ids.end());
+      if (!has_others) continue;
+      EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+    }
+    replies.push_back(reply);
+  }
+  EXPECT_EQ(replies[0], replies[1]);
+}
+
+TEST_F(SessionTest, ARolledSessionThatGaveItsSlotUpGoesOn) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
   Open(Chat("a"));
-  const absl::Status refused = Generate(*engine_, Greedy({7}, 1)).status;
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("close it"));
+  for (int turn = 0; turn < 12; ++turn) {
+    ASSERT_TRUE(Say("a", {9, 10, 11}, 30).status.ok());
+    if (turn % 3 != 2) continue;
+    EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  }
+  const SessionInfo info = Info("a");
+  EXPECT_EQ(info.n_turns, 12);
+  EXPECT_GT(info.n_evictions, 0);
+  EXPECT_LE(info.n_live_tokens, info.capacity_tokens);
 }
 
 TEST_F(SessionTest, ASessionNobodyUsesEndsAfterItsTtl) {
@@ -151,6 +204,71 @@ TEST_F(SessionTest, OthersDoNotSeeASession) {
             absl::StatusCode::kNotFound);
   message.claim.tenant = "one";
   EXPECT_TRUE(Generate(*engine_, message).status.ok());
+  options.id = "a";
+  options.owner = "two";
+  Open(options);  // which tells nobody that another has one of this id
+  EXPECT_EQ(engine_->GetSession("a", "two")->n_turns, 0);
+  EXPECT_EQ(engine_->GetSession("a", "one")->n_turns, 1);
+  EXPECT_EQ(engine_->OpenSession(options).status().code(),
+            absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(SessionTest, NobodyTakesAllSessionsForEver) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 5, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  const auto open = [&](const char* id, const char* owner, const char* peer) {
+    SessionOptions options = Chat(id);
+    options.owner = owner;
+    options.peer = peer;
+    options.ttl = SessionOptions::kMaxTtl;
+    ++seconds;
+    return engine_->OpenSession(options).status().code();
+  };
+  const auto n_of = [this](const char* owner) {
+    return engine_->Sessions(owner).size();
+  };
+  for (const char* id : {"1", "2", "3", "4"}) {
+    EXPECT_EQ(open(id, "greedy", "x"), absl::StatusCode::kOk);
+  }
+  EXPECT_EQ(open("5", "greedy", "x"), absl::StatusCode::kResourceExhausted);
+  GenerateOptions message = Message("1", {9}, 1);
+  message.claim.tenant = "greedy";
+  EXPECT_TRUE(Generate(*engine_, message).status.ok());
+  EXPECT_EQ(open("1", "other", "x"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("2", "other", "x"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("3", "other", "x"), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(n_of("greedy"), 2u);
+  EXPECT_TRUE(engine_->GetSession("1", "greedy").ok()) << "it was used last";
+  // Four names have one each. They are of one peer, which another shares with.
+  EXPECT_EQ(open("1", "new name", "x"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("1", "newer name", "x"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("1", "newest", "x"), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(open("1", "far", "y"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("2", "far", "y"), absl::StatusCode::kOk);
+  EXPECT_EQ(open("3", "far", "y"), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(open("1", "third", "z"), absl::StatusCode::kOk);
+  EXPECT_EQ(n_of("third"), 1u);
+  engine_.reset();  // before its clock
+}
+
+TEST_F(SessionTest, TheOnlySessionGivesWayOnceNobodyUsesIt) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  Open(Chat("a"));
+  SessionOptions other = Chat("b");
+  other.owner = "other";
+  seconds = 5 * 60 - 1;
+  EXPECT_EQ(engine_->OpenSession(other).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  seconds = 5 * 60;
+  EXPECT_TRUE(engine_->OpenSession(other).ok());
+  EXPECT_EQ(engine_->GetSession("a", "").status().code(),
+            absl::StatusCode::kNotFound);
+  engine_.reset();  // before its clock
 }
 
 TEST_F(SessionTest, LimitsAreTakenAndNoMore) {

@@ -248,6 +248,7 @@ TEST_F(SplitEngineTest, RefusesPlansThatAreNotAlike) {
   expect_refused([](Options& o) { o.n_ubatch = 32; }, "n_ubatch: 512 and 32");
   expect_refused([](Options& o) { o.n_draft = 1; }, "n_draft: 0 and 1");
   expect_refused([](Options& o) { o.n_idle_sessions = 1; }, "n_idle_sessions");
+  expect_refused([](Options& o) { o.n_parked = 1; }, "n_parked");
   expect_refused([](Options& o) { o.k_type = DType::kF32; }, "k_type");
   expect_refused([](Options& o) { o.v_type = DType::kF32; }, "v_type");
   expect_refused([](Options& o) { o.kv_tokens = 64; }, "pages: 2 and 1");

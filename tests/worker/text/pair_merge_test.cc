@@ -39,13 +39,17 @@ std::vector<std::string> MergeFast(const std::string& text, const Rules& rules,
   for (uint32_t i = 0; i < text.size(); ++i) {
     merger.symbols.push_back({i, 1, -1});
   }
-  merger.Run([&](const MergeSymbol& left,
-                 const MergeSymbol& right) -> std::optional<MergeRule> {
-    const auto rule =
-        rules.find(text.substr(left.begin, left.bytes + right.bytes));
-    if (rule == rules.end()) return std::nullopt;
-    return MergeRule{rule->second, 0};
-  });
+  StopCounter never(NeverStop);
+  const absl::Status status = merger.Run(
+      [&](const MergeSymbol& left,
+          const MergeSymbol& right) -> std::optional<MergeRule> {
+        const auto rule =
+            rules.find(text.substr(left.begin, left.bytes + right.bytes));
+        if (rule == rules.end()) return std::nullopt;
+        return MergeRule{rule->second, 0};
+      },
+      never);
+  EXPECT_TRUE(status.ok()) << status;
   std::vector<std::string> parts;
   for (const MergeSymbol& symbol : merger.symbols) {
     if (symbol.bytes > 0)
@@ -68,7 +72,9 @@ TEST(PairMergerTest, EqualsRepeatedScansWithTiesToTheLeft) {
       // Few ranks, so that ties are common.
       rules[word(2 + random() % 4)] = static_cast<uint32_t>(random() % 4);
     }
-    const std::string text = word(random() % 24);
+    // Short ones are merged in another way.
+    const std::string text =
+        word(random() % (round % 2 == 0 ? 24 : 4 * PairMerger::kMaxScanned));
     ASSERT_EQ(MergeFast(text, rules, merger), MergeSlowly(text, rules)) << text;
   }
 }

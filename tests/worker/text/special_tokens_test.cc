@@ -39,7 +39,10 @@ std::vector<std::string> Split(const VocabTable& vocab, absl::string_view text,
   const auto special = SpecialTokens::Build(vocab);
   EXPECT_TRUE(special.ok()) << special.status();
   std::vector<std::string> parts;
-  for (const TextFragment& part : special->Split(vocab, text, parse_special)) {
+  StopCounter never(NeverStop);
+  const auto fragments = special->Split(vocab, text, parse_special, never);
+  EXPECT_TRUE(fragments.ok()) << fragments.status();
+  for (const TextFragment& part : *fragments) {
     parts.push_back(part.id == TextFragment::kRaw
                         ? std::string(text.substr(part.begin, part.bytes))
                         : absl::StrCat("#", part.id));

@@ -232,6 +232,55 @@ TEST_P(TokenizerModelTest, EncodesAMebibyteOfAnything) {
   }
 }
 
+// A prompt may be refused by its bytes alone, so what they say must be true of
+// any text.
+TEST_P(TokenizerModelTest, ATextHasAtLeastTheTokensThatItsBytesSay) {
+  std::mt19937 random(3);
+  const auto expect = [&](const std::string& text, bool parse_special) {
+    const auto n = static_cast<int64_t>(Encode(text, parse_special).size());
+    EXPECT_TRUE(tokenizer_->CheckFits(tokenizer_->LeastBytes(text), n).ok())
+        << text;
+  };
+  // Every token's own text, many times over: the densest that there is.
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); id += 7) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) tokenizer_->AppendBytes(id, true, text);
+    expect(text, true);
+    expect(text, false);
+  }
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (size_t n = random() % 64; n > 0; --n) {
+      if (random() % 2 == 0) {
+        text += static_cast<char>(random() % 256);
+      } else {
+        const auto id = static_cast<int32_t>(
+            random() % static_cast<size_t>(tokenizer_->vocab_size()));
+        tokenizer_->AppendBytes(id, true, text);
+      }
+    }
+    expect(text, round % 2 == 0);
+  }
+  const auto span = static_cast<size_t>(tokenizer_->longest_span());
+  EXPECT_TRUE(tokenizer_->CheckFits(8 * static_cast<int64_t>(span), 8).ok());
+  EXPECT_EQ(tokenizer_->CheckFits(8 * static_cast<int64_t>(span) + 1, 8).code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST_P(TokenizerModelTest, EncodingStopsWhenItIsTold) {
+  for (const std::string unit : {"a", " ", "\n", "word ", "<|im_start|>"}) {
+    std::string text;
+    while (text.size() < size_t{1} << 20) text += unit;
+    int n_asked = 0;
+    const auto ids = tokenizer_->Encode(text, true, [&]() -> absl::Status {
+      if (++n_asked < 3) return absl::OkStatus();
+      return absl::CancelledError("enough");
+    });
+    EXPECT_EQ(ids.status().code(), absl::StatusCode::kCancelled) << unit;
+    EXPECT_EQ(n_asked, 3) << unit;
+  }
+}
+
 const ModelCase kSmolLm2 = {
     "SmolLM2-135M-Instruct.Q4_1.gguf",
     "smollm2-135m.public.json",

@@ -1,0 +1,52 @@
+// What a planner that starts may believe: how long it grants nothing, and from
+// which epoch on. The rule is here, and the services collect the evidence.
+#ifndef PLIMSOLL_PLANNER_LEASE_START_H_
+#define PLIMSOLL_PLANNER_LEASE_START_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "planner/lease.h"
+
+namespace plimsoll::planner {
+
+enum class JournalFound {
+  kNone,      // the planner keeps none
+  kNew,       // there was no file, and none beside it
+  kWhole,     // every lease that may be held is in it
+  kPartial,   // an earlier planner ended before its journal was whole
+  kBad,       // a file was not sound, now or at an earlier start
+  kUnusable,  // a file cannot be opened, read or written
+};
+
+struct StartEvidence {
+  JournalFound journal = JournalFound::kNone;
+  // Somebody says that no earlier planner granted anything (--first).
+  bool is_said_first = false;
+  // A mark says that a planner ran before: beside the journal, or at the
+  // devices.
+  bool has_mark = false;
+  int64_t wall_millis = 0;  // since 1970, as the clock has it
+};
+
+struct PlannerStart {
+  // A clock that is wrong gives no epoch above it.
+  static constexpr int64_t kMaxFirstEpoch = int64_t{1} << 52;
+
+  int64_t first_epoch = 1;
+  absl::Duration recovery;  // 0 = grants are possible at once
+  std::string reason;       // one sentence, for people
+};
+
+// Grants are possible at once only where nothing can be held that the planner
+// does not know:
+// - the journal is whole;
+// - or somebody says that nothing was granted, and nothing says otherwise.
+// A start of the host is no evidence: the journal may have come from a host
+// that runs on, and holders may run on several.
+PlannerStart StartOf(const StartEvidence& evidence, const LeaseTimes& times);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_LEASE_START_H_

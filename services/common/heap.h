@@ -1,0 +1,19 @@
+// How this process's heap gives memory back to the system.
+#ifndef PLIMSOLL_SERVICES_COMMON_HEAP_H_
+#define PLIMSOLL_SERVICES_COMMON_HEAP_H_
+
+namespace plimsoll::services {
+
+// From now on large blocks are mappings of their own, which go back to the
+// system as soon as they are freed. By default glibc raises the size of such
+// blocks, up to 32 MiB, with every larger one that is freed; the heap then
+// keeps the most that requests ever took. Called once, before any thread
+// starts.
+void KeepHeapSmall();
+
+// Gives back what the heap holds and nobody uses. Takes milliseconds.
+void TrimHeap();
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_COMMON_HEAP_H_

@@ -1,0 +1,140 @@
+// Tells watchers of changes of the ledger's devices.
+#ifndef PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
+#define PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/planner.pb.h"
+#include "services/common/background.h"
+
+namespace plimsoll::services {
+
+// A device as the ledger has it: little enough to be copied under its mutex.
+struct DeviceState {
+  std::shared_ptr<const v1::DeviceProfile> profile;  // but for free_bytes
+  int64_t free_bytes = 0;
+  int64_t headroom_bytes = 0;
+  int64_t held_bytes = 0;
+  int64_t available_bytes = 0;
+  bool is_healthy = true;
+
+  friend bool operator==(const DeviceState&, const DeviceState&) = default;
+};
+v1::Device ToProto(const DeviceState& state);
+
+// Told that there is something to Take. Called on the feed's thread, which it
+// must not block.
+class DeviceListener {
+ public:
+  virtual ~DeviceListener() = default;
+  virtual void OnNews() = 0;
+  virtual void OnWatchEnd(const absl::Status& status) = 0;
+};
+
+// Messages are made on a thread of its own, never under the ledger's mutex, at
+// most every kPause, and once for all watchers that are equally far. A watcher
+// that is slow costs nothing: it takes what it needs when it is ready.
+// Thread-safe.
+class DeviceFeed {
+ public:
+  static constexpr size_t kMaxListeners = 256;
+  static constexpr absl::Duration kPause = absl::Milliseconds(100);
+  // Devices that are noted as changed one by one; with more, all are looked at.
+  static constexpr size_t kMaxTouched = 1'024;
+  // Removed devices that are remembered. Who is further behind gets all.
+  static constexpr size_t kMaxRemoved = 4'096;
+
+  // The devices with these ids, or all of them, by id; those that are not there
+  // are left out. Called on the feed's thread.
+  using Source = std::function<std::map<std::string, DeviceState>(
+      const std::optional<std::set<std::string>>& ids)>;
+
+  explicit DeviceFeed(Source source);
+  ~DeviceFeed();
+  DeviceFeed(const DeviceFeed&) = delete;
+  DeviceFeed& operator=(const DeviceFeed&) = delete;
+
+  // One device may have changed, or any. Cheap: for use under the ledger's
+  // mutex.
+  void Touch(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
+  void TouchAll() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From here on `listener` is told: at once, and after changes.
+  // Errors: kResourceExhausted (kMaxListeners); kUnavailable once ended.
+  absl::Status Start(std::shared_ptr<DeviceListener> listener)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Stop(const std::shared_ptr<DeviceListener>& listener)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends every watch; later ones are refused.
+  void End() ABSL_LOCKS_EXCLUDED(mu_);
+
+  struct News {
+    std::shared_ptr<const v1::WatchDevicesResponse> message;  // null: none
+    int64_t version = 0;
+  };
+  // What somebody needs who knows of everything up to `version` (0: nothing):
+  // all devices, or, with `only_changes`, what changed since.
+  News Take(int64_t version, bool only_changes) ABSL_LOCKS_EXCLUDED(told_mu_);
+
+ private:
+  using Listeners = std::set<std::shared_ptr<DeviceListener>>;
+  using Message = std::shared_ptr<const v1::WatchDevicesResponse>;
+  struct Told {
+    DeviceState state;
+    v1::Device message;
+    int64_t version = 0;  // of its last change
+  };
+
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_, told_mu_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Brings what is told up to date with `devices`: all, or those of `ids`.
+  void Update(std::map<std::string, DeviceState> devices,
+              const std::optional<std::set<std::string>>& ids)
+      ABSL_LOCKS_EXCLUDED(told_mu_);
+  void Remove(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(told_mu_);
+  Message All() ABSL_EXCLUSIVE_LOCKS_REQUIRED(told_mu_);
+  Message ChangesSince(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(told_mu_);
+
+  const Source source_;
+
+  absl::Mutex mu_;
+  Listeners listeners_ ABSL_GUARDED_BY(mu_);
+  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // told of nothing yet
+  std::set<std::string> touched_ ABSL_GUARDED_BY(mu_);
+  bool is_all_touched_ ABSL_GUARDED_BY(mu_) = true;
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  absl::Mutex told_mu_;
+  std::map<std::string, Told> told_ ABSL_GUARDED_BY(told_mu_);
+  int64_t version_ ABSL_GUARDED_BY(told_mu_) = 1;
+  // The newest last; with the version from which each is gone.
+  std::deque<std::pair<int64_t, std::string>> removed_
+      ABSL_GUARDED_BY(told_mu_);
+  // Removals up to this version are not remembered.
+  int64_t forgotten_version_ ABSL_GUARDED_BY(told_mu_) = 0;
+  // The last messages, for those who need the same.
+  Message all_ ABSL_GUARDED_BY(told_mu_);
+  int64_t all_version_ ABSL_GUARDED_BY(told_mu_) = 0;
+  Message changes_ ABSL_GUARDED_BY(told_mu_);
+  std::pair<int64_t, int64_t> changes_versions_ ABSL_GUARDED_BY(told_mu_);
+
+  Background thread_;  // last: it uses everything above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_

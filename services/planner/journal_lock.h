@@ -1,0 +1,50 @@
+// Which file a journal is, and that no other process has it.
+#ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
+#define PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace plimsoll::services {
+
+// The path of the file that `path` means, without symbolic links. The file
+// itself need not be there, its folder must. SQLite keeps the write-ahead log
+// beside this path.
+// Errors: kUnavailable (no such folder; links in a circle).
+absl::StatusOr<std::string> ResolvedPath(const std::string& path);
+
+// Holds a file: its inode, not its name, so that a symbolic link, a hard link
+// or another name for the same file meets the same lock. flock and the record
+// locks of SQLite do not meet.
+//
+// The file stays open until the lock ends. It must outlive SQLite's handle:
+// closing any descriptor of a file drops the record locks of the process on it.
+class JournalLock {
+ public:
+  JournalLock() = default;  // holds nothing
+  ~JournalLock() { Release(); }
+  JournalLock(const JournalLock&) = delete;
+  JournalLock& operator=(const JournalLock&) = delete;
+
+  // Makes the file at `path` (a resolved one) if there is none, and locks it.
+  // What was held before is released. Errors: kFailedPrecondition if another
+  // process holds the file, or if it has a second name, beside which another
+  // planner would look for the log in vain; kUnavailable if it cannot be
+  // opened.
+  absl::Status Take(const std::string& path);
+  // Whether Take found the file rather than made it.
+  bool was_found() const { return was_found_; }
+  // Whether `path` still is the locked file. Errors: kUnavailable.
+  absl::Status Verify(const std::string& path) const;
+  void Release();
+
+ private:
+  int fd_ = -1;
+  bool was_found_ = false;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_

@@ -1,0 +1,60 @@
+#include "services/planner/open_ledger.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "planner/lease_start.h"
+#include "services/common/clock.h"
+#include "services/common/log.h"
+#include "services/planner/journal.h"
+#include "services/planner/use_mark.h"
+
+namespace plimsoll::services {
+namespace {
+
+// Whether an earlier planner without a journal left its mark. This one's is
+// made here, before it grants anything. Where none can be made, later planners
+// could not tell; so this one takes it as there.
+bool HasMarkWithoutJournal() {
+  const std::string mark = MarkPathWithoutJournal();
+  if (mark.empty()) {
+    Log("$XDG_STATE_HOME and $HOME name no folder for the mark of a planner");
+    return true;
+  }
+  const bool was_there = Exists(mark);
+  const absl::Status status = WriteMark(mark);
+  if (!status.ok()) Log(absl::StrCat("no mark is left: ", status.message()));
+  return was_there || !status.ok();
+}
+
+}  // namespace
+
+absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
+  LedgerOptions ledger;
+  ledger.clock = BootTime;
+  ledger.times = options.times;
+  planner::StartEvidence evidence{
+      .is_said_first = options.is_first,
+      .wall_millis = absl::ToUnixMillis(absl::Now())};
+  // That this host was started anew is not used as evidence: the journal may
+  // have moved here from a host that runs on.
+  if (options.journal.empty()) {
+    Log("no --journal: a restart forgets the leases, and asks for them again");
+    evidence.has_mark = HasMarkWithoutJournal();
+  } else {
+    ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
+    evidence.journal = ledger.journal->history().found;
+    evidence.has_mark = ledger.journal->history().has_mark;
+  }
+  const planner::PlannerStart start = planner::StartOf(evidence, options.times);
+  ledger.first_epoch = start.first_epoch;
+  ledger.is_first = start.recovery == absl::ZeroDuration();
+  if (options.is_first && !ledger.is_first) {
+    Log(absl::StrCat("--first DOES NOT COUNT: ", start.reason));
+  }
+  return ledger;
+}
+
+}  // namespace plimsoll::services

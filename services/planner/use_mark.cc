@@ -1,0 +1,71 @@
+#include "services/planner/use_mark.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::services {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kMarkText =
+    "A plimsoll-planner has granted memory here. While this file lies here,\n"
+    "--first is not enough to start without waiting for workers.\n";
+
+// Makes what `path` names, opened with `flags`, durable, with `text` if any.
+absl::Status Sync(const std::string& path, int flags, absl::string_view text) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0600);
+  bool is_good = fd >= 0;
+  if (is_good && !text.empty()) {
+    is_good = write(fd, text.data(), text.size()) ==
+              static_cast<ssize_t>(text.size());
+  }
+  is_good = is_good && fsync(fd) == 0;
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  if (is_good) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(why)));
+}
+
+}  // namespace
+
+std::string MarkPath(const std::string& journal) { return journal + ".mark"; }
+
+std::string MarkPathWithoutJournal() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') {
+    return absl::StrCat(state, "/plimsoll/planner.mark");
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || home[0] != '/') return "";
+  return absl::StrCat(home, "/.local/state/plimsoll/planner.mark");
+}
+
+bool Exists(const std::string& path) {
+  struct stat file {};
+  return lstat(path.c_str(), &file) == 0 ||
+         (errno != ENOENT && errno != ENOTDIR);
+}
+
+absl::Status WriteMark(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  // Its name is all that counts, so a text that is cut off does no harm.
+  RETURN_IF_ERROR(Sync(path, O_WRONLY | O_CREAT | O_TRUNC, kMarkText));
+  return Sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY,
+              "");
+}
+
+}  // namespace plimsoll::services

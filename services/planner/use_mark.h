@@ -1,0 +1,29 @@
+// A small file that says that a planner has been here. It outlives the journal
+// beside it: who loses a journal often keeps its folder.
+//
+// It does not name the boot of the host. Another boot would not prove that the
+// holders of before are gone: the journal may have moved to another host, and
+// workers may run on several.
+#ifndef PLIMSOLL_SERVICES_PLANNER_USE_MARK_H_
+#define PLIMSOLL_SERVICES_PLANNER_USE_MARK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace plimsoll::services {
+
+// The mark of planners with the journal at `journal`.
+std::string MarkPath(const std::string& journal);
+// The mark of planners without a journal: below ${XDG_STATE_HOME}, or
+// ~/.local/state; empty if the environment names neither.
+std::string MarkPathWithoutJournal();
+
+// Whether something lies at `path`, or that cannot be told.
+bool Exists(const std::string& path);
+// Writes it to the disk, with its folder if need be. Errors: kUnavailable.
+absl::Status WriteMark(const std::string& path);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_USE_MARK_H_

@@ -1,0 +1,82 @@
+// What the messages of a worker's calls may take of its memory.
+#ifndef PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_
+#define PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_
+
+#include <google/protobuf/message_lite.h>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "services/common/byte_budget.h"
+#include "services/common/server.h"
+#include "worker/engine.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::services {
+
+// What all calls together may hold. With what gRPC itself buffers
+// (kMaxBufferBytes) it is the region "messages" of a plan.
+inline constexpr int64_t kMessageBytes = 64 << 20;
+// Bytes of one reply on the wire: clients of gRPC take no more unless they are
+// told otherwise.
+inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;
+
+// What a call holds for each byte of its request on the wire while it turns the
+// request into tokens: the message and a copy of its text, the ids in a vector
+// that doubles, and those of the reply.
+inline constexpr int64_t kWorkPerByte = 12;
+// What it holds for each byte afterwards, until its end: the message, and the
+// ids in the engine.
+inline constexpr int64_t kHeldPerByte = 4;
+static_assert(kWorkPerByte * kMaxMessageBytes <= kMessageBytes / 4 * 3,
+              "the largest request must be possible");
+// What a reply takes in memory for each byte on the wire while it grows:
+// objects, pointers, and vectors that double.
+inline constexpr int64_t kReplyPerByte = 8;
+
+int64_t WorkBytes(const google::protobuf::MessageLite& request);
+int64_t HeldBytes(const google::protobuf::MessageLite& request);
+
+// What a call holds that turns so many ids into so many bytes of text.
+int64_t DetokenizeBytes(int64_t n_ids, int64_t text_bytes);
+
+// On the wire: exactly, and at most.
+int64_t WireBytes(std::span<const int32_t> ids);
+int64_t WireBytes(const worker::StepOutput& output);
+
+// Bytes that the ids stand for; counted until they are more than
+// kMaxReplyBytes.
+int64_t TextBytes(const worker::Tokenizer& tokenizer,
+                  std::span<const int32_t> ids, bool render_special);
+
+// Errors: kInvalidArgument with both numbers and `advice` beyond
+// kMaxReplyBytes.
+absl::Status CheckReplyBytes(int64_t bytes, absl::string_view advice);
+
+// A reply that is collected until its call ends, in the memory that the call
+// has taken.
+class ReplyMeter {
+ public:
+  ReplyMeter() = default;
+  // `share` is what the call holds already.
+  explicit ReplyMeter(ByteBudget::Share share)
+      : share_(std::move(share)), request_bytes_(share_.bytes()) {}
+
+  // Makes room for so many more bytes on the wire.
+  // Errors: kResourceExhausted beyond kMaxReplyBytes, and as
+  // ByteBudget::Share::Grow.
+  absl::Status Add(int64_t bytes);
+
+ private:
+  ByteBudget::Share share_;
+  int64_t request_bytes_ = 0;
+  int64_t reply_bytes_ = 0;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_

@@ -1,0 +1,110 @@
+// Turns a call's request into work for an engine, away from gRPC's threads.
+#ifndef PLIMSOLL_SERVICES_WORKER_PREPARATION_H_
+#define PLIMSOLL_SERVICES_WORKER_PREPARATION_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/stop_check.h"
+#include "services/common/call.h"
+#include "services/common/call_gate.h"
+#include "services/common/call_stop.h"
+#include "services/common/work_pool.h"
+
+namespace plimsoll::services {
+
+// Requests up to so many bytes and without a constraint take well below a
+// millisecond to prepare: gRPC's thread does it, which the first token waits
+// for.
+inline constexpr size_t kMaxInlineBytes = 4 << 10;
+// Up to so many take some milliseconds.
+inline constexpr size_t kMaxQuickBytes = 64 << 10;
+
+template <typename Request>
+bool HasConstraint(const Request& request) {
+  if constexpr (requires { request.has_constraint(); }) {
+    return request.has_constraint();
+  }
+  return false;
+}
+
+// What preparing `request` costs.
+template <typename Request>
+WorkCost CostOf(const Request& request) {
+  return request.ByteSizeLong() <= kMaxQuickBytes && !HasConstraint(request)
+             ? WorkCost::kQuick
+             : WorkCost::kLong;
+}
+
+// Answers a unary call with `answer(stop)`: at once if the request is small,
+// else as AnswerOnPool.
+template <typename Request>
+grpc::ServerUnaryReactor* AnswerPrepared(
+    grpc::CallbackServerContext* context, CallGate& gate, WorkPool& pool,
+    const Request& request, std::function<absl::Status(StopCheck)> answer) {
+  if (request.ByteSizeLong() <= kMaxInlineBytes) {
+    return AnswerUnary(context, gate, [&] { return answer(NeverStop); });
+  }
+  return AnswerOnPool(context, gate, pool, CostOf(request),
+                      request.ByteSizeLong(), std::move(answer));
+}
+
+// One call has one; the call outlives the work. Thread-safe.
+class Preparation {
+ public:
+  Preparation(const grpc::CallbackServerContext& context, WorkPool& pool)
+      : pool_(pool), stop_(NewCallStop(context)) {}
+
+  // Calls `work` once: with OK, at once or on a thread of the pool; with an
+  // error if the pool has no room or the call ends before its turn.
+  template <typename Request>
+  void Run(const grpc::CallbackServerContext& context, const Request& request,
+           std::function<void(const absl::Status&)> work) {
+    if (request.ByteSizeLong() <= kMaxInlineBytes && !HasConstraint(request)) {
+      return work(absl::OkStatus());
+    }
+    const absl::Status queued =
+        pool_.Submit({.peer = PeerHost(context),
+                      .cost = CostOf(request),
+                      .stop = stop_,
+                      .work = work,
+                      .request_bytes = request.ByteSizeLong()});
+    if (!queued.ok()) work(queued);
+  }
+
+  // What calls begin with: takes the `pass` of a call that the gate lets in and
+  // calls `begin` as Run does. What goes wrong there, or before, `fail` is
+  // told.
+  template <typename Request, typename Begin, typename Fail>
+  void Start(grpc::CallbackServerContext& context, CallGate& gate,
+             const Request& request, CallGate::Pass& pass, Begin begin,
+             Fail fail) {
+    auto admitted = BeginCall(context, gate);
+    if (!admitted.ok()) return fail(admitted.status());
+    pass = *std::move(admitted);
+    Run(context, request, [begin, fail](const absl::Status& queued) {
+      const absl::Status status = queued.ok() ? begin() : queued;
+      if (!status.ok()) fail(status);
+    });
+  }
+
+  // Whether the work should go on.
+  absl::Status Check() const { return stop_->Check(); }
+  // Drops work that waits, and has what runs end. The caller must hold no lock
+  // that the work takes.
+  void Cancel() { pool_.Cancel(*stop_); }
+
+ private:
+  WorkPool& pool_;
+  const std::shared_ptr<CallStop> stop_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_PREPARATION_H_

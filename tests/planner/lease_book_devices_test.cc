@@ -1,0 +1,184 @@
+// Devices that come and go, and what shortfalls keep free of them.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "planner/lease_book.h"
+#include "tests/planner/units.h"
+
+namespace plimsoll::planner {
+namespace {
+
+constexpr int64_t kAll = 1'000;
+
+class LeaseBookDevicesTest : public ::testing::Test {
+ protected:
+  // Returns who left for it.
+  std::string Register(const std::string& id, const std::string& by = "") {
+    const auto evicted = book_.RegisterDevice({id, kAll, 0, std::nullopt}, by);
+    EXPECT_TRUE(evicted.ok()) << evicted.status();
+    return evicted.value_or("?");
+  }
+  // Registers "0", "1", ... up to the limit.
+  void Fill() {
+    for (int64_t i = 0; i < LeaseBook::kMaxDevices; ++i) {
+      ASSERT_EQ(Register(absl::StrCat(i)), "");
+    }
+  }
+  int64_t Reserve(const std::string& id, int64_t bytes,
+                  const std::string& device = "d",
+                  const std::string& purpose = "m") {
+    const auto lease = book_.Reserve({absl::StrCat("r", ++n_requests_), id,
+                                      device, "h", purpose, bytes, "p"},
+                                     At(0));
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    return lease->epoch;
+  }
+  // A load that fails for want of bytes.
+  void Fail(int64_t bytes, int64_t shortfall,
+            const std::string& purpose = "m") {
+    const int64_t epoch = Reserve("failing", bytes, "d", purpose);
+    ASSERT_TRUE(book_.Release("failing", epoch, shortfall).ok());
+  }
+  int64_t Available(const std::string& purpose = "m") {
+    return *book_.AvailableBytes("d", purpose);
+  }
+
+  LeaseBook book_;
+  int n_requests_ = 0;
+};
+
+TEST_F(LeaseBookDevicesTest, AtTheLimitTheLongestUnheardOfLeaves) {
+  Fill();
+  EXPECT_EQ(Register("0"), "");
+  ASSERT_TRUE(book_.ReadFree("1", kAll, "", At(0)).ok());
+  EXPECT_EQ(Register("more"), "2");
+  EXPECT_FALSE(book_.IsRegistered("2"));
+  EXPECT_TRUE(book_.IsRegistered("more"));
+  EXPECT_EQ(static_cast<int64_t>(book_.Devices().size()),
+            LeaseBook::kMaxDevices);
+  EXPECT_EQ(Register("2"), "3");
+}
+
+TEST_F(LeaseBookDevicesTest, ADeviceWithLeasesNeverLeaves) {
+  Fill();
+  const int64_t epoch = Reserve("a", 1, "0");
+  EXPECT_EQ(Register("more"), "1");
+  ASSERT_TRUE(book_.Release("a", epoch).ok());
+  EXPECT_EQ(Register("still more"), "0");
+  // The released lease is remembered without it.
+  EXPECT_TRUE(book_.Release("a", epoch).ok());
+}
+
+TEST_F(LeaseBookDevicesTest, HeldDevicesUpToTheLimitAndNotPastIt) {
+  Fill();
+  for (int64_t i = 0; i < LeaseBook::kMaxDevices; ++i) {
+    Reserve(absl::StrCat("l", i), 1, absl::StrCat(i));
+  }
+  const absl::Status full =
+      book_.RegisterDevice({"more", 1, 0, std::nullopt}).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_EQ(Register("7"), "");
+}
+
+TEST_F(LeaseBookDevicesTest, UnhealthyDevicesLeaveLast) {
+  Fill();
+  ASSERT_TRUE(book_.MarkUnhealthy("0", "h").ok());
+  EXPECT_EQ(Register("more"), "1");
+}
+
+TEST_F(LeaseBookDevicesTest, ADeviceCanBeUnregisteredUnlessHeld) {
+  Register("d");
+  const int64_t epoch = Reserve("a", 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(book_.UnregisterDevice("d")));
+  ASSERT_TRUE(book_.Release("a", epoch).ok());
+  EXPECT_TRUE(book_.UnregisterDevice("d").ok());
+  EXPECT_FALSE(book_.IsRegistered("d"));
+  EXPECT_TRUE(absl::IsNotFound(book_.UnregisterDevice("d")));
+  Register("d");
+  EXPECT_EQ(Available(), kAll);
+}
+
+TEST_F(LeaseBookDevicesTest, LeavingMakesNoDeviceHealthy) {
+  Register("d");
+  ASSERT_TRUE(book_.MarkUnhealthy("d", "broke it").ok());
+  ASSERT_TRUE(book_.UnregisterDevice("d").ok());
+  EXPECT_TRUE(book_.Devices().empty());
+  Register("d", "broke it");
+  EXPECT_FALSE(book_.IsHealthy("d"));
+  Register("d", "another");
+  EXPECT_TRUE(book_.IsHealthy("d"));
+}
+
+TEST_F(LeaseBookDevicesTest, AShortfallIsKeptFreeForItsPurpose) {
+  Register("d");
+  Fail(500, 100);
+  Fail(500, 50);
+  EXPECT_EQ(Available(), 850);
+  EXPECT_EQ(Available("other"), kAll);
+  const auto refused =
+      book_.Reserve({"r", "a", "d", "h", "m", 851, "p"}, At(0));
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  Reserve("b", 850);
+}
+
+TEST_F(LeaseBookDevicesTest, AShortfallCountsOnceForALease) {
+  Register("d");
+  const int64_t epoch = Reserve("a", 500);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(book_.Release("a", epoch, 100).ok());
+    EXPECT_EQ(Available(), 900);
+  }
+}
+
+TEST_F(LeaseBookDevicesTest, AShortfallIsAtMostItsLease) {
+  Register("d");
+  Fail(1, kMax);
+  EXPECT_EQ(Available(), kAll - 1);
+  Fail(1, -1);
+  Fail(1, 0);
+  EXPECT_EQ(Available(), kAll - 1);
+  Fail(1, 1, "");
+  EXPECT_EQ(Available(""), kAll);
+}
+
+TEST_F(LeaseBookDevicesTest, ShortfallsUpToTheirShareAndNotPastIt) {
+  Register("d");
+  Fail(250, 250);
+  EXPECT_EQ(Available(), kAll - kAll / LeaseBook::kMarginDivisor);
+  Fail(1, 1);
+  EXPECT_EQ(Available(), kAll - kAll / LeaseBook::kMarginDivisor);
+  // On a device that has shrunk as well.
+  ASSERT_TRUE(book_.RegisterDevice({"d", 400, 0, std::nullopt}).ok());
+  Fail(1, 1);
+  EXPECT_EQ(Available(), 300);
+}
+
+TEST_F(LeaseBookDevicesTest, LoadsThatSucceedTakeAShortfallBack) {
+  Register("d");
+  Fail(80, 80);
+  int64_t epoch = Reserve("a", 1);
+  for (int i = 0; i < 2; ++i) {  // one load, however often it is confirmed
+    ASSERT_TRUE(book_.Confirm("a", epoch, 1, At(0)).ok());
+    EXPECT_EQ(Available(), kAll - 1 - 70);
+  }
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(book_.Release("a", epoch).ok());
+    epoch = Reserve("a", 1);
+    ASSERT_TRUE(book_.Confirm("a", epoch, 1, At(0)).ok());
+  }
+  EXPECT_EQ(Available(), kAll - 1);
+}
+
+TEST_F(LeaseBookDevicesTest, PurposesUpToTheirLimitAndNotPastIt) {
+  Register("d");
+  for (int64_t i = 0; i < LeaseBook::kMaxMarginsPerDevice; ++i) {
+    Fail(10, 10, absl::StrCat(i));
+  }
+  Fail(10, 10, "more");
+  EXPECT_EQ(Available("more"), kAll);
+  Fail(10, 10, "1");
+  EXPECT_EQ(Available("1"), kAll - 20);
+}
+
+}  // namespace
+}  // namespace plimsoll::planner

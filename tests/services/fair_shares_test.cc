@@ -1,0 +1,123 @@
+// Floods of one tenant beside another, over real sockets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "services/common/errors.h"
+#include "tests/services/worker_fixture.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kQueued = worker::EngineOptions::kMaxQueued;
+
+// Streams of one tenant that nobody reads and that do not end by themselves.
+class FairSharesTest : public ::testing::Test {
+ protected:
+  struct Stream {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReader<v1::StreamGenerateResponse>> reader;
+  };
+
+  void SetUp() override { ASSERT_TRUE(worker_.Load("a").ok()); }
+  void TearDown() override {
+    for (const Stream& stream : flood_) stream.context->TryCancel();
+    for (const Stream& stream : flood_) End(stream).IgnoreError();
+    worker_.AwaitRunning("a", 0);
+  }
+
+  static absl::Status End(const Stream& stream) {
+    v1::StreamGenerateResponse part;
+    while (stream.reader->Read(&part)) continue;
+    return FromGrpc(stream.reader->Finish());
+  }
+
+  Stream StartFlood() {
+    Stream stream = {std::make_unique<grpc::ClientContext>(), nullptr};
+    stream.context->AddMetadata("x-tenant", "flood");
+    stream.context->AddMetadata("x-priority", "high");
+    auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
+    request.mutable_response()->set_top_logprobs(64);  // so it parks unread
+    stream.reader =
+        worker_.generation->StreamGenerate(stream.context.get(), request);
+    return stream;
+  }
+
+  // All slots and the whole queue, in order.
+  void Flood() {
+    for (uint32_t n = 1; n <= 2 + kQueued; ++n) {
+      flood_.push_back(StartFlood());
+      while (worker_.Describe("a").running() + worker_.Describe("a").waiting() <
+             n) {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  TestWorker worker_;
+  std::vector<Stream> flood_;
+};
+
+TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
+  Flood();
+  // More of the same is refused.
+  const absl::Status refused = End(StartFlood());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  for (int i = 0; i < 60; ++i) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-tenant", "other");
+    context.AddMetadata("x-priority", "low");
+    v1::GenerateResponse response;
+    const grpc::Status status = worker_.generation->Generate(
+        &context, GreedyRequest<v1::GenerateRequest>("hello", 5), &response);
+    EXPECT_TRUE(status.ok()) << i << ": " << status.error_message();
+    flood_.push_back(StartFlood());
+  }
+  // The newest that waited gave way to the first of them.
+  const Stream newest = std::move(flood_[1 + kQueued]);
+  flood_.erase(flood_.begin() + 1 + kQueued);
+  const absl::Status gone = End(newest);
+  EXPECT_EQ(gone.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("gave way"));
+  EXPECT_EQ(DetailsOf(gone).reason, v1::ERROR_REASON_QUEUE_FULL);
+  EXPECT_TRUE(DetailsOf(gone).retry_after.has_value());
+}
+
+TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
+  for (int i = 0; i < 2; ++i) flood_.push_back(StartFlood());
+  worker_.AwaitRunning("a", 2);
+  grpc::Status status;
+  v1::ScoreResponse response;
+  std::thread score([&] {
+    grpc::ClientContext context;
+    context.AddMetadata("x-tenant", "flood");
+    v1::ScoreRequest request;
+    request.set_model("a");
+    request.mutable_text()->set_text("hello");
+    for (int i = 0; i < 16; ++i) request.add_continuations()->set_text("you");
+    status = worker_.generation->Score(&context, request, &response);
+  });
+  while (worker_.Describe("a").waiting() < 1) std::this_thread::yield();
+  // Behind it the queue is full of its own tenant's.
+  for (uint32_t n = 2; n <= kQueued; ++n) {
+    flood_.push_back(StartFlood());
+    while (worker_.Describe("a").waiting() < n) std::this_thread::yield();
+  }
+  // Its first continuation gets a slot; then somebody takes its place in the
+  // queue.
+  flood_[0].context->TryCancel();
+  for (int i = 0; i < 8; ++i) flood_.push_back(StartFlood());
+  score.join();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.scores_size(), 16);
+}
+
+}  // namespace
+}  // namespace plimsoll::services

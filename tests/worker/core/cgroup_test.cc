@@ -1,0 +1,245 @@
+// Memory and CPU time that cgroups leave, read from trees of files that look
+// like the kernel's.
+#include "worker/cgroup.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "worker/device.h"
+
+namespace plimsoll::worker {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+std::string Mib(int64_t mib) { return std::to_string(mib * kMiB); }
+
+// What stands for the folder "/".
+class CgroupTest : public ::testing::Test {
+ protected:
+  CgroupTest() : root_(::testing::TempDir() + "plimsoll-cgroup-XXXXXX") {
+    EXPECT_NE(mkdtemp(root_.data()), nullptr);
+  }
+  ~CgroupTest() override { std::filesystem::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+  }
+  void WriteMount(const std::string& root, const std::string& point,
+                  const std::string& type) {
+    std::filesystem::create_directories(root_ + "/proc/self");
+    std::ofstream(root_ + "/proc/self/mountinfo", std::ios::app)
+        << "31 23 0:28 " << root << " " << point << " rw,relatime shared:9 - "
+        << type << "\n";
+  }
+  void MountV2(const std::string& root, const std::string& point) {
+    WriteMount(root, point, "cgroup2 cgroup2 rw,nsdelegate");
+  }
+  void MountV1(const std::string& root, const std::string& point) {
+    WriteMount(root, point, "cgroup cgroup rw,memory");
+  }
+
+  // A cgroup of version 2: limit, use, and file pages, in MiB.
+  void GroupV2(const std::string& folder, const std::string& max,
+               int64_t current, int64_t active, int64_t inactive,
+               int64_t dirty = 0, int64_t writeback = 0) {
+    Write(folder + "/memory.max", max);
+    Write(folder + "/memory.current", Mib(current));
+    Write(folder + "/memory.stat",
+          "anon 1048576\nfile " + Mib(active + inactive + 500) +
+              "\nshmem 524288000\nfile_mapped 0\nfile_dirty " + Mib(dirty) +
+              "\nfile_writeback " + Mib(writeback) + "\nactive_file " +
+              Mib(active) + "\ninactive_file " + Mib(inactive) +
+              "\nunevictable 4096");
+  }
+  // A group of version 1. Figures of the cgroup alone must not be read.
+  void GroupV1(const std::string& folder, const std::string& limit,
+               int64_t usage, int64_t active, int64_t inactive,
+               int64_t dirty = 0) {
+    Write(folder + "/memory.limit_in_bytes", limit);
+    Write(folder + "/memory.usage_in_bytes", Mib(usage));
+    Write(folder + "/memory.stat",
+          "cache 77\nactive_file 1\ninactive_file 1\ndirty 1\ntotal_dirty " +
+              Mib(dirty) + "\ntotal_writeback 0\ntotal_inactive_file " +
+              Mib(inactive) + "\ntotal_active_file " + Mib(active));
+  }
+
+  int64_t Available() {
+    return ReadCgroupMemory(root_).available_bytes.value_or(-1) / kMiB;
+  }
+  int64_t Limit() {
+    return ReadCgroupMemory(root_).limit_bytes.value_or(-1) / kMiB;
+  }
+
+  std::string root_;
+};
+
+TEST_F(CgroupTest, FilePagesOfVersion2CountAsAvailable) {
+  Write("/proc/self/cgroup", "0::/");
+  MountV2("/", "/sys/fs/cgroup");
+  // A container whose model's file fills the cache.
+  GroupV2("/sys/fs/cgroup", Mib(2'048), 2'000, 400, 1'200);
+  EXPECT_EQ(Limit(), 2'048);
+  EXPECT_EQ(Available(), 2'048 - (2'000 - 1'600));
+}
+
+TEST_F(CgroupTest, PagesThatMustBeWrittenFirstDoNot) {
+  Write("/proc/self/cgroup", "0::/");
+  MountV2("/", "/sys/fs/cgroup");
+  GroupV2("/sys/fs/cgroup", Mib(1'000), 900, 300, 200, 60, 40);
+  EXPECT_EQ(Available(), 1'000 - (900 - 400));
+  // More of them than of the others frees nothing.
+  GroupV2("/sys/fs/cgroup", Mib(1'000), 900, 10, 10, 60, 40);
+  EXPECT_EQ(Available(), 100);
+}
+
+TEST_F(CgroupTest, VersionOneCountsAllBelowACgroup) {
+  Write("/proc/self/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n0::/");
+  MountV1("/", "/sys/fs/cgroup/memory");
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), 900, 300, 200, 50);
+  GroupV1("/sys/fs/cgroup/memory", "9223372036854771712", 5'000, 0, 0);
+  EXPECT_EQ(Limit(), 1'000);
+  EXPECT_EQ(Available(), 1'000 - (900 - 450));
+}
+
+TEST_F(CgroupTest, OfBothVersionsAtOnceTheTighterOneCounts) {
+  Write("/proc/self/cgroup", "4:memory:/job\n0::/unit");
+  MountV1("/", "/sys/fs/cgroup/memory");
+  MountV2("/", "/sys/fs/cgroup/unified");
+  // As systemd mounts it: version 2 has no controllers.
+  Write("/sys/fs/cgroup/unified/unit/cgroup.controllers", "");
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), 400, 0, 0);
+  EXPECT_EQ(Available(), 600);
+  GroupV2("/sys/fs/cgroup/unified/unit", Mib(700), 400, 100, 0);
+  EXPECT_EQ(Limit(), 700);
+  EXPECT_EQ(Available(), 400);
+}
+
+TEST_F(CgroupTest, AnAncestorThatHasLessLeftCounts) {
+  Write("/proc/self/cgroup", "0::/pods/pod/container");
+  MountV2("/", "/sys/fs/cgroup");
+  GroupV2("/sys/fs/cgroup/pods/pod/container", Mib(4'000), 1'000, 0, 0);
+  GroupV2("/sys/fs/cgroup/pods/pod", "max", 3'000, 0, 0);
+  // The smallest limit is not where the least is left.
+  GroupV2("/sys/fs/cgroup/pods", Mib(8'000), 7'900, 200, 100);
+  EXPECT_EQ(Limit(), 4'000);
+  EXPECT_EQ(Available(), 400);
+  GroupV2("/sys/fs/cgroup/pods/pod", Mib(3'100), 3'000, 0, 0);
+  EXPECT_EQ(Limit(), 3'100);
+  EXPECT_EQ(Available(), 100);
+}
+
+TEST_F(CgroupTest, AMountThatShowsAPartOfTheTreeIsReadFromThere) {
+  // A container with the host's /proc/self/cgroup and a mount of its own part.
+  Write("/proc/self/cgroup", "4:memory:/docker/abc/inner");
+  MountV1("/docker/abc", "/sys/fs/cgroup/memory");
+  GroupV1("/sys/fs/cgroup/memory", Mib(500), 100, 0, 0);
+  GroupV1("/sys/fs/cgroup/memory/inner", Mib(300), 100, 0, 0);
+  EXPECT_EQ(Available(), 200);
+}
+
+TEST_F(CgroupTest, APathOutsideTheMountIsReadAtTheMount) {
+  for (const char* path : {"0::/../../elsewhere", "0::/docker/abcd",
+                           "0::", "0::no/path", "0::/docker/abc", "nonsense"}) {
+    Write("/proc/self/cgroup", path);
+    std::filesystem::remove(root_ + "/proc/self/mountinfo");
+    MountV2("/docker/abc", "/with\\040space");
+    GroupV2("/with space", Mib(500), 100, 0, 0);
+    EXPECT_EQ(Available(), 400) << path;
+  }
+}
+
+TEST_F(CgroupTest, WithoutMountinfoTheUsualPlacesAreRead) {
+  Write("/proc/self/cgroup", "0::/unit");
+  GroupV2("/sys/fs/cgroup/unit", Mib(500), 100, 0, 0);
+  EXPECT_EQ(Available(), 400);
+  Write("/proc/self/cgroup", "3:memory:/job");
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(300), 100, 0, 0);
+  EXPECT_EQ(Available(), 200);
+}
+
+TEST_F(CgroupTest, WithoutALimitNothingIsSaid) {
+  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
+  EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value());
+  Write("/proc/self/cgroup", "0::/");
+  MountV2("/", "/sys/fs/cgroup");
+  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
+  GroupV2("/sys/fs/cgroup", "max", 100, 10, 10);
+  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
+  EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value());
+}
+
+TEST_F(CgroupTest, GarbageNeverMakesMoreAvailable) {
+  Write("/proc/self/cgroup", "0::/");
+  MountV2("/", "/sys/fs/cgroup");
+  GroupV2("/sys/fs/cgroup", Mib(500), 100, 0, 0);
+  const std::string stat = "/sys/fs/cgroup/memory.stat";
+  for (const char* text :
+       {"", "inactive_file", "inactive_file -5", "inactive_file 1 2",
+        "inactive_file 99999999999999999999",
+        "inactive_file 9223372036854775807\nactive_file 9223372036854775807",
+        "inactive_file 0x100000", "\xff\xfe"}) {
+    Write(stat, text);
+    EXPECT_EQ(Available(), 400) << text;
+  }
+  // Never more than is used at all.
+  Write(stat, "inactive_file 9223372036854775807");
+  EXPECT_EQ(Available(), 500);
+  std::filesystem::remove(root_ + stat);
+  EXPECT_EQ(Available(), 400);
+  // A use above the limit leaves nothing.
+  Write("/sys/fs/cgroup/memory.current", Mib(600));
+  EXPECT_EQ(Available(), 0);
+  // The limit alone is known.
+  for (const char* text : {"", "-1", "much"}) {
+    Write("/sys/fs/cgroup/memory.current", text);
+    EXPECT_EQ(Limit(), 500) << text;
+    EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value()) << text;
+  }
+  for (const char* text : {"", "-1", "much", "max"}) {
+    Write("/sys/fs/cgroup/memory.max", text);
+    EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value()) << text;
+  }
+}
+
+TEST_F(CgroupTest, TheSmallestQuotaOfCpuTimeCounts) {
+  Write("/proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/a/b");
+  MountV2("/", "/sys/fs/cgroup");
+  EXPECT_FALSE(ReadCgroupCpus(root_).has_value());
+  Write("/sys/fs/cgroup/a/b/cpu.max", "max 100000");
+  EXPECT_FALSE(ReadCgroupCpus(root_).has_value());
+  Write("/sys/fs/cgroup/a/cpu.max", "250000 100000");
+  EXPECT_EQ(ReadCgroupCpus(root_), 3);
+  WriteMount("/", "/sys/fs/cgroup/cpu", "cgroup cgroup rw,cpu,cpuacct");
+  Write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1");
+  Write("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(ReadCgroupCpus(root_), 3);
+  Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000");
+  Write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(ReadCgroupCpus(root_), 2);
+  for (const char* text : {"", "7", "x y", "1 0", "0 1", "1 2 3"}) {
+    Write("/sys/fs/cgroup/a/b/cpu.max", text);
+    EXPECT_EQ(ReadCgroupCpus(root_), 2) << text;
+  }
+}
+
+TEST(CgroupOfThisProcessTest, MakesSense) {
+  const CgroupMemory memory = ReadCgroupMemory();
+  if (memory.limit_bytes) {
+    EXPECT_GT(*memory.limit_bytes, ResidentBytes());
+  }
+  if (memory.available_bytes) {
+    EXPECT_GT(*memory.available_bytes, 0);
+    EXPECT_LE(AvailableMemoryBytes(), *memory.available_bytes + 64 * kMiB);
+  }
+  EXPECT_GE(ReadCgroupCpus().value_or(1), 1);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,20 @@
+// Pre-tokenizers as lists of regular expressions, run by PCRE2: what the
+// scanners by hand must equal.
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// The pieces of `text` by the pre-tokenizer "gpt-2", "smollm", "llama-bpe" or
+// "qwen2".
+std::vector<std::string> SplitByRegex(absl::string_view name,
+                                      absl::string_view text);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_

@@ -1,0 +1,100 @@
+#include "worker/parked_contexts.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// Pages of one operation: their offsets fit what a device has room for.
+constexpr size_t kMaxPagesAtOnce = 256;
+
+// Copies each of `from` to where it is in `to`, or the other way round.
+absl::Status CopyEach(const ParkedContexts::Part& part, std::byte* src,
+                      std::span<const int64_t> from, std::byte* dst,
+                      std::span<const int64_t> to, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  for (size_t i = 0; i < from.size(); i += kMaxPagesAtOnce) {
+    const size_t n = std::min(kMaxPagesAtOnce, from.size() - i);
+    RETURN_IF_ERROR(part.backend->CopyRows({.src = src,
+                                            .src_offsets = from.data() + i,
+                                            .dst = dst,
+                                            .dst_offsets = to.data() + i,
+                                            .n_rows = static_cast<int64_t>(n),
+                                            .row_bytes = bytes}));
+    RETURN_IF_ERROR(part.backend->Synchronize());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ParkedContexts::ParkedContexts(KvCache& cache, std::vector<Part> parts,
+                               int64_t n_places)
+    : cache_(cache),
+      parts_(std::move(parts)),
+      pages_per_slot_(cache.pages_per_slot()) {
+  for (int64_t i = n_places - 1; i >= 0; --i) free_.push_back(i);
+}
+
+absl::Status ParkedContexts::Park(int64_t id, int64_t slot) {
+  Place place = {free_.back(), cache_.Held(slot)};
+  RETURN_IF_ERROR(Copy(place, slot, Direction::kOut));
+  free_.pop_back();
+  places_.emplace(id, std::move(place));
+  return absl::OkStatus();
+}
+
+absl::Status ParkedContexts::Restore(int64_t id, int64_t slot) {
+  const Place place = std::move(places_.extract(id).mapped());
+  free_.push_back(place.number);
+  RETURN_IF_ERROR(cache_.Restore(slot, place.held));
+  absl::Status status = Copy(place, slot, Direction::kIn);
+  if (!status.ok()) cache_.Clear(slot);
+  return status;
+}
+
+void ParkedContexts::Forget(int64_t id) {
+  const auto found = places_.find(id);
+  if (found == places_.end()) return;
+  free_.push_back(found->second.number);
+  places_.erase(found);
+}
+
+absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
+                                  Direction direction) {
+  const std::span<const kernels::PageEntry> pages = cache_.Pages(slot);
+  std::vector<int64_t> in_pool(pages.size());
+  std::vector<int64_t> in_place(pages.size());
+  const auto copy = [&](const Part& part, std::byte* pool, std::byte* host,
+                        std::span<const int64_t> pool_offsets,
+                        std::span<const int64_t> host_offsets, int64_t bytes) {
+    return direction == Direction::kOut
+               ? CopyEach(part, pool, pool_offsets, host, host_offsets, bytes)
+               : CopyEach(part, host, host_offsets, pool, pool_offsets, bytes);
+  };
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    const int64_t page_bytes = cache_.PageBytes(part);
+    const kernels::BufferView rings =
+        cache_.Rings(part, KvCache::SlotRings(slot));
+    const int64_t pages_bytes = pages_per_slot_ * page_bytes;
+    std::byte* host =
+        parts_[part].memory.data + place.number * (pages_bytes + rings.bytes);
+    for (size_t i = 0; i < pages.size(); ++i) {
+      in_pool[i] = pages[i].page * page_bytes;
+      in_place[i] = static_cast<int64_t>(i) * page_bytes;
+    }
+    RETURN_IF_ERROR(copy(parts_[part], cache_.Pool(part).data, host, in_pool,
+                         in_place, page_bytes));
+    const std::array<int64_t, 1> zero = {0};
+    RETURN_IF_ERROR(copy(parts_[part], rings.data, host + pages_bytes, zero,
+                         zero, rings.bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

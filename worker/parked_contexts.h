@@ -1,0 +1,58 @@
+// Contexts in host memory, whose sequences wait while others use their slots.
+#ifndef PLIMSOLL_WORKER_PARKED_CONTEXTS_H_
+#define PLIMSOLL_WORKER_PARKED_CONTEXTS_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/buffer.h"
+#include "worker/kv_cache.h"
+
+namespace plimsoll::worker {
+
+// The plan's region kv_parked: room for the pages and rings of some full slots.
+// A context comes back to the bit as it left. Not thread-safe.
+class ParkedContexts {
+ public:
+  // What of the cache's contexts is on one device: in the order of its parts.
+  struct Part {
+    kernels::Backend* backend;
+    kernels::BufferView memory;  // of n_places * (a slot's bytes of this part)
+  };
+
+  // Both outlive it.
+  ParkedContexts(KvCache& cache, std::vector<Part> parts, int64_t n_places);
+
+  bool HasRoom() const { return !free_.empty(); }
+  bool Has(int64_t id) const { return places_.contains(id); }
+  // Copies what the slot holds; the slot stays as it is. Requires room.
+  // Errors: those of the devices; then nothing is kept.
+  absl::Status Park(int64_t id, int64_t slot);
+  // Copies it into an empty slot and forgets it, also where that fails.
+  // Errors: those of KvCache::Restore and of the devices; then the slot is
+  // empty.
+  absl::Status Restore(int64_t id, int64_t slot);
+  // Frees its room, if it has some.
+  void Forget(int64_t id);
+
+ private:
+  struct Place {
+    int64_t number;
+    KvCache::Slot held;
+  };
+  enum class Direction { kOut, kIn };
+  absl::Status Copy(const Place& place, int64_t slot, Direction direction);
+
+  KvCache& cache_;
+  std::vector<Part> parts_;
+  int64_t pages_per_slot_;
+  std::vector<int64_t> free_;        // numbers of places
+  std::map<int64_t, Place> places_;  // by id
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_PARKED_CONTEXTS_H_

@@ -1,0 +1,92 @@
+// The token ids of short pieces of a text, remembered while it is tokenised.
+#ifndef PLIMSOLL_WORKER_PIECE_CACHE_H_
+#define PLIMSOLL_WORKER_PIECE_CACHE_H_
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Each piece has one place; what comes later takes it. So the size is fixed and
+// nothing is ever moved. Scratch of one Encode call; not thread-safe.
+class PieceCache {
+ public:
+  static constexpr size_t kMaxPieceBytes = 16;
+  static constexpr size_t kMaxIds = 5;
+  static constexpr size_t kMaxEntries = 8'192;  // of 40 bytes
+
+  // With room for the pieces of a text of so many bytes.
+  explicit PieceCache(size_t text_bytes)
+      : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
+                            kMaxEntries)) {}
+
+  // A piece as it is looked for; only one whose IsShort() is true.
+  struct Key {
+    uint64_t low;
+    uint64_t high;
+    uint32_t tag;  // its length and kind; never 0
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  static bool IsShort(absl::string_view piece) {
+    return piece.size() <= kMaxPieceBytes;
+  }
+  // Pieces of different `kind` are different.
+  static Key KeyOf(absl::string_view piece, bool kind) {
+    const size_t n = piece.size();
+    Key key = {0, 0, static_cast<uint32_t>(2 * n + 2 + (kind ? 1 : 0))};
+    if (n >= 8) {
+      // Both halves, which may overlap.
+      std::memcpy(&key.low, piece.data(), 8);
+      std::memcpy(&key.high, piece.data() + n - 8, 8);
+    } else if (n >= 4) {
+      std::memcpy(&key.low, piece.data(), 4);
+      std::memcpy(&key.high, piece.data() + n - 4, 4);
+    } else {
+      std::memcpy(&key.low, piece.data(), n);
+    }
+    return key;
+  }
+
+  // Appends the ids of the piece; false if they are not known.
+  bool Append(const Key& key, std::vector<int32_t>& ids) const {
+    const Entry& entry = entries_[PlaceOf(key)];
+    if (!(entry.key == key)) return false;
+    ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.n_ids);
+    return true;
+  }
+  void Remember(const Key& key, std::span<const int32_t> ids) {
+    if (ids.size() > kMaxIds) return;
+    Entry& entry = entries_[PlaceOf(key)];
+    entry.key = key;
+    entry.n_ids = static_cast<uint8_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), entry.ids.begin());
+  }
+
+ private:
+  struct Entry {
+    Key key = {0, 0, 0};
+    uint8_t n_ids = 0;
+    std::array<int32_t, kMaxIds> ids = {};
+  };
+
+  size_t PlaceOf(const Key& key) const {
+    constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+    uint64_t mixed = (key.low ^ std::rotl(key.high, 29) ^ key.tag) * kMix;
+    mixed ^= mixed >> 32;
+    return static_cast<size_t>((mixed * kMix) >> 40) & (entries_.size() - 1);
+  }
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_PIECE_CACHE_H_
