@@ -23,6 +23,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/product_rate.h"
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/target.h"
@@ -321,6 +322,7 @@ int Run(int argc, char** argv) {
     }
   }
   std::erase_if(args, is_path);
+  TimeCpuTargets();
   // Before the caller's own, which then count.
   char min_time[] = "--benchmark_min_time=0.05";
   args.insert(args.begin() + 1, min_time);
