@@ -40,45 +40,6 @@ absl::Status ValidateModel(const PlacementModel& model, int64_t n_classes) {
   return absl::OkStatus();
 }
 
-absl::Status Validate(const PlacementProblem& problem) {
-  RETURN_IF_ERROR(CheckRange("the number of classes", problem.n_classes, 1,
-                             PlacementProblem::kMaxClasses));
-  RETURN_IF_ERROR(CheckRange("the number of models",
-                             static_cast<int64_t>(problem.models.size()), 1,
-                             PlacementProblem::kMaxModels));
-  RETURN_IF_ERROR(CheckRange("the number of devices",
-                             static_cast<int64_t>(problem.devices.size()), 1,
-                             PlacementProblem::kMaxDevices));
-  RETURN_IF_ERROR(CheckRange("max_replicas_per_device",
-                             problem.max_replicas_per_device.value_or(1), 1,
-                             PlacementProblem::kMaxReplicas));
-  absl::flat_hash_set<absl::string_view> names;
-  int64_t n_replicas = 0;
-  for (const PlacementModel& model : problem.models) {
-    RETURN_IF_ERROR(ValidateModel(model, problem.n_classes));
-    if (!names.insert(model.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model ", model.name, " is there twice"));
-    }
-    n_replicas += model.n_replicas;
-  }
-  RETURN_IF_ERROR(CheckRange("the number of replicas", n_replicas, 1,
-                             PlacementProblem::kMaxReplicas));
-  absl::flat_hash_set<absl::string_view> ids;
-  for (const PlacementDevice& device : problem.devices) {
-    RETURN_IF_ERROR(CheckRange(absl::StrCat("class of device ", device.id),
-                               device.device_class, 0, problem.n_classes - 1));
-    RETURN_IF_ERROR(
-        CheckRange(absl::StrCat("available bytes of device ", device.id),
-                   device.available_bytes, 0, kMaxBytes));
-    if (!ids.insert(device.id).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("device ", device.id, " is there twice"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // The order of `items` by `key`.
 template <typename T>
 std::vector<int64_t> OrderBy(const std::vector<T>& items, std::string T::*key) {
@@ -203,9 +164,48 @@ Placement Solve(const PlacementProblem& problem, const StopCheck& stop) {
 
 }  // namespace
 
+absl::Status ValidatePlacement(const PlacementProblem& problem) {
+  RETURN_IF_ERROR(CheckRange("the number of classes", problem.n_classes, 1,
+                             PlacementProblem::kMaxClasses));
+  RETURN_IF_ERROR(CheckRange("the number of models",
+                             static_cast<int64_t>(problem.models.size()), 1,
+                             PlacementProblem::kMaxModels));
+  RETURN_IF_ERROR(CheckRange("the number of devices",
+                             static_cast<int64_t>(problem.devices.size()), 1,
+                             PlacementProblem::kMaxDevices));
+  RETURN_IF_ERROR(CheckRange("max_replicas_per_device",
+                             problem.max_replicas_per_device.value_or(1), 1,
+                             PlacementProblem::kMaxReplicas));
+  absl::flat_hash_set<absl::string_view> names;
+  int64_t n_replicas = 0;
+  for (const PlacementModel& model : problem.models) {
+    RETURN_IF_ERROR(ValidateModel(model, problem.n_classes));
+    if (!names.insert(model.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", model.name, " is there twice"));
+    }
+    n_replicas += model.n_replicas;
+  }
+  RETURN_IF_ERROR(CheckRange("the number of replicas", n_replicas, 1,
+                             PlacementProblem::kMaxReplicas));
+  absl::flat_hash_set<absl::string_view> ids;
+  for (const PlacementDevice& device : problem.devices) {
+    RETURN_IF_ERROR(CheckRange(absl::StrCat("class of device ", device.id),
+                               device.device_class, 0, problem.n_classes - 1));
+    RETURN_IF_ERROR(
+        CheckRange(absl::StrCat("available bytes of device ", device.id),
+                   device.available_bytes, 0, kMaxBytes));
+    if (!ids.insert(device.id).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device ", device.id, " is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
                                       StopCheck stop) {
-  RETURN_IF_ERROR(Validate(problem));
+  RETURN_IF_ERROR(ValidatePlacement(problem));
   const std::vector<int64_t> models =
       OrderBy(problem.models, &PlacementModel::name);
   const std::vector<int64_t> devices =

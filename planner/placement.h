@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
 
@@ -80,6 +81,10 @@ struct Placement {
   int64_t available_bytes;  // of all devices
 };
 
+// Errors: kInvalidArgument naming what is out of its limits, twice there or
+// makes no sense.
+absl::Status ValidatePlacement(const PlacementProblem& problem);
+
 // Assigns replicas to devices: as many as it can of the highest priority, then
 // of the next, and so on, on as few devices as it can. Small problems are
 // searched through, larger ones solved by best fit and local search; the bounds
@@ -87,8 +92,8 @@ struct Placement {
 //
 // Pure and deterministic: the order of models and devices plays no part, equal
 // choices are settled by name and id.
-// Errors: kInvalidArgument naming what is out of its limits, twice there or
-// makes no sense; what `stop` says, which is asked for each step of the search.
+// Errors: those of ValidatePlacement; what `stop` says, which is asked for each
+// step of the search.
 absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
                                       StopCheck stop = NeverStop);
 

@@ -152,7 +152,7 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
   return absl::OkStatus();
 }
 
-// The bytes of one replica on each class of device.
+// Sets the bytes of one replica on each class of device.
 absl::Status FillBytes(const planner::ModelShape& shape,
                        planner::LoadOptions options, const Fleet& fleet,
                        StopCheck stop, planner::PlacementModel& model) {
@@ -160,17 +160,16 @@ absl::Status FillBytes(const planner::ModelShape& shape,
     options.n_ctx =
         std::min(shape.n_ctx_train, PlacementQueries::kDefaultContext);
   }
-  for (const planner::DeviceProfile& profile : fleet.profiles()) {
+  for (size_t c = 0; c < fleet.profiles().size(); ++c) {
     RETURN_IF_ERROR(stop());
-    const auto plan =
-        planner::Layout(shape, options, profile, PlacementProblem::kMaxBytes);
+    const auto plan = planner::Layout(shape, options, fleet.profiles()[c],
+                                      PlacementProblem::kMaxBytes);
     if (!plan.ok()) {
       return absl::Status(
           plan.status().code(),
           absl::StrCat(model.name, ": ", plan.status().message()));
     }
-    model.bytes.emplace_back();
-    if (plan->not_runnable.empty()) model.bytes.back() = plan->total_bytes;
+    if (plan->not_runnable.empty()) model.bytes[c] = plan->total_bytes;
   }
   return absl::OkStatus();
 }
@@ -313,14 +312,21 @@ absl::Status PlacementQueries::PlaceModels(
     model.name = message.name();
     model.priority = message.priority();
     if (message.has_n_replicas()) model.n_replicas = message.n_replicas();
-    ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(message.source()));
-    ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                     FromProto(message.options(), planner::LoadOptions{}));
-    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, stop, model));
+    model.bytes.resize(fleet.profiles().size());
     problem.models.push_back(std::move(model));
   }
   if (request.has_max_replicas_per_device()) {
     problem.max_replicas_per_device = request.max_replicas_per_device();
+  }
+  // Plans cost more than all else, so what is wrong is refused before them.
+  RETURN_IF_ERROR(planner::ValidatePlacement(problem));
+  for (int m = 0; m < request.models_size(); ++m) {
+    const v1::ModelToPlace& message = request.models(m);
+    ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(message.source()));
+    ASSIGN_OR_RETURN(const planner::LoadOptions options,
+                     FromProto(message.options(), planner::LoadOptions{}));
+    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, stop,
+                              problem.models[static_cast<size_t>(m)]));
   }
   ASSIGN_OR_RETURN(const planner::Placement placement,
                    planner::PlaceModels(problem, stop));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "planner/memory_plan.h"
@@ -35,6 +36,7 @@ class PlacementQueriesTest : public ::testing::Test {
             {{"tiny", std::make_shared<const planner::ModelShape>(shape_)}},
             ledger_),
         queries_({[this](const v1::ModelSource& source) {
+                    ++n_shapes_;
                     return planner_.ShapeOf(source);
                   },
                   [this](v1::ListDevicesResponse& devices) {
@@ -78,6 +80,7 @@ class PlacementQueriesTest : public ::testing::Test {
   planner::ModelShape shape_;
   Ledger ledger_;
   Planner planner_;
+  int n_shapes_ = 0;  // of models that were looked at
   PlacementQueries queries_;
   v1::PlaceModelsResponse response_;
 };
@@ -143,6 +146,24 @@ TEST_F(PlacementQueriesTest, MakesPlansUpToTheirLimitAndNotPastIt) {
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("need 17408 plans, at most 16384"));
+}
+
+TEST_F(PlacementQueriesTest, WhatIsRefusedIsRefusedBeforeAnyPlanIsMade) {
+  Register("cpu", TinyBytes());
+  constexpr auto kMax =
+      static_cast<uint32_t>(planner::PlacementProblem::kMaxReplicas);
+  v1::PlaceModelsRequest too_many;
+  AddTiny("a", kMax, too_many);
+  EXPECT_TRUE(Place(too_many).ok());
+  EXPECT_EQ(std::exchange(n_shapes_, 0), 1);
+  AddTiny("b", 1, too_many);
+  EXPECT_EQ(Place(too_many).code(), Code::kInvalidArgument);
+
+  v1::PlaceModelsRequest twice;
+  AddTiny("a", 1, twice);
+  AddTiny("a", 1, twice);
+  EXPECT_EQ(Place(twice).code(), Code::kInvalidArgument);
+  EXPECT_EQ(n_shapes_, 0);
 }
 
 TEST_F(PlacementQueriesTest, MixesRegisteredNamedAndImaginedDevices) {
