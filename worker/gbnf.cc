@@ -28,7 +28,8 @@ bool IsNameChar(char c) {
 
 class GbnfParser {
  public:
-  explicit GbnfParser(absl::string_view text) : text_(text), rest_(text) {}
+  GbnfParser(absl::string_view text, StopCheck stop)
+      : text_(text), rest_(text), builder_(stop) {}
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Parse() {
     SkipSpace(/*across_lines=*/true);
@@ -288,7 +289,7 @@ class GbnfParser {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
-    absl::string_view text) {
+    absl::string_view text, StopCheck stop) {
   if (text.size() > Grammar::kMaxSourceBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("it has ", text.size(), " bytes; at most ",
@@ -297,7 +298,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
   if (!IsValidUtf8(text)) {
     return absl::InvalidArgumentError("it is not UTF-8");
   }
-  return GbnfParser(text).Parse();
+  return GbnfParser(text, stop).Parse();
 }
 
 }  // namespace plimsoll::worker

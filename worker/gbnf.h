@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "worker/grammar.h"
 
 namespace plimsoll::worker {
@@ -19,9 +20,9 @@ namespace plimsoll::worker {
 // begins with `|`. Escapes are \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH and
 // \UHHHHHHHH; the last three are code points.
 // Errors: kInvalidArgument naming the line and what is wrong there, or the
-// limit that was passed.
+// limit that was passed; what `stop` says.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
-    absl::string_view text);
+    absl::string_view text, StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::worker
 

@@ -36,6 +36,17 @@ struct GrammarCopy {
   uint32_t rank;   // copies that may still follow
 };
 
+// How an instruction's rule is left from there with the fewest rules open.
+struct GrammarExit {
+  // Rules that are open at once on the way to the rule's end, beside it; more
+  // than kMaxDepth where that is more than there may be.
+  uint32_t depth;
+  // The instruction that the way comes to before any byte: one of a byte, a
+  // call that takes a byte and goes on after it, or the end of the rule.
+  uint32_t nearest;
+  bool is_empty;  // whether the rule's end is reached without a byte, too
+};
+
 // Made by GrammarBuilder, which sees to it that every rule can end, none begins
 // with itself, and what leads nowhere is kFail. Immutable, so thread-safe.
 struct Grammar {
@@ -44,20 +55,20 @@ struct Grammar {
   static constexpr size_t kMaxInstructions = 1 << 16;
   static constexpr int64_t kMaxRepeat = 1 << 16;  // a count in {m,n}
   static constexpr int kMaxNesting = 64;          // of groups in the source
+  // Rules open at once. What would nest deeper may not follow.
+  static constexpr uint32_t kMaxDepth = 4'096;
 
   // The instruction at kReturnPc is the only kReturn.
   static constexpr uint32_t kReturnPc = 0;
 
   std::vector<GrammarInstruction> program;
   std::vector<GrammarCopy> copies;  // [program]
+  std::vector<GrammarExit> exits;   // [program]
   std::vector<ByteSet> sets;
   uint32_t start = kReturnPc;
   // Bytes that no instruction tells apart are of one class.
   std::array<uint8_t, 256> class_of = {};
   std::vector<uint8_t> class_bytes;  // one byte of each class
-  // Whether one place in the text is always few places in the grammar, as
-  // grammar_spread.h has proven: then a stream's steps have no limit.
-  bool is_bounded = false;
 };
 
 }  // namespace plimsoll::worker

@@ -10,12 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "worker/grammar_exits.h"
 
 namespace plimsoll::worker {
 
 using Op = GrammarInstruction::Op;
 
 namespace {
+
+// What adding an expression costs beside a step.
+constexpr size_t kNodeUnits = 4;
 
 // Takes a count off `text`.
 absl::StatusOr<int64_t> TakeCount(absl::string_view& text) {
@@ -44,12 +48,17 @@ void GrammarBuilder::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
+void GrammarBuilder::Spend(size_t n) {
+  if (status_.ok()) status_ = stop_.Spend(static_cast<int64_t>(n));
+}
+
 GrammarBuilder::Expr GrammarBuilder::Add(Node node) {
-  if (nodes_.size() >= kMaxExpressions) {
+  if (nodes_.size() > kMaxExpressions) {
     Fail(absl::InvalidArgumentError(absl::StrCat(
         "it is too large: it has more than ", kMaxExpressions, " parts")));
   }
-  // What comes after an error costs nothing; there is an expression by then.
+  Spend(kNodeUnits + node.literal.size() / 16);
+  // What comes after an error costs nothing.
   if (!status_.ok()) return {0};
   for (const Expr part : node.parts) {
     node.depth = std::max(node.depth, At(part).depth + 1);
@@ -76,6 +85,12 @@ GrammarBuilder::Expr GrammarBuilder::Set(const ByteSet& set) {
 
 GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
   if (!status_.ok()) return {0};
+  if (set.size() == 1 && set[0].first == set[0].last &&
+      Normalized(set).size() == 1) {
+    std::string bytes;
+    AppendUtf8(set[0].first, bytes);
+    return Literal(bytes);
+  }
   // First bytes that the same bytes may follow go together.
   std::map<ByteSequence, ByteSet> first_bytes;
   for (const ByteSequence& sequence : Utf8Sequences(set)) {
@@ -101,14 +116,49 @@ GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
 }
 
 GrammarBuilder::Expr GrammarBuilder::Sequence(std::vector<Expr> parts) {
-  if (parts.size() == 1) return parts[0];
-  return Add({.kind = Kind::kSequence, .parts = std::move(parts)});
+  if (!status_.ok()) return {0};
+  // Literals beside one another are one.
+  std::vector<Expr> joined;
+  for (size_t i = 0; i < parts.size();) {
+    std::string bytes;
+    const size_t begin = i;
+    while (i < parts.size() && At(parts[i]).kind == Kind::kLiteral) {
+      bytes += At(parts[i++]).literal;
+    }
+    if (i - begin > 1) {
+      joined.push_back(Literal(bytes));
+    } else {
+      joined.push_back(parts[i > begin ? begin : i++]);
+    }
+  }
+  if (joined.size() == 1) return joined[0];
+  return Add({.kind = Kind::kSequence, .parts = std::move(joined)});
 }
 
 GrammarBuilder::Expr GrammarBuilder::Choice(std::vector<Expr> choices) {
   if (choices.empty()) return Set(ByteSet());
+  if (!status_.ok()) return {0};
+  // Literals go together, so that what is common to them is there once.
+  const auto first_literal = std::stable_partition(
+      choices.begin(), choices.end(),
+      [this](Expr one) { return At(one).kind != Kind::kLiteral; });
+  if (choices.end() - first_literal > 1) {
+    std::vector<std::string> words;
+    for (auto one = first_literal; one != choices.end(); ++one) {
+      words.push_back(At(*one).literal);
+    }
+    choices.erase(first_literal, choices.end());
+    choices.push_back(Words(std::move(words)));
+  }
   if (choices.size() == 1) return choices[0];
   return Add({.kind = Kind::kChoice, .parts = std::move(choices)});
+}
+
+GrammarBuilder::Expr GrammarBuilder::Words(std::vector<std::string> words) {
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  if (words.size() == 1) return Literal(words[0]);
+  return Add({.kind = Kind::kWords, .words = std::move(words)});
 }
 
 GrammarBuilder::Expr GrammarBuilder::Repeat(Expr part, int64_t min,
@@ -155,6 +205,7 @@ uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {
                      Grammar::kMaxInstructions, " instructions")));
     return Grammar::kReturnPc;
   }
+  Spend(1);
   program.push_back(instruction);
   const auto at = static_cast<uint32_t>(program.size()) - 1;
   grammar_.copies.push_back({at, 0});
@@ -168,10 +219,9 @@ uint32_t GrammarBuilder::Emit(Expr expr, uint32_t next) {
   const Node& node = At(expr);
   switch (node.kind) {
     case Kind::kLiteral:
-      for (size_t i = node.literal.size(); i-- > 0;) {
-        next = Push({Op::kByte, next, static_cast<uint8_t>(node.literal[i])});
-      }
-      return next;
+      return EmitLiteral(node.literal, next);
+    case Kind::kWords:
+      return EmitWords(node.words, 0, next);
     case Kind::kSet:
       return Push({Op::kSet, next, node.arg});
     case Kind::kSequence:
@@ -198,6 +248,45 @@ uint32_t GrammarBuilder::Emit(Expr expr, uint32_t next) {
     }
   }
   return Grammar::kReturnPc;
+}
+
+uint32_t GrammarBuilder::EmitLiteral(absl::string_view bytes, uint32_t next) {
+  for (size_t i = bytes.size(); i-- > 0 && status_.ok();) {
+    next = Push({Op::kByte, next, static_cast<uint8_t>(bytes[i])});
+  }
+  return next;
+}
+
+// The recursion is as deep as there are words that each begin with the one
+// before: their bytes are in the source, so some hundreds.
+uint32_t GrammarBuilder::EmitWords(std::span<const std::string> words,
+                                   size_t n_shared, uint32_t next) {
+  bool is_first = true;
+  uint32_t entry = next;
+  // One that ends here comes first.
+  if (words[0].size() == n_shared) {
+    words = words.subspan(1);
+    is_first = false;
+  }
+  while (!words.empty() && status_.ok()) {
+    const std::string& first = words[0];
+    const auto same = std::ranges::find_if(words, [&](const std::string& word) {
+      return word[n_shared] != first[n_shared];
+    });
+    const auto n = static_cast<size_t>(same - words.begin());
+    const std::string& last = words[n - 1];
+    const auto differ =
+        std::mismatch(first.begin(), first.end(), last.begin(), last.end());
+    const auto n_common = static_cast<size_t>(differ.first - first.begin());
+    const uint32_t rest =
+        n == 1 ? next : EmitWords(words.first(n), n_common, next);
+    const uint32_t at = EmitLiteral(
+        absl::string_view(first).substr(n_shared, n_common - n_shared), rest);
+    entry = is_first ? at : Push({Op::kSplit, at, entry});
+    is_first = false;
+    words = words.subspan(n);
+  }
+  return entry;
 }
 
 uint32_t GrammarBuilder::EmitRepeat(const Node& node, uint32_t next) {
@@ -293,7 +382,8 @@ std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
 }
 
 absl::Status GrammarBuilder::CheckRules(
-    int32_t root, const std::vector<bool>& can_end) const {
+    int32_t root, const std::vector<bool>& can_end,
+    const std::vector<bool>& is_empty) const {
   // The root first: where it cannot end, that is what to say.
   std::vector<size_t> order = {static_cast<size_t>(root)};
   for (size_t i = 0; i < rules_.size(); ++i) order.push_back(i);
@@ -304,13 +394,13 @@ absl::Status GrammarBuilder::CheckRules(
                      "' can never end: every way through it comes "
                      "back to itself or to nothing"));
   }
-  return CheckLeftRecursion();
+  return CheckLeftRecursion(is_empty);
 }
 
 // Rules that a rule may begin with, and theirs, must not come back to it.
-absl::Status GrammarBuilder::CheckLeftRecursion() const {
+absl::Status GrammarBuilder::CheckLeftRecursion(
+    const std::vector<bool>& is_empty) const {
   const auto& program = grammar_.program;
-  const std::vector<bool> is_empty = ReachEnd(/*only_empty=*/true);
   const size_t n_rules = rules_.size();
   std::vector<std::vector<uint32_t>> begins_with(n_rules);
   std::vector<std::vector<uint32_t>> begun_by(n_rules);
@@ -354,8 +444,10 @@ absl::Status GrammarBuilder::CheckLeftRecursion() const {
   }
   if (n_taken == n_rules) return absl::OkStatus();
   while (n_begun_by[kept] == 0) ++kept;
-  // Backwards often enough, one is on a circle.
-  for (size_t i = 0; i < n_rules; ++i) {
+  // Backwards until one comes again, which is on a circle.
+  std::vector<bool> was_kept(n_rules, false);
+  while (!was_kept[kept]) {
+    was_kept[kept] = true;
     for (const uint32_t user : begun_by[kept]) {
       if (n_begun_by[user] == 0) continue;
       kept = user;
@@ -399,9 +491,13 @@ void GrammarBuilder::ClassifyBytes() {
 absl::StatusOr<std::shared_ptr<Grammar>> GrammarBuilder::Build(int32_t root) {
   RETURN_IF_ERROR(status_);
   EmitRules(root);
+  Spend(grammar_.program.size());
   RETURN_IF_ERROR(status_);
   const std::vector<bool> can_end = ReachEnd(/*only_empty=*/false);
-  RETURN_IF_ERROR(CheckRules(root, can_end));
+  Spend(grammar_.program.size());
+  RETURN_IF_ERROR(status_);
+  const std::vector<bool> is_empty = ReachEnd(/*only_empty=*/true);
+  RETURN_IF_ERROR(CheckRules(root, can_end, is_empty));
   for (const uint32_t call : calls_) {
     GrammarInstruction& one = grammar_.program[call];
     one.arg = rules_[one.arg].entry;
@@ -410,6 +506,12 @@ absl::StatusOr<std::shared_ptr<Grammar>> GrammarBuilder::Build(int32_t root) {
     if (!can_end[i]) grammar_.program[i].op = Op::kFail;
   }
   grammar_.start = rules_[static_cast<size_t>(root)].entry;
+  FindExits(is_empty, grammar_);
+  if (grammar_.exits[grammar_.start].depth > Grammar::kMaxDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its shortest text nests more than ", Grammar::kMaxDepth,
+                     " rules deep"));
+  }
   ClassifyBytes();
   return std::make_shared<Grammar>(std::move(grammar_));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,8 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "worker/code_points.h"
 #include "worker/grammar.h"
+#include "worker/stop_counter.h"
 
 namespace plimsoll::worker {
 
@@ -22,6 +25,10 @@ namespace plimsoll::worker {
 // go. One use: build once.
 class GrammarBuilder {
  public:
+  // `stop` must outlive it.
+  explicit GrammarBuilder(StopCheck stop = NeverStop)
+      : nodes_(1, Node{.kind = Kind::kLiteral}), stop_(stop) {}
+
   // An expression of this builder.
   struct Expr {
     int32_t index;
@@ -46,12 +53,17 @@ class GrammarBuilder {
 
   // The grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
-  // or begins with itself; one that says which limit was passed.
+  // or begins with itself; one that says which limit was passed; what `stop`
+  // says.
   absl::StatusOr<std::shared_ptr<Grammar>> Build(int32_t root);
+
+  // False after an error: then whatever is added is ignored.
+  bool ok() const { return status_.ok(); }
 
  private:
   enum class Kind : uint8_t {
     kLiteral,
+    kWords,  // one of them
     kSet,
     kSequence,
     kChoice,
@@ -66,6 +78,7 @@ class GrammarBuilder {
     int64_t max = 0;
     std::string literal = {};
     std::vector<Expr> parts = {};
+    std::vector<std::string> words = {};
   };
   struct RuleInfo {
     std::string name;
@@ -79,27 +92,37 @@ class GrammarBuilder {
   }
   Expr Add(Node node);
   Expr Set(const ByteSet& set);
+  // Of literals.
+  Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);
+  // Asks whether to go on after `n` small steps.
+  void Spend(size_t n);
   // Appends instructions; returns the first one's place.
   uint32_t Emit(Expr expr, uint32_t next);
   uint32_t EmitRepeat(const Node& node, uint32_t next);
+  uint32_t EmitLiteral(absl::string_view bytes, uint32_t next);
+  // The rest of `words`, in order, which have `n_shared` first bytes in common.
+  uint32_t EmitWords(std::span<const std::string> words, size_t n_shared,
+                     uint32_t next);
   uint32_t Push(GrammarInstruction instruction);
   void EmitRules(int32_t root);
-  // `can_end` is ReachEnd(false).
-  absl::Status CheckRules(int32_t root, const std::vector<bool>& can_end) const;
-  absl::Status CheckLeftRecursion() const;
+  // `can_end` is ReachEnd(false), `is_empty` ReachEnd(true).
+  absl::Status CheckRules(int32_t root, const std::vector<bool>& can_end,
+                          const std::vector<bool>& is_empty) const;
+  absl::Status CheckLeftRecursion(const std::vector<bool>& is_empty) const;
   // Which instructions reach their rule's end; with `only_empty` without a
   // byte.
   std::vector<bool> ReachEnd(bool only_empty) const;
   void ClassifyBytes();
 
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;  // after an error all are the first
   std::vector<RuleInfo> rules_;
   std::vector<int32_t> to_emit_;
   std::vector<uint32_t> calls_;  // kCall instructions
   std::unordered_map<ByteSet, uint32_t> set_numbers_;
   Grammar grammar_;
   absl::Status status_;
+  StopCounter stop_;
 };
 
 struct RepeatCounts {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/grammar_state.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -89,7 +89,9 @@ class PlaceCounter {
 
 }  // namespace
 
-absl::Status ProveBounded(const std::shared_ptr<Grammar>& grammar) {
+absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
+                          StopCheck stop) {
+  RETURN_IF_ERROR(stop());
   const PlaceCounter::Counts counts = PlaceCounter(*grammar).Count();
   if (counts.written_out > kMaxWrittenOut) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -98,8 +100,8 @@ absl::Status ProveBounded(const std::shared_ptr<Grammar>& grammar) {
         kMaxWrittenOut, " places; use smaller counts, or * and +"));
   }
   if (counts.at_once > kMaxPlaces) {
-    const std::optional<size_t> most =
-        GrammarState(grammar).MostStacks(kMaxProofWork);
+    ASSIGN_OR_RETURN(const std::optional<size_t> most,
+                     GrammarState(grammar).MostStacks(kMaxProofWork, stop));
     if (!most || static_cast<int64_t>(*most) > kMaxPlaces) {
       return absl::InvalidArgumentError(absl::StrCat(
           "it is too ambiguous: one text may be at ",
@@ -109,7 +111,6 @@ absl::Status ProveBounded(const std::shared_ptr<Grammar>& grammar) {
           "different characters"));
     }
   }
-  grammar->is_bounded = true;
   return absl::OkStatus();
 }
 

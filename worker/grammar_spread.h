@@ -6,22 +6,25 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/stop_check.h"
 #include "worker/grammar.h"
+#include "worker/grammar_state.h"
 
 namespace plimsoll::worker {
 
-// Places that a text may be at, all at once: each costs a look for every byte
-// of a token that is tried.
-inline constexpr int64_t kMaxPlaces = 512;
+// Places that a text may be at, all at once: a stack each.
+inline constexpr int64_t kMaxPlaces = int64_t{GrammarState::kMaxReadings};
 // Places there are, with repetitions in repetitions written out.
 inline constexpr int64_t kMaxWrittenOut = 1 << 18;
 // Steps of looking at every state there is, some 0.1 s.
 inline constexpr int64_t kMaxProofWork = 1 << 20;
 
-// Sets `is_bounded` of a grammar whose rules do not call themselves.
-// Errors: kInvalidArgument if a text may be at more than kMaxPlaces at once, or
-// if nobody can tell within the limits.
-absl::Status ProveBounded(const std::shared_ptr<Grammar>& grammar);
+// That a text is never at more than kMaxPlaces of `grammar`, whose rules do not
+// call themselves.
+// Errors: kInvalidArgument if it may be, or if nobody can tell within the
+// limits; what `stop` says.
+absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
+                          StopCheck stop);
 
 }  // namespace plimsoll::worker
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -70,37 +70,36 @@ GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)),
       n_classes_(grammar_->class_bytes.size()),
       room_(RoomAtStart()),
-      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0, 0}) {
+      frames_(1, Frame{Grammar::kReturnPc, kBottom, 0, 0, 0}) {
   ForgetFrames();
   Clear();
   open_.push_back({grammar_->start, kBottom});
   current_ = Close();
-  // What begins goes on.
-  if (grammar_->is_bounded) max_work_ = std::numeric_limits<int64_t>::max();
 }
 
-std::optional<size_t> GrammarState::MostStacks(int64_t max_work) {
+absl::StatusOr<std::optional<size_t>> GrammarState::MostStacks(int64_t max_work,
+                                                               StopCheck stop) {
   max_work_ = max_work;
   size_t most = StacksOf(current_).size();
   for (size_t i = 1; i < states_.size(); ++i) {
+    RETURN_IF_ERROR(stop());
     const size_t n_before = states_.size();
     for (const uint8_t byte : grammar_->class_bytes) {
       const State after = Next(static_cast<State>(i), byte);
-      if (!SpendWork(1)) return std::nullopt;
+      SpendWork(1);
+      if (is_exhausted() || was_thinned_) return std::nullopt;
       most = std::max(most, StacksOf(after).size());
     }
     // A state's row takes memory before anything is in it.
-    if (!SpendWork((states_.size() - n_before) * n_classes_ / 4)) {
-      return std::nullopt;
-    }
+    SpendWork((states_.size() - n_before) * n_classes_ / 4);
   }
-  if (!status_.ok()) return std::nullopt;
   return most;
 }
 
 GrammarState::Room GrammarState::RoomAtStart() const {
   constexpr size_t kCloseBytes =
-      kSeenStacks * (3 * sizeof(Stack) + kEntryBytes<decltype(seen_)>);
+      kSeenStacks *
+      (3 * sizeof(Stack) + sizeof(Sorted) + kEntryBytes<decltype(seen_)>);
   constexpr size_t kFrameBytes = sizeof(Frame) +
                                  kEntryBytes<decltype(frame_numbers_)> +
                                  sizeof(renumbered_[0]);
@@ -111,18 +110,6 @@ GrammarState::Room GrammarState::RoomAtStart() const {
   return {.states = n, .stacks = n * kStacksAState, .frames = n};
 }
 
-bool GrammarState::SpendWork(size_t work) {
-  work_ += static_cast<int64_t>(work);
-  if (work_ <= max_work_) return true;
-  if (status_.ok()) {
-    status_ = absl::ResourceExhaustedError(
-        absl::StrCat("the constraint is too ambiguous: finding what may follow "
-                     "takes more than ",
-                     max_work_, " steps"));
-  }
-  return false;
-}
-
 uint32_t GrammarState::FrameOn(uint32_t return_pc, uint32_t below) {
   const auto [found, is_new] = frame_numbers_.try_emplace(
       FrameKey(return_pc, below), static_cast<uint32_t>(frames_.size()));
@@ -130,7 +117,8 @@ uint32_t GrammarState::FrameOn(uint32_t return_pc, uint32_t below) {
     const Frame& under = frames_[below];
     const uint32_t chain = grammar_->copies[return_pc].chain;
     frames_.push_back({return_pc, below, under.depth + 1,
-                       under.shape * 0x9E3779B1u + chain + 1});
+                       under.shape * 0x9E3779B1u + chain + 1,
+                       (under.key ^ return_pc) * 0x9E3779B97F4A7C15u + 1});
   }
   return found->second;
 }
@@ -139,7 +127,7 @@ GrammarState::State GrammarState::Compute(State state, uint8_t byte) {
   const size_t at = state * n_classes_ + grammar_->class_of[byte];
   open_.clear();
   // Looking at a stack costs little beside following it.
-  if (!SpendWork(StacksOf(state).size() / 16)) return kDead;
+  SpendWork(StacksOf(state).size() / 8);
   for (const Stack& stack : StacksOf(state)) {
     const GrammarInstruction& one = grammar_->program[stack.pc];
     // The byte stands for all of its class.
@@ -149,20 +137,53 @@ GrammarState::State GrammarState::Compute(State state, uint8_t byte) {
     if (fits) open_.push_back({one.next, stack.frame});
   }
   const State after = Close();
-  if (status_.ok()) next_[at] = after;
+  next_[at] = after;
   return after;
 }
 
-GrammarState::State GrammarState::Close() {
+void GrammarState::Open(uint32_t pc, uint32_t frame) {
+  if (grammar_->program[pc].op == Op::kFail) return;
+  if (frames_[frame].depth + grammar_->exits[pc].depth > kMaxDepth) {
+    was_cut_ = true;
+    return;
+  }
+  const GrammarCopy& copy = grammar_->copies[pc];
+  const auto [found, is_new] =
+      seen_.try_emplace({copy.chain, frame}, copy.rank);
+  if (!is_new && found->second >= copy.rank) return;
+  found->second = copy.rank;
+  open_.push_back({pc, frame});
+}
+
+void GrammarState::OpenCall(const GrammarInstruction& call, uint32_t frame) {
+  const GrammarExit& rule = grammar_->exits[call.arg];
+  // A rule whose last part is another needs no frame: so repetitions do not
+  // nest.
+  const bool is_last = call.next == Grammar::kReturnPc;
+  const uint32_t depth = frames_[frame].depth + (is_last ? 0 : 1);
+  if (depth + rule.depth <= kMaxDepth) {
+    Open(call.arg, is_last ? frame : FrameOn(call.next, frame));
+    return;
+  }
+  was_cut_ = true;
+  if (rule.is_empty) Open(call.next, frame);
+}
+
+void GrammarState::Follow() {
   closed_.clear();
   seen_.clear();
   seen_.reserve(kSeenStacks);
-  const auto add = [this](uint32_t pc, uint32_t frame) {
-    if (seen_.insert({pc, frame}).second) open_.push_back({pc, frame});
-  };
-  for (const Stack& stack : open_) seen_.insert(stack);
+  kept_.assign(open_.begin(), open_.end());
+  open_.clear();
+  // Those that others cover come later.
+  for (const Stack& stack : kept_) Open(stack.pc, stack.frame);
+  std::reverse(open_.begin(), open_.end());
+  int64_t n_followed = 0;
   while (!open_.empty()) {
-    if (!SpendWork(1)) return kDead;
+    if (++n_followed > kMaxFollowed) {
+      was_thinned_ = true;
+      break;
+    }
     const Stack stack = open_.back();
     open_.pop_back();
     const GrammarInstruction& one = grammar_->program[stack.pc];
@@ -174,46 +195,83 @@ GrammarState::State GrammarState::Close() {
         closed_.push_back(stack);
         break;
       case Op::kSplit:
-        add(one.next, stack.frame);
-        add(one.arg, stack.frame);
+        Open(one.next, stack.frame);
+        Open(one.arg, stack.frame);
         break;
       case Op::kReturn:
         if (stack.frame == kBottom) {
           closed_.push_back(stack);
         } else {
-          const Frame& frame = frames_[stack.frame];
-          add(frame.return_pc, frame.parent);
+          const Frame frame = frames_[stack.frame];
+          Open(frame.return_pc, frame.parent);
         }
         break;
       case Op::kCall:
-        // A rule whose last part is another needs no frame: so repetitions do
-        // not nest.
-        if (one.next == Grammar::kReturnPc) {
-          add(one.arg, stack.frame);
-        } else if (frames_[stack.frame].depth >= kMaxDepth) {
-          was_cut_ = true;
-        } else {
-          add(one.arg, FrameOn(one.next, stack.frame));
-        }
+        OpenCall(one, stack.frame);
         break;
     }
   }
-  std::sort(closed_.begin(), closed_.end());
-  closed_.erase(std::unique(closed_.begin(), closed_.end()), closed_.end());
-  if (closed_.size() > 1) Prune();
-  return status_.ok() ? Intern() : kDead;
+  SpendWork(static_cast<size_t>(n_followed));
+  // All that was followed led to others.
+  if (closed_.empty() && !kept_.empty()) {
+    closed_.push_back(Nearest(kept_.front()));
+  }
 }
 
-bool GrammarState::Covers(const Stack& a, const Stack& b) const {
+GrammarState::Stack GrammarState::Nearest(Stack stack) {
+  size_t n_steps = 0;
+  while (true) {
+    ++n_steps;
+    stack.pc = grammar_->exits[stack.pc].nearest;
+    const GrammarInstruction& one = grammar_->program[stack.pc];
+    if (one.op == Op::kCall) {
+      stack = {one.arg, FrameOn(one.next, stack.frame)};
+    } else if (one.op == Op::kReturn && stack.frame != kBottom) {
+      stack = {frames_[stack.frame].return_pc, frames_[stack.frame].parent};
+    } else {
+      SpendWork(n_steps);
+      return stack;
+    }
+  }
+}
+
+GrammarState::State GrammarState::Close() {
+  Follow();
+  if (closed_.size() > 1) {
+    Prune();
+    if (closed_.size() > kMaxReadings) Thin();
+  }
+  return Intern();
+}
+
+// The order stays.
+void GrammarState::Thin() {
+  was_thinned_ = true;
+  const auto is_better = [this](const Stack& a, const Stack& b) {
+    const Frame& x = frames_[a.frame];
+    const Frame& y = frames_[b.frame];
+    if (x.depth != y.depth) return x.depth < y.depth;
+    return x.key != y.key ? x.key < y.key : a.pc < b.pc;
+  };
+  kept_ = closed_;
+  const auto last = kept_.begin() + std::ptrdiff_t{kMaxReadings} - 1;
+  std::nth_element(kept_.begin(), last, kept_.end(), is_better);
+  std::erase_if(closed_,
+                [&](const Stack& one) { return is_better(*last, one); });
+}
+
+bool GrammarState::Covers(const Stack& a, const Stack& b,
+                          int64_t& n_looks) const {
   const auto covers = [this](uint32_t above, uint32_t below) {
     const GrammarCopy& x = grammar_->copies[above];
     const GrammarCopy& y = grammar_->copies[below];
     return x.chain == y.chain && x.rank >= y.rank;
   };
+  ++n_looks;
   if (!covers(a.pc, b.pc)) return false;
   uint32_t x = a.frame;
   uint32_t y = b.frame;
-  while (x != y) {
+  for (; x != y; ++n_looks) {
     if (x == kBottom || y == kBottom) return false;
     if (!covers(frames_[x].return_pc, frames_[y].return_pc)) return false;
     x = frames_[x].parent;
@@ -222,23 +280,35 @@ bool GrammarState::Covers(const Stack& a, const Stack& b) const {
   return true;
 }
 
+void GrammarState::Sort() {
+  sorted_.clear();
+  for (const Stack& stack : closed_) {
+    const Frame& frame = frames_[stack.frame];
+    sorted_.push_back(
+        {grammar_->copies[stack.pc].chain, frame.shape, frame.key, stack});
+  }
+  // Of all instructions kReturnPc sorts first.
+  std::sort(sorted_.begin(), sorted_.end(),
+            [](const Sorted& a, const Sorted& b) {
+              if (a.chain != b.chain) return a.chain < b.chain;
+              if (a.shape != b.shape) return a.shape < b.shape;
+              if (a.stack.pc != b.stack.pc) return a.stack.pc > b.stack.pc;
+              return a.key < b.key;
+            });
+  closed_.clear();
+  for (const Sorted& one : sorted_) closed_.push_back(one.stack);
+}
+
 void GrammarState::Prune() {
   // Only stacks of one shape can cover one another; of those, ones that cover
   // others mostly come first.
+  Sort();
   const auto chain_of = [this](const Stack& stack) {
     return grammar_->copies[stack.pc].chain;
   };
-  std::sort(closed_.begin(), closed_.end(),
-            [&](const Stack& a, const Stack& b) {
-              if (chain_of(a) != chain_of(b)) return chain_of(a) < chain_of(b);
-              const uint32_t x = frames_[a.frame].shape;
-              const uint32_t y = frames_[b.frame].shape;
-              if (x != y) return x < y;
-              return a.pc != b.pc ? a.pc > b.pc : a.frame > b.frame;
-            });
   kept_.clear();
   size_t group = 0;  // where it begins in kept_
-  size_t n_looks = 0;
+  int64_t n_looks = 0;
   for (const Stack& stack : closed_) {
     if (group < kept_.size() &&
         (chain_of(kept_[group]) != chain_of(stack) ||
@@ -246,21 +316,23 @@ void GrammarState::Prune() {
       group = kept_.size();
     }
     bool is_covered = false;
-    for (size_t i = group; i < kept_.size() && !is_covered; ++i) {
-      ++n_looks;
-      is_covered = Covers(kept_[i], stack);
+    for (size_t i = group;
+         i < kept_.size() && !is_covered && n_looks < kMaxPruneSteps; ++i) {
+      is_covered = Covers(kept_[i], stack, n_looks);
     }
     if (is_covered) continue;
-    const auto begin = kept_.begin() + static_cast<std::ptrdiff_t>(group);
-    kept_.erase(
-        std::remove_if(begin, kept_.end(),
-                       [&](const Stack& one) { return Covers(stack, one); }),
-        kept_.end());
+    if (n_looks < kMaxPruneSteps) {
+      const auto begin = kept_.begin() + static_cast<std::ptrdiff_t>(group);
+      kept_.erase(std::remove_if(begin, kept_.end(),
+                                 [&](const Stack& one) {
+                                   return Covers(stack, one, n_looks);
+                                 }),
+                  kept_.end());
+    }
     kept_.push_back(stack);
   }
   closed_.assign(kept_.begin(), kept_.end());
-  std::sort(closed_.begin(), closed_.end());
-  SpendWork(n_looks / 16);
+  SpendWork(static_cast<size_t>(n_looks) / 16);
 }
 
 GrammarState::State GrammarState::Intern() {
@@ -275,20 +347,29 @@ GrammarState::State GrammarState::Intern() {
     }
     // Another state of the same hash: this one is not found again.
   }
-  if (!SpendWork(1 + n_classes_ / 16)) return kDead;
+  SpendWork(1 + n_classes_ / 16 + closed_.size());
   const size_t begin = stacks_.size();
   stacks_.insert(stacks_.end(), closed_.begin(), closed_.end());
-  // Of all instructions kReturnPc sorts first.
   const bool accepts = closed_.front() == Stack{Grammar::kReturnPc, kBottom};
   states_.push_back({begin, stacks_.size(), accepts});
-  next_.resize(next_.size() + n_classes_, kUnknown);
+  ByteSet may_follow;
+  for (const Stack& stack : closed_) {
+    const GrammarInstruction& one = grammar_->program[stack.pc];
+    if (one.op == Op::kByte) may_follow.set(one.arg);
+    if (one.op == Op::kSet) may_follow |= grammar_->sets[one.arg];
+  }
+  for (const uint8_t byte : grammar_->class_bytes) {
+    next_.push_back(may_follow.test(byte) ? kUnknown : kDead);
+  }
   return number;
 }
 
 bool GrammarState::Advance(absl::string_view bytes) {
   State state = current_;
-  for (const char byte : bytes) {
-    state = Next(state, static_cast<uint8_t>(byte));
+  for (const char one : bytes) {
+    const auto byte = static_cast<uint8_t>(one);
+    const State known = Known(state, byte);
+    state = known != kUnknown ? known : Compute(state, byte);
     if (state == kDead) return false;
   }
   current_ = state;
@@ -315,7 +396,6 @@ void GrammarState::Forget() {
   room_ = RoomAtStart();
   room_.stacks = std::max(room_.stacks, kTimesKept * closed_.size());
   ForgetFrames();
-  std::sort(closed_.begin(), closed_.end());
   Clear();
   current_ = Intern();
 }
@@ -363,15 +443,16 @@ void GrammarState::Clear() {
   Fit(open_, kSeenStacks);
   Fit(closed_, kSeenStacks);
   Fit(kept_, kSeenStacks);
+  Fit(sorted_, kSeenStacks);
 }
 
 int64_t GrammarState::MemoryBytes() const {
-  return static_cast<int64_t>(VectorBytes(frames_) + VectorBytes(stacks_) +
-                              VectorBytes(states_) + VectorBytes(next_) +
-                              VectorBytes(open_) + VectorBytes(closed_) +
-                              VectorBytes(kept_) + VectorBytes(renumbered_) +
-                              TableBytes(frame_numbers_) +
-                              TableBytes(state_numbers_) + TableBytes(seen_));
+  return static_cast<int64_t>(
+      VectorBytes(frames_) + VectorBytes(stacks_) + VectorBytes(states_) +
+      VectorBytes(next_) + VectorBytes(open_) + VectorBytes(closed_) +
+      VectorBytes(kept_) + VectorBytes(sorted_) + VectorBytes(renumbered_) +
+      TableBytes(frame_numbers_) + TableBytes(state_numbers_) +
+      TableBytes(seen_));
 }
 
 }  // namespace plimsoll::worker

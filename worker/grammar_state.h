@@ -4,16 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "worker/grammar.h"
 
 namespace plimsoll::worker {
@@ -21,7 +20,10 @@ namespace plimsoll::worker {
 // The stacks of a pushdown automaton, all at once: a state is the set of every
 // stack that what was said so far can have led to. States and the steps between
 // them are computed when they are first asked for, and remembered within a
-// limit. Not thread-safe.
+// limit. Every stack leads to the grammar's end, so where there are more of
+// them than a limit allows some are left out: what follows then is less than
+// the grammar allows, but always something, and never anything else. Which ones
+// are left out depends on the text only. Not thread-safe.
 class GrammarState {
  public:
   // A state; good until the next BeginStep.
@@ -29,10 +31,17 @@ class GrammarState {
   static constexpr State kDead = 0;  // nothing leads to the grammar's end
 
   // Limits; each has a test at it and one past it.
-  // Rules open at once. What would nest deeper may not follow.
-  static constexpr uint32_t kMaxDepth = 4'096;
-  // Stacks followed between two calls of BeginStep: some 10 ms and 12 MiB.
-  static constexpr int64_t kMaxStepWork = 1 << 17;
+  static constexpr uint32_t kMaxDepth = Grammar::kMaxDepth;
+  // Stacks of one state. Beyond, those with the fewest rules open are kept.
+  static constexpr size_t kMaxReadings = 2'048;
+  // Stacks followed from one byte to the next.
+  static constexpr int64_t kMaxFollowed = 16'384;
+  // Looks at open rules, of two stacks each, to see whether one stack of a
+  // state allows all that another one does. Beyond, both are kept.
+  static constexpr int64_t kMaxPruneSteps = 1 << 16;
+  // Work between two calls of BeginStep, in stacks followed: some 3 ms. Beyond,
+  // states that are not known yet are not computed.
+  static constexpr int64_t kMaxStepWork = 1 << 15;
   // Room for what is remembered, made at the start. A step takes more only
   // where more comes in it than half of this holds, or where the state itself
   // does.
@@ -41,32 +50,40 @@ class GrammarState {
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
 
   // The most stacks that any state has, for a grammar without recursion;
-  // nothing if finding out takes more than `max_work` steps. All states are
-  // kept.
-  std::optional<size_t> MostStacks(int64_t max_work);
+  // nothing if finding out takes more than `max_work`, or if a limit was
+  // passed. All states are kept. Errors: what `stop` says.
+  absl::StatusOr<std::optional<size_t>> MostStacks(int64_t max_work,
+                                                   StopCheck stop);
 
   // Begins to count work anew, and forgets states if they have become many.
   // True if it forgot them: then only current() is a state.
   bool BeginStep();
 
   State current() const { return current_; }
-  // The state after `byte`. kDead, too, once a limit is passed: see status().
+  // Whether `byte` may follow; costs nothing.
+  bool MayFollow(State state, uint8_t byte) const {
+    return next_[state * n_classes_ + grammar_->class_of[byte]] != kDead;
+  }
+  // The state after `byte`. kDead if it may not follow, or if the step's work
+  // is done and the state is not known: see is_exhausted().
   State Next(State state, uint8_t byte) {
-    const size_t at = state * n_classes_ + grammar_->class_of[byte];
-    const State known = next_[at];
-    return known != kUnknown ? known : Compute(state, byte);
+    const State known = Known(state, byte);
+    return known != kUnknown || is_exhausted() ? KnownOrDead(known)
+                                               : Compute(state, byte);
   }
   // Whether what was said is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
 
-  // Makes the state after `bytes` the current one. False, and nothing is
-  // changed, if they may not follow.
+  // Makes the state after `bytes` the current one, whatever that takes. False,
+  // and nothing is changed, if they may not follow.
   bool Advance(absl::string_view bytes);
 
-  // kResourceExhausted once the grammar is so ambiguous that a step takes more
-  // than kMaxStepWork; from then on every new state is dead. Never of a grammar
-  // that is_bounded.
-  const absl::Status& status() const { return status_; }
+  // Whether the step's work is done, so that Next finds known states only.
+  bool is_exhausted() const { return work_ > max_work_; }
+  // Begins to count work anew, and keeps all states.
+  void GrantWork() { work_ = 0; }
+  // Whether a state has fewer stacks than the text leads to, by a limit.
+  bool was_thinned() const { return was_thinned_; }
   // Whether something was kept from following by kMaxDepth.
   bool was_cut() const { return was_cut_; }
   int64_t MemoryBytes() const;
@@ -89,11 +106,20 @@ class GrammarState {
     uint32_t parent;
     uint32_t depth;
     uint32_t shape;  // a hash of the chains of what is open
+    uint64_t key;    // a hash of what is open
   };
   struct StateInfo {
-    size_t begin;  // of its stacks, sorted: all at bytes, or at the end
+    size_t begin;  // of its stacks: all at bytes, or at the end
     size_t end;
     bool accepts;
+  };
+  // A stack, and what its place among others depends on: never on the numbers
+  // of frames, which depend on what was looked at before.
+  struct Sorted {
+    uint32_t chain;
+    uint32_t shape;
+    uint64_t key;
+    Stack stack;
   };
   // How many of each there is room for.
   struct Room {
@@ -106,20 +132,36 @@ class GrammarState {
     const StateInfo& info = states_[state];
     return {stacks_.data() + info.begin, info.end - info.begin};
   }
+  State Known(State state, uint8_t byte) const {
+    return next_[state * n_classes_ + grammar_->class_of[byte]];
+  }
+  static State KnownOrDead(State known) {
+    return known == kUnknown ? kDead : known;
+  }
   State Compute(State state, uint8_t byte);
   // Follows everything but bytes from `open_`, and turns what it comes to into
   // a state.
   State Close();
+  // The same into closed_ only, within kMaxFollowed.
+  void Follow();
+  // Opens a stack unless one that was opened allows all that it does.
+  void Open(uint32_t pc, uint32_t frame);
+  void OpenCall(const GrammarInstruction& call, uint32_t frame);
+  // One stack that `stack` comes to before any byte.
+  Stack Nearest(Stack stack);
+  // Leaves no more than kMaxReadings in closed_.
+  void Thin();
   State Intern();
   // Takes those stacks away from closed_ that allow nothing that another one
   // does not allow, too.
   void Prune();
-  // Whether `a` allows all that `b` does, by the copies they stand in.
-  bool Covers(const Stack& a, const Stack& b) const;
-  // The frame of a rule called from `below` that goes on at `return_pc`; 0 if
-  // that would be too deep.
+  void Sort();
+  // Whether `a` allows all that `b` does, by the copies they stand in. Adds the
+  // looks it takes to `n_looks`.
+  bool Covers(const Stack& a, const Stack& b, int64_t& n_looks) const;
+  // The frame of a rule called from `below` that goes on at `return_pc`.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
-  bool SpendWork(size_t work);
+  void SpendWork(size_t work) { work_ += static_cast<int64_t>(work); }
   // What kMemoBytes hold.
   Room RoomAtStart() const;
   bool IsHalfFull() const;
@@ -144,12 +186,14 @@ class GrammarState {
   int64_t work_ = 0;
   int64_t max_work_ = kMaxStepWork;
   bool was_cut_ = false;
-  absl::Status status_;
+  bool was_thinned_ = false;
   // Scratch: of Close,
   std::vector<Stack> open_;
   std::vector<Stack> closed_;
   std::vector<Stack> kept_;
-  absl::flat_hash_set<Stack> seen_;
+  std::vector<Sorted> sorted_;
+  // The highest rank that was opened, by chain and frame.
+  absl::flat_hash_map<Stack, uint32_t> seen_;
   // and of ForgetFrames, by frame.
   std::vector<uint32_t> renumbered_;
 };

@@ -121,10 +121,28 @@ Expr JsonGrammar::StringExcept(const std::vector<std::string>& excluded) {
   return builder_.Sequence({quote, ExceptFrom(names, 0), quote});
 }
 
+Expr JsonGrammar::OtherFrom(const CodePoints& excluded) {
+  std::vector<uint32_t> key;
+  key.reserve(excluded.size());
+  for (const CodePointRange& one : excluded) key.push_back(one.first);
+  const auto [found, is_new] = others_.try_emplace(std::move(key), 0);
+  if (is_new) {
+    const Expr any_char =
+        Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+    found->second = builder_.NewRule("other key");
+    builder_.Define(
+        found->second,
+        builder_.Sequence(
+            {StringChar(Complement(excluded)),
+             builder_.Repeat(any_char, 0, GrammarBuilder::kUnlimited)}));
+  }
+  return builder_.Rule(found->second);
+}
+
 // As deep as a name is long, which the caller limits.
-Expr JsonGrammar::ExceptFrom(const std::vector<std::vector<uint32_t>>& names,
+Expr JsonGrammar::ExceptFrom(std::span<const std::vector<uint32_t>> names,
                              size_t depth) {
-  const Expr any_char = Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+  if (!builder_.ok()) return builder_.Literal("");
   std::vector<Expr> choices;
   CodePoints next;
   size_t i = 0;
@@ -136,19 +154,16 @@ Expr JsonGrammar::ExceptFrom(const std::vector<std::vector<uint32_t>>& names,
   }
   while (i < names.size()) {
     const uint32_t c = names[i][depth];
-    std::vector<std::vector<uint32_t>> same;
-    for (; i < names.size() && names[i][depth] == c; ++i) {
-      same.push_back(names[i]);
-    }
+    const size_t begin = i;
+    while (i < names.size() && names[i][depth] == c) ++i;
     next.push_back({c, c});
     const int32_t rule = builder_.NewRule("other key");
-    builder_.Define(rule, ExceptFrom(same, depth + 1));
+    builder_.Define(rule,
+                    ExceptFrom(names.subspan(begin, i - begin), depth + 1));
     choices.push_back(
         builder_.Sequence({StringChar({{c, c}}), builder_.Rule(rule)}));
   }
-  choices.push_back(builder_.Sequence(
-      {StringChar(Complement(next)),
-       builder_.Repeat(any_char, 0, GrammarBuilder::kUnlimited)}));
+  choices.push_back(OtherFrom(next));
   return builder_.Choice(std::move(choices));
 }
 

@@ -3,7 +3,9 @@
 #define PLIMSOLL_WORKER_JSON_GRAMMAR_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,8 +68,9 @@ class JsonGrammar {
   Expr MakeAny();
   // The rest of a string of which the code points before `depth` are those of
   // `names`, sorted: anything but the rest of one of them.
-  Expr ExceptFrom(const std::vector<std::vector<uint32_t>>& names,
-                  size_t depth);
+  Expr ExceptFrom(std::span<const std::vector<uint32_t>> names, size_t depth);
+  // A string from here on that begins with none of `excluded`.
+  Expr OtherFrom(const CodePoints& excluded);
   // Numbers of as many digits as `low` and `high` have, between them.
   Expr DigitsBetween(const std::string& low, const std::string& high);
   Expr Naturals(int64_t min, int64_t max);
@@ -78,6 +81,8 @@ class JsonGrammar {
   std::optional<int32_t> integer_;
   std::optional<int32_t> any_char_;
   std::optional<int32_t> any_;
+  // The rules of OtherFrom, by what is excluded.
+  std::map<std::vector<uint32_t>, int32_t> others_;
 };
 
 }  // namespace plimsoll::worker

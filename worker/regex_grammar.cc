@@ -305,13 +305,13 @@ absl::StatusOr<Expr> AddRegex(absl::string_view pattern,
 }
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
-    absl::string_view pattern) {
-  GrammarBuilder builder;
+    absl::string_view pattern, StopCheck stop) {
+  GrammarBuilder builder(stop);
   ASSIGN_OR_RETURN(const Expr all, AddRegex(pattern, {}, builder));
   const int32_t root = builder.NewRule("regex");
   builder.Define(root, all);
   ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, builder.Build(root));
-  RETURN_IF_ERROR(ProveBounded(grammar));
+  RETURN_IF_ERROR(ProveBounded(grammar, stop));
   return grammar;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "worker/code_points.h"
 #include "worker/grammar.h"
 #include "worker/grammar_builder.h"
@@ -19,10 +20,9 @@ namespace plimsoll::worker {
 // alternation, * + ? {m} {m,} {m,n}, and ^ or $ at the ends.
 // Errors: kInvalidArgument naming the byte and what is wrong or not supported
 // there (look-around, back references, lazy and possessive repetition, ...);
-// for a pattern that ProveBounded refuses, so that a stream that was accepted
-// never ends because its pattern is too ambiguous.
+// for a pattern that ProveBounded refuses; what `stop` says.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
-    absl::string_view pattern);
+    absl::string_view pattern, StopCheck stop = NeverStop);
 
 struct RegexOptions {
   // Whether the pattern may match a part of the text, as a search does, where

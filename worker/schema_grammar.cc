@@ -39,11 +39,12 @@ std::string Step(absl::string_view path, absl::string_view name) {
 
 class SchemaCompiler {
  public:
-  explicit SchemaCompiler(const SchemaJson& root) : root_(root) {}
+  SchemaCompiler(const SchemaJson& root, StopCheck stop)
+      : root_(root), builder_(stop) {}
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Compile() {
     const int32_t root = RuleAt("#", root_);
-    while (!left_.empty()) {
+    while (!left_.empty() && builder_.ok()) {
       const Target target = left_.back();
       left_.pop_back();
       ASSIGN_OR_RETURN(const Expr value, Value(*target.schema, target.path));
@@ -177,12 +178,21 @@ class SchemaCompiler {
       return SchemaError(
           path, "the keyword 'allOf' is supported for a single schema only");
     }
+    RETURN_IF_ERROR(CheckMembers(list, keyword, path));
     std::vector<Expr> choices;
     for (size_t i = 0; i < list.size(); ++i) {
       choices.push_back(
           Later(absl::StrCat(path, "/", keyword, "/", i), list[i]));
     }
     return builder_.Choice(std::move(choices));
+  }
+
+  static absl::Status CheckMembers(const SchemaJson& list, const char* keyword,
+                                   const std::string& path) {
+    if (list.size() <= kMaxSchemaMembers) return absl::OkStatus();
+    return SchemaError(
+        path, absl::StrCat(keyword, " has ", list.size(), " members; at most ",
+                           kMaxSchemaMembers, " are allowed"));
   }
 
   absl::StatusOr<Expr> Enumeration(const SchemaJson& values,
@@ -313,6 +323,7 @@ class SchemaCompiler {
       if (!given->is_object()) {
         return SchemaError(path, "properties is not an object");
       }
+      RETURN_IF_ERROR(CheckMembers(*given, "properties", path));
       for (const auto& one : given->items()) {
         if (one.key().size() > kMaxPropertyBytes) {
           return SchemaError(
@@ -345,9 +356,9 @@ class SchemaCompiler {
                               const std::string& path) {
     ASSIGN_OR_RETURN(const std::vector<Property> properties,
                      Properties(schema, path));
-    // `first` are the members from one on where none came before, `rest` where
-    // some did; absent and empty where there is no more.
-    std::optional<Expr> first;
+    // `members` are those from one property on, `rest` what may follow the one
+    // before, comma included; absent and empty where there is no more.
+    std::optional<Expr> members;
     Expr rest = builder_.Literal("");
     const SchemaJson* others = Member(schema, "additionalProperties");
     if (others != nullptr && *others != false) {
@@ -360,27 +371,25 @@ class SchemaCompiler {
       rest = AsRule(
           path, builder_.Repeat(builder_.Sequence({json_.Comma(), other}), 0,
                                 GrammarBuilder::kUnlimited));
-      first = AsRule(path, builder_.Sequence({other, rest}));
+      members = AsRule(path, builder_.Sequence({other, rest}));
     }
     bool may_be_empty = true;
-    for (size_t i = properties.size(); i-- > 0;) {
+    for (size_t i = properties.size(); i-- > 0 && builder_.ok();) {
       const Property& one = properties[i];
       const Expr member = json_.Member(
           builder_.Literal(Spelled(one.name)),
           Later(Step(path + "/properties", one.name), *one.schema));
-      std::vector<Expr> firsts = {builder_.Sequence({member, rest})};
-      std::vector<Expr> rests = {
-          builder_.Sequence({json_.Comma(), member, rest})};
+      std::vector<Expr> choices = {builder_.Sequence({member, rest})};
       if (one.is_required) {
         may_be_empty = false;
-      } else {
-        if (first) firsts.push_back(*first);
-        rests.push_back(rest);
+      } else if (members) {
+        choices.push_back(*members);
       }
-      first = AsRule(path, builder_.Choice(std::move(firsts)));
-      rest = AsRule(path, builder_.Choice(std::move(rests)));
+      members = AsRule(path, builder_.Choice(std::move(choices)));
+      const Expr more = builder_.Sequence({json_.Comma(), *members});
+      rest = AsRule(path, may_be_empty ? builder_.Optional(more) : more);
     }
-    return json_.Object(first, may_be_empty);
+    return json_.Object(members, may_be_empty);
   }
 
   // So that what is used twice is there once.
@@ -400,14 +409,14 @@ class SchemaCompiler {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
-    absl::string_view schema) {
+    absl::string_view schema, StopCheck stop) {
   if (schema.size() > Grammar::kMaxSourceBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("it has ", schema.size(), " bytes; at most ",
                      Grammar::kMaxSourceBytes, " are allowed"));
   }
   ASSIGN_OR_RETURN(const SchemaJson root, ReadSchemaJson(schema));
-  return SchemaCompiler(root).Compile();
+  return SchemaCompiler(root, stop).Compile();
 }
 
 }  // namespace plimsoll::worker

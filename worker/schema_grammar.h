@@ -6,12 +6,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "worker/grammar.h"
 
 namespace plimsoll::worker {
 
 // Longest name of a property, in bytes.
 inline constexpr size_t kMaxPropertyBytes = 1'024;
+// Properties of one object, schemas in one anyOf or oneOf: a text may be at all
+// of them at once, so they are fewer than GrammarState::kMaxReadings.
+inline constexpr size_t kMaxSchemaMembers = 2'000;
 
 // A grammar whose every text is JSON that `schema` (JSON text) accepts, in the
 // spelling of JsonGrammar and with properties in the order given. It is
@@ -19,9 +23,10 @@ inline constexpr size_t kMaxPropertyBytes = 1'024;
 // additionalProperties allows them, and docs/structured_output.md has the rest.
 // Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
 // and the keyword that is not supported, the limit that was passed, or why
-// nothing could ever be valid (a $ref that leads back to itself).
+// nothing could ever be valid (a $ref that leads back to itself); what `stop`
+// says.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
-    absl::string_view schema);
+    absl::string_view schema, StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::worker
 

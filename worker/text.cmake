@@ -13,6 +13,7 @@ add_library(plimsoll_text STATIC
   code_points.cc
   gbnf.cc
   grammar_builder.cc
+  grammar_exits.cc
   grammar_spread.cc
   grammar_state.cc
   json_grammar.cc

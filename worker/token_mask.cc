@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 
@@ -26,33 +25,50 @@ bool TokenMask::Allows(int32_t id) {
   if (tokenizer.IsEnd(id)) return state_.Accepts(state_.current());
   bytes_.clear();
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+  if (bytes_.empty()) return false;
   GrammarState::State state = state_.current();
+  const char last = bytes_.back();
+  bytes_.pop_back();
   for (const char byte : bytes_) {
     state = state_.Next(state, static_cast<uint8_t>(byte));
   }
-  return !bytes_.empty() && state != GrammarState::kDead;
+  return state_.MayFollow(state, static_cast<uint8_t>(last));
 }
 
-void TokenMask::Walk(std::vector<uint64_t>& bits) {
+bool TokenMask::Walk(std::vector<uint64_t>& bits) {
+  bool is_any = false;
   states_.assign(n_depths(), state_.current());
   for (int64_t i = 0; i < index_.size();) {
     const TokenIndex::Entry entry = index_.At(i);
+    const auto id = static_cast<uint32_t>(entry.id);
+    if (entry.bytes.empty()) {
+      // The same text as the token before, which is allowed, or else this one
+      // would have been skipped.
+      bits[id / 64] |= uint64_t{1} << (id % 64);
+      ++i;
+      continue;
+    }
     uint32_t depth = entry.n_shared;
     GrammarState::State state = states_[depth];
-    for (const char byte : entry.bytes) {
+    const char last = entry.bytes.back();
+    for (const char byte : entry.bytes.substr(0, entry.bytes.size() - 1)) {
       state = state_.Next(state, static_cast<uint8_t>(byte));
       if (state == GrammarState::kDead) break;
       states_[++depth] = state;
     }
-    if (state == GrammarState::kDead) {
-      // So is what begins like it, up to the byte that may not follow.
+    if (!state_.MayFollow(state, static_cast<uint8_t>(last))) {
+      // Neither does what begins like it, up to the byte that may not follow.
       i = index_.SkipTo(i + 1, depth);
       continue;
     }
-    const auto id = static_cast<uint32_t>(entry.id);
+    is_any = true;
     bits[id / 64] |= uint64_t{1} << (id % 64);
+    // The state after it is for those that begin with it.
     ++i;
+    if (i == index_.size() || index_.At(i).n_shared <= depth) continue;
+    states_[depth + 1] = state_.Next(state, static_cast<uint8_t>(last));
   }
+  return is_any;
 }
 
 absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
@@ -69,16 +85,18 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
   mask.state.reset();
   const Tokenizer& tokenizer = index_.tokenizer();
   mask.bits.assign(n_words(), 0);
-  Walk(mask.bits);
-  RETURN_IF_ERROR(state_.status());
+  bool is_any = Walk(mask.bits);
   if (state_.Accepts(state)) {
     for (const int32_t id : tokenizer.end_tokens()) {
       const auto end = static_cast<uint32_t>(id);
       mask.bits[end / 64] |= uint64_t{1} << (end % 64);
+      is_any = true;
     }
   }
-  const bool is_any = std::any_of(mask.bits.begin(), mask.bits.end(),
-                                  [](uint64_t word) { return word != 0; });
+  for (int i = 1; i < kMaxSearches && !is_any && state_.is_exhausted(); ++i) {
+    state_.GrantWork();
+    is_any = Walk(mask.bits);
+  }
   if (!is_any) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the constraint allows no token here: ",

@@ -25,6 +25,9 @@ class TokenMask {
  public:
   // Masks that are remembered, by state: inside a string it is mostly one.
   static constexpr size_t kMaxMasks = 4;
+  // Times a step's work that finding any token may take, in a vocabulary that
+  // has none for the single bytes that may follow.
+  static constexpr int kMaxSearches = 16;
 
   // `index` must outlive it.
   TokenMask(std::shared_ptr<const Grammar> grammar, const TokenIndex& index);
@@ -32,15 +35,18 @@ class TokenMask {
   // Called before what follows, once for every token.
   void BeginStep();
 
-  // Whether token `id` may come next; after a limit was passed, false.
+  // Whether token `id` may come next, as far as a step's work tells: beyond
+  // GrammarState::kMaxStepWork false, but for what is known by then. A token of
+  // a single byte is always told.
   bool Allows(int32_t id);
   // The same for all: token i is bit i % 64 of word i / 64. Valid until the
   // next call.
-  // Errors: kResourceExhausted as GrammarState::status(); kInvalidArgument if
-  // no token is allowed.
+  // Errors: kInvalidArgument if no token is allowed.
   absl::StatusOr<std::span<const uint64_t>> AllowedTokens();
-  // As GrammarState's.
-  const absl::Status& status() const { return state_.status(); }
+  // Whether this step looked for more than a step's work finds.
+  bool is_exhausted() const { return state_.is_exhausted(); }
+  // Always OK: no constraint is too ambiguous to go on.
+  absl::Status status() const { return absl::OkStatus(); }
 
   // Goes on after token `id`, which is allowed.
   // Errors: kInternal if it is not.
@@ -60,8 +66,9 @@ class TokenMask {
   }
   // Of the beginnings of a token, the empty one and itself included.
   size_t n_depths() const { return size_t{index_.longest_token_bytes()} + 1; }
-  // Sets the bits of text tokens that may follow the current state.
-  void Walk(std::vector<uint64_t>& bits);
+  // Sets the bits of text tokens that may follow the current state, all that
+  // are told. Whether there are any.
+  bool Walk(std::vector<uint64_t>& bits);
 
   const TokenIndex& index_;
   GrammarState state_;

@@ -39,7 +39,7 @@ inline std::optional<std::string> RandomText(
     state.BeginStep();
     std::vector<char> bytes;
     for (const uint8_t byte : grammar->class_bytes) {
-      if (state.Next(state.current(), byte) != GrammarState::kDead) {
+      if (state.MayFollow(state.current(), byte)) {
         bytes.push_back(static_cast<char>(byte));
       }
     }

@@ -187,19 +187,73 @@ TEST(TokenMaskTest, WhatNoTokenSpellsIsAnError) {
               HasSubstr("vocabulary cannot spell"));
 }
 
-TEST(TokenMaskTest, TooMuchAmbiguityIsAnError) {
+// What is allowed is accepted, whatever was asked before it, and stays within
+// the language.
+TEST(TokenMaskTest, HoweverAmbiguousEveryTokenThatIsAllowedIsAccepted) {
   const auto tokenizer = SmallTokenizer();
   const TokenIndex index(*tokenizer);
+  std::mt19937 random(6);
+  for (const char* text :
+       {"root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"x\"",
+        "root ::= [a-d] root [a-d]{1,30} | \"ab\" root \"bc\" | \"b\"",
+        "root ::= s\ns ::= \"a\" s s | \"ab\" s | \"b\" | [abc] s \"d\"",
+        "root ::= (([a-c]{1,40} ){0,40} [b-d]{0,90}){1,30}"}) {
+    SCOPED_TRACE(text);
+    const auto grammar = *CompileGbnf(text);
+    TokenMask mask(grammar, index);
+    for (int step = 0; step < 60; ++step) {
+      mask.BeginStep();
+      for (int i = 0; i < 20; ++i) {
+        mask.Allows(static_cast<int32_t>(random() % 290));
+      }
+      const auto bits = mask.AllowedTokens();
+      ASSERT_TRUE(bits.ok()) << bits.status() << step;
+      std::vector<int32_t> allowed;
+      for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+        if (IsSet(*bits, id)) allowed.push_back(id);
+      }
+      const int32_t id = allowed[random() % allowed.size()];
+      ASSERT_TRUE(mask.Accept(id).ok());
+      if (tokenizer->IsEnd(id)) break;
+    }
+  }
+}
+
+// A vocabulary without single bytes has to look further, within a limit.
+TEST(TokenMaskTest, WithoutTokensOfOneByteOneIsStillFound) {
+  GgufFixture fixture;
+  const std::vector<FixtureToken> tokens = {{"aaaaaaaaaaaa"}};
+  const auto tokenizer = AddVocab(fixture, tokens)
+                             .String("tokenizer.ggml.model", "gpt2")
+                             .String("tokenizer.ggml.pre", "gpt-2")
+                             .Strings("tokenizer.ggml.merges", {})
+                             .Load();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const TokenIndex index(**tokenizer);
   TokenMask mask(
       *CompileGbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"x\""),
       index);
-  absl::Status status;
-  for (int i = 0; i < 30 && status.ok(); ++i) {
+  for (int step = 0; step < 20; ++step) {
     mask.BeginStep();
-    status = mask.AllowedTokens().status();
-    if (status.ok() && !mask.Accept('a').ok()) status = mask.status();
+    const auto bits = mask.AllowedTokens();
+    ASSERT_TRUE(bits.ok()) << bits.status() << step;
+    EXPECT_TRUE(IsSet(*bits, 0));
+    ASSERT_TRUE(mask.Accept(0).ok());
   }
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  GgufFixture far;
+  const auto too_long = AddVocab(far, {{std::string(500, 'a')}})
+                            .String("tokenizer.ggml.model", "gpt2")
+                            .String("tokenizer.ggml.pre", "gpt-2")
+                            .Strings("tokenizer.ggml.merges", {})
+                            .Load();
+  ASSERT_TRUE(too_long.ok()) << too_long.status();
+  const TokenIndex far_index(**too_long);
+  TokenMask searching(
+      *CompileGbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"x\""),
+      far_index);
+  const auto none = searching.AllowedTokens();
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("cannot spell"));
 }
 
 TEST(TokenMaskTest, MemoryStaysWithinItsLimits) {

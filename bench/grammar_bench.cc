@@ -1,0 +1,274 @@
+// What constraints cost at worst: compiling them, and the slowest step of a
+// stream that is held to one.
+//
+// usage: grammar_bench MODEL [PART OF A CONSTRAINT'S NAME]
+//
+// Every constraint here is meant to be as bad as its kind can be. A step is the
+// mask of the whole vocabulary and the token that is then said.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "bench/must.h"
+#include "worker/gbnf.h"
+#include "worker/model_file.h"
+#include "worker/regex_grammar.h"
+#include "worker/schema_grammar.h"
+#include "worker/token_mask.h"
+#include "worker/tokenizer.h"
+
+namespace plimsoll::worker {
+namespace {
+
+constexpr int kWalks = 3;
+constexpr int kSteps = 60;
+
+using Compiled = absl::StatusOr<std::shared_ptr<const Grammar>>;
+
+struct Case {
+  std::string name;
+  std::function<Compiled()> compile;
+};
+
+std::string Times(int64_t n, const std::function<std::string(int64_t)>& part) {
+  std::string out;
+  for (int64_t i = 0; i < n; ++i)
+    absl::StrAppend(&out, i > 0 ? "," : "", part(i));
+  return out;
+}
+
+void AddRegexes(std::vector<Case>& cases) {
+  std::string empties(60'000, '|');
+  for (const std::string& pattern : std::vector<std::string>{
+           "(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}",
+           "(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){20,40}",
+           "((.{1,40}[,.])|(.{2,80})){1,40}", ".{0,200}foo.{0,200}bar.{0,200}",
+           ".*x[^q]{1900}", ".*(x|y)[^q]{900}", "((a{1,20}b?){1,20}c?){1,20}",
+           "(((.{1,9},?){1,9};?){1,9} ?){1,9}",
+           "([a-z ]{1,300}|[ -~]{1,300}|.{1,300}){1,100}", "(a?){0,20000}b",
+           "((.?){0,60}(.?){0,60}){0,60}", "[a-z]{0,60000}",
+           "[A-Z][a-z ]{1,200}[.!?]", ".{0,500}", "\\d{4}-\\d{2}|[a-z]+@[a-z]+",
+           absl::StrCat("(", empties, "a)*b"), "(.|..|...|....|.....){1,60}",
+           "((((((((.{1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}"}) {
+    cases.push_back({absl::StrCat("regex ", pattern.substr(0, 60)),
+                     [pattern] { return CompileRegex(pattern); }});
+  }
+}
+
+void AddGbnfs(std::vector<Case>& cases) {
+  std::string doubling = "root ::= r0\n";
+  std::string chain = "root ::= r0\n";
+  std::string shared = "root ::= r0\n";
+  for (int i = 0; i < 24; ++i) {
+    absl::StrAppend(&doubling, "r", i, " ::= . r", i + 1, " \"b\" | . r", i + 1,
+                    " \"c\"\n");
+    absl::StrAppend(&shared, "r", i, " ::= r", i + 1, " r", i + 1, "\n");
+  }
+  doubling += "r24 ::= \"x\"";
+  shared += "r24 ::= \"\" | .";
+  for (int i = 0; i < 1'500; ++i) {
+    absl::StrAppend(&chain, "r", i, " ::= r", i + 1, " . | .\n");
+  }
+  chain += "r1500 ::= .";
+  std::string choices = "root ::= (";
+  for (int i = 0; i < 2'500; ++i)
+    absl::StrAppend(&choices, i > 0 ? "|" : "", ".?\"", i, "\"");
+  for (const std::string& text : std::vector<std::string>{
+           "root ::= . root \"b\" | . root \"c\" | \"x\"",
+           "root ::= s\ns ::= . s s | .",
+           "root ::= s\ns ::= . s s | . s s s | [a-z ] s | .",
+           "root ::= s\ns ::= [a-z] s [a-z]{1,30} | . s . | . s .. | .",
+           "root ::= e*\ne ::= t (\"+\" t)*\nt ::= [a-z]+ | \"(\" e \")\" | "
+           "[a-z]* "
+           "\"(\" e \",\" e \")\"",
+           "root ::= (((((.{0,30}){0,30}){0,30}){0,30}){0,30}){0,30} \"b\"",
+           doubling, shared, chain, choices + ")*"}) {
+    cases.push_back({absl::StrCat("gbnf ", text.substr(0, 60)),
+                     [text] { return CompileGbnf(text); }});
+  }
+}
+
+void AddSchemas(std::vector<Case>& cases) {
+  const auto object = [](int64_t n, const std::string& value,
+                         const std::string& more) {
+    return absl::StrCat(
+        R"({"properties":{)",
+        Times(n,
+              [&](int64_t i) { return absl::StrCat("\"", i, "\":", value); }),
+        "}", more, "}");
+  };
+  const std::string any_of_enums = absl::StrCat(
+      R"({"anyOf":[)",
+      Times(40,
+            [](int64_t i) {
+              return absl::StrCat(R"({"enum":[)",
+                                  Times(180,
+                                        [&](int64_t j) {
+                                          return absl::StrCat("\"", i * 7 + j,
+                                                              "\"");
+                                        }),
+                                  "]}");
+            }),
+      "]}");
+  const auto long_names = [](int64_t n, int64_t length) {
+    return absl::StrCat(
+        R"({"properties":{)",
+        Times(n,
+              [&](int64_t i) {
+                return absl::StrCat(
+                    "\"", std::string(static_cast<size_t>(length), 'a'), i,
+                    "\":{}");
+              }),
+        R"(},"additionalProperties":{}})");
+  };
+  for (
+      const std::string& text : std::vector<std::string>{
+          "{}",
+          R"({"properties":{"name":{"type":"string"},"age":{"type":"integer"},"tags":{"items":{"type":"string"}}}})",
+          object(2'048, "{}", ""),
+          object(2'048, "{}", R"(,"additionalProperties":{})"),
+          object(700, R"({"maxLength":9,"type":"string"})",
+                 R"(,"additionalProperties":true)"),
+          any_of_enums,
+          absl::StrCat(
+              R"({"anyOf":[)",
+              Times(2'048, [](int64_t) { return R"({"type":"string"})"; }),
+              "]}"),
+          absl::StrCat(R"({"anyOf":[)",
+                       Times(2'000,
+                             [](int64_t i) {
+                               return absl::StrCat(R"({"minLength":)", i % 30,
+                                                   "}");
+                             }),
+                       "]}"),
+          R"({"anyOf":[{"items":{"$ref":"#"}},{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}},{"type":"string"},{"minLength":1},{"maxLength":50}]})",
+          R"({"anyOf":[{"properties":{"a":{"$ref":"#"}},"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"},"properties":{"b":{"$ref":"#"}}},{"type":"null"}]})",
+          long_names(20, 1'000), long_names(300, 60), long_names(1'500, 9),
+          absl::StrCat(R"({"prefixItems":[)",
+                       Times(1'400,
+                             [](int64_t i) {
+                               return absl::StrCat(
+                                   R"({"type":"integer","minimum":)", i * 977,
+                                   R"(})");
+                             }),
+                       "]}"),
+          R"({"type":"string","pattern":"(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}"})",
+          R"({"type":"string","pattern":"(.{1,60}|[^x]{1,90}|.{3,60}){1,60}y.{60}z"})"}) {
+    cases.push_back(
+        {absl::StrCat("schema ", text.substr(0, 60), " (", text.size(), ")"),
+         [text] { return CompileJsonSchema(text); }});
+  }
+}
+
+// Of this process, so that others do not count.
+double MillisecondsSince(std::clock_t begin) {
+  return static_cast<double>(std::clock() - begin) * 1e3 / CLOCKS_PER_SEC;
+}
+
+struct Slowest {
+  double step_ms = 0;
+  int64_t n_steps = 0;
+  int64_t n_exhausted = 0;  // steps that did all the work there may be
+  int64_t memory = 0;
+  std::string failed;
+};
+
+void Walk(const std::shared_ptr<const Grammar>& grammar,
+          const TokenIndex& index, int how, Slowest& slowest) {
+  TokenMask mask(grammar, index);
+  std::mt19937 random(static_cast<uint32_t>(how) + 1);
+  for (int step = 0; step < kSteps; ++step) {
+    const std::clock_t begin = std::clock();
+    mask.BeginStep();
+    const auto bits = mask.AllowedTokens();
+    double took_ms = MillisecondsSince(begin);
+    ++slowest.n_steps;
+    slowest.n_exhausted += mask.is_exhausted() ? 1 : 0;
+    if (!bits.ok()) {
+      slowest.failed = std::string(bits.status().message());
+      return;
+    }
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < index.tokenizer().vocab_size(); ++id) {
+      const auto at = static_cast<size_t>(id);
+      const bool is_set = ((*bits)[at / 64] >> (at % 64) & 1) != 0;
+      if (is_set && !index.tokenizer().IsEnd(id)) allowed.push_back(id);
+    }
+    if (allowed.empty()) return;
+    int32_t id = allowed[random() % allowed.size()];
+    if (how == 1) {  // letters and marks mostly
+      for (int i = 0; i < 200; ++i) {
+        std::string text;
+        index.tokenizer().AppendBytes(id, false, text);
+        if (text.find_first_not_of("abcdefx ,.([{\"") == std::string::npos)
+          break;
+        id = allowed[random() % allowed.size()];
+      }
+    }
+    const std::clock_t accept = std::clock();
+    const absl::Status accepted = mask.Accept(id);
+    took_ms += MillisecondsSince(accept);
+    if (!accepted.ok()) {
+      slowest.failed = std::string(accepted.message());
+      return;
+    }
+    slowest.step_ms = std::max(slowest.step_ms, took_ms);
+    slowest.memory = std::max(slowest.memory, mask.MemoryBytes());
+  }
+}
+
+void Run(const Case& one, const TokenIndex& index) {
+  const std::clock_t begin = std::clock();
+  const Compiled grammar = one.compile();
+  const double compile_ms = MillisecondsSince(begin);
+  Slowest slowest;
+  if (grammar.ok()) {
+    for (int how = 0; how < kWalks; ++how) Walk(*grammar, index, how, slowest);
+  } else {
+    slowest.failed = std::string(grammar.status().message());
+  }
+  std::string name = one.name;
+  std::replace(name.begin(), name.end(), '\n', ' ');
+  std::printf("%10.1f %8.2f %7lld %5lld/%-5lld  %s %.90s\n", compile_ms,
+              slowest.step_ms, static_cast<long long>(slowest.memory >> 10),
+              static_cast<long long>(slowest.n_exhausted),
+              static_cast<long long>(slowest.n_steps), name.c_str(),
+              slowest.failed.c_str());
+  std::fflush(stdout);
+}
+
+int Main(const char* model, absl::string_view wanted) {
+  std::vector<Case> cases;
+  AddRegexes(cases);
+  AddGbnfs(cases);
+  AddSchemas(cases);
+  const auto file = bench::Must(ModelFile::Open(model));
+  const auto tokenizer = bench::Must(LoadTokenizer(file->header(), *file));
+  const TokenIndex index(*tokenizer);
+  std::printf(
+      "%lld tokens\ncompile ms  step ms     KiB  exhausted   constraint\n",
+      static_cast<long long>(index.size()));
+  for (const Case& one : cases) {
+    if (absl::StrContains(one.name, wanted)) Run(one, index);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
+
+int main(int argc, char** argv) {
+  if (argc == 2 || argc == 3) {
+    return plimsoll::worker::Main(argv[1], argc == 3 ? argv[2] : "");
+  }
+  std::fprintf(stderr, "usage: grammar_bench MODEL [PART_OF_A_NAME]\n");
+  return 2;
+}

@@ -1,0 +1,17 @@
+// How deep the rest of a rule nests at least.
+#ifndef PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
+#define PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
+
+#include <vector>
+
+#include "worker/grammar.h"
+
+namespace plimsoll::worker {
+
+// Fills `exits` of a grammar whose program is complete. `is_empty` says of each
+// instruction whether it reaches its rule's end without a byte.
+void FindExits(const std::vector<bool>& is_empty, Grammar& grammar);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
