@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "bench/must.h"
+#include "worker/code_points.h"
 #include "worker/gbnf.h"
 #include "worker/model_file.h"
 #include "worker/regex_grammar.h"
@@ -47,16 +48,33 @@ std::string Times(int64_t n, const std::function<std::string(int64_t)>& part) {
 
 void AddRegexes(std::vector<Case>& cases) {
   std::string empties(60'000, '|');
+  std::string classes;
+  for (int i = 0; i < 30'000; ++i) classes += "\\W";
+  std::string ranges = "[";
+  for (uint32_t c = 0x10000; ranges.size() < 60'000; c += 2) {
+    AppendUtf8(c, ranges);
+  }
   for (const std::string& pattern : std::vector<std::string>{
            "(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}",
            "(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){20,40}",
-           "((.{1,40}[,.])|(.{2,80})){1,40}", ".{0,200}foo.{0,200}bar.{0,200}",
-           ".*x[^q]{1900}", ".*(x|y)[^q]{900}", "((a{1,20}b?){1,20}c?){1,20}",
+           "((.{1,40}[,.])|(.{2,80})){1,40}",
+           ".{0,200}foo.{0,200}bar.{0,200}",
+           ".*x[^q]{1900}",
+           ".*(x|y)[^q]{900}",
+           "((a{1,20}b?){1,20}c?){1,20}",
            "(((.{1,9},?){1,9};?){1,9} ?){1,9}",
-           "([a-z ]{1,300}|[ -~]{1,300}|.{1,300}){1,100}", "(a?){0,20000}b",
-           "((.?){0,60}(.?){0,60}){0,60}", "[a-z]{0,60000}",
-           "[A-Z][a-z ]{1,200}[.!?]", ".{0,500}", "\\d{4}-\\d{2}|[a-z]+@[a-z]+",
-           absl::StrCat("(", empties, "a)*b"), "(.|..|...|....|.....){1,60}",
+           "([a-z ]{1,300}|[ -~]{1,300}|.{1,300}){1,100}",
+           "(a?){0,20000}b",
+           "((.?){0,60}(.?){0,60}){0,60}",
+           "[a-z]{0,60000}",
+           "[A-Z][a-z ]{1,200}[.!?]",
+           ".{0,500}",
+           "\\d{4}-\\d{2}|[a-z]+@[a-z]+",
+           absl::StrCat("(", empties, "a)*b"),
+           "(.|..|...|....|.....){1,60}",
+           classes,
+           ranges + "]",
+           "(" + ranges + "]{1,4})*",
            "((((((((.{1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}){1,3}"}) {
     cases.push_back({absl::StrCat("regex ", pattern.substr(0, 60)),
                      [pattern] { return CompileRegex(pattern); }});
@@ -75,20 +93,20 @@ void AddGbnfs(std::vector<Case>& cases) {
   doubling += "r24 ::= \"x\"";
   shared += "r24 ::= \"\" | .";
   for (int i = 0; i < 1'500; ++i) {
-    absl::StrAppend(&chain, "r", i, " ::= r", i + 1, " . | .\n");
+    absl::StrAppend(&chain, "r", i, " ::= r", i + 1, " [a-z] | [a-z]\n");
   }
   chain += "r1500 ::= .";
   std::string choices = "root ::= (";
-  for (int i = 0; i < 2'500; ++i)
-    absl::StrAppend(&choices, i > 0 ? "|" : "", ".?\"", i, "\"");
+  for (int i = 0; i < 2'500; ++i) {
+    absl::StrAppend(&choices, i > 0 ? "|" : "", "[a-z]?\"", i, "\"");
+  }
   for (const std::string& text : std::vector<std::string>{
            "root ::= . root \"b\" | . root \"c\" | \"x\"",
            "root ::= s\ns ::= . s s | .",
            "root ::= s\ns ::= . s s | . s s s | [a-z ] s | .",
            "root ::= s\ns ::= [a-z] s [a-z]{1,30} | . s . | . s .. | .",
            "root ::= e*\ne ::= t (\"+\" t)*\nt ::= [a-z]+ | \"(\" e \")\" | "
-           "[a-z]* "
-           "\"(\" e \",\" e \")\"",
+           "[a-z]* \"(\" e \",\" e \")\"",
            "root ::= (((((.{0,30}){0,30}){0,30}){0,30}){0,30}){0,30} \"b\"",
            doubling, shared, chain, choices + ")*"}) {
     cases.push_back({absl::StrCat("gbnf ", text.substr(0, 60)),
@@ -96,72 +114,79 @@ void AddGbnfs(std::vector<Case>& cases) {
   }
 }
 
+// A list of `n` schemas.
+std::string ListOf(const char* keyword, int64_t n,
+                   const std::function<std::string(int64_t)>& part) {
+  return absl::StrCat("{\"", keyword, "\":[", Times(n, part), "]}");
+}
+
+// An object of `n` properties whose names begin with `prefix`.
+std::string ObjectOf(int64_t n, const std::string& prefix,
+                     const std::string& value, const std::string& more) {
+  const auto property = [&](int64_t i) {
+    return absl::StrCat("\"", prefix, i, "\":", value);
+  };
+  return absl::StrCat(R"({"properties":{)", Times(n, property), "}", more, "}");
+}
+
+std::vector<std::string> LongSchemas() {
+  const std::string others = R"(,"additionalProperties":{})";
+  const auto n_members = static_cast<int64_t>(kMaxSchemaMembers);
+  const auto word = [](int64_t i) { return absl::StrCat("\"", i, "\""); };
+  const auto words = [&](int64_t i) {
+    return absl::StrCat(R"({"enum":[)",
+                        Times(180, [&](int64_t j) { return word(7 * i + j); }),
+                        "]}");
+  };
+  const auto integer = [](int64_t i) {
+    return absl::StrCat(R"({"type":"integer","minimum":)", 977 * i, "}");
+  };
+  const auto object = [&](int64_t i) {
+    return ObjectOf(3, absl::StrCat("a", i), "{}", others);
+  };
+  std::string not_words;
+  for (int i = 0; i < 15'000; ++i) not_words += "\\\\W";
+  return {
+      ObjectOf(n_members, "", "{}", ""),
+      ObjectOf(n_members, "", "{}", others),
+      ObjectOf(700, "", R"({"maxLength":9,"type":"string"})", others),
+      ObjectOf(20, std::string(1'000, 'a'), "{}", others),
+      ObjectOf(60, std::string(1'000, 'b'), "{}", others),
+      ObjectOf(300, std::string(60, 'a'), "{}", others),
+      ObjectOf(1'500, std::string(9, 'a'), "{}", others),
+      ListOf("anyOf", 40, words),
+      ListOf("enum", 5'000, [&](int64_t i) { return word(7'919 * i); }),
+      ListOf("anyOf", n_members,
+             [](int64_t) { return R"({"type":"string"})"; }),
+      ListOf("anyOf", n_members,
+             [](int64_t i) {
+               return absl::StrCat(R"({"minLength":)", i % 30, "}");
+             }),
+      ListOf("prefixItems", 1'400, integer),
+      ListOf("prefixItems", 700, object),
+      ListOf("prefixItems", 1'200,
+             [](int64_t i) {
+               return absl::StrCat(R"({"pattern":"^.{0,)", i % 50, "}[^a]$\"}");
+             }),
+      absl::StrCat(R"({"pattern":")", not_words, "\"}"),
+  };
+}
+
 void AddSchemas(std::vector<Case>& cases) {
-  const auto object = [](int64_t n, const std::string& value,
-                         const std::string& more) {
-    return absl::StrCat(
-        R"({"properties":{)",
-        Times(n,
-              [&](int64_t i) { return absl::StrCat("\"", i, "\":", value); }),
-        "}", more, "}");
-  };
-  const std::string any_of_enums = absl::StrCat(
-      R"({"anyOf":[)",
-      Times(40,
-            [](int64_t i) {
-              return absl::StrCat(R"({"enum":[)",
-                                  Times(180,
-                                        [&](int64_t j) {
-                                          return absl::StrCat("\"", i * 7 + j,
-                                                              "\"");
-                                        }),
-                                  "]}");
-            }),
-      "]}");
-  const auto long_names = [](int64_t n, int64_t length) {
-    return absl::StrCat(
-        R"({"properties":{)",
-        Times(n,
-              [&](int64_t i) {
-                return absl::StrCat(
-                    "\"", std::string(static_cast<size_t>(length), 'a'), i,
-                    "\":{}");
-              }),
-        R"(},"additionalProperties":{}})");
-  };
-  for (
-      const std::string& text : std::vector<std::string>{
-          "{}",
-          R"({"properties":{"name":{"type":"string"},"age":{"type":"integer"},"tags":{"items":{"type":"string"}}}})",
-          object(2'048, "{}", ""),
-          object(2'048, "{}", R"(,"additionalProperties":{})"),
-          object(700, R"({"maxLength":9,"type":"string"})",
-                 R"(,"additionalProperties":true)"),
-          any_of_enums,
-          absl::StrCat(
-              R"({"anyOf":[)",
-              Times(2'048, [](int64_t) { return R"({"type":"string"})"; }),
-              "]}"),
-          absl::StrCat(R"({"anyOf":[)",
-                       Times(2'000,
-                             [](int64_t i) {
-                               return absl::StrCat(R"({"minLength":)", i % 30,
-                                                   "}");
-                             }),
-                       "]}"),
-          R"({"anyOf":[{"items":{"$ref":"#"}},{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}},{"type":"string"},{"minLength":1},{"maxLength":50}]})",
-          R"({"anyOf":[{"properties":{"a":{"$ref":"#"}},"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"},"properties":{"b":{"$ref":"#"}}},{"type":"null"}]})",
-          long_names(20, 1'000), long_names(300, 60), long_names(1'500, 9),
-          absl::StrCat(R"({"prefixItems":[)",
-                       Times(1'400,
-                             [](int64_t i) {
-                               return absl::StrCat(
-                                   R"({"type":"integer","minimum":)", i * 977,
-                                   R"(})");
-                             }),
-                       "]}"),
-          R"({"type":"string","pattern":"(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}"})",
-          R"({"type":"string","pattern":"(.{1,60}|[^x]{1,90}|.{3,60}){1,60}y.{60}z"})"}) {
+  std::vector<std::string> schemas = LongSchemas();
+  for (const char* text :
+       {"{}",
+        R"({"properties":{"name":{"type":"string"},"n":{"type":"integer"}}})",
+        R"({"anyOf":[{"items":{"$ref":"#"}},{"items":{"anyOf":[{"$ref":"#"},
+            {"$ref":"#"}]}},{"minLength":1},{"maxLength":50}]})",
+        R"({"anyOf":[{"properties":{"a":{"$ref":"#"}},"additionalProperties":
+            {"$ref":"#"}},{"additionalProperties":{"$ref":"#"}},
+            {"type":"null"}]})",
+        R"({"pattern":"(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}"})",
+        R"({"pattern":"(.{1,60}|[^x]{1,90}|.{3,60}){1,60}y.{60}z"})"}) {
+    schemas.push_back(text);
+  }
+  for (const std::string& text : schemas) {
     cases.push_back(
         {absl::StrCat("schema ", text.substr(0, 60), " (", text.size(), ")"),
          [text] { return CompileJsonSchema(text); }});

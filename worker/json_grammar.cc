@@ -69,6 +69,7 @@ Expr JsonGrammar::MakeSpace() {
 }
 
 Expr JsonGrammar::StringChar(const CodePoints& set) {
+  if (!builder_.ok()) return builder_.Literal("");
   const CodePoints wanted = Normalized(set);
   const CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
   std::vector<Expr> choices;
