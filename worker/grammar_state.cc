@@ -143,10 +143,7 @@ GrammarState::State GrammarState::Compute(State state, uint8_t byte) {
 
 void GrammarState::Open(uint32_t pc, uint32_t frame) {
   if (grammar_->program[pc].op == Op::kFail) return;
-  if (frames_[frame].depth + grammar_->exits[pc].depth > kMaxDepth) {
-    was_cut_ = true;
-    return;
-  }
+  if (frames_[frame].depth + grammar_->exits[pc].depth > kMaxDepth) return;
   const GrammarCopy& copy = grammar_->copies[pc];
   const auto [found, is_new] =
       seen_.try_emplace({copy.chain, frame}, copy.rank);
@@ -165,7 +162,6 @@ void GrammarState::OpenCall(const GrammarInstruction& call, uint32_t frame) {
     Open(call.arg, is_last ? frame : FrameOn(call.next, frame));
     return;
   }
-  was_cut_ = true;
   if (rule.is_empty) Open(call.next, frame);
 }
 

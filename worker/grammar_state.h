@@ -84,8 +84,6 @@ class GrammarState {
   void GrantWork() { work_ = 0; }
   // Whether a state has fewer stacks than the text leads to, by a limit.
   bool was_thinned() const { return was_thinned_; }
-  // Whether something was kept from following by kMaxDepth.
-  bool was_cut() const { return was_cut_; }
   int64_t MemoryBytes() const;
 
  private:
@@ -185,7 +183,6 @@ class GrammarState {
   State current_ = kDead;
   int64_t work_ = 0;
   int64_t max_work_ = kMaxStepWork;
-  bool was_cut_ = false;
   bool was_thinned_ = false;
   // Scratch: of Close,
   std::vector<Stack> open_;

@@ -98,11 +98,10 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
     is_any = Walk(mask.bits);
   }
   if (!is_any) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the constraint allows no token here: ",
-        state_.was_cut() ? absl::StrCat("it nests more than ",
-                                        GrammarState::kMaxDepth, " rules deep")
-                         : "the model's vocabulary cannot spell what follows"));
+    // Every state leads to the grammar's end.
+    return absl::InvalidArgumentError(
+        "the constraint allows no token here: the model's vocabulary cannot "
+        "spell what follows");
   }
   mask.state = state;
   mask.last_use = n_uses_;

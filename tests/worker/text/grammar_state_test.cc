@@ -63,7 +63,6 @@ TEST(GrammarStateTest, NestingHasALimit) {
     ASSERT_TRUE(state.Advance("(")) << i;
   }
   EXPECT_FALSE(state.Advance("("));
-  EXPECT_TRUE(state.was_cut());
   EXPECT_TRUE(state.Advance("x"));
   EXPECT_TRUE(state.Advance(std::string(GrammarState::kMaxDepth, ')')));
   EXPECT_TRUE(state.Accepts(state.current()));
