@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/piece_cache.h"
+#include "worker/text_merge.h"
 #include "worker/utf8.h"
 
 namespace plimsoll::worker {
@@ -87,12 +88,12 @@ void AppendUnmapped(absl::string_view text, std::string& out) {
 }
 
 // One multiplication: it is asked for every pair of symbols there is.
-size_t HashPair(int32_t left, int32_t right) {
+uint64_t HashPair(int32_t left, int32_t right) {
   constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
   const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |
                         static_cast<uint32_t>(right);
   const uint64_t mixed = (both ^ both >> 29) * kMix;
-  return static_cast<size_t>(mixed ^ mixed >> 32);
+  return mixed ^ mixed >> 32;
 }
 
 }  // namespace
@@ -111,6 +112,7 @@ absl::StatusOr<MergeTable> MergeTable::Load(const planner::GgufHeader& header,
   MergeTable table;
   const auto n_merges = static_cast<size_t>(std::max<int64_t>(array->n, 1));
   table.slots_.resize(std::bit_ceil(2 * n_merges));
+  table.filter_.Reset(n_merges);
   RETURN_IF_ERROR(
       NameKey(kMergesKey,
               planner::ForEachString(
@@ -148,12 +150,15 @@ absl::Status MergeTable::Add(int64_t rank, absl::string_view merge,
     i = (i + 1) & mask;
   }
   slots_[i] = {left, right, {static_cast<uint32_t>(rank), joined}};
+  filter_.Add(HashPair(left, right));
   return absl::OkStatus();
 }
 
 std::optional<MergeRule> MergeTable::Find(int32_t left, int32_t right) const {
+  const uint64_t hash = HashPair(left, right);
+  if (!filter_.MayHave(hash)) return std::nullopt;
   const size_t mask = slots_.size() - 1;
-  size_t i = HashPair(left, right) & mask;
+  size_t i = hash & mask;
   while (slots_[i].left >= 0) {
     const Slot& slot = slots_[i];
     if (slot.left == left && slot.right == right) return slot.rule;
@@ -163,7 +168,9 @@ std::optional<MergeRule> MergeTable::Find(int32_t left, int32_t right) const {
 }
 
 int64_t MergeTable::MemoryBytes() const {
-  return static_cast<int64_t>(sizeof(*this) + slots_.capacity() * sizeof(Slot));
+  return static_cast<int64_t>(sizeof(*this) +
+                              slots_.capacity() * sizeof(Slot)) +
+         filter_.MemoryBytes();
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
@@ -218,6 +225,7 @@ BpeTokenizer::BpeTokenizer(VocabTable vocab, SpecialTokens special,
         return static_cast<int64_t>(bytes.size());
       },
       [this](size_t byte) { return byte_ids_[byte] >= 0; });
+  right_filter_.Reset(merges_.n_slots() / 2);
   std::string left_bytes;
   std::string right_bytes;
   merges_.ForEach([&](int32_t left, int32_t right) {
@@ -226,15 +234,68 @@ BpeTokenizer::BpeTokenizer(VocabTable vocab, SpecialTokens special,
     AppendUnmapped(vocab_.Text(left), left_bytes);
     AppendUnmapped(vocab_.Text(right), right_bytes);
     joined_.Add(left_bytes.back(), right_bytes.front());
+    if (right_bytes.size() < 2) return;
+    right_lengths_.Add(right_bytes);
+    right_filter_.Add(HashEnds(right_bytes));
   });
 }
 
+class BpeTokenizer::Rules {
+ public:
+  explicit Rules(const BpeTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  MergeSymbol First(absl::string_view text, size_t begin) const {
+    const auto byte = static_cast<unsigned char>(text[begin]);
+    return {static_cast<uint32_t>(begin), 1, tokenizer_.byte_ids_[byte]};
+  }
+
+  std::optional<MergeRule> Find(absl::string_view, const MergeSymbol& left,
+                                const MergeSymbol& right) const {
+    if (left.id < 0 || right.id < 0) return std::nullopt;
+    return tokenizer_.merges_.Find(left.id, right.id);
+  }
+
+  void ListAcross(absl::string_view text, const MergeSymbol& symbol,
+                  std::vector<AcrossRule>& out) {
+    out.clear();
+    if (symbol.id < 0) return;
+    const auto add = [&](int32_t right, size_t bytes) {
+      if (right < 0) return;
+      const auto rule = tokenizer_.merges_.Find(symbol.id, right);
+      if (rule) out.push_back({rule->rank, bytes});
+    };
+    const size_t begin = size_t{symbol.begin} + symbol.bytes;
+    if (begin == text.size()) return;
+    add(First(text, begin).id, 1);
+    const absl::string_view rest = text.substr(begin);
+    if (rest.size() < 2) return;
+    const size_t most =
+        std::min(rest.size(), tokenizer_.right_lengths_.Most(rest));
+    mapped_.clear();
+    size_t n_mapped = 0;
+    for (size_t bytes = 2; bytes <= most; ++bytes) {
+      const uint64_t hash = HashEnds(rest.substr(0, bytes));
+      if (!tokenizer_.right_filter_.MayHave(hash)) continue;
+      for (; n_mapped < bytes; ++n_mapped) {
+        AppendMapped(static_cast<unsigned char>(rest[n_mapped]), mapped_);
+      }
+      add(tokenizer_.vocab_.Find(mapped_), bytes);
+    }
+  }
+
+ private:
+  const BpeTokenizer& tokenizer_;
+  std::string mapped_;
+};
+
 struct BpeTokenizer::Scratch {
-  explicit Scratch(size_t text_bytes, StopCounter& stop_check)
-      : cache(text_bytes), stop(stop_check) {}
+  Scratch(const BpeTokenizer& tokenizer, size_t text_bytes,
+          StopCounter& stop_check)
+      : cache(text_bytes), rules(tokenizer), stop(stop_check) {}
 
   PieceCache cache;
-  PairMerger merger;
+  Rules rules;
+  TextMerger merger;
   std::string mapped;
   StopCounter& stop;
 };
@@ -242,7 +303,7 @@ struct BpeTokenizer::Scratch {
 absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool parse_special,
                                     StopCounter& stop,
                                     std::vector<int32_t>& ids) const {
-  Scratch scratch(text.size(), stop);
+  Scratch scratch(*this, text.size(), stop);
   ASSIGN_OR_RETURN(const std::vector<TextFragment> fragments,
                    special_.Split(vocab_, text, parse_special, stop));
   for (const TextFragment& fragment : fragments) {
@@ -318,30 +379,18 @@ absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
     if (scratch.cache.Append(key, ids)) return absl::OkStatus();
   }
   const size_t n_before = ids.size();
-  PairMerger& merger = scratch.merger;
-  merger.symbols.clear();
-  for (size_t i = 0; i < part.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(part[i]);
-    merger.symbols.push_back({static_cast<uint32_t>(i), 1, byte_ids_[byte]});
-  }
-  RETURN_IF_ERROR(merger.Run(
-      [this](const MergeSymbol& left,
-             const MergeSymbol& right) -> std::optional<MergeRule> {
-        if (left.id < 0 || right.id < 0) return std::nullopt;
-        return merges_.Find(left.id, right.id);
-      },
-      scratch.stop));
-  for (const MergeSymbol& symbol : merger.symbols) {
-    if (symbol.bytes == 0 || symbol.id < 0) continue;
-    if (!vocab_.IsControl(symbol.id)) {
-      ids.push_back(symbol.id);
-      continue;
-    }
-    // User text must not become a control token by merging.
-    for (const char c : part.substr(symbol.begin, symbol.bytes)) {
-      ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
-    }
-  }
+  RETURN_IF_ERROR(scratch.merger.Run(
+      part, scratch.rules, scratch.stop, [&](const MergeSymbol& symbol) {
+        if (symbol.id < 0) return;
+        if (!vocab_.IsControl(symbol.id)) {
+          ids.push_back(symbol.id);
+          return;
+        }
+        // User text must not become a control token by merging.
+        for (const char c : part.substr(symbol.begin, symbol.bytes)) {
+          ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+        }
+      }));
   if (is_short) {
     scratch.cache.Remember(key, std::span(ids).subspan(n_before));
   }
@@ -355,7 +404,9 @@ void BpeTokenizer::AppendNormal(absl::string_view text,
 
 int64_t BpeTokenizer::MemoryBytes() const {
   return TableBytes() + merges_.MemoryBytes() +
-         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(joined_));
+         static_cast<int64_t>(sizeof(byte_ids_) + sizeof(joined_) +
+                              sizeof(right_lengths_)) +
+         right_filter_.MemoryBytes();
 }
 
 }  // namespace plimsoll::worker

@@ -14,6 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
 #include "worker/byte_pairs.h"
+#include "worker/front_lengths.h"
+#include "worker/hash_filter.h"
 #include "worker/pair_merge.h"
 #include "worker/pretokenizer.h"
 #include "worker/special_tokens.h"
@@ -43,6 +45,8 @@ class MergeTable {
       if (slot.left >= 0) visit(slot.left, slot.right);
     }
   }
+  // At least as many as there are merges.
+  size_t n_slots() const { return slots_.size(); }
   int64_t MemoryBytes() const;
 
  private:
@@ -55,6 +59,7 @@ class MergeTable {
                    const VocabTable& vocab);
 
   std::vector<Slot> slots_;  // open addressing
+  HashFilter filter_;        // most pairs that are asked for have no merge
 };
 
 // Text is cut by the pre-tokenizer; within a piece bytes are merged, lowest
@@ -75,6 +80,8 @@ class BpeTokenizer final : public Tokenizer {
 
   // What one call needs beside the text.
   struct Scratch;
+  // How the bytes of a part are merged.
+  class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
                         StopCounter& stop,
@@ -96,6 +103,9 @@ class BpeTokenizer final : public Tokenizer {
   // token. Between two other bytes nothing is ever merged, so a piece can be
   // cut there.
   BytePairs joined_;
+  // Of the right tokens of merges that have two bytes or more.
+  FrontLengths right_lengths_;
+  HashFilter right_filter_;
 };
 
 }  // namespace plimsoll::worker

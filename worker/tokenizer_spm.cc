@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/piece_cache.h"
+#include "worker/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -115,6 +116,7 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
     unknown_.reset();
   }
   byte_ids_.fill(-1);
+  filter_.Reset(static_cast<size_t>(vocab_size()));
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const absl::string_view text = vocab_.Text(id);
     if (vocab_.Type(id) == TokenType::kByte) {
@@ -124,6 +126,9 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
       }
     }
     IndexJoins(text);
+    if (text.size() < 2) continue;
+    lengths_.Add(text);
+    filter_.Add(HashEnds(text));
   }
   for (size_t c = 0; c < ascii_ids_.size(); ++c) {
     const char text = static_cast<char>(c);
@@ -169,20 +174,74 @@ int32_t SpmTokenizer::FindChar(absl::string_view c) const {
   return lead < ascii_ids_.size() ? ascii_ids_[lead] : FindMergeable(c);
 }
 
+bool SpmTokenizer::MayBeToken(absl::string_view joined) const {
+  return joined.size() <= lengths_.Most(joined) &&
+         filter_.MayHave(HashEnds(joined));
+}
+
+class SpmTokenizer::Rules {
+ public:
+  // For a text of so many bytes.
+  Rules(const SpmTokenizer& tokenizer, size_t text_bytes)
+      : tokenizer_(tokenizer), cache_(text_bytes) {}
+
+  MergeSymbol First(absl::string_view text, size_t begin) const {
+    const absl::string_view c = text.substr(begin, CharBytes(text[begin]));
+    return {static_cast<uint32_t>(begin), static_cast<uint32_t>(c.size()),
+            tokenizer_.FindChar(c)};
+  }
+
+  std::optional<MergeRule> Find(absl::string_view text, const MergeSymbol& left,
+                                const MergeSymbol& right) {
+    const auto find = [&]() -> std::optional<MergeRule> {
+      const absl::string_view joined =
+          text.substr(left.begin, size_t{left.bytes} + right.bytes);
+      if (!tokenizer_.MayBeToken(joined)) return std::nullopt;
+      return tokenizer_.FindRule(joined);
+    };
+    // Without ids the texts alone say what they are.
+    if (left.id < 0 || right.id < 0) return find();
+    return cache_.Find(left.id, right.id, find);
+  }
+
+  // Any pair that makes a token has a rule.
+  void ListAcross(absl::string_view text, const MergeSymbol& symbol,
+                  std::vector<AcrossRule>& out) const {
+    out.clear();
+    const absl::string_view from = text.substr(symbol.begin);
+    size_t bytes = symbol.bytes;
+    if (bytes == from.size()) return;
+    const size_t most = std::min(from.size(), tokenizer_.lengths_.Most(from));
+    while (bytes < most &&
+           tokenizer_.adjacent_.Has(from[bytes - 1], from[bytes])) {
+      bytes = std::min(bytes + CharBytes(from[bytes]), from.size());
+      const absl::string_view joined = from.substr(0, bytes);
+      if (!tokenizer_.MayBeToken(joined)) continue;
+      const auto rule = tokenizer_.FindRule(joined);
+      if (rule) out.push_back({rule->rank, bytes - symbol.bytes});
+    }
+  }
+
+ private:
+  const SpmTokenizer& tokenizer_;
+  RuleCache cache_;
+};
+
 struct SpmTokenizer::Scratch {
-  Scratch(size_t text_bytes, StopCounter& stop_check)
-      : cache(text_bytes), rules(text_bytes), stop(stop_check) {}
+  Scratch(const SpmTokenizer& tokenizer, size_t text_bytes,
+          StopCounter& stop_check)
+      : cache(text_bytes), rules(tokenizer, text_bytes), stop(stop_check) {}
 
   PieceCache cache;
-  RuleCache rules;
-  PairMerger merger;
+  Rules rules;
+  TextMerger merger;
   StopCounter& stop;
 };
 
 absl::Status SpmTokenizer::EncodeTo(absl::string_view text, bool parse_special,
                                     StopCounter& stop,
                                     std::vector<int32_t>& ids) const {
-  Scratch scratch(text.size(), stop);
+  Scratch scratch(*this, text.size(), stop);
   ASSIGN_OR_RETURN(const std::vector<TextFragment> fragments,
                    special_.Split(vocab_, text, parse_special, stop));
   bool with_space_prefix = add_space_prefix_;
@@ -228,13 +287,8 @@ absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
 }
 
 std::optional<MergeRule> SpmTokenizer::FindRule(
-    absl::string_view text, const MergeSymbol& left,
-    const MergeSymbol& right) const {
-  const size_t bytes = size_t{left.bytes} + right.bytes;
-  if (static_cast<int64_t>(bytes) > vocab_.longest_token_bytes()) {
-    return std::nullopt;
-  }
-  const int32_t id = FindMergeable(text.substr(left.begin, bytes));
+    absl::string_view joined) const {
+  const int32_t id = FindMergeable(joined);
   if (id < 0) return std::nullopt;
   return MergeRule{RankOfScore(vocab_.Score(id)), id};
 }
@@ -249,31 +303,14 @@ absl::Status SpmTokenizer::EncodePart(absl::string_view text, Scratch& scratch,
     if (scratch.cache.Append(key, ids)) return absl::OkStatus();
   }
   const size_t n_before = ids.size();
-  PairMerger& merger = scratch.merger;
-  merger.symbols.clear();
-  for (size_t i = 0; i < text.size();) {
-    const absl::string_view c = text.substr(i, CharBytes(text[i]));
-    merger.symbols.push_back({static_cast<uint32_t>(i),
-                              static_cast<uint32_t>(c.size()), FindChar(c)});
-    i += c.size();
-  }
-  RETURN_IF_ERROR(merger.Run(
-      [&](const MergeSymbol& left,
-          const MergeSymbol& right) -> std::optional<MergeRule> {
-        // Without ids the texts alone say what they are.
-        if (left.id < 0 || right.id < 0) return FindRule(text, left, right);
-        return scratch.rules.Find(left.id, right.id,
-                                  [&] { return FindRule(text, left, right); });
-      },
-      scratch.stop));
-  for (const MergeSymbol& symbol : merger.symbols) {
-    if (symbol.bytes == 0) continue;
-    if (symbol.id >= 0) {
-      ids.push_back(symbol.id);
-    } else {
-      AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
-    }
-  }
+  RETURN_IF_ERROR(scratch.merger.Run(
+      text, scratch.rules, scratch.stop, [&](const MergeSymbol& symbol) {
+        if (symbol.id >= 0) {
+          ids.push_back(symbol.id);
+        } else {
+          AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
+        }
+      }));
   if (is_short) {
     scratch.cache.Remember(key, std::span(ids).subspan(n_before));
   }
@@ -308,7 +345,9 @@ void SpmTokenizer::AppendNormal(absl::string_view text,
 int64_t SpmTokenizer::MemoryBytes() const {
   return TableBytes() +
          static_cast<int64_t>(sizeof(byte_ids_) + sizeof(ascii_ids_) +
-                              sizeof(joins_space_) + sizeof(adjacent_));
+                              sizeof(joins_space_) + sizeof(adjacent_) +
+                              sizeof(lengths_)) +
+         filter_.MemoryBytes();
 }
 
 }  // namespace plimsoll::worker

@@ -15,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "planner/gguf_reader.h"
 #include "worker/byte_pairs.h"
+#include "worker/front_lengths.h"
+#include "worker/hash_filter.h"
 #include "worker/pair_merge.h"
 #include "worker/special_tokens.h"
 #include "worker/tokenizer.h"
@@ -39,6 +41,8 @@ class SpmTokenizer final : public Tokenizer {
 
   // What one call needs beside the text.
   struct Scratch;
+  // How the characters of a part are merged.
+  class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
                         StopCounter& stop,
@@ -57,9 +61,11 @@ class SpmTokenizer final : public Tokenizer {
   int32_t FindMergeable(absl::string_view text) const;
   // The mergeable token of one character, or -1.
   int32_t FindChar(absl::string_view c) const;
-  std::optional<MergeRule> FindRule(absl::string_view text,
-                                    const MergeSymbol& left,
-                                    const MergeSymbol& right) const;
+  // The rule of two symbols that are the whole of `joined`, which has two bytes
+  // at least.
+  std::optional<MergeRule> FindRule(absl::string_view joined) const;
+  // Whether a token may be `joined`.
+  bool MayBeToken(absl::string_view joined) const;
   void IndexJoins(absl::string_view token);
   void IndexSpans();
   // Whether a merge may join what ends before `at` and what begins there.
@@ -77,6 +83,9 @@ class SpmTokenizer final : public Tokenizer {
   // Bytes that stand side by side in some token. Between two others nothing is
   // ever merged.
   BytePairs adjacent_;
+  // Of tokens with two bytes or more.
+  FrontLengths lengths_;
+  HashFilter filter_;
 };
 
 }  // namespace plimsoll::worker

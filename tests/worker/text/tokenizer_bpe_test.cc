@@ -1,7 +1,12 @@
 #include "worker/tokenizer_bpe.h"
 
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -9,6 +14,8 @@
 #include "planner/memory_plan.h"
 #include "tests/worker/text/encode.h"
 #include "tests/worker/text/gguf_fixture.h"
+#include "tests/worker/text/merge_slowly.h"
+#include "worker/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -48,6 +55,66 @@ TEST(BpeTokenizerTest, MergesStayWithinAPiece) {
   const auto tokenizer = Load(ByteLevelVocab({{"a1"}}), {"a 1"});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_THAT(Encode(**tokenizer, "a1"), ElementsAre('a', '1'));
+}
+
+// A vocabulary of three letters whose merges are in any order, and what merging
+// by the definition gives.
+class RandomBpe {
+ public:
+  explicit RandomBpe(std::mt19937& random) {
+    std::vector<std::string> made = {"a", "b", "c"};
+    for (int i = 0; i < 24; ++i) {
+      const std::string left = made[random() % made.size()];
+      const std::string right = made[random() % made.size()];
+      if (left.size() + right.size() > 9) continue;
+      merges_.push_back(left + " " + right);
+      made.push_back(left + right);
+    }
+    std::shuffle(merges_.begin(), merges_.end(), random);
+    std::vector<FixtureToken> more;
+    for (size_t i = 3; i < made.size(); ++i) {
+      ids_.try_emplace(made[i], 256 + static_cast<int32_t>(more.size()));
+      more.push_back({made[i]});
+    }
+    tokenizer_ = Load(ByteLevelVocab(more), merges_);
+    for (uint32_t rank = 0; rank < merges_.size(); ++rank) {
+      ranks_.try_emplace(merges_[rank], rank);
+    }
+  }
+
+  const Tokenizer& tokenizer() const { return **tokenizer_; }
+
+  std::vector<int32_t> EncodeSlowly(const std::string& word) const {
+    const auto rank_of = [&](const std::string& left,
+                             const std::string& right) {
+      const auto found = ranks_.find(left + " " + right);
+      return found == ranks_.end() ? kNoRank : found->second;
+    };
+    std::vector<int32_t> ids;
+    for (const std::string& part : MergeSlowly(BytesOf(word), rank_of)) {
+      ids.push_back(part.size() == 1 ? part[0] : ids_.at(part));
+    }
+    return ids;
+  }
+
+ private:
+  std::vector<std::string> merges_;
+  std::map<std::string, int32_t> ids_;     // of merged tokens
+  std::map<std::string, uint32_t> ranks_;  // by merge
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer_;
+};
+
+TEST(BpeTokenizerTest, LongWordsMergeAsTheDefinitionSays) {
+  std::mt19937 random(11);
+  constexpr size_t kWindow = TextMerger::kWindow;
+  for (int round = 0; round < 60; ++round) {
+    const RandomBpe bpe(random);
+    for (const size_t n : {size_t{20}, kWindow - 1, kWindow, kWindow + 1,
+                           2 * kWindow + random() % kWindow}) {
+      const std::string word = RandomWord(random, n, 1 + random() % 3);
+      ASSERT_EQ(Encode(bpe.tokenizer(), word), bpe.EncodeSlowly(word)) << word;
+    }
+  }
 }
 
 TEST(BpeTokenizerTest, EveryByteComesBack) {

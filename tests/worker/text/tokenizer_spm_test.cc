@@ -1,13 +1,20 @@
 #include "worker/tokenizer_spm.h"
 
+#include <algorithm>
+#include <map>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "planner/memory_plan.h"
 #include "tests/worker/text/encode.h"
 #include "tests/worker/text/gguf_fixture.h"
+#include "tests/worker/text/merge_slowly.h"
+#include "worker/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -58,6 +65,68 @@ TEST(SpmTokenizerTest, EqualScoresMergeFromTheLeftAndZerosAreEqual) {
                                      {"bc", TokenType::kNormal, 0.0f}}));
   EXPECT_THAT(Encode(*tokenizer, "abc"), ElementsAre(6, 5));
   EXPECT_THAT(Encode(*tokenizer, ""), IsEmpty());
+}
+
+// Tokens of letters, a character of two bytes and spaces, of any scores; one
+// letter may be in longer tokens only.
+TEST(SpmTokenizerTest, LongTextsMergeAsTheDefinitionSays) {
+  const std::vector<std::string> chars = {"a", "b", "\xC3\xA9", kMark};
+  std::mt19937 random(13);
+  constexpr size_t kWindow = TextMerger::kWindow;
+  for (int round = 0; round < 60; ++round) {
+    const size_t n_chars = 2 + random() % (chars.size() - 1);
+    const auto any = [&](size_t n) {
+      std::vector<std::string> text;
+      for (; n > 0; --n) text.push_back(chars[random() % n_chars]);
+      return text;
+    };
+    std::vector<FixtureToken> tokens;
+    for (int byte = 0; byte < 256; ++byte) {
+      constexpr absl::string_view kHex = "0123456789ABCDEF";
+      tokens.push_back(
+          {std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">",
+           kByte});
+    }
+    for (size_t i = random() % 2; i < chars.size(); ++i) {
+      tokens.push_back({chars[i]});
+    }
+    std::map<std::string, uint32_t> ranks;
+    for (int i = 0; i < 30; ++i) {
+      const std::string text = absl::StrJoin(any(2 + random() % 5), "");
+      const auto rank = static_cast<uint32_t>(random() % 20);
+      if (!ranks.try_emplace(text, rank).second) continue;
+      tokens.push_back({text, TokenType::kNormal, -static_cast<float>(rank)});
+    }
+    tokens = Vocab(tokens);
+    const auto tokenizer = Make(tokens);
+    const auto rank_of = [&](const std::string& left,
+                             const std::string& right) {
+      const auto found = ranks.find(left + right);
+      return found == ranks.end() ? kNoRank : found->second;
+    };
+    for (const size_t n : {size_t{20}, kWindow - 1, kWindow, kWindow + 1,
+                           2 * kWindow + random() % kWindow}) {
+      const std::vector<std::string> text = any(n);
+      std::vector<std::string> expected;
+      for (const std::string& part : MergeSlowly(text, rank_of)) {
+        if (tokenizer->Find(part)) {
+          expected.push_back(part);
+          continue;
+        }
+        for (const char c : part) {
+          const auto byte = static_cast<unsigned char>(c);
+          expected.push_back(tokens[3 + byte].text);
+        }
+      }
+      std::vector<std::string> found;
+      const std::string whole = absl::StrJoin(text, "");
+      for (const int32_t id :
+           Encode(*tokenizer, absl::StrReplaceAll(whole, {{kMark, " "}}))) {
+        found.push_back(tokens[static_cast<size_t>(id)].text);
+      }
+      ASSERT_EQ(found, expected) << whole;
+    }
+  }
 }
 
 TEST(SpmTokenizerTest, SpacesBecomeMarksAndMergesMayCrossThem) {

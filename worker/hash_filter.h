@@ -1,0 +1,67 @@
+// Says quickly that something is not in a set.
+#ifndef PLIMSOLL_WORKER_HASH_FILTER_H_
+#define PLIMSOLL_WORKER_HASH_FILTER_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Of the first and the last eight bytes, and of the length: quick, and good
+// enough for a filter.
+inline uint64_t HashEnds(absl::string_view text) {
+  constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+  const size_t n = text.size();
+  uint64_t low = 0;
+  uint64_t high = 0;
+  if (n >= 8) {
+    std::memcpy(&low, text.data(), 8);
+    std::memcpy(&high, text.data() + n - 8, 8);
+  } else if (n >= 4) {
+    std::memcpy(&low, text.data(), 4);
+    std::memcpy(&high, text.data() + n - 4, 4);
+  } else {
+    std::memcpy(&low, text.data(), n);
+  }
+  const uint64_t mixed = (low ^ std::rotl(high, 29) ^ n << 56) * kMix;
+  return (mixed ^ mixed >> 32) * kMix;
+}
+
+// One bit for each hash, eight for each element there is room for: small enough
+// for a near cache where the table behind it is not.
+class HashFilter {
+ public:
+  // Makes room for so many elements and forgets all.
+  void Reset(size_t n_elements) {
+    bits_.assign(std::bit_ceil(n_elements / 8 + 1), 0);
+  }
+  // Before Reset nothing may be added or asked.
+  void Add(uint64_t hash) { bits_[WordOf(hash)] |= BitOf(hash); }
+  // False only if no element of this hash was added.
+  bool MayHave(uint64_t hash) const {
+    return (bits_[WordOf(hash)] & BitOf(hash)) != 0;
+  }
+  int64_t MemoryBytes() const {
+    return static_cast<int64_t>(bits_.capacity() * sizeof(uint64_t));
+  }
+
+ private:
+  // By the upper half, which tables do not use.
+  size_t WordOf(uint64_t hash) const {
+    return static_cast<size_t>(hash >> 38) & (bits_.size() - 1);
+  }
+  static uint64_t BitOf(uint64_t hash) {
+    return uint64_t{1} << (hash >> 32 & 63);
+  }
+
+  std::vector<uint64_t> bits_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_HASH_FILTER_H_

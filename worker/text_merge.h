@@ -1,0 +1,217 @@
+// Merges texts of any length in windows, so that scratch memory is small and
+// stays in a near cache.
+#ifndef PLIMSOLL_WORKER_TEXT_MERGE_H_
+#define PLIMSOLL_WORKER_TEXT_MERGE_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "worker/pair_merge.h"
+#include "worker/stop_counter.h"
+
+namespace plimsoll::worker {
+
+// A rule that joins a symbol to so many bytes that follow it.
+struct AcrossRule {
+  uint32_t rank;
+  size_t bytes;
+};
+
+// Merging a text gives the same symbols as merging its parts by themselves if
+// no join reaches across where they meet. That is certain of the end of a
+// symbol, whatever follows the window, if
+// - until the symbol is whole, each rule that joins its last part to what the
+//   text goes on with has at least the rank of what the symbol joins next: of
+//   equals the left one goes first;
+// - once it is whole there is no such rule.
+// What the symbol does until then depends on its own text only, so that is
+// merged again. Of what the text may go on with is left out
+// - what does not become one symbol when it is merged by itself;
+// - what has itself joined the character after it before the rule's turn comes:
+//   all its own ranks, and that of this join, are lower, and nothing joins that
+//   character to the right earlier, which is asked in the same way.
+// A window of which no such end is found is made twice as long.
+//
+// `Rules` has
+//   MergeSymbol First(text, begin): the symbol of one character or byte;
+//   std::optional<MergeRule> Find(text, left, right), which depends on the
+//     bytes and ids of the two only;
+//   ListAcross(text, symbol, out): sets `out` to the rules that may join
+//     `symbol`, as the left one, to what follows it in `text`.
+//
+// Scratch of one Encode call; not thread-safe.
+class TextMerger {
+ public:
+  static constexpr size_t kWindow = 512;  // symbols at first
+  // Ends of symbols that are looked at before a window grows.
+  static constexpr size_t kMaxEnds = 32;
+  // Joins to the right that one join may depend on, each on the next one; what
+  // depends on more counts as possible.
+  static constexpr size_t kMaxDepth = 4;
+  // Joins that are looked at for one end, of which more count as possible.
+  static constexpr int kMaxLooks = 128;
+
+  // Calls `emit(symbol)` for each symbol that merging `text` gives, in order.
+  // Errors: what `stop` says.
+  template <typename Rules, typename Emit>
+  absl::Status Run(absl::string_view text, Rules& rules, StopCounter& stop,
+                   const Emit& emit) {
+    size_t begin = 0;
+    size_t n_window = kWindow;
+    while (begin < text.size()) {
+      const size_t end = Fill(text, begin, n_window, rules);
+      RETURN_IF_ERROR(window_.Run(
+          [&](const MergeSymbol& left, const MergeSymbol& right) {
+            return rules.Find(text, left, right);
+          },
+          stop));
+      size_t n_certain = window_.symbols.size();
+      if (end < text.size()) {
+        RETURN_IF_ERROR(CountCertain(text, begin + (end - begin) / 2, rules,
+                                     stop, n_certain));
+      }
+      if (n_certain == 0) {
+        n_window *= 2;
+        continue;
+      }
+      for (size_t i = 0; i < n_certain; ++i) emit(window_.symbols[i]);
+      begin = EndOf(window_.symbols[n_certain - 1]);
+      n_window = kWindow;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static size_t EndOf(const MergeSymbol& symbol) {
+    return size_t{symbol.begin} + symbol.bytes;
+  }
+
+  // Makes the window `n` symbols of the text from `begin` on, or as many as
+  // there are. Returns where it ends.
+  template <typename Rules>
+  size_t Fill(absl::string_view text, size_t begin, size_t n, Rules& rules) {
+    window_.symbols.clear();
+    while (begin < text.size() && window_.symbols.size() < n) {
+      window_.symbols.push_back(rules.First(text, begin));
+      begin = EndOf(window_.symbols.back());
+    }
+    return begin;
+  }
+
+  // Sets `n` to how many symbols of the merged window are certain: 0, or so
+  // many that they reach to `least_end`.
+  template <typename Rules>
+  absl::Status CountCertain(absl::string_view text, size_t least_end,
+                            Rules& rules, StopCounter& stop, size_t& n) {
+    n = window_.symbols.size();
+    for (size_t ends = 0; ends < kMaxEnds && n > 0; ++ends, --n) {
+      const MergeSymbol& symbol = window_.symbols[n - 1];
+      if (EndOf(symbol) < least_end) break;
+      bool is_certain = false;
+      RETURN_IF_ERROR(CheckEnd(text, symbol, rules, stop, is_certain));
+      if (is_certain) return absl::OkStatus();
+    }
+    n = 0;
+    return absl::OkStatus();
+  }
+
+  // Whether nothing that follows `symbol` can be joined to it or to a part.
+  template <typename Rules>
+  absl::Status CheckEnd(absl::string_view text, const MergeSymbol& symbol,
+                        Rules& rules, StopCounter& stop, bool& is_certain) {
+    n_looks_ = 0;
+    is_certain = LowestAcross(text, symbol, kNoRank, 0, rules, stop) == kNoRank;
+    if (!is_certain) return stop.Spend(1);
+    FillPart(text, symbol.begin, EndOf(symbol), rules, part_);
+    uint32_t lowest =
+        LowestAcross(text, part_.symbols.back(), kNoRank, 0, rules, stop);
+    return part_.Run(
+        [&](const MergeSymbol& left, const MergeSymbol& right) {
+          return rules.Find(text, left, right);
+        },
+        stop,
+        [&](const MergeSymbol& left, const MergeSymbol& right,
+            const MergeRule& rule, bool is_last) {
+          if (lowest < rule.rank) is_certain = false;
+          if (!is_last || !is_certain) return;
+          lowest = LowestAcross(text,
+                                {left.begin, left.bytes + right.bytes, rule.id},
+                                kNoRank, 0, rules, stop);
+        });
+  }
+
+  // The lowest rank below `limit` of the rules that may join `symbol` to what
+  // follows it, or `limit`.
+  template <typename Rules>
+  uint32_t LowestAcross(absl::string_view text, const MergeSymbol& symbol,
+                        uint32_t limit, size_t depth, Rules& rules,
+                        StopCounter& stop) {
+    std::vector<AcrossRule>& across = looks_[depth].across;
+    rules.ListAcross(text, symbol, across);
+    for (const AcrossRule& rule : across) {
+      if (rule.rank < limit &&
+          IsThere(text, EndOf(symbol), rule, depth, rules, stop)) {
+        limit = rule.rank;
+      }
+    }
+    return limit;
+  }
+
+  // Whether what `rule` joins, which begins at `begin`, may be one symbol when
+  // it is the rule's turn, if nothing was joined to it from the left.
+  template <typename Rules>
+  bool IsThere(absl::string_view text, size_t begin, const AcrossRule& rule,
+               size_t depth, Rules& rules, StopCounter& stop) {
+    if (++n_looks_ > kMaxLooks) return true;
+    PairMerger& next = looks_[depth].next;
+    const size_t end = begin + rule.bytes;
+    FillPart(text, begin, end, rules, next);
+    uint32_t highest = 0;
+    const absl::Status status = next.Run(
+        [&](const MergeSymbol& left, const MergeSymbol& right) {
+          return rules.Find(text, left, right);
+        },
+        stop,
+        [&](const MergeSymbol&, const MergeSymbol&, const MergeRule& join,
+            bool) { highest = std::max(highest, join.rank); });
+    if (!status.ok()) return true;
+    if (next.symbols.size() > 1) return false;
+    if (end == text.size()) return true;
+    const MergeSymbol after = rules.First(text, end);
+    const auto join = rules.Find(text, next.symbols[0], after);
+    if (!join) return true;
+    highest = std::max(highest, join->rank);
+    if (highest >= rule.rank || depth + 1 == kMaxDepth) return true;
+    return LowestAcross(text, after, highest, depth + 1, rules, stop) < highest;
+  }
+
+  template <typename Rules>
+  static void FillPart(absl::string_view text, size_t begin, size_t end,
+                       Rules& rules, PairMerger& part) {
+    part.symbols.clear();
+    while (begin < end) {
+      part.symbols.push_back(rules.First(text, begin));
+      begin = EndOf(part.symbols.back());
+    }
+  }
+
+  PairMerger window_;
+  PairMerger part_;  // one symbol of the window, merged again
+  struct Look {
+    std::vector<AcrossRule> across;  // of a symbol
+    PairMerger next;                 // what one of them joins, merged
+  };
+  std::array<Look, kMaxDepth> looks_;
+  int n_looks_ = 0;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_MERGE_H_
