@@ -267,7 +267,12 @@ absl::StatusOr<std::vector<TextFragment>> SpecialTokens::Split(
     StopCounter& stop) const {
   Search search = {text, parse_special, stop, {}};
   const std::bitset<65'536>& prefixes = prefixes_[parse_special ? 1 : 0];
+  size_t asked = 0;  // up to where
   for (size_t i = 0; i < text.size(); ++i) {
+    if (i >= asked + StopCounter::kUnits) {
+      RETURN_IF_ERROR(stop.Spend(static_cast<int64_t>(i - asked)));
+      asked = i;
+    }
     if (!prefixes[PrefixAt(text, i)]) continue;
     RETURN_IF_ERROR(stop.Spend(1));
     const int32_t at =

@@ -359,6 +359,7 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
     size_t begin = 0;
     for (size_t i = 1; i < piece.size(); ++i) {
       if (joined_.Has(piece[i - 1], piece[i])) continue;
+      RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(i - begin)));
       RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
       begin = i;
     }

@@ -73,20 +73,30 @@ class RuleCache {
   std::vector<Entry> entries_;
 };
 
-std::string WithSpaceMarks(absl::string_view text, bool with_space_prefix) {
-  const auto n_spaces =
-      static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
-  std::string marked;
-  marked.reserve(text.size() + (kSpaceMark.size() - 1) * (n_spaces + 1) + 1);
+// Sets `marked` to `text` with U+2581 for each space.
+// Errors: what `stop` says.
+absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
+                        StopCounter& stop, std::string& marked) {
+  marked.clear();
   if (with_space_prefix) marked.append(kSpaceMark.data(), kSpaceMark.size());
-  for (const char c : text) {
-    if (c == ' ') {
-      marked.append(kSpaceMark.data(), kSpaceMark.size());
-    } else {
-      marked.push_back(c);
+  while (!text.empty()) {
+    const absl::string_view some = text.substr(0, StopCounter::kUnits);
+    RETURN_IF_ERROR(stop.Spend(StopCounter::kUnits));
+    const auto n_spaces =
+        static_cast<size_t>(std::count(some.begin(), some.end(), ' '));
+    size_t at = marked.size();
+    marked.resize(at + some.size() + (kSpaceMark.size() - 1) * n_spaces);
+    for (const char c : some) {
+      if (c == ' ') {
+        kSpaceMark.copy(&marked[at], kSpaceMark.size());
+        at += kSpaceMark.size();
+      } else {
+        marked[at++] = c;
+      }
     }
+    text.remove_prefix(some.size());
   }
-  return marked;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -269,11 +279,17 @@ bool SpmTokenizer::MayJoin(absl::string_view text, size_t at, bool is_mark,
 absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
                                      bool with_space_prefix, Scratch& scratch,
                                      std::vector<int32_t>& ids) const {
-  const std::string marked = WithSpaceMarks(text, with_space_prefix);
+  std::string marked;
+  RETURN_IF_ERROR(MarkSpaces(text, with_space_prefix, scratch.stop, marked));
   const absl::string_view all = marked;
   size_t part = 0;
+  size_t asked = 0;  // up to where
   bool after_mark = true;
   for (size_t i = 0; i < all.size();) {
+    if (i >= asked + StopCounter::kUnits) {
+      RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(i - asked)));
+      asked = i;
+    }
     const absl::string_view c = all.substr(i, CharBytes(all[i]));
     const bool is_mark = c == kSpaceMark;
     if (i > part && !MayJoin(all, i, is_mark, after_mark)) {
