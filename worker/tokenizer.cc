@@ -91,20 +91,32 @@ absl::Status Tokenizer::CheckFits(int64_t least_bytes,
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids,
                               bool render_special) const {
-  std::string bytes;
+  return *Decode(ids, render_special, NeverStop);
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
+                                              bool render_special,
+                                              StopCheck stop) const {
+  StopCounter counter(stop);
+  std::string text;
+  std::string one;
+  Utf8Stream stream;
   bool strip_space = strip_leading_space_;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const size_t begin = bytes.size();
-    AppendBytes(ids[i], render_special, bytes);
+    one.clear();
+    AppendBytes(ids[i], render_special, one);
+    RETURN_IF_ERROR(counter.Spend(1 + static_cast<int64_t>(one.size())));
+    absl::string_view bytes = one;
     // The space that Encode put in front of the text stands after BOS.
     const bool is_bos = i == 0 && ids[0] == roles_.bos;
-    if (!strip_space || is_bos || bytes.size() == begin) continue;
-    if (bytes[begin] == ' ') bytes.erase(begin, 1);
-    strip_space = false;
+    if (strip_space && !is_bos && !bytes.empty()) {
+      if (bytes[0] == ' ') bytes.remove_prefix(1);
+      strip_space = false;
+    }
+    stream.Push(bytes, text);
   }
-  Utf8Stream stream;
-  std::string text = stream.Push(bytes);
-  return text + stream.Finish();
+  text += stream.Finish();
+  return text;
 }
 
 bool Tokenizer::IsEnd(int32_t id) const {

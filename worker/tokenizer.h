@@ -66,6 +66,10 @@ class Tokenizer {
 
   // The text of a sequence (ill-formed bytes become U+FFFD).
   std::string Decode(std::span<const int32_t> ids, bool render_special) const;
+  // The same; `stop` is asked now and then.
+  // Errors: what `stop` says.
+  absl::StatusOr<std::string> Decode(std::span<const int32_t> ids,
+                                     bool render_special, StopCheck stop) const;
 
   // The token whose stored text is exactly `text`, if any.
   std::optional<int32_t> Find(absl::string_view text) const;

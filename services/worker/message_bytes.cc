@@ -4,7 +4,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "services/common/errors.h"
+#include "worker/stop_counter.h"
 
 namespace plimsoll::services {
 namespace {
@@ -59,14 +61,17 @@ int64_t WireBytes(const worker::StepOutput& output) {
          kEvictionBytes * static_cast<int64_t>(output.evictions.size());
 }
 
-int64_t TextBytes(const worker::Tokenizer& tokenizer,
-                  std::span<const int32_t> ids, bool render_special) {
+absl::StatusOr<int64_t> TextBytes(const worker::Tokenizer& tokenizer,
+                                  std::span<const int32_t> ids,
+                                  bool render_special, StopCheck stop) {
+  worker::StopCounter counter(stop);
   int64_t bytes = 0;
   std::string one;
   for (const int32_t id : ids) {
     one.clear();
     tokenizer.AppendBytes(id, render_special, one);
     bytes += static_cast<int64_t>(one.size());
+    RETURN_IF_ERROR(counter.Spend(1 + static_cast<int64_t>(one.size())));
     if (bytes > kMaxReplyBytes) break;
   }
   return bytes;

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "services/common/byte_budget.h"
 #include "services/common/server.h"
 #include "worker/engine.h"
@@ -49,9 +51,11 @@ int64_t WireBytes(std::span<const int32_t> ids);
 int64_t WireBytes(const worker::StepOutput& output);
 
 // Bytes that the ids stand for; counted until they are more than
-// kMaxReplyBytes.
-int64_t TextBytes(const worker::Tokenizer& tokenizer,
-                  std::span<const int32_t> ids, bool render_special);
+// kMaxReplyBytes. `stop` is asked now and then.
+// Errors: what `stop` says.
+absl::StatusOr<int64_t> TextBytes(const worker::Tokenizer& tokenizer,
+                                  std::span<const int32_t> ids,
+                                  bool render_special, StopCheck stop);
 
 // Errors: kInvalidArgument with both numbers and `advice` beyond
 // kMaxReplyBytes.

@@ -68,11 +68,14 @@ absl::Status Detokenize(ModelRegistry& registry,
   ASSIGN_OR_RETURN(const Prompt checked, FromIds(*model, prompt));
   // Looked at before the text is made: a few ids may stand for a long one.
   const worker::Tokenizer& tokenizer = model->engine->tokenizer();
-  const int64_t text_bytes =
-      TextBytes(tokenizer, checked.ids, request.render_special());
+  ASSIGN_OR_RETURN(
+      const int64_t text_bytes,
+      TextBytes(tokenizer, checked.ids, request.render_special(), stop));
   RETURN_IF_ERROR(CheckReplyBytes(text_bytes + kReplyFrameBytes, kFewerIds));
   RETURN_IF_ERROR(share.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
-  response.set_text(tokenizer.Decode(checked.ids, request.render_special()));
+  ASSIGN_OR_RETURN(
+      *response.mutable_text(),
+      tokenizer.Decode(checked.ids, request.render_special(), stop));
   const absl::Status status = CheckReplyBytes(
       static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
       kFewerIds);

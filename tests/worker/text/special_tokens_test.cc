@@ -71,6 +71,22 @@ TEST(SpecialTokensTest, NoTextNoFragments) {
   EXPECT_THAT(Split(MakeVocab({{"<s>", kControl}}), "", true), IsEmpty());
 }
 
+TEST(SpecialTokensTest, ASearchThatFindsNothingAsksWhetherToGoOn) {
+  const VocabTable vocab = MakeVocab({{"<s>", kControl}});
+  const auto special = SpecialTokens::Build(vocab);
+  ASSERT_TRUE(special.ok()) << special.status();
+  constexpr size_t kTimes = 8;
+  const std::string text(kTimes * StopCounter::kUnits + 1, 'a');
+  size_t n_asked = 0;
+  const auto count = [&] {
+    ++n_asked;
+    return absl::OkStatus();
+  };
+  StopCounter stop(count);
+  EXPECT_TRUE(special->Split(vocab, text, true, stop).ok());
+  EXPECT_EQ(n_asked, kTimes);
+}
+
 TEST(SpecialTokensTest, LongestGoesFirstEvenIfAnotherIsFurtherLeft) {
   const VocabTable vocab =
       MakeVocab({{"ab", kUserDefined}, {"bcd", kUserDefined}});

@@ -184,6 +184,37 @@ TEST(SpmTokenizerTest, TheSpacePrefixIsAddedAndTakenAway) {
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, true), "<bos>a");
 }
 
+TEST(SpmTokenizerTest, EachPassOverATextAsksWhetherToGoOn) {
+  // Special tokens, spaces, where parts begin, and merging.
+  constexpr size_t kPasses = 4;
+  constexpr size_t kTimes = 8;
+  const auto tokenizer = Make(Vocab({{"a"}, {"aa"}}));
+  size_t n_asked = 0;
+  const auto count = [&] {
+    ++n_asked;
+    return absl::OkStatus();
+  };
+  const std::string text(kTimes * StopCounter::kUnits, 'a');
+  ASSERT_TRUE(tokenizer->Encode(text, false, count).ok());
+  EXPECT_GE(n_asked, kPasses * kTimes - kPasses);
+}
+
+TEST(SpmTokenizerTest, DecodingStopsWhenItIsTold) {
+  const auto tokenizer = Make(Vocab({{"a"}}));
+  const std::vector<int32_t> ids(4 * StopCounter::kUnits, 3);
+  int n_asked = 0;
+  const auto stop = [&]() -> absl::Status {
+    if (++n_asked < 2) return absl::OkStatus();
+    return absl::CancelledError("enough");
+  };
+  EXPECT_EQ(tokenizer->Decode(ids, false, stop).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(n_asked, 2);
+  const auto whole = tokenizer->Decode(ids, false, NeverStop);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(*whole, tokenizer->Decode(ids, false));
+}
+
 TEST(SpmTokenizerTest, EveryTypeOfTokenHasItsBytes) {
   const auto tokenizer = Make(Vocab({{"<0x0a>", kByte},
                                      {kMark, TokenType::kUserDefined},
