@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How fast text is tokenised, in MB per second of one CPU: ours and tiktoken's with
-the same vocabulary and texts, and ours on texts made to be slow, at two sizes,
-which shows whether the time is linear in the text.
+the same vocabulary and texts, and ours on texts made to be slow, at three sizes,
+which shows whether the time is linear in the text. Then it searches for slower ones.
 
 usage: tokenizer.py [--bench build/release/bin/tokenizer_bench]
-                    [--source FOLDER] MODEL.gguf
+                    [--source FOLDER] [--rounds ROUNDS] MODEL.gguf
 
 The model's tokenizer must be a byte-level BPE for the ratio (SmolLM2's is); of
 another one only our rates are printed. Needs the package tiktoken for the
@@ -13,14 +13,15 @@ files as prose.
 """
 import argparse
 import pathlib
-import random
 import struct
 import subprocess
 import tempfile
 import time
 
+from tokenizer_texts import Search, running_text, worst_texts
+
 MB = 10**6
-SIZE = 4 * 2**20  # of a text
+SIZES = [2**18, 2**20, 2**22]  # of texts made to be slow
 ROUNDS = 3
 
 # What SmolLM2's pre-tokenizer does, as one expression.
@@ -82,67 +83,6 @@ def tiktoken_encoding(meta):
                              mergeable_ranks=ranks, special_tokens={}), rank_ids
 
 
-def running_text(source, suffixes):
-    """Some megabytes of the files of a folder."""
-    out, size = [], 0
-    for path in sorted(pathlib.Path(source).rglob("*")):
-        if path.suffix not in suffixes or not path.is_file():
-            continue
-        try:
-            text = path.read_text("utf-8")[:200_000]
-        except (UnicodeDecodeError, OSError):
-            continue
-        out.append(text)
-        size += len(text)
-        if size >= SIZE:
-            break
-    return "".join(out).encode()
-
-
-def words(source):
-    """Words of prose, without anything between them."""
-    text = running_text(source, {".md", ".rst", ".txt"})
-    return bytes(c for c in text if chr(c).isascii() and chr(c).isalpha())
-
-
-def worst_texts(source):
-    rng = random.Random(7)
-
-    def times(unit):
-        return lambda n: (unit * (n // len(unit) + 1))[:n]
-
-    def of(units):
-        def make(n):
-            out, size = [], 0
-            while size < n:
-                out.append(rng.choice(units))
-                size += len(out[-1])
-            return b"".join(out)
-        return make
-
-    long_word = words(source)
-    letters = [bytes([c]) for c in b"abcdefghijklmnopqrstuvwxyz"]
-    scripts = [c.encode() for c in "aбγ中あ한ا1é😀 \u0301ก"]
-    return {
-        "a-run": times(b"a"), "spaces": times(b" "), "newlines": times(b"\n"),
-        "tabs": times(b"\t"), "U+FFFD": times("\ufffd".encode()),
-        "digits": of([bytes([c]) for c in b"0123456789"]),
-        "letters": of(letters), "few letters": of(letters[:4]),
-        "common letters": of([bytes([c]) for c in b"etaoinsr"]),
-        "one long word": lambda n: (long_word * (n // len(long_word) + 1))[:n],
-        "abab": times(b"ab"), "a b": times(b"a "),
-        "mixed scripts": of(scripts), "ideographs": of(
-            [chr(c).encode() for c in range(0x4E00, 0x9FA5)]),
-        "signs": of([bytes([c]) for c in b"!\"#$%&()*+,-./:;<=>?@[]^_`{|}~"]),
-        "equals": times(b"="), "random bytes": rng.randbytes,
-        "0xFF": times(b"\xff"), "0xE2": times(b"\xe2"),
-        "look-alikes": times(b"<|im_start|<unused1<start_of_turn"),
-        "user-defined": times(b"<table>\n\n\n  x"),
-        "line ends and spaces": of([b"\n", b" ", b"\n\n", b"  ", b"x"]),
-        "apostrophes": times(b"'l"), "combining": times("\u0301".encode()),
-    }
-
-
 def our_rates(bench, model, folder, texts):
     paths = []
     for number, data in enumerate(texts):
@@ -150,7 +90,7 @@ def our_rates(bench, model, folder, texts):
         paths[-1].write_bytes(data)
     out = subprocess.run([bench, model, *paths], check=True, text=True,
                          capture_output=True).stdout
-    return [float(line.split()[-1]) for line in out.splitlines()]
+    return [float(line.split()[-2]) for line in out.splitlines()]
 
 
 def print_running(args, folder, encoding):
@@ -169,11 +109,48 @@ def print_running(args, folder, encoding):
             ids = subprocess.run(
                 [args.bench, "--ids", args.model, folder / "0.txt"],
                 check=True, text=True, capture_output=True).stdout
-            is_same = [encoding[1][i] for i in found] == [
-                int(i) for i in ids.split()]
+            # Bytes that the model's vocabulary lacks are dropped by its rules.
+            known = [encoding[1][i] for i in found if encoding[1][i] >= 0]
+            is_same = known == [int(i) for i in ids.split()]
             line += (f"  tiktoken {rate:6.1f}  ratio {ours / rate:5.2f}"
                      f"  ids {'equal' if is_same else 'DIFFER'}")
         print(line, flush=True)
+
+
+def print_slow(args, folder):
+    """Rates by size, slowest first, and how a byte's time grows with the size."""
+    rates = {}
+    for name, make in worst_texts(args.source).items():
+        rates[name] = our_rates(args.bench, args.model, folder,
+                                [make(size) for size in SIZES])
+    for name, row in sorted(rates.items(), key=lambda one: min(one[1])):
+        print(f"  {name:22}" + "".join(f"{rate:8.1f}" for rate in row)
+              + f"  growth {row[0] / row[-1]:5.2f}", flush=True)
+
+
+def bytes_of_tokens(meta):
+    tokens = meta["tokenizer.ggml.tokens"]
+    if meta["tokenizer.ggml.model"] != "gpt2":
+        return [t.replace("\u2581", " ").encode("utf-8", "surrogateescape")
+                for t in tokens]
+    to_byte = bytes_of_text()
+    return [bytes(to_byte[c] for c in t) for t in tokens
+            if all(c in to_byte for c in t)]
+
+
+def print_search(args, folder, meta):
+    search = Search(bytes_of_tokens(meta))
+    found = search.run(args.rounds, lambda texts: our_rates(
+        args.bench, args.model, folder, texts))
+    for _, candidate in found[:3]:
+        row = our_rates(args.bench, args.model, folder,
+                        [search.text(candidate, size) for size in SIZES])
+        units, repeats = candidate
+        how = "repeated" if repeats else "at random"
+        print(f"  {len(units):5} units {how:10}"
+              + "".join(f"{rate:8.1f}" for rate in row)
+              + f"  growth {row[0] / row[-1]:5.2f}  {b'|'.join(units)[:60]}",
+              flush=True)
 
 
 def main():
@@ -181,6 +158,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--bench", default="build/release/bin/tokenizer_bench")
     parser.add_argument("--source", default="/usr")
+    parser.add_argument("--rounds", type=int, default=8, help="of the search")
     args = parser.parse_args()
     meta = read_gguf(args.model)
     encoding = None
@@ -190,14 +168,11 @@ def main():
         folder = pathlib.Path(name)
         print("running text:")
         print_running(args, folder, encoding)
-        print("texts made to be slow, MB/s at two sizes:")
-        rates = {}
-        for name, make in worst_texts(args.source).items():
-            rates[name] = our_rates(args.bench, args.model, folder,
-                                    [make(SIZE // 4), make(SIZE)])
-        for name, (short, long) in sorted(rates.items(), key=lambda i: i[1][1]):
-            print(f"  {name:22} {SIZE // 4 / MB:5.1f} MB {short:7.1f}"
-                  f"  {SIZE / MB:5.1f} MB {long:7.1f}")
+        sizes = ", ".join(f"{size // 1024} KiB" for size in SIZES)
+        print(f"texts made to be slow, MB/s at {sizes}:")
+        print_slow(args, folder)
+        print("the slowest that a search finds:")
+        print_search(args, folder, meta)
 
 
 if __name__ == "__main__":
