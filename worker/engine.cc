@@ -54,12 +54,10 @@ absl::Status Engine::Impl::Queue(int64_t id, int64_t n_prompt,
   return scheduler.Add(id, n_prompt, claim, how);
 }
 
-absl::StatusOr<std::unique_ptr<TokenMask>> Engine::Impl::NewMask(
+std::unique_ptr<TokenMask> Engine::Impl::NewMask(
     const GenerateOptions& request) {
   if (request.constraint == nullptr) return nullptr;
-  auto mask = std::make_unique<TokenMask>(request.constraint, Index());
-  if (mask->status().ok()) return mask;
-  return absl::InvalidArgumentError(mask->status().message());
+  return std::make_unique<TokenMask>(request.constraint, Index());
 }
 
 const TokenIndex& Engine::Impl::Index() {
@@ -91,7 +89,7 @@ absl::Status Engine::Submit(GenerateOptions options,
                          .history = TokenHistory(roll.prefix_tokens)};
   start.history.Append(options.prompt_ids);
   start.n_prompt = start.history.n_tokens();
-  ASSIGN_OR_RETURN(start.mask, impl_->NewMask(options));
+  start.mask = impl_->NewMask(options);
   absl::MutexLock lock(&impl_->mu);
   RETURN_IF_ERROR(impl_->CheckOpen(options.is_admitted));
   const Waits how = options.is_admitted ? Waits::kAdmitted : Waits::kNew;

@@ -187,9 +187,7 @@ struct Engine::Impl {
   void Leave(Sequence& sequence);
   void FreeSessionSlots() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What the reply's tokens may be; null for any.
-  // Errors: kInvalidArgument if the constraint cannot begin.
-  absl::StatusOr<std::unique_ptr<TokenMask>> NewMask(
-      const GenerateOptions& request);
+  std::unique_ptr<TokenMask> NewMask(const GenerateOptions& request);
   // Made when the first request with a constraint comes.
   const TokenIndex& Index();
   absl::Status SubmitMessage(GenerateOptions options,

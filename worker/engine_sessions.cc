@@ -11,7 +11,7 @@ namespace plimsoll::worker {
 
 absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                                          std::shared_ptr<TokenSink> sink) {
-  ASSIGN_OR_RETURN(std::unique_ptr<TokenMask> mask, NewMask(request));
+  std::unique_ptr<TokenMask> mask = NewMask(request);
   absl::MutexLock lock(&mu);
   RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(

@@ -234,14 +234,13 @@ absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
   const bool is_changed = sequence.options().logit_bias.ChangesAnything();
   std::span<const LogitEntry> sorted =
       is_changed ? ChangedCandidates(sequence) : sorted_;
-  ASSIGN_OR_RETURN(std::optional<int32_t> id,
-                   DrawFrom(sequence, sorted, is_changed));
+  std::optional<int32_t> id = DrawFrom(sequence, sorted, is_changed);
   if (id.has_value()) return *id;
   // Looking at the whole row takes longer than all else of a draw.
   if (!backend_.Device().is_host_memory) return DrawOnDevice(sequence);
   if (is_changed && DrawsFromFirst(sequence.options().sampling)) {
     sorted = LiftedCandidates(sequence);
-    ASSIGN_OR_RETURN(id, DrawFrom(sequence, sorted, is_changed));
+    id = DrawFrom(sequence, sorted, is_changed);
     if (id.has_value()) return *id;
   }
   if (is_changed) return DrawFromChangedRow(sequence);
@@ -249,9 +248,9 @@ absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
   return DrawFromAll(sequence, logits);
 }
 
-absl::StatusOr<std::optional<int32_t>> RowSampler::DrawFrom(
-    const Sequence& sequence, std::span<const LogitEntry> sorted,
-    bool is_changed) {
+std::optional<int32_t> RowSampler::DrawFrom(const Sequence& sequence,
+                                            std::span<const LogitEntry> sorted,
+                                            bool is_changed) {
   if (sorted.empty()) return std::nullopt;
   if (sequence.mask() != nullptr) return DrawAllowedFrom(sequence, sorted);
   const SamplingOptions& sampling = sequence.options().sampling;
@@ -270,7 +269,7 @@ absl::StatusOr<std::optional<int32_t>> RowSampler::DrawFrom(
 
 // The likeliest of the allowed tokens are the allowed ones of the likeliest:
 // mostly a few look-ups, instead of one for every token there is.
-absl::StatusOr<std::optional<int32_t>> RowSampler::DrawAllowedFrom(
+std::optional<int32_t> RowSampler::DrawAllowedFrom(
     const Sequence& sequence, std::span<const LogitEntry> sorted) {
   const SamplingOptions& sampling = sequence.options().sampling;
   const int64_t n_wanted = CandidatesWanted(sampling);
@@ -281,7 +280,6 @@ absl::StatusOr<std::optional<int32_t>> RowSampler::DrawAllowedFrom(
     if (!mask.Allows(entry.id)) continue;
     allowed_.push_back(entry);
     if (std::ssize(allowed_) < n_wanted) continue;
-    RETURN_IF_ERROR(mask.status());
     return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
   }
   return std::nullopt;
@@ -425,8 +423,8 @@ absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
   for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
     best_.push_back({values.at(i), ids.at(i)});
   }
-  ASSIGN_OR_RETURN(const std::optional<int32_t> id,
-                   DrawFrom(sequence, best_, /*is_changed=*/true));
+  const std::optional<int32_t> id =
+      DrawFrom(sequence, best_, /*is_changed=*/true);
   if (id.has_value()) return *id;
   return DrawFromAll(sequence, biased_);
 }

@@ -51,12 +51,12 @@ class RowSampler {
   absl::StatusOr<int32_t> DrawToken(const Sequence& sequence);
   // The token if `sorted` decide it, the first ones of all tokens in order;
   // `is_changed` by biases and penalties.
-  absl::StatusOr<std::optional<int32_t>> DrawFrom(
-      const Sequence& sequence, std::span<const LogitEntry> sorted,
-      bool is_changed);
+  std::optional<int32_t> DrawFrom(const Sequence& sequence,
+                                  std::span<const LogitEntry> sorted,
+                                  bool is_changed);
   // The same of the tokens that the sequence's constraint allows.
-  absl::StatusOr<std::optional<int32_t>> DrawAllowedFrom(
-      const Sequence& sequence, std::span<const LogitEntry> sorted);
+  std::optional<int32_t> DrawAllowedFrom(const Sequence& sequence,
+                                         std::span<const LogitEntry> sorted);
   // The candidates after biases and penalties, in order, as far as no other
   // token can be among them.
   std::span<const LogitEntry> ChangedCandidates(const Sequence& sequence);

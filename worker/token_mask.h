@@ -45,8 +45,6 @@ class TokenMask {
   absl::StatusOr<std::span<const uint64_t>> AllowedTokens();
   // Whether this step looked for more than a step's work finds.
   bool is_exhausted() const { return state_.is_exhausted(); }
-  // Always OK: no constraint is too ambiguous to go on.
-  absl::Status status() const { return absl::OkStatus(); }
 
   // Goes on after token `id`, which is allowed.
   // Errors: kInternal if it is not.

@@ -470,28 +470,28 @@ absl::Status FillRoll(const v1::RollOptions& message,
 }
 
 absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
-    const v1::OutputConstraint& message) {
+    const v1::OutputConstraint& message, StopCheck stop) {
   absl::StatusOr<std::shared_ptr<const worker::Grammar>> grammar = nullptr;
   absl::string_view field;
   switch (message.kind_case()) {
     case v1::OutputConstraint::kJsonSchema:
       field = "constraint.json_schema";
-      grammar = worker::CompileJsonSchema(message.json_schema());
+      grammar = worker::CompileJsonSchema(message.json_schema(), stop);
       break;
     case v1::OutputConstraint::kGbnf:
       field = "constraint.gbnf";
-      grammar = worker::CompileGbnf(message.gbnf());
+      grammar = worker::CompileGbnf(message.gbnf(), stop);
       break;
     case v1::OutputConstraint::kRegex:
       field = "constraint.regex";
-      grammar = worker::CompileRegex(message.regex());
+      grammar = worker::CompileRegex(message.regex(), stop);
       break;
     default:
       return Bad("constraint", "has no json_schema, gbnf or regex");
   }
-  if (grammar.ok()) return grammar;
-  return absl::Status(grammar.status().code(),
-                      absl::StrCat(field, ": ", grammar.status().message()));
+  if (!absl::IsInvalidArgument(grammar.status())) return grammar;
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", grammar.status().message()));
 }
 
 }  // namespace plimsoll::services

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "planner/device_profile.h"
 #include "planner/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
@@ -63,14 +64,16 @@ absl::Status FillRoll(const v1::RollOptions& message,
                       worker::GenerateOptions& options);
 
 // The grammar of a constraint that is there.
+// Errors: kInvalidArgument naming the field; what `stop` says.
 absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
-    const v1::OutputConstraint& message);
+    const v1::OutputConstraint& message, StopCheck stop = NeverStop);
 // The same of a request that may have one.
 template <typename Request>
 absl::Status FillConstraint(const Request& request,
-                            worker::GenerateOptions& options) {
+                            worker::GenerateOptions& options,
+                            StopCheck stop = NeverStop) {
   if (!request.has_constraint()) return absl::OkStatus();
-  auto grammar = FromProto(request.constraint());
+  auto grammar = FromProto(request.constraint(), stop);
   if (grammar.ok()) options.constraint = *std::move(grammar);
   return grammar.status();
 }

@@ -80,7 +80,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   RETURN_IF_ERROR(FillCaller(caller, generation.options));
   RETURN_IF_ERROR(caller.stop());
-  RETURN_IF_ERROR(FillConstraint(request, generation.options));
+  RETURN_IF_ERROR(FillConstraint(request, generation.options, caller.stop));
   const bool can_roll =
       generation.options.context_policy == worker::ContextPolicy::kRoll;
   ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(*generation.model, request,
@@ -153,7 +153,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
   RETURN_IF_ERROR(FillCaller(caller, options));
-  RETURN_IF_ERROR(FillConstraint(request, options));
+  RETURN_IF_ERROR(FillConstraint(request, options, caller.stop));
   options.session_id = request.session_id();
   const auto session =
       engine.GetSession(options.session_id, options.claim.tenant);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/to_proto.h"
 
 namespace plimsoll::services {
@@ -281,6 +282,26 @@ TEST(FromProtoTest, EveryElementTypeHasItsNumber) {
     const v1::ElementType type = ToProto(info.dtype);
     EXPECT_TRUE(v1::ElementType_IsValid(type)) << info.name;
     EXPECT_EQ(*FromProto(type, "type"), info.dtype);
+  }
+}
+
+// A small constraint may be compiled without asking.
+TEST(ConstraintFromProtoTest, CompilationStopsWithItsCall) {
+  std::string schema = R"({"properties": {"p": {"type": "null"})";
+  std::string gbnf = "root ::= \"a\"";
+  for (int i = 0; i < 1'000; ++i) {
+    absl::StrAppend(&schema, R"(, "p)", i, R"(": {"type": "null"})");
+    absl::StrAppend(&gbnf, " | \"b", i, "\"");
+  }
+  absl::StrAppend(&schema, "}}");
+  v1::OutputConstraint constraint;
+  const auto stopped = [] { return absl::CancelledError("the client left"); };
+  for (int kind = 0; kind < 3; ++kind) {
+    if (kind == 0) constraint.set_json_schema(schema);
+    if (kind == 1) constraint.set_gbnf(gbnf);
+    if (kind == 2) constraint.set_regex("[a-z]+");
+    EXPECT_TRUE(FromProto(constraint).ok()) << kind;
+    EXPECT_EQ(FromProto(constraint, stopped).status(), stopped()) << kind;
   }
 }
 
