@@ -435,7 +435,7 @@ def streams(worker, args):
 
 def abuse_worker(args):
     flags = [f"--model=m={args.model}", f"--slots={args.streams + 1}",
-             "--n-ctx=8192"]
+             "--n-ctx=8192", f"--prompt-share={args.prompt_share}"]
     with Worker(*flags) as worker:
         worker.await_ready()
         found = search(worker, WORKER_KINDS, args.search, args.seed)
@@ -481,6 +481,8 @@ def main():
     parser.add_argument("--search", type=float, default=40,
                         help="seconds of each of the two searches")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--prompt-share", type=float, default=0.47,
+                        help="the worker's flag")
     parser.add_argument("model")
     parser.add_argument("--only", choices=["planner", "worker"])
     args = parser.parse_args()

@@ -227,6 +227,10 @@ struct EnginePart {
 struct EngineOptions {
   static constexpr int kMaxQueued = 64;
   static constexpr int kMaxThreads = 256;
+  // Noise stays below a half.
+  static constexpr double kPromptShare = 0.47;
+  static constexpr double kLeastPromptShare = 0.05;
+  static constexpr double kMostPromptShare = 0.9;
 
   Precision precision = Precision::kDefault;
   // Where a plan of the whole model runs; outlives the engine. Null = this
@@ -242,6 +246,9 @@ struct EngineOptions {
   // Bytes of the KV cache whose beginnings of prompts are kept to be shared, in
   // pages and only where no sequence needs them; 0 = none.
   int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();
+  // The part of a step's time that rows of prompts may take while others
+  // decode, kLeastPromptShare to kMostPromptShare.
+  double prompt_share = kPromptShare;
   std::function<absl::Time()> clock;  // monotonic; required
   // Told of an error of the device after which it does nothing any more
   // (kUnavailable), once, from the step thread; returns what every stream then

@@ -82,7 +82,7 @@ struct Engine::Impl {
         shares_pool(plan.kv.n_pages <
                     plan.options.n_slots * plan.kv.pages_per_slot),
         pool(PoolThreads(has_host, o.n_threads), /*pin=*/has_host),
-        prompt_budget(plan.options.n_slots),
+        prompt_budget(plan.options.n_slots, o.prompt_share),
         scheduler(plan.options.n_slots, plan.n_rows, o.max_queued),
         sessions(MostSessions(plan)) {}
 

@@ -43,7 +43,7 @@ void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
   ++decode.n_mixed;
   // The rows of this step would have taken what was allowed, had there been
   // `factor` times as many. A step that was cut short says nothing of growth.
-  const double allowed = (kAimedRatio - 1) * decode.seconds;
+  const double allowed = share_ / (1 - share_) * decode.seconds;
   const double taken = std::max(seconds - decode.seconds, kLeastSeconds);
   const double factor = std::clamp(allowed / taken, 1 / kMaxChange, kMaxChange);
   const auto rows = static_cast<double>(n_prompt);

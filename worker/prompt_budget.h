@@ -12,16 +12,14 @@
 
 namespace plimsoll::worker {
 
-// Keeps a step with prompt rows at no more than twice the one without, so that
-// streams go on while a long prompt is computed. A row costs the more the
+// Keeps the part of a step's time that prompt rows take at a share, so that
+// streams go on while a long prompt is computed: with a half such a step takes
+// twice as long as the one without. A row costs the more the
 // further on in its context it is, so the budget is one for each depth: a class
 // of positions, each but the first twice as wide as the one before. Step thread
 // only.
 class PromptBudget {
  public:
-  // Of a mixed step to the same without prompt rows: what is aimed at, so that
-  // noise stays below 2.
-  static constexpr double kAimedRatio = 1.9;
   // Mixed steps after which a step without prompt rows is measured again.
   static constexpr int64_t kMixedSteps = 64;
   // Until the first mixed step of a depth was measured.
@@ -29,8 +27,9 @@ class PromptBudget {
   // Positions of the first depth.
   static constexpr int64_t kFirstPositions = 512;
 
-  explicit PromptBudget(int64_t n_slots)
-      : decodes_(static_cast<size_t>(n_slots) + 1) {}
+  // `share` is more than 0 and less than 1.
+  PromptBudget(int64_t n_slots, double share)
+      : share_(share), decodes_(static_cast<size_t>(n_slots) + 1) {}
 
   // Prompt rows from `position` on for a step with `n_decoding` others: no
   // limit if that is 0; 0 if the step is to be measured without them; otherwise
@@ -50,6 +49,7 @@ class PromptBudget {
   static constexpr size_t kDepths = 16;
   static size_t DepthOf(int64_t position);
 
+  double share_;
   std::vector<Decode> decodes_;  // by the number of decoding rows
   std::array<std::optional<double>, kDepths>
       rows_;  // by depth; none: not known

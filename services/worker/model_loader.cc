@@ -195,6 +195,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   worker::EngineOptions engine{.precision = options_.precision,
                                .device = parts.front().device,
                                .n_threads = options_.n_threads,
+                               .prompt_share = options_.prompt_share,
                                .clock = options_.clock,
                                .on_device_lost = options_.on_device_lost};
   if (options_.prefix_cache_bytes) {

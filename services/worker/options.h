@@ -57,6 +57,7 @@ struct WorkerOptions {
   int n_threads = 0;  // of a CPU; 0 = all usable ones
   // As of worker::EngineOptions, of each model.
   std::optional<int64_t> prefix_cache_bytes;
+  double prompt_share = worker::EngineOptions::kPromptShare;
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string planner;         // address; empty = plans by itself

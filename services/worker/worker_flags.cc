@@ -74,6 +74,13 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       app, "--prefix-cache", options.prefix_cache_bytes,
       "Bytes of each model's KV cache whose beginnings of prompts are kept "
       "to be shared while no request needs them; 0 shares nothing (all)");
+  app.add_option("--prompt-share", options.prompt_share,
+                 "The part of a step's time that prompts may take while "
+                 "streams are read: with less, streams go on faster beside "
+                 "prompts, which wait longer for their first token")
+      ->capture_default_str()
+      ->check(CLI::Range(worker::EngineOptions::kLeastPromptShare,
+                         worker::EngineOptions::kMostPromptShare));
   const std::map<std::string, worker::Precision> precisions = {
       {"default", worker::Precision::kDefault},
       {"invariant", worker::Precision::kInvariant},

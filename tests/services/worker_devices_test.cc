@@ -70,13 +70,20 @@ TEST(WorkerFlagsTest, SeveralDevicesAndTheirMemory) {
               ElementsAre(int64_t{12} << 30, int64_t{1} << 30, 4'096));
 }
 
+TEST(WorkerFlagsTest, PromptsHaveAShareUpToTheLimits) {
+  EXPECT_EQ(Parse({"--prompt-share", "0.05"}).code, std::nullopt);
+  EXPECT_EQ(Parse({"--prompt-share", "0.9"}).code, std::nullopt);
+}
+
 TEST(WorkerFlagsTest, MistakesSayWhat) {
   for (const auto& [args, text] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--device", "cpu,cpu"}, "device 'cpu' is named twice"},
            {{"--device", "cuda:0,"}, "a device has no name"},
            {{"--device-memory", "12,x"}, "x"},
-           {{"--device-memory", "9223372036854775808"}, "is too large"}}) {
+           {{"--device-memory", "9223372036854775808"}, "is too large"},
+           {{"--prompt-share", "0.04"}, "--prompt-share"},
+           {{"--prompt-share", "0.91"}, "--prompt-share"}}) {
     const Parsed parsed = Parse(args);
     EXPECT_EQ(parsed.code, 2) << args[1];
     EXPECT_THAT(parsed.error, HasSubstr(text));

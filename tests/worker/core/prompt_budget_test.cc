@@ -13,6 +13,7 @@ namespace plimsoll::worker {
 namespace {
 
 constexpr int64_t kSlots = 16;
+constexpr double kShare = 0.47;
 
 // Seconds of a step with so many decoding and prompt rows.
 using Cost = std::function<double(int64_t, int64_t)>;
@@ -38,14 +39,14 @@ double MeanRatio(PromptBudget& budget, const Cost& cost, int64_t n_decoding,
 }
 
 TEST(PromptBudgetTest, NothingLimitsPromptsWhileNothingDecodes) {
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
   budget.Record(0, 512, absl::Seconds(1));
   EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
 }
 
 TEST(PromptBudgetTest, AnUnknownStepIsMeasuredOnceAndAgainAfterManyMixedOnes) {
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   EXPECT_EQ(budget.Rows(1), 0);
   EXPECT_EQ(budget.Rows(kSlots), 0);
   budget.Record(1, 0, absl::Milliseconds(7));
@@ -70,7 +71,7 @@ TEST(PromptBudgetTest, AMixedStepTakesTwiceAsLongAtMost) {
                  (n_prompt > 0 ? begin : 0) +
                  row * static_cast<double>(n_prompt);
         };
-        PromptBudget budget(kSlots);
+        PromptBudget budget(kSlots, kShare);
         for (const int64_t n_decoding : {int64_t{1}, kSlots}) {
           const double ratio = MeanRatio(budget, cost, n_decoding);
           EXPECT_LE(ratio, 2.0) << decode << " " << row << " " << begin;
@@ -81,13 +82,25 @@ TEST(PromptBudgetTest, AMixedStepTakesTwiceAsLongAtMost) {
   }
 }
 
+TEST(PromptBudgetTest, PromptsTakeTheirShareOfAStep) {
+  const Cost cost = [](int64_t n_decoding, int64_t n_prompt) {
+    return 7e-3 + 1e-4 * static_cast<double>(n_decoding + n_prompt);
+  };
+  for (const double share : {0.05, 0.15, 0.5, 0.9}) {
+    PromptBudget budget(kSlots, share);
+    const double ratio = MeanRatio(budget, cost, 4);
+    EXPECT_LE(ratio, 1.01 / (1 - share)) << share;
+    EXPECT_GE(ratio, 0.9 / (1 - share)) << share;
+  }
+}
+
 TEST(PromptBudgetTest, NoiseDoesNotStarvePrompts) {
   std::mt19937 random(9);
   std::uniform_real_distribution<double> noise(0.7, 1.6);
   const Cost cost = [&](int64_t, int64_t n_prompt) {
     return (7e-3 + 3e-4 * static_cast<double>(n_prompt)) * noise(random);
   };
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   int64_t n_rows = 0;
   (void)MeanRatio(budget, cost, 4, &n_rows);
   // Without noise 21 rows a step fit.
@@ -99,14 +112,14 @@ TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
   const Cost cost = [](int64_t, int64_t n_prompt) {
     return 1e-3 + 1.0 * static_cast<double>(n_prompt);
   };
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   (void)MeanRatio(budget, cost, 1);
   budget.Record(1, 0, absl::Milliseconds(1));
   EXPECT_EQ(budget.Rows(1), 1);
 }
 
 TEST(PromptBudgetTest, AClockThatStandsStillStopsNothing) {
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   for (int i = 0; i < 300; ++i) {
     const int64_t rows = budget.Rows(2);
     if (rows == 0) {
@@ -125,7 +138,7 @@ TEST(PromptBudgetTest, RowsThatAreFurtherOnInTheirContextCostMore) {
     const double row = 2e-4 * (1 + static_cast<double>(position) / 500);
     return 1e-2 + row * static_cast<double>(n_prompt);
   };
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   int64_t n_rows = 0;
   for (int64_t i = 0; i < 4'000; ++i) {
     const int64_t position = i / 10 % 2 == 0 ? 0 : 7'000;
@@ -140,7 +153,7 @@ TEST(PromptBudgetTest, RowsThatAreFurtherOnInTheirContextCostMore) {
 }
 
 TEST(PromptBudgetTest, AShortLastChunkDoesNotShrinkTheNextPrompt) {
-  PromptBudget budget(kSlots);
+  PromptBudget budget(kSlots, kShare);
   budget.Record(1, 0, absl::Milliseconds(10));
   for (int i = 0; i < 20; ++i) {
     budget.Record(

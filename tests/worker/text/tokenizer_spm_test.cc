@@ -81,7 +81,7 @@ TEST(SpmTokenizerTest, LongTextsMergeAsTheDefinitionSays) {
       return text;
     };
     std::vector<FixtureToken> tokens;
-    for (int byte = 0; byte < 256; ++byte) {
+    for (size_t byte = 0; byte < 256; ++byte) {
       constexpr absl::string_view kHex = "0123456789ABCDEF";
       tokens.push_back(
           {std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">",
