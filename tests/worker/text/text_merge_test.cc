@@ -154,7 +154,7 @@ TEST(TextMergerTest, AWindowGrowsUntilAnEndIsCertain) {
   }
   std::string text;
   while (text.size() < 8 * TextMerger::kWindow) text += row;
-  for (const size_t more : {0, 1, 2}) {
+  for (const size_t more : {0u, 1u, 2u}) {
     const size_t n = 4 * TextMerger::kWindow - 1 + more;
     const size_t before = rules.n_first();
     ASSERT_NO_FATAL_FAILURE(ExpectAsDefined(text.substr(0, n), rules));
