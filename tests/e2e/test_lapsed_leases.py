@@ -99,6 +99,14 @@ def test_leases_are_what_a_worker_holds_after_crashes_of_its_planner(
         held = worker.model().state == v1.MODEL_STATE_READY
         return len(planner.leases()) == held
 
+    def loaded():
+        try:
+            return worker.load(n_ctx=256, n_slots=1)
+        except grpc.RpcError as error:
+            # The worker tries its connection again within 2 s.
+            assert Failure(error).info.reason == "PLANNER_UNAVAILABLE"
+            return None
+
     delays = random.Random(14)
     journal = f"--journal={tmp_path / 'leases.db'}"
     planner = Planner(journal)
@@ -116,7 +124,7 @@ def test_leases_are_what_a_worker_holds_after_crashes_of_its_planner(
                 is_over.set()
                 done.result(timeout=CALL_SECONDS)
             until(settled, 20, "a lease for each load")
-            worker.load(n_ctx=256, n_slots=1)
+            until(loaded, 20, "a load")
             assert len(planner.leases()) == 1
     finally:
         planner.close()

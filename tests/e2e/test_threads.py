@@ -14,6 +14,8 @@ from conftest import model_flag
 from servers import BUILD_DIR, CALL_SECONDS, Planner, Worker, refused
 
 N_STREAMS = 100  # of each kind; a connection may have 128
+# Without this, channels to one address share a connection.
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 MOST_NEW_THREADS = 8  # that gRPC may add by itself
 
 
@@ -36,7 +38,7 @@ def test_an_open_stream_takes_no_thread(start):
             end.wait(CALL_SECONDS)
 
         for stub, request in kinds:
-            channels.append(grpc.insecure_channel(server.address))
+            channels.append(grpc.insecure_channel(server.address, OWN_CONNECTION))
             method = stub(channels[-1]).ServerReflectionInfo
             for _ in range(N_STREAMS):
                 calls.append(method(requests(request(list_services=""))))
