@@ -46,6 +46,9 @@ venv() {
 # pinned FILE: the requirements of a requirements.txt, one word each.
 pinned() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
 
+# Two checkouts with the same sources share what ccache keeps.
+export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
+
 # configure PRESET ARGUMENT...: runs CMake, with ccache where it is installed.
 configure() {
   local preset=$1
