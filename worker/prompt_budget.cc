@@ -24,7 +24,9 @@ size_t PromptBudget::DepthOf(int64_t position) {
 int64_t PromptBudget::Rows(int64_t n_decoding, int64_t position) const {
   if (n_decoding == 0) return Scheduler::kNoLimit;
   const Decode& decode = decodes_.at(static_cast<size_t>(n_decoding));
-  if (decode.seconds == 0 || decode.n_mixed >= kMixedSteps) return 0;
+  if (decode.seconds == 0 || decode.n_mixed >= kMixedSteps || excess_ > 0) {
+    return 0;
+  }
   return static_cast<int64_t>(rows_[DepthOf(position)].value_or(kFirstRows));
 }
 
@@ -38,19 +40,26 @@ void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
     const bool is_first = decode.seconds == 0;
     decode.seconds += (is_first ? 1 : kNewest) * (seconds - decode.seconds);
     decode.n_mixed = 0;
+    Count(0, allowed_share_ * decode.seconds);
     return;
   }
   ++decode.n_mixed;
   // The rows of this step would have taken what was allowed, had there been
   // `factor` times as many. A step that was cut short says nothing of growth.
-  const double allowed = share_ / (1 - share_) * decode.seconds;
+  const double allowed = allowed_share_ * decode.seconds;
   const double taken = std::max(seconds - decode.seconds, kLeastSeconds);
+  Count(taken, allowed);
   const double factor = std::clamp(allowed / taken, 1 / kMaxChange, kMaxChange);
   const auto rows = static_cast<double>(n_prompt);
   std::optional<double>& kept = rows_[DepthOf(position)];
   const double before = kept.value_or(kFirstRows);
   if (factor > 1 && rows * factor < before) return;
   kept = std::clamp(before + kNewest * (rows * factor - before), 1.0, kMaxRows);
+}
+
+void PromptBudget::Count(double taken, double allowed) {
+  excess_ =
+      std::clamp(excess_ + taken - allowed, -allowed, kMaxPause * allowed);
 }
 
 }  // namespace plimsoll::worker
