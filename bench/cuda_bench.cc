@@ -27,8 +27,8 @@
 #include "bench/must.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device_rates.h"
-#include "kernels/kv_row.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/kv_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/status_macros.h"
 #include "bench/must.h"
-#include "kernels/kv_row.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/kv_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {

@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "absl/time/clock.h"
-#include "planner/model_shape.h"
-#include "worker/model_file.h"
+#include "planner/model/model_shape.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll {
 namespace {

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/kv_cache_bytes.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "worker/kv_cache.h"
-#include "worker/roll_plan.h"
-#include "worker/token_history.h"
+#include "planner/layout/kv_cache_bytes.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/sampling/token_history.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -43,8 +43,8 @@ void Evict(benchmark::State& state) {
   KvCache cache(shape, plan,
                 {.pages = {pages.data(), plan.kv.full_bytes},
                  .rings = {rings.data(), plan.kv.window_bytes}});
-  GenerateOptions options;
-  options.context_policy = ContextPolicy::kRoll;
+  RollOptions options;
+  options.policy = ContextPolicy::kRoll;
   options.pin_tokens = kPinned;
   const RollPlan roll = *PlanRoll(shape, plan, options);
   TokenHistory history(kPinned);

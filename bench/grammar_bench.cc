@@ -18,13 +18,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "bench/must.h"
-#include "worker/code_points.h"
-#include "worker/gbnf.h"
-#include "worker/model_file.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_grammar.h"
-#include "worker/token_mask.h"
-#include "worker/tokenizer.h"
+#include "worker/device/model_file.h"
+#include "worker/text/code_points.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
+#include "worker/text/grammar/token_mask.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 namespace {

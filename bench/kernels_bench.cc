@@ -28,7 +28,7 @@
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {

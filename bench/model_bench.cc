@@ -35,12 +35,12 @@
 #include "base/status_macros.h"
 #include "bench/must.h"
 #include "bench/synthetic_gguf.h"
-#include "planner/bounds.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
-#include "worker/model_file.h"
+#include "planner/fleet/bounds.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/model_file.h"
+#include "worker/engine/engine.h"
 #ifdef PLIMSOLL_BENCH_CUDA
 #include "kernels/cuda/device_rates.h"
 #endif

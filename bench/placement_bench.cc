@@ -8,7 +8,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 namespace {

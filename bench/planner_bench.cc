@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "planner/memory_plan.h"
-#include "planner/what_if.h"
+#include "planner/fleet/what_if.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
 
 namespace plimsoll {
 namespace {

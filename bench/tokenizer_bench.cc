@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "bench/must.h"
-#include "worker/model_file.h"
-#include "worker/tokenizer.h"
+#include "worker/device/model_file.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::bench {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "kernels/backend.h"
-#include "kernels/kv_row.h"
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/kv_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
 

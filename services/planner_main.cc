@@ -8,18 +8,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/background.h"
-#include "services/common/catalogue_file.h"
-#include "services/common/flags.h"
-#include "services/common/log.h"
-#include "services/common/plan_source.h"
-#include "services/common/server.h"
-#include "services/common/work_pool.h"
+#include "services/host/background.h"
+#include "services/host/log.h"
 #include "services/planner/ledger.h"
 #include "services/planner/open_ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/planner/planner_service.h"
+#include "services/server/flags.h"
+#include "services/server/server.h"
+#include "services/server/work_pool.h"
+#include "services/sources/catalogue_file.h"
+#include "services/sources/plan_source.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,39 +1,58 @@
 # Text in and out of a model: tokenizers, chat formats, UTF-8, and grammars
-# that constrain what a model says.
+# that constrain what a model says. A folder is a library.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 find_package(nlohmann_json REQUIRED)
 
-add_library(plimsoll_text STATIC
-  char_classes.cc
-  chat_choice.cc
-  chat_function_gemma.cc
-  chat_segments.cc
-  chat_template.cc
-  code_points.cc
-  gbnf.cc
-  grammar_builder.cc
-  grammar_exits.cc
-  grammar_spread.cc
-  grammar_state.cc
-  json_grammar.cc
-  pretokenizer.cc
-  regex_grammar.cc
-  schema_grammar.cc
-  schema_keywords.cc
-  schema_reader.cc
-  special_tokens.cc
-  token_index.cc
-  token_mask.cc
-  tokenizer.cc
-  tokenizer_bpe.cc
-  tokenizer_spm.cc
-  tool_call.cc
-  tool_reader.cc
-  tool_text.cc
-  utf8.cc
-  vocab_table.cc)
-target_link_libraries(plimsoll_text
-  PUBLIC plimsoll_base plimsoll_planner
-  PUBLIC absl::flat_hash_map absl::flat_hash_set
-  PRIVATE absl::hash nlohmann_json::nlohmann_json PkgConfig::PCRE2)
+add_library(plimsoll_text_base STATIC
+  text/code_points.cc
+  text/schema_reader.cc
+  text/text_stream.cc
+  text/utf8.cc)
+target_link_libraries(plimsoll_text_base
+  PUBLIC plimsoll_base
+  PRIVATE nlohmann_json::nlohmann_json PkgConfig::PCRE2)
+add_library(plimsoll_text_tokenizer STATIC
+  text/tokenizer/char_classes.cc
+  text/tokenizer/pretokenizer.cc
+  text/tokenizer/special_tokens.cc
+  text/tokenizer/token_index.cc
+  text/tokenizer/tokenizer.cc
+  text/tokenizer/tokenizer_bpe.cc
+  text/tokenizer/tokenizer_spm.cc
+  text/tokenizer/vocab_table.cc)
+target_link_libraries(plimsoll_text_tokenizer
+  PUBLIC plimsoll_text_base plimsoll_planner_model
+    absl::flat_hash_map absl::flat_hash_set
+  PRIVATE absl::hash PkgConfig::PCRE2)
+add_library(plimsoll_text_chat STATIC
+  text/chat/chat_choice.cc
+  text/chat/chat_function_gemma.cc
+  text/chat/chat_segments.cc
+  text/chat/chat_template.cc
+  text/chat/tool_call.cc
+  text/chat/tool_reader.cc
+  text/chat/tool_text.cc)
+target_link_libraries(plimsoll_text_chat
+  PUBLIC plimsoll_text_tokenizer
+  PRIVATE absl::flat_hash_map nlohmann_json::nlohmann_json)
+add_library(plimsoll_text_grammar STATIC
+  text/grammar/gbnf.cc
+  text/grammar/grammar_builder.cc
+  text/grammar/grammar_exits.cc
+  text/grammar/grammar_spread.cc
+  text/grammar/grammar_state.cc
+  text/grammar/json_grammar.cc
+  text/grammar/regex_grammar.cc
+  text/grammar/schema_grammar.cc
+  text/grammar/schema_keywords.cc
+  text/grammar/token_mask.cc)
+target_link_libraries(plimsoll_text_grammar
+  PUBLIC plimsoll_text_tokenizer absl::flat_hash_map
+    absl::flat_hash_set
+  PRIVATE nlohmann_json::nlohmann_json)
+# All of it.
+add_library(plimsoll_text INTERFACE)
+target_link_libraries(plimsoll_text INTERFACE
+  plimsoll_text_chat plimsoll_text_grammar plimsoll_text_tokenizer
+  plimsoll_text_base plimsoll_planner)

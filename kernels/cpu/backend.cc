@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/memory.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/packed_row.h"
 #include "kernels/validate.h"
 
 namespace plimsoll::kernels {

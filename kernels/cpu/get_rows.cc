@@ -6,8 +6,8 @@
 //
 #include <algorithm>
 
+#include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

@@ -10,7 +10,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
 namespace {

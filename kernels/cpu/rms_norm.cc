@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/row_groups.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

@@ -10,11 +10,11 @@
 #ifdef PLIMSOLL_CUDA_EMULATED
 #include "kernels/cuda/emulation/backend.h"
 #endif
+#include "kernels/cuda/mat_mul/pack_weights.h"
+#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/pack_weights.h"
-#include "kernels/cuda/weight_layout.h"
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/packed_row.h"
 #include "kernels/validate.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {

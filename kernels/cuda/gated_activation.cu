@@ -1,7 +1,7 @@
 // SiLU or tanh-GELU of the gate, times up: a warp 32 values, which it packs
 // where that is asked for.
+#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

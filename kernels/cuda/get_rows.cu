@@ -1,7 +1,7 @@
 // Gathers rows of a table and scales them: a thread an element.
 #include "base/status_macros.h"
+#include "kernels/cuda/mat_mul/weights.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/weights.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -15,7 +15,7 @@
 #ifdef PLIMSOLL_CUDA_EMULATED
 #include <bit>
 
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,7 +1,7 @@
 // Root mean square normalisation: a block of threads a row, which packs what it
 // gives where that is asked for.
+#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -1,10 +1,10 @@
 // One plain function per element type; the oracle of every other decoder.
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
 
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
 
 namespace plimsoll::kernels {
 namespace {

@@ -1,6 +1,6 @@
 // Rows of quantised blocks, in the file's layout, as float32.
-#ifndef PLIMSOLL_KERNELS_REFERENCE_DEQUANTIZE_H_
-#define PLIMSOLL_KERNELS_REFERENCE_DEQUANTIZE_H_
+#ifndef PLIMSOLL_KERNELS_QUANT_DEQUANTIZE_H_
+#define PLIMSOLL_KERNELS_QUANT_DEQUANTIZE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,4 +24,4 @@ absl::Status DequantizeRow(DType dtype, const std::byte* bytes, int64_t n,
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_REFERENCE_DEQUANTIZE_H_
+#endif  // PLIMSOLL_KERNELS_QUANT_DEQUANTIZE_H_

@@ -1,6 +1,6 @@
 // Exact conversions between float and the 16-bit float types, in integers.
-#ifndef PLIMSOLL_KERNELS_REFERENCE_FLOAT16_H_
-#define PLIMSOLL_KERNELS_REFERENCE_FLOAT16_H_
+#ifndef PLIMSOLL_KERNELS_QUANT_FLOAT16_H_
+#define PLIMSOLL_KERNELS_QUANT_FLOAT16_H_
 
 #include <bit>
 #include <cstdint>
@@ -57,4 +57,4 @@ inline uint16_t Bf16FromF32(float value) {
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_REFERENCE_FLOAT16_H_
+#endif  // PLIMSOLL_KERNELS_QUANT_FLOAT16_H_

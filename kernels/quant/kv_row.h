@@ -1,6 +1,6 @@
 // How rows of keys and values are stored in a cache.
-#ifndef PLIMSOLL_KERNELS_KV_ROW_H_
-#define PLIMSOLL_KERNELS_KV_ROW_H_
+#ifndef PLIMSOLL_KERNELS_QUANT_KV_ROW_H_
+#define PLIMSOLL_KERNELS_QUANT_KV_ROW_H_
 
 #include <cstdint>
 
@@ -38,4 +38,4 @@ constexpr int64_t KvBytes(DType dtype, int64_t n) {
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_KV_ROW_H_
+#endif  // PLIMSOLL_KERNELS_QUANT_KV_ROW_H_

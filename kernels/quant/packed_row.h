@@ -1,8 +1,8 @@
 // One row of packed activations: int16 values in blocks of 32 that share a
 // scale: all values, then the scales, then scale * (sum of values), then the
 // blocks' cross products.
-#ifndef PLIMSOLL_KERNELS_PACKED_ROW_H_
-#define PLIMSOLL_KERNELS_PACKED_ROW_H_
+#ifndef PLIMSOLL_KERNELS_QUANT_PACKED_ROW_H_
+#define PLIMSOLL_KERNELS_QUANT_PACKED_ROW_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -56,4 +56,4 @@ inline CrossProducts CrossProductsOf(const int16_t* q) {
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_PACKED_ROW_H_
+#endif  // PLIMSOLL_KERNELS_QUANT_PACKED_ROW_H_

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "kernels/kv_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/kv_row.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/memory.h"
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/memory.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/packed_row.h"
 #include "kernels/reference/ops.h"
 #include "kernels/validate.h"
 

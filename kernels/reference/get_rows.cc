@@ -1,6 +1,6 @@
 // Reference: gathers rows of a table and scales them.
 #include "base/status_macros.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

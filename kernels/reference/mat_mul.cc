@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/packed_row.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

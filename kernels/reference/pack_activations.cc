@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/kv_row.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
+#include "kernels/quant/kv_row.h"
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

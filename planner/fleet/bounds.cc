@@ -1,4 +1,4 @@
-#include "planner/bounds.h"
+#include "planner/fleet/bounds.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/kv_cache_bytes.h"
-#include "planner/weight_type.h"
+#include "planner/layout/kv_cache_bytes.h"
+#include "planner/model/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // What a device allows at most: tokens a second from its memory's bandwidth,
 // sessions and context from its bytes, and which devices are large enough.
-#ifndef PLIMSOLL_PLANNER_BOUNDS_H_
-#define PLIMSOLL_PLANNER_BOUNDS_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
+#define PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
 
 #include <cstdint>
 #include <optional>
@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "base/stop_check.h"
-#include "planner/device_catalogue.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
+#include "planner/fleet/device_catalogue.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -88,4 +88,4 @@ absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_BOUNDS_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_BOUNDS_H_

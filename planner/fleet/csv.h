@@ -1,6 +1,6 @@
 // Small tables that people write by hand: lines of cells between commas.
-#ifndef PLIMSOLL_PLANNER_CSV_H_
-#define PLIMSOLL_PLANNER_CSV_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_CSV_H_
+#define PLIMSOLL_PLANNER_FLEET_CSV_H_
 
 #include <cstdint>
 #include <span>
@@ -41,4 +41,4 @@ absl::StatusOr<std::vector<CsvRow>> ParseCsv(
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_CSV_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_CSV_H_

@@ -1,4 +1,4 @@
-#include "planner/device_catalogue.h"
+#include "planner/fleet/device_catalogue.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "planner/csv.h"
-#include "planner/placement.h"
+#include "planner/fleet/csv.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 namespace {

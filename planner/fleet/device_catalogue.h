@@ -1,6 +1,6 @@
 // Real devices and fleets of them, from text files that people extend.
-#ifndef PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_
-#define PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_DEVICE_CATALOGUE_H_
+#define PLIMSOLL_PLANNER_FLEET_DEVICE_CATALOGUE_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/device_profile.h"
+#include "planner/layout/device_profile.h"
 
 namespace plimsoll::planner {
 
@@ -82,4 +82,4 @@ absl::StatusOr<std::vector<FleetDevice>> ParseFleet(absl::string_view text);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_DEVICE_CATALOGUE_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_DEVICE_CATALOGUE_H_

@@ -1,4 +1,4 @@
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,11 +7,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/explain.h"
-#include "planner/placement_bounds.h"
-#include "planner/placement_fill.h"
-#include "planner/placement_packing.h"
-#include "planner/placement_search.h"
+#include "planner/fleet/placement_bounds.h"
+#include "planner/fleet/placement_fill.h"
+#include "planner/fleet/placement_packing.h"
+#include "planner/fleet/placement_search.h"
+#include "planner/layout/explain.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // Many models on many devices: which replica goes where, and a certificate of
 // why one could not be placed.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_H_
 
 #include <cstdint>
 #include <optional>
@@ -99,4 +99,4 @@ absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_H_

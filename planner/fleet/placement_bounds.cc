@@ -1,4 +1,4 @@
-#include "planner/placement_bounds.h"
+#include "planner/fleet/placement_bounds.h"
 
 #include <algorithm>
 #include <array>

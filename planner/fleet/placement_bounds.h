@@ -1,13 +1,13 @@
 // What no placement can beat: upper bounds on the replicas placed and lower
 // bounds on the devices used, without solving the problem.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_BOUNDS_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_BOUNDS_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "base/stop_check.h"
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 
@@ -34,4 +34,4 @@ int64_t MinDevicesBound(const PlacementProblem& problem,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_BOUNDS_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_BOUNDS_H_

@@ -1,11 +1,11 @@
-#include "planner/placement_fill.h"
+#include "planner/fleet/placement_fill.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "planner/placement_moves.h"
+#include "planner/fleet/placement_moves.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,8 +1,8 @@
 // Packings built up from nothing: by best fit, or one device after the other.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_FILL_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_FILL_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_FILL_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_FILL_H_
 
-#include "planner/placement_packing.h"
+#include "planner/fleet/placement_packing.h"
 
 namespace plimsoll::planner {
 
@@ -16,4 +16,4 @@ Packing PackByHeuristics(const PlacementProblem& problem,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_FILL_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_FILL_H_

@@ -1,4 +1,4 @@
-#include "planner/placement_moves.h"
+#include "planner/fleet/placement_moves.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,8 +1,8 @@
 // Moves that improve a packing: making room for a replica, emptying a device.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_MOVES_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_MOVES_H_
 
-#include "planner/placement_packing.h"
+#include "planner/fleet/placement_packing.h"
 
 namespace plimsoll::planner {
 
@@ -13,4 +13,4 @@ void ImprovePacking(Packing& packing);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_MOVES_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_MOVES_H_

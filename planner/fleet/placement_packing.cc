@@ -1,4 +1,4 @@
-#include "planner/placement_packing.h"
+#include "planner/fleet/placement_packing.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 // What lies on which device while a placement is sought.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_PACKING_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_PACKING_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
 
 #include <compare>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/stop_check.h"
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 
@@ -99,4 +99,4 @@ int64_t BestFit(const Packing& packing, int64_t model, Opening opening,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_PACKING_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_

@@ -1,4 +1,4 @@
-#include "planner/placement_search.h"
+#include "planner/fleet/placement_search.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,10 +1,10 @@
 // The best packing of a small problem, by branch and bound.
-#ifndef PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_
-#define PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_SEARCH_H_
+#define PLIMSOLL_PLANNER_FLEET_PLACEMENT_SEARCH_H_
 
 #include <cstdint>
 
-#include "planner/placement_packing.h"
+#include "planner/fleet/placement_packing.h"
 
 namespace plimsoll::planner {
 
@@ -22,4 +22,4 @@ bool SearchPlacement(const PlacementProblem& problem, Packing& best,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLACEMENT_SEARCH_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_PLACEMENT_SEARCH_H_

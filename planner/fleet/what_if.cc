@@ -1,4 +1,4 @@
-#include "planner/what_if.h"
+#include "planner/fleet/what_if.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/plan_regions.h"
-#include "planner/weight_type.h"
+#include "planner/layout/plan_regions.h"
+#include "planner/model/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // What if: the numbers of many plans of one model, over a grid of contexts,
 // slots, element types, chunks and devices.
-#ifndef PLIMSOLL_PLANNER_WHAT_IF_H_
-#define PLIMSOLL_PLANNER_WHAT_IF_H_
+#ifndef PLIMSOLL_PLANNER_FLEET_WHAT_IF_H_
+#define PLIMSOLL_PLANNER_FLEET_WHAT_IF_H_
 
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "base/stop_check.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "planner/plan_regions.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/layout/plan_regions.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -146,4 +146,4 @@ class WhatIf {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_WHAT_IF_H_
+#endif  // PLIMSOLL_PLANNER_FLEET_WHAT_IF_H_

@@ -1,4 +1,4 @@
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/gguf_stream.h"
+#include "planner/gguf/gguf_stream.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // Reads the header of a GGUF file: bytes that may be hostile become a typed,
 // checked metadata table and tensor table. Tensor data is never read.
-#ifndef PLIMSOLL_PLANNER_GGUF_READER_H_
-#define PLIMSOLL_PLANNER_GGUF_READER_H_
+#ifndef PLIMSOLL_PLANNER_GGUF_GGUF_READER_H_
+#define PLIMSOLL_PLANNER_GGUF_GGUF_READER_H_
 
 #include <array>
 #include <cstddef>
@@ -152,4 +152,4 @@ absl::StatusOr<std::vector<int32_t>> ReadInt32s(ByteSource& source,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_GGUF_READER_H_
+#endif  // PLIMSOLL_PLANNER_GGUF_GGUF_READER_H_

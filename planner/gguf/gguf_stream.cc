@@ -1,4 +1,4 @@
-#include "planner/gguf_stream.h"
+#include "planner/gguf/gguf_stream.h"
 
 #include <algorithm>
 #include <bit>

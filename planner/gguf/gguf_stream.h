@@ -1,7 +1,7 @@
 // A cursor over a ByteSource: little-endian values and strings through one
 // small buffer, every read checked against what is left.
-#ifndef PLIMSOLL_PLANNER_GGUF_STREAM_H_
-#define PLIMSOLL_PLANNER_GGUF_STREAM_H_
+#ifndef PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
+#define PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
 
 #include <bit>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -96,4 +96,4 @@ class GgufStream {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_GGUF_STREAM_H_
+#endif  // PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/gguf_reader.h"
-#include "planner/gguf_stream.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/gguf/gguf_stream.h"
 
 namespace plimsoll::planner {
 namespace {

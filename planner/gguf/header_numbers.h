@@ -1,7 +1,7 @@
 // Writes the header of a model that has no file: its numbers under the keys
 // that a GGUF file would have them under.
-#ifndef PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
-#define PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
+#ifndef PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
+#define PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -53,4 +53,4 @@ class HeaderNumbers {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_HEADER_NUMBERS_H_
+#endif  // PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_

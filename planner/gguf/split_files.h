@@ -1,6 +1,6 @@
 // A model that lies in several GGUF files, seen as one.
-#ifndef PLIMSOLL_PLANNER_SPLIT_FILES_H_
-#define PLIMSOLL_PLANNER_SPLIT_FILES_H_
+#ifndef PLIMSOLL_PLANNER_GGUF_SPLIT_FILES_H_
+#define PLIMSOLL_PLANNER_GGUF_SPLIT_FILES_H_
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -28,4 +28,4 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_SPLIT_FILES_H_
+#endif  // PLIMSOLL_PLANNER_GGUF_SPLIT_FILES_H_

@@ -1,4 +1,4 @@
-#include "planner/auto_context.h"
+#include "planner/layout/auto_context.h"
 
 #include <algorithm>
 #include <limits>

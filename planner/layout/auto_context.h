@@ -1,11 +1,11 @@
 // The largest context whose plan fits a budget.
-#ifndef PLIMSOLL_PLANNER_AUTO_CONTEXT_H_
-#define PLIMSOLL_PLANNER_AUTO_CONTEXT_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_AUTO_CONTEXT_H_
+#define PLIMSOLL_PLANNER_LAYOUT_AUTO_CONTEXT_H_
 
 #include <cstdint>
 #include <optional>
 
-#include "planner/plan_regions.h"
+#include "planner/layout/plan_regions.h"
 
 namespace plimsoll::planner {
 
@@ -42,4 +42,4 @@ int64_t LargestContext(const PlanInputs& inputs, int64_t cap);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_AUTO_CONTEXT_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_AUTO_CONTEXT_H_

@@ -1,7 +1,7 @@
 // Changes of load options that may make a plan fit, in the command line's
 // words.
-#ifndef PLIMSOLL_PLANNER_CHANGE_H_
-#define PLIMSOLL_PLANNER_CHANGE_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_CHANGE_H_
+#define PLIMSOLL_PLANNER_LAYOUT_CHANGE_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 
@@ -90,4 +90,4 @@ inline Change WithLeast(Change change, std::optional<DType> kv_type) {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_CHANGE_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_CHANGE_H_

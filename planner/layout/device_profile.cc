@@ -1,4 +1,4 @@
-#include "planner/device_profile.h"
+#include "planner/layout/device_profile.h"
 
 #include <algorithm>
 

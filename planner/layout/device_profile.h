@@ -1,7 +1,7 @@
 // What differs between backends, as data: how much memory a device has, how it
 // allocates, and how it stores each element type.
-#ifndef PLIMSOLL_PLANNER_DEVICE_PROFILE_H_
-#define PLIMSOLL_PLANNER_DEVICE_PROFILE_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_DEVICE_PROFILE_H_
+#define PLIMSOLL_PLANNER_LAYOUT_DEVICE_PROFILE_H_
 
 #include <cstdint>
 #include <string>
@@ -104,4 +104,4 @@ absl::Status ValidateProfile(const DeviceProfile& profile);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_DEVICE_PROFILE_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_DEVICE_PROFILE_H_

@@ -1,4 +1,4 @@
-#include "planner/explain.h"
+#include "planner/layout/explain.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/auto_context.h"
-#include "planner/change.h"
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/auto_context.h"
+#include "planner/layout/change.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
 namespace {

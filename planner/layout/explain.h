@@ -1,12 +1,12 @@
 // Why a plan has the context it has, and what would make one fit that does not.
-#ifndef PLIMSOLL_PLANNER_EXPLAIN_H_
-#define PLIMSOLL_PLANNER_EXPLAIN_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_EXPLAIN_H_
+#define PLIMSOLL_PLANNER_LAYOUT_EXPLAIN_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "planner/plan_regions.h"
+#include "planner/layout/plan_regions.h"
 
 namespace plimsoll::planner {
 
@@ -34,4 +34,4 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_EXPLAIN_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_EXPLAIN_H_

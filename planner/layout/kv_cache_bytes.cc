@@ -1,4 +1,4 @@
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 #include <algorithm>
 #include <array>

@@ -1,14 +1,14 @@
 // Bytes of keys and values for (shape, n_ctx, sequences, element types).
-#ifndef PLIMSOLL_PLANNER_KV_CACHE_BYTES_H_
-#define PLIMSOLL_PLANNER_KV_CACHE_BYTES_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_KV_CACHE_BYTES_H_
+#define PLIMSOLL_PLANNER_LAYOUT_KV_CACHE_BYTES_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
-#include "planner/device_profile.h"
-#include "planner/model_shape.h"
+#include "planner/layout/device_profile.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -108,4 +108,4 @@ absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_KV_CACHE_BYTES_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_KV_CACHE_BYTES_H_

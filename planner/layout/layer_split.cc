@@ -1,4 +1,4 @@
-#include "planner/layer_split.h"
+#include "planner/layout/layer_split.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "planner/auto_context.h"
-#include "planner/change.h"
-#include "planner/explain.h"
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/auto_context.h"
+#include "planner/layout/change.h"
+#include "planner/layout/explain.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,6 +1,6 @@
 // One model over several devices: which layers lie where.
-#ifndef PLIMSOLL_PLANNER_LAYER_SPLIT_H_
-#define PLIMSOLL_PLANNER_LAYER_SPLIT_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_LAYER_SPLIT_H_
+#define PLIMSOLL_PLANNER_LAYOUT_LAYER_SPLIT_H_
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 
@@ -62,4 +62,4 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_LAYER_SPLIT_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_LAYER_SPLIT_H_

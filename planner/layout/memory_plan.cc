@@ -1,4 +1,4 @@
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/auto_context.h"
-#include "planner/explain.h"
-#include "planner/plan_regions.h"
-#include "planner/weight_type.h"
+#include "planner/layout/auto_context.h"
+#include "planner/layout/explain.h"
+#include "planner/layout/plan_regions.h"
+#include "planner/model/weight_type.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // The memory plan: an ordered list of regions that sum exactly, computed by the
 // one code path that planner, worker and command line share.
-#ifndef PLIMSOLL_PLANNER_MEMORY_PLAN_H_
-#define PLIMSOLL_PLANNER_MEMORY_PLAN_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_MEMORY_PLAN_H_
+#define PLIMSOLL_PLANNER_LAYOUT_MEMORY_PLAN_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,11 +11,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
-#include "planner/device_profile.h"
-#include "planner/kv_cache_bytes.h"
-#include "planner/model_shape.h"
-#include "planner/reserve.h"
-#include "planner/workspace_layout.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/kv_cache_bytes.h"
+#include "planner/layout/reserve.h"
+#include "planner/layout/workspace_layout.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -188,4 +188,4 @@ int64_t VocabBytes(const VocabShape& vocab);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_MEMORY_PLAN_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_MEMORY_PLAN_H_

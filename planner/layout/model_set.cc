@@ -1,4 +1,4 @@
-#include "planner/model_set.h"
+#include "planner/layout/model_set.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/auto_context.h"
+#include "planner/layout/auto_context.h"
 
 namespace plimsoll::planner {
 namespace {

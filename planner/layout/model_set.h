@@ -1,14 +1,14 @@
 // Several models in one process on one device: a model and its draft, or a few
 // that share what there is.
-#ifndef PLIMSOLL_PLANNER_MODEL_SET_H_
-#define PLIMSOLL_PLANNER_MODEL_SET_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_MODEL_SET_H_
+#define PLIMSOLL_PLANNER_LAYOUT_MODEL_SET_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 
@@ -39,4 +39,4 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_MODEL_SET_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_MODEL_SET_H_

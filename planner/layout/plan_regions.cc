@@ -1,4 +1,4 @@
-#include "planner/plan_regions.h"
+#include "planner/layout/plan_regions.h"
 
 #include <algorithm>
 #include <array>

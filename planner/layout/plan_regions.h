@@ -1,13 +1,13 @@
 // The sizes of a plan's regions for one context, and the regions themselves.
-#ifndef PLIMSOLL_PLANNER_PLAN_REGIONS_H_
-#define PLIMSOLL_PLANNER_PLAN_REGIONS_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_PLAN_REGIONS_H_
+#define PLIMSOLL_PLANNER_LAYOUT_PLAN_REGIONS_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 
@@ -108,4 +108,4 @@ void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PLAN_REGIONS_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_PLAN_REGIONS_H_

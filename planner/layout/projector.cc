@@ -1,4 +1,4 @@
-#include "planner/projector.h"
+#include "planner/layout/projector.h"
 
 #include <algorithm>
 #include <string>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/hyperparameters.h"
-#include "planner/model_shape.h"
+#include "planner/model/hyperparameters.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 namespace {

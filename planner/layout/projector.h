@@ -1,13 +1,13 @@
 // A multimodal projector (an "mmproj" file): the encoder of images or sound
 // that stands before a model.
-#ifndef PLIMSOLL_PLANNER_PROJECTOR_H_
-#define PLIMSOLL_PLANNER_PROJECTOR_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_PROJECTOR_H_
+#define PLIMSOLL_PLANNER_LAYOUT_PROJECTOR_H_
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "planner/gguf_reader.h"
-#include "planner/memory_plan.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::planner {
 
@@ -27,4 +27,4 @@ absl::StatusOr<ProjectorBytes> ProjectorFromGguf(const GgufHeader& header);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_PROJECTOR_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_PROJECTOR_H_

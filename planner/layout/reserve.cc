@@ -1,4 +1,4 @@
-#include "planner/reserve.h"
+#include "planner/layout/reserve.h"
 
 #include <algorithm>
 

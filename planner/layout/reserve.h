@@ -1,12 +1,12 @@
 // How much of a device is kept back by engines that must reserve before they
 // know their buffers.
-#ifndef PLIMSOLL_PLANNER_RESERVE_H_
-#define PLIMSOLL_PLANNER_RESERVE_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_RESERVE_H_
+#define PLIMSOLL_PLANNER_LAYOUT_RESERVE_H_
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "planner/model_shape.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -36,4 +36,4 @@ absl::StatusOr<int64_t> TokenScratchBytes(const ModelShape& shape);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_RESERVE_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_RESERVE_H_

@@ -1,4 +1,4 @@
-#include "planner/runtime_profile.h"
+#include "planner/layout/runtime_profile.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,7 +1,7 @@
 // What a process takes of a device beside its plan: what it holds while it is
 // idle, and how that grows with what the process does.
-#ifndef PLIMSOLL_PLANNER_RUNTIME_PROFILE_H_
-#define PLIMSOLL_PLANNER_RUNTIME_PROFILE_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_RUNTIME_PROFILE_H_
+#define PLIMSOLL_PLANNER_LAYOUT_RUNTIME_PROFILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/device_profile.h"
+#include "planner/layout/device_profile.h"
 
 namespace plimsoll::planner {
 
@@ -106,4 +106,4 @@ void ApplyRuntime(const RuntimeProfile* measured, const RuntimeLoad& load,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_RUNTIME_PROFILE_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_RUNTIME_PROFILE_H_

@@ -1,4 +1,4 @@
-#include "planner/workspace_layout.h"
+#include "planner/layout/workspace_layout.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,15 +1,15 @@
 // The buffers of one step, with lifetimes, packed into as few bytes as the
 // lifetimes allow. The worker uses these very offsets.
-#ifndef PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
-#define PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
+#ifndef PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_
+#define PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_
 
 #include <array>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
-#include "planner/device_profile.h"
-#include "planner/model_shape.h"
+#include "planner/layout/device_profile.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -88,4 +88,4 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_WORKSPACE_LAYOUT_H_
+#endif  // PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_

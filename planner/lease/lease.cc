@@ -1,4 +1,4 @@
-#include "planner/lease.h"
+#include "planner/lease/lease.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,6 +1,6 @@
 // Bytes of a device that somebody holds.
-#ifndef PLIMSOLL_PLANNER_LEASE_H_
-#define PLIMSOLL_PLANNER_LEASE_H_
+#ifndef PLIMSOLL_PLANNER_LEASE_LEASE_H_
+#define PLIMSOLL_PLANNER_LEASE_LEASE_H_
 
 #include <cstdint>
 #include <string>
@@ -55,4 +55,4 @@ struct Lease {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_LEASE_H_
+#endif  // PLIMSOLL_PLANNER_LEASE_LEASE_H_

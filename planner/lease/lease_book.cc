@@ -1,4 +1,4 @@
-#include "planner/lease_book.h"
+#include "planner/lease/lease_book.h"
 
 #include <algorithm>
 

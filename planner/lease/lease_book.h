@@ -1,7 +1,7 @@
 // Who holds how many bytes of which device. A pure state machine: time comes in
 // as an argument, and nothing is ever granted twice.
-#ifndef PLIMSOLL_PLANNER_LEASE_BOOK_H_
-#define PLIMSOLL_PLANNER_LEASE_BOOK_H_
+#ifndef PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
+#define PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
 
 #include <cstdint>
 #include <deque>
@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "planner/lease.h"
-#include "planner/lease_journal.h"
+#include "planner/lease/lease.h"
+#include "planner/lease/lease_journal.h"
 
 namespace plimsoll::planner {
 
@@ -299,4 +299,4 @@ class LeaseBook {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_LEASE_BOOK_H_
+#endif  // PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/lease_book.h"
+#include "planner/lease/lease_book.h"
 
 namespace plimsoll::planner {
 namespace {

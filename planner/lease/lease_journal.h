@@ -1,14 +1,14 @@
 // What of the lease book must outlive its process, as an interface: the book
 // knows no disk.
-#ifndef PLIMSOLL_PLANNER_LEASE_JOURNAL_H_
-#define PLIMSOLL_PLANNER_LEASE_JOURNAL_H_
+#ifndef PLIMSOLL_PLANNER_LEASE_LEASE_JOURNAL_H_
+#define PLIMSOLL_PLANNER_LEASE_LEASE_JOURNAL_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "planner/lease.h"
+#include "planner/lease/lease.h"
 
 namespace plimsoll::planner {
 
@@ -48,4 +48,4 @@ class LeaseJournal {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_LEASE_JOURNAL_H_
+#endif  // PLIMSOLL_PLANNER_LEASE_LEASE_JOURNAL_H_

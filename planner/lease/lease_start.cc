@@ -1,4 +1,4 @@
-#include "planner/lease_start.h"
+#include "planner/lease/lease_start.h"
 
 #include <algorithm>
 

@@ -1,13 +1,13 @@
 // What a planner that starts may believe: how long it grants nothing, and from
 // which epoch on. The rule is here, and the services collect the evidence.
-#ifndef PLIMSOLL_PLANNER_LEASE_START_H_
-#define PLIMSOLL_PLANNER_LEASE_START_H_
+#ifndef PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
+#define PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
-#include "planner/lease.h"
+#include "planner/lease/lease.h"
 
 namespace plimsoll::planner {
 
@@ -49,4 +49,4 @@ PlannerStart StartOf(const StartEvidence& evidence, const LeaseTimes& times);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_LEASE_START_H_
+#endif  // PLIMSOLL_PLANNER_LEASE_LEASE_START_H_

@@ -1,4 +1,4 @@
-#include "planner/architectures.h"
+#include "planner/model/architectures.h"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // What one architecture adds to what all have in common, as a table.
-#ifndef PLIMSOLL_PLANNER_ARCHITECTURES_H_
-#define PLIMSOLL_PLANNER_ARCHITECTURES_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_ARCHITECTURES_H_
+#define PLIMSOLL_PLANNER_MODEL_ARCHITECTURES_H_
 
 #include <cstdint>
 #include <string>
@@ -42,4 +42,4 @@ std::string SupportedArchitectures();
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_ARCHITECTURES_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_ARCHITECTURES_H_

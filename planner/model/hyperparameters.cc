@@ -1,4 +1,4 @@
-#include "planner/hyperparameters.h"
+#include "planner/model/hyperparameters.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // A model's numbers under `A.*` of a GGUF header, A = its architecture, each
 // checked for type and range.
-#ifndef PLIMSOLL_PLANNER_HYPERPARAMETERS_H_
-#define PLIMSOLL_PLANNER_HYPERPARAMETERS_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_HYPERPARAMETERS_H_
+#define PLIMSOLL_PLANNER_MODEL_HYPERPARAMETERS_H_
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -49,4 +49,4 @@ class Hyperparameters {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_HYPERPARAMETERS_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_HYPERPARAMETERS_H_

@@ -1,4 +1,4 @@
-#include "planner/model_shape.h"
+#include "planner/model/model_shape.h"
 
 #include <algorithm>
 #include <array>
@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "planner/architectures.h"
-#include "planner/gguf_stream.h"
-#include "planner/hyperparameters.h"
-#include "planner/tensor_table.h"
-#include "planner/vocab_shape.h"
+#include "planner/gguf/gguf_stream.h"
+#include "planner/model/architectures.h"
+#include "planner/model/hyperparameters.h"
+#include "planner/model/tensor_table.h"
+#include "planner/model/vocab_shape.h"
 
 namespace plimsoll::planner {
 namespace {

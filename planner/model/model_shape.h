@@ -1,7 +1,7 @@
 // What a model looks like to a planner: the numbers that decide how many bytes
 // it needs, read from a GGUF header and checked against its tensor table.
-#ifndef PLIMSOLL_PLANNER_MODEL_SHAPE_H_
-#define PLIMSOLL_PLANNER_MODEL_SHAPE_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_
+#define PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -126,4 +126,4 @@ absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_MODEL_SHAPE_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_

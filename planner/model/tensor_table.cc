@@ -1,4 +1,4 @@
-#include "planner/tensor_table.h"
+#include "planner/model/tensor_table.h"
 
 #include <array>
 #include <string>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "planner/gguf_stream.h"
+#include "planner/gguf/gguf_stream.h"
 
 namespace plimsoll::planner {
 namespace {

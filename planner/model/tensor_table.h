@@ -1,16 +1,16 @@
 // Which tensors an architecture has and of what shape, as one table, and the
 // check of a file's tensors against it.
-#ifndef PLIMSOLL_PLANNER_TENSOR_TABLE_H_
-#define PLIMSOLL_PLANNER_TENSOR_TABLE_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_TENSOR_TABLE_H_
+#define PLIMSOLL_PLANNER_MODEL_TENSOR_TABLE_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/architectures.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/architectures.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -47,4 +47,4 @@ absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_TENSOR_TABLE_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_TENSOR_TABLE_H_

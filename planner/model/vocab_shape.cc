@@ -1,11 +1,11 @@
-#include "planner/vocab_shape.h"
+#include "planner/model/vocab_shape.h"
 
 #include <array>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/gguf_stream.h"
+#include "planner/gguf/gguf_stream.h"
 
 namespace plimsoll::planner {
 namespace {

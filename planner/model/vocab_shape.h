@@ -1,11 +1,11 @@
 // The tokenizer's tables as a GGUF header declares them: counts, lengths and
 // types checked, no string read.
-#ifndef PLIMSOLL_PLANNER_VOCAB_SHAPE_H_
-#define PLIMSOLL_PLANNER_VOCAB_SHAPE_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_VOCAB_SHAPE_H_
+#define PLIMSOLL_PLANNER_MODEL_VOCAB_SHAPE_H_
 
 #include "absl/status/statusor.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -19,4 +19,4 @@ absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header);
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_VOCAB_SHAPE_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_VOCAB_SHAPE_H_

@@ -1,4 +1,4 @@
-#include "planner/weight_type.h"
+#include "planner/model/weight_type.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"

@@ -1,13 +1,13 @@
 // A model's shape with its weights in another element type than in its file.
-#ifndef PLIMSOLL_PLANNER_WEIGHT_TYPE_H_
-#define PLIMSOLL_PLANNER_WEIGHT_TYPE_H_
+#ifndef PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
+#define PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
 
 #include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
-#include "planner/model_shape.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 
@@ -37,4 +37,4 @@ class StoredShape {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_PLANNER_WEIGHT_TYPE_H_
+#endif  // PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_

@@ -1,6 +1,6 @@
 // The threads of services.
-#ifndef PLIMSOLL_SERVICES_COMMON_BACKGROUND_H_
-#define PLIMSOLL_SERVICES_COMMON_BACKGROUND_H_
+#ifndef PLIMSOLL_SERVICES_HOST_BACKGROUND_H_
+#define PLIMSOLL_SERVICES_HOST_BACKGROUND_H_
 
 #include <functional>
 #include <system_error>
@@ -62,4 +62,4 @@ inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_BACKGROUND_H_
+#endif  // PLIMSOLL_SERVICES_HOST_BACKGROUND_H_

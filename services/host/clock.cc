@@ -1,4 +1,4 @@
-#include "services/common/clock.h"
+#include "services/host/clock.h"
 
 #include <ctime>
 

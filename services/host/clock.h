@@ -1,6 +1,6 @@
 // The clocks that services read and pass down.
-#ifndef PLIMSOLL_SERVICES_COMMON_CLOCK_H_
-#define PLIMSOLL_SERVICES_COMMON_CLOCK_H_
+#ifndef PLIMSOLL_SERVICES_HOST_CLOCK_H_
+#define PLIMSOLL_SERVICES_HOST_CLOCK_H_
 
 #include "absl/time/time.h"
 
@@ -12,4 +12,4 @@ absl::Time BootTime();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CLOCK_H_
+#endif  // PLIMSOLL_SERVICES_HOST_CLOCK_H_

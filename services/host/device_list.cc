@@ -1,4 +1,4 @@
-#include "services/common/device_list.h"
+#include "services/host/device_list.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "planner/layer_split.h"
+#include "planner/layout/layer_split.h"
 
 namespace plimsoll::services {
 

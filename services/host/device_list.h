@@ -1,6 +1,6 @@
 // Several devices on one command line: their names, and what belongs to each.
-#ifndef PLIMSOLL_SERVICES_COMMON_DEVICE_LIST_H_
-#define PLIMSOLL_SERVICES_COMMON_DEVICE_LIST_H_
+#ifndef PLIMSOLL_SERVICES_HOST_DEVICE_LIST_H_
+#define PLIMSOLL_SERVICES_HOST_DEVICE_LIST_H_
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/compute_device.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll::services {
 
@@ -39,4 +39,4 @@ absl::Status CheckDistinct(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_DEVICE_LIST_H_
+#endif  // PLIMSOLL_SERVICES_HOST_DEVICE_LIST_H_

@@ -1,4 +1,4 @@
-#include "services/common/heap.h"
+#include "services/host/heap.h"
 
 #include <malloc.h>
 

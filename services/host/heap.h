@@ -1,6 +1,6 @@
 // How this process's heap gives memory back to the system.
-#ifndef PLIMSOLL_SERVICES_COMMON_HEAP_H_
-#define PLIMSOLL_SERVICES_COMMON_HEAP_H_
+#ifndef PLIMSOLL_SERVICES_HOST_HEAP_H_
+#define PLIMSOLL_SERVICES_HOST_HEAP_H_
 
 namespace plimsoll::services {
 
@@ -16,4 +16,4 @@ void TrimHeap();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_HEAP_H_
+#endif  // PLIMSOLL_SERVICES_HOST_HEAP_H_

@@ -1,4 +1,4 @@
-#include "services/common/log.h"
+#include "services/host/log.h"
 
 #include <cstdio>
 #include <string>

@@ -1,7 +1,7 @@
 // Lines for the operator on standard error: no prompt, completion or token is
 // ever written there.
-#ifndef PLIMSOLL_SERVICES_COMMON_LOG_H_
-#define PLIMSOLL_SERVICES_COMMON_LOG_H_
+#ifndef PLIMSOLL_SERVICES_HOST_LOG_H_
+#define PLIMSOLL_SERVICES_HOST_LOG_H_
 
 #include "absl/strings/string_view.h"
 
@@ -13,4 +13,4 @@ void Log(absl::string_view message);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_LOG_H_
+#endif  // PLIMSOLL_SERVICES_HOST_LOG_H_

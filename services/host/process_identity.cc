@@ -1,4 +1,4 @@
-#include "services/common/process_identity.h"
+#include "services/host/process_identity.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // Which process somebody is, so that another one on the same host can tell when
 // it has ended.
-#ifndef PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_
-#define PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_
+#ifndef PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
+#define PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
 
 #include <cstdint>
 #include <optional>
@@ -38,4 +38,4 @@ std::optional<ProcessIdentity> ParseIdentity(absl::string_view text);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_PROCESS_IDENTITY_H_
+#endif  // PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_

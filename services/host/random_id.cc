@@ -1,4 +1,4 @@
-#include "services/common/random_id.h"
+#include "services/host/random_id.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // Names that nobody can guess.
-#ifndef PLIMSOLL_SERVICES_COMMON_RANDOM_ID_H_
-#define PLIMSOLL_SERVICES_COMMON_RANDOM_ID_H_
+#ifndef PLIMSOLL_SERVICES_HOST_RANDOM_ID_H_
+#define PLIMSOLL_SERVICES_HOST_RANDOM_ID_H_
 
 #include <string>
 
@@ -11,4 +11,4 @@ std::string RandomId();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_RANDOM_ID_H_
+#endif  // PLIMSOLL_SERVICES_HOST_RANDOM_ID_H_

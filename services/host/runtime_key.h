@@ -1,12 +1,12 @@
 // Where a measurement of a process's runtime holds: this machine's device, its
 // system, and the very program that was measured.
-#ifndef PLIMSOLL_SERVICES_COMMON_RUNTIME_KEY_H_
-#define PLIMSOLL_SERVICES_COMMON_RUNTIME_KEY_H_
+#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_
+#define PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_
 
 #include <string>
 
-#include "planner/device_profile.h"
-#include "planner/runtime_profile.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/runtime_profile.h"
 
 namespace plimsoll::services {
 
@@ -28,4 +28,4 @@ planner::DeviceProfile LocalProfile(const planner::RuntimeLoad& load);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_RUNTIME_KEY_H_
+#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_

@@ -1,7 +1,7 @@
 // Measurements of what a program takes beside its plans, kept in a folder: one
 // small JSON file for each device, driver and build.
-#ifndef PLIMSOLL_SERVICES_COMMON_RUNTIME_STORE_H_
-#define PLIMSOLL_SERVICES_COMMON_RUNTIME_STORE_H_
+#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
+#define PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/runtime_profile.h"
+#include "planner/layout/runtime_profile.h"
 
 namespace plimsoll::services {
 
@@ -56,4 +56,4 @@ class RuntimeStore {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_RUNTIME_STORE_H_
+#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_

@@ -1,13 +1,13 @@
 // One thread that runs tasks in the order in which they were given.
-#ifndef PLIMSOLL_SERVICES_COMMON_TASK_THREAD_H_
-#define PLIMSOLL_SERVICES_COMMON_TASK_THREAD_H_
+#ifndef PLIMSOLL_SERVICES_HOST_TASK_THREAD_H_
+#define PLIMSOLL_SERVICES_HOST_TASK_THREAD_H_
 
 #include <deque>
 #include <functional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/background.h"
+#include "services/host/background.h"
 
 namespace plimsoll::services {
 
@@ -35,4 +35,4 @@ class TaskThread {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_TASK_THREAD_H_
+#endif  // PLIMSOLL_SERVICES_HOST_TASK_THREAD_H_

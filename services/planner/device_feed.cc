@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/time/clock.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "services/common/background.h"
+#include "services/host/background.h"
 
 namespace plimsoll::services {
 

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "planner/lease_book.h"
-#include "services/common/log.h"
-#include "services/common/random_id.h"
+#include "planner/lease/lease_book.h"
+#include "services/host/log.h"
+#include "services/host/random_id.h"
 #include "services/planner/use_mark.h"
 
 namespace plimsoll::services {

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "planner/lease_journal.h"
-#include "planner/lease_start.h"
+#include "planner/lease/lease_journal.h"
+#include "planner/lease/lease_start.h"
 #include "services/planner/journal_lock.h"
 
 namespace plimsoll::services {

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/log.h"
-#include "services/common/random_id.h"
-#include "services/common/to_proto.h"
+#include "services/host/log.h"
+#include "services/host/random_id.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
 #include "services/planner/ledger.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "planner/lease_start.h"
-#include "services/common/clock.h"
-#include "services/common/log.h"
+#include "planner/lease/lease_start.h"
+#include "services/host/clock.h"
+#include "services/host/log.h"
 #include "services/planner/journal.h"
 #include "services/planner/use_mark.h"
 

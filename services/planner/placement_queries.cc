@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/bounds.h"
-#include "planner/memory_plan.h"
-#include "planner/placement.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
+#include "planner/fleet/bounds.h"
+#include "planner/fleet/placement.h"
+#include "planner/layout/memory_plan.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
-#include "planner/device_catalogue.h"
-#include "planner/model_shape.h"
+#include "planner/fleet/device_catalogue.h"
+#include "planner/model/model_shape.h"
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll::services {

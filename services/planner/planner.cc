@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "planner/model_set.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/model_source.h"
-#include "services/common/to_proto.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/layout/model_set.h"
+#include "services/sources/model_source.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {}  // namespace

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
-#include "planner/device_profile.h"
-#include "planner/model_shape.h"
+#include "planner/layout/device_profile.h"
+#include "planner/model/model_shape.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/ledger.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/lease.h"
-#include "services/common/flags.h"
-#include "services/common/server.h"
+#include "planner/lease/lease.h"
+#include "services/server/flags.h"
+#include "services/server/server.h"
 
 namespace plimsoll::services {
 

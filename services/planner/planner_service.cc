@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/call.h"
 #include "services/planner/placement_queries.h"
 #include "services/planner/watch_call.h"
 #include "services/planner/what_if_queries.h"
+#include "services/server/call.h"
 
 namespace plimsoll::services {
 namespace {

@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "planner/device_catalogue.h"
-#include "services/common/call_gate.h"
-#include "services/common/server.h"
-#include "services/common/work_pool.h"
+#include "planner/fleet/device_catalogue.h"
 #include "services/planner/ledger.h"
 #include "services/planner/planner.h"
+#include "services/server/call_gate.h"
+#include "services/server/server.h"
+#include "services/server/work_pool.h"
 
 namespace grpc {
 class Service;

@@ -12,8 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/background.h"
-#include "services/common/process_identity.h"
+#include "services/host/background.h"
+#include "services/host/process_identity.h"
 
 namespace plimsoll::services {
 

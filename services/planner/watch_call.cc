@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "services/common/call.h"
+#include "services/server/call.h"
 
 namespace plimsoll::services {
 

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "services/common/call_gate.h"
 #include "services/planner/device_feed.h"
+#include "services/server/call_gate.h"
 
 namespace plimsoll::services {
 

@@ -10,11 +10,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/reader_alarm.h"
-#include "services/common/to_proto.h"
+#include "services/server/call.h"
+#include "services/server/reader_alarm.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/stop_check.h"
-#include "planner/what_if.h"
+#include "planner/fleet/what_if.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "services/common/call_gate.h"
-#include "services/common/work_pool.h"
 #include "services/planner/planner.h"
+#include "services/server/call_gate.h"
+#include "services/server/work_pool.h"
 
 namespace plimsoll::services {
 

@@ -1,10 +1,10 @@
-#include "services/common/byte_budget.h"
+#include "services/server/byte_budget.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

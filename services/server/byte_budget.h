@@ -1,7 +1,7 @@
 // The memory that requests and replies may take, all together: what a call will
 // hold is taken before it computes and given back at its end.
-#ifndef PLIMSOLL_SERVICES_COMMON_BYTE_BUDGET_H_
-#define PLIMSOLL_SERVICES_COMMON_BYTE_BUDGET_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_BYTE_BUDGET_H_
+#define PLIMSOLL_SERVICES_SERVER_BYTE_BUDGET_H_
 
 #include <cstdint>
 #include <utility>
@@ -77,4 +77,4 @@ class ByteBudget {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_BYTE_BUDGET_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_BYTE_BUDGET_H_

@@ -1,4 +1,4 @@
-#include "services/common/call.h"
+#include "services/server/call.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "services/common/random_id.h"
+#include "services/host/random_id.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,6 +1,6 @@
 // What every call has in common: the gate, the request id, the error details.
-#ifndef PLIMSOLL_SERVICES_COMMON_CALL_H_
-#define PLIMSOLL_SERVICES_COMMON_CALL_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_CALL_H_
+#define PLIMSOLL_SERVICES_SERVER_CALL_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/stop_check.h"
-#include "services/common/call_gate.h"
-#include "services/common/call_stop.h"
-#include "services/common/errors.h"
-#include "services/common/work_pool.h"
+#include "services/server/call_gate.h"
+#include "services/server/call_stop.h"
+#include "services/server/work_pool.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 
@@ -68,4 +68,4 @@ grpc::ServerUnaryReactor* AnswerOnPool(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CALL_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_CALL_H_

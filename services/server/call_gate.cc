@@ -1,6 +1,6 @@
-#include "services/common/call_gate.h"
+#include "services/server/call_gate.h"
 
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 

@@ -1,6 +1,6 @@
 // Counts the calls that run and refuses new ones once the server drains.
-#ifndef PLIMSOLL_SERVICES_COMMON_CALL_GATE_H_
-#define PLIMSOLL_SERVICES_COMMON_CALL_GATE_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
+#define PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 
 #include <cstdint>
 #include <functional>
@@ -68,4 +68,4 @@ class CallGate {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CALL_GATE_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_

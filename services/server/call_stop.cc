@@ -1,7 +1,7 @@
-#include "services/common/call_stop.h"
+#include "services/server/call_stop.h"
 
 #include "absl/time/clock.h"
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 

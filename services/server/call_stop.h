@@ -1,6 +1,6 @@
 // Why the work of one call should stop.
-#ifndef PLIMSOLL_SERVICES_COMMON_CALL_STOP_H_
-#define PLIMSOLL_SERVICES_COMMON_CALL_STOP_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_CALL_STOP_H_
+#define PLIMSOLL_SERVICES_SERVER_CALL_STOP_H_
 
 #include <atomic>
 
@@ -33,4 +33,4 @@ class CallStop {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CALL_STOP_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_CALL_STOP_H_

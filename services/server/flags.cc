@@ -1,4 +1,4 @@
-#include "services/common/flags.h"
+#include "services/server/flags.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

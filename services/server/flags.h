@@ -1,13 +1,13 @@
 // Flags that both servers share.
-#ifndef PLIMSOLL_SERVICES_COMMON_FLAGS_H_
-#define PLIMSOLL_SERVICES_COMMON_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_FLAGS_H_
+#define PLIMSOLL_SERVICES_SERVER_FLAGS_H_
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "services/common/server.h"
+#include "services/server/server.h"
 
 namespace CLI {
 class App;
@@ -51,4 +51,4 @@ int ExitCode(const absl::Status& status);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_FLAGS_H_

@@ -1,4 +1,4 @@
-#include "services/common/reader_alarm.h"
+#include "services/server/reader_alarm.h"
 
 #include <chrono>
 

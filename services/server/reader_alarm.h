@@ -1,6 +1,6 @@
 // Cancels a streaming call whose reader takes nothing.
-#ifndef PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_
-#define PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
+#define PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
@@ -40,4 +40,4 @@ class ReaderAlarm {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_READER_ALARM_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_

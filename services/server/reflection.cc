@@ -1,7 +1,7 @@
 // Reflection over the descriptors that are linked into the program. The gRPC
 // library's own plugin knows v1alpha only and keeps a thread for every open
 // stream; these are callback services and keep none.
-#include "services/common/reflection.h"
+#include "services/server/reflection.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>

@@ -1,6 +1,6 @@
 // The reflection services of our servers, both versions.
-#ifndef PLIMSOLL_SERVICES_COMMON_REFLECTION_H_
-#define PLIMSOLL_SERVICES_COMMON_REFLECTION_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_REFLECTION_H_
+#define PLIMSOLL_SERVICES_SERVER_REFLECTION_H_
 
 #include <cstddef>
 
@@ -15,4 +15,4 @@ void EnableReflection();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_REFLECTION_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_REFLECTION_H_

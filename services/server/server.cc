@@ -1,4 +1,4 @@
-#include "services/common/server.h"
+#include "services/server/server.h"
 
 #include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/reflection.h"
+#include "services/server/reflection.h"
 
 namespace plimsoll::services {
 namespace {

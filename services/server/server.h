@@ -1,7 +1,7 @@
 // A gRPC server with the project's limits, health and reflection, and the way
 // it ends.
-#ifndef PLIMSOLL_SERVICES_COMMON_SERVER_H_
-#define PLIMSOLL_SERVICES_COMMON_SERVER_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_SERVER_H_
+#define PLIMSOLL_SERVICES_SERVER_SERVER_H_
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/call_gate.h"
+#include "services/server/call_gate.h"
 
 namespace grpc {
 class Server;
@@ -92,4 +92,4 @@ void AwaitSignal();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_SERVER_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_SERVER_H_

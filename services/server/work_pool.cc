@@ -1,4 +1,4 @@
-#include "services/common/work_pool.h"
+#include "services/server/work_pool.h"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/errors.h"
-#include "services/common/log.h"
+#include "services/host/log.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

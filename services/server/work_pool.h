@@ -1,7 +1,7 @@
 // The threads on which planner and worker compute for calls, so that gRPC's
 // threads never do.
-#ifndef PLIMSOLL_SERVICES_COMMON_WORK_POOL_H_
-#define PLIMSOLL_SERVICES_COMMON_WORK_POOL_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_WORK_POOL_H_
+#define PLIMSOLL_SERVICES_SERVER_WORK_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/background.h"
-#include "services/common/call_stop.h"
+#include "services/host/background.h"
+#include "services/server/call_stop.h"
 
 namespace plimsoll::services {
 
@@ -135,4 +135,4 @@ class WorkPool {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_WORK_POOL_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_WORK_POOL_H_

@@ -1,4 +1,4 @@
-#include "services/common/catalogue_file.h"
+#include "services/sources/catalogue_file.h"
 
 #include <cerrno>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/csv.h"
+#include "planner/fleet/csv.h"
 
 namespace plimsoll::services {
 

@@ -1,12 +1,12 @@
 // The catalogue of devices as files: the one that is installed with the
 // binaries, and the user's own.
-#ifndef PLIMSOLL_SERVICES_COMMON_CATALOGUE_FILE_H_
-#define PLIMSOLL_SERVICES_COMMON_CATALOGUE_FILE_H_
+#ifndef PLIMSOLL_SERVICES_SOURCES_CATALOGUE_FILE_H_
+#define PLIMSOLL_SERVICES_SOURCES_CATALOGUE_FILE_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "planner/device_catalogue.h"
+#include "planner/fleet/device_catalogue.h"
 
 namespace plimsoll::services {
 
@@ -27,4 +27,4 @@ absl::StatusOr<planner::DeviceCatalogue> LoadCatalogue(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CATALOGUE_FILE_H_
+#endif  // PLIMSOLL_SERVICES_SOURCES_CATALOGUE_FILE_H_

@@ -1,4 +1,4 @@
-#include "services/common/config_json.h"
+#include "services/sources/config_json.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/header_numbers.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/header_numbers.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::services {
 namespace {

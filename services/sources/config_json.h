@@ -1,13 +1,13 @@
 // A model's header from the config.json that its safetensors come with, for
 // plans without a GGUF file.
-#ifndef PLIMSOLL_SERVICES_COMMON_CONFIG_JSON_H_
-#define PLIMSOLL_SERVICES_COMMON_CONFIG_JSON_H_
+#ifndef PLIMSOLL_SERVICES_SOURCES_CONFIG_JSON_H_
+#define PLIMSOLL_SERVICES_SOURCES_CONFIG_JSON_H_
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::services {
 
@@ -23,4 +23,4 @@ absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CONFIG_JSON_H_
+#endif  // PLIMSOLL_SERVICES_SOURCES_CONFIG_JSON_H_

@@ -1,4 +1,4 @@
-#include "services/common/header_bytes.h"
+#include "services/sources/header_bytes.h"
 
 #include <algorithm>
 #include <cstddef>

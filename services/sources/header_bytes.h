@@ -1,15 +1,15 @@
 // A GGUF header small enough for a message: without the vocabulary, with its
 // counts.
-#ifndef PLIMSOLL_SERVICES_COMMON_HEADER_BYTES_H_
-#define PLIMSOLL_SERVICES_COMMON_HEADER_BYTES_H_
+#ifndef PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
+#define PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::services {
 
@@ -36,4 +36,4 @@ absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_HEADER_BYTES_H_
+#endif  // PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_

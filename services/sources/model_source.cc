@@ -1,14 +1,14 @@
-#include "services/common/model_source.h"
+#include "services/sources/model_source.h"
 
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/header_numbers.h"
-#include "services/common/config_json.h"
-#include "services/common/from_proto.h"
-#include "services/common/header_bytes.h"
+#include "planner/gguf/header_numbers.h"
+#include "services/sources/config_json.h"
+#include "services/sources/header_bytes.h"
+#include "services/wire/from_proto.h"
 
 namespace plimsoll::services {
 namespace {

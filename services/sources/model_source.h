@@ -1,10 +1,10 @@
 // The model that a request means, from whatever it gives of it.
-#ifndef PLIMSOLL_SERVICES_COMMON_MODEL_SOURCE_H_
-#define PLIMSOLL_SERVICES_COMMON_MODEL_SOURCE_H_
+#ifndef PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
+#define PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
 
 #include "absl/status/statusor.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll::services {
@@ -23,4 +23,4 @@ absl::StatusOr<planner::ModelShape> ShapeFromSource(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_MODEL_SOURCE_H_
+#endif  // PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_

@@ -1,4 +1,4 @@
-#include "services/common/plan_source.h"
+#include "services/sources/plan_source.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/split_files.h"
-#include "services/common/config_json.h"
-#include "worker/model_file.h"
+#include "planner/gguf/split_files.h"
+#include "services/sources/config_json.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll::services {
 namespace {

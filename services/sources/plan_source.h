@@ -1,12 +1,12 @@
 // What can be planned: a GGUF file, the first of several, or a config.json.
-#ifndef PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_
-#define PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_
+#ifndef PLIMSOLL_SERVICES_SOURCES_PLAN_SOURCE_H_
+#define PLIMSOLL_SERVICES_SOURCES_PLAN_SOURCE_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::services {
 
@@ -23,4 +23,4 @@ absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_PLAN_SOURCE_H_
+#endif  // PLIMSOLL_SERVICES_SOURCES_PLAN_SOURCE_H_

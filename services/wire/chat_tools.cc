@@ -1,13 +1,13 @@
-#include "services/common/chat_tools.h"
+#include "services/wire/chat_tools.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
-#include "worker/chat_segments.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
+#include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,7 +1,7 @@
 // Conversations with tools: from a request to token ids, and from a reply's
 // tokens to calls.
-#ifndef PLIMSOLL_SERVICES_COMMON_CHAT_TOOLS_H_
-#define PLIMSOLL_SERVICES_COMMON_CHAT_TOOLS_H_
+#ifndef PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
+#define PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "worker/chat_template.h"
-#include "worker/engine.h"
-#include "worker/tool_reader.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::services {
 
@@ -77,4 +77,4 @@ class ReplyTools {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_CHAT_TOOLS_H_
+#endif  // PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_

@@ -1,7 +1,7 @@
 // Errors as clients see them: an absl::Status that carries google.rpc details,
 // turned into a gRPC status and back.
-#ifndef PLIMSOLL_SERVICES_COMMON_ERRORS_H_
-#define PLIMSOLL_SERVICES_COMMON_ERRORS_H_
+#ifndef PLIMSOLL_SERVICES_WIRE_ERRORS_H_
+#define PLIMSOLL_SERVICES_WIRE_ERRORS_H_
 
 #include <grpcpp/support/status.h>
 
@@ -49,4 +49,4 @@ std::string WithoutSecrets(absl::string_view text);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_ERRORS_H_
+#endif  // PLIMSOLL_SERVICES_WIRE_ERRORS_H_

@@ -1,15 +1,15 @@
-#include "services/common/from_proto.h"
+#include "services/wire/from_proto.h"
 
 #include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/plan_regions.h"
-#include "services/common/random_id.h"
-#include "worker/gbnf.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_grammar.h"
+#include "planner/layout/plan_regions.h"
+#include "services/host/random_id.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 namespace plimsoll::services {
 namespace {
@@ -418,13 +418,13 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
   switch (policy) {
     case v1::CONTEXT_POLICY_UNSPECIFIED:
     case v1::CONTEXT_POLICY_STOP:
-      options.context_policy = worker::ContextPolicy::kStop;
+      options.roll.policy = worker::ContextPolicy::kStop;
       break;
     case v1::CONTEXT_POLICY_ERROR:
-      options.context_policy = worker::ContextPolicy::kError;
+      options.roll.policy = worker::ContextPolicy::kError;
       break;
     case v1::CONTEXT_POLICY_ROLL:
-      options.context_policy = worker::ContextPolicy::kRoll;
+      options.roll.policy = worker::ContextPolicy::kRoll;
       break;
     default:
       return Bad("context_policy", "is not a known policy");
@@ -459,13 +459,13 @@ absl::Status FillRoll(const v1::RollOptions& message,
   const bool is_empty = message.method() == v1::ROLL_METHOD_UNSPECIFIED &&
                         !message.has_pin_tokens() && !message.has_evict_to();
   if (is_empty) return absl::OkStatus();
-  if (options.context_policy != worker::ContextPolicy::kRoll) {
+  if (options.roll.policy != worker::ContextPolicy::kRoll) {
     return Bad("roll", "means nothing without CONTEXT_POLICY_ROLL");
   }
-  ASSIGN_OR_RETURN(options.roll_method,
+  ASSIGN_OR_RETURN(options.roll.method,
                    RollMethodFrom("roll.method", message.method()));
-  if (message.has_pin_tokens()) options.pin_tokens = message.pin_tokens();
-  if (message.has_evict_to()) options.evict_to = message.evict_to();
+  if (message.has_pin_tokens()) options.roll.pin_tokens = message.pin_tokens();
+  if (message.has_evict_to()) options.roll.evict_to = message.evict_to();
   return absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // Messages of plimsoll.v1 as the planner's and the worker's values: checked
 // here, once, and valid afterwards.
-#ifndef PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
-#define PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
+#ifndef PLIMSOLL_SERVICES_WIRE_FROM_PROTO_H_
+#define PLIMSOLL_SERVICES_WIRE_FROM_PROTO_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,16 +12,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "planner/device_profile.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "plimsoll/v1/session.pb.h"
-#include "worker/chat_template.h"
-#include "worker/engine.h"
-#include "worker/grammar.h"
-#include "worker/sampler.h"
+#include "worker/engine/engine.h"
+#include "worker/sampling/sampler.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::services {
 
@@ -80,4 +80,4 @@ absl::Status FillConstraint(const Request& request,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_FROM_PROTO_H_
+#endif  // PLIMSOLL_SERVICES_WIRE_FROM_PROTO_H_

@@ -1,8 +1,8 @@
-#include "services/common/model_parts.h"
+#include "services/wire/model_parts.h"
 
-#include "planner/layer_split.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
+#include "planner/layout/layer_split.h"
+#include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
 

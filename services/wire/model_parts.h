@@ -1,13 +1,13 @@
 // A model's parts on several devices as messages of plimsoll.v1.
-#ifndef PLIMSOLL_SERVICES_COMMON_MODEL_PARTS_H_
-#define PLIMSOLL_SERVICES_COMMON_MODEL_PARTS_H_
+#ifndef PLIMSOLL_SERVICES_WIRE_MODEL_PARTS_H_
+#define PLIMSOLL_SERVICES_WIRE_MODEL_PARTS_H_
 
 #include <string>
 #include <vector>
 
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 #include "plimsoll/v1/model.pb.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -23,4 +23,4 @@ v1::GetMemoryResponse MemoryToProto(const worker::Engine& engine,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_MODEL_PARTS_H_
+#endif  // PLIMSOLL_SERVICES_WIRE_MODEL_PARTS_H_

@@ -1,23 +1,23 @@
 // The planner's and the worker's values as messages of plimsoll.v1.
-#ifndef PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
-#define PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
+#ifndef PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
+#define PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
-#include "planner/layer_split.h"
-#include "planner/lease_book.h"
-#include "planner/memory_plan.h"
-#include "planner/model_set.h"
-#include "planner/model_shape.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/layout/model_set.h"
+#include "planner/lease/lease_book.h"
+#include "planner/model/model_shape.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "plimsoll/v1/session.pb.h"
-#include "worker/chat_template.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
 
@@ -58,4 +58,4 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_COMMON_TO_PROTO_H_
+#endif  // PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_

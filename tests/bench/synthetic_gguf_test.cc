@@ -8,8 +8,8 @@
 #include <iterator>
 #include <string>
 
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "tests/worker/text/gguf_fixture.h"
-#include "worker/chat_template.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "services/common/config_json.h"
+#include "planner/layout/memory_plan.h"
+#include "services/sources/config_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace planner = plimsoll::planner;

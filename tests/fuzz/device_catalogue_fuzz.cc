@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/status_macros.h"
-#include "planner/device_catalogue.h"
-#include "planner/placement.h"
+#include "planner/fleet/device_catalogue.h"
+#include "planner/fleet/placement.h"
 
 namespace {
 

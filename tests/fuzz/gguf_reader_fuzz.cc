@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/status_macros.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace {
 

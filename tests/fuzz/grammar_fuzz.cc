@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "worker/gbnf.h"
-#include "worker/grammar_state.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_grammar.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/grammar_state.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "tests/planner/lease_script.h"
+#include "tests/planner/lease/lease_script.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int kMaxSteps = 2'000;

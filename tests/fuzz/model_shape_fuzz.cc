@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "tests/planner/gguf_builder.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/planner/gguf/gguf_builder.h"
 #include "tests/planner/tiny_models.h"
 
 namespace plimsoll::planner {

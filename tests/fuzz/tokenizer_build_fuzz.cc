@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "tests/worker/text/gguf_fixture.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "tests/worker/text/gguf_fixture.h"
-#include "worker/utf8.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

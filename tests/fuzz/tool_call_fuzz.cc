@@ -7,8 +7,8 @@
 
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "worker/tool_call.h"
-#include "worker/tool_text.h"
+#include "worker/text/chat/tool_call.h"
+#include "worker/text/chat/tool_text.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using plimsoll::worker::IsValidUtf8;

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
 #include "tests/kernels/attention_fixture.h"
 
 namespace plimsoll::kernels {

@@ -20,9 +20,9 @@
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulation/backend.h"
 #endif
-#include "kernels/packed_row.h"
-#include "kernels/reference/dequantize.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/dequantize.h"
+#include "kernels/quant/float16.h"
+#include "kernels/quant/packed_row.h"
 #ifdef PLIMSOLL_TEST_CUDA
 #include "tests/kernels/pinned_memory.h"
 #include "tests/kernels/synchronous_backend.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/memory.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/matrix.cuh"
+#include "kernels/cuda/mat_mul/matrix.cuh"
 #include "kernels/cuda/numeric.cuh"
 
 namespace plimsoll::kernels::cuda_emulated {

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "kernels/cuda/attention_plan.h"
-#include "kernels/cuda/weight_layout.h"
+#include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

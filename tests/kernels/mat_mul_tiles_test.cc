@@ -4,7 +4,7 @@
 #define HWY_COMPILE_ONLY_STATIC
 #include "kernels/cpu/targets-inl.h"
 // clang-format off
-#include "kernels/cpu/mat_mul_tiles-inl.h"
+#include "kernels/cpu/mat_mul/mat_mul_tiles-inl.h"
 // clang-format on
 #include "tests/kernels/backend_fixture.h"
 

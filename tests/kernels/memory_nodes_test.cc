@@ -1,12 +1,12 @@
 // Memory that is spread over nodes, asked of the system itself.
-#include "kernels/cpu/memory_nodes.h"
+#include "kernels/memory_nodes.h"
 
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/memory.h"
 
 namespace plimsoll::kernels {
 namespace {

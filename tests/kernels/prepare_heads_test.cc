@@ -3,7 +3,7 @@
 // it has a kernel for them or not.
 #include <limits>
 
-#include "kernels/kv_row.h"
+#include "kernels/quant/kv_row.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "planner/header_numbers.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/header_numbers.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 

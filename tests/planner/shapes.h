@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/planner/gguf_builder.h"
+#include "tests/planner/gguf/gguf_builder.h"
 
 namespace plimsoll::planner {
 

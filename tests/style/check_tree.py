@@ -4,6 +4,7 @@ Usage: check_tree.py [ROOT]. Prints one line a finding, `file:line: rule`, and
 exits 1 if there is any. Looks at the files that git tracks.
 """
 
+import collections
 import pathlib
 import re
 import subprocess
@@ -22,6 +23,77 @@ ROOMS = {
     "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h",
                "nlohmann/json.hpp"),
 }
+
+# The folders of each room, and what each may include of the same room. A folder
+# that is a part of another one (kernels/cpu/attention) is not named here: it has
+# that one's rights. A folder may always include itself.
+FOLDERS = {
+    "base": (),
+    "planner/gguf": (),
+    "planner/model": ("planner/gguf",),
+    "planner/layout": ("planner/model", "planner/gguf"),
+    "planner/fleet": ("planner/layout", "planner/model"),
+    "planner/lease": (),
+    "kernels/quant": (),
+    "kernels": ("kernels/quant",),
+    "kernels/reference": ("kernels", "kernels/quant"),
+    "kernels/cpu": ("kernels", "kernels/quant"),
+    "kernels/cuda": ("kernels", "kernels/quant"),
+    "worker/text": (),
+    "worker/text/tokenizer": ("worker/text",),
+    "worker/text/chat": ("worker/text", "worker/text/tokenizer"),
+    "worker/text/grammar": ("worker/text", "worker/text/tokenizer"),
+    "worker/device": (),
+    "worker/cache": (),
+    "worker/scheduling": (),
+    "worker/graph": ("worker/device", "worker/cache"),
+    "worker/sampling": ("worker/graph", "worker/text/grammar"),
+    "worker/engine": (
+        "worker/device", "worker/cache", "worker/scheduling", "worker/graph",
+        "worker/sampling", "worker/text", "worker/text/tokenizer",
+        "worker/text/chat", "worker/text/grammar",
+    ),
+    "services/host": (),
+    "services/wire": ("services/host",),
+    "services/sources": ("services/host", "services/wire"),
+    "services/server": ("services/host", "services/wire"),
+    "services/planner": (
+        "services/host", "services/wire", "services/sources", "services/server",
+    ),
+    "services/worker/models": (
+        "services/host", "services/wire", "services/sources", "services/server",
+    ),
+    "services/worker/calls": (
+        "services/host", "services/wire", "services/server",
+        "services/worker/models",
+    ),
+    "services/worker/process": (
+        "services/host", "services/wire", "services/server",
+        "services/worker/models", "services/worker/calls",
+    ),
+    "services/cli/terminal": ("services/wire",),
+    "services/cli/views": ("services/cli/terminal",),
+    "services/cli/flags": (
+        "services/host", "services/wire", "services/sources",
+        "services/cli/terminal",
+    ),
+    "services/cli/backends": (
+        "services/host", "services/wire", "services/sources",
+        "services/planner", "services/cli/terminal", "services/cli/flags",
+    ),
+    "services/cli/commands": (
+        "services/host", "services/wire", "services/sources",
+        "services/planner", "services/cli/terminal", "services/cli/flags",
+        "services/cli/views", "services/cli/backends",
+    ),
+    # The two programs.
+    "services": (
+        "services/host", "services/sources", "services/server",
+        "services/planner", "services/worker/models",
+        "services/worker/process",
+    ),
+}
+MAX_FILES = 40  # of code in a folder
 
 # Headers that a room may not include, and why.
 CLOCK = r"absl/time/clock\.h|chrono|ctime|time\.h|sys/time\.h"
@@ -56,21 +128,39 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(#\d+\))")
 THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
 THREAD_FILES = {
-    "worker/engine.cc",
-    "worker/engine_impl.h",
-    "worker/model_pipeline.cc",
-    "worker/model_pipeline.h",
-    "worker/read_ahead.cc",
-    "worker/read_ahead.h",
+    "worker/engine/engine.cc",
+    "worker/engine/engine_impl.h",
+    "worker/graph/model_pipeline.cc",
+    "worker/graph/model_pipeline.h",
+    "worker/device/read_ahead.cc",
+    "worker/device/read_ahead.h",
     "kernels/start_thread.h",
     "kernels/cpu/thread_pool.cc",
     "kernels/cpu/thread_pool.h",
-    "services/common/background.h",
+    "services/host/background.h",
 }
+
+
+def folder_of(path):
+    """The folder of FOLDERS that a file belongs to; None outside the rooms."""
+    for parent in pathlib.PurePosixPath(path).parents:
+        if str(parent) in FOLDERS:
+            return str(parent)
+    return None
+
+
+def check_folder(path, header):
+    """Yields what is wrong with `path` including `header` of its own room."""
+    if path.split("/")[0] != header.split("/")[0]:
+        return
+    mine, other = folder_of(path), folder_of(header)
+    if mine and other and mine != other and other not in FOLDERS[mine]:
+        yield f"{mine} may not include {other}"
 
 
 def check_include(path, quote, header):
     """Yields what is wrong with `path` including `header`."""
+    yield from check_folder(path, header)
     room = path.split("/")[0]
     if room in ROOMS and ("/" in header or header.endswith(".h")):
         system = quote == "<" and re.fullmatch(
@@ -123,15 +213,33 @@ def check_file(path, text):
             yield number, finding
 
 
+def check_folders(paths):
+    """Yields (folder, what is wrong) for the folders that `paths` lie in."""
+    sizes = collections.Counter(
+        str(pathlib.PurePosixPath(path).parent)
+        for path in paths if path.endswith(CODE))
+    for folder, size in sorted(sizes.items()):
+        if size > MAX_FILES:
+            yield folder, f"{size} files of code; at most {MAX_FILES}"
+    rooms = ("base/", "planner/", "kernels/", "worker/", "services/")
+    for folder in sorted(sizes):
+        if f"{folder}/".startswith(rooms) and not folder_of(f"{folder}/a"):
+            yield folder, "a folder that FOLDERS does not name"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={root}", "ls-files", "-z"],
         cwd=root, check=True, capture_output=True, text=True,
     ).stdout.split("\0")
+    paths = sorted(filter(None, listed))
     found = 0
     checked = 0
-    for path in sorted(filter(None, listed)):
+    for folder, finding in check_folders(paths):
+        print(f"{folder}: {finding}")
+        found += 1
+    for path in paths:
         file = root / path
         if not file.is_file():
             continue

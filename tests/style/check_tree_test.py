@@ -42,19 +42,48 @@ class CheckTreeTest(unittest.TestCase):
         self.assert_bad("services/a.cc", "#include <cuda_runtime.h>", "only for")
 
     def test_worker_knows_no_grpc_and_no_proto(self):
-        self.assert_good("worker/a.cc", '#include "planner/memory_plan.h"')
+        self.assert_good("worker/a.cc", '#include "planner/layout/memory_plan.h"')
         found = findings("worker/a.cc", '// P.\n#include "grpcpp/grpcpp.h"\n')
         self.assertTrue(found)
         found = findings("worker/a.cc", '// P.\n#include "plimsoll/v1/a.pb.h"\n')
         self.assertTrue(found)
+
+    def test_folders_of_a_room_include_each_other_one_way(self):
+        self.assert_good("planner/model/a.cc", '#include "planner/gguf/b.h"')
+        self.assert_bad("planner/gguf/a.cc", '#include "planner/model/b.h"',
+                        "may not")
+        self.assert_bad("worker/cache/a.cc", '#include "worker/engine/b.h"',
+                        "may not")
+        self.assert_good("kernels/cpu/a.cc",
+                         '#include "kernels/cpu/attention/b.h"')
+        self.assert_good("kernels/cpu/attention/a.cc",
+                         '#include "kernels/cpu/b.h"')
+
+    def test_the_folders_of_a_room_make_no_circle(self):
+        done = set()
+        left = dict(check_tree.FOLDERS)
+        while left:
+            free = [f for f, uses in left.items() if set(uses) <= done]
+            self.assertTrue(free, f"a circle among {sorted(left)}")
+            done.update(free)
+            for folder in free:
+                del left[folder]
+
+    def test_a_folder_has_a_bounded_number_of_files_and_a_name(self):
+        most = [f"planner/gguf/f{i}.cc" for i in range(check_tree.MAX_FILES)]
+        self.assertEqual(list(check_tree.check_folders(most)), [])
+        more = [*most, "planner/gguf/more.cc"]
+        self.assertEqual(len(list(check_tree.check_folders(more))), 1)
+        self.assertEqual(len(list(check_tree.check_folders(["worker/x/a.cc"]))),
+                         1)
 
     def test_nothing_but_tests_includes_tests(self):
         self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")
         self.assert_good("tests/a.cc", '#include "tests/a.h"')
 
     def test_threads_are_made_in_named_places(self):
-        self.assert_good("worker/engine.cc", "std::thread t;")
-        self.assert_bad("worker/sampler.cc", "std::thread t;", "thread")
+        self.assert_good("worker/engine/engine.cc", "std::thread t;")
+        self.assert_bad("worker/sampling/sampler.cc", "std::thread t;", "thread")
         self.assert_good("worker/a.cc", "std::thread::hardware_concurrency();")
 
     def test_paths_of_one_machine(self):

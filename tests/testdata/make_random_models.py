@@ -2,7 +2,7 @@
 """Tiny random models, and what they say according to plain float64 arithmetic.
 
 Writes random_models.json beside itself (or GGUF files too, with --out DIR).
-tests/worker/core/random_model.cc writes the same files byte for byte, so that
+tests/worker/random_model.cc writes the same files byte for byte, so that
 no model needs to be stored; their hash in the JSON holds the two together.
 The forward pass here shares nothing with the worker: numpy, whole sequences,
 no cache, weights dequantised from the file's own bytes.

@@ -1,4 +1,4 @@
-#include "tests/worker/core/json.h"
+#include "tests/worker/json.h"
 
 #include <cstdlib>
 

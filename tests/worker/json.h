@@ -1,6 +1,6 @@
 // Just enough JSON to read golden files in tests.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_JSON_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_JSON_H_
+#ifndef PLIMSOLL_TESTS_WORKER_JSON_H_
+#define PLIMSOLL_TESTS_WORKER_JSON_H_
 
 #include <cstdint>
 #include <map>
@@ -41,4 +41,4 @@ class Json {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_JSON_H_
+#endif  // PLIMSOLL_TESTS_WORKER_JSON_H_

@@ -1,4 +1,4 @@
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/random_model.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // Writes the tiny random models of tests/testdata/make_random_models.py, byte
 // for byte, so that none needs to be stored.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
+#ifndef PLIMSOLL_TESTS_WORKER_RANDOM_MODEL_H_
+#define PLIMSOLL_TESTS_WORKER_RANDOM_MODEL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -72,4 +72,4 @@ class TemporaryFile {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_RANDOM_MODEL_H_
+#endif  // PLIMSOLL_TESTS_WORKER_RANDOM_MODEL_H_

@@ -1,4 +1,4 @@
-#include "worker/kv_cache.h"
+#include "worker/cache/kv_cache.h"
 
 #include <algorithm>
 #include <array>

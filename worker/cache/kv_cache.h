@@ -1,7 +1,7 @@
 // Keys and values of all slots: pages of full-attention layers, rings of
 // sliding-window layers, as index arithmetic over the plan's two regions.
-#ifndef PLIMSOLL_WORKER_KV_CACHE_H_
-#define PLIMSOLL_WORKER_KV_CACHE_H_
+#ifndef PLIMSOLL_WORKER_CACHE_KV_CACHE_H_
+#define PLIMSOLL_WORKER_CACHE_KV_CACHE_H_
 
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "kernels/buffer.h"
 #include "kernels/tensor_view.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "worker/prefix_cache.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
+#include "worker/cache/prefix_cache.h"
 
 namespace plimsoll::worker {
 
@@ -264,4 +264,4 @@ class KvCache {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_KV_CACHE_H_
+#endif  // PLIMSOLL_WORKER_CACHE_KV_CACHE_H_

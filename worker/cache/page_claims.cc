@@ -1,4 +1,4 @@
-#include "worker/page_claims.h"
+#include "worker/cache/page_claims.h"
 
 #include <algorithm>
 #include <iterator>

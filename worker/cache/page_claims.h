@@ -1,7 +1,7 @@
 // Whether the pages of a pool that is smaller than all slots together go round,
 // and who leaves where they do not: pure arithmetic.
-#ifndef PLIMSOLL_WORKER_PAGE_CLAIMS_H_
-#define PLIMSOLL_WORKER_PAGE_CLAIMS_H_
+#ifndef PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
+#define PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
 
 #include <cstdint>
 #include <optional>
@@ -27,4 +27,4 @@ std::optional<int64_t> WhoLeaves(std::span<const PageClaim> claims,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PAGE_CLAIMS_H_
+#endif  // PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_

@@ -1,4 +1,4 @@
-#include "worker/parked_contexts.h"
+#include "worker/cache/parked_contexts.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // Contexts in host memory, whose sequences wait while others use their slots.
-#ifndef PLIMSOLL_WORKER_PARKED_CONTEXTS_H_
-#define PLIMSOLL_WORKER_PARKED_CONTEXTS_H_
+#ifndef PLIMSOLL_WORKER_CACHE_PARKED_CONTEXTS_H_
+#define PLIMSOLL_WORKER_CACHE_PARKED_CONTEXTS_H_
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/buffer.h"
-#include "worker/kv_cache.h"
+#include "worker/cache/kv_cache.h"
 
 namespace plimsoll::worker {
 
@@ -55,4 +55,4 @@ class ParkedContexts {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PARKED_CONTEXTS_H_
+#endif  // PLIMSOLL_WORKER_CACHE_PARKED_CONTEXTS_H_

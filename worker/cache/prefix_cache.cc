@@ -1,4 +1,4 @@
-#include "worker/prefix_cache.h"
+#include "worker/cache/prefix_cache.h"
 
 #include <utility>
 

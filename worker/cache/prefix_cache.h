@@ -1,7 +1,7 @@
 // Pages of the KV cache by the tokens they hold, so that sequences which begin
 // alike share them: a pure index, of page numbers.
-#ifndef PLIMSOLL_WORKER_PREFIX_CACHE_H_
-#define PLIMSOLL_WORKER_PREFIX_CACHE_H_
+#ifndef PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
+#define PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
 
 #include <cstdint>
 #include <map>
@@ -98,4 +98,4 @@ class PrefixCache {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PREFIX_CACHE_H_
+#endif  // PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_

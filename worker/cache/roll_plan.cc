@@ -1,4 +1,4 @@
-#include "worker/roll_plan.h"
+#include "worker/cache/roll_plan.h"
 
 #include <algorithm>
 #include <string>
@@ -46,9 +46,9 @@ absl::Status CheckPins(const planner::MemoryPlan& plan, int64_t pin_tokens) {
 
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
-                                  const GenerateOptions& options) {
+                                  const RollOptions& options) {
   const int64_t n_ctx = plan.n_ctx;
-  if (options.context_policy != ContextPolicy::kRoll) {
+  if (options.policy != ContextPolicy::kRoll) {
     RollPlan whole;
     whole.capacity = n_ctx;
     return whole;
@@ -80,7 +80,7 @@ absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
       CeilDiv(std::max<int64_t>(roll.capacity - evict_to, 0), roll.page_tokens),
       1, roll.recent_pages - 1);
   roll.evict_tokens = pages * roll.page_tokens;
-  roll.method = keeps_rings ? options.roll_method : RollMethod::kRecompute;
+  roll.method = keeps_rings ? options.method : RollMethod::kRecompute;
   return roll;
 }
 

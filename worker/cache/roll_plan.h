@@ -1,18 +1,50 @@
 // When a rolling context is full, and what leaves it then: pure arithmetic over
 // the memory plan.
-#ifndef PLIMSOLL_WORKER_ROLL_PLAN_H_
-#define PLIMSOLL_WORKER_ROLL_PLAN_H_
+#ifndef PLIMSOLL_WORKER_CACHE_ROLL_PLAN_H_
+#define PLIMSOLL_WORKER_CACHE_ROLL_PLAN_H_
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "worker/engine.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::worker {
+
+// What happens when a sequence reaches n_ctx.
+enum class ContextPolicy {
+  kStop,   // it ends with FinishReason::kLength
+  kError,  // it ends with kOutOfRange
+  kRoll,   // its oldest tokens leave, but for the pinned ones
+};
+
+// How a sequence goes on after tokens have left.
+enum class RollMethod {
+  kShift,      // keys stay where they are, the pinned ones look closer
+  kRecompute,  // what is kept is computed again: exact, and slower
+};
+
+// What a request asks for when its context is full.
+struct RollOptions {
+  // Attention sinks: without them the rest of a rolled context is worth little.
+  // Source: StreamingLLM (Xiao et al., 2024), table 2.
+  static constexpr int64_t kDefaultPinTokens = 4;
+
+  ContextPolicy policy = ContextPolicy::kStop;
+  // For kRoll. kShift becomes kRecompute where the context is too short to
+  // keep the rings of sliding-window layers filled; evictions say which it was.
+  RollMethod method = RollMethod::kShift;
+  // Leading tokens that never leave, the first one (BOS) included; 0 pins
+  // nothing. They take whole pages.
+  int64_t pin_tokens = kDefaultPinTokens;
+  // Tokens that an eviction leaves at most, in whole pages; absent = 75 % of
+  // n_ctx. At least a page leaves and at least one stays; it is raised so that
+  // rings stay filled.
+  std::optional<int64_t> evict_to = std::nullopt;
+};
 
 // Of one context, fixed when it begins. The default is that of a context that
 // never rolls.
@@ -42,7 +74,7 @@ struct RollPlan {
 // they make no sense or the prefix leaves fewer than two pages.
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
-                                  const GenerateOptions& options);
+                                  const RollOptions& options);
 
 // Tokens that leave at once, and how the context goes on.
 struct Leaving {
@@ -60,4 +92,4 @@ Leaving WhatLeaves(const RollPlan& roll, int64_t n_live,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ROLL_PLAN_H_
+#endif  // PLIMSOLL_WORKER_CACHE_ROLL_PLAN_H_

@@ -1,4 +1,4 @@
-#include "worker/arena.h"
+#include "worker/device/arena.h"
 
 #include "base/status_macros.h"
 

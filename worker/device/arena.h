@@ -1,6 +1,6 @@
 // One allocation per device, and the plan's regions in it by name.
-#ifndef PLIMSOLL_WORKER_ARENA_H_
-#define PLIMSOLL_WORKER_ARENA_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_ARENA_H_
+#define PLIMSOLL_WORKER_DEVICE_ARENA_H_
 
 #include <cstdint>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/buffer.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::worker {
 
@@ -37,4 +37,4 @@ class Arena {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ARENA_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_ARENA_H_

@@ -1,4 +1,4 @@
-#include "worker/cgroup.h"
+#include "worker/device/cgroup.h"
 
 #include <algorithm>
 #include <fstream>

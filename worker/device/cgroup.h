@@ -1,7 +1,7 @@
 // What the control groups of this process leave it: memory and CPU time, in
 // version 1, version 2, and both at once.
-#ifndef PLIMSOLL_WORKER_CGROUP_H_
-#define PLIMSOLL_WORKER_CGROUP_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_CGROUP_H_
+#define PLIMSOLL_WORKER_DEVICE_CGROUP_H_
 
 #include <cstdint>
 #include <optional>
@@ -25,4 +25,4 @@ std::optional<int64_t> ReadCgroupCpus(const std::string& root = "");
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CGROUP_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_CGROUP_H_

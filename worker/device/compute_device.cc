@@ -1,4 +1,4 @@
-#include "worker/compute_device.h"
+#include "worker/device/compute_device.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "worker/device.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,7 +1,7 @@
 // A device that engines run on: this machine's CPU, or one with memory of its
 // own.
-#ifndef PLIMSOLL_WORKER_COMPUTE_DEVICE_H_
-#define PLIMSOLL_WORKER_COMPUTE_DEVICE_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_COMPUTE_DEVICE_H_
+#define PLIMSOLL_WORKER_DEVICE_COMPUTE_DEVICE_H_
 
 #include <functional>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
-#include "planner/device_profile.h"
-#include "worker/precision.h"
+#include "planner/layout/device_profile.h"
+#include "worker/device/precision.h"
 
 namespace plimsoll::worker {
 
@@ -65,4 +65,4 @@ absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenAccelerator(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_COMPUTE_DEVICE_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_COMPUTE_DEVICE_H_

@@ -1,4 +1,4 @@
-#include "worker/device.h"
+#include "worker/device/host_resources.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "kernels/cpu/thread_pool.h"
-#include "worker/cgroup.h"
+#include "worker/device/cgroup.h"
 
 namespace plimsoll::worker {
 namespace {

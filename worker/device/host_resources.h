@@ -1,12 +1,12 @@
 // What this machine offers: memory within the cgroups' limits, threads within
 // their quota, and the CPU backend's facts as a profile for the planner.
-#ifndef PLIMSOLL_WORKER_DEVICE_H_
-#define PLIMSOLL_WORKER_DEVICE_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_
+#define PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_
 
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "planner/device_profile.h"
+#include "planner/layout/device_profile.h"
 
 namespace plimsoll::worker {
 
@@ -37,4 +37,4 @@ planner::DeviceProfile LocalCpuProfile();
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_DEVICE_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_

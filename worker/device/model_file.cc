@@ -1,4 +1,4 @@
-#include "worker/model_file.h"
+#include "worker/device/model_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // An opened model file: its checked header, its shape, and reads of its bytes.
-#ifndef PLIMSOLL_WORKER_MODEL_FILE_H_
-#define PLIMSOLL_WORKER_MODEL_FILE_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_MODEL_FILE_H_
+#define PLIMSOLL_WORKER_DEVICE_MODEL_FILE_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
 
 namespace plimsoll::worker {
 
@@ -57,4 +57,4 @@ class ModelFile final : public planner::ByteSource {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_FILE_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_MODEL_FILE_H_

@@ -1,6 +1,6 @@
 // How precisely an engine computes its products.
-#ifndef PLIMSOLL_WORKER_PRECISION_H_
-#define PLIMSOLL_WORKER_PRECISION_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_PRECISION_H_
+#define PLIMSOLL_WORKER_DEVICE_PRECISION_H_
 
 namespace plimsoll::worker {
 
@@ -16,4 +16,4 @@ enum class Precision {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PRECISION_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_PRECISION_H_

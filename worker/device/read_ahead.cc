@@ -1,4 +1,4 @@
-#include "worker/read_ahead.h"
+#include "worker/device/read_ahead.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Reads a file's pieces, for a device on a thread of its own, one ahead of
 // whoever uses them.
-#ifndef PLIMSOLL_WORKER_READ_AHEAD_H_
-#define PLIMSOLL_WORKER_READ_AHEAD_H_
+#ifndef PLIMSOLL_WORKER_DEVICE_READ_AHEAD_H_
+#define PLIMSOLL_WORKER_DEVICE_READ_AHEAD_H_
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/model_file.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll::worker {
 
@@ -61,4 +61,4 @@ class ReadAhead {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_READ_AHEAD_H_
+#endif  // PLIMSOLL_WORKER_DEVICE_READ_AHEAD_H_

@@ -1,4 +1,4 @@
-#include "worker/check_request.h"
+#include "worker/engine/check_request.h"
 
 #include <string>
 
@@ -85,7 +85,7 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
         "prompt_logprobs: a session has none; ask without one");
   }
   const auto n_prompt = static_cast<int64_t>(options.prompt_ids.size());
-  const bool can_roll = options.context_policy == ContextPolicy::kRoll;
+  const bool can_roll = options.roll.policy == ContextPolicy::kRoll;
   if (n_prompt > n_ctx && !can_roll) {
     return absl::OutOfRangeError(absl::StrCat(
         "the prompt has ", n_prompt, " tokens, the context of a slot ", n_ctx,

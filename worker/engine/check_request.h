@@ -1,11 +1,11 @@
 // Whether a request makes sense, before anything is computed.
-#ifndef PLIMSOLL_WORKER_CHECK_REQUEST_H_
-#define PLIMSOLL_WORKER_CHECK_REQUEST_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_CHECK_REQUEST_H_
+#define PLIMSOLL_WORKER_ENGINE_CHECK_REQUEST_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 
@@ -19,4 +19,4 @@ absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CHECK_REQUEST_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_CHECK_REQUEST_H_

@@ -1,4 +1,4 @@
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 #include <algorithm>
 #include <set>
@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/start_thread.h"
-#include "worker/check_request.h"
-#include "worker/engine_impl.h"
-#include "worker/roll_plan.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/engine/check_request.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 
@@ -71,7 +71,7 @@ const TokenIndex& Engine::Impl::Index() {
 absl::Status Engine::Submit(GenerateOptions options,
                             std::shared_ptr<TokenSink> sink) {
   const bool has_session = !options.session_id.empty();
-  if (has_session) options.context_policy = ContextPolicy::kRoll;
+  if (has_session) options.roll.policy = ContextPolicy::kRoll;
   RETURN_IF_ERROR(
       CheckRequest(options, n_ctx(), impl_->tokenizer->vocab_size()));
   const int64_t n_draft = impl_->plan.options.n_draft;
@@ -84,7 +84,7 @@ absl::Status Engine::Submit(GenerateOptions options,
     return impl_->SubmitMessage(std::move(options), std::move(sink));
   }
   ASSIGN_OR_RETURN(const RollPlan roll,
-                   PlanRoll(impl_->shape, impl_->plan, options));
+                   PlanRoll(impl_->shape, impl_->plan, options.roll));
   SequenceStart start = {.roll = roll,
                          .history = TokenHistory(roll.prefix_tokens)};
   start.history.Append(options.prompt_ids);

@@ -1,7 +1,7 @@
 // One loaded model that serves many streams: owns the arena, the model, the KV
 // cache, the scheduler and the one step thread.
-#ifndef PLIMSOLL_WORKER_ENGINE_H_
-#define PLIMSOLL_WORKER_ENGINE_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_ENGINE_H_
+#define PLIMSOLL_WORKER_ENGINE_ENGINE_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,33 +15,24 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "planner/memory_plan.h"
-#include "worker/chat_template.h"
-#include "worker/fair_queue.h"
-#include "worker/logit_bias.h"
-#include "worker/model_file.h"
-#include "worker/precision.h"
-#include "worker/sampler.h"
-#include "worker/tokenizer.h"
-#include "worker/tool_reader.h"
+#include "planner/layout/memory_plan.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/device/load_fence.h"
+#include "worker/device/model_file.h"
+#include "worker/device/precision.h"
+#include "worker/graph/engine_part.h"
+#include "worker/sampling/logit_bias.h"
+#include "worker/sampling/sampler.h"
+#include "worker/sampling/token_output.h"
+#include "worker/scheduling/fair_queue.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/tool_reader.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
 class ComputeDevice;
 struct Grammar;
-
-// What happens when a sequence reaches n_ctx.
-enum class ContextPolicy {
-  kStop,   // it ends with FinishReason::kLength
-  kError,  // it ends with kOutOfRange
-  kRoll,   // its oldest tokens leave, but for the pinned ones
-};
-
-// How a sequence goes on after tokens have left.
-enum class RollMethod {
-  kShift,      // keys stay where they are, the pinned ones look closer
-  kRecompute,  // what is kept is computed again: exact, and slower
-};
 
 // One request, already tokenised.
 struct GenerateOptions {
@@ -51,9 +42,6 @@ struct GenerateOptions {
   static constexpr int kMaxStopTokens = 64;
   static constexpr int kMaxTopLogprobs = 64;
   static constexpr int64_t kMaxRequestIdBytes = 128;
-  // Attention sinks: without them the rest of a rolled context is worth little.
-  // Source: StreamingLLM (Xiao et al., 2024), table 2.
-  static constexpr int64_t kDefaultPinTokens = 4;
 
   std::vector<int32_t> prompt_ids;
   std::string request_id;  // for Abort and Requests; need not be unique
@@ -80,17 +68,7 @@ struct GenerateOptions {
   // that is known, at most the plan's n_draft; 0 = none. Which tokens are drawn
   // does not depend on it.
   int64_t draft_tokens = 0;
-  ContextPolicy context_policy = ContextPolicy::kStop;
-  // For kRoll. kShift becomes kRecompute where the context is too short to
-  // keep the rings of sliding-window layers filled; evictions say which it was.
-  RollMethod roll_method = RollMethod::kShift;
-  // Leading tokens that never leave, the first one (BOS) included; 0 pins
-  // nothing. They take whole pages.
-  int64_t pin_tokens = kDefaultPinTokens;
-  // Tokens that an eviction leaves at most, in whole pages; absent = 75 % of
-  // n_ctx. At least a page leaves and at least one stays; it is raised so that
-  // rings stay filled.
-  std::optional<int64_t> evict_to;
+  RollOptions roll;  // what happens when the context is full
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
   Claim claim;                                   // whose it is
   // It goes on with a call of which a request has ended well: no limit of the
@@ -136,25 +114,6 @@ struct SessionInfo {
   absl::Duration age;
   absl::Duration idle;  // since its last call ended; 0 while one runs
   absl::Duration ttl;
-};
-
-struct Candidate {
-  int32_t id;
-  float logprob;  // natural logarithm, of the model's raw distribution
-};
-
-struct TokenOutput {
-  int32_t id;
-  bool has_logprob = false;
-  float logprob = 0;
-  int64_t rank = 0;  // tokens that are likelier; only with a logprob
-  std::vector<Candidate> candidates;  // descending
-};
-
-// What the model thought of a token of the prompt, given those before it.
-struct PromptScore {
-  float logprob;
-  bool is_best;  // no token was likelier
 };
 
 // Tokens that left a full context. Positions count all tokens of the stream, or
@@ -215,15 +174,6 @@ class TokenSink {
   virtual bool Abandoned() const = 0;
 };
 
-// Consecutive layers of a model that lie on one device.
-struct EnginePart {
-  const ComputeDevice*
-      device;  // outlives the engine; null = this machine's CPU
-  int64_t first_layer;
-  int64_t n_layers;
-  planner::MemoryPlan plan;  // of planner::SliceLayers' shape
-};
-
 struct EngineOptions {
   static constexpr int kMaxQueued = 64;
   static constexpr int kMaxThreads = 256;
@@ -256,15 +206,6 @@ struct EngineOptions {
   // error itself.
   std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;
 };
-
-struct LoadProgress {
-  absl::string_view phase;  // "allocate", "weights", "ready"
-  int64_t bytes_done;
-  int64_t bytes_total;
-};
-// Asked before each chunk of a load, of at most kernels::kMaxChunkBytes; a
-// status that is not OK stops the load, and all its memory is given back.
-using LoadFence = std::function<absl::Status(const LoadProgress&)>;
 
 // Of one part, or of all parts together; the process has its memory once.
 struct MemoryReport {
@@ -406,4 +347,4 @@ class Engine {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ENGINE_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_ENGINE_H_

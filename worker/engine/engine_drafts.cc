@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "worker/engine_impl.h"
-#include "worker/prompt_lookup.h"
+#include "worker/engine/engine_impl.h"
+#include "worker/sampling/prompt_lookup.h"
 
 namespace plimsoll::worker {
 
@@ -87,8 +87,8 @@ absl::Status Engine::Impl::DrawTokens(ScheduledRows& rows, Sequence& sequence,
   const bool is_first = sequence.n_generated() == 0;
   int64_t n_kept = 0;
   for (int64_t i = 0; i <= rows.n_draft; ++i) {
-    absl::StatusOr<TokenOutput> token =
-        row_sampler->Draw(sequence, first_sampled + i, sequence.TakeRoom());
+    absl::StatusOr<TokenOutput> token = row_sampler->Draw(
+        sequence.NextDraw(), first_sampled + i, sequence.TakeRoom());
     if (!token.ok()) {
       sequence.End(token.status());
       return absl::OkStatus();

@@ -1,6 +1,6 @@
 // What an engine is made of; for its own files only.
-#ifndef PLIMSOLL_WORKER_ENGINE_IMPL_H_
-#define PLIMSOLL_WORKER_ENGINE_IMPL_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_ENGINE_IMPL_H_
+#define PLIMSOLL_WORKER_ENGINE_ENGINE_IMPL_H_
 
 #include <algorithm>
 #include <atomic>
@@ -20,22 +20,22 @@
 #include "absl/synchronization/mutex.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
-#include "worker/arena.h"
-#include "worker/compute_device.h"
-#include "worker/device.h"
-#include "worker/engine.h"
-#include "worker/kv_cache.h"
-#include "worker/model.h"
-#include "worker/page_claims.h"
-#include "worker/parked_contexts.h"
-#include "worker/prompt_budget.h"
-#include "worker/prompt_scorer.h"
-#include "worker/row_sampler.h"
-#include "worker/scheduler.h"
-#include "worker/sequence.h"
-#include "worker/session_book.h"
-#include "worker/stage.h"
-#include "worker/token_index.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/cache/page_claims.h"
+#include "worker/cache/parked_contexts.h"
+#include "worker/device/arena.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/host_resources.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/sequence.h"
+#include "worker/engine/session_book.h"
+#include "worker/graph/model.h"
+#include "worker/graph/stage.h"
+#include "worker/sampling/prompt_scorer.h"
+#include "worker/sampling/row_sampler.h"
+#include "worker/scheduling/prompt_budget.h"
+#include "worker/scheduling/scheduler.h"
+#include "worker/text/tokenizer/token_index.h"
 
 namespace plimsoll::worker {
 
@@ -238,8 +238,8 @@ struct Engine::Impl {
   std::vector<ScheduledRows> scheduled;
   std::vector<Sequence*> scheduled_sequences;  // of each of these
   StepBatch batch;
-  std::vector<const Sequence*> sampled;  // of each of its sampled rows
-  ScoredRows scored;                     // of one of its prompts
+  std::vector<DrawRequest> draws;  // of its sampled rows
+  ScoredRows scored;               // of one of its prompts
   std::vector<PromptScore> scores;
   std::vector<PageClaim> page_claims;
   std::vector<int32_t> newest_tokens;  // that guesses are looked up in
@@ -271,4 +271,4 @@ struct Engine::Impl {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ENGINE_IMPL_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_ENGINE_IMPL_H_

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/start_thread.h"
-#include "worker/engine_impl.h"
-#include "worker/model_pipeline.h"
-#include "worker/prompt_lookup.h"
-#include "worker/step_pieces.h"
+#include "worker/engine/engine_impl.h"
+#include "worker/graph/model_pipeline.h"
+#include "worker/graph/step_pieces.h"
+#include "worker/sampling/prompt_lookup.h"
 
 namespace plimsoll::worker {
 namespace {

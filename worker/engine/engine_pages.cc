@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "worker/engine_impl.h"
-#include "worker/page_claims.h"
+#include "worker/cache/page_claims.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 
@@ -14,7 +14,7 @@ namespace plimsoll::worker {
 int64_t Engine::Impl::PagesToCome(const Sequence& sequence,
                                   int64_t slot) const {
   if (sequence.end()) return 0;
-  if (sequence.options().context_policy == ContextPolicy::kRoll) {
+  if (sequence.options().roll.policy == ContextPolicy::kRoll) {
     return cache->PagesToFull(slot);
   }
   return cache->MissingPages(
@@ -27,14 +27,14 @@ std::span<const PageClaim> Engine::Impl::PageClaims() {
     page_claims.push_back(
         {.id = 0, .n_to_come = cache->PagesToFull(slot), .can_leave = false});
   });
-  scheduler.ForRunning(
-      [this](int64_t id, int64_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-        const Sequence& sequence = *sequences.at(id);
-        page_claims.push_back({.id = id,
-                               .n_to_come = PagesToCome(sequence, slot),
-                               .can_leave = sequence.options().context_policy !=
-                                            ContextPolicy::kRoll});
-      });
+  scheduler.ForRunning([this](int64_t id,
+                              int64_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const Sequence& sequence = *sequences.at(id);
+    page_claims.push_back(
+        {.id = id,
+         .n_to_come = PagesToCome(sequence, slot),
+         .can_leave = sequence.options().roll.policy != ContextPolicy::kRoll});
+  });
   return page_claims;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/engine_impl.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -242,7 +242,7 @@ void Engine::Impl::KeepRings() {
 // change.
 void Engine::Impl::RollFull() {
   for (const auto& [id, sequence] : sequences) {
-    if (sequence->options().context_policy != ContextPolicy::kRoll) continue;
+    if (sequence->options().roll.policy != ContextPolicy::kRoll) continue;
     if (sequence->end() || sequence->HasOutput()) continue;
     const std::optional<int64_t> slot = scheduler.SlotOf(id);
     if (!slot) continue;

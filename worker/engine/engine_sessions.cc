@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/check_request.h"
-#include "worker/engine_impl.h"
-#include "worker/roll_plan.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/engine/check_request.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 
@@ -70,12 +70,12 @@ int64_t Engine::MaxSessions() const { return MostSessions(impl_->plan); }
 
 absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
   RETURN_IF_ERROR(CheckSession(options, impl_->tokenizer->vocab_size()));
-  GenerateOptions request;
-  request.context_policy = ContextPolicy::kRoll;
-  request.roll_method = options.roll_method;
-  request.pin_tokens = static_cast<int64_t>(options.frame.opening.size());
-  request.evict_to = options.evict_to;
-  const auto roll = PlanRoll(impl_->shape, impl_->plan, request);
+  const auto roll = PlanRoll(
+      impl_->shape, impl_->plan,
+      {.policy = ContextPolicy::kRoll,
+       .method = options.roll_method,
+       .pin_tokens = static_cast<int64_t>(options.frame.opening.size()),
+       .evict_to = options.evict_to});
   if (!roll.ok()) {
     return absl::Status(
         roll.status().code(),

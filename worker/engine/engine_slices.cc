@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "worker/engine_impl.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "worker/engine_impl.h"
+#include "worker/engine/engine_impl.h"
 
 namespace plimsoll::worker {
 
@@ -35,7 +35,7 @@ absl::Status Engine::Impl::BuildBatch() {
   batch.keeps_all_rows = false;
   batch.only_decodes =
       std::ranges::all_of(scheduled, &ScheduledRows::is_decoding);
-  sampled.clear();
+  draws.clear();
   const absl::Time now = options.clock();
   for (size_t i = 0; i < scheduled.size(); ++i) {
     const ScheduledRows& r = scheduled[i];
@@ -70,10 +70,10 @@ absl::Status Engine::Impl::BuildBatch() {
     for (auto row = end - static_cast<int32_t>(1 + r.n_draft); row < end;
          ++row) {
       batch.sampled_rows.push_back(row);
-      sampled.push_back(sequence);
+      draws.push_back(sequence->NextDraw());
     }
   }
-  batch.top = row_sampler->LookedAt(sampled, batch.only_decodes);
+  batch.top = row_sampler->LookedAt(draws, batch.only_decodes);
   return absl::OkStatus();
 }
 
@@ -129,7 +129,7 @@ void Engine::Impl::CountRows() {
 }
 
 absl::Status Engine::Impl::SampleRows() {
-  RETURN_IF_ERROR(row_sampler->Begin(sampled, batch.sampled_rows));
+  RETURN_IF_ERROR(row_sampler->Begin(draws, batch.sampled_rows));
   int64_t first_sampled = 0;
   for (size_t i = 0; i < scheduled.size(); ++i) {
     ScheduledRows& r = scheduled[i];

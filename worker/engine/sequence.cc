@@ -1,4 +1,4 @@
-#include "worker/sequence.h"
+#include "worker/engine/sequence.h"
 
 #include <algorithm>
 #include <utility>
@@ -61,7 +61,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   if (reason_ == FinishReason::kUnknown) return;
   text_.Finish(output_.text);
   if (reason_ == FinishReason::kLength &&
-      options_.context_policy == ContextPolicy::kError) {
+      options_.roll.policy == ContextPolicy::kError) {
     End(absl::OutOfRangeError(
         absl::StrCat("the context of ", n_ctx, " tokens is full: ", n_prompt(),
                      " of the prompt and ", n_generated(), " generated")));
@@ -83,7 +83,7 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
   if (options_.max_tokens > 0 && n_generated() >= options_.max_tokens) {
     return FinishReason::kMaxTokens;
   }
-  if (options_.context_policy == ContextPolicy::kRoll) {
+  if (options_.roll.policy == ContextPolicy::kRoll) {
     return FinishReason::kUnknown;
   }
   // The newest token has no place in the context any more.

@@ -1,7 +1,7 @@
 // One stream inside the engine: its request, what it has generated, and where
 // its output stands.
-#ifndef PLIMSOLL_WORKER_SEQUENCE_H_
-#define PLIMSOLL_WORKER_SEQUENCE_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_SEQUENCE_H_
+#define PLIMSOLL_WORKER_ENGINE_SEQUENCE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "worker/engine.h"
-#include "worker/logit_bias.h"
-#include "worker/prompt_scorer.h"
-#include "worker/roll_plan.h"
-#include "worker/text_stream.h"
-#include "worker/token_history.h"
-#include "worker/token_mask.h"
-#include "worker/tokenizer.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/engine/engine.h"
+#include "worker/sampling/logit_bias.h"
+#include "worker/sampling/prompt_scorer.h"
+#include "worker/sampling/row_sampler.h"
+#include "worker/sampling/token_history.h"
+#include "worker/text/grammar/token_mask.h"
+#include "worker/text/text_stream.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -81,6 +82,18 @@ class Sequence {
 
   // What its next token may be; null where it may be any.
   TokenMask* mask() const { return start_.mask.get(); }
+
+  // Its next draw. Holds until it changes.
+  DrawRequest NextDraw() const {
+    return {.sampling = options_.sampling,
+            .logit_bias = options_.logit_bias,
+            .recent = recent(),
+            .mask = mask(),
+            .draft = draft_,
+            .most_draft_tokens = options_.draft_tokens,
+            .n_generated = n_generated(),
+            .top_logprobs = options_.top_logprobs};
+  }
 
   // Notes that its oldest tokens leave its full context of `n_live` tokens, and
   // says which.
@@ -177,4 +190,4 @@ class Sequence {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SEQUENCE_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_SEQUENCE_H_

@@ -1,4 +1,4 @@
-#include "worker/session_book.h"
+#include "worker/engine/session_book.h"
 
 #include <algorithm>
 #include <utility>

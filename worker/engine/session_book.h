@@ -1,7 +1,7 @@
 // Chats whose contexts stay between calls: whose they are, what they hold, and
 // for how long.
-#ifndef PLIMSOLL_WORKER_SESSION_BOOK_H_
-#define PLIMSOLL_WORKER_SESSION_BOOK_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_SESSION_BOOK_H_
+#define PLIMSOLL_WORKER_ENGINE_SESSION_BOOK_H_
 
 #include <cstdint>
 #include <map>
@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "worker/engine.h"
-#include "worker/roll_plan.h"
-#include "worker/token_history.h"
-#include "worker/tokenizer.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/engine/engine.h"
+#include "worker/sampling/token_history.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -104,4 +104,4 @@ class SessionBook {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SESSION_BOOK_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_SESSION_BOOK_H_

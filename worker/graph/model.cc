@@ -1,4 +1,4 @@
-#include "worker/model.h"
+#include "worker/graph/model.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,10 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/reference/dequantize.h"
-#include "worker/model_gemma.h"
-#include "worker/model_llama.h"
-#include "worker/read_ahead.h"
+#include "kernels/quant/dequantize.h"
+#include "worker/device/read_ahead.h"
+#include "worker/graph/model_gemma.h"
+#include "worker/graph/model_llama.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // A loaded model: rows of tokens in, logits of the sampled rows out.
-#ifndef PLIMSOLL_WORKER_MODEL_H_
-#define PLIMSOLL_WORKER_MODEL_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_MODEL_H_
+#define PLIMSOLL_WORKER_GRAPH_MODEL_H_
 
 #include <cstdint>
 #include <functional>
@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "planner/memory_plan.h"
-#include "worker/arena.h"
-#include "worker/engine.h"
-#include "worker/kv_cache.h"
-#include "worker/model_file.h"
+#include "planner/layout/memory_plan.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/device/arena.h"
+#include "worker/device/load_fence.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll::worker {
 
@@ -124,4 +124,4 @@ absl::StatusOr<std::unique_ptr<Model>> BuildModel(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_MODEL_H_

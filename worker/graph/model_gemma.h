@@ -1,11 +1,11 @@
 // The gemma3 family: Gemma 3 text models and what is built on them.
-#ifndef PLIMSOLL_WORKER_MODEL_GEMMA_H_
-#define PLIMSOLL_WORKER_MODEL_GEMMA_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_MODEL_GEMMA_H_
+#define PLIMSOLL_WORKER_GRAPH_MODEL_GEMMA_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "worker/model.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 
@@ -16,4 +16,4 @@ absl::StatusOr<std::unique_ptr<Model>> BuildGemma3(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_GEMMA_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_MODEL_GEMMA_H_

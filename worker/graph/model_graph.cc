@@ -1,4 +1,4 @@
-#include "worker/model_graph.h"
+#include "worker/graph/model_graph.h"
 
 #include <algorithm>
 #include <array>

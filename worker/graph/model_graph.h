@@ -1,7 +1,7 @@
 // What the graphs of all families share: weights by name, the step's buffers,
 // and the sublayers that do not differ between families.
-#ifndef PLIMSOLL_WORKER_MODEL_GRAPH_H_
-#define PLIMSOLL_WORKER_MODEL_GRAPH_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_MODEL_GRAPH_H_
+#define PLIMSOLL_WORKER_GRAPH_MODEL_GRAPH_H_
 
 #include <cstdint>
 #include <span>
@@ -13,8 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_view.h"
-#include "planner/workspace_layout.h"
-#include "worker/model.h"
+#include "planner/layout/workspace_layout.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 
@@ -206,4 +206,4 @@ class ModelGraph : public Model {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_GRAPH_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_MODEL_GRAPH_H_

@@ -1,4 +1,4 @@
-#include "worker/model_llama.h"
+#include "worker/graph/model_llama.h"
 
 #include <cmath>
 #include <span>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/model_graph.h"
+#include "worker/graph/model_graph.h"
 
 namespace plimsoll::worker {
 namespace {

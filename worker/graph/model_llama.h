@@ -1,11 +1,11 @@
 // The llama family: SmolLM2, Llama 2 and 3, Mistral, TinyLlama.
-#ifndef PLIMSOLL_WORKER_MODEL_LLAMA_H_
-#define PLIMSOLL_WORKER_MODEL_LLAMA_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_MODEL_LLAMA_H_
+#define PLIMSOLL_WORKER_GRAPH_MODEL_LLAMA_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "worker/model.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 
@@ -16,4 +16,4 @@ absl::StatusOr<std::unique_ptr<Model>> BuildLlama(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_LLAMA_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_MODEL_LLAMA_H_

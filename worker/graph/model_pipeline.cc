@@ -1,11 +1,11 @@
-#include "worker/model_pipeline.h"
+#include "worker/graph/model_pipeline.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "kernels/start_thread.h"
-#include "worker/step_pieces.h"
+#include "worker/graph/step_pieces.h"
 
 namespace plimsoll::worker {
 

@@ -1,6 +1,6 @@
 // A model whose layers lie on several devices.
-#ifndef PLIMSOLL_WORKER_MODEL_PIPELINE_H_
-#define PLIMSOLL_WORKER_MODEL_PIPELINE_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_MODEL_PIPELINE_H_
+#define PLIMSOLL_WORKER_GRAPH_MODEL_PIPELINE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/buffer.h"
-#include "worker/model.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 
@@ -97,4 +97,4 @@ class ModelPipeline final : public Model {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_MODEL_PIPELINE_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_MODEL_PIPELINE_H_

@@ -1,4 +1,4 @@
-#include "worker/stage.h"
+#include "worker/graph/stage.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "planner/layer_split.h"
-#include "worker/model.h"
+#include "planner/layout/layer_split.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,7 +1,7 @@
 // What an engine has on one device: a part of its model's layers, with the
 // backend and the memory that they run on.
-#ifndef PLIMSOLL_WORKER_STAGE_H_
-#define PLIMSOLL_WORKER_STAGE_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_STAGE_H_
+#define PLIMSOLL_WORKER_GRAPH_STAGE_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "worker/arena.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
+#include "worker/device/arena.h"
+#include "worker/device/compute_device.h"
+#include "worker/graph/engine_part.h"
 
 namespace plimsoll::worker {
 
@@ -53,4 +53,4 @@ std::vector<size_t> LanesOf(std::span<const EnginePart> parts);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_STAGE_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_STAGE_H_

@@ -1,4 +1,4 @@
-#include "worker/step_pieces.h"
+#include "worker/graph/step_pieces.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // Cuts a step in pieces, which pass a model's parts one behind the other.
-#ifndef PLIMSOLL_WORKER_STEP_PIECES_H_
-#define PLIMSOLL_WORKER_STEP_PIECES_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_STEP_PIECES_H_
+#define PLIMSOLL_WORKER_GRAPH_STEP_PIECES_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "worker/model.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
 
@@ -30,4 +30,4 @@ size_t CutStep(const StepBatch& batch, int64_t least_rows,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_STEP_PIECES_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_STEP_PIECES_H_

@@ -1,4 +1,4 @@
-#include "worker/logit_bias.h"
+#include "worker/sampling/logit_bias.h"
 
 #include <algorithm>
 #include <cmath>

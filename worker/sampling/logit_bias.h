@@ -1,7 +1,7 @@
 // What a request changes about a row of logits before a token is drawn: biases
 // of single tokens and penalties on those that came before.
-#ifndef PLIMSOLL_WORKER_LOGIT_BIAS_H_
-#define PLIMSOLL_WORKER_LOGIT_BIAS_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
+#define PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
 
 #include <cstdint>
 #include <span>
@@ -93,4 +93,4 @@ void AppendLogitChanges(const LogitBiasOptions& options,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_LOGIT_BIAS_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_

@@ -1,4 +1,4 @@
-#include "worker/prompt_lookup.h"
+#include "worker/sampling/prompt_lookup.h"
 
 #include <algorithm>
 #include <cstddef>

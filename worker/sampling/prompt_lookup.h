@@ -1,7 +1,7 @@
 // Guesses of what comes next, from what came before: text that repeats itself
 // needs no second model.
-#ifndef PLIMSOLL_WORKER_PROMPT_LOOKUP_H_
-#define PLIMSOLL_WORKER_PROMPT_LOOKUP_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_PROMPT_LOOKUP_H_
+#define PLIMSOLL_WORKER_SAMPLING_PROMPT_LOOKUP_H_
 
 #include <cstdint>
 #include <span>
@@ -24,4 +24,4 @@ std::span<const int32_t> LookUpDraft(std::span<const int32_t> tokens,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PROMPT_LOOKUP_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_PROMPT_LOOKUP_H_

@@ -1,4 +1,4 @@
-#include "worker/prompt_scorer.h"
+#include "worker/sampling/prompt_scorer.h"
 
 #include <algorithm>
 #include <cmath>

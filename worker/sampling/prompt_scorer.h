@@ -1,6 +1,6 @@
 // Log-probabilities of a prompt's tokens, each given those before it.
-#ifndef PLIMSOLL_WORKER_PROMPT_SCORER_H_
-#define PLIMSOLL_WORKER_PROMPT_SCORER_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_PROMPT_SCORER_H_
+#define PLIMSOLL_WORKER_SAMPLING_PROMPT_SCORER_H_
 
 #include <cstdint>
 #include <vector>
@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "worker/engine.h"
-#include "worker/model.h"
+#include "worker/graph/model.h"
+#include "worker/sampling/token_output.h"
 
 namespace plimsoll::worker {
 
@@ -50,4 +50,4 @@ class PromptScorer {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PROMPT_SCORER_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_PROMPT_SCORER_H_

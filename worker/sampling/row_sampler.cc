@@ -1,4 +1,4 @@
-#include "worker/row_sampler.h"
+#include "worker/sampling/row_sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -39,10 +39,9 @@ bool DrawsFromFirst(const SamplingOptions& sampling) {
 
 // Whether the draw is plain and of the model's own distribution, so that what
 // all tokens weigh together may decide it.
-bool IsByMass(const Sequence& sequence) {
-  const GenerateOptions& wanted = sequence.options();
-  return Sampler::IsPlain(wanted.sampling) && sequence.mask() == nullptr &&
-         !wanted.logit_bias.ChangesAnything();
+bool IsByMass(const DrawRequest& request) {
+  return Sampler::IsPlain(request.sampling) && request.mask == nullptr &&
+         !request.logit_bias.ChangesAnything();
 }
 
 // Below the least that has one temperatures make no difference.
@@ -51,57 +50,54 @@ float InverseTemperature(float temperature) {
 }
 
 // How many of the row's largest logits may decide the draw.
-int64_t CandidatesOf(const Sequence& sequence) {
-  const GenerateOptions& wanted = sequence.options();
-  const int64_t n = CandidatesWanted(wanted.sampling);
+int64_t CandidatesOf(const DrawRequest& request) {
+  const int64_t n = CandidatesWanted(request.sampling);
   // Of more of them enough are likely to be allowed, or to stay above all
   // others.
   const bool is_one_of_many =
-      sequence.mask() != nullptr || wanted.logit_bias.ChangesAnything();
+      request.mask != nullptr || request.logit_bias.ChangesAnything();
   if (n <= kernels::kMaxCandidates) {
     return is_one_of_many ? kernels::kMaxCandidates : n;
   }
   const bool may_decide =
-      Sampler::MayDecide(wanted.sampling) || IsByMass(sequence);
+      Sampler::MayDecide(request.sampling) || IsByMass(request);
   return may_decide ? kernels::kMaxCandidates : 1;
 }
 
 // Log-probabilities need the sum over all tokens, and a constraint may allow
 // any of them.
-bool LooksAtAll(const Sequence& sequence, bool keeps_rows) {
-  const GenerateOptions& wanted = sequence.options();
-  if (wanted.top_logprobs >= 0 || sequence.mask() != nullptr) return true;
-  return CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates &&
-         !(keeps_rows && DrawsByMinP(wanted.sampling) &&
-           !wanted.logit_bias.ChangesAnything());
+bool LooksAtAll(const DrawRequest& request, bool keeps_rows) {
+  if (request.top_logprobs >= 0 || request.mask != nullptr) return true;
+  return CandidatesWanted(request.sampling) > kernels::kMaxCandidates &&
+         !(keeps_rows && DrawsByMinP(request.sampling) &&
+           !request.logit_bias.ChangesAnything());
 }
 
 // Appends the tokens whose logits biases and penalties may change, those of the
 // draft among them, which come before the rows that follow it.
-void AppendChanged(const Sequence& sequence, std::vector<int32_t>& ids) {
-  const LogitBiasOptions& bias = sequence.options().logit_bias;
+void AppendChanged(const DrawRequest& request, std::vector<int32_t>& ids) {
+  const LogitBiasOptions& bias = request.logit_bias;
   if (!bias.ChangesAnything()) return;
   for (const LogitBias& one : bias.biases) ids.push_back(one.id);
-  if (sequence.recent() == nullptr) return;
-  for (const auto& [id, count] : sequence.recent()->counts()) {
+  if (request.recent == nullptr) return;
+  for (const auto& [id, count] : request.recent->counts()) {
     ids.push_back(id);
   }
-  ids.insert(ids.end(), sequence.draft().begin(), sequence.draft().end());
+  ids.insert(ids.end(), request.draft.begin(), request.draft.end());
 }
 
 // As many as there may ever be of these.
-int64_t MostChangedIds(const Sequence& sequence) {
-  const LogitBiasOptions& bias = sequence.options().logit_bias;
+int64_t MostChangedIds(const DrawRequest& request) {
+  const LogitBiasOptions& bias = request.logit_bias;
   if (!bias.ChangesAnything()) return 0;
   const int64_t n_penalties =
-      sequence.recent() != nullptr ? bias.penalty_last_tokens : 0;
-  return std::ssize(bias.biases) + n_penalties +
-         sequence.options().draft_tokens;
+      request.recent != nullptr ? bias.penalty_last_tokens : 0;
+  return std::ssize(bias.biases) + n_penalties + request.most_draft_tokens;
 }
 
 // The draw's index: it depends on nothing else but the seed.
-uint64_t DrawIndex(const Sequence& sequence) {
-  return static_cast<uint64_t>(sequence.n_generated());
+uint64_t DrawIndex(const DrawRequest& request) {
+  return static_cast<uint64_t>(request.n_generated);
 }
 
 }  // namespace
@@ -134,25 +130,24 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
 // the changes are among as many more as are changed. Where some are, all
 // candidates are likely to show which.
 std::span<const kernels::TopOutputs> RowSampler::LookedAt(
-    std::span<const Sequence* const> sequences, bool keeps_rows) {
+    std::span<const DrawRequest> requests, bool keeps_rows) {
   looked_at_.clear();
   changed_ids_.clear();
   // A device draws from rows that are whole.
   if (!backend_.Device().is_host_memory) return {};
-  for (const Sequence* sequence : sequences) {
-    if (LooksAtAll(*sequence, keeps_rows)) {
+  for (const DrawRequest& request : requests) {
+    if (LooksAtAll(request, keeps_rows)) {
       looked_at_.clear();
       return {};
     }
     const size_t before = changed_ids_.size();
     // At once for all rows and steps, as both may become more.
     changed_ids_.reserve(
-        static_cast<size_t>(n_sampled_ * MostChangedIds(*sequence)));
-    AppendChanged(*sequence, changed_ids_);
+        static_cast<size_t>(n_sampled_ * MostChangedIds(request)));
+    AppendChanged(request, changed_ids_);
     const size_t n_changed = changed_ids_.size() - before;
     const int64_t n_wanted =
-        std::min(CandidatesWanted(sequence->options().sampling),
-                 kernels::kMaxCandidates);
+        std::min(CandidatesWanted(request.sampling), kernels::kMaxCandidates);
     int64_t k = n_wanted + static_cast<int64_t>(n_changed);
     if (n_changed > 0) k = std::max(k, kernels::kMaxCandidates);
     looked_at_.push_back(
@@ -167,25 +162,24 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
   return looked_at_;
 }
 
-absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
+absl::Status RowSampler::Begin(std::span<const DrawRequest> requests,
                                std::span<const int32_t> rows) {
-  if (sequences.empty()) return absl::OkStatus();
+  if (requests.empty()) return absl::OkStatus();
   rows_ = rows;
   has_all_ = looked_at_.empty();
   n_candidates_ = 1;
   bool has_masses = false;
   inverse_temperatures_.clear();
-  for (const Sequence* sequence : sequences) {
-    const GenerateOptions& wanted = sequence->options();
-    n_candidates_ = std::max<int64_t>(n_candidates_, wanted.top_logprobs);
-    n_candidates_ = std::max(n_candidates_, CandidatesOf(*sequence));
-    const bool is_by_mass = IsByMass(*sequence);
+  for (const DrawRequest& request : requests) {
+    n_candidates_ = std::max<int64_t>(n_candidates_, request.top_logprobs);
+    n_candidates_ = std::max(n_candidates_, CandidatesOf(request));
+    const bool is_by_mass = IsByMass(request);
     has_masses |= is_by_mass;
     inverse_temperatures_.push_back(
-        is_by_mass ? InverseTemperature(wanted.sampling.temperature) : 1.0f);
+        is_by_mass ? InverseTemperature(request.sampling.temperature) : 1.0f);
   }
   n_candidates_ = std::min(n_candidates_, vocab_size_);
-  const size_t n_rows = sequences.size();
+  const size_t n_rows = requests.size();
   values_.resize(n_rows * static_cast<size_t>(n_candidates_));
   ids_.resize(n_rows * static_cast<size_t>(n_candidates_));
   log_sum_exp_.resize(n_rows);
@@ -202,13 +196,13 @@ absl::Status RowSampler::Begin(std::span<const Sequence* const> sequences,
                         .masses = has_masses ? masses_.data() : nullptr});
 }
 
-absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
+absl::StatusOr<TokenOutput> RowSampler::Draw(const DrawRequest& request,
                                              int64_t row,
                                              std::vector<Candidate> room) {
   const auto at = static_cast<size_t>(row);
   if (std::isnan(log_sum_exp_[at])) {
     return absl::InternalError(
-        absl::StrCat("non-finite logits after ", sequence.n_generated(),
+        absl::StrCat("non-finite logits after ", request.n_generated,
                      " generated tokens; the model's weights are damaged"));
   }
   row_ = row;
@@ -224,42 +218,42 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const Sequence& sequence,
   TokenOutput token;
   token.candidates = std::move(room);
   token.candidates.clear();
-  ASSIGN_OR_RETURN(token.id, DrawToken(sequence));
-  if (sequence.options().top_logprobs >= 0) AddLogprobs(sequence, token);
+  ASSIGN_OR_RETURN(token.id, DrawToken(request));
+  if (request.top_logprobs >= 0) AddLogprobs(request, token);
   return token;
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawToken(const Sequence& sequence) {
-  if (sequence.mask() != nullptr) sequence.mask()->BeginStep();
-  const bool is_changed = sequence.options().logit_bias.ChangesAnything();
+absl::StatusOr<int32_t> RowSampler::DrawToken(const DrawRequest& request) {
+  if (request.mask != nullptr) request.mask->BeginStep();
+  const bool is_changed = request.logit_bias.ChangesAnything();
   std::span<const LogitEntry> sorted =
-      is_changed ? ChangedCandidates(sequence) : sorted_;
-  std::optional<int32_t> id = DrawFrom(sequence, sorted, is_changed);
+      is_changed ? ChangedCandidates(request) : sorted_;
+  std::optional<int32_t> id = DrawFrom(request, sorted, is_changed);
   if (id.has_value()) return *id;
   // Looking at the whole row takes longer than all else of a draw.
-  if (!backend_.Device().is_host_memory) return DrawOnDevice(sequence);
-  if (is_changed && DrawsFromFirst(sequence.options().sampling)) {
-    sorted = LiftedCandidates(sequence);
-    id = DrawFrom(sequence, sorted, is_changed);
+  if (!backend_.Device().is_host_memory) return DrawOnDevice(request);
+  if (is_changed && DrawsFromFirst(request.sampling)) {
+    sorted = LiftedCandidates(request);
+    id = DrawFrom(request, sorted, is_changed);
     if (id.has_value()) return *id;
   }
-  if (is_changed) return DrawFromChangedRow(sequence);
+  if (is_changed) return DrawFromChangedRow(request);
   ASSIGN_OR_RETURN(const std::span<const float> logits, AllLogits());
-  return DrawFromAll(sequence, logits);
+  return DrawFromAll(request, logits);
 }
 
-std::optional<int32_t> RowSampler::DrawFrom(const Sequence& sequence,
+std::optional<int32_t> RowSampler::DrawFrom(const DrawRequest& request,
                                             std::span<const LogitEntry> sorted,
                                             bool is_changed) {
   if (sorted.empty()) return std::nullopt;
-  if (sequence.mask() != nullptr) return DrawAllowedFrom(sequence, sorted);
-  const SamplingOptions& sampling = sequence.options().sampling;
-  const uint64_t index = DrawIndex(sequence);
+  if (request.mask != nullptr) return DrawAllowedFrom(request, sorted);
+  const SamplingOptions& sampling = request.sampling;
+  const uint64_t index = DrawIndex(request);
   if (CandidatesWanted(sampling) <= std::ssize(sorted)) {
     return sampler_.SampleSorted(sorted, sampling, index);
   }
   const auto row = static_cast<size_t>(row_);
-  if (IsByMass(sequence)) {
+  if (IsByMass(request)) {
     return Sampler::SamplePlain(sorted, masses_[row], sampling, index);
   }
   // Nobody knows the sum after the changes.
@@ -270,50 +264,51 @@ std::optional<int32_t> RowSampler::DrawFrom(const Sequence& sequence,
 // The likeliest of the allowed tokens are the allowed ones of the likeliest:
 // mostly a few look-ups, instead of one for every token there is.
 std::optional<int32_t> RowSampler::DrawAllowedFrom(
-    const Sequence& sequence, std::span<const LogitEntry> sorted) {
-  const SamplingOptions& sampling = sequence.options().sampling;
+    const DrawRequest& request, std::span<const LogitEntry> sorted) {
+  const SamplingOptions& sampling = request.sampling;
   const int64_t n_wanted = CandidatesWanted(sampling);
   if (n_wanted > kernels::kMaxCandidates) return std::nullopt;
-  TokenMask& mask = *sequence.mask();
+  TokenMask& mask = *request.mask;
   allowed_.clear();
   for (const LogitEntry& entry : sorted) {
     if (!mask.Allows(entry.id)) continue;
     allowed_.push_back(entry);
     if (std::ssize(allowed_) < n_wanted) continue;
-    return sampler_.SampleSorted(allowed_, sampling, DrawIndex(sequence));
+    return sampler_.SampleSorted(allowed_, sampling, DrawIndex(request));
   }
   return std::nullopt;
 }
 
 std::span<const LogitEntry> RowSampler::ChangedCandidates(
-    const Sequence& sequence) {
+    const DrawRequest& request) {
   best_.clear();
   known_ids_.clear();
-  for (const LogitEntry& entry : sorted_) AddChanged(sequence, entry);
-  return FirstOfChanged(sequence);
+  for (const LogitEntry& entry : sorted_) AddChanged(request, entry);
+  return FirstOfChanged(request);
 }
 
 std::span<const LogitEntry> RowSampler::LiftedCandidates(
-    const Sequence& sequence) {
+    const DrawRequest& request) {
   const std::span<const LogitEntry> none;
   const auto n_candidates = sorted_.size();
-  for (const LogitBias& one : sequence.options().logit_bias.biases) {
+  for (const LogitBias& one : request.logit_bias.biases) {
     const auto candidates = std::span(known_ids_).first(n_candidates);
     if (one.bias <= 0 || std::ranges::binary_search(candidates, one.id)) {
       continue;
     }
     if (std::ssize(known_ids_) == std::ssize(sorted_) + kMaxLifted) return none;
-    AddChanged(sequence, {RowLogits()[static_cast<size_t>(one.id)], one.id});
+    AddChanged(request, {RowLogits()[static_cast<size_t>(one.id)], one.id});
   }
   if (known_ids_.size() == n_candidates) return none;
-  return FirstOfChanged(sequence);
+  return FirstOfChanged(request);
 }
 
-void RowSampler::AddChanged(const Sequence& sequence, const LogitEntry& entry) {
+void RowSampler::AddChanged(const DrawRequest& request,
+                            const LogitEntry& entry) {
   known_ids_.push_back(entry.id);
-  best_.push_back({ChangedLogit(sequence.options().logit_bias,
-                                sequence.recent(), entry.id, entry.logit),
-                   entry.id});
+  best_.push_back(
+      {ChangedLogit(request.logit_bias, request.recent, entry.id, entry.logit),
+       entry.id});
 }
 
 // A token that is not known has at most the last candidate's logit, and after
@@ -321,7 +316,7 @@ void RowSampler::AddChanged(const Sequence& sequence, const LogitEntry& entry) {
 // could come before by their ids, is in order. Where that is not a number the
 // row says so.
 std::span<const LogitEntry> RowSampler::FirstOfChanged(
-    const Sequence& sequence) {
+    const DrawRequest& request) {
   std::ranges::sort(known_ids_);
   std::ranges::sort(best_, kByLogit);
   if (!std::isfinite(best_.front().logit) ||
@@ -329,9 +324,8 @@ std::span<const LogitEntry> RowSampler::FirstOfChanged(
     return {};
   }
   if (std::ssize(best_) == vocab_size_) return best_;
-  const float most =
-      MostChanged(sequence.options().logit_bias, sequence.recent(),
-                  sorted_.back().logit, known_ids_);
+  const float most = MostChanged(request.logit_bias, request.recent,
+                                 sorted_.back().logit, known_ids_);
   const auto end = std::ranges::find_if_not(
       best_, [most](const LogitEntry& entry) { return entry.logit > most; });
   return {best_.begin(), end};
@@ -339,7 +333,7 @@ std::span<const LogitEntry> RowSampler::FirstOfChanged(
 
 // Tokens above a candidate are candidates themselves. What a device drew from
 // the row is the only one that may be none of them there.
-void RowSampler::AddLogprobs(const Sequence& sequence, TokenOutput& token) {
+void RowSampler::AddLogprobs(const DrawRequest& request, TokenOutput& token) {
   const double lse = log_sum_exp_[static_cast<size_t>(row_)];
   const auto log_probability = [lse](float logit) {
     return static_cast<float>(static_cast<double>(logit) - lse);
@@ -360,8 +354,8 @@ void RowSampler::AddLogprobs(const Sequence& sequence, TokenOutput& token) {
   }
   token.has_logprob = true;
   token.logprob = log_probability(chosen);
-  const auto n = std::min(sorted_.size(),
-                          static_cast<size_t>(sequence.options().top_logprobs));
+  const auto n =
+      std::min(sorted_.size(), static_cast<size_t>(request.top_logprobs));
   token.candidates.reserve(n);
   for (const LogitEntry& entry : std::span(sorted_).first(n)) {
     token.candidates.push_back({entry.id, log_probability(entry.logit)});
@@ -385,25 +379,24 @@ absl::StatusOr<std::span<const float>> RowSampler::AllLogits() {
   return RowLogits();
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawFromAll(const Sequence& sequence,
+absl::StatusOr<int32_t> RowSampler::DrawFromAll(const DrawRequest& request,
                                                 std::span<const float> logits) {
-  const SamplingOptions& sampling = sequence.options().sampling;
-  const uint64_t index = DrawIndex(sequence);
-  if (sequence.mask() == nullptr) {
+  const SamplingOptions& sampling = request.sampling;
+  const uint64_t index = DrawIndex(request);
+  if (request.mask == nullptr) {
     return sampler_.Sample(logits, sampling, index);
   }
-  ASSIGN_OR_RETURN(const auto allowed, sequence.mask()->AllowedTokens());
+  ASSIGN_OR_RETURN(const auto allowed, request.mask->AllowedTokens());
   return sampler_.SampleAllowed(logits, allowed, sampling, index);
 }
 
 absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
-    const Sequence& sequence) {
-  const GenerateOptions& wanted = sequence.options();
+    const DrawRequest& request) {
   const std::span<const float> logits = RowLogits();
   biased_.assign(logits.begin(), logits.end());
-  ApplyLogitBias(wanted.logit_bias, sequence.recent(), biased_);
-  if (CandidatesWanted(wanted.sampling) > kernels::kMaxCandidates) {
-    return DrawFromAll(sequence, biased_);
+  ApplyLogitBias(request.logit_bias, request.recent, biased_);
+  if (CandidatesWanted(request.sampling) > kernels::kMaxCandidates) {
+    return DrawFromAll(request, biased_);
   }
   const int64_t k = std::min(kernels::kMaxCandidates, vocab_size_);
   std::array<float, kernels::kMaxCandidates> values = {};
@@ -424,20 +417,19 @@ absl::StatusOr<int32_t> RowSampler::DrawFromChangedRow(
     best_.push_back({values.at(i), ids.at(i)});
   }
   const std::optional<int32_t> id =
-      DrawFrom(sequence, best_, /*is_changed=*/true);
+      DrawFrom(request, best_, /*is_changed=*/true);
   if (id.has_value()) return *id;
-  return DrawFromAll(sequence, biased_);
+  return DrawFromAll(request, biased_);
 }
 
-absl::StatusOr<int32_t> RowSampler::DrawOnDevice(const Sequence& sequence) {
-  const GenerateOptions& wanted = sequence.options();
-  const SamplingOptions& sampling = wanted.sampling;
+absl::StatusOr<int32_t> RowSampler::DrawOnDevice(const DrawRequest& request) {
+  const SamplingOptions& sampling = request.sampling;
   changes_.clear();
-  changes_.reserve(static_cast<size_t>(MostChangedIds(sequence)));
-  AppendLogitChanges(wanted.logit_bias, sequence.recent(), changes_);
+  changes_.reserve(static_cast<size_t>(MostChangedIds(request)));
+  AppendLogitChanges(request.logit_bias, request.recent, changes_);
   std::span<const uint64_t> allowed;
-  if (sequence.mask() != nullptr) {
-    ASSIGN_OR_RETURN(allowed, sequence.mask()->AllowedTokens());
+  if (request.mask != nullptr) {
+    ASSIGN_OR_RETURN(allowed, request.mask->AllowedTokens());
   }
   const bool is_greedy = sampling.temperature == 0.0f;
   ASSIGN_OR_RETURN(
@@ -445,7 +437,7 @@ absl::StatusOr<int32_t> RowSampler::DrawOnDevice(const Sequence& sequence) {
       backend_.Sample(
           {.logits = model_.Logits() + row_ * vocab_size_,
            .n = vocab_size_,
-           .u = UniformAt(sampling.seed, DrawIndex(sequence)),
+           .u = UniformAt(sampling.seed, DrawIndex(request)),
            .inverse_temperature =
                is_greedy ? 1.0f : InverseTemperature(sampling.temperature),
            .top_k = is_greedy ? 1 : sampling.top_k,

@@ -1,4 +1,4 @@
-#include "worker/sampler.h"
+#include "worker/sampling/sampler.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // A row of logits becomes a token: greedy or drawn, the same whatever else is
 // in the batch.
-#ifndef PLIMSOLL_WORKER_SAMPLER_H_
-#define PLIMSOLL_WORKER_SAMPLER_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_SAMPLER_H_
+#define PLIMSOLL_WORKER_SAMPLING_SAMPLER_H_
 
 #include <cstdint>
 #include <optional>
@@ -110,7 +110,7 @@ class Sampler {
   // Leaves what typical sampling keeps of `entries_`, in their order.
   void KeepTypical(float typical_p);
 
-  // 20 bytes a token at most, which planner/runtime_profile counts.
+  // 20 bytes a token at most, which planner/layout/runtime_profile counts.
   std::vector<LogitEntry> entries_;  // in descending order
   std::vector<double> weights_;
   std::vector<uint32_t> order_;
@@ -118,4 +118,4 @@ class Sampler {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SAMPLER_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_SAMPLER_H_

@@ -1,4 +1,4 @@
-#include "worker/token_history.h"
+#include "worker/sampling/token_history.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // The tokens of one context that have not left it, by their position in the
 // cache, and where its turns begin.
-#ifndef PLIMSOLL_WORKER_TOKEN_HISTORY_H_
-#define PLIMSOLL_WORKER_TOKEN_HISTORY_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
+#define PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
 
 #include <cstdint>
 #include <deque>
@@ -78,4 +78,4 @@ class TokenHistory {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKEN_HISTORY_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_

@@ -1,4 +1,4 @@
-#include "worker/fair_queue.h"
+#include "worker/scheduling/fair_queue.h"
 
 #include <algorithm>
 #include <tuple>

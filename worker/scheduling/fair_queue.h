@@ -1,6 +1,6 @@
 // Who of those that wait is next: shares of the slots, by tokens.
-#ifndef PLIMSOLL_WORKER_FAIR_QUEUE_H_
-#define PLIMSOLL_WORKER_FAIR_QUEUE_H_
+#ifndef PLIMSOLL_WORKER_SCHEDULING_FAIR_QUEUE_H_
+#define PLIMSOLL_WORKER_SCHEDULING_FAIR_QUEUE_H_
 
 #include <cstdint>
 #include <deque>
@@ -136,4 +136,4 @@ class FairQueue {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_FAIR_QUEUE_H_
+#endif  // PLIMSOLL_WORKER_SCHEDULING_FAIR_QUEUE_H_

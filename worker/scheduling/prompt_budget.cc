@@ -1,4 +1,4 @@
-#include "worker/prompt_budget.h"
+#include "worker/scheduling/prompt_budget.h"
 
 #include <algorithm>
 #include <bit>

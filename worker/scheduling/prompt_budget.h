@@ -1,6 +1,6 @@
 // How many prompt rows may join a step that decodes, from measured steps.
-#ifndef PLIMSOLL_WORKER_PROMPT_BUDGET_H_
-#define PLIMSOLL_WORKER_PROMPT_BUDGET_H_
+#ifndef PLIMSOLL_WORKER_SCHEDULING_PROMPT_BUDGET_H_
+#define PLIMSOLL_WORKER_SCHEDULING_PROMPT_BUDGET_H_
 
 #include <array>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "worker/scheduler.h"
+#include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {
 
@@ -66,4 +66,4 @@ class PromptBudget {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PROMPT_BUDGET_H_
+#endif  // PLIMSOLL_WORKER_SCHEDULING_PROMPT_BUDGET_H_

@@ -1,4 +1,4 @@
-#include "worker/scheduler.h"
+#include "worker/scheduling/scheduler.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Which rows go in the next step: a pure state machine without threads, clock
 // or device.
-#ifndef PLIMSOLL_WORKER_SCHEDULER_H_
-#define PLIMSOLL_WORKER_SCHEDULER_H_
+#ifndef PLIMSOLL_WORKER_SCHEDULING_SCHEDULER_H_
+#define PLIMSOLL_WORKER_SCHEDULING_SCHEDULER_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "worker/fair_queue.h"
+#include "worker/scheduling/fair_queue.h"
 
 namespace plimsoll::worker {
 
@@ -210,4 +210,4 @@ class Scheduler {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SCHEDULER_H_
+#endif  // PLIMSOLL_WORKER_SCHEDULING_SCHEDULER_H_

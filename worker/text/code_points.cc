@@ -1,8 +1,8 @@
-#include "worker/code_points.h"
+#include "worker/text/code_points.h"
 
 #include <algorithm>
 
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

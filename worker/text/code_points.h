@@ -1,6 +1,6 @@
 // Sets of Unicode code points, and how UTF-8 spells them byte by byte.
-#ifndef PLIMSOLL_WORKER_CODE_POINTS_H_
-#define PLIMSOLL_WORKER_CODE_POINTS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CODE_POINTS_H_
+#define PLIMSOLL_WORKER_TEXT_CODE_POINTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -46,4 +46,4 @@ std::vector<ByteSequence> Utf8Sequences(const CodePoints& set);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CODE_POINTS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CODE_POINTS_H_

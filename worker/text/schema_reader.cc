@@ -1,4 +1,4 @@
-#include "worker/schema_reader.h"
+#include "worker/text/schema_reader.h"
 
 #include <cstddef>
 #include <string>

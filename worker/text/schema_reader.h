@@ -1,6 +1,6 @@
 // JSON text of a schema as a tree, within limits.
-#ifndef PLIMSOLL_WORKER_SCHEMA_READER_H_
-#define PLIMSOLL_WORKER_SCHEMA_READER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
 
 #include <nlohmann/json.hpp>
 
@@ -20,4 +20,4 @@ absl::StatusOr<SchemaJson> ReadSchemaJson(absl::string_view text);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SCHEMA_READER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_

@@ -1,6 +1,6 @@
 // Asks now and then whether a computation should go on.
-#ifndef PLIMSOLL_WORKER_STOP_COUNTER_H_
-#define PLIMSOLL_WORKER_STOP_COUNTER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_STOP_COUNTER_H_
+#define PLIMSOLL_WORKER_TEXT_STOP_COUNTER_H_
 
 #include <cstdint>
 
@@ -35,4 +35,4 @@ class StopCounter {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_STOP_COUNTER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_STOP_COUNTER_H_

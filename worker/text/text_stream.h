@@ -1,14 +1,14 @@
 // Text of one stream as it may be shown: whole code points, and nothing that
 // may still turn out to be a stop string.
-#ifndef PLIMSOLL_WORKER_TEXT_STREAM_H_
-#define PLIMSOLL_WORKER_TEXT_STREAM_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
+#define PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 
@@ -52,4 +52,4 @@ class TextStream {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_STREAM_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_

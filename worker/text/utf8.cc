@@ -1,5 +1,5 @@
 // UTF-8 for text that arrives in pieces, by Unicode's table 3-7.
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 #include <cstddef>
 

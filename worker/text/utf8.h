@@ -1,6 +1,6 @@
 // UTF-8 for text that arrives in pieces: whole code points out, the rest held.
-#ifndef PLIMSOLL_WORKER_UTF8_H_
-#define PLIMSOLL_WORKER_UTF8_H_
+#ifndef PLIMSOLL_WORKER_TEXT_UTF8_H_
+#define PLIMSOLL_WORKER_TEXT_UTF8_H_
 
 #include <cstdint>
 #include <string>
@@ -55,4 +55,4 @@ class Utf8Stream {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_UTF8_H_
+#endif  // PLIMSOLL_WORKER_TEXT_UTF8_H_

@@ -10,7 +10,7 @@
 // them, so results do not depend on chunks, tiles or threads.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention/attention.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
@@ -20,13 +20,13 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_row-inl.h"
-#include "kernels/cpu/attention_score-inl.h"
-#include "kernels/cpu/attention_state-inl.h"
-#include "kernels/cpu/attention_tasks.h"
-#include "kernels/cpu/kv_load-inl.h"
+#include "kernels/cpu/attention/attention_row-inl.h"
+#include "kernels/cpu/attention/attention_score-inl.h"
+#include "kernels/cpu/attention/attention_state-inl.h"
+#include "kernels/cpu/attention/attention_tasks.h"
+#include "kernels/cpu/attention/kv_load-inl.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kv_row.h"
+#include "kernels/quant/kv_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

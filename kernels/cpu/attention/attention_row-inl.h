@@ -1,20 +1,20 @@
 // Attention of one row, a decode's, straight from what is stored. Included once
 // per instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_) == \
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_ROW_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_ROW_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_ROW_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_ATTENTION_ROW_INL_H_
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_ROW_INL_H_
 #endif
 
 #include <cstdint>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_score-inl.h"
-#include "kernels/cpu/attention_state-inl.h"
-#include "kernels/cpu/kv_load-inl.h"
+#include "kernels/cpu/attention/attention_score-inl.h"
+#include "kernels/cpu/attention/attention_state-inl.h"
+#include "kernels/cpu/attention/kv_load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

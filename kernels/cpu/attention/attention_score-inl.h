@@ -1,12 +1,12 @@
 // Scores of keys: dot products in float32, as many at a time as a vector has
 // lanes, so that their lanes are added up together. Included once per
 // instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_SCORE_INL_H_) == \
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_SCORE_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_ATTENTION_SCORE_INL_H_
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_ATTENTION_SCORE_INL_H_
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_state-inl.h"
-#include "kernels/cpu/kv_load-inl.h"
+#include "kernels/cpu/attention/attention_state-inl.h"
+#include "kernels/cpu/attention/kv_load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

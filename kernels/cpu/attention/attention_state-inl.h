@@ -1,11 +1,11 @@
 // What attention's loops share: the state of queries between blocks of keys.
 // Included once per instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_) == \
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_STATE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_STATE_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_STATE_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_ATTENTION_STATE_INL_H_
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_STATE_INL_H_
 #endif
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

@@ -1,6 +1,6 @@
 // Tasks are numbered segment by segment, tile by tile, KV head by KV head, part
 // by part, span by span.
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // How a step's attention is cut into tasks for the threads.
-#ifndef PLIMSOLL_KERNELS_CPU_ATTENTION_TASKS_H_
-#define PLIMSOLL_KERNELS_CPU_ATTENTION_TASKS_H_
+#ifndef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_TASKS_H_
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_TASKS_H_
 
 #include <cstdint>
 
@@ -96,4 +96,4 @@ inline int64_t PartialFloats(const AttentionArgs& args,
 
 }  // namespace plimsoll::kernels::cpu
 
-#endif  // PLIMSOLL_KERNELS_CPU_ATTENTION_TASKS_H_
+#endif  // PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_TASKS_H_

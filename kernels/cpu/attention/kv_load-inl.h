@@ -1,10 +1,11 @@
 // Heads of keys and values, as they are stored, to float32. Included once per
 // instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
+#if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_KV_LOAD_INL_H_
+#define PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_
 #endif
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "kernels/kv_row.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
+#include "kernels/quant/kv_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

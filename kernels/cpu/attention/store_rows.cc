@@ -1,7 +1,7 @@
 // Rows rounded to the cache's type, and rows copied as they are.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/store_rows.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention/store_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <cstring>
@@ -9,8 +9,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kv_row.h"
-#include "kernels/reference/float16.h"
+#include "kernels/quant/float16.h"
+#include "kernels/quant/kv_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

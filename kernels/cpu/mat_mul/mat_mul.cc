@@ -5,16 +5,16 @@
 // order, whatever the number of activation rows in the register block.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
 
+#include "kernels/cpu/mat_mul/pairs-inl.h"
+#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/pairs-inl.h"
-#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")

@@ -5,13 +5,13 @@
 // storing their sums as many; VNNI takes 128 at its peak.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_amx.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_amx.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <cstdint>
 
 #include "base/status_macros.h"
-#include "kernels/cpu/mat_mul_tiles-inl.h"
+#include "kernels/cpu/mat_mul/mat_mul_tiles-inl.h"
 #include "kernels/cpu/ops.h"
 
 #if HWY_TARGET == HWY_AVX3_DL

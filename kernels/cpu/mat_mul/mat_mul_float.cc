@@ -2,13 +2,13 @@
 // chain of multiply-adds over the columns in order.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_float.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_float.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
 
+#include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

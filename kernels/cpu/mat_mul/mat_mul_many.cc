@@ -20,7 +20,7 @@
 // and 140.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_many.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_many.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
@@ -29,10 +29,10 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/activate-inl.h"
+#include "kernels/cpu/mat_mul/pairs-inl.h"
+#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/pairs-inl.h"
-#include "kernels/cpu/row_groups.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")

@@ -6,12 +6,12 @@
 // follows in float32 has the same order, so results are bit-equal to those of
 // the other paths. A template parameter does the tiles' work, so that tests run
 // this file where there is no such unit. Included once per instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_) == \
+#if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
+#ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_MAT_MUL_TILES_INL_H_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_
 #endif
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 
 #include "hwy/highway.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/pack_weights.h"
-#include "kernels/cpu/panel-inl.h"
-#include "kernels/packed_row.h"
+#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/quant/packed_row.h"
 
 // So that the tiles' instructions can be inlined. The file that includes this
 // begins in the same way.

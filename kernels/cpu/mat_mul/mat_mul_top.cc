@@ -14,7 +14,7 @@
 // tenths of the read bandwidth (2 cores of a Zen 5).
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul_top.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_top.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
@@ -23,9 +23,9 @@
 #include <numeric>
 
 #include "hwy/cache_control.h"
+#include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/pairs-inl.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 // Shared by all instruction paths.
 #ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_

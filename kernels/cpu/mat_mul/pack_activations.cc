@@ -1,7 +1,7 @@
 // Activations as int16 values with a scale per block of 32.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/pack_activations.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/pack_activations.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/row_groups.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

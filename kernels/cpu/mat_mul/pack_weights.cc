@@ -1,5 +1,5 @@
 // Plain byte shuffling, done once per weight at load.
-#include "kernels/cpu/pack_weights.h"
+#include "kernels/cpu/mat_mul/pack_weights.h"
 
 #include <cstring>
 

@@ -25,8 +25,8 @@
 // 2p + w, the high one column 16 + 2p + w.
 // fifths (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of
 // column 2p + w.
-#ifndef PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
-#define PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
+#ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -76,4 +76,4 @@ void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
 
 }  // namespace plimsoll::kernels::cpu
 
-#endif  // PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
+#endif  // PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_

@@ -1,15 +1,16 @@
 // The integer product that weights meet activations in: two adjacent columns of
 // each row of a panel. Included once per instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_PAIRS_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_PAIRS_INL_H_
+#if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_PAIRS_INL_H_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_
 #endif
 
 #include <cstring>
 
-#include "kernels/cpu/panel-inl.h"
+#include "kernels/cpu/mat_mul/panel-inl.h"
 
 // Of the eight turns over a block's pairs. On ARM g++ would spill what it loads
 // early of all of them.

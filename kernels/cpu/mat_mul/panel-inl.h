@@ -1,10 +1,11 @@
 // Vectors of 16 lanes, one a row of a weight panel, and the decoders of each
 // element type into them. Included once per instruction path.
-#if defined(PLIMSOLL_KERNELS_CPU_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
-#undef PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
+#if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_
+#undef PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_
 #else
-#define PLIMSOLL_KERNELS_CPU_PANEL_INL_H_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_
 #endif
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 #include "base/status_macros.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/pack_weights.h"
+#include "kernels/cpu/mat_mul/pack_weights.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {

@@ -5,8 +5,8 @@
 //   int32 cross products[n][2]
 // for a group of n rows. It is what packed_row.h keeps of them, in as many
 // bytes.
-#ifndef PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
-#define PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
+#ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
+#define PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "base/checked_math.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/target.h"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -76,4 +76,4 @@ inline int64_t PackingGrain(int64_t n_rows, int64_t grain) {
 
 }  // namespace plimsoll::kernels::cpu
 
-#endif  // PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
+#endif  // PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_

@@ -12,10 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cuda/attention_prompt.cuh"
-#include "kernels/cuda/attention_warp.cuh"
+#include "kernels/cuda/attention/attention_prompt.cuh"
+#include "kernels/cuda/attention/attention_warp.cuh"
+#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -1,5 +1,5 @@
 // Tiles end where a row's spans become longer than those of the row before.
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/attention/attention_plan.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,8 +4,8 @@
 // A row's keys are reduced in units of up to kUnitKeys, units in spans, spans
 // in order. Where those begin depends only on the row's position and on what it
 // sees, so neither chunks nor other rows change a bit of the result.
-#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_PLAN_H_
-#define PLIMSOLL_KERNELS_CUDA_ATTENTION_PLAN_H_
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 
 #include <cstdint>
 #include <vector>
@@ -89,4 +89,4 @@ void AppendPromptTiles(const AttentionArgs& args,
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_PLAN_H_
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_

@@ -12,8 +12,8 @@
 // sides agree: of 32 elements lane t has [8 t, 8 t + 8) in two products'
 // columns. Of 64 elements of values, product j has elements 8 g + j in column
 // g.
-#include "kernels/cuda/attention_prompt.cuh"
-#include "kernels/cuda/matrix.cuh"
+#include "kernels/cuda/attention/attention_prompt.cuh"
+#include "kernels/cuda/mat_mul/matrix.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -1,10 +1,10 @@
 // Attention of prompts on the tensor cores.
-#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_PROMPT_CUH_
-#define PLIMSOLL_KERNELS_CUDA_ATTENTION_PROMPT_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_CUH_
 
 #include <span>
 
-#include "kernels/cuda/attention_warp.cuh"
+#include "kernels/cuda/attention/attention_warp.cuh"
 #include "kernels/cuda/ops.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -17,4 +17,4 @@ void AttendPrompts(const Context& context, const AttentionShape& shape,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_PROMPT_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_CUH_

@@ -4,11 +4,11 @@
 // Lanes share the elements of a head; 32 / kLanes keys are taken side by side.
 // Scores of a step are summed over lanes so that each lane ends up with one of
 // them. Nothing here needs more than a warp.
-#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_
-#define PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
 
-#include "kernels/cuda/attention_plan.h"
-#include "kernels/cuda/kv_load.cuh"
+#include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/attention/kv_load.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -536,4 +536,4 @@ __device__ void WriteSums(const AttentionShape& shape, const Task& task,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_WARP_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_

@@ -1,9 +1,9 @@
 // Reading keys and values: a lane's elements of one head of a stored row.
-#ifndef PLIMSOLL_KERNELS_CUDA_KV_LOAD_CUH_
-#define PLIMSOLL_KERNELS_CUDA_KV_LOAD_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_LOAD_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_LOAD_CUH_
 
 #include "kernels/cuda/numeric.cuh"
-#include "kernels/kv_row.h"
+#include "kernels/quant/kv_row.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -128,4 +128,4 @@ struct StoredHead {
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_KV_LOAD_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_LOAD_CUH_

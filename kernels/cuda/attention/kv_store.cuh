@@ -1,9 +1,9 @@
 // Rounding values to a cache's type (kv_row.h), by a warp or by a thread.
-#ifndef PLIMSOLL_KERNELS_CUDA_KV_STORE_CUH_
-#define PLIMSOLL_KERNELS_CUDA_KV_STORE_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_STORE_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_STORE_CUH_
 
 #include "kernels/cuda/numeric.cuh"
-#include "kernels/kv_row.h"
+#include "kernels/quant/kv_row.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -40,4 +40,4 @@ __device__ void StoreFloat(float x, int64_t c, std::byte* out) {
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_KV_STORE_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_STORE_CUH_

@@ -2,10 +2,10 @@
 // a row, which it norms, rotates and stores while it is in shared memory. The
 // same bits as the operations by themselves.
 #include "base/status_macros.h"
-#include "kernels/cuda/kv_store.cuh"
+#include "kernels/cuda/attention/kv_store.cuh"
+#include "kernels/cuda/attention/rotate.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/rotate.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

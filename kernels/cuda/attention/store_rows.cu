@@ -1,7 +1,7 @@
 // Rows rounded to the cache's type (kv_row.h), and rows copied as they are: a
 // block of threads a row.
 #include "base/status_macros.h"
-#include "kernels/cuda/kv_store.cuh"
+#include "kernels/cuda/attention/kv_store.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/mat_mul/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

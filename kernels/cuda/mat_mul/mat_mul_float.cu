@@ -1,7 +1,7 @@
 // Products in float32: exact weights of any type on float activations, a warp
 // two outputs. The sum over the columns has one order, whatever the batch.
+#include "kernels/cuda/mat_mul/weights.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/weights.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

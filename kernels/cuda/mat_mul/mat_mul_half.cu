@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/matrix.cuh"
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/mat_mul/matrix.cuh"
+#include "kernels/cuda/mat_mul/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

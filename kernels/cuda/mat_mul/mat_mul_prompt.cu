@@ -5,7 +5,7 @@
 // There warp w has tiles w, w + 8, ... of the columns; here a warp goes through
 // those classes one after another, in the order of the tree that adds them up,
 // with at most three sums of classes put by.
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/mat_mul/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

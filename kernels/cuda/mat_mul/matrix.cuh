@@ -1,7 +1,7 @@
 // Products of 16-bit floats on the tensor cores, and float32 numbers as sums of
 // two of them, so that such a product loses little of float32.
-#ifndef PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_
-#define PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
 
 #include "kernels/cuda/numeric.cuh"
 
@@ -165,4 +165,4 @@ __device__ inline void MmaFloat(const uint32_t* a, const uint32_t* b,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_MATRIX_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_

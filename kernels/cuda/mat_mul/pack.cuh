@@ -1,9 +1,9 @@
 // Packing activations (packed_row.h): a warp a block of 32 values.
-#ifndef PLIMSOLL_KERNELS_CUDA_PACK_CUH_
-#define PLIMSOLL_KERNELS_CUDA_PACK_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
 
 #include "kernels/cuda/numeric.cuh"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -45,4 +45,4 @@ __device__ inline void PackBlock(float x, int64_t dim, int64_t block,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_PACK_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "kernels/cuda/pack_weights.h"
-#include "kernels/cuda/weights.cuh"
+#include "kernels/cuda/mat_mul/pack_weights.h"
+#include "kernels/cuda/mat_mul/weights.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -1,7 +1,7 @@
 // Uploads of weight rows: through pinned memory to the device, which brings
 // them into the layout of weight_layout.h.
-#ifndef PLIMSOLL_KERNELS_CUDA_PACK_WEIGHTS_H_
-#define PLIMSOLL_KERNELS_CUDA_PACK_WEIGHTS_H_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_WEIGHTS_H_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_WEIGHTS_H_
 
 #include <span>
 
@@ -22,4 +22,4 @@ absl::Status PackRows(const Context& context, const WeightMatrix& matrix,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_PACK_WEIGHTS_H_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_WEIGHTS_H_

@@ -1,15 +1,15 @@
 // What the kernels of integer products share: their matrices, activations as a
 // warp reads them, and the exact product of a tile.
-#ifndef PLIMSOLL_KERNELS_CUDA_PRODUCTS_CUH_
-#define PLIMSOLL_KERNELS_CUDA_PRODUCTS_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PRODUCTS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PRODUCTS_CUH_
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/mat_mul/tiles.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/tiles.cuh"
-#include "kernels/packed_row.h"
+#include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -224,4 +224,4 @@ bool HasHalfProduct(const WeightMatrix& w);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_PRODUCTS_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_PRODUCTS_CUH_

@@ -1,11 +1,11 @@
 // Tiles of quantised weights as a warp multiplies them: 16 rows by 32 columns
 // of 8-bit quants with a scale (and what is added) for each row.
-#ifndef PLIMSOLL_KERNELS_CUDA_TILES_CUH_
-#define PLIMSOLL_KERNELS_CUDA_TILES_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
 
 #include <algorithm>
 
-#include "kernels/cuda/weights.cuh"
+#include "kernels/cuda/mat_mul/weights.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -221,4 +221,4 @@ __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_TILES_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_

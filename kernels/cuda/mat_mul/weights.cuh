@@ -1,9 +1,9 @@
 // Reading weights: one element of any type, for gathers and float products.
-#ifndef PLIMSOLL_KERNELS_CUDA_WEIGHTS_CUH_
-#define PLIMSOLL_KERNELS_CUDA_WEIGHTS_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 
+#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/numeric.cuh"
-#include "kernels/cuda/weight_layout.h"
 #include "kernels/tensor_view.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -139,4 +139,4 @@ __device__ float Element(const DeviceMatrix& w, int64_t row, int64_t col) {
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_WEIGHTS_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_

@@ -1,5 +1,5 @@
 // The embedded default: plan, load and generate in this process.
-#include "services/cli/embedded.h"
+#include "services/cli/backends/embedded.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,17 +8,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/cli/bytes.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/cli/model_path.h"
-#include "services/cli/plan_many.h"
-#include "services/cli/progress.h"
-#include "services/common/clock.h"
-#include "services/common/runtime_key.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
-#include "worker/model.h"
+#include "services/cli/backends/plan_many.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/cli/terminal/progress.h"
+#include "services/host/clock.h"
+#include "services/host/runtime_key.h"
+#include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // The embedded default: plan, load and generate in this process.
-#ifndef PLIMSOLL_SERVICES_CLI_EMBEDDED_H_
-#define PLIMSOLL_SERVICES_CLI_EMBEDDED_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_EMBEDDED_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_EMBEDDED_H_
 
 #include <memory>
 #include <optional>
@@ -9,16 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "services/cli/cli.h"
-#include "services/cli/flags.h"
-#include "services/cli/generator.h"
-#include "services/common/device_list.h"
-#include "worker/chat_template.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
-#include "worker/model_file.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "services/cli/backends/generator.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/terminal/streams.h"
+#include "services/host/device_list.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/model_file.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::cli {
 
@@ -81,4 +81,4 @@ std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_EMBEDDED_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_EMBEDDED_H_

@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
-#include "services/cli/embedded.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/common/chat_tools.h"
-#include "services/common/clock.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/host/clock.h"
+#include "services/wire/chat_tools.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::cli {
 namespace {

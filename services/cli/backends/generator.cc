@@ -1,5 +1,5 @@
 // Where text comes from, as commands see it.
-#include "services/cli/generator.h"
+#include "services/cli/backends/generator.h"
 
 #include "base/status_macros.h"
 

@@ -1,7 +1,7 @@
 // Where text comes from, as commands see it: a loaded model of this process, or
 // a worker behind an address. Both speak plimsoll.v1.
-#ifndef PLIMSOLL_SERVICES_CLI_GENERATOR_H_
-#define PLIMSOLL_SERVICES_CLI_GENERATOR_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_GENERATOR_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_GENERATOR_H_
 
 #include <memory>
 #include <optional>
@@ -50,4 +50,4 @@ absl::StatusOr<v1::GenerateResponse> Collect(
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_GENERATOR_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_GENERATOR_H_

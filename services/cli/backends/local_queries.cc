@@ -1,5 +1,5 @@
 // What the planner's queries about devices and fleets need.
-#include "services/cli/local_queries.h"
+#include "services/cli/backends/local_queries.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 #include "absl/strings/ascii.h"
 #include "base/status_macros.h"
-#include "planner/device_profile.h"
-#include "services/cli/bytes.h"
-#include "services/cli/model_path.h"
-#include "services/common/catalogue_file.h"
-#include "services/common/header_bytes.h"
-#include "services/common/runtime_key.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
+#include "planner/layout/device_profile.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/host/runtime_key.h"
+#include "services/sources/catalogue_file.h"
+#include "services/sources/header_bytes.h"
+#include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::cli {
 

@@ -1,7 +1,7 @@
 // What the planner's queries about devices and fleets need in this process, or
 // in a request to a planner: models, devices and the catalogue.
-#ifndef PLIMSOLL_SERVICES_CLI_LOCAL_QUERIES_H_
-#define PLIMSOLL_SERVICES_CLI_LOCAL_QUERIES_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
 
 #include <cstdint>
 #include <optional>
@@ -46,4 +46,4 @@ void RequestDevice(const std::string& name, v1::DeviceToFill& device);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_LOCAL_QUERIES_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_

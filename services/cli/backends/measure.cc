@@ -1,4 +1,4 @@
-#include "services/cli/measure.h"
+#include "services/cli/backends/measure.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/memory.h"
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/thread_pool.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/common/clock.h"
-#include "worker/device.h"
+#include "kernels/memory.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/host/clock.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // What an engine does on this machine, measured: rates, and what memory gives.
-#ifndef PLIMSOLL_SERVICES_CLI_MEASURE_H_
-#define PLIMSOLL_SERVICES_CLI_MEASURE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
 
 #include <cstdint>
 #include <map>
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::cli {
 
@@ -61,4 +61,4 @@ absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_MEASURE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_

@@ -1,4 +1,4 @@
-#include "services/cli/plan_many.h"
+#include "services/cli/backends/plan_many.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,15 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/layer_split.h"
-#include "planner/model_set.h"
-#include "services/cli/bytes.h"
-#include "services/cli/embedded.h"
-#include "services/cli/model_path.h"
-#include "services/cli/table.h"
-#include "services/common/runtime_key.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/model_set.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
+#include "services/host/runtime_key.h"
+#include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::cli {
 namespace {

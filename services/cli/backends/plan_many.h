@@ -1,6 +1,6 @@
 // Plans of more than one model or device: `plan --with` and `plan --split`.
-#ifndef PLIMSOLL_SERVICES_CLI_PLAN_MANY_H_
-#define PLIMSOLL_SERVICES_CLI_PLAN_MANY_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_PLAN_MANY_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_PLAN_MANY_H_
 
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/plan.pb.h"
-#include "services/cli/flags.h"
-#include "services/cli/terminal.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -34,4 +34,4 @@ std::string RenderSplit(const v1::PlanSplitResponse& split,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_PLAN_MANY_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_PLAN_MANY_H_

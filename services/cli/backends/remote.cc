@@ -1,13 +1,13 @@
 // The other side of an address: channels, calls and their errors.
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/common/errors.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::cli {
 

@@ -1,6 +1,6 @@
 // The other side of an address: channels, calls and their errors.
-#ifndef PLIMSOLL_SERVICES_CLI_REMOTE_H_
-#define PLIMSOLL_SERVICES_CLI_REMOTE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_REMOTE_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_REMOTE_H_
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -16,7 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "services/cli/generator.h"
+#include "services/cli/backends/generator.h"
 
 namespace plimsoll::cli {
 
@@ -59,4 +59,4 @@ std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_REMOTE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_REMOTE_H_

@@ -11,9 +11,9 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "plimsoll/v1/session.grpc.pb.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -7,10 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/admin.grpc.pb.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/json.h"
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/json.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -10,10 +10,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/cli/failure.h"
-#include "services/cli/generate.h"
-#include "services/cli/input.h"
-#include "services/cli/json.h"
+#include "services/cli/commands/generate.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/input.h"
+#include "services/cli/terminal/json.h"
 
 namespace plimsoll::cli {
 namespace {

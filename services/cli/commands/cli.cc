@@ -1,12 +1,12 @@
 // The command `plimsoll` as a function.
-#include "services/cli/cli.h"
+#include "services/cli/commands/cli.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/help.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/help.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,14 +1,14 @@
 // The commands of `plimsoll`, one file each: a function that adds a command to
 // the parser and says what to run when it was chosen.
-#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_H_
-#define PLIMSOLL_SERVICES_CLI_COMMANDS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_COMMANDS_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_COMMANDS_H_
 
 #include <CLI/CLI.hpp>
 #include <functional>
 
 #include "absl/status/status.h"
-#include "services/cli/cli.h"
-#include "services/cli/flags.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
@@ -42,4 +42,4 @@ void AddCompletion(CLI::App& app, Commands& commands);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_COMMANDS_H_

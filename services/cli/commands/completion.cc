@@ -1,6 +1,6 @@
 // `plimsoll completion`: scripts for shells, made from the tree of commands, so
 // that no list is kept by hand.
-#include "services/cli/completion.h"
+#include "services/cli/commands/completion.h"
 
 #include <memory>
 
@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/dtype.h"
-#include "services/cli/commands.h"
+#include "services/cli/commands/commands.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // Completion scripts for shells, made from the tree of commands.
-#ifndef PLIMSOLL_SERVICES_CLI_COMPLETION_H_
-#define PLIMSOLL_SERVICES_CLI_COMPLETION_H_
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_COMPLETION_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_COMPLETION_H_
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -27,4 +27,4 @@ std::string CompletionScript(const CLI::App& root, absl::string_view shell);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_COMPLETION_H_
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_COMPLETION_H_

@@ -6,14 +6,14 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/cli/bytes.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/json.h"
-#include "services/cli/model_path.h"
-#include "services/cli/remote.h"
-#include "services/cli/table.h"
-#include "services/common/to_proto.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/json.h"
+#include "services/cli/terminal/table.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,13 +1,13 @@
-#include "services/cli/device_watch.h"
+#include "services/cli/commands/device_watch.h"
 
 #include <optional>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
 
 namespace plimsoll::cli {
 namespace {

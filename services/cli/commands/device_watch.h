@@ -1,6 +1,6 @@
 // A planner's devices as a stream: at once, and after every change.
-#ifndef PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_
-#define PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
 
 #include <functional>
 #include <string>
@@ -19,4 +19,4 @@ absl::Status WatchDevices(
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_DEVICE_WATCH_H_
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_

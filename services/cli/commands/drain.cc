@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/admin.grpc.pb.h"
-#include "services/cli/activity_view.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/json.h"
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/json.h"
+#include "services/cli/views/activity_view.h"
 
 namespace plimsoll::cli {
 namespace {

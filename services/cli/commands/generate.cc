@@ -1,5 +1,5 @@
 // `plimsoll generate`: text from a prompt, at once or as it comes.
-#include "services/cli/generate.h"
+#include "services/cli/commands/generate.h"
 
 #include <memory>
 #include <utility>
@@ -8,15 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "services/cli/commands.h"
-#include "services/cli/embedded.h"
-#include "services/cli/failure.h"
-#include "services/cli/input.h"
-#include "services/cli/interrupt.h"
-#include "services/cli/json.h"
-#include "services/cli/remote.h"
-#include "services/cli/request.h"
-#include "worker/utf8.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/flags/request.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/input.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/cli/terminal/json.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::cli {
 namespace {

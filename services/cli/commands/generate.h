@@ -1,6 +1,6 @@
 // What `generate` was asked to do, and its two ways: one prompt, or a batch.
-#ifndef PLIMSOLL_SERVICES_CLI_GENERATE_H_
-#define PLIMSOLL_SERVICES_CLI_GENERATE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
 
 #include <optional>
 #include <string>
@@ -9,12 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/cli/cli.h"
-#include "services/cli/constraint_flags.h"
-#include "services/cli/flags.h"
-#include "services/cli/generator.h"
-#include "services/cli/roll_flags.h"
-#include "services/cli/tool_flags.h"
+#include "services/cli/backends/generator.h"
+#include "services/cli/flags/constraint_flags.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/flags/roll_flags.h"
+#include "services/cli/flags/tool_flags.h"
+#include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
@@ -50,4 +50,4 @@ absl::Status RunBatch(Generator& generator, const GenerateFlags& flags,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_GENERATE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_

@@ -4,13 +4,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/cli/age.h"
-#include "services/cli/bytes.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/json.h"
-#include "services/cli/remote.h"
-#include "services/cli/table.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/age.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/json.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "services/cli/cli.h"
+#include "services/cli/commands/cli.h"
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);

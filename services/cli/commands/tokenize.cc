@@ -8,14 +8,14 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/input.h"
-#include "services/cli/json.h"
-#include "services/cli/model_path.h"
-#include "services/cli/remote.h"
-#include "services/common/to_proto.h"
-#include "worker/tokenizer.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/input.h"
+#include "services/cli/terminal/json.h"
+#include "services/wire/to_proto.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::cli {
 namespace {

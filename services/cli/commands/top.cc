@@ -7,12 +7,12 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/admin.grpc.pb.h"
-#include "services/cli/activity_view.h"
-#include "services/cli/commands.h"
-#include "services/cli/failure.h"
-#include "services/cli/interrupt.h"
-#include "services/cli/json.h"
-#include "services/cli/remote.h"
+#include "services/cli/backends/remote.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/cli/terminal/json.h"
+#include "services/cli/views/activity_view.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
-#include "services/cli/commands.h"
-#include "services/cli/json.h"
-#include "services/cli/table.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/terminal/json.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

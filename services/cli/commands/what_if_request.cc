@@ -1,15 +1,15 @@
 // What `plimsoll what-if` asks for.
-#include "services/cli/what_if_request.h"
+#include "services/cli/commands/what_if_request.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "services/cli/bytes.h"
-#include "services/common/to_proto.h"
-#include "worker/device.h"
+#include "planner/layout/memory_plan.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // What `plimsoll what-if` asks for: its flags, and the request they make.
-#ifndef PLIMSOLL_SERVICES_CLI_WHAT_IF_REQUEST_H_
-#define PLIMSOLL_SERVICES_CLI_WHAT_IF_REQUEST_H_
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_WHAT_IF_REQUEST_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_WHAT_IF_REQUEST_H_
 
 #include <cstdint>
 #include <limits>
@@ -10,8 +10,8 @@
 
 #include "base/dtype.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "services/cli/flags.h"
-#include "services/cli/what_if_view.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/views/what_if_view.h"
 
 namespace plimsoll::cli {
 
@@ -45,4 +45,4 @@ v1::WhatIfRequest ToRequest(const WhatIfFlags& flags, int64_t n_ctx_train,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_WHAT_IF_REQUEST_H_
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_WHAT_IF_REQUEST_H_

@@ -1,11 +1,11 @@
 // Flags of what a reply must be, and how they enter a request.
-#include "services/cli/constraint_flags.h"
+#include "services/cli/flags/constraint_flags.h"
 
 #include "base/status_macros.h"
-#include "services/cli/failure.h"
-#include "services/cli/input.h"
-#include "services/common/from_proto.h"
-#include "worker/utf8.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/input.h"
+#include "services/wire/from_proto.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::cli {
 

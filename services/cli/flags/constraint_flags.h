@@ -1,6 +1,6 @@
 // Flags of what a reply must be, and how they enter a request.
-#ifndef PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_
-#define PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <istream>
@@ -38,4 +38,4 @@ absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_CONSTRAINT_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_

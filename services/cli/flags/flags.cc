@@ -1,5 +1,5 @@
 // Flags that several commands share, and how their values are checked.
-#include "services/cli/flags.h"
+#include "services/cli/flags/flags.h"
 
 #include <cmath>
 #include <limits>
@@ -10,10 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
-#include "services/cli/bytes.h"
-#include "services/common/device_list.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/host/device_list.h"
 
 namespace plimsoll::cli {
 namespace {

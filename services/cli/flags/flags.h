@@ -1,6 +1,6 @@
 // Flags that several commands share, and how their values are checked.
-#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_H_
-#define PLIMSOLL_SERVICES_CLI_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
-#include "planner/memory_plan.h"
-#include "worker/engine.h"
+#include "planner/layout/memory_plan.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::cli {
 
@@ -144,4 +144,4 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_FLAGS_H_

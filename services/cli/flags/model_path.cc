@@ -1,5 +1,5 @@
 // Where models lie: a path as given, or a name in the cache.
-#include "services/cli/model_path.h"
+#include "services/cli/flags/model_path.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,8 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "planner/projector.h"
-#include "services/cli/failure.h"
+#include "planner/layout/projector.h"
+#include "services/cli/terminal/failure.h"
 
 namespace plimsoll::cli {
 namespace {

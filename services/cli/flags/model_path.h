@@ -1,16 +1,16 @@
 // Where models lie: a path as given, or a name in the cache.
-#ifndef PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
-#define PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_MODEL_PATH_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_MODEL_PATH_H_
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/memory_plan.h"
-#include "services/common/plan_source.h"
-#include "worker/model_file.h"
-#include "worker/tokenizer.h"
+#include "planner/layout/memory_plan.h"
+#include "services/sources/plan_source.h"
+#include "worker/device/model_file.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::cli {
 
@@ -50,4 +50,4 @@ absl::StatusOr<planner::ProjectorBytes> OpenProjector(const std::string& path);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_MODEL_PATH_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_MODEL_PATH_H_

@@ -1,9 +1,9 @@
 // Flags as a request of plimsoll.v1.
-#include "services/cli/request.h"
+#include "services/cli/flags/request.h"
 
 #include <utility>
 
-#include "services/common/to_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::cli {
 

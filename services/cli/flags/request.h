@@ -1,12 +1,12 @@
 // Flags as a request of plimsoll.v1, the same for this process and a worker.
-#ifndef PLIMSOLL_SERVICES_CLI_REQUEST_H_
-#define PLIMSOLL_SERVICES_CLI_REQUEST_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 
 #include <cstdint>
 #include <string>
 
 #include "plimsoll/v1/generation.pb.h"
-#include "services/cli/flags.h"
+#include "services/cli/flags/flags.h"
 
 namespace plimsoll::cli {
 
@@ -23,4 +23,4 @@ void AddMessage(v1::ChatRole role, std::string content,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_REQUEST_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_

@@ -1,13 +1,13 @@
 // Flags of a context that rolls.
-#include "services/cli/roll_flags.h"
+#include "services/cli/flags/roll_flags.h"
 
 #include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/failure.h"
-#include "services/cli/flags.h"
-#include "services/common/to_proto.h"
+#include "services/cli/flags/flags.h"
+#include "services/cli/terminal/failure.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -56,7 +56,7 @@ void AddRollFlags(CLI::App& app, RollFlags* flags) {
   AddCount(app, "--pin-tokens", &flags->pin_tokens, 0, kMost, "P",
            absl::StrCat("Leading tokens that never leave, BOS included; 0 pins "
                         "nothing (",
-                        worker::GenerateOptions::kDefaultPinTokens, ")"))
+                        worker::RollOptions::kDefaultPinTokens, ")"))
       ->group(kGroup);
   AddEvictTo(app, &flags->evict_to);
 }

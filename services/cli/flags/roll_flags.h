@@ -1,6 +1,6 @@
 // Flags of a context that rolls, and how they enter a request.
-#ifndef PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_
-#define PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -40,4 +40,4 @@ void SetRoll(const SessionRollFlags& flags, v1::OpenSessionRequest& request);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_ROLL_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_

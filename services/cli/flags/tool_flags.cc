@@ -1,13 +1,13 @@
-#include "services/cli/tool_flags.h"
+#include "services/cli/flags/tool_flags.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/cli/failure.h"
-#include "services/cli/input.h"
-#include "worker/schema_reader.h"
-#include "worker/tool_text.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/input.h"
+#include "worker/text/chat/tool_text.h"
+#include "worker/text/schema_reader.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // The flag for tools, and calls of them as lines.
-#ifndef PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_
-#define PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_FLAGS_TOOL_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_FLAGS_TOOL_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <istream>
@@ -37,4 +37,4 @@ std::string ToolCallLine(const v1::ToolCall& call);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_TOOL_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_FLAGS_TOOL_FLAGS_H_

@@ -1,5 +1,5 @@
 // How long something has lasted, for people.
-#include "services/cli/age.h"
+#include "services/cli/terminal/age.h"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // How long something has lasted, for people.
-#ifndef PLIMSOLL_SERVICES_CLI_AGE_H_
-#define PLIMSOLL_SERVICES_CLI_AGE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_AGE_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_AGE_H_
 
 #include <google/protobuf/duration.pb.h>
 
@@ -13,4 +13,4 @@ std::string AgeText(const google::protobuf::Duration& age);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_AGE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_AGE_H_

@@ -1,11 +1,11 @@
 // The stacked bar of a memory plan, with the load line at the budget.
-#include "services/cli/bar.h"
+#include "services/cli/terminal/bar.h"
 
 #include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/bytes.h"
+#include "services/cli/terminal/bytes.h"
 
 namespace plimsoll::cli {
 namespace {

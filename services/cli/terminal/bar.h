@@ -1,12 +1,12 @@
 // The stacked bar of a memory plan, with the load line at the budget.
-#ifndef PLIMSOLL_SERVICES_CLI_BAR_H_
-#define PLIMSOLL_SERVICES_CLI_BAR_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_BAR_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_BAR_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -30,4 +30,4 @@ std::string RenderBar(const std::vector<Segment>& segments,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_BAR_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_BAR_H_

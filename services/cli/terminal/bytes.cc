@@ -1,5 +1,5 @@
 // Byte sizes as people write and read them.
-#include "services/cli/bytes.h"
+#include "services/cli/terminal/bytes.h"
 
 #include <array>
 #include <cctype>

@@ -1,6 +1,6 @@
 // Byte sizes as people write and read them: "12GiB" in, "12.0 GiB" out.
-#ifndef PLIMSOLL_SERVICES_CLI_BYTES_H_
-#define PLIMSOLL_SERVICES_CLI_BYTES_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_
 
 #include <cstdint>
 #include <string>
@@ -31,4 +31,4 @@ std::string FormatCount(int64_t count);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_BYTES_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_

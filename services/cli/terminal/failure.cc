@@ -1,13 +1,13 @@
 // What goes wrong, as exit codes and as lines for people.
-#include "services/cli/failure.h"
+#include "services/cli/terminal/failure.h"
 
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "services/cli/bytes.h"
-#include "services/common/errors.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::cli {
 namespace {

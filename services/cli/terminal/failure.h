@@ -1,6 +1,6 @@
 // What goes wrong, as exit codes and as lines for people.
-#ifndef PLIMSOLL_SERVICES_CLI_FAILURE_H_
-#define PLIMSOLL_SERVICES_CLI_FAILURE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_FAILURE_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_FAILURE_H_
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/plan.pb.h"
-#include "services/cli/cli.h"
+#include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
@@ -39,4 +39,4 @@ absl::Status Prefixed(absl::string_view prefix, const absl::Status& status);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_FAILURE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_FAILURE_H_

@@ -1,5 +1,5 @@
 // Help texts in 80 columns.
-#include "services/cli/help.h"
+#include "services/cli/terminal/help.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "services/cli/table.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/table.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // Help texts in 80 columns, the same with every version of CLI11.
-#ifndef PLIMSOLL_SERVICES_CLI_HELP_H_
-#define PLIMSOLL_SERVICES_CLI_HELP_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_HELP_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_HELP_H_
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -13,4 +13,4 @@ std::string HelpText(const CLI::App* app);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_HELP_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_HELP_H_

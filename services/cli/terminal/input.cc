@@ -1,5 +1,5 @@
 // Text that a command reads: from standard input or a file, within a limit.
-#include "services/cli/input.h"
+#include "services/cli/terminal/input.h"
 
 #include <array>
 #include <cerrno>

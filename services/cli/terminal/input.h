@@ -1,6 +1,6 @@
 // Text that a command reads: from standard input or a file, within a limit.
-#ifndef PLIMSOLL_SERVICES_CLI_INPUT_H_
-#define PLIMSOLL_SERVICES_CLI_INPUT_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_INPUT_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_INPUT_H_
 
 #include <cstdint>
 #include <istream>
@@ -31,4 +31,4 @@ absl::StatusOr<std::optional<std::string>> ReadLine(std::istream& stream,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_INPUT_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_INPUT_H_

@@ -1,5 +1,5 @@
 // Ctrl-C: asked for by a signal, noticed by whoever waits.
-#include "services/cli/interrupt.h"
+#include "services/cli/terminal/interrupt.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,6 +1,6 @@
 // Ctrl-C: asked for by a signal, noticed by whoever waits.
-#ifndef PLIMSOLL_SERVICES_CLI_INTERRUPT_H_
-#define PLIMSOLL_SERVICES_CLI_INTERRUPT_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
 
 #include <csignal>
 
@@ -30,4 +30,4 @@ bool Interrupted();
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_INTERRUPT_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_

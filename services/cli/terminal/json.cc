@@ -1,12 +1,12 @@
 // Messages as JSON: proto JSON with the protos' own names.
-#include "services/cli/json.h"
+#include "services/cli/terminal/json.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/cli/failure.h"
+#include "services/cli/terminal/failure.h"
 
 namespace plimsoll::cli {
 

@@ -1,6 +1,6 @@
 // Messages as JSON: proto JSON with the protos' own names.
-#ifndef PLIMSOLL_SERVICES_CLI_JSON_H_
-#define PLIMSOLL_SERVICES_CLI_JSON_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_JSON_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_JSON_H_
 
 #include <google/protobuf/message.h>
 
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "services/cli/cli.h"
+#include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
@@ -40,4 +40,4 @@ absl::StatusOr<std::string> JsonStringField(absl::string_view text,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_JSON_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_JSON_H_

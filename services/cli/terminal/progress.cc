@@ -1,9 +1,9 @@
 // How far a load is, on standard error.
-#include "services/cli/progress.h"
+#include "services/cli/terminal/progress.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "services/cli/bytes.h"
+#include "services/cli/terminal/bytes.h"
 
 namespace plimsoll::cli {
 namespace {

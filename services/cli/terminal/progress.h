@@ -1,13 +1,13 @@
 // How far a load is, on standard error: a bar on a terminal, else a line per
 // quarter.
-#ifndef PLIMSOLL_SERVICES_CLI_PROGRESS_H_
-#define PLIMSOLL_SERVICES_CLI_PROGRESS_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
-#include "services/cli/cli.h"
+#include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
@@ -36,4 +36,4 @@ class Progress {
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_PROGRESS_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_

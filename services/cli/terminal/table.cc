@@ -1,5 +1,5 @@
 // Plain text tables.
-#include "services/cli/table.h"
+#include "services/cli/terminal/table.h"
 
 #include <algorithm>
 #include <cstdint>

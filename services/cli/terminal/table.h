@@ -1,12 +1,12 @@
 // Plain text tables: columns as wide as their cells, the last one wrapped.
-#ifndef PLIMSOLL_SERVICES_CLI_TABLE_H_
-#define PLIMSOLL_SERVICES_CLI_TABLE_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_TABLE_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_TABLE_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -44,4 +44,4 @@ std::vector<std::string> Wrap(absl::string_view text, int64_t width);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_TABLE_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_TABLE_H_

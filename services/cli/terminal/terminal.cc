@@ -1,5 +1,5 @@
 // What the terminal can show: colour, UTF-8, width.
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

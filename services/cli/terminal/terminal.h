@@ -1,6 +1,6 @@
 // What the terminal can show: colour, UTF-8, width. Decided once per stream.
-#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_H_
-#define PLIMSOLL_SERVICES_CLI_TERMINAL_H_
+#ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_
+#define PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_
 
 #include <cstdint>
 #include <string>
@@ -44,4 +44,4 @@ std::string Printable(absl::string_view text);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_H_
+#endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_

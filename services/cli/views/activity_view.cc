@@ -1,12 +1,12 @@
 // What a worker's models do, as tables.
-#include "services/cli/activity_view.h"
+#include "services/cli/views/activity_view.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "services/cli/age.h"
-#include "services/cli/bytes.h"
-#include "services/cli/table.h"
+#include "services/cli/terminal/age.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,13 +1,13 @@
 // What a worker's models do, as tables.
-#ifndef PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_
-#define PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
 
 #include <google/protobuf/repeated_field.h>
 
 #include <string>
 
 #include "plimsoll/v1/admin.pb.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -22,4 +22,4 @@ std::string RenderActivity(
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_ACTIVITY_VIEW_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_

@@ -1,10 +1,10 @@
 // Devices of the catalogue for people.
-#include "services/cli/catalogue_view.h"
+#include "services/cli/views/catalogue_view.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "services/cli/bytes.h"
-#include "services/cli/table.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,11 +1,11 @@
 // Devices of the catalogue for people.
-#ifndef PLIMSOLL_SERVICES_CLI_CATALOGUE_VIEW_H_
-#define PLIMSOLL_SERVICES_CLI_CATALOGUE_VIEW_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_CATALOGUE_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_CATALOGUE_VIEW_H_
 
 #include <string>
 
 #include "plimsoll/v1/planner.pb.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -20,4 +20,4 @@ std::string RenderFitting(const v1::FindDevicesResponse& fitting,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_CATALOGUE_VIEW_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_CATALOGUE_VIEW_H_

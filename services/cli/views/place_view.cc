@@ -1,13 +1,13 @@
 // A placement for people.
-#include "services/cli/place_view.h"
+#include "services/cli/views/place_view.h"
 
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/bar.h"
-#include "services/cli/bytes.h"
-#include "services/cli/table.h"
+#include "services/cli/terminal/bar.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,11 +1,11 @@
 // A placement for people: a line a device, then what found no place and why.
-#ifndef PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_
-#define PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
 
 #include <string>
 
 #include "plimsoll/v1/planner.pb.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -19,4 +19,4 @@ std::string Certificates(const v1::PlaceModelsResponse& placement);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_PLACE_VIEW_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_

@@ -1,12 +1,12 @@
 // A memory plan for people.
-#include "services/cli/plan_view.h"
+#include "services/cli/views/plan_view.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "services/cli/bytes.h"
-#include "services/cli/table.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,14 +1,14 @@
 // A memory plan for people: bar, table, verdict, reason and what to try.
-#ifndef PLIMSOLL_SERVICES_CLI_PLAN_VIEW_H_
-#define PLIMSOLL_SERVICES_CLI_PLAN_VIEW_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_PLAN_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_PLAN_VIEW_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/common.pb.h"
-#include "services/cli/bar.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/bar.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -23,4 +23,4 @@ std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_PLAN_VIEW_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_PLAN_VIEW_H_

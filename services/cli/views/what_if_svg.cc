@@ -1,12 +1,12 @@
 // A grid of what-ifs as a picture.
-#include "services/cli/what_if_svg.h"
+#include "services/cli/views/what_if_svg.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "services/cli/bytes.h"
-#include "worker/utf8.h"
+#include "services/cli/terminal/bytes.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,13 +1,13 @@
 // A grid of what-ifs as a picture: heat maps in one self-contained SVG file.
-#ifndef PLIMSOLL_SERVICES_CLI_WHAT_IF_SVG_H_
-#define PLIMSOLL_SERVICES_CLI_WHAT_IF_SVG_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_SVG_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_SVG_H_
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/cli/what_if_view.h"
+#include "services/cli/views/what_if_view.h"
 
 namespace plimsoll::cli {
 
@@ -28,4 +28,4 @@ absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_WHAT_IF_SVG_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_SVG_H_

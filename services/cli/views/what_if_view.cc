@@ -1,5 +1,5 @@
 // A grid of what-ifs for people and for spreadsheets.
-#include "services/cli/what_if_view.h"
+#include "services/cli/views/what_if_view.h"
 
 #include <algorithm>
 #include <tuple>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
-#include "services/cli/bytes.h"
-#include "services/cli/table.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,7 +1,7 @@
 // A grid of what-ifs for people and for spreadsheets: heat maps, the frontier,
 // comma-separated values.
-#ifndef PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_
-#define PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_
+#ifndef PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_VIEW_H_
 
 #include <array>
 #include <string>
@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -83,4 +83,4 @@ std::string RenderCsv(const GridAnswer& answer);
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_WHAT_IF_VIEW_H_
+#endif  // PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_VIEW_H_

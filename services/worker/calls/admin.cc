@@ -1,4 +1,4 @@
-#include "services/worker/admin.h"
+#include "services/worker/calls/admin.h"
 
 #include <algorithm>
 #include <set>
@@ -8,10 +8,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
-#include "worker/engine.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 namespace {

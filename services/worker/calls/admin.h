@@ -1,13 +1,13 @@
 // What AdminService says of a worker's models and does to their requests.
-#ifndef PLIMSOLL_SERVICES_WORKER_ADMIN_H_
-#define PLIMSOLL_SERVICES_WORKER_ADMIN_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_ADMIN_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_ADMIN_H_
 
 #include <cstddef>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/admin.pb.h"
-#include "services/worker/model_registry.h"
+#include "services/worker/models/model_registry.h"
 
 namespace plimsoll::services {
 
@@ -27,4 +27,4 @@ absl::StatusOr<v1::AbortResponse> Abort(ModelRegistry& registry,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_ADMIN_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_ADMIN_H_

@@ -8,11 +8,11 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/admin.grpc.pb.h"
-#include "services/common/call.h"
-#include "services/common/log.h"
-#include "services/common/to_proto.h"
-#include "services/worker/admin.h"
-#include "services/worker/services.h"
+#include "services/host/log.h"
+#include "services/server/call.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/calls/admin.h"
+#include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/worker/claim.h"
+#include "services/worker/calls/claim.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>

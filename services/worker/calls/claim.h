@@ -1,6 +1,6 @@
 // Whose a call is and how urgent, by its metadata: x-tenant and x-priority.
-#ifndef PLIMSOLL_SERVICES_WORKER_CLAIM_H_
-#define PLIMSOLL_SERVICES_WORKER_CLAIM_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_CLAIM_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_CLAIM_H_
 
 #include <grpcpp/server_context.h>
 
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/fair_queue.h"
+#include "worker/scheduling/fair_queue.h"
 
 namespace plimsoll::services {
 
@@ -29,4 +29,4 @@ absl::StatusOr<worker::Claim> ClaimOf(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_CLAIM_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_CLAIM_H_

@@ -1,16 +1,16 @@
-#include "services/worker/generation.h"
+#include "services/worker/calls/generation.h"
 
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
-#include "services/worker/claim.h"
-#include "services/worker/message_bytes.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/calls/claim.h"
+#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {
@@ -82,7 +82,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
   RETURN_IF_ERROR(caller.stop());
   RETURN_IF_ERROR(FillConstraint(request, generation.options, caller.stop));
   const bool can_roll =
-      generation.options.context_policy == worker::ContextPolicy::kRoll;
+      generation.options.roll.policy == worker::ContextPolicy::kRoll;
   ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(*generation.model, request,
                                                     can_roll, caller.stop));
   RETURN_IF_ERROR(caller.stop());
@@ -122,7 +122,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   ASSIGN_OR_RETURN(Generation generation,
                    PrepareAny(registry, caller, request));
   const worker::GenerateOptions& options = generation.options;
-  const bool can_roll = options.context_policy == worker::ContextPolicy::kRoll;
+  const bool can_roll = options.roll.policy == worker::ContextPolicy::kRoll;
   if (can_roll &&
       (options.max_tokens < 1 || options.max_tokens > kMaxUnaryTokens)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -1,7 +1,7 @@
 // What both forms of generation have in common: a request becomes a submitted
 // sequence, and its end becomes a status.
-#ifndef PLIMSOLL_SERVICES_WORKER_GENERATION_H_
-#define PLIMSOLL_SERVICES_WORKER_GENERATION_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_GENERATION_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_GENERATION_H_
 
 #include <grpcpp/server_context.h>
 
@@ -16,11 +16,11 @@
 #include "base/stop_check.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/session.pb.h"
-#include "services/common/byte_budget.h"
-#include "services/worker/loaded_model.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/prompt.h"
-#include "worker/engine.h"
+#include "services/server/byte_budget.h"
+#include "services/worker/calls/prompt.h"
+#include "services/worker/models/loaded_model.h"
+#include "services/worker/models/model_registry.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -77,4 +77,4 @@ v1::MemoryReport MemoryOf(const LoadedModel& model);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_GENERATION_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_GENERATION_H_

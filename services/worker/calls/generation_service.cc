@@ -1,9 +1,9 @@
 // GenerationService on the wire: each call becomes a sequence of an engine.
 #include "plimsoll/v1/generation.grpc.pb.h"
-#include "services/worker/score_call.h"
-#include "services/worker/services.h"
-#include "services/worker/stream_call.h"
-#include "services/worker/unary_call.h"
+#include "services/worker/calls/score_call.h"
+#include "services/worker/calls/services.h"
+#include "services/worker/calls/stream_call.h"
+#include "services/worker/calls/unary_call.h"
 
 namespace plimsoll::services {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/model.grpc.pb.h"
-#include "services/common/call.h"
-#include "services/common/model_parts.h"
-#include "services/worker/services.h"
+#include "services/server/call.h"
+#include "services/wire/model_parts.h"
+#include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,6 +1,6 @@
 // Turns a call's request into work for an engine, away from gRPC's threads.
-#ifndef PLIMSOLL_SERVICES_WORKER_PREPARATION_H_
-#define PLIMSOLL_SERVICES_WORKER_PREPARATION_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_PREPARATION_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_PREPARATION_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "base/stop_check.h"
-#include "services/common/call.h"
-#include "services/common/call_gate.h"
-#include "services/common/call_stop.h"
-#include "services/common/work_pool.h"
+#include "services/server/call.h"
+#include "services/server/call_gate.h"
+#include "services/server/call_stop.h"
+#include "services/server/work_pool.h"
 
 namespace plimsoll::services {
 
@@ -107,4 +107,4 @@ class Preparation {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_PREPARATION_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_PREPARATION_H_

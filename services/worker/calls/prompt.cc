@@ -1,10 +1,10 @@
-#include "services/worker/prompt.h"
+#include "services/worker/calls/prompt.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/chat_tools.h"
+#include "services/wire/chat_tools.h"
 
 namespace plimsoll::services {
 

@@ -1,6 +1,6 @@
 // What a request's input becomes: token ids of one model.
-#ifndef PLIMSOLL_SERVICES_WORKER_PROMPT_H_
-#define PLIMSOLL_SERVICES_WORKER_PROMPT_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/common.pb.h"
-#include "services/worker/loaded_model.h"
+#include "services/worker/models/loaded_model.h"
 
 namespace plimsoll::services {
 
@@ -41,4 +41,4 @@ absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_PROMPT_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_

@@ -1,4 +1,4 @@
-#include "services/worker/score_call.h"
+#include "services/worker/calls/score_call.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/clock.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
-#include "services/worker/message_bytes.h"
+#include "services/host/clock.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {

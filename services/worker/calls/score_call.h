@@ -1,7 +1,7 @@
 // One Score call: its continuations one after the other, each as a prompt that
 // nothing is generated after.
-#ifndef PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
-#define PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_SCORE_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_SCORE_CALL_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -16,11 +16,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/common/call_gate.h"
-#include "services/worker/generation.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/preparation.h"
-#include "worker/engine.h"
+#include "services/server/call_gate.h"
+#include "services/worker/calls/generation.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/models/model_registry.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -73,4 +73,4 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_SCORE_CALL_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_SCORE_CALL_H_

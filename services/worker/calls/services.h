@@ -1,14 +1,14 @@
 // A worker's services on the wire.
-#ifndef PLIMSOLL_SERVICES_WORKER_SERVICES_H_
-#define PLIMSOLL_SERVICES_WORKER_SERVICES_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_SERVICES_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_SERVICES_H_
 
 #include <memory>
 
 #include "absl/time/time.h"
-#include "services/common/call_gate.h"
-#include "services/common/server.h"
-#include "services/common/work_pool.h"
-#include "services/worker/model_registry.h"
+#include "services/server/call_gate.h"
+#include "services/server/server.h"
+#include "services/server/work_pool.h"
+#include "services/worker/models/model_registry.h"
 
 namespace grpc {
 class Service;
@@ -36,4 +36,4 @@ std::unique_ptr<grpc::Service> NewAdminService(ModelRegistry& registry,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_SERVICES_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_SERVICES_H_

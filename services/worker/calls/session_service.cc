@@ -5,16 +5,16 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/session.grpc.pb.h"
-#include "services/common/call.h"
-#include "services/common/from_proto.h"
-#include "services/common/to_proto.h"
-#include "services/worker/claim.h"
-#include "services/worker/generation.h"
-#include "services/worker/message_bytes.h"
-#include "services/worker/preparation.h"
-#include "services/worker/prompt.h"
-#include "services/worker/services.h"
-#include "services/worker/stream_call.h"
+#include "services/server/call.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/calls/claim.h"
+#include "services/worker/calls/generation.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/calls/prompt.h"
+#include "services/worker/calls/services.h"
+#include "services/worker/calls/stream_call.h"
+#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,12 +1,12 @@
-#include "services/worker/stream_call.h"
+#include "services/worker/calls/stream_call.h"
 
 #include <utility>
 
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/clock.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "services/host/clock.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 

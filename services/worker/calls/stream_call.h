@@ -1,7 +1,7 @@
 // One call that streams text: the bridge from an engine's step thread to gRPC's
 // threads.
-#ifndef PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
-#define PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_STREAM_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_STREAM_CALL_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -16,13 +16,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/common/call_gate.h"
-#include "services/common/chat_tools.h"
-#include "services/common/reader_alarm.h"
-#include "services/worker/generation.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/preparation.h"
-#include "worker/engine.h"
+#include "services/server/call_gate.h"
+#include "services/server/reader_alarm.h"
+#include "services/wire/chat_tools.h"
+#include "services/worker/calls/generation.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/models/model_registry.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -94,4 +94,4 @@ using ChatStream = StreamCall<v1::ChatRequest, v1::ChatResponse>;
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_STREAM_CALL_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_STREAM_CALL_H_

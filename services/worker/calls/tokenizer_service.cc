@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
-#include "services/common/call.h"
-#include "services/common/to_proto.h"
-#include "services/worker/message_bytes.h"
-#include "services/worker/preparation.h"
-#include "services/worker/prompt.h"
-#include "services/worker/services.h"
+#include "services/server/call.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/calls/prompt.h"
+#include "services/worker/calls/services.h"
+#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {

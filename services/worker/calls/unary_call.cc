@@ -1,13 +1,13 @@
-#include "services/worker/unary_call.h"
+#include "services/worker/calls/unary_call.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "services/common/call.h"
-#include "services/common/clock.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "services/host/clock.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 

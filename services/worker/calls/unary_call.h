@@ -1,6 +1,6 @@
 // One Generate call: collects what an engine brings until it ends.
-#ifndef PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_
-#define PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_UNARY_CALL_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_UNARY_CALL_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -13,13 +13,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/common/call_gate.h"
-#include "services/common/chat_tools.h"
-#include "services/worker/generation.h"
-#include "services/worker/message_bytes.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/preparation.h"
-#include "worker/engine.h"
+#include "services/server/call_gate.h"
+#include "services/wire/chat_tools.h"
+#include "services/worker/calls/generation.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/models/message_bytes.h"
+#include "services/worker/models/model_registry.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -72,4 +72,4 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_UNARY_CALL_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_UNARY_CALL_H_

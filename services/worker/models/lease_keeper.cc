@@ -1,14 +1,14 @@
-#include "services/worker/lease_keeper.h"
+#include "services/worker/models/lease_keeper.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/lease.h"
-#include "services/common/errors.h"
-#include "services/common/log.h"
-#include "services/common/random_id.h"
+#include "planner/lease/lease.h"
+#include "services/host/log.h"
+#include "services/host/random_id.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

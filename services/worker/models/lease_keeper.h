@@ -1,6 +1,6 @@
 // Keeps a worker's leases alive, and says until when it may allocate on them.
-#ifndef PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_
-#define PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_LEASE_KEEPER_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_LEASE_KEEPER_H_
 
 #include <algorithm>
 #include <functional>
@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/background.h"
-#include "services/worker/options.h"
-#include "services/worker/planner_client.h"
+#include "services/host/background.h"
+#include "services/worker/models/options.h"
+#include "services/worker/models/planner_client.h"
 
 namespace plimsoll::services {
 
@@ -119,4 +119,4 @@ class LeaseKeeper {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_LEASE_KEEPER_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_LEASE_KEEPER_H_

@@ -1,4 +1,4 @@
-#include "services/worker/loaded_model.h"
+#include "services/worker/models/loaded_model.h"
 
 namespace plimsoll::services {
 

@@ -1,6 +1,6 @@
 // A model in memory, and who uses it.
-#ifndef PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_
-#define PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_LOADED_MODEL_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_LOADED_MODEL_H_
 
 #include <cstdint>
 #include <memory>
@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/worker/planner_client.h"
-#include "services/worker/runtime_monitor.h"
-#include "worker/chat_template.h"
-#include "worker/engine.h"
+#include "services/worker/models/planner_client.h"
+#include "services/worker/models/runtime_monitor.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
 
@@ -91,4 +91,4 @@ class LoadedModel {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_LOADED_MODEL_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_LOADED_MODEL_H_

@@ -1,12 +1,12 @@
-#include "services/worker/message_bytes.h"
+#include "services/worker/models/message_bytes.h"
 
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "worker/stop_counter.h"
+#include "services/wire/errors.h"
+#include "worker/text/stop_counter.h"
 
 namespace plimsoll::services {
 namespace {

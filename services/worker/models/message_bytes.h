@@ -1,6 +1,6 @@
 // What the messages of a worker's calls may take of its memory.
-#ifndef PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_
-#define PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_
 
 #include <google/protobuf/message_lite.h>
 
@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "services/common/byte_budget.h"
-#include "services/common/server.h"
-#include "worker/engine.h"
-#include "worker/tokenizer.h"
+#include "services/server/byte_budget.h"
+#include "services/server/server.h"
+#include "worker/engine/engine.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::services {
 
@@ -83,4 +83,4 @@ class ReplyMeter {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_MESSAGE_BYTES_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_

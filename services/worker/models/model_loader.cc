@@ -1,4 +1,4 @@
-#include "services/worker/model_loader.h"
+#include "services/worker/models/model_loader.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "services/common/log.h"
-#include "services/worker/runtime_monitor.h"
-#include "worker/model.h"
-#include "worker/model_file.h"
+#include "services/host/log.h"
+#include "services/wire/errors.h"
+#include "services/worker/models/runtime_monitor.h"
+#include "worker/device/model_file.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::services {
 namespace {

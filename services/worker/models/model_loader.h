@@ -1,6 +1,6 @@
 // One load of a model: plan, lease, arena, weights.
-#ifndef PLIMSOLL_SERVICES_WORKER_MODEL_LOADER_H_
-#define PLIMSOLL_SERVICES_WORKER_MODEL_LOADER_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_LOADER_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_LOADER_H_
 
 #include <cstdint>
 #include <functional>
@@ -11,15 +11,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "services/common/flags.h"
-#include "services/worker/lease_keeper.h"
-#include "services/worker/loaded_model.h"
-#include "services/worker/model_planner.h"
-#include "services/worker/options.h"
-#include "services/worker/planner_client.h"
-#include "worker/engine.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "services/server/flags.h"
+#include "services/worker/models/lease_keeper.h"
+#include "services/worker/models/loaded_model.h"
+#include "services/worker/models/model_planner.h"
+#include "services/worker/models/options.h"
+#include "services/worker/models/planner_client.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
@@ -95,4 +95,4 @@ class ModelLoader {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_MODEL_LOADER_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_LOADER_H_

@@ -1,4 +1,4 @@
-#include "services/worker/model_planner.h"
+#include "services/worker/models/model_planner.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "services/common/header_bytes.h"
-#include "services/common/to_proto.h"
-#include "worker/model.h"
+#include "services/sources/header_bytes.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::services {
 namespace {

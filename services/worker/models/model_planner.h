@@ -1,17 +1,17 @@
 // Where a model's layers go on a worker's devices.
-#ifndef PLIMSOLL_SERVICES_WORKER_MODEL_PLANNER_H_
-#define PLIMSOLL_SERVICES_WORKER_MODEL_PLANNER_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_PLANNER_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_PLANNER_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "services/worker/options.h"
-#include "services/worker/planner_client.h"
-#include "worker/model_file.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "services/worker/models/options.h"
+#include "services/worker/models/planner_client.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll::services {
 
@@ -59,4 +59,4 @@ class ModelPlanner {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_MODEL_PLANNER_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_PLANNER_H_

@@ -1,4 +1,4 @@
-#include "services/worker/model_registry.h"
+#include "services/worker/models/model_registry.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,13 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "services/common/errors.h"
-#include "services/common/from_proto.h"
-#include "services/common/log.h"
-#include "services/common/model_parts.h"
-#include "services/common/to_proto.h"
-#include "services/worker/message_bytes.h"
-#include "services/worker/runtime_monitor.h"
+#include "services/host/log.h"
+#include "services/wire/errors.h"
+#include "services/wire/from_proto.h"
+#include "services/wire/model_parts.h"
+#include "services/wire/to_proto.h"
+#include "services/worker/models/message_bytes.h"
+#include "services/worker/models/runtime_monitor.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,7 +1,7 @@
 // The models of a worker and their states: absent, reserving, loading, ready,
 // draining, absent.
-#ifndef PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_
-#define PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_REGISTRY_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_REGISTRY_H_
 
 #include <cstdint>
 #include <functional>
@@ -17,13 +17,13 @@
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/model.pb.h"
-#include "services/common/byte_budget.h"
-#include "services/common/task_thread.h"
-#include "services/worker/lease_keeper.h"
-#include "services/worker/loaded_model.h"
-#include "services/worker/model_loader.h"
-#include "services/worker/options.h"
-#include "services/worker/planner_client.h"
+#include "services/host/task_thread.h"
+#include "services/server/byte_budget.h"
+#include "services/worker/models/lease_keeper.h"
+#include "services/worker/models/loaded_model.h"
+#include "services/worker/models/model_loader.h"
+#include "services/worker/models/options.h"
+#include "services/worker/models/planner_client.h"
 
 namespace plimsoll::services {
 
@@ -156,4 +156,4 @@ class ModelRegistry {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_MODEL_REGISTRY_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_REGISTRY_H_

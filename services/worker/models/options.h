@@ -1,6 +1,6 @@
 // How a worker is configured.
-#ifndef PLIMSOLL_SERVICES_WORKER_OPTIONS_H_
-#define PLIMSOLL_SERVICES_WORKER_OPTIONS_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_OPTIONS_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_OPTIONS_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
-#include "planner/memory_plan.h"
-#include "services/common/flags.h"
-#include "worker/chat_template.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/memory_plan.h"
+#include "services/server/flags.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
 
@@ -73,4 +73,4 @@ struct WorkerOptions {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_OPTIONS_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_OPTIONS_H_

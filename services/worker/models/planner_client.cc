@@ -1,4 +1,4 @@
-#include "services/worker/planner_client.h"
+#include "services/worker/models/planner_client.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -7,8 +7,8 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,6 +1,6 @@
 // A worker's calls to its planner.
-#ifndef PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_
-#define PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_PLANNER_CLIENT_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_PLANNER_CLIENT_H_
 
 #include <cstdint>
 #include <functional>
@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/plan.pb.h"
-#include "services/common/process_identity.h"
+#include "services/host/process_identity.h"
 
 namespace plimsoll::services {
 
@@ -100,4 +100,4 @@ class PlannerClient {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_PLANNER_CLIENT_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_PLANNER_CLIENT_H_

@@ -1,12 +1,12 @@
-#include "services/worker/runtime_monitor.h"
+#include "services/worker/models/runtime_monitor.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/heap.h"
-#include "services/common/log.h"
-#include "worker/device.h"
+#include "services/host/heap.h"
+#include "services/host/log.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
 

@@ -1,7 +1,7 @@
 // Measures what this process takes beside its plans while it is idle, keeps
 // that, and says what to plan for it.
-#ifndef PLIMSOLL_SERVICES_WORKER_RUNTIME_MONITOR_H_
-#define PLIMSOLL_SERVICES_WORKER_RUNTIME_MONITOR_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_RUNTIME_MONITOR_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_RUNTIME_MONITOR_H_
 
 #include <cstdint>
 #include <functional>
@@ -13,11 +13,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
-#include "planner/runtime_profile.h"
-#include "services/common/background.h"
-#include "services/common/byte_budget.h"
-#include "services/common/runtime_store.h"
+#include "planner/layout/device_profile.h"
+#include "planner/layout/runtime_profile.h"
+#include "services/host/background.h"
+#include "services/host/runtime_store.h"
+#include "services/server/byte_budget.h"
 
 namespace plimsoll::services {
 
@@ -146,4 +146,4 @@ class RuntimeMonitor {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_RUNTIME_MONITOR_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_RUNTIME_MONITOR_H_

@@ -1,4 +1,4 @@
-#include "services/worker/device_guard.h"
+#include "services/worker/process/device_guard.h"
 
 #include <memory>
 #include <utility>

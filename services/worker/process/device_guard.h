@@ -1,6 +1,6 @@
 // Notices that a device is lost: its errors, and steps that never end.
-#ifndef PLIMSOLL_SERVICES_WORKER_DEVICE_GUARD_H_
-#define PLIMSOLL_SERVICES_WORKER_DEVICE_GUARD_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_DEVICE_GUARD_H_
+#define PLIMSOLL_SERVICES_WORKER_PROCESS_DEVICE_GUARD_H_
 
 #include <functional>
 #include <optional>
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/background.h"
+#include "services/host/background.h"
 
 namespace plimsoll::services {
 
@@ -73,4 +73,4 @@ std::vector<size_t> FindLost(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_DEVICE_GUARD_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_PROCESS_DEVICE_GUARD_H_

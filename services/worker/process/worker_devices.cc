@@ -1,12 +1,12 @@
-#include "services/worker/worker_devices.h"
+#include "services/worker/process/worker_devices.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "planner/lease_book.h"
-#include "services/common/device_list.h"
+#include "planner/lease/lease_book.h"
+#include "services/host/device_list.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,13 +1,13 @@
 // A worker's devices, from its flags and what was opened.
-#ifndef PLIMSOLL_SERVICES_WORKER_WORKER_DEVICES_H_
-#define PLIMSOLL_SERVICES_WORKER_WORKER_DEVICES_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_DEVICES_H_
+#define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_DEVICES_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/worker/options.h"
-#include "worker/compute_device.h"
+#include "services/worker/models/options.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll::services {
 
@@ -23,4 +23,4 @@ absl::StatusOr<std::vector<WorkerDevice>> DescribeDevices(
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_WORKER_DEVICES_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_DEVICES_H_

@@ -1,4 +1,4 @@
-#include "services/worker/worker_flags.h"
+#include "services/worker/process/worker_flags.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "planner/layer_split.h"
-#include "services/common/device_list.h"
-#include "services/common/flags.h"
+#include "planner/layout/layer_split.h"
+#include "services/host/device_list.h"
+#include "services/server/flags.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,11 +1,11 @@
 // The flags of plimsoll-worker.
-#ifndef PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_
-#define PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_FLAGS_H_
+#define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_FLAGS_H_
 
 #include <optional>
 
-#include "services/common/server.h"
-#include "services/worker/options.h"
+#include "services/server/server.h"
+#include "services/worker/models/options.h"
 
 namespace plimsoll::services {
 
@@ -17,4 +17,4 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_WORKER_FLAGS_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_FLAGS_H_

@@ -1,4 +1,4 @@
-#include "services/worker/worker_process.h"
+#include "services/worker/process/worker_process.h"
 
 #include <grpcpp/impl/service_type.h>
 
@@ -12,21 +12,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/byte_budget.h"
-#include "services/common/errors.h"
-#include "services/common/flags.h"
-#include "services/common/log.h"
-#include "services/common/runtime_key.h"
-#include "services/common/work_pool.h"
-#include "services/worker/device_guard.h"
-#include "services/worker/lease_keeper.h"
-#include "services/worker/message_bytes.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/planner_client.h"
-#include "services/worker/runtime_monitor.h"
-#include "services/worker/services.h"
-#include "worker/compute_device.h"
-#include "worker/device.h"
+#include "services/host/log.h"
+#include "services/host/runtime_key.h"
+#include "services/server/byte_budget.h"
+#include "services/server/flags.h"
+#include "services/server/work_pool.h"
+#include "services/wire/errors.h"
+#include "services/worker/calls/services.h"
+#include "services/worker/models/lease_keeper.h"
+#include "services/worker/models/message_bytes.h"
+#include "services/worker/models/model_registry.h"
+#include "services/worker/models/planner_client.h"
+#include "services/worker/models/runtime_monitor.h"
+#include "services/worker/process/device_guard.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,11 +1,11 @@
 // A worker from its start to its end: by a signal, or by the loss of a
 // device.
-#ifndef PLIMSOLL_SERVICES_WORKER_WORKER_PROCESS_H_
-#define PLIMSOLL_SERVICES_WORKER_WORKER_PROCESS_H_
+#ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_PROCESS_H_
+#define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_PROCESS_H_
 
 #include "absl/status/status.h"
-#include "services/common/server.h"
-#include "services/worker/options.h"
+#include "services/server/server.h"
+#include "services/worker/models/options.h"
 
 namespace plimsoll::services {
 
@@ -27,4 +27,4 @@ absl::Status RunWorker(const ServerOptions& server_options,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_WORKER_PROCESS_H_
+#endif  // PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_PROCESS_H_

@@ -1,4 +1,4 @@
-#include "planner/bounds.h"
+#include "planner/fleet/bounds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

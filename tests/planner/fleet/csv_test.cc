@@ -1,4 +1,4 @@
-#include "planner/csv.h"
+#include "planner/fleet/csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

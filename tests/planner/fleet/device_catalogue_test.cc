@@ -1,4 +1,4 @@
-#include "planner/device_catalogue.h"
+#include "planner/fleet/device_catalogue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "planner/device_catalogue.h"
-#include "planner/memory_plan.h"
+#include "planner/fleet/device_catalogue.h"
+#include "planner/layout/memory_plan.h"
 #include "tests/planner/known_models.h"
 
 namespace plimsoll::planner {

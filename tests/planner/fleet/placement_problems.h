@@ -1,13 +1,13 @@
 // Random placement problems: small ones to be searched through, and fleets.
-#ifndef PLIMSOLL_TESTS_PLANNER_PLACEMENT_PROBLEMS_H_
-#define PLIMSOLL_TESTS_PLANNER_PLACEMENT_PROBLEMS_H_
+#ifndef PLIMSOLL_TESTS_PLANNER_FLEET_PLACEMENT_PROBLEMS_H_
+#define PLIMSOLL_TESTS_PLANNER_FLEET_PLACEMENT_PROBLEMS_H_
 
 #include <array>
 #include <cstdint>
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 namespace plimsoll::planner {
 
@@ -106,4 +106,4 @@ inline PlacementProblem Fleet(std::mt19937_64& random,
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_TESTS_PLANNER_PLACEMENT_PROBLEMS_H_
+#endif  // PLIMSOLL_TESTS_PLANNER_FLEET_PLACEMENT_PROBLEMS_H_

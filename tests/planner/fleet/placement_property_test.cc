@@ -6,8 +6,8 @@
 #include <map>
 #include <random>
 
-#include "planner/placement.h"
-#include "tests/planner/placement_problems.h"
+#include "planner/fleet/placement.h"
+#include "tests/planner/fleet/placement_problems.h"
 
 namespace plimsoll::planner {
 namespace {

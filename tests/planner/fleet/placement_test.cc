@@ -1,10 +1,10 @@
-#include "planner/placement.h"
+#include "planner/fleet/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/planner/placement_problems.h"
+#include "tests/planner/fleet/placement_problems.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/stop_check.h"
-#include "planner/bounds.h"
-#include "planner/layer_split.h"
-#include "planner/model_set.h"
-#include "planner/placement.h"
-#include "planner/what_if.h"
-#include "tests/planner/placement_problems.h"
+#include "planner/fleet/bounds.h"
+#include "planner/fleet/placement.h"
+#include "planner/fleet/what_if.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/model_set.h"
+#include "tests/planner/fleet/placement_problems.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 

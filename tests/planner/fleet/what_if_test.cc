@@ -1,12 +1,12 @@
-#include "planner/what_if.h"
+#include "planner/fleet/what_if.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "planner/plan_regions.h"
-#include "planner/weight_type.h"
+#include "planner/layout/plan_regions.h"
+#include "planner/model/weight_type.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

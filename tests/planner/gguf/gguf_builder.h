@@ -1,7 +1,7 @@
 // Writes GGUF headers for tests, good ones and bad ones alike: every count and
 // every value can be overridden.
-#ifndef PLIMSOLL_TESTS_PLANNER_GGUF_BUILDER_H_
-#define PLIMSOLL_TESTS_PLANNER_GGUF_BUILDER_H_
+#ifndef PLIMSOLL_TESTS_PLANNER_GGUF_GGUF_BUILDER_H_
+#define PLIMSOLL_TESTS_PLANNER_GGUF_GGUF_BUILDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "base/checked_math.h"
 #include "base/dtype.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::planner {
 
@@ -179,4 +179,4 @@ class HeaderSource final : public ByteSource {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_TESTS_PLANNER_GGUF_BUILDER_H_
+#endif  // PLIMSOLL_TESTS_PLANNER_GGUF_GGUF_BUILDER_H_

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "planner/gguf_reader.h"
-#include "tests/planner/gguf_builder.h"
+#include "planner/gguf/gguf_reader.h"
+#include "tests/planner/gguf/gguf_builder.h"
 
 namespace plimsoll::planner {
 namespace {

@@ -1,5 +1,5 @@
 // The reader's rules, one bad file a rule, and its limits.
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "tests/planner/gguf_builder.h"
+#include "tests/planner/gguf/gguf_builder.h"
 
 namespace plimsoll::planner {
 namespace {

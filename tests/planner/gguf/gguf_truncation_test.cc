@@ -7,9 +7,9 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "planner/gguf_reader.h"
-#include "planner/model_shape.h"
-#include "tests/planner/gguf_builder.h"
+#include "planner/gguf/gguf_reader.h"
+#include "planner/model/model_shape.h"
+#include "tests/planner/gguf/gguf_builder.h"
 
 namespace plimsoll::planner {
 namespace {

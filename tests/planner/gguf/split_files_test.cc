@@ -1,5 +1,5 @@
 // Models in several files: names, merging, and parts that contradict.
-#include "planner/split_files.h"
+#include "planner/gguf/split_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The solver finds what trying every context finds.
-#include "planner/auto_context.h"
+#include "planner/layout/auto_context.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Profiles: the committed one, allocation rules, and fields that make no sense.
-#include "planner/device_profile.h"
+#include "planner/layout/device_profile.h"
 
 #include <gtest/gtest.h>
 

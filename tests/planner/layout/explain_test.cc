@@ -1,5 +1,5 @@
 // What binds a plan, what more would cost, and advice that holds.
-#include "planner/explain.h"
+#include "planner/layout/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "absl/strings/strip.h"
-#include "planner/weight_type.h"
+#include "planner/model/weight_type.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

@@ -1,5 +1,5 @@
 // KV bytes: pinned values, pages and rings, errors, and the shared oracle.
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "tests/planner/gguf_builder.h"
+#include "tests/planner/gguf/gguf_builder.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 

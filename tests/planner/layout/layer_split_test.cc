@@ -1,5 +1,5 @@
 // Layers over several devices: nothing lost, nothing twice, and maximal.
-#include "planner/layer_split.h"
+#include "planner/layout/layer_split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/explain.h"
+#include "planner/layout/explain.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

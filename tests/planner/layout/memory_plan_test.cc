@@ -1,11 +1,11 @@
 // Plans: regions that sum exactly, the one chokepoint of n_ctx, and advice that
 // holds.
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/explain.h"
+#include "planner/layout/explain.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 

@@ -1,5 +1,5 @@
 // Several models in one budget.
-#include "planner/model_set.h"
+#include "planner/layout/model_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,10 +5,10 @@
 
 #include <functional>
 
-#include "planner/explain.h"
-#include "planner/kv_cache_bytes.h"
-#include "planner/memory_plan.h"
-#include "planner/plan_regions.h"
+#include "planner/layout/explain.h"
+#include "planner/layout/kv_cache_bytes.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/layout/plan_regions.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 #include "tests/planner/shapes.h"
 
 namespace plimsoll::planner {

@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "planner/auto_context.h"
-#include "planner/memory_plan.h"
+#include "planner/layout/auto_context.h"
+#include "planner/layout/memory_plan.h"
 #include "tests/planner/shapes.h"
 
 namespace plimsoll::planner {

@@ -1,11 +1,11 @@
 // What a multimodal projector takes beside its model.
-#include "planner/projector.h"
+#include "planner/layout/projector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/layer_split.h"
-#include "planner/model_set.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/model_set.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

@@ -1,12 +1,12 @@
 // Reserve-first policies: pinned numbers of known models on known devices.
-#include "planner/reserve.h"
+#include "planner/layout/reserve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "planner/memory_plan.h"
+#include "planner/layout/memory_plan.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

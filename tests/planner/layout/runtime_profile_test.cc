@@ -1,5 +1,5 @@
 // Measured overheads: what is kept of them, and what is planned from them.
-#include "planner/runtime_profile.h"
+#include "planner/layout/runtime_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/memory_plan.h"
-#include "planner/model_shape.h"
+#include "planner/layout/memory_plan.h"
+#include "planner/model/model_shape.h"
 #include "tests/planner/units.h"
 
 namespace plimsoll::planner {

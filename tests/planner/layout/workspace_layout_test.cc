@@ -1,5 +1,5 @@
 // The step's buffers: what lives together never overlaps, and sizes are exact.
-#include "planner/workspace_layout.h"
+#include "planner/layout/workspace_layout.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "planner/lease_book.h"
-#include "planner/lease_start.h"
+#include "planner/lease/lease_book.h"
+#include "planner/lease/lease_start.h"
 #include "tests/planner/units.h"
 
 namespace plimsoll::planner {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "tests/planner/lease_script.h"
+#include "tests/planner/lease/lease_script.h"
 
 namespace plimsoll::planner {
 namespace {

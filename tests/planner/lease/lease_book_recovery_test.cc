@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "planner/lease_book.h"
+#include "planner/lease/lease_book.h"
 #include "tests/planner/units.h"
 
 namespace plimsoll::planner {

@@ -1,5 +1,5 @@
 // Leases: what each call promises, and every limit.
-#include "planner/lease_book.h"
+#include "planner/lease/lease_book.h"
 
 #include <gtest/gtest.h>
 

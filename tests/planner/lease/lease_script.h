@@ -1,7 +1,7 @@
 // Scripts of calls on a lease book and on its naive model, which must agree
 // after each: sensible calls and senseless ones, drawn by whoever chooses.
-#ifndef PLIMSOLL_TESTS_PLANNER_LEASE_SCRIPT_H_
-#define PLIMSOLL_TESTS_PLANNER_LEASE_SCRIPT_H_
+#ifndef PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SCRIPT_H_
+#define PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SCRIPT_H_
 
 #include <algorithm>
 #include <functional>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/lease_book.h"
-#include "tests/planner/naive_lease_book.h"
+#include "planner/lease/lease_book.h"
+#include "tests/planner/lease/naive_lease_book.h"
 
 namespace plimsoll::planner {
 
@@ -290,4 +290,4 @@ class LeaseScript {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_TESTS_PLANNER_LEASE_SCRIPT_H_
+#endif  // PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SCRIPT_H_

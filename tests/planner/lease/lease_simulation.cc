@@ -1,4 +1,4 @@
-#include "tests/planner/lease_simulation.h"
+#include "tests/planner/lease/lease_simulation.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 // memory, strangers who present what they do not have, and starts of the
 // planner and of the host with and without their files: a history is what a
 // seed makes of them.
-#ifndef PLIMSOLL_TESTS_PLANNER_LEASE_SIMULATION_H_
-#define PLIMSOLL_TESTS_PLANNER_LEASE_SIMULATION_H_
+#ifndef PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SIMULATION_H_
+#define PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SIMULATION_H_
 
 #include <array>
 #include <cstdint>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/lease_book.h"
-#include "planner/lease_start.h"
-#include "tests/planner/naive_lease_book.h"
+#include "planner/lease/lease_book.h"
+#include "planner/lease/lease_start.h"
+#include "tests/planner/lease/naive_lease_book.h"
 
 namespace plimsoll::planner {
 
@@ -186,4 +186,4 @@ class LeaseSimulation {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_TESTS_PLANNER_LEASE_SIMULATION_H_
+#endif  // PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SIMULATION_H_

@@ -3,7 +3,7 @@
 //   PLIMSOLL_HISTORIES=N  how many (default: PLIMSOLL_DEFAULT_HISTORIES)
 //   PLIMSOLL_SHARD=I/N    the I-th of N parts of them, from 0
 //   PLIMSOLL_SEED=S       only the history of this seed
-#include "tests/planner/lease_simulation.h"
+#include "tests/planner/lease/lease_simulation.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // garbage that is presented, and starts with and without files.
 #include <algorithm>
 
-#include "tests/planner/lease_simulation.h"
+#include "tests/planner/lease/lease_simulation.h"
 
 namespace plimsoll::planner {
 

@@ -1,5 +1,5 @@
 // What a planner that starts may believe.
-#include "planner/lease_start.h"
+#include "planner/lease/lease_start.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The times of a lease, and its names.
-#include "planner/lease.h"
+#include "planner/lease/lease.h"
 
 #include <gtest/gtest.h>
 

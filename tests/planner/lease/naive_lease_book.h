@@ -1,8 +1,8 @@
 // What the lease book should do, said in the plainest way: a list of leases,
 // and every number computed by walking it. Names are small numbers, times are
 // milliseconds.
-#ifndef PLIMSOLL_TESTS_PLANNER_NAIVE_LEASE_BOOK_H_
-#define PLIMSOLL_TESTS_PLANNER_NAIVE_LEASE_BOOK_H_
+#ifndef PLIMSOLL_TESTS_PLANNER_LEASE_NAIVE_LEASE_BOOK_H_
+#define PLIMSOLL_TESTS_PLANNER_LEASE_NAIVE_LEASE_BOOK_H_
 
 #include <algorithm>
 #include <array>
@@ -318,4 +318,4 @@ class NaiveBook {
 
 }  // namespace plimsoll::planner
 
-#endif  // PLIMSOLL_TESTS_PLANNER_NAIVE_LEASE_BOOK_H_
+#endif  // PLIMSOLL_TESTS_PLANNER_LEASE_NAIVE_LEASE_BOOK_H_

@@ -1,5 +1,5 @@
 // Every architecture: its layers, its tensors, and what is wrong with bad ones.
-#include "planner/architectures.h"
+#include "planner/model/architectures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
-#include "planner/bounds.h"
+#include "planner/fleet/bounds.h"
 #include "tests/planner/known_models.h"
 
 namespace plimsoll::planner {

@@ -1,5 +1,5 @@
 // Shapes of good models, and one bad key or tensor a test.
-#include "planner/model_shape.h"
+#include "planner/model/model_shape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

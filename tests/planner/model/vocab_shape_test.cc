@@ -1,5 +1,5 @@
 // The vocabulary's declaration: lengths, types and special ids.
-#include "planner/vocab_shape.h"
+#include "planner/model/vocab_shape.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Weights in another element type than in the file.
-#include "planner/weight_type.h"
+#include "planner/model/weight_type.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/bounds.h"
-#include "planner/memory_plan.h"
+#include "planner/fleet/bounds.h"
+#include "planner/layout/memory_plan.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"

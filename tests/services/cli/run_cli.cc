@@ -1,12 +1,12 @@
 // Runs `plimsoll` in the test's own process.
-#include "tests/cli/run_cli.h"
+#include "tests/services/cli/run_cli.h"
 
 #include <filesystem>
 #include <sstream>
 #include <system_error>
 
-#include "services/cli/cli.h"
-#include "services/cli/model_path.h"
+#include "services/cli/commands/cli.h"
+#include "services/cli/flags/model_path.h"
 
 namespace plimsoll::cli {
 

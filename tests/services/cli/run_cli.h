@@ -1,6 +1,6 @@
 // Runs `plimsoll` in the test's own process.
-#ifndef PLIMSOLL_TESTS_CLI_RUN_CLI_H_
-#define PLIMSOLL_TESTS_CLI_RUN_CLI_H_
+#ifndef PLIMSOLL_TESTS_SERVICES_CLI_RUN_CLI_H_
+#define PLIMSOLL_TESTS_SERVICES_CLI_RUN_CLI_H_
 
 #include <optional>
 #include <string>
@@ -26,4 +26,4 @@ inline constexpr char kGemma3[] = "gemma-3-270m-q4_k_m.gguf";
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_TESTS_CLI_RUN_CLI_H_
+#endif  // PLIMSOLL_TESTS_SERVICES_CLI_RUN_CLI_H_

@@ -1,4 +1,4 @@
-#include "services/common/device_list.h"
+#include "services/host/device_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/layer_split.h"
+#include "planner/layout/layer_split.h"
 
 namespace plimsoll::services {
 namespace {

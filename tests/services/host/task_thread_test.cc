@@ -1,4 +1,4 @@
-#include "services/common/task_thread.h"
+#include "services/host/task_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tests/services/faulty_vfs.h"
+#include "tests/services/planner/faulty_vfs.h"
 
 #include <sqlite3.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SQLite's file system with faults: from the n-th write or sync on, calls fail,
 // or the process ends there as in a power cut.
-#ifndef PLIMSOLL_TESTS_SERVICES_FAULTY_VFS_H_
-#define PLIMSOLL_TESTS_SERVICES_FAULTY_VFS_H_
+#ifndef PLIMSOLL_TESTS_SERVICES_PLANNER_FAULTY_VFS_H_
+#define PLIMSOLL_TESTS_SERVICES_PLANNER_FAULTY_VFS_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ int64_t CountVfsCalls();
 
 }  // namespace plimsoll::services::testing
 
-#endif  // PLIMSOLL_TESTS_SERVICES_FAULTY_VFS_H_
+#endif  // PLIMSOLL_TESTS_SERVICES_PLANNER_FAULTY_VFS_H_

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/lease_book.h"
+#include "planner/lease/lease_book.h"
 #include "services/planner/journal.h"
 #include "tests/sanitized.h"
-#include "tests/services/faulty_vfs.h"
+#include "tests/services/planner/faulty_vfs.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "planner/lease_book.h"
-#include "tests/services/faulty_vfs.h"
+#include "planner/lease/lease_book.h"
+#include "tests/services/planner/faulty_vfs.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

@@ -1,6 +1,6 @@
 // A ledger with one device and a clock that the test moves.
-#ifndef PLIMSOLL_TESTS_SERVICES_LEDGER_FIXTURE_H_
-#define PLIMSOLL_TESTS_SERVICES_LEDGER_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_SERVICES_PLANNER_LEDGER_FIXTURE_H_
+#define PLIMSOLL_TESTS_SERVICES_PLANNER_LEDGER_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "planner/device_profile.h"
-#include "services/common/to_proto.h"
+#include "planner/layout/device_profile.h"
 #include "services/planner/ledger.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 
@@ -50,4 +50,4 @@ class LedgerFixture : public ::testing::Test {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_TESTS_SERVICES_LEDGER_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_SERVICES_PLANNER_LEDGER_FIXTURE_H_

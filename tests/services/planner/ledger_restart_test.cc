@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
 #include "services/planner/ledger.h"
-#include "tests/services/faulty_vfs.h"
-#include "tests/services/sleeper.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
+#include "tests/services/planner/faulty_vfs.h"
+#include "tests/services/planner/sleeper.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

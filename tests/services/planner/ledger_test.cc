@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
-#include "tests/services/ledger_fixture.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
+#include "tests/services/planner/ledger_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/memory_plan.h"
-#include "planner/placement.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "planner/fleet/placement.h"
+#include "planner/layout/memory_plan.h"
 #include "services/planner/planner.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 #include "tests/planner/tiny_models.h"
 
 namespace plimsoll::services {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "services/common/errors.h"
-#include "services/common/header_bytes.h"
+#include "services/sources/header_bytes.h"
+#include "services/wire/errors.h"
 #include "tests/planner/tiny_models.h"
-#include "tests/services/ledger_fixture.h"
+#include "tests/services/planner/ledger_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/services/sleeper.h"
+#include "tests/services/planner/sleeper.h"
 
 namespace plimsoll::services {
 namespace {

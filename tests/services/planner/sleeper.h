@@ -1,6 +1,6 @@
 // A process of a test that does nothing.
-#ifndef PLIMSOLL_TESTS_SERVICES_SLEEPER_H_
-#define PLIMSOLL_TESTS_SERVICES_SLEEPER_H_
+#ifndef PLIMSOLL_TESTS_SERVICES_PLANNER_SLEEPER_H_
+#define PLIMSOLL_TESTS_SERVICES_PLANNER_SLEEPER_H_
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "plimsoll/v1/planner.pb.h"
-#include "services/common/process_identity.h"
-#include "services/common/to_proto.h"
+#include "services/host/process_identity.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services::testing {
 
@@ -55,4 +55,4 @@ class Sleeper {
 
 }  // namespace plimsoll::services::testing
 
-#endif  // PLIMSOLL_TESTS_SERVICES_SLEEPER_H_
+#endif  // PLIMSOLL_TESTS_SERVICES_PLANNER_SLEEPER_H_

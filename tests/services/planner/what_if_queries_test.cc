@@ -9,10 +9,10 @@
 #include <string>
 
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/errors.h"
-#include "services/common/server.h"
-#include "services/common/to_proto.h"
 #include "services/planner/planner_service.h"
+#include "services/server/server.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 #include "tests/planner/tiny_models.h"
 
 namespace plimsoll::services {

@@ -1,5 +1,5 @@
 // Calls never hold more bytes together than the budget has.
-#include "services/common/byte_budget.h"
+#include "services/server/byte_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/call.h"
-#include "services/common/errors.h"
-#include "services/common/server.h"
+#include "services/server/call.h"
+#include "services/server/server.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

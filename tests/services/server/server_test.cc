@@ -1,4 +1,4 @@
-#include "services/common/server.h"
+#include "services/server/server.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -8,10 +8,10 @@
 #include <string>
 
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/clock.h"
-#include "services/common/errors.h"
+#include "services/host/clock.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_service.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/common/work_pool.h"
+#include "services/server/work_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {

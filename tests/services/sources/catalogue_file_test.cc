@@ -1,4 +1,4 @@
-#include "services/common/catalogue_file.h"
+#include "services/sources/catalogue_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "planner/csv.h"
+#include "planner/fleet/csv.h"
 
 namespace plimsoll::services {
 namespace {

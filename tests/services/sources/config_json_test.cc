@@ -1,5 +1,5 @@
 // Models from a config.json, and configs that make no sense.
-#include "services/common/config_json.h"
+#include "services/sources/config_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "planner/model_shape.h"
-#include "services/common/header_bytes.h"
+#include "planner/model/model_shape.h"
+#include "services/sources/header_bytes.h"
 
 namespace plimsoll::services {
 namespace {

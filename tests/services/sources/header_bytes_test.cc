@@ -1,12 +1,12 @@
-#include "services/common/header_bytes.h"
+#include "services/sources/header_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "planner/memory_plan.h"
-#include "services/common/to_proto.h"
+#include "planner/layout/memory_plan.h"
+#include "services/wire/to_proto.h"
 #include "tests/planner/tiny_models.h"
 
 namespace plimsoll::services {

@@ -1,5 +1,5 @@
 // Models from a request's hyperparameters.
-#include "services/common/model_source.h"
+#include "services/sources/model_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

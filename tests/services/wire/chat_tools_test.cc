@@ -1,6 +1,6 @@
 // Tools over real sockets: a random model of FunctionGemma's shape and
 // vocabulary whose replies are forced.
-#include "services/common/chat_tools.h"
+#include "services/wire/chat_tools.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
-#include "worker/chat_segments.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "services/common/from_proto.h"
+#include "services/wire/from_proto.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/to_proto.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {
@@ -34,7 +34,7 @@ TEST(FromProtoTest, AbsentFieldsAreTheDefaults) {
   EXPECT_EQ(options->logit_bias.penalty_last_tokens, 64);
   EXPECT_EQ(options->max_tokens, 0);
   EXPECT_EQ(options->top_logprobs, -1);
-  EXPECT_EQ(options->context_policy, worker::ContextPolicy::kStop);
+  EXPECT_EQ(options->roll.policy, worker::ContextPolicy::kStop);
 }
 
 TEST(FromProtoTest, ZeroIsNotAbsent) {
@@ -139,19 +139,19 @@ TEST(FromProtoTest, CandidatesAreLimited) {
 
 TEST(FromProtoTest, ARollHasItsFieldsAndDefaults) {
   worker::GenerateOptions options;
-  options.context_policy = worker::ContextPolicy::kRoll;
+  options.roll.policy = worker::ContextPolicy::kRoll;
   v1::RollOptions roll;
   ASSERT_TRUE(FillRoll(roll, options).ok());
-  EXPECT_EQ(options.roll_method, worker::RollMethod::kShift);
-  EXPECT_EQ(options.pin_tokens, 4);
-  EXPECT_EQ(options.evict_to, std::nullopt);
+  EXPECT_EQ(options.roll.method, worker::RollMethod::kShift);
+  EXPECT_EQ(options.roll.pin_tokens, 4);
+  EXPECT_EQ(options.roll.evict_to, std::nullopt);
   roll.set_method(v1::ROLL_METHOD_RECOMPUTE);
   roll.set_pin_tokens(0);
   roll.set_evict_to(100);
   ASSERT_TRUE(FillRoll(roll, options).ok());
-  EXPECT_EQ(options.roll_method, worker::RollMethod::kRecompute);
-  EXPECT_EQ(options.pin_tokens, 0);
-  EXPECT_EQ(options.evict_to, 100);
+  EXPECT_EQ(options.roll.method, worker::RollMethod::kRecompute);
+  EXPECT_EQ(options.roll.pin_tokens, 0);
+  EXPECT_EQ(options.roll.evict_to, 100);
 }
 
 TEST(FromProtoTest, ARollThatMakesNoSenseIsRefusedByName) {
@@ -161,7 +161,7 @@ TEST(FromProtoTest, ARollThatMakesNoSenseIsRefusedByName) {
   roll.set_pin_tokens(0);
   EXPECT_THAT(std::string(FillRoll(roll, options).message()),
               HasSubstr("CONTEXT_POLICY_ROLL"));
-  options.context_policy = worker::ContextPolicy::kRoll;
+  options.roll.policy = worker::ContextPolicy::kRoll;
   roll.set_method(static_cast<v1::RollMethod>(999));
   const absl::Status status = FillRoll(roll, options);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);

@@ -1,4 +1,4 @@
-#include "services/common/to_proto.h"
+#include "services/wire/to_proto.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>

@@ -1,7 +1,7 @@
 // A worker, and a planner if wanted, in this process on real sockets, with tiny
 // random models.
-#ifndef PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
-#define PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_SERVICES_WORKER_WORKER_FIXTURE_H_
+#define PLIMSOLL_TESTS_SERVICES_WORKER_WORKER_FIXTURE_H_
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -19,17 +19,17 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "plimsoll/v1/session.grpc.pb.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
-#include "services/common/clock.h"
-#include "services/common/server.h"
+#include "services/host/clock.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_service.h"
-#include "services/worker/lease_keeper.h"
-#include "services/worker/model_registry.h"
-#include "services/worker/planner_client.h"
-#include "services/worker/runtime_monitor.h"
-#include "services/worker/services.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/device.h"
+#include "services/server/server.h"
+#include "services/worker/calls/services.h"
+#include "services/worker/models/lease_keeper.h"
+#include "services/worker/models/model_registry.h"
+#include "services/worker/models/planner_client.h"
+#include "services/worker/models/runtime_monitor.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
 
@@ -192,4 +192,4 @@ Request GreedyRequest(const std::string& text, uint32_t max_tokens) {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_TESTS_SERVICES_WORKER_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_SERVICES_WORKER_WORKER_FIXTURE_H_

@@ -1,5 +1,5 @@
 // The cache's index arithmetic: every row has its own bytes, inside its region.
-#include "worker/kv_cache.h"
+#include "worker/cache/kv_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Contexts come back to the bit as they left, in other pages, and room for them
 // is never lost.
-#include "worker/parked_contexts.h"
+#include "worker/cache/parked_contexts.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,5 +1,5 @@
 // The index of shared pages against a plain list of what was inserted.
-#include "worker/prefix_cache.h"
+#include "worker/cache/prefix_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // When a rolling context is full, and what leaves it then.
-#include "worker/roll_plan.h"
+#include "worker/cache/roll_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "planner/kv_cache_bytes.h"
+#include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -39,16 +39,16 @@ absl::StatusOr<RollPlan> Plan(const Case& c) {
                                         /*n_idle=*/0, DType::kF16, DType::kF16);
   EXPECT_TRUE(kv.ok()) << kv.status();
   plan.kv = *kv;
-  GenerateOptions options;
-  options.context_policy = ContextPolicy::kRoll;
+  RollOptions options;
+  options.policy = ContextPolicy::kRoll;
   options.pin_tokens = c.pin_tokens;
   options.evict_to = c.evict_to;
-  options.roll_method = c.method;
+  options.method = c.method;
   return PlanRoll(shape, plan, options);
 }
 
 TEST(RollPlanTest, OtherPoliciesNeverRoll) {
-  GenerateOptions options;
+  RollOptions options;
   options.pin_tokens = -1;  // not looked at
   planner::MemoryPlan memory;
   memory.n_ctx = 100;

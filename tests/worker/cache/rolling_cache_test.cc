@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "planner/kv_cache_bytes.h"
-#include "worker/kv_cache.h"
-#include "worker/roll_plan.h"
+#include "planner/layout/kv_cache_bytes.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/cache/roll_plan.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -50,8 +50,8 @@ class RollingCache {
         shape_, plan_,
         KvRegions{.pages = {pages_.data(), plan_.kv.full_bytes},
                   .rings = {rings_.data(), plan_.kv.window_bytes}});
-    GenerateOptions options;
-    options.context_policy = ContextPolicy::kRoll;
+    RollOptions options;
+    options.policy = ContextPolicy::kRoll;
     options.pin_tokens = settings.pin_tokens;
     options.evict_to = settings.evict_to;
     roll_ = *PlanRoll(shape_, plan_, options);

@@ -1,6 +1,6 @@
 // Memory and CPU time that cgroups leave, read from trees of files that look
 // like the kernel's.
-#include "worker/cgroup.h"
+#include "worker/device/cgroup.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "worker/device.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::worker {
 namespace {

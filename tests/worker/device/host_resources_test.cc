@@ -1,12 +1,12 @@
 // What this machine says of itself makes sense to a planner.
-#include "worker/device.h"
+#include "worker/device/host_resources.h"
 
 #include <gtest/gtest.h>
 
 #include "base/dtype.h"
-#include "kernels/kv_row.h"
-#include "planner/device_profile.h"
-#include "worker/compute_device.h"
+#include "kernels/quant/kv_row.h"
+#include "planner/layout/device_profile.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll::worker {
 namespace {

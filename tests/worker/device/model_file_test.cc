@@ -1,5 +1,5 @@
 // A model file that is missing, no file, or changes under us.
-#include "worker/model_file.h"
+#include "worker/device/model_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/memory_plan.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/device.h"
-#include "worker/engine.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/host_resources.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {

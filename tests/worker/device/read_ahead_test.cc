@@ -1,5 +1,5 @@
 // Pieces of a file come in order and whole, whatever is asked for when.
-#include "worker/read_ahead.h"
+#include "worker/device/read_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::worker {
 namespace {

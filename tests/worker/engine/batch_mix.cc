@@ -1,4 +1,4 @@
-#include "tests/worker/core/batch_mix.h"
+#include "tests/worker/engine/batch_mix.h"
 
 #include <gtest/gtest.h>
 

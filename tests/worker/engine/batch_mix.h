@@ -1,12 +1,12 @@
 // Streams beside others that come and go at random.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_
+#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_BATCH_MIX_H_
+#define PLIMSOLL_TESTS_WORKER_ENGINE_BATCH_MIX_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::testing {
 
@@ -26,4 +26,4 @@ void ExpectMixesChangeNothing(
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_BATCH_MIX_H_
+#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_BATCH_MIX_H_

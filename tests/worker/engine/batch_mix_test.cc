@@ -1,5 +1,5 @@
 // Whoever runs beside a stream, and however its prompt is cut: the same bits.
-#include "tests/worker/core/batch_mix.h"
+#include "tests/worker/engine/batch_mix.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -51,9 +51,9 @@ std::vector<GenerateOptions> Requests() {
       request.logit_bias.repetition_penalty = 1.2f;
     }
     if (i % 6 != 2) continue;
-    request.context_policy = ContextPolicy::kRoll;
+    request.roll.policy = ContextPolicy::kRoll;
     request.max_tokens = 300;
-    request.pin_tokens = i % 4 == 0 ? 0 : 70;
+    request.roll.pin_tokens = i % 4 == 0 ? 0 : 70;
   }
   return requests;
 }

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
-#include "worker/gbnf.h"
-#include "worker/grammar_state.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_grammar.h"
-#include "worker/token_mask.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/grammar_state.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
+#include "worker/text/grammar/token_mask.h"
 
 namespace plimsoll::worker {
 namespace {

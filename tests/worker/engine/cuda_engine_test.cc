@@ -12,12 +12,12 @@
 
 #include "absl/strings/str_replace.h"
 #include "kernels/cuda/emulation/backend.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
-#include "worker/regex_grammar.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -124,8 +124,8 @@ TEST_P(CudaEngineTest, RollsAsOnTheCpu) {
       SCOPED_TRACE(model);
       LoadBoth(model, {.n_ctx = 192});
       GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
-      request.context_policy = ContextPolicy::kRoll;
-      request.roll_method = method;
+      request.roll.policy = ContextPolicy::kRoll;
+      request.roll.method = method;
       ExpectAlike(request);
     }
   }
@@ -241,7 +241,7 @@ TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
                           .devices = {&LocalCpu(), device_.get(), &LocalCpu()},
                           .cuts = {5, 6}});
   GenerateOptions rolling = Greedy(RandomPrompt(188, 5), 8);
-  rolling.context_policy = ContextPolicy::kRoll;
+  rolling.roll.policy = ContextPolicy::kRoll;
   ExpectAlike(rolling);
   GenerateOptions scored = Greedy(RandomPrompt(30, 2), 1);
   scored.prompt_logprobs = true;

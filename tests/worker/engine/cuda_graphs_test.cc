@@ -10,12 +10,12 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/emulation/backend.h"
 #include "tests/sanitized.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/hooked_backend.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/hooked_backend.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -110,9 +110,9 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
 TEST_F(CudaGraphsTest, NoneIsBuiltForSequencesThatRoll) {
   LoadCounted("gemma_q5_0", {.n_ctx = 192, .n_slots = 2, .n_draft = 4});
   GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
-  request.context_policy = ContextPolicy::kRoll;
-  request.roll_method = RollMethod::kShift;
-  request.pin_tokens = 10;
+  request.roll.policy = ContextPolicy::kRoll;
+  request.roll.method = RollMethod::kShift;
+  request.roll.pin_tokens = 10;
   Decode(2, request);
   Decode(2, Greedy(RepeatingPrompt(40), 16));
   EXPECT_GT(n_drafted_, 0);

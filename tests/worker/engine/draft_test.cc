@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
-#include "worker/regex_grammar.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -90,9 +90,9 @@ TEST_P(DraftFamilyTest, GuessesStopWhereAContextRolls) {
        {.n_ctx = 256, .n_draft = 7, .kv_type = GetParam().kv_type});
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
     GenerateOptions request = Greedy(Repeating(100), 700, 0);
-    request.context_policy = ContextPolicy::kRoll;
-    request.roll_method = method;
-    request.pin_tokens = 70;
+    request.roll.policy = ContextPolicy::kRoll;
+    request.roll.method = method;
+    request.roll.pin_tokens = 70;
     const Both both = Run(request, 7);
     ASSERT_EQ(both.guessed.evictions.size(), both.plain.evictions.size());
     EXPECT_GT(both.guessed.evictions.size(), 3u);

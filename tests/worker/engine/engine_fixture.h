@@ -1,6 +1,6 @@
 // A test of one engine over a tiny random model.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_ENGINE_FIXTURE_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_ENGINE_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_FIXTURE_H_
+#define PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::testing {
 
@@ -60,4 +60,4 @@ class EngineFixture : public ::testing::Test {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_ENGINE_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_FIXTURE_H_

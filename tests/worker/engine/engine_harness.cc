@@ -1,4 +1,4 @@
-#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/engine/engine_harness.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,14 +16,14 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "kernels/backend.h"
-#include "planner/layer_split.h"
-#include "planner/memory_plan.h"
-#include "worker/compute_device.h"
-#include "worker/model_file.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/model_file.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulation/backend.h"
-#include "tests/worker/core/guarded_memory.h"
-#include "tests/worker/core/hooked_backend.h"
+#include "tests/worker/engine/guarded_memory.h"
+#include "tests/worker/engine/hooked_backend.h"
 #endif
 
 namespace plimsoll::testing {

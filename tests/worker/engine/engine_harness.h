@@ -1,6 +1,6 @@
 // Engines over small files, and sinks that collect what they say.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_
+#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_HARNESS_H_
+#define PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_HARNESS_H_
 
 #include <cstdint>
 #include <functional>
@@ -16,9 +16,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/sanitized.h"
-#include "tests/worker/core/json.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
+#include "tests/worker/json.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::testing {
 
@@ -129,4 +129,4 @@ std::optional<Json> ReadJson(const std::string& path);
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_ENGINE_HARNESS_H_
+#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_ENGINE_HARNESS_H_

@@ -1,5 +1,5 @@
 // What the engine promises to many streams at once: limits, ends, fairness.
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sanitized.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -221,7 +221,7 @@ TEST_F(EngineTest, TakesAPromptThatFillsTheContext) {
 TEST_F(EngineTest, AFullContextIsAnErrorWhereThatWasAskedFor) {
   Load({.n_ctx = 48});
   GenerateOptions options = Greedy(kPrompt, 0);
-  options.context_policy = ContextPolicy::kError;
+  options.roll.policy = ContextPolicy::kError;
   const Generated got = Generate(*engine_, options);
   EXPECT_EQ(got.status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(Message(got.status), HasSubstr("48"));

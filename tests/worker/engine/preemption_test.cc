@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/batch_mix.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/batch_mix.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -62,7 +62,7 @@ TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
     }
     if (i % 4 == 2) requests.back().prompt_logprobs = true;
     if (i % 5 == 4) {
-      requests.back().context_policy = ContextPolicy::kRoll;
+      requests.back().roll.policy = ContextPolicy::kRoll;
       requests.back().max_tokens = 500;
     }
   }

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -125,8 +125,8 @@ TEST_P(PromptScoresTest, DoNotDependOnChunksOrCompany) {
 TEST_P(PromptScoresTest, ScoreEveryTokenOnceWhereTheContextRolls) {
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
     GenerateOptions options = Scored(RandomPrompt(1'000, 5));
-    options.context_policy = ContextPolicy::kRoll;
-    options.roll_method = method;
+    options.roll.policy = ContextPolicy::kRoll;
+    options.roll.method = method;
     Load({.n_ctx = 256, .n_threads = 1});
     const Generated whole = Generate(*engine_, options);
     ASSERT_EQ(whole.prompt_logprobs.size(), 999u);
@@ -137,7 +137,7 @@ TEST_P(PromptScoresTest, ScoreEveryTokenOnceWhereTheContextRolls) {
     // Before the first eviction nothing differs from a context that does not
     // roll, but for the order of sums.
     options.prompt_ids.resize(190);
-    options.context_policy = ContextPolicy::kStop;
+    options.roll.policy = ContextPolicy::kStop;
     const Generated stopped = Generate(*engine_, options);
     for (size_t i = 0; i < 189; ++i) {
       ASSERT_NEAR(stopped.prompt_logprobs[i], whole.prompt_logprobs[i], 1e-4);

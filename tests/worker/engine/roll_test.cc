@@ -12,10 +12,10 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -38,8 +38,8 @@ using ::testing::HasSubstr;
 GenerateOptions Rolling(std::vector<int32_t> prompt, int64_t max_tokens,
                         RollMethod method = RollMethod::kShift) {
   GenerateOptions options = Greedy(std::move(prompt), max_tokens);
-  options.context_policy = ContextPolicy::kRoll;
-  options.roll_method = method;
+  options.roll.policy = ContextPolicy::kRoll;
+  options.roll.method = method;
   return options;
 }
 
@@ -48,7 +48,7 @@ std::vector<int32_t> Kept(const GenerateOptions& options,
                           const std::vector<Eviction>& evictions) {
   std::vector<int32_t> kept = options.prompt_ids;
   for (const Eviction& eviction : evictions) {
-    const auto begin = kept.begin() + options.pin_tokens;
+    const auto begin = kept.begin() + options.roll.pin_tokens;
     kept.erase(begin, begin + eviction.n_tokens);
   }
   return kept;
@@ -57,11 +57,11 @@ std::vector<int32_t> Kept(const GenerateOptions& options,
 // Evictions in the order of the stream, without gaps.
 void ExpectInOrder(const std::vector<Eviction>& evictions,
                    const GenerateOptions& options) {
-  int64_t position = options.pin_tokens;
+  int64_t position = options.roll.pin_tokens;
   for (const Eviction& eviction : evictions) {
     EXPECT_EQ(eviction.position, position);
     EXPECT_EQ(eviction.n_tokens % 64, 0);
-    EXPECT_GT(eviction.n_kept, options.pin_tokens);
+    EXPECT_GT(eviction.n_kept, options.roll.pin_tokens);
     position += eviction.n_tokens;
   }
 }
@@ -78,7 +78,7 @@ class OneLayerTest : public RollTest {
       for (const int64_t n_prompt : {257, 517, 2'560}) {
         SCOPED_TRACE(pins * 10'000 + n_prompt);
         GenerateOptions options = Rolling(RandomPrompt(n_prompt, 3), 1);
-        options.pin_tokens = pins;
+        options.roll.pin_tokens = pins;
         const Generated rolled = Generate(*engine_, options);
         ASSERT_TRUE(rolled.status.ok()) << rolled.status;
         ASSERT_FALSE(rolled.evictions.empty());
@@ -132,7 +132,7 @@ TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
     std::vector<Eviction> early;
     for (const Eviction& eviction : rolled.evictions) {
       if (eviction.position + eviction.n_tokens + eviction.n_kept -
-              options.pin_tokens <=
+              options.roll.pin_tokens <=
           n_prompt) {
         early.push_back(eviction);
       }
@@ -223,7 +223,7 @@ TEST_F(RollTest, APrefixMayEndInWhatIsGenerated) {
   Load("llama_f32", {.n_ctx = 256});
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
     GenerateOptions options = Rolling({10, 20}, 500, method);
-    options.pin_tokens = 60;
+    options.roll.pin_tokens = 60;
     const Generated got = Generate(*engine_, options);
     ASSERT_TRUE(got.status.ok()) << got.status;
     ExpectInOrder(got.evictions, options);
@@ -233,7 +233,7 @@ TEST_F(RollTest, APrefixMayEndInWhatIsGenerated) {
     for (const int32_t id : got.ids()) all.push_back(id);
     const Eviction& last = got.evictions.back();
     const int64_t next =
-        last.position + last.n_tokens + last.n_kept - options.pin_tokens;
+        last.position + last.n_tokens + last.n_kept - options.roll.pin_tokens;
     GenerateOptions fresh = options;
     fresh.prompt_ids.assign(all.begin(), all.begin() + 60);
     fresh.prompt_ids.insert(fresh.prompt_ids.end(),
@@ -255,7 +255,7 @@ TEST_F(RollTest, AContextTooShortForItsWindowIsRecomputed) {
   ASSERT_FALSE(got.evictions.empty());
   EXPECT_EQ(got.evictions[0].method, RollMethod::kRecompute);
   GenerateOptions asked = options;
-  asked.roll_method = RollMethod::kRecompute;
+  asked.roll.method = RollMethod::kRecompute;
   EXPECT_TRUE(SameBits(got, Generate(*engine_, asked)));
 }
 
@@ -295,10 +295,10 @@ TEST_F(RollTest, ASlowReaderChangesNothing) {
 TEST_F(RollTest, APrefixThatLeavesTooLittleIsRefusedBeforeAnyCompute) {
   Load("llama_half", {.n_ctx = 256});
   GenerateOptions options = Rolling(RandomPrompt(200, 1), 1);
-  options.pin_tokens = 128;
+  options.roll.pin_tokens = 128;
   EXPECT_TRUE(Generate(*engine_, options).status.ok());
   const int64_t steps = engine_->CurrentLoad().steps;
-  options.pin_tokens = 129;
+  options.roll.pin_tokens = 129;
   const absl::Status refused = Generate(*engine_, options).status;
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("pin_tokens: 129"));

@@ -1,6 +1,6 @@
 // Sessions over small models, for the tests of what engines promise of them.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_SESSION_FIXTURE_H_
+#define PLIMSOLL_TESTS_WORKER_ENGINE_SESSION_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 
@@ -83,12 +83,12 @@ class SessionTest : public plimsoll::testing::EngineFixture {
   // The same tokens as one prompt, laid out in pages alike.
   plimsoll::testing::Generated Fresh(Ids prompt, int64_t max_tokens) {
     GenerateOptions options = PlainText(std::move(prompt), max_tokens);
-    options.context_policy = ContextPolicy::kRoll;
-    options.pin_tokens = static_cast<int64_t>(Frame().opening.size());
+    options.roll.policy = ContextPolicy::kRoll;
+    options.roll.pin_tokens = static_cast<int64_t>(Frame().opening.size());
     return plimsoll::testing::Generate(*engine_, options);
   }
 };
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_SESSION_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_SESSION_FIXTURE_H_

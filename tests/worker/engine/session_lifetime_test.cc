@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/session_fixture.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/session_fixture.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {

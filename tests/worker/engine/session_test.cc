@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "tests/worker/core/session_fixture.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/session_fixture.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -343,8 +343,8 @@ TEST_F(SessionTest, PenaltiesFollowTheWholeConversation) {
     ASSERT_TRUE(got.status.ok()) << got.status;
     options.session_id.clear();
     options.prompt_ids = transcript.Live();
-    options.context_policy = ContextPolicy::kRoll;
-    options.pin_tokens = 12;
+    options.roll.policy = ContextPolicy::kRoll;
+    options.roll.pin_tokens = 12;
     EXPECT_TRUE(SameBits(got, Generate(*engine_, options)));
     transcript.AddReply(got.ids());
   }

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/batch_mix.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
+#include "tests/worker/engine/batch_mix.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -107,9 +107,9 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
                1 + static_cast<int64_t>(random() % 40)));
     requests.back().claim.tenant.push_back(random() % 2 == 0 ? 'a' : 'b');
     if (random() % 4 == 0) {
-      requests.back().context_policy = ContextPolicy::kRoll;
+      requests.back().roll.policy = ContextPolicy::kRoll;
       requests.back().max_tokens = 200;
-      requests.back().pin_tokens = random() % 2 == 0 ? 0 : 70;
+      requests.back().roll.pin_tokens = random() % 2 == 0 ? 0 : 70;
     }
   }
   const std::vector<Generated> alone = EachAlone(*engine_, requests);

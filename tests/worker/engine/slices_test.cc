@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/core/batch_mix.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "worker/engine.h"
-#include "worker/regex_grammar.h"
+#include "tests/worker/engine/batch_mix.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -44,7 +44,7 @@ std::vector<GenerateOptions> LongRequests() {
       requests.back().logit_bias.repetition_penalty = 1.3f;
     }
     if (i == 2) requests.back().stop_strings = {"never said at all"};
-    if (i == 4) requests.back().context_policy = ContextPolicy::kRoll;
+    if (i == 4) requests.back().roll.policy = ContextPolicy::kRoll;
   }
   auto grammar = CompileRegex("([a-z]{1,9} ){400}");
   EXPECT_TRUE(grammar.ok()) << grammar.status();
@@ -85,8 +85,8 @@ TEST_P(SlicesFamilyTest, AContextThatHasRolledIsParkedAndSaysTheSame) {
   EngineSetup setup = {.n_ctx = 256, .n_parked = 1};
   setup.kv_type = GetParam().kv_type;
   GenerateOptions rolls = Greedy(RandomIds(60, 1), 1'400, 3);
-  rolls.context_policy = ContextPolicy::kRoll;
-  rolls.pin_tokens = 10;
+  rolls.roll.policy = ContextPolicy::kRoll;
+  rolls.roll.pin_tokens = 10;
   rolls.sampling = {.temperature = 1, .seed = 5};
   rolls.logit_bias.repetition_penalty = 1.3f;
   rolls.claim.tenant = "rolls";
@@ -150,7 +150,7 @@ TEST_F(SlicesTest, AStreamWithoutAnEndKeepsNoSlotFromOthers) {
 TEST_F(SlicesTest, AStreamThatRollsForEverKeepsNoSlotFromOthers) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
   GenerateOptions endless = Greedy(RandomIds(60, 1), 0);
-  endless.context_policy = ContextPolicy::kRoll;
+  endless.roll.policy = ContextPolicy::kRoll;
   endless.claim.tenant = "endless";
   const auto stream = std::make_shared<CollectSink>();
   const auto other = std::make_shared<CollectSink>();
@@ -177,7 +177,7 @@ TEST_F(SlicesTest, AStreamThatRollsForEverKeepsNoSlotFromOthers) {
 TEST_F(SlicesTest, RoomForParkedContextsIsSharedAndGivenBack) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 2, .n_parked = 1});
   GenerateOptions endless = Greedy(RandomIds(60, 1), 0);
-  endless.context_policy = ContextPolicy::kRoll;
+  endless.roll.policy = ContextPolicy::kRoll;
   std::vector<std::shared_ptr<CollectSink>> streams;
   std::vector<std::shared_ptr<CollectSink>> others;
   for (int i = 0; i < 2; ++i) {

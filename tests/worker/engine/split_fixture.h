@@ -1,7 +1,7 @@
 // What engines of models in several parts are asked for, beside the same models
 // in one.
-#ifndef PLIMSOLL_TESTS_WORKER_CORE_SPLIT_FIXTURE_H_
-#define PLIMSOLL_TESTS_WORKER_CORE_SPLIT_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_SPLIT_FIXTURE_H_
+#define PLIMSOLL_TESTS_WORKER_ENGINE_SPLIT_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/session_fixture.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
-#include "worker/regex_grammar.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/session_fixture.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 namespace plimsoll::worker {
 
@@ -53,8 +53,8 @@ inline std::vector<GenerateOptions> Requests() {
   requests.push_back(Greedy(prompt, 10));  // shares the first one's pages
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
     requests.push_back(Greedy(RandomPrompt(188, 5), 120));
-    requests.back().context_policy = ContextPolicy::kRoll;
-    requests.back().roll_method = method;
+    requests.back().roll.policy = ContextPolicy::kRoll;
+    requests.back().roll.method = method;
   }
   requests.push_back(Greedy(plimsoll::testing::RepeatingPrompt(40), 140));
   requests.back().draft_tokens = 5;
@@ -104,4 +104,4 @@ inline void ExpectSame(const std::vector<plimsoll::testing::Generated>& whole,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_CORE_SPLIT_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_SPLIT_FIXTURE_H_

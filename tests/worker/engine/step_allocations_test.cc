@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/hooked_device.h"
-#include "tests/worker/core/random_model.h"
-#include "worker/engine.h"
-#include "worker/gbnf.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/random_model.h"
+#include "worker/engine/engine.h"
+#include "worker/text/grammar/gbnf.h"
 
 namespace {
 
@@ -272,7 +272,7 @@ TEST_P(StepAllocationsTest, PenaltiesAndBiasesAllocateNothing) {
 TEST_P(StepAllocationsTest, AContextThatRollsAllocatesNothing) {
   GenerateOptions request = Request({.temperature = 0});
   request.prompt_ids = RandomPrompt(100, 3);
-  request.context_policy = ContextPolicy::kRoll;
+  request.roll.policy = ContextPolicy::kRoll;
   // A page leaves after 32 tokens, and every 64 from there on.
   EXPECT_EQ(Count(request, {.n_ctx = 192}), 0);
   EXPECT_EQ(info_.n_evictions, 3);
@@ -300,8 +300,8 @@ TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
 TEST_P(StepAllocationsTest, AContextThatIsComputedAgainAllocatesNothing) {
   GenerateOptions request = Request({.temperature = 0});
   request.prompt_ids = RandomPrompt(100, 3);
-  request.context_policy = ContextPolicy::kRoll;
-  request.roll_method = RollMethod::kRecompute;
+  request.roll.policy = ContextPolicy::kRoll;
+  request.roll.method = RollMethod::kRecompute;
   EXPECT_EQ(Count(request, {.n_ctx = 192, .n_ubatch = 16}), 0);
   EXPECT_EQ(info_.n_evictions, 3);
 }

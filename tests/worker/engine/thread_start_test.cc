@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/failing_threads.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "worker/compute_device.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll {
 namespace {

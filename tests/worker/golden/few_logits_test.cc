@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/golden/real_models.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
 namespace {

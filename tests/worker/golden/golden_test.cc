@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/core/engine_harness.h"
+#include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/golden/real_models.h"
 
 namespace plimsoll::worker {

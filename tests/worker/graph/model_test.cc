@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/random_model.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::worker {
 namespace {

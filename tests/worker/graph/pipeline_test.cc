@@ -11,15 +11,15 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
-#include "tests/worker/core/batch_mix.h"
-#include "tests/worker/core/engine_fixture.h"
-#include "tests/worker/core/engine_harness.h"
-#include "tests/worker/core/hooked_device.h"
-#include "tests/worker/core/random_model.h"
-#include "tests/worker/core/split_fixture.h"
-#include "worker/compute_device.h"
-#include "worker/engine.h"
-#include "worker/stage.h"
+#include "tests/worker/engine/batch_mix.h"
+#include "tests/worker/engine/engine_fixture.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/engine/split_fixture.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/compute_device.h"
+#include "worker/engine/engine.h"
+#include "worker/graph/stage.h"
 
 namespace plimsoll::worker {
 namespace {

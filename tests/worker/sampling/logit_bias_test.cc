@@ -1,5 +1,5 @@
 // Biases and penalties against their definitions, and their limits.
-#include "worker/logit_bias.h"
+#include "worker/sampling/logit_bias.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

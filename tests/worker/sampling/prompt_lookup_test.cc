@@ -1,5 +1,5 @@
 // Guesses: what followed the longest, and then the newest, earlier place.
-#include "worker/prompt_lookup.h"
+#include "worker/sampling/prompt_lookup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

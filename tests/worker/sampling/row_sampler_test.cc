@@ -1,7 +1,7 @@
 // Draws by the candidates of a row, and by a device from all of its logits,
 // beside those by the host from all of them: the same tokens, ranks and
 // log-probabilities, and when the row is looked at.
-#include "worker/row_sampler.h"
+#include "worker/sampling/row_sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulation/backend.h"
 #endif
-#include "tests/worker/core/hooked_backend.h"
+#include "tests/worker/engine/hooked_backend.h"
+#include "worker/engine/sequence.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -125,15 +126,16 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
     GivenLogits model(std::move(logits), n_rows);
     RowSampler sampler(model, backend_, vocab_size,
                        static_cast<int64_t>(n_rows));
-    std::vector<const Sequence*> drawn;
-    drawn.reserve(n_rows);
-    for (const auto& sequence : sequences) drawn.push_back(sequence.get());
+    std::vector<DrawRequest> draws;
+    draws.reserve(n_rows);
+    for (const auto& sequence : sequences)
+      draws.push_back(sequence->NextDraw());
     std::vector<int32_t> rows(n_rows);
     std::iota(rows.begin(), rows.end(), 0);
-    model.LeaveOut(sampler.LookedAt(drawn, /*keeps_rows=*/true));
-    ASSERT_TRUE(sampler.Begin(drawn, rows).ok());
+    model.LeaveOut(sampler.LookedAt(draws, /*keeps_rows=*/true));
+    ASSERT_TRUE(sampler.Begin(draws, rows).ok());
     for (size_t i = 0; i < n_rows; ++i) {
-      const auto token = sampler.Draw(*sequences[i], static_cast<int64_t>(i));
+      const auto token = sampler.Draw(draws[i], static_cast<int64_t>(i));
       ASSERT_TRUE(token.ok()) << token.status();
       const TokenOutput expected = Expected(model.Row(i), *sequences[i]);
       ASSERT_EQ(token->id, expected.id);

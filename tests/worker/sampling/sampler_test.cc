@@ -1,5 +1,5 @@
 // Draws against brute force: which tokens may be drawn, and how often.
-#include "worker/sampler.h"
+#include "worker/sampling/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

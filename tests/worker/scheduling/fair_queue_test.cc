@@ -1,5 +1,5 @@
 // Peers and tenants have equal shares, priorities are weights, nobody starves.
-#include "worker/fair_queue.h"
+#include "worker/scheduling/fair_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // A mixed step stays within twice the one without prompt rows, whatever steps
 // cost, and prompts never stand still.
-#include "worker/prompt_budget.h"
+#include "worker/scheduling/prompt_budget.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "worker/scheduler.h"
+#include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {
 namespace {

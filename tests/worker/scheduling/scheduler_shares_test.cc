@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sanitized.h"
-#include "worker/scheduler.h"
+#include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {
 namespace {

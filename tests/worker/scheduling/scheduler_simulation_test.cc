@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "tests/sanitized.h"
-#include "worker/kv_cache.h"
-#include "worker/page_claims.h"
-#include "worker/scheduler.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/cache/page_claims.h"
+#include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,5 +1,5 @@
 // The scheduler's promises, alone: order, limits, fairness.
-#include "worker/scheduler.h"
+#include "worker/scheduling/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "worker/code_points.h"
+#include "worker/text/code_points.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

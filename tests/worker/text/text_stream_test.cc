@@ -1,5 +1,5 @@
 // What a stream may show, and when: whole code points, no stop string.
-#include "worker/text_stream.h"
+#include "worker/text/text_stream.h"
 
 #include <gtest/gtest.h>
 

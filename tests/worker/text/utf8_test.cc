@@ -1,4 +1,4 @@
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 #include <random>
 #include <string>

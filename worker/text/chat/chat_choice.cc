@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker/chat_segments.h"
-#include "worker/chat_template.h"
+#include "worker/text/chat/chat_segments.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/chat_segments.h"
-#include "worker/tool_text.h"
+#include "worker/text/chat/chat_segments.h"
+#include "worker/text/chat/tool_text.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,10 +1,10 @@
 // Roles and white space of chat formats.
-#include "worker/chat_segments.h"
+#include "worker/text/chat/chat_segments.h"
 
 #include <cstddef>
 #include <cstdint>
 
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

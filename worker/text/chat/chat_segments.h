@@ -1,7 +1,7 @@
 // What chat formats are written with: runs of scaffold and content, and the
 // white space that templates take away.
-#ifndef PLIMSOLL_WORKER_CHAT_SEGMENTS_H_
-#define PLIMSOLL_WORKER_CHAT_SEGMENTS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
 
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/chat_template.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
 
@@ -62,4 +62,4 @@ absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CHAT_SEGMENTS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_

@@ -1,5 +1,5 @@
 // Chat formats as segments of scaffold and content.
-#include "worker/chat_template.h"
+#include "worker/text/chat/chat_template.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/chat_segments.h"
+#include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::worker {
 namespace {

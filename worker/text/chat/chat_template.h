@@ -1,7 +1,7 @@
 // Chat formats of known model families, rendered in C++: scaffold is special,
 // what users wrote is text.
-#ifndef PLIMSOLL_WORKER_CHAT_TEMPLATE_H_
-#define PLIMSOLL_WORKER_CHAT_TEMPLATE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
 
 #include <cstdint>
 #include <string>
@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/tokenizer.h"
-#include "worker/tool_call.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/chat/tool_call.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -102,4 +102,4 @@ absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CHAT_TEMPLATE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_

@@ -1,4 +1,4 @@
-#include "worker/tool_call.h"
+#include "worker/text/chat/tool_call.h"
 
 #include <algorithm>
 #include <cstddef>

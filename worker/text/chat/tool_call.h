@@ -1,7 +1,7 @@
 // Calls that a model makes: from the text between a reply's markers to a name
 // and JSON.
-#ifndef PLIMSOLL_WORKER_TOOL_CALL_H_
-#define PLIMSOLL_WORKER_TOOL_CALL_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_CALL_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_CALL_H_
 
 #include <cstdint>
 #include <string>
@@ -52,4 +52,4 @@ std::string ReadableToolText(absl::string_view text);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOOL_CALL_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_TOOL_CALL_H_

@@ -1,10 +1,10 @@
-#include "worker/tool_reader.h"
+#include "worker/text/chat/tool_reader.h"
 
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "worker/chat_segments.h"
+#include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::worker {
 

@@ -1,15 +1,15 @@
 // Tool calls in a reply, found by the ids of its tokens.
-#ifndef PLIMSOLL_WORKER_TOOL_READER_H_
-#define PLIMSOLL_WORKER_TOOL_READER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_READER_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_READER_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "worker/tokenizer.h"
-#include "worker/tool_call.h"
-#include "worker/utf8.h"
+#include "worker/text/chat/tool_call.h"
+#include "worker/text/tokenizer/tokenizer.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 
@@ -72,4 +72,4 @@ class ToolSilence {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOOL_READER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_TOOL_READER_H_

@@ -1,4 +1,4 @@
-#include "worker/tool_text.h"
+#include "worker/text/chat/tool_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,8 +8,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/schema_reader.h"
-#include "worker/utf8.h"
+#include "worker/text/schema_reader.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

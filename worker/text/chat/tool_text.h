@@ -1,13 +1,13 @@
 // Tools, calls and responses as FunctionGemma reads them: the text between its
 // markers, with kEscapeMark where the token <escape> goes.
-#ifndef PLIMSOLL_WORKER_TOOL_TEXT_H_
-#define PLIMSOLL_WORKER_TOOL_TEXT_H_
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/tool_call.h"
+#include "worker/text/chat/tool_call.h"
 
 namespace plimsoll::worker {
 
@@ -32,4 +32,4 @@ absl::StatusOr<std::string> WriteToolResponse(absl::string_view name,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOOL_TEXT_H_
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_

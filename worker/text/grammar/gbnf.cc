@@ -1,4 +1,4 @@
-#include "worker/gbnf.h"
+#include "worker/text/grammar/gbnf.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,9 +12,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/code_points.h"
-#include "worker/grammar_builder.h"
-#include "worker/utf8.h"
+#include "worker/text/code_points.h"
+#include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

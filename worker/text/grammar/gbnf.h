@@ -1,13 +1,13 @@
 // Grammars as GBNF, the notation of rules that llama.cpp's users know.
-#ifndef PLIMSOLL_WORKER_GBNF_H_
-#define PLIMSOLL_WORKER_GBNF_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GBNF_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GBNF_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "worker/grammar.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::worker {
 
@@ -26,4 +26,4 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GBNF_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GBNF_H_

@@ -1,7 +1,7 @@
 // What a constrained stream may say: a context-free grammar over bytes, as a
 // small program.
-#ifndef PLIMSOLL_WORKER_GRAMMAR_H_
-#define PLIMSOLL_WORKER_GRAMMAR_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
 
 #include <array>
 #include <bitset>
@@ -73,4 +73,4 @@ struct Grammar {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAMMAR_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_

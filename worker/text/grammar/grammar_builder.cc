@@ -1,4 +1,4 @@
-#include "worker/grammar_builder.h"
+#include "worker/text/grammar/grammar_builder.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "worker/grammar_exits.h"
+#include "worker/text/grammar/grammar_exits.h"
 
 namespace plimsoll::worker {
 

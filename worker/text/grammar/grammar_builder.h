@@ -1,7 +1,7 @@
 // Grammars from expressions: what the languages in which a constraint may be
 // written have in common.
-#ifndef PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_
-#define PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_
 
 #include <cstdint>
 #include <limits>
@@ -15,9 +15,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "worker/code_points.h"
-#include "worker/grammar.h"
-#include "worker/stop_counter.h"
+#include "worker/text/code_points.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/stop_counter.h"
 
 namespace plimsoll::worker {
 
@@ -136,4 +136,4 @@ absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAMMAR_BUILDER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_

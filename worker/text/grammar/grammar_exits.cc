@@ -1,4 +1,4 @@
-#include "worker/grammar_exits.h"
+#include "worker/text/grammar/grammar_exits.h"
 
 #include <algorithm>
 #include <cstdint>

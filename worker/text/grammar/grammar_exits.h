@@ -1,10 +1,10 @@
 // How deep the rest of a rule nests at least.
-#ifndef PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
-#define PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
 
 #include <vector>
 
-#include "worker/grammar.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::worker {
 
@@ -14,4 +14,4 @@ void FindExits(const std::vector<bool>& is_empty, Grammar& grammar);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAMMAR_EXITS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_

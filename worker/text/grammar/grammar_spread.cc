@@ -1,4 +1,4 @@
-#include "worker/grammar_spread.h"
+#include "worker/text/grammar/grammar_spread.h"
 
 #include <algorithm>
 #include <map>

@@ -1,14 +1,14 @@
 // Whether a grammar without recursion is at few places at once.
-#ifndef PLIMSOLL_WORKER_GRAMMAR_SPREAD_H_
-#define PLIMSOLL_WORKER_GRAMMAR_SPREAD_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
 
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "base/stop_check.h"
-#include "worker/grammar.h"
-#include "worker/grammar_state.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/grammar_state.h"
 
 namespace plimsoll::worker {
 
@@ -28,4 +28,4 @@ absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAMMAR_SPREAD_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_

@@ -1,4 +1,4 @@
-#include "worker/grammar_state.h"
+#include "worker/text/grammar/grammar_state.h"
 
 #include <algorithm>
 #include <utility>

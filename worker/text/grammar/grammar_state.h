@@ -1,6 +1,6 @@
 // Where one stream stands in its grammar: what may follow, byte by byte.
-#ifndef PLIMSOLL_WORKER_GRAMMAR_STATE_H_
-#define PLIMSOLL_WORKER_GRAMMAR_STATE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "worker/grammar.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::worker {
 
@@ -197,4 +197,4 @@ class GrammarState {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAMMAR_STATE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_

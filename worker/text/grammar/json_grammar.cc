@@ -1,4 +1,4 @@
-#include "worker/json_grammar.h"
+#include "worker/text/grammar/json_grammar.h"
 
 #include <algorithm>
 #include <iterator>

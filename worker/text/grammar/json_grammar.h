@@ -1,6 +1,6 @@
 // JSON in one canonical spelling, as parts of a grammar.
-#ifndef PLIMSOLL_WORKER_JSON_GRAMMAR_H_
-#define PLIMSOLL_WORKER_JSON_GRAMMAR_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_GRAMMAR_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_GRAMMAR_H_
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/grammar_builder.h"
+#include "worker/text/grammar/grammar_builder.h"
 
 namespace plimsoll::worker {
 
@@ -87,4 +87,4 @@ class JsonGrammar {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_JSON_GRAMMAR_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_GRAMMAR_H_

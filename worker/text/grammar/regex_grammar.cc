@@ -1,4 +1,4 @@
-#include "worker/regex_grammar.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/grammar_spread.h"
-#include "worker/utf8.h"
+#include "worker/text/grammar/grammar_spread.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Regular expressions as grammars.
-#ifndef PLIMSOLL_WORKER_REGEX_GRAMMAR_H_
-#define PLIMSOLL_WORKER_REGEX_GRAMMAR_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_GRAMMAR_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_GRAMMAR_H_
 
 #include <functional>
 #include <memory>
@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "worker/code_points.h"
-#include "worker/grammar.h"
-#include "worker/grammar_builder.h"
+#include "worker/text/code_points.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/grammar_builder.h"
 
 namespace plimsoll::worker {
 
@@ -39,4 +39,4 @@ absl::StatusOr<GrammarBuilder::Expr> AddRegex(absl::string_view pattern,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_REGEX_GRAMMAR_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_GRAMMAR_H_

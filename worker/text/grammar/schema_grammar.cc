@@ -1,4 +1,4 @@
-#include "worker/schema_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +14,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "worker/grammar_builder.h"
-#include "worker/json_grammar.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_keywords.h"
-#include "worker/schema_reader.h"
+#include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/json_grammar.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_keywords.h"
+#include "worker/text/schema_reader.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,13 +1,13 @@
 // JSON schemas as grammars.
-#ifndef PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_
-#define PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_GRAMMAR_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_GRAMMAR_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
-#include "worker/grammar.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::worker {
 
@@ -30,4 +30,4 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SCHEMA_GRAMMAR_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_GRAMMAR_H_

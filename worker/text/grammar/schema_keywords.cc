@@ -1,11 +1,11 @@
-#include "worker/schema_keywords.h"
+#include "worker/text/grammar/schema_keywords.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/grammar.h"
+#include "worker/text/grammar/grammar.h"
 
 namespace plimsoll::worker {
 namespace {

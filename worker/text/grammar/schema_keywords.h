@@ -1,7 +1,7 @@
 // The keywords of JSON schema that constrain output here, and which of them go
 // together.
-#ifndef PLIMSOLL_WORKER_SCHEMA_KEYWORDS_H_
-#define PLIMSOLL_WORKER_SCHEMA_KEYWORDS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_KEYWORDS_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_KEYWORDS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/schema_reader.h"
+#include "worker/text/schema_reader.h"
 
 namespace plimsoll::worker {
 
@@ -66,4 +66,4 @@ std::optional<std::string> FormatPattern(absl::string_view name);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SCHEMA_KEYWORDS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_KEYWORDS_H_

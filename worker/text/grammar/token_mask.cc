@@ -1,4 +1,4 @@
-#include "worker/token_mask.h"
+#include "worker/text/grammar/token_mask.h"
 
 #include <algorithm>
 

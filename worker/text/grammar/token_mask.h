@@ -1,6 +1,6 @@
 // Which tokens of the vocabulary a stream with a grammar may say next.
-#ifndef PLIMSOLL_WORKER_TOKEN_MASK_H_
-#define PLIMSOLL_WORKER_TOKEN_MASK_H_
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
 
 #include <array>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/grammar.h"
-#include "worker/grammar_state.h"
-#include "worker/token_index.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/grammar_state.h"
+#include "worker/text/tokenizer/token_index.h"
 
 namespace plimsoll::worker {
 
@@ -78,4 +78,4 @@ class TokenMask {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKEN_MASK_H_
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_

@@ -1,6 +1,6 @@
 // A set of pairs of adjacent bytes.
-#ifndef PLIMSOLL_WORKER_BYTE_PAIRS_H_
-#define PLIMSOLL_WORKER_BYTE_PAIRS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_BYTE_PAIRS_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_BYTE_PAIRS_H_
 
 #include <bitset>
 #include <cstddef>
@@ -23,4 +23,4 @@ class BytePairs {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_BYTE_PAIRS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_BYTE_PAIRS_H_

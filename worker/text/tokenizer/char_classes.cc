@@ -1,4 +1,4 @@
-#include "worker/char_classes.h"
+#include "worker/text/tokenizer/char_classes.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "worker/code_points.h"
+#include "worker/text/code_points.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Which code points are letters, numbers and white space.
-#ifndef PLIMSOLL_WORKER_CHAR_CLASSES_H_
-#define PLIMSOLL_WORKER_CHAR_CLASSES_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -43,4 +43,4 @@ class CharClasses {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_CHAR_CLASSES_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_

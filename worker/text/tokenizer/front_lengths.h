@@ -1,6 +1,6 @@
 // How long a text can be that begins with two given bytes.
-#ifndef PLIMSOLL_WORKER_FRONT_LENGTHS_H_
-#define PLIMSOLL_WORKER_FRONT_LENGTHS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_FRONT_LENGTHS_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_FRONT_LENGTHS_H_
 
 #include <algorithm>
 #include <array>
@@ -35,4 +35,4 @@ class FrontLengths {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_FRONT_LENGTHS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_FRONT_LENGTHS_H_

@@ -1,6 +1,6 @@
 // Says quickly that something is not in a set.
-#ifndef PLIMSOLL_WORKER_HASH_FILTER_H_
-#define PLIMSOLL_WORKER_HASH_FILTER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
 
 #include <bit>
 #include <cstddef>
@@ -64,4 +64,4 @@ class HashFilter {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_HASH_FILTER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_

@@ -1,7 +1,7 @@
 // The merging that SPM and byte-level BPE share: join the best adjacent pair of
 // symbols until no pair has a rule.
-#ifndef PLIMSOLL_WORKER_PAIR_MERGE_H_
-#define PLIMSOLL_WORKER_PAIR_MERGE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PAIR_MERGE_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_PAIR_MERGE_H_
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/stop_counter.h"
+#include "worker/text/stop_counter.h"
 
 namespace plimsoll::worker {
 
@@ -184,4 +184,4 @@ class PairMerger {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PAIR_MERGE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_PAIR_MERGE_H_

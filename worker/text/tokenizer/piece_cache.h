@@ -1,6 +1,6 @@
 // The token ids of short pieces of a text, remembered while it is tokenised.
-#ifndef PLIMSOLL_WORKER_PIECE_CACHE_H_
-#define PLIMSOLL_WORKER_PIECE_CACHE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PIECE_CACHE_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_PIECE_CACHE_H_
 
 #include <algorithm>
 #include <array>
@@ -89,4 +89,4 @@ class PieceCache {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PIECE_CACHE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_PIECE_CACHE_H_

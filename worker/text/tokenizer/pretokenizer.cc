@@ -1,11 +1,11 @@
 // Pre-tokenizers by hand; tests hold them equal to their expressions in PCRE2.
-#include "worker/pretokenizer.h"
+#include "worker/text/tokenizer/pretokenizer.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

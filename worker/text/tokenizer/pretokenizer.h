@@ -1,12 +1,12 @@
 // Cuts text into the pieces that byte-level BPE merges within.
-#ifndef PLIMSOLL_WORKER_PRETOKENIZER_H_
-#define PLIMSOLL_WORKER_PRETOKENIZER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_H_
 
 #include <cstddef>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/char_classes.h"
+#include "worker/text/tokenizer/char_classes.h"
 
 namespace plimsoll::worker {
 
@@ -62,4 +62,4 @@ class PreTokenizer {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_PRETOKENIZER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_H_

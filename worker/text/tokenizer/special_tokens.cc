@@ -1,5 +1,5 @@
 // Special tokens inside text, taken longest first over the whole text.
-#include "worker/special_tokens.h"
+#include "worker/text/tokenizer/special_tokens.h"
 
 #include <algorithm>
 #include <array>

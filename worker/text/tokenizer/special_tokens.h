@@ -1,7 +1,7 @@
 // Special tokens inside text: where they are found, and which ids a file's
 // metadata gives a role.
-#ifndef PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
-#define PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_SPECIAL_TOKENS_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_SPECIAL_TOKENS_H_
 
 #include <array>
 #include <bitset>
@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/stop_counter.h"
-#include "worker/vocab_table.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/stop_counter.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 namespace plimsoll::worker {
 
@@ -109,4 +109,4 @@ absl::StatusOr<TokenRoles> ReadTokenRoles(const planner::GgufHeader& header,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_SPECIAL_TOKENS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_SPECIAL_TOKENS_H_

@@ -1,7 +1,7 @@
 // Merges texts of any length in windows, so that scratch memory is small and
 // stays in a near cache.
-#ifndef PLIMSOLL_WORKER_TEXT_MERGE_H_
-#define PLIMSOLL_WORKER_TEXT_MERGE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TEXT_MERGE_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_TEXT_MERGE_H_
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "worker/pair_merge.h"
-#include "worker/stop_counter.h"
+#include "worker/text/stop_counter.h"
+#include "worker/text/tokenizer/pair_merge.h"
 
 namespace plimsoll::worker {
 
@@ -214,4 +214,4 @@ class TextMerger {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_MERGE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_TEXT_MERGE_H_

@@ -1,4 +1,4 @@
-#include "worker/token_index.h"
+#include "worker/text/tokenizer/token_index.h"
 
 #include <algorithm>
 #include <string>

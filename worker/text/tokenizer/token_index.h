@@ -1,14 +1,14 @@
 // The vocabulary in the order of its tokens' bytes, so that what is known of a
 // prefix is known of all tokens that begin with it.
-#ifndef PLIMSOLL_WORKER_TOKEN_INDEX_H_
-#define PLIMSOLL_WORKER_TOKEN_INDEX_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/tokenizer.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -53,4 +53,4 @@ class TokenIndex {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKEN_INDEX_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_

@@ -1,14 +1,14 @@
 // What all tokenizers share, and the choice among them.
-#include "worker/tokenizer.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/tokenizer_bpe.h"
-#include "worker/tokenizer_spm.h"
-#include "worker/utf8.h"
+#include "worker/text/tokenizer/tokenizer_bpe.h"
+#include "worker/text/tokenizer/tokenizer_spm.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 

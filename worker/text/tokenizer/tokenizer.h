@@ -1,6 +1,6 @@
 // Text to token ids and back, by the tables of the model's own file.
-#ifndef PLIMSOLL_WORKER_TOKENIZER_H_
-#define PLIMSOLL_WORKER_TOKENIZER_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_H_
 
 #include <algorithm>
 #include <array>
@@ -15,10 +15,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/special_tokens.h"
-#include "worker/stop_counter.h"
-#include "worker/vocab_table.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/stop_counter.h"
+#include "worker/text/tokenizer/special_tokens.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 namespace plimsoll::worker {
 
@@ -130,4 +130,4 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKENIZER_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_H_

@@ -1,5 +1,5 @@
 // Byte-level BPE: bytes appear in token texts as printable code points.
-#include "worker/tokenizer_bpe.h"
+#include "worker/text/tokenizer/tokenizer_bpe.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/piece_cache.h"
-#include "worker/text_merge.h"
-#include "worker/utf8.h"
+#include "worker/text/tokenizer/piece_cache.h"
+#include "worker/text/tokenizer/text_merge.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // The "gpt2" tokenizer: byte-level BPE with ranked merges.
-#ifndef PLIMSOLL_WORKER_TOKENIZER_BPE_H_
-#define PLIMSOLL_WORKER_TOKENIZER_BPE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_BPE_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_BPE_H_
 
 #include <array>
 #include <cstdint>
@@ -12,15 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/byte_pairs.h"
-#include "worker/front_lengths.h"
-#include "worker/hash_filter.h"
-#include "worker/pair_merge.h"
-#include "worker/pretokenizer.h"
-#include "worker/special_tokens.h"
-#include "worker/tokenizer.h"
-#include "worker/vocab_table.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/tokenizer/byte_pairs.h"
+#include "worker/text/tokenizer/front_lengths.h"
+#include "worker/text/tokenizer/hash_filter.h"
+#include "worker/text/tokenizer/pair_merge.h"
+#include "worker/text/tokenizer/pretokenizer.h"
+#include "worker/text/tokenizer/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 namespace plimsoll::worker {
 
@@ -110,4 +110,4 @@ class BpeTokenizer final : public Tokenizer {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKENIZER_BPE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_BPE_H_

@@ -1,5 +1,5 @@
 // SentencePiece merging by score, one word at a time where that is exact.
-#include "worker/tokenizer_spm.h"
+#include "worker/text/tokenizer/tokenizer_spm.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/piece_cache.h"
-#include "worker/text_merge.h"
+#include "worker/text/tokenizer/piece_cache.h"
+#include "worker/text/tokenizer/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,7 +1,7 @@
 // The "llama" tokenizer: SentencePiece vocabularies merged by score, as Gemma 3
 // and Llama 2 store them.
-#ifndef PLIMSOLL_WORKER_TOKENIZER_SPM_H_
-#define PLIMSOLL_WORKER_TOKENIZER_SPM_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_SPM_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_SPM_H_
 
 #include <array>
 #include <bitset>
@@ -13,14 +13,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/byte_pairs.h"
-#include "worker/front_lengths.h"
-#include "worker/hash_filter.h"
-#include "worker/pair_merge.h"
-#include "worker/special_tokens.h"
-#include "worker/tokenizer.h"
-#include "worker/vocab_table.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/tokenizer/byte_pairs.h"
+#include "worker/text/tokenizer/front_lengths.h"
+#include "worker/text/tokenizer/hash_filter.h"
+#include "worker/text/tokenizer/pair_merge.h"
+#include "worker/text/tokenizer/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 namespace plimsoll::worker {
 
@@ -90,4 +90,4 @@ class SpmTokenizer final : public Tokenizer {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TOKENIZER_SPM_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_SPM_H_

@@ -1,5 +1,5 @@
 // Flat vocabulary tables, read from a GGUF file in one pass each.
-#include "worker/vocab_table.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // The vocabulary of a model: token texts, types and scores in flat tables, and
 // an index from text to id.
-#ifndef PLIMSOLL_WORKER_VOCAB_TABLE_H_
-#define PLIMSOLL_WORKER_VOCAB_TABLE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_VOCAB_TABLE_H_
+#define PLIMSOLL_WORKER_TEXT_TOKENIZER_VOCAB_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
+#include "planner/gguf/gguf_reader.h"
 
 namespace plimsoll::worker {
 
@@ -84,4 +84,4 @@ int ParseByteToken(absl::string_view text);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_VOCAB_TABLE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_TOKENIZER_VOCAB_TABLE_H_

@@ -1,5 +1,5 @@
 // Completion scripts, and bash itself completing with one.
-#include "services/cli/completion.h"
+#include "services/cli/commands/completion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "services/cli/cli.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/commands/cli.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

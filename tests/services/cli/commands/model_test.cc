@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "services/cli/cli.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/commands/cli.h"
 #include "tests/sanitized.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "services/cli/cli.h"
-#include "services/cli/local_queries.h"
-#include "services/cli/place_view.h"
-#include "services/cli/terminal.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/backends/local_queries.h"
+#include "services/cli/commands/cli.h"
+#include "services/cli/terminal/terminal.h"
+#include "services/cli/views/place_view.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

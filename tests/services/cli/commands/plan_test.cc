@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "services/cli/cli.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/commands/cli.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "services/cli/cli.h"
-#include "services/cli/failure.h"
-#include "services/cli/terminal.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/commands/cli.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/terminal.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/layer_split.h"
-#include "services/cli/embedded.h"
-#include "services/cli/failure.h"
-#include "services/common/model_parts.h"
-#include "tests/worker/core/random_model.h"
+#include "planner/layout/layer_split.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/terminal/failure.h"
+#include "services/wire/model_parts.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::cli {
 namespace {

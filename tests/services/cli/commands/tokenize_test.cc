@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/cli/run_cli.h"
-#include "tests/worker/text/gguf_fixture.h"
+#include "tests/services/cli/run_cli.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "services/cli/cli.h"
-#include "services/cli/what_if_svg.h"
-#include "services/cli/what_if_view.h"
-#include "tests/cli/run_cli.h"
+#include "services/cli/commands/cli.h"
+#include "services/cli/views/what_if_svg.h"
+#include "services/cli/views/what_if_view.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,11 +1,11 @@
 // Values of flags.
-#include "services/cli/flags.h"
+#include "services/cli/flags/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "services/cli/embedded.h"
-#include "services/cli/request.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/flags/request.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/cli/tool_flags.h"
+#include "services/cli/flags/tool_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/cli.h"
-#include "tests/cli/run_cli.h"
-#include "worker/tool_call.h"
+#include "services/cli/commands/cli.h"
+#include "tests/services/cli/run_cli.h"
+#include "worker/text/chat/tool_call.h"
 
 namespace plimsoll::cli {
 namespace {

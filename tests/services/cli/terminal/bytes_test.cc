@@ -1,5 +1,5 @@
 // Sizes as people write them.
-#include "services/cli/bytes.h"
+#include "services/cli/terminal/bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

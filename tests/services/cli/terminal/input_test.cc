@@ -1,5 +1,5 @@
 // Text within limits.
-#include "services/cli/input.h"
+#include "services/cli/terminal/input.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Proto JSON, with the names that scripts rely on.
-#include "services/cli/json.h"
+#include "services/cli/terminal/json.h"
 
 #include <gtest/gtest.h>
 

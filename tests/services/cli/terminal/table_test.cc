@@ -1,5 +1,5 @@
 // Tables and wrapped text.
-#include "services/cli/table.h"
+#include "services/cli/terminal/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Colour, locale and text that is safe to print.
-#include "services/cli/terminal.h"
+#include "services/cli/terminal/terminal.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Tables of what a worker does.
-#include "services/cli/activity_view.h"
+#include "services/cli/views/activity_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
-#include "services/cli/age.h"
+#include "services/cli/terminal/age.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,5 +1,5 @@
 // Bar and table of a small fixed plan, to the character.
-#include "services/cli/plan_view.h"
+#include "services/cli/views/plan_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // AdminService over real sockets: load, drain, abort, and their limits.
-#include "services/worker/admin.h"
+#include "services/worker/calls/admin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/call.h"
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/server/call.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

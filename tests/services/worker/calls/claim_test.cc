@@ -1,5 +1,5 @@
 // Whose a call is, by where it comes from.
-#include "services/worker/claim.h"
+#include "services/worker/calls/claim.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <regex>
 #include <string>
 
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

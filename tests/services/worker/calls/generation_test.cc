@@ -1,5 +1,5 @@
 // Generate and StreamGenerate over real sockets.
-#include "services/worker/generation.h"
+#include "services/worker/calls/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "services/worker/message_bytes.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "services/worker/models/message_bytes.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

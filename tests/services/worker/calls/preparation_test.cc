@@ -1,5 +1,5 @@
 // What calls tokenise is done on the pool, so that nothing else waits for it.
-#include "services/worker/preparation.h"
+#include "services/worker/calls/preparation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "services/worker/score_call.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "services/worker/calls/score_call.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

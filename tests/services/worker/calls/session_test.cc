@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,6 +1,6 @@
 // Leases whose planner does not always answer: what a worker holds and what the
 // planner has in its book become the same again.
-#include "services/worker/lease_keeper.h"
+#include "services/worker/models/lease_keeper.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/common/clock.h"
-#include "services/common/errors.h"
-#include "services/common/process_identity.h"
+#include "services/host/clock.h"
+#include "services/host/process_identity.h"
 #include "services/planner/ledger.h"
-#include "worker/compute_device.h"
+#include "services/wire/errors.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,5 +1,5 @@
 // What calls take for their messages, and where replies end.
-#include "services/worker/message_bytes.h"
+#include "services/worker/models/message_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/tokenizer.pb.h"
-#include "services/common/errors.h"
-#include "services/common/to_proto.h"
+#include "services/wire/errors.h"
+#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/worker/model_registry.h"
+#include "services/worker/models/model_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "services/common/errors.h"
+#include "services/wire/errors.h"
 #include "tests/planner/tiny_models.h"
-#include "tests/services/worker_fixture.h"
+#include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {

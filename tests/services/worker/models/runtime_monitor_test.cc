@@ -1,6 +1,6 @@
 // What a process takes beside its plans is measured, kept, and never planned
 // too small.
-#include "services/worker/runtime_monitor.h"
+#include "services/worker/models/runtime_monitor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "services/common/runtime_store.h"
+#include "services/host/runtime_store.h"
 #include "tests/sanitized.h"
 #include "tests/services/temporary_folder.h"
-#include "tests/services/worker_fixture.h"
-#include "worker/device.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
 namespace {

@@ -10,10 +10,10 @@
 #include <optional>
 #include <string>
 
-#include "services/common/errors.h"
-#include "services/worker/worker_process.h"
-#include "tests/services/worker_fixture.h"
-#include "tests/worker/core/hooked_device.h"
+#include "services/wire/errors.h"
+#include "services/worker/process/worker_process.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

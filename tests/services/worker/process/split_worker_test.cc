@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/layer_split.h"
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
-#include "worker/model_file.h"
+#include "planner/layout/layer_split.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "worker/device/model_file.h"
 
 namespace plimsoll::services {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "kernels/cuda/emulation/backend.h"
-#include "services/common/errors.h"
-#include "tests/services/worker_fixture.h"
-#include "worker/compute_device.h"
+#include "services/wire/errors.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "worker/device/compute_device.h"
 
 namespace plimsoll::services {
 namespace {

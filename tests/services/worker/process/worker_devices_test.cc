@@ -1,5 +1,5 @@
 // The devices of a worker, from its command line to their names for a planner.
-#include "services/worker/worker_devices.h"
+#include "services/worker/process/worker_devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "services/worker/worker_flags.h"
-#include "tests/worker/core/hooked_device.h"
+#include "services/worker/process/worker_flags.h"
+#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,13 +1,13 @@
 // A conversation turn by turn against the same at once.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_CHAT_CHAT_PIECES_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_CHAT_CHAT_PIECES_H_
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "worker/chat_template.h"
+#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
 
@@ -46,4 +46,4 @@ inline void ExpectPiecesAreTheWhole(const Tokenizer& tokenizer,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_CHAT_PIECES_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_CHAT_CHAT_PIECES_H_

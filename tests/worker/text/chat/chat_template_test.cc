@@ -1,12 +1,12 @@
-#include "worker/chat_template.h"
+#include "worker/text/chat/chat_template.h"
 
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/worker/text/chat_pieces.h"
-#include "tests/worker/text/gguf_fixture.h"
+#include "tests/worker/text/chat/chat_pieces.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/tool_call.h"
+#include "worker/text/chat/tool_call.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/tool_text.h"
+#include "worker/text/chat/tool_text.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/worker/text/chat_pieces.h"
-#include "tests/worker/text/gguf_fixture.h"
-#include "worker/chat_segments.h"
-#include "worker/chat_template.h"
-#include "worker/tool_reader.h"
+#include "tests/worker/text/chat/chat_pieces.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/chat/chat_segments.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/gbnf.h"
+#include "worker/text/grammar/gbnf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/text/grammar_match.h"
-#include "worker/grammar_builder.h"
+#include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/grammar/grammar_builder.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,11 +1,11 @@
-#include "worker/grammar_builder.h"
+#include "worker/text/grammar/grammar_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/worker/text/grammar_match.h"
+#include "tests/worker/text/grammar/grammar_match.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/text/grammar_match.h"
-#include "worker/gbnf.h"
-#include "worker/regex_grammar.h"
-#include "worker/schema_grammar.h"
+#include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Whole texts against a grammar, and random texts out of one.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_MATCH_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_MATCH_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_GRAMMAR_MATCH_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_GRAMMAR_MATCH_H_
 
 #include <cstddef>
 #include <memory>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/grammar.h"
-#include "worker/grammar_state.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/grammar_state.h"
 
 namespace plimsoll::worker {
 
@@ -53,4 +53,4 @@ inline std::optional<std::string> RandomText(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_MATCH_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_GRAMMAR_MATCH_H_

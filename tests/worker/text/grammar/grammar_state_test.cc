@@ -1,12 +1,12 @@
-#include "worker/grammar_state.h"
+#include "worker/text/grammar/grammar_state.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-#include "tests/worker/text/grammar_match.h"
-#include "worker/gbnf.h"
+#include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/grammar/gbnf.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/text/grammar_match.h"
-#include "worker/grammar_spread.h"
-#include "worker/regex_grammar.h"
+#include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/grammar/grammar_spread.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

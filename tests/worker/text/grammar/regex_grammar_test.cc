@@ -1,4 +1,4 @@
-#include "worker/regex_grammar.h"
+#include "worker/text/grammar/regex_grammar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/text/grammar_match.h"
+#include "tests/worker/text/grammar/grammar_match.h"
 
 namespace plimsoll::worker {
 namespace {

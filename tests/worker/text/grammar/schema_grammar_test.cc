@@ -1,4 +1,4 @@
-#include "worker/schema_grammar.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/text/grammar_match.h"
-#include "worker/schema_reader.h"
+#include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/schema_reader.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/token_mask.h"
+#include "worker/text/grammar/token_mask.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
-#include "tests/worker/text/gguf_fixture.h"
-#include "worker/gbnf.h"
-#include "worker/schema_grammar.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

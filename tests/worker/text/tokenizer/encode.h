@@ -1,6 +1,6 @@
 // A text's ids, by a tokenizer that does not refuse it.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_ENCODE_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_ENCODE_H_
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/tokenizer.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -22,4 +22,4 @@ inline std::vector<int32_t> Encode(const Tokenizer& tokenizer,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_ENCODE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_ENCODE_H_

@@ -1,6 +1,6 @@
 // Writes small GGUF headers in memory, for tests of what reads them.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_GGUF_FIXTURE_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_GGUF_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_GGUF_FIXTURE_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_GGUF_FIXTURE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf_reader.h"
-#include "worker/tokenizer.h"
+#include "planner/gguf/gguf_reader.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -157,4 +157,4 @@ inline std::vector<FixtureToken> ByteLevelVocab(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_GGUF_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_GGUF_FIXTURE_H_

@@ -1,10 +1,10 @@
-#include "worker/hash_filter.h"
+#include "worker/text/tokenizer/hash_filter.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "worker/front_lengths.h"
+#include "worker/text/tokenizer/front_lengths.h"
 
 namespace plimsoll::worker {
 namespace {

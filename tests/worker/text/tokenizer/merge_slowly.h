@@ -1,6 +1,6 @@
 // Merging as it is defined, for tests of what does it quickly.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_MERGE_SLOWLY_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_MERGE_SLOWLY_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_MERGE_SLOWLY_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_MERGE_SLOWLY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/pair_merge.h"
+#include "worker/text/tokenizer/pair_merge.h"
 
 namespace plimsoll::worker {
 
@@ -55,4 +55,4 @@ inline std::string RandomWord(std::mt19937& random, size_t n,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_MERGE_SLOWLY_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_MERGE_SLOWLY_H_

@@ -1,4 +1,4 @@
-#include "worker/pair_merge.h"
+#include "worker/text/tokenizer/pair_merge.h"
 
 #include <map>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "tests/worker/text/merge_slowly.h"
+#include "tests/worker/text/tokenizer/merge_slowly.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/pretokenizer.h"
+#include "worker/text/tokenizer/pretokenizer.h"
 
 #include <random>
 #include <string>
@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/worker/text/regex_pretokenizer.h"
-#include "worker/code_points.h"
+#include "tests/worker/text/tokenizer/regex_pretokenizer.h"
+#include "worker/text/code_points.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/worker/text/regex_pretokenizer.h"
+#include "tests/worker/text/tokenizer/regex_pretokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "worker/utf8.h"
+#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,7 +1,7 @@
 // Pre-tokenizers as lists of regular expressions, run by PCRE2: what the
 // scanners by hand must equal.
-#ifndef PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_
-#define PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_
+#ifndef PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_REGEX_PRETOKENIZER_H_
+#define PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_REGEX_PRETOKENIZER_H_
 
 #include <string>
 #include <vector>
@@ -17,4 +17,4 @@ std::vector<std::string> SplitByRegex(absl::string_view name,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_TESTS_WORKER_TEXT_REGEX_PRETOKENIZER_H_
+#endif  // PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_REGEX_PRETOKENIZER_H_

@@ -1,4 +1,4 @@
-#include "worker/special_tokens.h"
+#include "worker/text/tokenizer/special_tokens.h"
 
 #include <algorithm>
 #include <random>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/worker/text/gguf_fixture.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::worker {
 namespace {

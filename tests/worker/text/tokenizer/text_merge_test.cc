@@ -1,4 +1,4 @@
-#include "worker/text_merge.h"
+#include "worker/text/tokenizer/text_merge.h"
 
 #include <map>
 #include <optional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/worker/text/merge_slowly.h"
+#include "tests/worker/text/tokenizer/merge_slowly.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/tokenizer_bpe.h"
+#include "worker/text/tokenizer/tokenizer_bpe.h"
 
 #include <algorithm>
 #include <map>
@@ -11,11 +11,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "planner/memory_plan.h"
-#include "tests/worker/text/encode.h"
-#include "tests/worker/text/gguf_fixture.h"
-#include "tests/worker/text/merge_slowly.h"
-#include "worker/text_merge.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/worker/text/tokenizer/encode.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "tests/worker/text/tokenizer/merge_slowly.h"
+#include "worker/text/tokenizer/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {

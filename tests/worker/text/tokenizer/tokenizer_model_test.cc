@@ -9,10 +9,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "planner/memory_plan.h"
-#include "tests/worker/text/chat_pieces.h"
-#include "worker/chat_template.h"
-#include "worker/tokenizer.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/worker/text/chat/chat_pieces.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/tokenizer_spm.h"
+#include "worker/text/tokenizer/tokenizer_spm.h"
 
 #include <algorithm>
 #include <map>
@@ -10,11 +10,11 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "planner/memory_plan.h"
-#include "tests/worker/text/encode.h"
-#include "tests/worker/text/gguf_fixture.h"
-#include "tests/worker/text/merge_slowly.h"
-#include "worker/text_merge.h"
+#include "planner/layout/memory_plan.h"
+#include "tests/worker/text/tokenizer/encode.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "tests/worker/text/tokenizer/merge_slowly.h"
+#include "worker/text/tokenizer/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {

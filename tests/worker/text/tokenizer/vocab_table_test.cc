@@ -1,4 +1,4 @@
-#include "worker/vocab_table.h"
+#include "worker/text/tokenizer/vocab_table.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/worker/text/gguf_fixture.h"
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::worker {
 namespace {

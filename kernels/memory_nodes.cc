@@ -1,5 +1,5 @@
 // The two system calls themselves: their library, libnuma, does much more.
-#include "kernels/cpu/memory_nodes.h"
+#include "kernels/memory_nodes.h"
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // Which memory nodes (NUMA) pages come from.
-#ifndef PLIMSOLL_KERNELS_CPU_MEMORY_NODES_H_
-#define PLIMSOLL_KERNELS_CPU_MEMORY_NODES_H_
+#ifndef PLIMSOLL_KERNELS_MEMORY_NODES_H_
+#define PLIMSOLL_KERNELS_MEMORY_NODES_H_
 
 #include <bitset>
 #include <cstddef>
@@ -25,4 +25,4 @@ bool InterleavePages(std::byte* data, int64_t bytes, const MemoryNodes& nodes);
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_CPU_MEMORY_NODES_H_
+#endif  // PLIMSOLL_KERNELS_MEMORY_NODES_H_

@@ -1,6 +1,6 @@
 // Host memory for the CPU backends: huge-page mappings that are resident.
-#ifndef PLIMSOLL_KERNELS_CPU_MEMORY_H_
-#define PLIMSOLL_KERNELS_CPU_MEMORY_H_
+#ifndef PLIMSOLL_KERNELS_MEMORY_H_
+#define PLIMSOLL_KERNELS_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -43,4 +43,4 @@ absl::Status CopyChecked(const std::byte* from, int64_t from_bytes,
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_CPU_MEMORY_H_
+#endif  // PLIMSOLL_KERNELS_MEMORY_H_

@@ -1,5 +1,5 @@
 // Mappings are made 2 MiB too long and cut at both ends to be aligned.
-#include "kernels/cpu/memory.h"
+#include "kernels/memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/memory_nodes.h"
+#include "kernels/memory_nodes.h"
 
 namespace plimsoll::kernels {
 

@@ -1,0 +1,24 @@
+// How a load tells how far it is, and is stopped.
+#ifndef PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
+#define PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+struct LoadProgress {
+  absl::string_view phase;  // "allocate", "weights", "ready"
+  int64_t bytes_done;
+  int64_t bytes_total;
+};
+// Asked before each chunk of a load, of at most kernels::kMaxChunkBytes; a
+// status that is not OK stops the load, and all its memory is given back.
+using LoadFence = std::function<absl::Status(const LoadProgress&)>;
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
