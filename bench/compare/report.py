@@ -86,7 +86,7 @@ def replace_between(text, begin, end, new):
 
 # The chart's geometry, in pixels.
 WIDTH, LEFT, RIGHT = 760, 170, 150
-ROW, BAR, TOP, GAP = 22, 14, 84, 34
+ROW, BAR, TOP, GAP = 22, 14, 102, 34
 
 STYLE = """<style>
 text{font:12px system-ui,sans-serif;fill:#1b1f24}
@@ -138,10 +138,10 @@ def svg(result):
             f'aria-label="Plimsoll beside {PEER}: ratios">', STYLE,
             f'<rect class="bg" width="{WIDTH}" height="{height}"/>',
             '<text x="16" y="24" class="h">Plimsoll ÷ ' + f"{PEER}</text>",
-            f'<text x="16" y="42" class="s">{escape(when)}; '
-            f"{escape('Plimsoll' + what)}</text>",
-            '<rect x="16" y="52" width="10" height="10" class="u"/>'
-            '<text x="32" y="61">speed: more is better</text>'
-            '<rect x="190" y="52" width="10" height="10" class="l"/>'
-            '<text x="206" y="61">time and memory: less is better</text>']
+            f'<text x="16" y="42" class="s">{escape(when)}</text>',
+            f'<text x="16" y="60" class="s">{escape("Plimsoll" + what)}</text>',
+            '<rect x="16" y="70" width="10" height="10" class="u"/>'
+            '<text x="32" y="79">speed: more is better</text>'
+            '<rect x="190" y="70" width="10" height="10" class="l"/>'
+            '<text x="206" y="79">time and memory: less is better</text>']
     return "\n".join(head + parts + ["</svg>", ""])

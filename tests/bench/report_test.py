@@ -69,6 +69,15 @@ class ReportTest(unittest.TestCase):
             if element.get("x"):
                 self.assertLess(float(element.get("x")), report.WIDTH)
 
+    def test_no_line_is_cut_at_the_right_edge(self):
+        result = dict(RESULT, cpu="AMD EPYC (AVX3_DL_WINOGRAD)")
+        root = xml.etree.ElementTree.fromstring(report.svg(result))
+        character = 6.8  # pixels of one, on average, at 12 pixels a line
+        for text in root.iter(SVG + "text"):
+            if text.get("class") != "e":
+                end = float(text.get("x")) + character * len(text.text)
+                self.assertLess(end, report.WIDTH, text.text)
+
     def test_only_the_lines_between_two_marks_change(self):
         text = "a\n<begin>\nold\nold\n<end>\nb\n"
         wanted = "a\n<begin>\nnew\n<end>\nb\n"
