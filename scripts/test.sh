@@ -40,6 +40,7 @@ configure_release() {
   local python=
   [[ -x $e2e_venv/bin/python ]] && python=$e2e_venv/bin/python
   configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
+    -DPLIMSOLL_CUDA="${PLIMSOLL_CUDA:-AUTO}" \
     -DPLIMSOLL_UNITY_TESTS="${PLIMSOLL_UNITY_TESTS:-OFF}" \
     -DPLIMSOLL_E2E_PYTHON="$python"
 }
