@@ -471,6 +471,11 @@ absl::Status LeaseBook::SetProcessLive(const std::string& process, bool is_live,
   return absl::OkStatus();
 }
 
+bool LeaseBook::HoldsLeases(const std::string& process) const {
+  const auto known = processes_.find(process);
+  return known != processes_.end() && known->second.n_leases > 0;
+}
+
 int64_t LeaseBook::ProcessDied(const std::string& process) {
   const auto known = processes_.find(process);  // who has no name is not there
   if (known == processes_.end()) return 0;

@@ -176,6 +176,9 @@ class LeaseBook {
   absl::Status SetProcessLive(const std::string& process, bool is_live,
                               absl::Time now);
 
+  // Whether live leases name `process`.
+  bool HoldsLeases(const std::string& process) const;
+
   // Proof of a process's death: frees every lease of `process`, which is not
   // empty. Returns how many bytes came free.
   int64_t ProcessDied(const std::string& process);

@@ -1,8 +1,10 @@
 #include "services/host/process_identity.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -20,15 +22,28 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What /proc/PID/stat says after the program's name; empty if there is no such
-// process.
-std::vector<std::string> StatOf(int64_t pid) {
-  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+// What /proc/PID/stat says after the program's name: empty if there is no such
+// process, absent if that cannot be told, as where no descriptor is left.
+std::optional<std::vector<std::string>> StatOf(int64_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/stat");
+  const auto none = [] { return std::vector<std::string>(); };
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return none();
+    return std::nullopt;
+  }
+  std::string stat(4096, '\0');
+  const ssize_t n_bytes = read(fd, stat.data(), stat.size());
+  const int why = errno;
+  close(fd);
+  if (n_bytes < 0 && why == ESRCH) return none();  // it ended meanwhile
+  if (n_bytes < 0) return std::nullopt;
+  stat.resize(static_cast<size_t>(n_bytes));
   // The second field is the program's name, with any characters in it.
   const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return {};
-  return absl::StrSplit(absl::string_view(stat).substr(end + 1), ' ',
-                        absl::SkipEmpty());
+  if (end == std::string::npos) return std::nullopt;
+  return std::vector<std::string>(absl::StrSplit(
+      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty()));
 }
 
 std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
@@ -43,12 +58,15 @@ std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
 
 }  // namespace
 
-std::optional<int64_t> StartTicks(int64_t pid) { return StartOf(StatOf(pid)); }
+std::optional<int64_t> StartTicks(int64_t pid) {
+  return StartOf(StatOf(pid).value_or(std::vector<std::string>()));
+}
 
-bool IsRunning(const ProcessIdentity& identity) {
-  const std::vector<std::string> stat = StatOf(identity.pid);
-  return StartOf(stat) == identity.start_ticks && stat[0] != "Z" &&
-         stat[0] != "X";
+bool HasEnded(const ProcessIdentity& identity) {
+  const std::optional<std::vector<std::string>> stat = StatOf(identity.pid);
+  if (!stat.has_value()) return false;
+  return StartOf(*stat) != identity.start_ticks || (*stat)[0] == "Z" ||
+         (*stat)[0] == "X";
 }
 
 std::optional<ProcessIdentity> OwnIdentity() {

@@ -28,9 +28,10 @@ std::optional<ProcessIdentity> OwnIdentity();
 // When process `pid` started, in clock ticks; absent if there is none.
 std::optional<int64_t> StartTicks(int64_t pid);
 
-// Whether it is the same process and has not ended. One that is stopped runs;
-// one that only waits to be collected by its parent does not.
-bool IsRunning(const ProcessIdentity& identity);
+// Whether it has ended for certain: there is no such process, or another one
+// has its pid. One that is stopped has not; one that only waits to be collected
+// by its parent has; and where nothing can be read, nothing is certain.
+bool HasEnded(const ProcessIdentity& identity);
 
 // One word, and back; absent for any other word.
 std::string ToString(const ProcessIdentity& identity);

@@ -112,6 +112,15 @@ bool HasBadOne(const std::string& path) {
   return static_cast<bool>(error);
 }
 
+constexpr char kOpen[] = "open";
+constexpr char kClosed[] = "closed";
+
+// Whether SQLite's log lies beside `path` and is not empty.
+bool HasLog(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::file_size(path + "-wal", error) > 0 && !error;
+}
+
 bool IsTransient(int code) {
   const int primary = code & 0xff;
   return primary == SQLITE_FULL || primary == SQLITE_BUSY ||
@@ -141,7 +150,28 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
 
 Journal::~Journal() {
   Flush().IgnoreError();
+  const bool is_marked = is_open_ && !has_failed_ && has_mark_;
   Close();
+  // All is in the file itself now, if its log is gone.
+  if (is_marked && !HasLog(path_) && lock_.Verify(path_).ok()) {
+    WriteMark(MarkPath(path_), About(kClosed)).IgnoreError();
+  }
+}
+
+std::string Journal::About(absl::string_view state) const {
+  return absl::StrCat("journal ", lock_.FileId(), " ", nonce_, " ", state);
+}
+
+absl::Status Journal::PutMark() {
+  const absl::Status status = WriteMark(MarkPath(path_), About(kOpen));
+  has_mark_ = status.ok();
+  return status;
+}
+
+bool Journal::IsTheLatest(bool has_log) {
+  const std::string about = AboutOfMark(MarkPath(path_));
+  if (about == About(kClosed)) return true;
+  return about == About(kOpen) && has_log;
 }
 
 void Journal::Close() {
@@ -167,9 +197,19 @@ absl::Status Journal::Start() {
   // The nonce tells one run of the planner from the next in the file, and that
   // it can be written. Where there is no room for it, what was read counts all
   // the same.
-  status = Transact([this] { return PutNonce(); });
+  // Partial it stays until it is whole, also if this run ends before.
+  status = Transact([this] {
+    RETURN_IF_ERROR(PutNonce());
+    if (!image_.is_partial) return absl::OkStatus();
+    return Run("UPDATE meta SET is_partial=1");
+  });
   was_good_ = status.ok();
-  if (was_good_) return absl::OkStatus();
+  if (was_good_) {
+    // One that cannot be written now is written before the next grant.
+    if (has_mark_) PutMark().IgnoreError();
+    return absl::OkStatus();
+  }
+  has_mark_ = false;
   if (IsTransient(last_code_)) {
     Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
                      status.message()));
@@ -262,6 +302,7 @@ absl::Status Journal::Load() {
   ASSIGN_OR_RETURN(path_, ResolvedPath(given_path_));
   RETURN_IF_ERROR(lock_.Take(path_));
   has_mark_ = Exists(MarkPath(path_));
+  const bool has_log = HasLog(path_);
   history_.has_mark |= has_mark_;
   RETURN_IF_ERROR(Check(sqlite3_open_v2(
       path_.c_str(), &db_,
@@ -284,6 +325,13 @@ absl::Status Journal::Load() {
                    QueryInt("SELECT count(*) FROM sqlite_schema"));
   if (n_tables == 0) RETURN_IF_ERROR(Begin());
   RETURN_IF_ERROR(Read());
+  if (!image_.is_partial && !IsTheLatest(has_log)) {
+    Log(absl::StrCat("the journal ", path_,
+                     " is not the one that was last "
+                     "used here, or its log is lost: there may be leases that "
+                     "it does not know"));
+    image_.is_partial = true;
+  }
   if (!image_.is_partial) {
     history_.found = JournalFound::kWhole;
   } else if (HasBadOne(path_)) {
@@ -306,6 +354,7 @@ absl::Status Journal::Read() {
   if (schema != kSchema) {
     return absl::DataLossError(absl::StrCat("its schema is ", schema));
   }
+  ASSIGN_OR_RETURN(nonce_, QueryText("SELECT boot_nonce FROM meta"));
   ASSIGN_OR_RETURN(image_.next_epoch, QueryInt("SELECT next_epoch FROM meta"));
   ASSIGN_OR_RETURN(const int64_t is_partial,
                    QueryInt("SELECT is_partial FROM meta"));
@@ -349,8 +398,11 @@ absl::Status Journal::ReadRows() {
 }
 
 absl::Status Journal::PutNonce() {
-  return Run(
-      absl::StrCat("UPDATE meta SET boot_nonce='", RandomId(), "'").c_str());
+  const std::string nonce = RandomId();
+  RETURN_IF_ERROR(
+      Run(absl::StrCat("UPDATE meta SET boot_nonce='", nonce, "'").c_str()));
+  nonce_ = nonce;
+  return absl::OkStatus();
 }
 
 absl::Status Journal::Prune() {
@@ -452,15 +504,18 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
     return status;
   }
   last_code_ = SQLITE_FULL;  // the mark's errors pass, as those of a full disk
-  if (!has_mark_) {
-    status = WriteMark(MarkPath(path_));
-    has_mark_ = status.ok();
+  if (!was_good_) {
+    status = Transact([this] { return PutNonce(); });
+    has_mark_ = false;
+  }
+  if (status.ok() && !has_mark_) {
+    last_code_ = SQLITE_FULL;
+    status = PutMark();
   }
   if (status.ok()) {
     status = Transact([&] {
       RETURN_IF_ERROR(PutNoted());
       RETURN_IF_ERROR(work());
-      if (!was_good_) RETURN_IF_ERROR(PutNonce());
       return Prune();
     });
   }

@@ -105,6 +105,12 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Put(const planner::Lease& lease, const std::string& request_id);
   absl::Status PutNoted();
   absl::Status PutNonce();
+  // What the mark says of the journal that was last used here, and in which
+  // state its planner left it.
+  std::string About(absl::string_view state) const;
+  absl::Status PutMark();
+  // Whether it is the journal that was last used here, with its log.
+  bool IsTheLatest(bool has_log);
   // Deletes the oldest released leases, if there are too many rows.
   absl::Status Prune();
   absl::Status PutWhole(int64_t next_epoch);
@@ -124,7 +130,8 @@ class Journal final : public planner::LeaseJournal {
   int last_code_ = SQLITE_OK;
   int64_t n_rows_ = 0;  // at most so many
   bool is_open_ = false;
-  bool has_mark_ = false;
+  bool has_mark_ = false;  // as it is to be
+  std::string nonce_;      // of the last run that is in the file
   bool has_failed_ = false;
   bool was_good_ = true;  // the last write
   planner::LeaseImage image_;

@@ -87,6 +87,12 @@ absl::Status JournalLock::Verify(const std::string& path) const {
   return NoFile(path, "another file lies there now");
 }
 
+std::string JournalLock::FileId() const {
+  struct stat held {};
+  if (fd_ < 0 || fstat(fd_, &held) != 0) return "";
+  return absl::StrCat(held.st_ino);
+}
+
 void JournalLock::Release() {
   if (fd_ < 0) return;
   flock(fd_, LOCK_UN);  // a child that was forked has the lock as well

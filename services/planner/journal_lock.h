@@ -34,6 +34,8 @@ class JournalLock {
   // planner would look for the log in vain; kUnavailable if it cannot be
   // opened.
   absl::Status Take(const std::string& path);
+  // Which file it is.
+  std::string FileId() const;
   // Whether Take found the file rather than made it.
   bool was_found() const { return was_found_; }
   // Whether `path` still is the locked file. Errors: kUnavailable.

@@ -109,6 +109,12 @@ absl::Status Ledger::Watch(const std::string& name, absl::Time now) {
   return absl::OkStatus();
 }
 
+void Ledger::ForgetIdle(const std::string& process, absl::Time now) {
+  if (process.empty() || book_.HoldsLeases(process)) return;
+  watch_.Forget(process);
+  book_.SetProcessLive(process, /*is_live=*/false, now).IgnoreError();
+}
+
 void Ledger::BuryIfGone(const std::string& process, bool was_watched) {
   if (was_watched && !watch_.IsWatching(process)) book_.ProcessDied(process);
 }
@@ -184,9 +190,13 @@ absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
                      .bytes = bytes,
                      .process = process},
                     now);
-  if (!lease.ok()) return Refusal(lease.status(), request, now);
+  if (!lease.ok()) {
+    ForgetIdle(process, now);
+    return Refusal(lease.status(), request, now);
+  }
   *response.mutable_lease() = Describe(*lease, now);
   BuryIfGone(process, is_watched);
+  ForgetIdle(process, now);  // the reply may be that of a lease that has ended
   feed_.Touch(request.device_id());
   return absl::OkStatus();
 }
@@ -269,7 +279,11 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
   RETURN_IF_ERROR(Watch(claim.process, now));
   const bool is_watched = watch_.IsWatching(claim.process);
   absl::StatusOr<planner::Lease> lease = book_.Adopt(claim, now);
-  if (lease.ok()) BuryIfGone(claim.process, is_watched);
+  if (lease.ok()) {
+    BuryIfGone(claim.process, is_watched);
+  } else {
+    ForgetIdle(claim.process, now);
+  }
   return lease;
 }
 
@@ -307,6 +321,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
     Log(absl::StrCat("a load of ", lease->purpose, " on ", lease->device_id,
                      " lacked ", shortfall, " bytes that were granted"));
   }
+  ForgetIdle(lease->process, now);
   // The bytes are free, whatever becomes of the journal.
   FlushJournal();
   *response.mutable_lease() = Describe(*lease, now);

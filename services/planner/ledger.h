@@ -101,6 +101,9 @@ class Ledger {
   // already.
   absl::Status Watch(const std::string& name, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // There are only so many that can be watched: not those that hold nothing.
+  void ForgetIdle(const std::string& process, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // After a lease came to `process`: it may have ended before that.
   void BuryIfGone(const std::string& process, bool was_watched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -14,10 +14,11 @@
 namespace plimsoll::services {
 namespace {
 
-// Whether an earlier planner without a journal left its mark. This one's is
-// made here, before it grants anything. Where none can be made, later planners
-// could not tell; so this one takes it as there.
-bool HasMarkWithoutJournal() {
+// Whether an earlier planner of this host left its mark, with a journal
+// wherever or without one. This one's is made here, before it grants anything.
+// Where none can be made, later planners could not tell; so this one takes it
+// as there.
+bool HasMarkOfHost() {
   const std::string mark = MarkPathWithoutJournal();
   if (mark.empty()) {
     Log("$XDG_STATE_HOME and $HOME name no folder for the mark of a planner");
@@ -42,12 +43,13 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
   // have moved here from a host that runs on.
   if (options.journal.empty()) {
     Log("no --journal: a restart forgets the leases, and asks for them again");
-    evidence.has_mark = HasMarkWithoutJournal();
   } else {
     ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
     evidence.journal = ledger.journal->history().found;
     evidence.has_mark = ledger.journal->history().has_mark;
   }
+  // Devices are the host's: a journal in another place says nothing of them.
+  if (HasMarkOfHost()) evidence.has_mark = true;
   const planner::PlannerStart start = planner::StartOf(evidence, options.times);
   ledger.first_epoch = start.first_epoch;
   ledger.is_first = start.recovery == absl::ZeroDuration();

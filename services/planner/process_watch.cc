@@ -29,6 +29,7 @@ ProcessWatch::~ProcessWatch() {
   Wake();
   thread_.Join();
   for (const auto& [process, fd] : pidfds_) close(fd);
+  for (const int fd : forgotten_) close(fd);
   close(wake_fd_);
 }
 
@@ -55,7 +56,7 @@ ProcessWatch::Result ProcessWatch::Watch(const std::string& process) {
   const std::optional<int> fd = Open(*identity);
   if (!fd.has_value()) return Result::kGone;
   if (*fd < 0) {
-    if (!IsRunning(*identity)) return Result::kGone;
+    if (HasEnded(*identity)) return Result::kGone;
     looked_at_[process] = *identity;
     return Result::kWatching;
   }
@@ -73,6 +74,7 @@ std::optional<int> ProcessWatch::Open(const ProcessIdentity& identity) {
   // The pid may be another process's by now; the fd cannot change any more.
   if (StartTicks(identity.pid) == identity.start_ticks) return fd;
   close(fd);
+  if (!HasEnded(identity)) return -1;
   return std::nullopt;
 }
 
@@ -81,11 +83,21 @@ bool ProcessWatch::IsWatching(const std::string& process) const {
   return pidfds_.count(process) + looked_at_.count(process) > 0;
 }
 
+void ProcessWatch::Forget(const std::string& process) {
+  absl::MutexLock lock(&mu_);
+  looked_at_.erase(process);
+  const auto found = pidfds_.find(process);
+  if (found == pidfds_.end()) return;
+  forgotten_.push_back(found->second);  // it may be polled right now
+  pidfds_.erase(found);
+  Wake();
+}
+
 std::vector<std::string> ProcessWatch::TakeEnded() {
   std::vector<std::string> ended;
   absl::MutexLock lock(&mu_);
   for (const auto& [process, identity] : looked_at_) {
-    if (!IsRunning(identity)) ended.push_back(process);
+    if (HasEnded(identity)) ended.push_back(process);
   }
   for (const std::string& process : ended) looked_at_.erase(process);
   return ended;
@@ -97,6 +109,8 @@ void ProcessWatch::Loop() {
     std::vector<std::string> processes = {""};
     {
       absl::MutexLock lock(&mu_);
+      for (const int fd : forgotten_) close(fd);
+      forgotten_.clear();
       if (is_stopping_) return;
       for (const auto& [process, fd] : pidfds_) {
         polled.push_back({fd, POLLIN, 0});
@@ -113,7 +127,9 @@ void ProcessWatch::Loop() {
       if (polled[i].revents == 0) continue;
       {
         absl::MutexLock lock(&mu_);
-        pidfds_.erase(processes[i]);
+        const auto found = pidfds_.find(processes[i]);
+        if (found == pidfds_.end() || found->second != polled[i].fd) continue;
+        pidfds_.erase(found);
       }
       close(polled[i].fd);
       on_end_(processes[i]);

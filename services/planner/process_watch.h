@@ -50,6 +50,8 @@ class ProcessWatch {
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
   Result Watch(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
+  // Watches it no longer; on_end is not told.
+  void Forget(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsWatching(const std::string& process) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -68,6 +70,7 @@ class ProcessWatch {
   const Limits limits_;
   mutable absl::Mutex mu_;
   std::map<std::string, int> pidfds_ ABSL_GUARDED_BY(mu_);
+  std::vector<int> forgotten_ ABSL_GUARDED_BY(mu_);  // pidfds to be closed
   std::map<std::string, ProcessIdentity> looked_at_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above

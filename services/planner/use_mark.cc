@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::services {
@@ -58,14 +61,24 @@ bool Exists(const std::string& path) {
          (errno != ENOENT && errno != ENOTDIR);
 }
 
-absl::Status WriteMark(const std::string& path) {
+absl::Status WriteMark(const std::string& path, const std::string& about) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
-  // Its name is all that counts, so a text that is cut off does no harm.
-  RETURN_IF_ERROR(Sync(path, O_WRONLY | O_CREAT | O_TRUNC, kMarkText));
+  // Its name is what counts first; a last line that is cut off is none.
+  RETURN_IF_ERROR(Sync(path, O_WRONLY | O_CREAT | O_TRUNC,
+                       absl::StrCat(kMarkText, about, "\n")));
   return Sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY,
               "");
+}
+
+std::string AboutOfMark(const std::string& path) {
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, kMarkText)) return "";
+  if (!absl::ConsumeSuffix(&rest, "\n")) return "";
+  return std::string(rest);
 }
 
 }  // namespace plimsoll::services

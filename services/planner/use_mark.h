@@ -21,8 +21,11 @@ std::string MarkPathWithoutJournal();
 
 // Whether something lies at `path`, or that cannot be told.
 bool Exists(const std::string& path);
-// Writes it to the disk, with its folder if need be. Errors: kUnavailable.
-absl::Status WriteMark(const std::string& path);
+// Writes it to the disk, with its folder if need be. It ends with the line
+// `about`, if any. Errors: kUnavailable.
+absl::Status WriteMark(const std::string& path, const std::string& about = "");
+// That line; empty if there is none.
+std::string AboutOfMark(const std::string& path);
 
 }  // namespace plimsoll::services
 

@@ -152,7 +152,9 @@ StartEvidence LeaseSimulation::Evidence(bool is_anybody_left) {
                             .has_mark = true,
                             .wall_millis = kWall + now_};
   if (!OneIn(is_anybody_left ? 4 : 2)) {
-    if (journal_.Reopen().is_partial) evidence.journal = JournalFound::kPartial;
+    if (!journal_.Reopen().is_partial) return evidence;
+    evidence.journal = JournalFound::kPartial;
+    evidence.has_mark = !OneIn(8);
     return evidence;
   }
   journal_.Lose();
@@ -160,7 +162,10 @@ StartEvidence LeaseSimulation::Evidence(bool is_anybody_left) {
   // Who removes the mark as well says that nothing is held only if that is so.
   if (OneIn(is_anybody_left ? 8 : 1)) {
     evidence.has_mark = false;
-    evidence.is_said_first &= !is_anybody_left;
+    // A journal that was not sound says otherwise, with or without a mark.
+    if (evidence.journal == JournalFound::kNew) {
+      evidence.is_said_first &= !is_anybody_left;
+    }
   }
   return evidence;
 }
