@@ -227,6 +227,13 @@ def check_folders(paths):
             yield folder, "a folder that FOLDERS does not name"
 
 
+def check_tour(text):
+    """Yields the folders that docs/tour.md, whose `text` is given, leaves out."""
+    for folder in FOLDERS:
+        if folder != "services" and f"| `{folder}/` |" not in text:
+            yield "docs/tour.md", f"says nothing of {folder}/"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     listed = subprocess.run(
@@ -236,8 +243,9 @@ def main():
     paths = sorted(filter(None, listed))
     found = 0
     checked = 0
-    for folder, finding in check_folders(paths):
-        print(f"{folder}: {finding}")
+    tour = (root / "docs/tour.md").read_text()
+    for where, finding in (*check_folders(paths), *check_tour(tour)):
+        print(f"{where}: {finding}")
         found += 1
     for path in paths:
         file = root / path

@@ -77,6 +77,12 @@ class CheckTreeTest(unittest.TestCase):
         self.assertEqual(len(list(check_tree.check_folders(["worker/x/a.cc"]))),
                          1)
 
+    def test_the_tour_has_a_line_for_every_folder(self):
+        lines = "".join(f"| `{f}/` | ... |\n" for f in check_tree.FOLDERS)
+        self.assertEqual(list(check_tree.check_tour(lines)), [])
+        self.assertEqual(len(list(check_tree.check_tour(
+            lines.replace("planner/gguf/", "planner/gone/")))), 1)
+
     def test_nothing_but_tests_includes_tests(self):
         self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")
         self.assert_good("tests/a.cc", '#include "tests/a.h"')
