@@ -63,7 +63,7 @@ class InstalledCatalogueTest : public ::testing::Test {
 };
 
 TEST_F(InstalledCatalogueTest, HasManyDevicesOfEveryKind) {
-  EXPECT_THAT(catalogue_.devices().size(), Ge(300u));
+  EXPECT_THAT(catalogue_.devices().size(), Ge(400u));
   std::map<std::string, int> kinds;
   for (const CatalogueDevice& device : catalogue_.devices()) {
     ++kinds[device.kind];
@@ -125,52 +125,98 @@ TEST_F(InstalledCatalogueTest, KnowsTheDevicesThatPeopleAskFor) {
                            "rtx-5090",
                            "rtx-2060-laptop",
                            "rtx-3060-laptop",
+                           "rtx-3080-laptop-16gb",
+                           "rtx-3080-max-q",
                            "rtx-4090-laptop",
                            "rtx-5090-laptop",
+                           "quadro-rtx-6000-laptop",
+                           "rtx-a2000-laptop-8gb",
+                           "rtx-pro-5000-laptop",
+                           "t600",
+                           "quadro-gv100",
                            "quadro-rtx-8000",
                            "rtx-a4000",
                            "rtx-6000-ada",
                            "rtx-pro-6000",
                            "t4",
+                           "p100-12gb",
+                           "v100-pcie-32gb",
                            "v100-32gb",
                            "a10",
                            "a30",
                            "a40",
+                           "a800-pcie-40gb",
                            "a100-sxm-80gb",
                            "l4",
+                           "l2",
                            "l40",
                            "l40s",
                            "h100-sxm",
                            "h20",
                            "h200",
                            "gh200-96gb",
+                           "gh200-144gb",
+                           "b100",
                            "b200",
                            "b300",
                            "gb200",
                            "gb300",
                            "jetson-nano-4gb",
+                           "jetson-nano-2gb",
+                           "jetson-tx2-nx",
                            "jetson-tx2-8gb",
                            "jetson-agx-xavier-32gb",
+                           "jetson-agx-xavier-64gb",
+                           "jetson-agx-orin-industrial",
                            "jetson-agx-orin-64gb",
                            "jetson-agx-thor",
                            "dgx-spark",
+                           "ryzen-ai-max-385-32gb",
+                           "ryzen-ai-max-390-64gb",
                            "ryzen-ai-max-395-128gb",
                            "m1-8gb",
                            "m2-ultra-192gb",
                            "m3-max-128gb",
+                           "m3-max-36gb",
+                           "m3-ultra-96gb",
+                           "m4-pro-24gb",
+                           "m4-max-36gb",
                            "m4-max-128gb",
                            "m5-16gb",
+                           "arc-a370m",
+                           "arc-a770-8gb",
                            "arc-a770-16gb",
                            "arc-b580",
                            "arc-pro-b60",
+                           "rx-6300",
+                           "rx-6750-gre-12gb",
                            "rx-6800-xt",
                            "rx-7900-xtx",
+                           "rx-7600s",
                            "rx-9070-xt",
                            "mi100",
                            "mi300x",
                            "mi355x"}) {
     EXPECT_NE(catalogue_.Find(name), nullptr) << name;
   }
+}
+
+// The rate of the memory as it is sold times its width: a table of clocks had
+// other figures for these.
+TEST_F(InstalledCatalogueTest, BandwidthIsThatOfTheMemoryAsItIsSold) {
+  const std::map<std::string, int64_t> gigabits_per_s = {
+      {"rx-9060", 18 * 128},         {"rx-9060-xt-8gb", 20 * 128},
+      {"rx-9060-xt-16gb", 20 * 128}, {"rx-9070", 20 * 256},
+      {"rx-9070-xt", 20 * 256},      {"ai-pro-r9700", 20 * 256}};
+  for (const auto& [name, gigabits] : gigabits_per_s) {
+    const auto* device = catalogue_.Find(name);
+    ASSERT_NE(device, nullptr) << name;
+    EXPECT_EQ(device->bandwidth_bytes_per_s, gigabits * 1'000'000'000 / 8)
+        << name;
+  }
+  const auto* slow = catalogue_.Find("rx-7400");
+  ASSERT_NE(slow, nullptr);
+  EXPECT_EQ(slow->bandwidth_bytes_per_s, 172'800'000'000);
 }
 
 // The desktop card on which a dense reserve gave 30,840 tokens and a better one
