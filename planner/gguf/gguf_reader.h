@@ -3,128 +3,11 @@
 #ifndef PLIMSOLL_PLANNER_GGUF_GGUF_READER_H_
 #define PLIMSOLL_PLANNER_GGUF_GGUF_READER_H_
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
-
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "base/dtype.h"
+#include "planner/gguf/byte_source.h"
+#include "planner/gguf/gguf_header.h"
 
 namespace plimsoll::planner {
-
-// Where the bytes come from. The planner does no I/O itself: the worker gives
-// it a file, a test gives it memory.
-class ByteSource {
- public:
-  virtual ~ByteSource() = default;
-  virtual int64_t Size() const = 0;
-  // The bytes that are there, from the beginning. A message holds only the
-  // beginning of a file. No header is read beyond them, whatever it claims.
-  virtual int64_t PresentBytes() const { return Size(); }
-  // Fills all of `out` from `offset`. The caller stays within Size().
-  virtual absl::Status Read(int64_t offset, std::span<std::byte> out) = 0;
-};
-
-// A source over memory that outlives it.
-class MemorySource final : public ByteSource {
- public:
-  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  int64_t Size() const override { return static_cast<int64_t>(bytes_.size()); }
-  absl::Status Read(int64_t offset, std::span<std::byte> out) override;
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-enum class GgufType : uint32_t {
-  kU8 = 0,
-  kI8 = 1,
-  kU16 = 2,
-  kI16 = 3,
-  kU32 = 4,
-  kI32 = 5,
-  kF32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kU64 = 10,
-  kI64 = 11,
-  kF64 = 12,
-};
-
-// An array value. Long arrays (a vocabulary) stay in the file: `offset` and
-// `bytes` say where. Numeric and bool arrays of at most kMaxInlineElements
-// elements are kept in `numbers` too (exact for integers up to 2^53).
-struct GgufArray {
-  GgufType element_type;
-  int64_t n;       // elements
-  int64_t offset;  // of the first element, from the start of the file
-  int64_t bytes;   // of all elements, string lengths included
-  std::vector<double> numbers;  // [n] or empty
-};
-
-struct GgufValue {
-  GgufType type;
-  // Unsigned types and bool as uint64, signed as int64, floats as double.
-  std::variant<uint64_t, int64_t, double, std::string, GgufArray> value;
-};
-
-struct GgufTensor {
-  std::string name;
-  DType dtype;
-  int n_dims;                 // 1..4
-  std::array<int64_t, 4> ne;  // ne[0] is the contiguous one; unused are 1
-  int64_t offset;             // from the start of the data section
-  int64_t bytes;
-};
-
-// A whole header, every rule checked. Immutable after ReadGgufHeader.
-struct GgufHeader {
-  // Limits on what a file may ask of us. Each has a test at it and one past it.
-  static constexpr int64_t kMaxMetadata = 65'536;
-  static constexpr int64_t kMaxTensors = 65'536;
-  static constexpr int64_t kMaxKeyBytes = 65'535;
-  static constexpr int64_t kMaxStringBytes = 16 << 20;
-  static constexpr int64_t kMaxArrayElements = 1 << 27;
-  static constexpr int64_t kMaxInlineElements = 1'024;
-  static constexpr int64_t kMaxTensorNameBytes = 63;
-  static constexpr int64_t kMaxAlignment = 1 << 20;
-  static constexpr int64_t kMaxMetadataBytes = 64 << 20;  // kept in memory
-  // A header is walked byte by byte, so its length bounds the work. The largest
-  // vocabularies in use (262,144 tokens and 600,000 merges) take some 20 MB.
-  static constexpr int64_t kMaxHeaderBytes = 256 << 20;
-
-  uint32_t version;
-  int64_t file_bytes;
-  int64_t alignment;
-  int64_t header_bytes;  // up to the end of the tensor table, unpadded
-  int64_t data_offset;   // of the data section, from the start of the file
-  std::map<std::string, GgufValue, std::less<>> metadata;
-  std::vector<GgufTensor> tensors;  // in the file's order
-
-  const GgufTensor* FindTensor(absl::string_view name) const;
-
-  // Typed getters. Integer getters take any integer type through a
-  // range-checked conversion. The value is nullopt if the key is absent.
-  // Errors: kInvalidArgument naming the key if it has another type or is out of
-  // range.
-  absl::StatusOr<std::optional<int64_t>> Int(absl::string_view key) const;
-  absl::StatusOr<std::optional<double>> Float(absl::string_view key) const;
-  absl::StatusOr<std::optional<bool>> Bool(absl::string_view key) const;
-  absl::StatusOr<std::optional<std::string>> String(
-      absl::string_view key) const;
-  // The array itself, or nullptr if the key is absent.
-  absl::StatusOr<const GgufArray*> Array(absl::string_view key) const;
-};
 
 // Reads and checks the header behind `source`, through a small buffer. Memory
 // and work stay bounded whatever the file claims: nothing is read beyond
@@ -135,20 +18,6 @@ struct GgufHeader {
 // it, for anything MODELS.md's reader rules forbid; what `source` reports.
 // Source: the GGUF specification, versions 2 and 3.
 absl::StatusOr<GgufHeader> ReadGgufHeader(ByteSource& source);
-
-// Calls `visit(index, bytes)` for every string of a string array, in order, in
-// chunked reads. `visit`'s view is valid during the call only.
-// Errors: kInvalidArgument if it is not an array of strings; kDataLoss if the
-// file changed under us; the first error `visit` returns.
-absl::Status ForEachString(
-    ByteSource& source, const GgufArray& array,
-    const std::function<absl::Status(int64_t, absl::string_view)>& visit);
-
-// Reads a numeric array as float32 or int32, range-checked.
-absl::StatusOr<std::vector<float>> ReadFloats(ByteSource& source,
-                                              const GgufArray& array);
-absl::StatusOr<std::vector<int32_t>> ReadInt32s(ByteSource& source,
-                                                const GgufArray& array);
 
 }  // namespace plimsoll::planner
 

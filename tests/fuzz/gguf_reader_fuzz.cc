@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/status_macros.h"
+#include "planner/gguf/gguf_arrays.h"
 #include "planner/gguf/gguf_reader.h"
 
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "planner/gguf/gguf_arrays.h"
 #include "planner/gguf/gguf_reader.h"
 #include "tests/planner/gguf/gguf_builder.h"
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "planner/gguf/gguf_arrays.h"
 #include "planner/gguf/gguf_reader.h"
 #include "tests/planner/gguf/gguf_builder.h"
 
