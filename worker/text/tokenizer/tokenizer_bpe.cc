@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/gguf/gguf_arrays.h"
 #include "worker/text/tokenizer/piece_cache.h"
 #include "worker/text/tokenizer/text_merge.h"
 #include "worker/text/utf8.h"

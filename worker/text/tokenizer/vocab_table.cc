@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/gguf/gguf_arrays.h"
 
 namespace plimsoll::worker {
 namespace {
