@@ -180,8 +180,10 @@ std::string TextOf(const Struct& config, const std::string& name) {
 absl::StatusOr<const Architecture*> ArchitectureOf(const Struct& config) {
   const std::string name = TextOf(config, "model_type");
   if (name.empty()) return Bad("model_type", "is missing");
-  for (const Architecture& architecture : kModelTypes) {
-    if (type.name == name) return &type;
+  for (const Architecture* architecture : planner::Architectures()) {
+    if (absl::c_linear_search(architecture->config_types, name)) {
+      return architecture;
+    }
   }
   return absl::UnimplementedError(absl::StrCat(
       "config.json: model_type \"", name.substr(0, 64), "\" is not known"));
