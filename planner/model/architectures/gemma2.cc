@@ -7,6 +7,7 @@ extern constexpr Architecture kGemma2 = {
     .name = "gemma2",
     .config_types = {"gemma2"},
     .is_tied = true,
+    .chat_format = "gemma3",
     .has_post_norms = true,
     .activation = GateActivation::kGeluTanh,
     .windows = WindowRule::kPattern,
