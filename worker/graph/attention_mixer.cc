@@ -1,6 +1,8 @@
 #include "worker/graph/attention_mixer.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 
 #include "absl/algorithm/container.h"
@@ -59,13 +61,20 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   q_ = context.Matrix(p + "attn_q.weight");
   k_ = context.Matrix(p + "attn_k.weight");
   v_ = context.Matrix(p + "attn_v.weight");
-  output_ = context.Matrix(p + "attn_output.weight");
+  end_.w = context.Matrix(p + "attn_output.weight");
+  const auto bias = [&](absl::string_view name) {
+    return FindVector(context.parts(), absl::StrCat(p, name));
+  };
+  q_bias_ = bias("attn_q.bias");
+  k_bias_ = bias("attn_k.bias");
+  v_bias_ = bias("attn_v.bias");
+  end_.bias = bias("attn_output.bias");
   if (architecture.has_head_norms) {
     q_norm_ = context.Vector(p + "attn_q_norm.weight");
     k_norm_ = context.Vector(p + "attn_k_norm.weight");
   }
   if (architecture.has_post_norms) {
-    post_norm_ = context.Vector(p + "post_attention_norm.weight");
+    end_.post_norm = context.Vector(p + "post_attention_norm.weight");
   }
 }
 
@@ -85,7 +94,10 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
                                             "attn_output.weight"};
   constexpr absl::string_view kHeadNorms[] = {"attn_q_norm.weight",
                                               "attn_k_norm.weight"};
+  constexpr absl::string_view kBiases[] = {"attn_q.bias", "attn_k.bias",
+                                           "attn_v.bias", "attn_output.bias"};
   return absl::c_linear_search(kTensors, tensor) ||
+         absl::c_linear_search(kBiases, tensor) ||
          (architecture.has_head_norms &&
           absl::c_linear_search(kHeadNorms, tensor)) ||
          (architecture.has_post_norms &&
@@ -94,13 +106,27 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
 
 absl::Status AttentionMixer::Add(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.NormedResidual(norm_));
-  RETURN_IF_ERROR(
-      context_.Project(x, {{q_, context_.Buffer(StepBuffer::kQuery)},
-                           {k_, context_.Buffer(StepBuffer::kKey)},
-                           {v_, context_.Buffer(StepBuffer::kValue)}}));
+  RETURN_IF_ERROR(ProjectHeads(x));
   ASSIGN_OR_RETURN(const ProductInput attended, Attend(batch));
   if (context_.n_rows() == 0) return absl::OkStatus();
-  return context_.AddToResidual(attended, output_, post_norm_);
+  return context_.AddToResidual(attended, end_);
+}
+
+absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
+  float* const q = context_.Buffer(StepBuffer::kQuery);
+  float* const k = context_.Buffer(StepBuffer::kKey);
+  float* const v = context_.Buffer(StepBuffer::kValue);
+  RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
+  std::array<kernels::AddBiasArgs, 3> biases;
+  size_t n = 0;
+  const auto add = [&](const float* bias, float* to, int64_t dim) {
+    if (bias != nullptr) biases.at(n++) = {bias, to, context_.n_rows(), dim};
+  };
+  add(q_bias_, q, q_.rows);
+  add(k_bias_, k, k_.rows);
+  add(v_bias_, v, v_.rows);
+  if (n == 0) return absl::OkStatus();
+  return context_.backend().AddBiases(std::span(biases).first(n));
 }
 
 const RopeParameters& AttentionMixer::Rope() const {

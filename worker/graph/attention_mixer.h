@@ -42,6 +42,8 @@ class AttentionMixer final : public Sublayer {
   absl::Status Add(const StepBatch& batch) override;
 
  private:
+  // Fills the query, key and value buffers.
+  absl::Status ProjectHeads(const ProductInput& x);
   // Query, key and value buffers -> Attended(): norms, rotates, stores keys and
   // values, attends, and moves a ring layer's new rows into its rings.
   absl::StatusOr<ProductInput> Attend(const StepBatch& batch);
@@ -69,10 +71,13 @@ class AttentionMixer final : public Sublayer {
   KvCache& cache_;
   const bool is_ring_;
   const float* norm_;
-  kernels::WeightMatrix q_, k_, v_, output_;
+  kernels::WeightMatrix q_, k_, v_;
+  const float* q_bias_ = nullptr;  // each may be null
+  const float* k_bias_ = nullptr;
+  const float* v_bias_ = nullptr;
   const float* q_norm_ = nullptr;  // of each head, [head_dim], or null
   const float* k_norm_ = nullptr;
-  const float* post_norm_ = nullptr;  // or null
+  ResidualEnd end_;
 };
 
 }  // namespace plimsoll::worker

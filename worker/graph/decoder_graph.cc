@@ -168,7 +168,8 @@ absl::Status DecoderGraph::SampledLogits(
                                  .out = logits_ + first * output_.rows,
                                  .n_rows = n_sampled,
                                  .accumulate = false,
-                                 .top = top}));
+                                 .top = top,
+                                 .soft_cap = context_.parameters().logit_cap}));
   return context_.backend().Synchronize();
 }
 

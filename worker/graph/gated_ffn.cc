@@ -17,10 +17,10 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
   norm_ = context.Vector(absl::StrCat(p, architecture.ffn_norm));
   gate_ = context.Matrix(p + "ffn_gate.weight");
   up_ = context.Matrix(p + "ffn_up.weight");
-  down_ = context.Matrix(p + "ffn_down.weight");
-  post_norm_ = architecture.has_post_norms
-                   ? context.Vector(p + "post_ffw_norm.weight")
-                   : nullptr;
+  end_.w = context.Matrix(p + "ffn_down.weight");
+  if (architecture.has_post_norms) {
+    end_.post_norm = context.Vector(p + "post_ffw_norm.weight");
+  }
 }
 
 absl::string_view GatedFfn::Missing(const planner::Architecture& architecture,
@@ -52,8 +52,8 @@ absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
                         .up = context_.ProductOf(x, {up_, up}),
                         .activation = context_.parameters().activation,
                         .packed = context_.PackedInputs(gate_.rows),
-                        .keeps_floats = IsFloatType(down_.dtype)}));
-  return context_.AddToResidual({gate, packed}, down_, post_norm_);
+                        .keeps_floats = IsFloatType(end_.w.dtype)}));
+  return context_.AddToResidual({gate, packed}, end_);
 }
 
 }  // namespace plimsoll::worker

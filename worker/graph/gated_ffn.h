@@ -32,8 +32,8 @@ class GatedFfn final : public Sublayer {
  private:
   StepContext& context_;
   const float* norm_;
-  const float* post_norm_;  // or null
-  kernels::WeightMatrix gate_, up_, down_;
+  kernels::WeightMatrix gate_, up_;
+  ResidualEnd end_;
 };
 
 }  // namespace plimsoll::worker

@@ -100,7 +100,7 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
                                      const GgufHeader& header,
                                      const planner::ModelShape& shape) {
   if (architecture.score_scale == planner::ScoreScale::kOne) return 1.0f;
-  // Of the whole model: these may be some of its layers.
+  // The file counts all layers of the model; these may be some of them.
   ASSIGN_OR_RETURN(const auto n_layers,
                    header.Int(KeyOf(architecture, "block_count")));
   const bool is_by_width = architecture.width_scaled_layers > 0 &&

@@ -98,11 +98,6 @@ absl::StatusOr<std::unique_ptr<Model>> BuildModel(
   PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
   ASSIGN_OR_RETURN(const GraphParameters parameters,
                    ReadParameters(*architecture, header, parts));
-  if (parameters.logit_cap != 0) {
-    return absl::UnimplementedError(
-        absl::StrCat(architecture->name, ".", architecture->logit_cap.key,
-                     " is not 0: this build has no final softcap"));
-  }
   return std::make_unique<DecoderGraph>(*architecture, parts, parameters);
 }
 

@@ -87,13 +87,15 @@ kernels::RmsNormArgs StepContext::AddedNorm() {
 }
 
 absl::Status StepContext::AddToResidual(const ProductInput& input,
-                                        const kernels::WeightMatrix& w,
-                                        const float* post_norm) {
-  if (post_norm == nullptr) {
-    return Project(input, {{w, Residual(), /*accumulate=*/true}});
+                                        const ResidualEnd& end) {
+  const bool is_normed = end.post_norm != nullptr;
+  float* const out = is_normed ? Normed() : Residual();
+  RETURN_IF_ERROR(Project(input, {{end.w, out, /*accumulate=*/!is_normed}}));
+  if (end.bias != nullptr) {
+    const kernels::AddBiasArgs bias = {end.bias, out, n_rows_, model_dim()};
+    RETURN_IF_ERROR(backend().AddBiases({&bias, 1}));
   }
-  RETURN_IF_ERROR(Project(input, {{w, Normed()}}));
-  added_weight_ = post_norm;
+  added_weight_ = end.post_norm;
   return absl::OkStatus();
 }
 

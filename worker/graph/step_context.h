@@ -35,6 +35,13 @@ struct Projection {
   bool accumulate = false;
 };
 
+// How a sublayer ends: residual += norm(w x + bias).
+struct ResidualEnd {
+  kernels::WeightMatrix w = {};
+  const float* bias = nullptr;       // or null
+  const float* post_norm = nullptr;  // weight of the norm; null: there is none
+};
+
 // The graph owns it, and sublayers refer to it. Layers are counted from the
 // model's first one, wherever it lies; nothing here allocates device memory.
 class StepContext {
@@ -82,12 +89,10 @@ class StepContext {
 
   // Normed() = RMSNorm(Residual()) * weight, after what is left to add to it.
   absl::StatusOr<ProductInput> NormedResidual(const float* weight);
-  // Residual() += w x of the input. With a `post_norm` that product is normed
-  // before: with the norm that follows, or by FinishResidual. Until then
-  // neither Normed() nor Residual() is read or written.
-  absl::Status AddToResidual(const ProductInput& input,
-                             const kernels::WeightMatrix& w,
-                             const float* post_norm);
+  // Residual() += what `end` makes of the input. Where it is normed, that is
+  // done with the norm that follows, or by FinishResidual; until then neither
+  // Normed() nor Residual() is read or written.
+  absl::Status AddToResidual(const ProductInput& input, const ResidualEnd& end);
   // Adds what AddToResidual left to be added.
   absl::Status FinishResidual();
 

@@ -23,13 +23,16 @@ using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::Json;
+using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::OpenTestDevice;
 
 // The goldens are float32; an exact engine differs by rounding alone.
 constexpr double kTolerance = 0.003;
 
 constexpr const char* kFamilies[] = {"llama",         "llama31", "gemma3",
-                                     "gemma3-linear", "qwen3",   "qwen3-q4_k"};
+                                     "gemma3-linear", "qwen2",   "qwen3",
+                                     "qwen3-q4_k",    "gemma",   "gemma2"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -67,9 +70,11 @@ class FamiliesTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  // Every completion of the golden, prompt's log-probabilities included.
-  void ExpectGolden(Engine& engine) {
+  // The golden's completions of prompts up to that length, log-probabilities of
+  // prompts included.
+  void ExpectGolden(Engine& engine, size_t longest_prompt) {
     for (const Json& golden : model_->golden()["completions"]) {
+      if (golden["prompt_ids"].size() > longest_prompt) continue;
       SCOPED_TRACE(golden["prompt_ids"].size());
       const Json& steps = golden["steps"];
       GenerateOptions options = Greedy(golden["prompt_ids"].Ints(),
@@ -107,18 +112,38 @@ class FamiliesTest : public ::testing::TestWithParam<const char*> {
 TEST_P(FamiliesTest, GiveTheOraclesTokensAndProbabilities) {
   auto engine = Load({});
   ASSERT_NE(engine, nullptr);
-  ExpectGolden(*engine);
+  ExpectGolden(*engine, SIZE_MAX);
   Report("whole");
 }
 
 TEST_P(FamiliesTest, GiveThemInSmallChunksToo) {
   auto engine = Load({.n_ubatch = 7});
   ASSERT_NE(engine, nullptr);
-  ExpectGolden(*engine);
+  ExpectGolden(*engine, SIZE_MAX);
   Report("chunks");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FamiliesTest, ::testing::ValuesIn(kFamilies),
+                         plimsoll::testing::NameOfFamily);
+
+using CudaFamiliesTest = FamiliesTest;
+
+// On the emulator, which takes its time over long prompts.
+TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
+  constexpr size_t kLongestPrompt = 45;  // longer than every window
+  const auto device = OpenTestDevice(kEmulatedDevice, Precision::kExact);
+  if (absl::IsInvalidArgument(device.status())) {
+    GTEST_SKIP() << "this build has no emulated CUDA";
+  }
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto engine = Load({.n_ubatch = 16, .devices = {device->get()}});
+  ASSERT_NE(engine, nullptr);
+  ExpectGolden(*engine, kLongestPrompt);
+  Report("emulated");
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
+                         ::testing::Values("qwen2", "gemma2"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace
