@@ -417,8 +417,8 @@ class Backend {
   // Products that do not depend on each other, as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;
   absl::Status MatMul(const MatMulArgs& args) { return MatMuls({&args, 1}); }
-  // Biases of buffers that do not overlap, at most kMaxBiases and of the same
-  // number of rows, as one operation.
+  // Adds at most kMaxBiases biases, as one operation, to buffers that do not
+  // overlap and have the same number of rows.
   virtual absl::Status AddBiases(std::span<const AddBiasArgs> biases) = 0;
   virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
   virtual absl::Status Rope(const RopeArgs& args) = 0;
