@@ -146,7 +146,21 @@ struct MatMulArgs {
   // If not empty, [n_rows]: outputs that are not looked at may be kNotComputed.
   // Not with accumulate.
   std::span<const TopOutputs> top = {};
+  // Where outputs saturate, finite and not negative: an output y becomes
+  // soft_cap * tanh(y / soft_cap). 0: nowhere. Not with accumulate. What is
+  // looked at by `top` are the largest outputs after that.
+  float soft_cap = 0;
 };
+
+// x[r] += bias, for every row r.
+struct AddBiasArgs {
+  const float* bias;  // [dim]
+  float* x;           // [n_rows, dim]
+  int64_t n_rows;
+  int64_t dim;
+};
+// Most biases of one AddBiases.
+inline constexpr size_t kMaxBiases = 4;
 
 // cos and sin of position * scale * base^(-2p / n_rot) / freq_factors[p] for
 // p < n_rot / 2, computed in double precision, times `magnitude`.
@@ -256,8 +270,7 @@ struct AttentionArgs {
   // If not null, of `out`, whose rows are those of the segments then: see
   // PackActivations.
   std::byte* packed = nullptr;
-  // Where scores saturate, finite and not negative; 0: nowhere. No family of
-  // models that runs has a cap or sinks yet.
+  // Where scores saturate, finite and not negative; 0: nowhere.
   float soft_cap = 0;
   // [n_heads], finite or minus infinity, which is as good as none; or nullptr.
   const float* sinks = nullptr;
@@ -288,7 +301,8 @@ struct GatedActivationArgs {
 // gate.out = activation(gate product) * up product, elementwise: the gated half
 // of a feed-forward network. up.out is scratch.
 struct GatedMatMulArgs {
-  MatMulArgs gate;  // both of the same activations, without accumulate or top
+  MatMulArgs gate;  // both of the same activations, without accumulate, top or
+                    // soft_cap
   MatMulArgs up;    // of as many outputs
   Activation activation;
   // If not null, of the result: see PackActivations. May be gate.packed.
@@ -403,6 +417,9 @@ class Backend {
   // Products that do not depend on each other, as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;
   absl::Status MatMul(const MatMulArgs& args) { return MatMuls({&args, 1}); }
+  // Adds at most kMaxBiases biases, as one operation, to buffers that do not
+  // overlap and have the same number of rows.
+  virtual absl::Status AddBiases(std::span<const AddBiasArgs> biases) = 0;
   virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;

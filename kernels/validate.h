@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "kernels/backend.h"
@@ -93,12 +94,38 @@ inline absl::Status Validate(const GatedActivationArgs& args) {
   return ValidatePacked(args.dim);
 }
 
+// That a soft cap is finite and not negative.
+inline absl::Status ValidateCap(float soft_cap, absl::string_view what) {
+  if (soft_cap >= 0 && soft_cap <= std::numeric_limits<float>::max()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " soft-capped at ", soft_cap));
+}
+
+inline absl::Status Validate(std::span<const AddBiasArgs> biases) {
+  if (biases.size() > kMaxBiases) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(biases.size(), " biases, at most ", kMaxBiases));
+  }
+  for (const AddBiasArgs& args : biases) {
+    if (args.n_rows == biases.front().n_rows) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "biases of ", biases.front().n_rows, " and of ", args.n_rows, " rows"));
+  }
+  return absl::OkStatus();
+}
+
 inline absl::Status Validate(const MatMulArgs& args) {
   if (args.w.cols % InfoOf(args.w.dtype).block_elems != 0 ||
       (args.packed == nullptr && args.x == nullptr)) {
     return absl::InvalidArgumentError(absl::StrCat("a product over ",
                                                    args.w.cols, " columns of ",
                                                    DTypeName(args.w.dtype)));
+  }
+  RETURN_IF_ERROR(ValidateCap(args.soft_cap, "outputs"));
+  if (args.soft_cap > 0 && args.accumulate) {
+    return absl::InvalidArgumentError("sums of outputs that are soft-capped");
   }
   if (args.top.empty()) return absl::OkStatus();
   if (args.accumulate || static_cast<int64_t>(args.top.size()) != args.n_rows) {
@@ -128,7 +155,8 @@ inline absl::Status Validate(const GatedMatMulArgs& args) {
                       args.gate.w.rows == args.up.w.rows;
   const bool adds = args.gate.accumulate || args.up.accumulate;
   const bool looks_at_few = !args.gate.top.empty() || !args.up.top.empty();
-  if (!is_one || adds || looks_at_few) {
+  const bool is_capped = args.gate.soft_cap != 0 || args.up.soft_cap != 0;
+  if (!is_one || adds || looks_at_few || is_capped) {
     return absl::InvalidArgumentError(absl::StrCat(
         "gating ", args.gate.w.rows, " outputs by ", args.up.w.rows,
         ": not two whole products of the same activations"));
@@ -209,12 +237,7 @@ inline absl::Status Validate(const AttentionArgs& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("pages of ", args.paged.page_tokens, " tokens"));
   }
-  const bool is_cap =
-      args.soft_cap >= 0 && args.soft_cap <= std::numeric_limits<float>::max();
-  if (!is_cap) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("scores soft-capped at ", args.soft_cap));
-  }
+  RETURN_IF_ERROR(ValidateCap(args.soft_cap, "scores"));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.n_heads * args.head_dim);
 }

@@ -99,6 +99,14 @@ class CpuBackend : public Backend {
   absl::Status MatMuls(std::span<const MatMulArgs> products) override {
     for (const MatMulArgs& args : products) RETURN_IF_ERROR(Validate(args));
     cpu::MatMuls(products, pool_, top_scratch_.data());
+    for (const MatMulArgs& args : products) {
+      if (args.soft_cap > 0) cpu::SoftCap(args, pool_);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
+    RETURN_IF_ERROR(Validate(biases));
+    for (const AddBiasArgs& args : biases) cpu::AddBias(args, pool_);
     return absl::OkStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {

@@ -50,6 +50,9 @@ void GetRows(const GetRowsArgs& args, ThreadPool& pool);
 // `scratch`: kMaxTopRows for each thread of the pool.
 void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
              TopList* scratch);
+// Outputs of a product saturate at args.soft_cap, those that are kNotComputed
+// stay so.
+void SoftCap(const MatMulArgs& args, ThreadPool& pool);
 // A product of up to kMaxTopRows rows by a split matrix, where args.top bounds
 // what is looked at.
 void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
@@ -71,6 +74,7 @@ void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
                      int64_t begin, int64_t end);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
+void AddBias(const AddBiasArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void AddNorm(const AddNormArgs& args, ThreadPool& pool);
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);

@@ -83,7 +83,16 @@ class CudaBackend : public Backend {
     RETURN_IF_ERROR(UseDevice(device_));
     RETURN_IF_ERROR(HaveScratch());
     PLIMSOLL_CUDA::MatMuls(context_, products);
+    for (const MatMulArgs& args : products) {
+      if (args.soft_cap > 0) PLIMSOLL_CUDA::SoftCap(context_, args);
+    }
     return LaunchStatus();
+  }
+  absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
+    return Run(biases, [&] {
+      PLIMSOLL_CUDA::AddBiases(context_, biases);
+      return absl::OkStatus();
+    });
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::RopeAngles(context_, args); });

@@ -42,6 +42,9 @@ absl::Status GetRows(const Context& context, const GetRowsArgs& args);
 std::vector<int64_t> StepRows(const Context& context);
 // Those of one type that read the same activations are one launch.
 void MatMuls(const Context& context, std::span<const MatMulArgs> products);
+// Outputs of a product saturate at args.soft_cap.
+void SoftCap(const Context& context, const MatMulArgs& args);
+void AddBiases(const Context& context, std::span<const AddBiasArgs> list);
 // A product's float32 path: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);

@@ -88,6 +88,11 @@ class ReferenceBackend : public Backend {
     }
     return absl::OkStatus();
   }
+  absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
+    RETURN_IF_ERROR(Validate(biases));
+    for (const AddBiasArgs& args : biases) reference::AddBias(args);
+    return absl::OkStatus();
+  }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     reference::RopeAngles(args);
     return absl::OkStatus();

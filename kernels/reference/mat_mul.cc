@@ -1,5 +1,6 @@
 // Reference: weights dequantised exactly, activations as given (or unpacked),
 // products summed in double.
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -49,6 +50,9 @@ absl::Status MatMul(const MatMulArgs& args) {
         sum += x[static_cast<size_t>(m)][c] * w[c];
       }
       float& out = args.out[m * args.w.rows + r];
+      if (args.soft_cap > 0) {
+        sum = args.soft_cap * std::tanh(sum / args.soft_cap);
+      }
       out = static_cast<float>(args.accumulate ? out + sum : sum);
     }
   }

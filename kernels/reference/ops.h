@@ -9,6 +9,7 @@ namespace plimsoll::kernels::reference {
 
 absl::Status GetRows(const GetRowsArgs& args);
 absl::Status MatMul(const MatMulArgs& args);
+void AddBias(const AddBiasArgs& args);
 void RmsNorm(const RmsNormArgs& args);
 void PackActivations(const PackActivationsArgs& args);
 void RopeAngles(const RopeAnglesArgs& args);

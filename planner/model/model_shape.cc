@@ -211,8 +211,10 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
     if (!tensors.empty() && !tensors.contains(router)) continue;
-    shape.layers[il].expert_ffn_dim = ffn_dim;
-    if (!architecture.is_gated_by_residual) shape.layers[il].ffn_dim = 0;
+    LayerShape& layer = shape.layers[il];
+    layer.expert_ffn_dim = ffn_dim;
+    layer.ffn = architecture.expert_ffn;
+    if (layer.ffn == FfnKind::kExperts) layer.ffn_dim = 0;
   }
   return absl::OkStatus();
 }
@@ -227,6 +229,8 @@ absl::Status ReadLayers(const Hyperparameters& keys,
                    keys.PerLayer("feed_forward_length", shape.n_layers,
                                  ModelShape::kMaxDim));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
+    shape.layers[il].mixer = architecture.mixer;
+    shape.layers[il].ffn = architecture.ffn;
     shape.layers[il].ffn_dim = ffn_dims[il];
   }
   return ReadExperts(keys, architecture, shape);
@@ -316,7 +320,7 @@ TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
           .n_rot = numbers.n_rot,
           .is_qkv_fused =
               header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
-              (header.tensors.empty() && numbers.architecture->is_fused),
+              (header.tensors.empty() && numbers.architecture->is_qkv_fused),
           .is_gate_up_fused =
               header.FindTensor("blk.0.ffn_gate_up_exps.weight") != nullptr};
 }

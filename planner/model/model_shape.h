@@ -16,6 +16,17 @@ namespace plimsoll::planner {
 // Of a float32, in which a step computes.
 inline constexpr int64_t kFloatBytes = 4;
 
+// What a layer does with other tokens' states.
+enum class MixerKind { kAttention };
+
+// What a layer does with a token's state alone.
+enum class FfnKind {
+  kGated,       // down(activation(gate x) * up x)
+  kFusedGated,  // the same, with gate and up in one tensor
+  kExperts,     // some of many such networks, chosen by a router
+  kExpertsBesideGated,
+};
+
 // One transformer layer as far as memory is concerned.
 struct LayerShape {
   int64_t n_kv_heads;
@@ -27,6 +38,8 @@ struct LayerShape {
                       // index if it owns them
   int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is 0
                                // where there is no dense FFN beside them
+  MixerKind mixer = MixerKind::kAttention;
+  FfnKind ffn = FfnKind::kGated;
 
   // The same size of everything, whatever layer's keys it reads.
   bool IsLike(const LayerShape& other) const {

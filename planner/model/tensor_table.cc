@@ -1,6 +1,7 @@
 #include "planner/model/tensor_table.h"
 
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -15,155 +16,56 @@
 namespace plimsoll::planner {
 namespace {
 
-// A dimension of a tensor, in terms of the model.
-enum class Dim {
-  kNone,       // there is no such dimension
-  kOne,        // 1
-  kModel,      // model_dim
-  kVocab,      // vocab_size
-  kQuery,      // n_heads * head_dim
-  kKv,         // n_kv_heads * head_dim
-  kQkv,        // both, keys and values apart
-  kHead,       // head_dim
-  kHeads,      // n_heads
-  kFfn,        // ffn_dim
-  kTwoFfn,     // gate and up
-  kExpertFfn,  // expert_ffn_dim
-  kTwoExpertFfn,
-  kExperts,  // n_experts
-  kRotary,   // half the rotated dimensions
-  kPle,      // ple_dim
-  kAllPle,   // ple_dim of every layer
-  kStreams,  // n_streams
-  kStreamPairs,
-  kOtherStreams,
-  kLaurel,  // rank of the low-rank branch
-};
-
-// When a model has a tensor.
-enum class When {
-  kAlways,
-  kNotGptOss,
-  kSeparateQkv,
-  kOwnKv,      // of a layer that has keys and values of its own
-  kOwnValues,  // the same; values may be the keys
-  kFusedQkv,
-  kQkNorm,
-  kOwnKNorm,
-  kOptionalBias,
-  kQkvBias,
-  kOutputBias,
-  kSinks,
-  kPostNorms,
-  kPreFfnNormByName,  // gpt-oss names its FFN norm after the attention
-  kGatedFfn,
-  kFusedFfn,
-  kLayerScale,
-  kExperts,
-  kExpertsSplit,
-  kExpertsFused,
-  kExpertBias,
-  kExpertsBesideFfn,
-  kPle,
-  kAltup,
-};
-
-// kUsual may be missing from a file, but models have it.
-enum Presence { kRequired, kUsual, kOptional };
-
-struct Role {
-  absl::string_view name;  // after "blk.N." for a layer's
-  When when;
-  Presence presence;
-  std::array<Dim, 3> dims;
-  WeightKind kind = WeightKind::kDense;
-};
+// Stands for Architecture::ffn_norm.
+constexpr absl::string_view kFfnNorm = "ffn_norm.weight";
 
 using enum Dim;
+using enum Presence;
 constexpr Dim kNo = Dim::kNone;
-
-constexpr auto kModelRoles = std::to_array<Role>({
-    {"token_embd.weight",
-     When::kAlways,
-     kRequired,
-     {kModel, kVocab, kNo},
-     WeightKind::kEmbedding},
-    {"output_norm.weight", When::kAlways, kRequired, {kModel, kNo, kNo}},
-    {"output.weight", When::kAlways, kOptional, {kModel, kVocab, kNo}},
-    {"output.bias", When::kQkvBias, kOptional, {kVocab, kNo, kNo}},
-    {"rope_freqs.weight", When::kAlways, kOptional, {kRotary, kNo, kNo}},
-    {"rope_freqs.weight", When::kLayerScale, kUsual, {kRotary, kNo, kNo}},
-    {"rope_factors_long.weight",
-     When::kFusedFfn,
-     kOptional,
-     {kRotary, kNo, kNo}},
-    {"rope_factors_short.weight",
-     When::kFusedFfn,
-     kOptional,
-     {kRotary, kNo, kNo}},
-    {"per_layer_token_embd.weight",
-     When::kPle,
-     kRequired,
-     {kAllPle, kVocab, kNo},
-     WeightKind::kPerLayerEmbedding},
-    {"per_layer_model_proj.weight",
-     When::kPle,
-     kRequired,
-     {kModel, kAllPle, kNo}},
-    {"per_layer_proj_norm.weight",
-     When::kPle,
-     kRequired,
-     {Dim::kPle, kNo, kNo}},
-    {"altup_proj.weight",
-     When::kAltup,
-     kRequired,
-     {kModel, kModel, kOtherStreams}},
-    {"altup_unembd_proj.weight",
-     When::kAltup,
-     kRequired,
-     {kModel, kModel, kOtherStreams}},
-});
-
 constexpr WeightKind kExpert = WeightKind::kExpert;
 
-constexpr auto kLayerRoles = std::to_array<Role>({
-    {"attn_norm.weight", When::kAlways, kRequired, {kModel, kNo, kNo}},
-    {"attn_q.weight", When::kSeparateQkv, kRequired, {kModel, kQuery, kNo}},
-    {"attn_k.weight", When::kOwnKv, kRequired, {kModel, kKv, kNo}},
-    {"attn_v.weight", When::kOwnValues, kRequired, {kModel, kKv, kNo}},
-    {"attn_qkv.weight", When::kFusedQkv, kRequired, {kModel, kQkv, kNo}},
-    {"attn_output.weight", When::kAlways, kRequired, {kQuery, kModel, kNo}},
-    {"attn_q_norm.weight", When::kQkNorm, kRequired, {kHead, kNo, kNo}},
-    {"attn_k_norm.weight", When::kOwnKNorm, kRequired, {kHead, kNo, kNo}},
-    {"attn_q.bias", When::kOptionalBias, kOptional, {kQuery, kNo, kNo}},
-    {"attn_k.bias", When::kOptionalBias, kOptional, {kKv, kNo, kNo}},
-    {"attn_v.bias", When::kOptionalBias, kOptional, {kKv, kNo, kNo}},
-    {"attn_output.bias", When::kOptionalBias, kOptional, {kModel, kNo, kNo}},
-    {"attn_q.bias", When::kQkvBias, kRequired, {kQuery, kNo, kNo}},
-    {"attn_k.bias", When::kQkvBias, kRequired, {kKv, kNo, kNo}},
-    {"attn_v.bias", When::kQkvBias, kRequired, {kKv, kNo, kNo}},
-    {"attn_output.bias", When::kOutputBias, kRequired, {kModel, kNo, kNo}},
-    {"attn_sinks.weight", When::kSinks, kRequired, {kHeads, kNo, kNo}},
-    {"post_attention_norm.weight",
-     When::kPostNorms,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"post_attention_norm.weight",
-     When::kPreFfnNormByName,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"ffn_norm.weight", When::kNotGptOss, kRequired, {kModel, kNo, kNo}},
-    {"ffn_gate.weight", When::kGatedFfn, kRequired, {kModel, kFfn, kNo}},
-    {"ffn_up.weight", When::kGatedFfn, kRequired, {kModel, kFfn, kNo}},
-    {"ffn_down.weight", When::kGatedFfn, kRequired, {kFfn, kModel, kNo}},
-    {"ffn_up.weight", When::kFusedFfn, kRequired, {kModel, kTwoFfn, kNo}},
-    {"ffn_down.weight", When::kFusedFfn, kRequired, {kFfn, kModel, kNo}},
-    {"post_ffw_norm.weight", When::kPostNorms, kRequired, {kModel, kNo, kNo}},
-    {"layer_output_scale.weight", When::kLayerScale, kUsual, {kOne, kNo, kNo}},
-    {"ffn_gate_inp.weight",
-     When::kExperts,
-     kRequired,
-     {kModel, Dim::kExperts, kNo}},
+constexpr auto kModelRoles = std::to_array<TensorRole>({
+    {"token_embd.weight", When::kAlways, kRequired, MatrixOf(kModel, kVocab),
+     WeightKind::kEmbedding},
+    {"output_norm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {"output.weight", When::kAlways, kOptional, MatrixOf(kModel, kVocab)},
+    {"output.bias", When::kQkvBias, kOptional, VectorOf(kVocab)},
+    {"rope_freqs.weight", When::kAlways, kOptional, VectorOf(kRotary)},
+    {"per_layer_token_embd.weight", When::kPle, kRequired,
+     MatrixOf(kAllPle, kVocab), WeightKind::kPerLayerEmbedding},
+    {"per_layer_model_proj.weight", When::kPle, kRequired,
+     MatrixOf(kModel, kAllPle)},
+    {"per_layer_proj_norm.weight", When::kPle, kRequired, VectorOf(Dim::kPle)},
+});
+
+constexpr auto kLayerRoles = std::to_array<TensorRole>({
+    {"attn_norm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {"attn_q.weight", When::kSeparateQkv, kRequired, MatrixOf(kModel, kQuery)},
+    {"attn_k.weight", When::kOwnKv, kRequired, MatrixOf(kModel, kKv)},
+    {"attn_v.weight", When::kOwnValues, kRequired, MatrixOf(kModel, kKv)},
+    {"attn_qkv.weight", When::kFusedQkv, kRequired, MatrixOf(kModel, kQkv)},
+    {"attn_output.weight", When::kAlways, kRequired, MatrixOf(kQuery, kModel)},
+    {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
+    {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
+    {"attn_q.bias", When::kOptionalBias, kOptional, VectorOf(kQuery)},
+    {"attn_k.bias", When::kOptionalBias, kOptional, VectorOf(kKv)},
+    {"attn_v.bias", When::kOptionalBias, kOptional, VectorOf(kKv)},
+    {"attn_output.bias", When::kOptionalBias, kOptional, VectorOf(kModel)},
+    {"attn_q.bias", When::kQkvBias, kRequired, VectorOf(kQuery)},
+    {"attn_k.bias", When::kQkvBias, kRequired, VectorOf(kKv)},
+    {"attn_v.bias", When::kQkvBias, kRequired, VectorOf(kKv)},
+    {"attn_output.bias", When::kAllBiases, kRequired, VectorOf(kModel)},
+    {"post_attention_norm.weight", When::kPostNorms, kRequired,
+     VectorOf(kModel)},
+    {kFfnNorm, When::kAlways, kRequired, VectorOf(kModel)},
+    {"ffn_gate.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
+    {"ffn_up.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
+    {"ffn_down.weight", When::kGatedFfn, kRequired, MatrixOf(kFfn, kModel)},
+    {"ffn_up.weight", When::kFusedFfn, kRequired, MatrixOf(kModel, kTwoFfn)},
+    {"ffn_down.weight", When::kFusedFfn, kRequired, MatrixOf(kFfn, kModel)},
+    {"post_ffw_norm.weight", When::kPostNorms, kRequired, VectorOf(kModel)},
+    {"ffn_gate_inp.weight", When::kExperts, kRequired,
+     MatrixOf(kModel, Dim::kExperts)},
     {"ffn_gate_exps.weight",
      When::kExpertsSplit,
      kRequired,
@@ -184,62 +86,17 @@ constexpr auto kLayerRoles = std::to_array<Role>({
      kRequired,
      {kExpertFfn, kModel, Dim::kExperts},
      kExpert},
-    {"ffn_gate_inp.bias",
-     When::kExpertBias,
-     kRequired,
-     {Dim::kExperts, kNo, kNo}},
-    {"ffn_gate_exps.bias",
-     When::kExpertBias,
-     kRequired,
-     {kExpertFfn, Dim::kExperts, kNo},
-     kExpert},
-    {"ffn_up_exps.bias",
-     When::kExpertBias,
-     kRequired,
-     {kExpertFfn, Dim::kExperts, kNo},
-     kExpert},
-    {"ffn_down_exps.bias",
-     When::kExpertBias,
-     kRequired,
-     {kModel, Dim::kExperts, kNo},
-     kExpert},
-    {"ffn_gate_inp.scale",
-     When::kExpertsBesideFfn,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"ffn_down_exps.scale",
-     When::kExpertsBesideFfn,
-     kRequired,
-     {Dim::kExperts, kNo, kNo}},
-    {"pre_ffw_norm_2.weight",
-     When::kExpertsBesideFfn,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"post_ffw_norm_1.weight",
-     When::kExpertsBesideFfn,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"post_ffw_norm_2.weight",
-     When::kExpertsBesideFfn,
-     kRequired,
-     {kModel, kNo, kNo}},
-    {"inp_gate.weight", When::kPle, kRequired, {kModel, Dim::kPle, kNo}},
-    {"proj.weight", When::kPle, kRequired, {Dim::kPle, kModel, kNo}},
-    {"post_norm.weight", When::kPle, kRequired, {kModel, kNo, kNo}},
-    {"altup_correct_coef.weight",
-     When::kAltup,
-     kRequired,
-     {kStreams, kStreams, kNo}},
-    {"altup_correct_scale.weight", When::kAltup, kRequired, {kModel, kNo, kNo}},
-    {"altup_predict_coef.weight",
-     When::kAltup,
-     kRequired,
-     {kStreams, kStreamPairs, kNo}},
-    {"altup_router.weight", When::kAltup, kRequired, {kModel, kStreams, kNo}},
-    {"altup_router_norm.weight", When::kAltup, kRequired, {kModel, kNo, kNo}},
-    {"laurel_l.weight", When::kAltup, kRequired, {kModel, kLaurel, kNo}},
-    {"laurel_r.weight", When::kAltup, kRequired, {kLaurel, kModel, kNo}},
-    {"laurel_post_norm.weight", When::kAltup, kRequired, {kModel, kNo, kNo}},
+    {"ffn_gate_inp.bias", When::kExpertBias, kRequired,
+     VectorOf(Dim::kExperts)},
+    {"ffn_gate_exps.bias", When::kExpertBias, kRequired,
+     MatrixOf(kExpertFfn, Dim::kExperts), kExpert},
+    {"ffn_up_exps.bias", When::kExpertBias, kRequired,
+     MatrixOf(kExpertFfn, Dim::kExperts), kExpert},
+    {"ffn_down_exps.bias", When::kExpertBias, kRequired,
+     MatrixOf(kModel, Dim::kExperts), kExpert},
+    {"inp_gate.weight", When::kPle, kRequired, MatrixOf(kModel, Dim::kPle)},
+    {"proj.weight", When::kPle, kRequired, MatrixOf(Dim::kPle, kModel)},
+    {"post_norm.weight", When::kPle, kRequired, VectorOf(kModel)},
 });
 
 // The widths are at most kMaxDim and counts too, so no product overflows.
@@ -295,40 +152,32 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
 }
 
 bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
-  const ModelShape& shape = context.shape;
   const Architecture& a = context.architecture;
   const bool has_experts = layer.expert_ffn_dim > 0;
   switch (when) {
     case When::kAlways:
       return true;
-    case When::kNotGptOss:
-      return !a.has_sinks;
-    case When::kPreFfnNormByName:
-    case When::kSinks:
-      return a.has_sinks;
     case When::kSeparateQkv:
     case When::kOwnKv:
     case When::kOwnValues:
       return !context.is_qkv_fused;
     case When::kFusedQkv:
       return context.is_qkv_fused;
-    case When::kQkNorm:
-    case When::kOwnKNorm:
-      return a.has_qk_norm;
+    case When::kHeadNorms:
+    case When::kOwnKeyNorm:
+      return a.has_head_norms;
     case When::kOptionalBias:
       return a.biases == BiasRule::kOptional;
     case When::kQkvBias:
-      return a.biases == BiasRule::kQkv || a.biases == BiasRule::kQkvAndOutput;
-    case When::kOutputBias:
-      return a.biases == BiasRule::kQkvAndOutput;
+      return a.biases == BiasRule::kQkv || a.biases == BiasRule::kAll;
+    case When::kAllBiases:
+      return a.biases == BiasRule::kAll;
     case When::kPostNorms:
       return a.has_post_norms;
     case When::kGatedFfn:
-      return layer.ffn_dim > 0 && !a.is_fused;
+      return layer.ffn_dim > 0 && a.ffn == FfnKind::kGated;
     case When::kFusedFfn:
-      return a.is_fused;
-    case When::kLayerScale:
-      return a.has_layer_scale;
+      return a.ffn == FfnKind::kFusedGated;
     case When::kExperts:
       return has_experts;
     case When::kExpertsSplit:
@@ -336,24 +185,20 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kExpertsFused:
       return has_experts && context.is_gate_up_fused;
     case When::kExpertBias:
-      return has_experts && a.has_sinks;
-    case When::kExpertsBesideFfn:
-      return has_experts && a.is_gated_by_residual;
+      return has_experts && a.biases == BiasRule::kAll;
     case When::kPle:
-      return shape.ple_dim > 0;
-    case When::kAltup:
       break;
   }
-  return a.has_altup;
+  return context.shape.ple_dim > 0;
 }
 
 // Layers that read another layer's keys and values may ship theirs.
 bool IsIgnored(When when, bool owns_kv) {
   return !owns_kv && (when == When::kOwnKv || when == When::kOwnValues ||
-                      when == When::kOwnKNorm);
+                      when == When::kOwnKeyNorm);
 }
 
-TensorSpec SpecOf(const Role& role, const TensorContext& context,
+TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
                   const LayerShape& layer, std::string name) {
   TensorSpec spec = {.name = std::move(name),
                      .ne = {1, 1, 1, 1},
@@ -367,11 +212,28 @@ TensorSpec SpecOf(const Role& role, const TensorContext& context,
   }
   // Full layers whose values are their keys have no projection for them.
   if (role.when == When::kOwnValues && layer.window == 0 &&
-      context.architecture.has_layer_scale) {
+      context.architecture.values_may_be_keys) {
     spec.is_optional = true;
     spec.is_usual = false;
   }
   return spec;
+}
+
+// Adds the layer's tensor of that role, if it has one.
+void AddLayerSpec(const TensorRole& role, const TensorContext& context,
+                  size_t il, std::vector<TensorSpec>& specs) {
+  const LayerShape& layer = context.shape.layers[il];
+  if (!Holds(role.when, context, layer)) return;
+  const absl::string_view name =
+      role.name == kFfnNorm ? context.architecture.ffn_norm : role.name;
+  specs.push_back(
+      SpecOf(role, context, layer, absl::StrCat("blk.", il, ".", name)));
+  if (!IsIgnored(role.when, layer.kv_source == static_cast<int64_t>(il))) {
+    return;
+  }
+  specs.back().is_optional = true;
+  specs.back().is_usual = false;
+  specs.back().is_ignored = true;
 }
 
 absl::Status Unknown(const GgufTensor& tensor) {
@@ -408,24 +270,24 @@ absl::Status CheckTensor(const GgufTensor& tensor, const TensorSpec& spec) {
 }  // namespace
 
 std::vector<TensorSpec> TensorSpecs(const TensorContext& context) {
+  const Architecture& a = context.architecture;
   std::vector<TensorSpec> specs;
   const std::vector<LayerShape>& layers = context.shape.layers;
   specs.reserve(kModelRoles.size() + layers.size() * kLayerRoles.size() / 2);
-  const LayerShape& first = layers.front();
-  for (const Role& role : kModelRoles) {
-    if (!Holds(role.when, context, first)) continue;
-    specs.push_back(SpecOf(role, context, first, std::string(role.name)));
+  for (const std::span<const TensorRole> roles :
+       {std::span<const TensorRole>(kModelRoles), a.model_tensors}) {
+    for (const TensorRole& role : roles) {
+      if (!Holds(role.when, context, layers.front())) continue;
+      specs.push_back(
+          SpecOf(role, context, layers.front(), std::string(role.name)));
+    }
   }
   for (size_t il = 0; il < layers.size(); ++il) {
-    const bool owns_kv = layers[il].kv_source == static_cast<int64_t>(il);
-    for (const Role& role : kLayerRoles) {
-      if (!Holds(role.when, context, layers[il])) continue;
-      specs.push_back(SpecOf(role, context, layers[il],
-                             absl::StrCat("blk.", il, ".", role.name)));
-      if (!IsIgnored(role.when, owns_kv)) continue;
-      specs.back().is_optional = true;
-      specs.back().is_usual = false;
-      specs.back().is_ignored = true;
+    for (const std::span<const TensorRole> roles :
+         {std::span<const TensorRole>(kLayerRoles), a.layer_tensors}) {
+      for (const TensorRole& role : roles) {
+        AddLayerSpec(role, context, il, specs);
+      }
     }
   }
   return specs;

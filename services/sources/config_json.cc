@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/gguf/header_numbers.h"
+#include "planner/model/architectures.h"
 #include "planner/model/model_shape.h"
 
 namespace plimsoll::services {
@@ -19,34 +21,9 @@ namespace {
 
 using google::protobuf::Struct;
 using google::protobuf::Value;
+using planner::Architecture;
 using planner::GgufType;
 using planner::HeaderNumbers;
-
-// A model_type of config.json and the architecture that it is.
-struct ModelType {
-  absl::string_view name;
-  absl::string_view architecture;
-  bool is_tied_by_default;
-  bool has_windows;  // others carry a sliding_window that nothing uses
-};
-
-constexpr ModelType kModelTypes[] = {
-    {"gemma2", "gemma2", true, true},
-    {"gemma3", "gemma3", true, true},
-    {"gemma3_text", "gemma3", true, true},
-    {"gemma3n", "gemma3n", true, true},
-    {"gemma3n_text", "gemma3n", true, true},
-    {"gemma4", "gemma4", true, true},
-    {"gemma4_text", "gemma4", true, true},
-    {"gpt_oss", "gpt-oss", false, true},
-    {"llama", "llama", false, false},
-    {"mistral", "llama", false, false},
-    {"mixtral", "llama", false, false},
-    {"phi3", "phi3", false, true},
-    {"qwen2", "qwen2", false, false},
-    {"qwen3", "qwen3", false, false},
-    {"qwen3_moe", "qwen3moe", false, false},
-};
 
 // A count of config.json and the header's key for it, after "A.".
 struct CountKey {
@@ -84,14 +61,18 @@ absl::Status Bad(absl::string_view key, absl::string_view what) {
 // Reads one object and writes the header's metadata.
 class ConfigReader {
  public:
-  ConfigReader(const Struct& config, const ModelType& type, HeaderNumbers& out)
-      : config_(config), type_(type), out_(out) {}
+  ConfigReader(const Struct& config, const Architecture& architecture,
+               HeaderNumbers& out)
+      : config_(config), architecture_(architecture), out_(out) {}
 
   absl::Status Run() {
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
-    if (!type_.has_windows) return absl::OkStatus();
+    // Others carry a sliding_window that nothing uses.
+    if (architecture_.windows == planner::WindowRule::kNone) {
+      return absl::OkStatus();
+    }
     RETURN_IF_ERROR(SetCounts("sliding_window", "attention.sliding_window"));
     RETURN_IF_ERROR(SetPattern());
     return SetGlobalHeads();
@@ -138,7 +119,8 @@ class ConfigReader {
   // Which layers slide.
   absl::Status SetPattern() {
     const Value* types = Find("layer_types");
-    if (types == nullptr || type_.architecture == "phi3") {
+    if (types == nullptr ||
+        architecture_.windows != planner::WindowRule::kPattern) {
       return absl::OkStatus();
     }
     for (const Value& item : types->list_value().values()) {
@@ -185,7 +167,7 @@ class ConfigReader {
   }
 
   const Struct& config_;
-  const ModelType& type_;
+  const Architecture& architecture_;
   HeaderNumbers& out_;
   std::vector<double> slides_;
 };
@@ -195,11 +177,13 @@ std::string TextOf(const Struct& config, const std::string& name) {
   return it == config.fields().end() ? "" : it->second.string_value();
 }
 
-absl::StatusOr<const ModelType*> FindModelType(const Struct& config) {
+absl::StatusOr<const Architecture*> ArchitectureOf(const Struct& config) {
   const std::string name = TextOf(config, "model_type");
   if (name.empty()) return Bad("model_type", "is missing");
-  for (const ModelType& type : kModelTypes) {
-    if (type.name == name) return &type;
+  for (const Architecture* architecture : planner::Architectures()) {
+    if (absl::c_linear_search(architecture->config_types, name)) {
+      return architecture;
+    }
   }
   return absl::UnimplementedError(absl::StrCat(
       "config.json: model_type \"", name.substr(0, 64), "\" is not known"));
@@ -254,13 +238,13 @@ absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
       (*config.mutable_fields())[name] = value;
     }
   }
-  ASSIGN_OR_RETURN(const ModelType* type, FindModelType(config));
+  ASSIGN_OR_RETURN(const Architecture* architecture, ArchitectureOf(config));
   ASSIGN_OR_RETURN(const TensorTypes types, TypesOf(config));
-  HeaderNumbers numbers(type->architecture);
-  RETURN_IF_ERROR(ConfigReader(config, *type, numbers).Run());
+  HeaderNumbers numbers(architecture->name);
+  RETURN_IF_ERROR(ConfigReader(config, *architecture, numbers).Run());
   const auto tied = config.fields().find("tie_word_embeddings");
   const bool is_tied = tied == config.fields().end()
-                           ? type->is_tied_by_default
+                           ? architecture->is_tied
                            : tied->second.bool_value();
   RETURN_IF_ERROR(planner::AddTensors(numbers.header(),
                                       {.dense = types.dense,

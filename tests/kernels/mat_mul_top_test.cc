@@ -44,7 +44,8 @@ class MatMulTopTest : public BackendTest {
                                                   .out = out.data(),
                                                   .n_rows = n_rows,
                                                   .accumulate = false,
-                                                  .top = top});
+                                                  .top = top,
+                                                  .soft_cap = soft_cap_});
     EXPECT_TRUE(status.ok()) << status;
     return out;
   }
@@ -77,6 +78,7 @@ class MatMulTopTest : public BackendTest {
   }
 
   StoredMatrix matrix_;
+  float soft_cap_ = 0;
 };
 
 TEST_P(MatMulTopTest, TheLargestOutputsAndThoseAskedForAreMatMuls) {
@@ -109,6 +111,26 @@ TEST_P(MatMulTopTest, TheLargestOutputsAndThoseAskedForAreMatMuls) {
       } else if (k == 1) {
         EXPECT_GT(n_left_out, n_rows * kRows / 2);
       }
+    }
+  }
+}
+
+// A cap brings large outputs together, until many are equal: all of those count
+// that are as large as the k-th one after it.
+TEST_P(MatMulTopTest, TheLargestOutputsAfterASoftCapAreAllThere) {
+  RandomData random(18);
+  Load(Vocabulary(random));
+  const auto x = random.Floats(kCols, 4.0f);
+  for (const float cap : {0.001f, 0.05f, 0.5f, 3.0f, 50.0f}) {
+    soft_cap_ = cap;
+    const auto all = Product(x, 1, {});
+    const float largest = *std::max_element(all.begin(), all.end());
+    EXPECT_LE(largest, cap);
+    for (const int64_t k : {int64_t{1}, int64_t{10}, kMaxCandidates}) {
+      const std::vector<int32_t> always = {0, 15, 16, kRows - 1};
+      const TopOutputs top = {k, always};
+      const auto out = Product(x, 1, {&top, 1});
+      CheckRow(out.data(), all.data(), top);
     }
   }
 }

@@ -53,6 +53,9 @@ class SynchronousBackend : public Backend {
   absl::Status MatMuls(std::span<const MatMulArgs> products) override {
     return Then(backend_->MatMuls(products));
   }
+  absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
+    return Then(backend_->AddBiases(biases));
+  }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
     return Then(backend_->RopeAngles(args));
   }

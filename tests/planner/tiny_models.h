@@ -76,11 +76,12 @@ inline void AddTensors(const TinyModel& m, GgufBuilder& b) {
     add(p + "ffn_gate.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_up.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_down.weight", m.dtype, {m.ffn_dim, d});
-    const bool is_gemma3 = m.architecture == "gemma3";
-    if (!is_gemma3 && m.architecture != "qwen3") continue;
+    const bool is_gemma =
+        m.architecture == "gemma3" || m.architecture == "gemma4";
+    if (!is_gemma && m.architecture != "qwen3") continue;
     add(p + "attn_q_norm.weight", DType::kF32, {m.head_dim});
     add(p + "attn_k_norm.weight", DType::kF32, {m.head_dim});
-    if (!is_gemma3) continue;
+    if (!is_gemma) continue;
     add(p + "post_attention_norm.weight", DType::kF32, {d});
     add(p + "post_ffw_norm.weight", DType::kF32, {d});
   }
@@ -112,6 +113,7 @@ inline GgufBuilder BuilderOf(const TinyModel& m) {
   f32("attention.layer_norm_rms_epsilon", 1e-5f);
   f32("rope.freq_base", 10'000.0f);
   if (m.window > 0) u32("attention.sliding_window", m.window);
+  if (m.architecture == "gemma4") u32("attention.sliding_window_pattern", 6);
   internal::AddVocab(m, b);
   internal::AddTensors(m, b);
   return b;

@@ -71,6 +71,7 @@ int Gain(const Tensor& tensor) {
 }
 
 float VectorBase(const std::string& name) {
+  if (absl::EndsWith(name, ".bias")) return 0.0f;
   if (name == "output_norm.weight") return 6.0f;
   const bool is_head_norm = absl::StrContains(name, "_q_norm.") ||
                             absl::StrContains(name, "_k_norm.");
@@ -275,7 +276,7 @@ void WriteBpeVocab(Writer& w) {
 }
 
 Writer Metadata(const RandomModel& m) {
-  const bool is_gemma = m.architecture == "gemma3";
+  const bool is_gemma = absl::StartsWith(m.architecture, "gemma");
   const std::string a = m.architecture + ".";
   Writer w;
   w.Text("general.architecture", m.architecture);
@@ -288,9 +289,11 @@ Writer Metadata(const RandomModel& m) {
   w.U32(a + "attention.key_length", m.head_dim);
   w.U32(a + "attention.value_length", m.head_dim);
   w.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
-  w.F32(a + "rope.freq_base", is_gemma ? 1e6f : 1e4f);
+  w.F32(a + "rope.freq_base", m.architecture == "gemma3" ? 1e6f : 1e4f);
   if (!is_gemma) w.U32(a + "rope.dimension_count", m.head_dim);
   if (m.window > 0) w.U32(a + "attention.sliding_window", m.window);
+  if (m.score_cap > 0) w.F32(a + "attn_logit_softcapping", m.score_cap);
+  if (m.logit_cap > 0) w.F32(a + "final_logit_softcapping", m.logit_cap);
   if (!m.pattern.empty()) {
     w.Values(a + "attention.sliding_window_pattern", 7,
              std::vector<uint8_t>(m.pattern.begin(), m.pattern.end()));
@@ -319,15 +322,25 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     tensors.push_back({prefix + role + ".weight",
                        rows == 1 ? DType::kF32 : type_of(role), cols, rows});
   };
+  const auto add_bias = [&](const std::string& of, uint64_t n) {
+    tensors.push_back({of + ".bias", DType::kF32, n, 1});
+  };
   add("", "token_embd", m.dim, kRandomVocab);
   if (m.has_rope_freqs) add("", "rope_freqs", m.head_dim / 2, 1);
   for (uint32_t il = 0; il < m.n_layers; ++il) {
     const std::string p = absl::StrCat("blk.", il, ".");
     add(p, "attn_norm", m.dim, 1);
     add(p, "ffn_norm", m.dim, 1);
-    if (m.architecture == "gemma3") {
+    if (m.architecture == "gemma3" || m.architecture == "qwen3") {
       add(p, "attn_q_norm", m.head_dim, 1);
       add(p, "attn_k_norm", m.head_dim, 1);
+    }
+    if (m.architecture == "qwen2") {
+      add_bias(p + "attn_q", q);
+      add_bias(p + "attn_k", kv);
+      add_bias(p + "attn_v", kv);
+    }
+    if (m.architecture == "gemma2" || m.architecture == "gemma3") {
       add(p, "post_attention_norm", m.dim, 1);
       add(p, "post_ffw_norm", m.dim, 1);
     }
@@ -437,9 +450,44 @@ const std::vector<RandomModel>& RandomModels() {
   return *kModels;
 }
 
+const std::vector<RandomModel>& FamilyModels() {
+  static const auto* const kModels = [] {
+    auto* models = new std::vector<RandomModel>;
+    const auto add = [&](const char* name, const char* architecture,
+                         DType type) -> RandomModel& {
+      models->push_back({.name = name,
+                         .architecture = architecture,
+                         .dim = 96,
+                         .n_heads = 4,
+                         .n_kv_heads = 2,
+                         .head_dim = 32,
+                         .ffn_dim = 160,
+                         .n_layers = 3,
+                         .default_type = type,
+                         .types = {{"token_embd", DType::kQ8_0}},
+                         .pattern = {}});
+      return models->back();
+    };
+    add("qwen2_q8_0", "qwen2", DType::kQ8_0);
+    add("qwen3_q4_0", "qwen3", DType::kQ4_0);
+    add("gemma1_q4_0", "gemma", DType::kQ4_0);
+    RandomModel& gemma2 = add("gemma2_q5_0", "gemma2", DType::kQ5_0);
+    gemma2.window = 16;
+    gemma2.score_cap = 3;
+    gemma2.logit_cap = 8;
+    RandomModel& capped = add("gemma3_capped", "gemma3", DType::kQ5_0);
+    capped.window = 16;
+    capped.logit_cap = 8;
+    return models;
+  }();
+  return *kModels;
+}
+
 const RandomModel& FindRandomModel(absl::string_view name) {
-  for (const RandomModel& model : RandomModels()) {
-    if (model.name == name) return model;
+  for (const auto* models : {&RandomModels(), &FamilyModels()}) {
+    for (const RandomModel& model : *models) {
+      if (model.name == name) return model;
+    }
   }
   ADD_FAILURE() << "there is no model " << name;
   return RandomModels().front();

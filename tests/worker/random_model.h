@@ -30,7 +30,9 @@ struct RandomModel {
   float rope_factor = 0;      // 0 = none
   bool has_rope_freqs = false;
   bool is_untied = false;
-  // Of gemma3: texts and types of the last tokens, instead of its own.
+  float score_cap = 0;  // 0 = the key is absent
+  float logit_cap = 0;
+  // Of a Gemma: texts and types of the last tokens, instead of its own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
 };
@@ -42,6 +44,10 @@ std::vector<int32_t> RepeatingPrompt(int64_t n);
 
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();
+// Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
+// gemma1_q4_0, gemma2_q5_0, gemma3_capped.
+const std::vector<RandomModel>& FamilyModels();
+// One of either list.
 const RandomModel& FindRandomModel(absl::string_view name);
 // Of layers that take more than an arena is rounded up to.
 RandomModel WideModel();

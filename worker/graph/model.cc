@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/quant/dequantize.h"
+#include "planner/model/architectures.h"
 #include "worker/device/read_ahead.h"
-#include "worker/graph/model_gemma.h"
-#include "worker/graph/model_llama.h"
+#include "worker/graph/decoder_graph.h"
+#include "worker/graph/graph_parameters.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -91,50 +91,14 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
   return file.CheckUnchanged();
 }
 
-absl::Status CheckArchitecture(const planner::ModelShape& shape) {
-  const std::string& architecture = shape.architecture;
-  const auto refuse = [&](absl::string_view what) {
-    return absl::UnimplementedError(
-        absl::StrCat("architecture \"", architecture, "\"", what,
-                     " can be planned but not run by this build"));
-  };
-  if (architecture != "llama" && architecture != "gemma3") return refuse("");
-  if (shape.n_experts > 0) return refuse(" with experts");
-  for (const planner::WeightTensor& tensor : shape.weights) {
-    if (absl::EndsWith(tensor.name, ".bias") ||
-        absl::EndsWith(tensor.name, "attn_qkv.weight")) {
-      return refuse(absl::StrCat(" with tensor \"", tensor.name, "\""));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRunnable(const planner::ModelShape& shape,
-                           const planner::MemoryPlan& plan) {
-  RETURN_IF_ERROR(CheckArchitecture(shape));
-  if (!plan.not_runnable.empty()) {
-    return absl::UnimplementedError(plan.not_runnable.front());
-  }
-  const planner::LoadOptions& options = plan.options;
-  if (options.policy != planner::ReservePolicy::kExact ||
-      options.ring != planner::RingRule::kExact || !options.flash_attention ||
-      options.allocation || options.weight_bytes || options.weight_type ||
-      options.host_weights.experts ||
-      options.host_weights.per_layer_embeddings || options.mmap_weights ||
-      options.projector) {
-    return absl::InvalidArgumentError(
-        "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
-        "host_weights, mmap_weights and a projector plan for other engines; a "
-        "load takes none of them");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
     const planner::GgufHeader& header, const ModelParts& parts) {
-  const std::string& architecture = parts.shape->architecture;
-  if (architecture == "llama") return BuildLlama(header, parts);
-  return BuildGemma3(header, parts);
+  const planner::Architecture* architecture =
+      planner::FindArchitecture(parts.shape->architecture);
+  PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
+  ASSIGN_OR_RETURN(const GraphParameters parameters,
+                   ReadParameters(*architecture, header, parts));
+  return std::make_unique<DecoderGraph>(*architecture, parts, parameters);
 }
 
 }  // namespace plimsoll::worker

@@ -105,19 +105,8 @@ struct ModelParts {
 absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
                          const LoadFence& fence);
 
-// Whether this build can run models of this architecture. To be asked before
-// anything else about a load, for nothing else helps a user whom it refuses.
-// Errors: kUnimplemented naming the architecture, or the tensor that it cannot.
-absl::Status CheckArchitecture(const planner::ModelShape& shape);
-
-// Whether this build can run the model under the plan.
-// Errors: kUnimplemented naming the architecture, tensor or element type that
-// it cannot; kInvalidArgument for a plan made for another engine.
-absl::Status CheckRunnable(const planner::ModelShape& shape,
-                           const planner::MemoryPlan& plan);
-
 // Builds the graph of the file's architecture over loaded weights. Requires
-// CheckRunnable.
+// CheckRunnable (runnable.h).
 // Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
 // sense.
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "planner/layout/layer_split.h"
-#include "worker/graph/model.h"
+#include "worker/graph/runnable.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "hwy/cache_control.h"
@@ -41,6 +42,17 @@ inline constexpr int64_t kTopStages = 4;
 // / 7.5 of what the bounds add (the sum of |d| * 7.5 sum(|a|)), and the
 // outputs' own are off by less than this share of it.
 inline constexpr float kTopSlack = 0x1p-8f;
+
+// What bounds have to stay below so that their outputs stay below `least` once
+// both are soft-capped in float32: a cap brings large outputs together, and of
+// equal ones the lowest id counts.
+inline float LeastBeforeCap(float least, float cap) {
+  if (cap == 0 || !std::isfinite(least)) return least;
+  constexpr double kSlack = 0x1p-18;  // tanh in float32 is off by less
+  const double capped = std::tanh(double{least} / cap) - kSlack;
+  if (capped <= -1) return -std::numeric_limits<float>::infinity();
+  return static_cast<float>(cap * std::atanh(capped));
+}
 
 // One row of activations.
 struct TopRow {
@@ -177,8 +189,9 @@ void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
                     TopList& list) {
   const WeightMatrix& w = row.product.w;
   // Relaxed: an older value rules out less.
-  const float least =
-      std::max(row.least.load(std::memory_order_relaxed), list.Least(row.k));
+  const float least = LeastBeforeCap(
+      std::max(row.least.load(std::memory_order_relaxed), list.Least(row.k)),
+      row.product.soft_cap);
   PanelData panels[kTopGroup];
   Rows bounds[kTopGroup];
   int64_t live[kTopGroup];  // panels that are not ruled out

@@ -18,7 +18,8 @@
 #include "services/host/runtime_key.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
-#include "worker/graph/model.h"
+#include "worker/device/load_fence.h"
+#include "worker/graph/runnable.h"
 
 namespace plimsoll::cli {
 namespace {

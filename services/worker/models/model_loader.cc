@@ -10,8 +10,9 @@
 #include "services/host/log.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/runtime_monitor.h"
+#include "worker/device/load_fence.h"
 #include "worker/device/model_file.h"
-#include "worker/graph/model.h"
+#include "worker/graph/runnable.h"
 
 namespace plimsoll::services {
 namespace {

@@ -10,7 +10,7 @@
 #include "services/sources/header_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
-#include "worker/graph/model.h"
+#include "worker/graph/runnable.h"
 
 namespace plimsoll::services {
 namespace {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
@@ -61,10 +63,68 @@ void ExpectInvalid(const HeaderNumbers& numbers, const std::string& words) {
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
-            "gemma2, gemma3, gemma3n, gemma4, gpt-oss, llama, phi3, qwen2, "
-            "qwen3, qwen3moe");
+            "gemma, gemma2, gemma3, gemma3n, gemma4, gpt-oss, llama, phi3, "
+            "qwen2, qwen3, qwen3moe");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
+}
+
+TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
+  std::set<absl::string_view> config_types;
+  absl::string_view before;
+  for (const Architecture* a : Architectures()) {
+    SCOPED_TRACE(a->name);
+    EXPECT_LT(before, a->name);  // in order, and none twice
+    before = a->name;
+    EXPECT_FALSE(a->config_types.front().empty());
+    for (const absl::string_view type : a->config_types) {
+      if (type.empty()) continue;
+      EXPECT_TRUE(config_types.insert(type).second) << type;
+    }
+    EXPECT_TRUE(a->windows == WindowRule::kPattern || a->window_period == 0);
+    // A cap without a key would be one that no file can change.
+    for (const SoftCap& cap : {a->score_cap, a->logit_cap}) {
+      EXPECT_TRUE(!cap.key.empty() || cap.fallback == 0);
+    }
+  }
+}
+
+TEST(ArchitecturesTest, LayersSayWhatTheyAreMadeOf) {
+  const auto ffn_of = [](HeaderNumbers numbers) {
+    const auto shape = ShapeOf(std::move(numbers));
+    EXPECT_TRUE(shape.ok()) << shape.status();
+    EXPECT_EQ(shape->layers[0].mixer, MixerKind::kAttention);
+    return shape->layers[0].ffn;
+  };
+  const auto with_experts = [](const char* architecture) {
+    return Small(architecture)
+        .Int("expert_count", 4)
+        .Int("expert_used_count", 1);
+  };
+  EXPECT_EQ(ffn_of(Small("gemma")), FfnKind::kGated);
+  EXPECT_EQ(ffn_of(Small("phi3")), FfnKind::kFusedGated);
+  EXPECT_EQ(ffn_of(with_experts("llama")), FfnKind::kExperts);
+  EXPECT_EQ(
+      ffn_of(with_experts("gemma4").Int("attention.sliding_window_pattern", 6)),
+      FfnKind::kExpertsBesideGated);
+}
+
+TEST(ArchitecturesTest, GemmasDifferInTheirNorms) {
+  struct {
+    const char* architecture;
+    bool has_post_norms, has_head_norms;
+  } const cases[] = {
+      {"gemma", false, false}, {"gemma2", true, false}, {"gemma3", true, true}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.architecture);
+    const auto shape = ShapeOf(Small(c.architecture));
+    ASSERT_TRUE(shape.ok()) << shape.status();
+    EXPECT_EQ(HasTensor(*shape, "blk.0.post_attention_norm.weight"),
+              c.has_post_norms);
+    EXPECT_EQ(HasTensor(*shape, "blk.0.post_ffw_norm.weight"),
+              c.has_post_norms);
+    EXPECT_EQ(HasTensor(*shape, "blk.0.attn_q_norm.weight"), c.has_head_norms);
+  }
 }
 
 TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {

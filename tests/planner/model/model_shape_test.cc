@@ -118,7 +118,7 @@ TEST(ModelShapeTest, OtherArchitecturesAreNamed) {
   TinyModel m;
   m.architecture = "mamba";
   ExpectUnimplemented(BuilderOf(m),
-                      "\"mamba\" is not supported (gemma2, gemma3, gemma3n");
+                      "\"mamba\" is not supported (gemma, gemma2, gemma3");
   ExpectInvalid(BuilderOf(Without("general.architecture")),
                 "general.architecture");
   ExpectInvalid(

@@ -91,5 +91,12 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
     NameOfModelAndKv);
 
+// What other families add: biases, and both soft-caps.
+INSTANTIATE_TEST_SUITE_P(
+    Families, BatchMixTest,
+    ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
+                      ModelAndKv{"gemma2_q5_0", DType::kF16}),
+    NameOfModelAndKv);
+
 }  // namespace
 }  // namespace plimsoll::worker

@@ -105,6 +105,19 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
   }
 }
 
+TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfOtherFamilies) {
+  for (const auto& model : plimsoll::testing::FamilyModels()) {
+    SCOPED_TRACE(model.name);
+    LoadBoth(model.name.c_str(), {.n_ctx = 128, .n_ubatch = kFewRows});
+    GenerateOptions request = Greedy(RandomPrompt(30, 7), 8);
+    request.prompt_logprobs = true;
+    ExpectAlike(request);
+    // One that is drawn: on a device, by its own kernels.
+    request.sampling = {.temperature = 1, .top_k = 0, .seed = 3};
+    ExpectAlike(request);
+  }
+}
+
 TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
   for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0}) {
     SCOPED_TRACE(DTypeName(type));

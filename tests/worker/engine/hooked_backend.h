@@ -104,6 +104,9 @@ class HookedBackend final : public kernels::Backend {
   absl::Status MatMuls(std::span<const kernels::MatMulArgs> args) override {
     return Around([&] { return backend_->MatMuls(args); });
   }
+  absl::Status AddBiases(std::span<const kernels::AddBiasArgs> args) override {
+    return Around([&] { return backend_->AddBiases(args); });
+  }
   absl::Status RopeAngles(const kernels::RopeAnglesArgs& args) override {
     return Around([&] { return backend_->RopeAngles(args); });
   }

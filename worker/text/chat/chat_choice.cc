@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "planner/model/architectures.h"
 #include "worker/text/chat/chat_segments.h"
 #include "worker/text/chat/chat_template.h"
 
@@ -146,10 +147,14 @@ absl::StatusOr<ChatFormatChoice> ChooseChatFormat(
   const auto architecture = header.String("general.architecture");
   if (!architecture.ok()) return architecture.status();
   const std::string name = architecture->value_or("unknown");
-  if (name == "gemma3") {
+  const planner::Architecture* known = planner::FindArchitecture(name);
+  if (known != nullptr && !known->chat_format.empty()) {
+    const auto format = ParseChatFormat(known->chat_format);
+    if (!format.ok()) return format.status();
     return ChatFormatChoice{
-        ChatFormat::kGemma3,
-        "the file has no template: the format of its architecture, gemma3"};
+        *format, absl::StrCat("the file has no template: the format of its "
+                              "architecture, ",
+                              name)};
   }
   return Refuse(absl::StrCat("the file has no chat template and architecture '",
                              absl::CEscape(name),

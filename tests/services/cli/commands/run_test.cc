@@ -184,7 +184,7 @@ TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
 
 TEST(RunTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
   planner::TinyModel model;  // and no chat template
-  model.architecture = "qwen3";
+  model.architecture = "gemma4";
   const std::string path = ::testing::TempDir() + "planned_only.gguf";
   std::ofstream(path, std::ios::binary) << planner::BuilderOf(model).Build();
   for (const std::vector<std::string>& args :
@@ -202,7 +202,7 @@ TEST(RunTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
     const CliResult result = RunCli(with_model);
     EXPECT_EQ(result.code, kExitError) << args[0];
     EXPECT_THAT(result.out, IsEmpty()) << args[0];
-    EXPECT_THAT(result.err, StartsWith("plimsoll: architecture \"qwen3\" "))
+    EXPECT_THAT(result.err, StartsWith("plimsoll: architecture \"gemma4\" "))
         << args[0];
     EXPECT_THAT(result.err, HasSubstr("plimsoll plan")) << args[0];
   }

@@ -69,7 +69,7 @@ TEST(ModelRegistryTest, ALeaseIsConfirmedWhileLoadedAndGoneAfterwards) {
 
 TEST(ModelRegistryTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
   planner::TinyModel model;
-  model.architecture = "qwen3";
+  model.architecture = "gemma4";
   const std::string path = ::testing::TempDir() + "planned_only.gguf";
   std::ofstream(path, std::ios::binary) << planner::BuilderOf(model).Build();
   TestPlanner planner;
@@ -80,7 +80,7 @@ TEST(ModelRegistryTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
         [&](WorkerOptions& options) { options.models[0].path = path; });
     const grpc::Status status = worker.Load("a");
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-    EXPECT_THAT(status.error_message(), HasSubstr("architecture \"qwen3\""));
+    EXPECT_THAT(status.error_message(), HasSubstr("architecture \"gemma4\""));
     EXPECT_NE(worker.Describe("a").state(), v1::MODEL_STATE_READY);
     EXPECT_TRUE(planner.Leases().empty());
   }

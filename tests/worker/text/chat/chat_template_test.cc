@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "planner/model/architectures.h"
 #include "tests/worker/text/chat/chat_pieces.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 
@@ -217,6 +218,15 @@ TEST(ChooseChatFormatTest, WithoutATemplateTheArchitectureDecides) {
   EXPECT_EQ(llama.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(llama.status().message()),
               AllOf(HasSubstr("llama"), HasSubstr("--chat-format")));
+}
+
+TEST(ChooseChatFormatTest, EveryArchitecturesFormatIsOneOfOurs) {
+  for (const planner::Architecture* architecture : planner::Architectures()) {
+    if (architecture->chat_format.empty()) continue;
+    const auto choice = Choose(std::string(architecture->name), "");
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(ChatFormatName(choice->format), architecture->chat_format);
+  }
 }
 
 TEST(ChatFormatNameTest, NamesAreParsedBack) {

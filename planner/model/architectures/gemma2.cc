@@ -1,0 +1,23 @@
+// Gemma 2: both soft-caps, and every second layer has a window.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kGemma2 = {
+    .name = "gemma2",
+    .config_types = {"gemma2"},
+    .is_tied = true,
+    .chat_format = "gemma3",
+    .has_post_norms = true,
+    .activation = GateActivation::kGeluTanh,
+    .windows = WindowRule::kPattern,
+    .window_period = 2,
+    // 27B scales by the width of a head of the model.
+    .width_scaled_layers = 46,
+    .score_cap = {"attn_logit_softcapping", 50},
+    .rope_pairs = RopePairs::kHalves,
+    .scales_embedding = true,
+    .logit_cap = {"final_logit_softcapping", 30},
+};
+
+}  // namespace plimsoll::planner

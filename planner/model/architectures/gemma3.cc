@@ -1,0 +1,26 @@
+// Gemma 3 text models and what is built on them. Weights of norms in the file
+// already contain the "+ 1" of Gemma.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kGemma3 = {
+    .name = "gemma3",
+    .config_types = {"gemma3", "gemma3_text"},
+    .is_tied = true,
+    .chat_format = "gemma3",
+    .has_post_norms = true,
+    .activation = GateActivation::kGeluTanh,
+    .windows = WindowRule::kPattern,
+    .window_period = 6,
+    .has_head_norms = true,
+    // 27B scales by the width of a head of the model (query_pre_attn_scalar of
+    // its published configuration).
+    .width_scaled_layers = 62,
+    .rope_pairs = RopePairs::kHalves,
+    .window_rope = WindowRope::kOwnBase,
+    .scales_embedding = true,
+    .logit_cap = {"final_logit_softcapping"},
+};
+
+}  // namespace plimsoll::planner

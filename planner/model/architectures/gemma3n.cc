@@ -1,0 +1,63 @@
+// Gemma 3n: several residual streams, a low-rank branch beside attention,
+// layers that share keys and values, per-layer embeddings.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+namespace {
+
+constexpr Presence kRequired = Presence::kRequired;
+
+constexpr auto kModelTensors = std::to_array<TensorRole>({
+    {"altup_proj.weight",
+     When::kAlways,
+     kRequired,
+     {Dim::kModel, Dim::kModel, Dim::kOtherStreams}},
+    {"altup_unembd_proj.weight",
+     When::kAlways,
+     kRequired,
+     {Dim::kModel, Dim::kModel, Dim::kOtherStreams}},
+});
+
+constexpr auto kLayerTensors = std::to_array<TensorRole>({
+    {"altup_correct_coef.weight", When::kAlways, kRequired,
+     MatrixOf(Dim::kStreams, Dim::kStreams)},
+    {"altup_correct_scale.weight", When::kAlways, kRequired,
+     VectorOf(Dim::kModel)},
+    {"altup_predict_coef.weight", When::kAlways, kRequired,
+     MatrixOf(Dim::kStreams, Dim::kStreamPairs)},
+    {"altup_router.weight", When::kAlways, kRequired,
+     MatrixOf(Dim::kModel, Dim::kStreams)},
+    {"altup_router_norm.weight", When::kAlways, kRequired,
+     VectorOf(Dim::kModel)},
+    {"laurel_l.weight", When::kAlways, kRequired,
+     MatrixOf(Dim::kModel, Dim::kLaurel)},
+    {"laurel_r.weight", When::kAlways, kRequired,
+     MatrixOf(Dim::kLaurel, Dim::kModel)},
+    {"laurel_post_norm.weight", When::kAlways, kRequired,
+     VectorOf(Dim::kModel)},
+});
+
+}  // namespace
+
+extern constexpr Architecture kGemma3n = {
+    .name = "gemma3n",
+    .config_types = {"gemma3n", "gemma3n_text"},
+    .is_tied = true,
+    .has_post_norms = true,
+    .activation = GateActivation::kGeluTanh,
+    .windows = WindowRule::kPattern,
+    .window_period = 5,
+    .has_head_norms = true,
+    .has_value_norms = true,
+    .score_scale = ScoreScale::kOne,
+    .rope_pairs = RopePairs::kHalves,
+    .window_rope = WindowRope::kOwnBase,
+    .scales_embedding = true,
+    .logit_cap = {"final_logit_softcapping", 30},
+    .has_altup = true,
+    .model_tensors = kModelTensors,
+    .layer_tensors = kLayerTensors,
+};
+
+}  // namespace plimsoll::planner

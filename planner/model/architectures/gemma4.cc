@@ -1,0 +1,51 @@
+// Gemma 4: two widths of heads, values that may be keys, a scale of each
+// layer, experts beside the dense FFN, per-layer embeddings.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+namespace {
+
+constexpr auto kModelTensors = std::to_array<TensorRole>({
+    {"rope_freqs.weight", When::kAlways, Presence::kUsual,
+     VectorOf(Dim::kRotary)},
+});
+
+constexpr auto kLayerTensors = std::to_array<TensorRole>({
+    {"layer_output_scale.weight", When::kAlways, Presence::kUsual,
+     VectorOf(Dim::kOne)},
+    {"ffn_gate_inp.scale", When::kExperts, Presence::kRequired,
+     VectorOf(Dim::kModel)},
+    {"ffn_down_exps.scale", When::kExperts, Presence::kRequired,
+     VectorOf(Dim::kExperts)},
+    {"pre_ffw_norm_2.weight", When::kExperts, Presence::kRequired,
+     VectorOf(Dim::kModel)},
+    {"post_ffw_norm_1.weight", When::kExperts, Presence::kRequired,
+     VectorOf(Dim::kModel)},
+    {"post_ffw_norm_2.weight", When::kExperts, Presence::kRequired,
+     VectorOf(Dim::kModel)},
+});
+
+}  // namespace
+
+extern constexpr Architecture kGemma4 = {
+    .name = "gemma4",
+    .config_types = {"gemma4", "gemma4_text"},
+    .is_tied = true,
+    .expert_ffn = FfnKind::kExpertsBesideGated,
+    .has_post_norms = true,
+    .activation = GateActivation::kGeluTanh,
+    .windows = WindowRule::kPattern,
+    .has_head_norms = true,
+    .has_value_norms = true,
+    .values_may_be_keys = true,
+    .score_scale = ScoreScale::kOne,
+    .rope_pairs = RopePairs::kHalves,
+    .window_rope = WindowRope::kOwnBase,
+    .scales_embedding = true,
+    .logit_cap = {"final_logit_softcapping", 30},
+    .model_tensors = kModelTensors,
+    .layer_tensors = kLayerTensors,
+};
+
+}  // namespace plimsoll::planner

@@ -1,0 +1,13 @@
+// Qwen 2 and 2.5: biases of queries, keys and values.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kQwen2 = {
+    .name = "qwen2",
+    .config_types = {"qwen2"},
+    .biases = BiasRule::kQkv,
+    .rope_pairs = RopePairs::kHalves,
+};
+
+}  // namespace plimsoll::planner

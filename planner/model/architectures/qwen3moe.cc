@@ -1,0 +1,13 @@
+// Qwen 3 with experts.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kQwen3moe = {
+    .name = "qwen3moe",
+    .config_types = {"qwen3_moe"},
+    .has_head_norms = true,
+    .rope_pairs = RopePairs::kHalves,
+};
+
+}  // namespace plimsoll::planner

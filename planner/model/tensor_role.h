@@ -1,0 +1,82 @@
+// What one tensor of an architecture is, as data: its name, its size in terms
+// of the model, and when a model has it.
+#ifndef PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
+#define PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
+
+#include <array>
+
+#include "absl/strings/string_view.h"
+#include "planner/model/model_shape.h"
+
+namespace plimsoll::planner {
+
+// A dimension of a tensor, in terms of the model.
+enum class Dim {
+  kNone,       // there is no such dimension
+  kOne,        // 1
+  kModel,      // model_dim
+  kVocab,      // vocab_size
+  kQuery,      // n_heads * head_dim
+  kKv,         // n_kv_heads * head_dim
+  kQkv,        // queries, keys and values together
+  kHead,       // head_dim
+  kHeads,      // n_heads
+  kFfn,        // ffn_dim
+  kTwoFfn,     // gate and up
+  kExpertFfn,  // expert_ffn_dim
+  kTwoExpertFfn,
+  kExperts,  // n_experts
+  kRotary,   // half the rotated dimensions
+  kPle,      // ple_dim
+  kAllPle,   // ple_dim of every layer
+  kStreams,  // n_streams
+  kStreamPairs,
+  kOtherStreams,
+  kLaurel,  // rank of the low-rank branch
+};
+
+// When a model, or one of its layers, has a tensor.
+enum class When {
+  kAlways,
+  kSeparateQkv,
+  kOwnKv,      // the layer has keys and values of its own
+  kOwnValues,  // as kOwnKv; but values may be the keys
+  kFusedQkv,
+  kHeadNorms,
+  kOwnKeyNorm,  // kHeadNorms, of a layer with keys of its own
+  kOptionalBias,
+  kQkvBias,
+  kAllBiases,
+  kPostNorms,
+  kGatedFfn,
+  kFusedFfn,
+  kExperts,  // the layer has experts
+  kExpertsSplit,
+  kExpertsFused,
+  kExpertBias,
+  kPle,
+};
+
+// A tensor that is kUsual may be missing from a file, but models have it.
+enum class Presence { kRequired, kUsual, kOptional };
+
+struct TensorRole {
+  absl::string_view name;  // what follows "blk.N." if it is of a layer
+  When when;
+  Presence presence;
+  std::array<Dim, 3> dims;
+  WeightKind kind = WeightKind::kDense;
+};
+
+// The dimensions of a vector.
+constexpr std::array<Dim, 3> VectorOf(Dim n) {
+  return {n, Dim::kNone, Dim::kNone};
+}
+// The dimensions of a matrix that makes `rows` outputs of `cols` inputs.
+constexpr std::array<Dim, 3> MatrixOf(Dim cols, Dim rows) {
+  return {cols, rows, Dim::kNone};
+}
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_

@@ -1,0 +1,150 @@
+// A tiny model of every family that runs, against what two independent engines
+// agree on: greedy ids and log-probabilities, of answers and of prompts.
+// Skipped visibly where the shared data or numpy is not there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/golden/family_models.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::EngineSetup;
+using ::plimsoll::testing::FamilyModel;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::Json;
+using ::plimsoll::testing::kEmulatedDevice;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::OpenTestDevice;
+
+// The goldens are float32; an exact engine differs by rounding alone.
+constexpr double kTolerance = 0.003;
+
+constexpr const char* kFamilies[] = {"llama",         "llama31", "gemma3",
+                                     "gemma3-linear", "qwen2",   "qwen3",
+                                     "qwen3-q4_k",    "gemma",   "gemma2"};
+
+class FamiliesTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string why = plimsoll::testing::WhyNoFamilyModels();
+    if (!why.empty()) GTEST_SKIP() << why;
+    model_.emplace(GetParam());
+  }
+
+  std::unique_ptr<Engine> Load(EngineSetup setup) {
+    setup.n_ctx = model_->golden()["n_ctx"].Int();
+    auto engine = LoadEngine(model_->path(), setup);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return engine.ok() ? *std::move(engine) : nullptr;
+  }
+
+  // Notes how far `got` is from `wanted`.
+  void Compare(double got, double wanted) {
+    worst_ = std::max(worst_, std::abs(got - wanted));
+    EXPECT_NEAR(got, wanted, kTolerance);
+  }
+
+  void CompareStep(const TokenOutput& token, const Json& step) {
+    ASSERT_EQ(token.id, step["id"].Int());
+    Compare(static_cast<double>(token.logprob), step["logprob"].Number());
+    std::map<int64_t, double> candidates;
+    for (const Candidate& c : token.candidates) {
+      candidates[c.id] = static_cast<double>(c.logprob);
+    }
+    // The last places may change hands between near-equals.
+    const auto least = static_cast<double>(token.candidates.back().logprob);
+    for (const Json& c : step["top"]) {
+      const auto it = candidates.find(c[0].Int());
+      Compare(it == candidates.end() ? least : it->second, c[1].Number());
+    }
+  }
+
+  // The golden's completions of prompts up to that length, log-probabilities of
+  // prompts included.
+  void ExpectGolden(Engine& engine, size_t longest_prompt) {
+    for (const Json& golden : model_->golden()["completions"]) {
+      if (golden["prompt_ids"].size() > longest_prompt) continue;
+      SCOPED_TRACE(golden["prompt_ids"].size());
+      const Json& steps = golden["steps"];
+      GenerateOptions options = Greedy(golden["prompt_ids"].Ints(),
+                                       static_cast<int64_t>(steps.size()));
+      options.prompt_logprobs = true;
+      const Generated got = Generate(engine, options);
+      ASSERT_TRUE(got.status.ok()) << got.status;
+      ASSERT_EQ(got.tokens.size(), steps.size());
+      const Json& prompt = golden["prompt_logprobs"];
+      ASSERT_EQ(got.prompt_logprobs.size(), prompt.size());
+      for (size_t i = 0; i < prompt.size(); ++i) {
+        Compare(static_cast<double>(got.prompt_logprobs[i]),
+                prompt[i].Number());
+      }
+      for (size_t i = 0; i < steps.size(); ++i) {
+        SCOPED_TRACE(i);
+        CompareStep(got.tokens[i], steps[i]);
+        if (HasFatalFailure()) return;
+        ++n_tokens_;
+      }
+    }
+  }
+
+  void Report(const char* how) const {
+    std::printf(
+        "[ %-8s ] %s: %d greedy ids, worst log-probability error %.6f\n", how,
+        GetParam(), n_tokens_, worst_);
+  }
+
+  std::optional<FamilyModel> model_;
+  double worst_ = 0;
+  int n_tokens_ = 0;
+};
+
+TEST_P(FamiliesTest, GiveTheOraclesTokensAndProbabilities) {
+  auto engine = Load({});
+  ASSERT_NE(engine, nullptr);
+  ExpectGolden(*engine, SIZE_MAX);
+  Report("whole");
+}
+
+TEST_P(FamiliesTest, GiveThemInSmallChunksToo) {
+  auto engine = Load({.n_ubatch = 7});
+  ASSERT_NE(engine, nullptr);
+  ExpectGolden(*engine, SIZE_MAX);
+  Report("chunks");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamiliesTest, ::testing::ValuesIn(kFamilies),
+                         plimsoll::testing::NameOfFamily);
+
+using CudaFamiliesTest = FamiliesTest;
+
+// On the emulator, which takes its time over long prompts.
+TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
+  constexpr size_t kLongestPrompt = 45;  // longer than every window
+  const auto device = OpenTestDevice(kEmulatedDevice, Precision::kExact);
+  if (absl::IsInvalidArgument(device.status())) {
+    GTEST_SKIP() << "this build has no emulated CUDA";
+  }
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto engine = Load({.n_ubatch = 16, .devices = {device->get()}});
+  ASSERT_NE(engine, nullptr);
+  ExpectGolden(*engine, kLongestPrompt);
+  Report("emulated");
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
+                         ::testing::Values("qwen2", "gemma2"),
+                         plimsoll::testing::NameOfFamily);
+
+}  // namespace
+}  // namespace plimsoll::worker

@@ -1,0 +1,73 @@
+// Tiny models of many families, rebuilt by the shared script, and what a
+// correct engine says with them.
+#ifndef PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILY_MODELS_H_
+#define PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILY_MODELS_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/json.h"
+
+namespace plimsoll::testing {
+
+// The Python that the tests call: what PLIMSOLL_TEST_PYTHON names, or python3.
+inline std::string TestPython() {
+  const char* name = std::getenv("PLIMSOLL_TEST_PYTHON");
+  return name != nullptr && *name != '\0' ? name : "python3";
+}
+
+// Why the models cannot be built here; empty if they can.
+inline std::string WhyNoFamilyModels() {
+  if (!ReadJson("../shared/golden/families/llama.public.json")) {
+    return "there is no shared data beside this checkout";
+  }
+  const std::string command = TestPython() + " -c 'import numpy' 2> /dev/null";
+  if (std::system(command.c_str()) == 0) return "";
+  return absl::StrCat(TestPython(),
+                      " has no numpy, which writes the models "
+                      "(PLIMSOLL_TEST_PYTHON names another Python)");
+}
+
+// The model of one case and its golden; the file is removed at the end.
+class FamilyModel {
+ public:
+  explicit FamilyModel(const std::string& name)
+      : path_(absl::StrCat(::testing::TempDir(), "plimsoll_family_", getpid(),
+                           "_", name, ".gguf")) {
+    const std::string json =
+        absl::StrCat("../shared/golden/families/", name, ".public.json");
+    golden_ = ReadJson(json).value_or(Json());
+    const std::string command = absl::StrCat(
+        TestPython(), " ../shared/tools/family_models.py --params ", json, " '",
+        path_, "'");
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+  ~FamilyModel() { std::remove(path_.c_str()); }
+  FamilyModel(const FamilyModel&) = delete;
+  FamilyModel& operator=(const FamilyModel&) = delete;
+
+  const std::string& path() const { return path_; }
+  const Json& golden() const { return golden_; }
+
+ private:
+  std::string path_;
+  Json golden_;
+};
+
+// A test's name of a case.
+inline std::string NameOfFamily(
+    const ::testing::TestParamInfo<const char*>& test) {
+  return absl::StrReplaceAll(test.param, {{"-", "_"}});
+}
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILY_MODELS_H_

@@ -1,0 +1,107 @@
+// Whether a model runs follows from its architecture's specification and its
+// tensors; what is missing has a name.
+#include "worker/graph/runnable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "planner/gguf/header_numbers.h"
+#include "planner/model/architectures.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::planner::GgufHeader;
+using ::plimsoll::planner::HeaderNumbers;
+using ::plimsoll::planner::ModelShape;
+using ::testing::HasSubstr;
+
+// Six layers of any architecture, and experts if there are any.
+ModelShape Small(const std::string& architecture, int64_t n_experts) {
+  HeaderNumbers numbers(architecture);
+  numbers.Int("context_length", 4'096)
+      .Int("embedding_length", 64)
+      .Int("block_count", 6)
+      .Int("feed_forward_length", 96)
+      .Int("attention.head_count", 4)
+      .Int("attention.head_count_kv", 2)
+      .Int("attention.key_length", 32)
+      .Int("attention.value_length", 32)
+      .Int("vocab_size", 100);
+  if (architecture == "gemma4") {
+    numbers.Int("attention.sliding_window_pattern", 6);
+  }
+  if (n_experts > 0) {
+    numbers.Int("expert_count", static_cast<uint64_t>(n_experts))
+        .Int("expert_used_count", 1);
+  }
+  EXPECT_TRUE(planner::AddTensors(numbers.header(),
+                                  {DType::kF32, DType::kF32, DType::kF32}, true)
+                  .ok());
+  auto shape = planner::ShapeFromGguf(numbers.header());
+  EXPECT_TRUE(shape.ok()) << shape.status();
+  return *std::move(shape);
+}
+
+TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
+  for (const char* name :
+       {"gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3"}) {
+    const absl::Status status = CheckArchitecture(Small(name, 0));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
+  struct {
+    const char* architecture;
+    int64_t n_experts;
+    const char* missing;
+  } const cases[] = {
+      {"gemma3n", 0, "norms of values"},
+      {"gemma4", 0, "norms of values"},
+      {"gpt-oss", 4, "attention sinks"},
+      {"llama", 4, "experts"},
+      {"phi3", 0, "gate and up in one tensor"},
+      {"qwen3moe", 4, "experts"},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status =
+        CheckArchitecture(Small(c.architecture, c.n_experts));
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(status.message(),
+              "architecture \"" + std::string(c.architecture) + "\" with " +
+                  c.missing + " can be planned but not run by this build");
+  }
+}
+
+TEST(CheckArchitectureTest, EveryArchitectureRunsOrSaysWhyNot) {
+  for (const planner::Architecture* architecture : planner::Architectures()) {
+    const absl::Status status =
+        CheckArchitecture(Small(std::string(architecture->name), 0));
+    if (status.ok()) continue;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(" with "));
+  }
+}
+
+TEST(CheckArchitectureTest, ATensorThatNothingReadsIsNamed) {
+  for (const char* name : {"output.bias", "blk.3.attn_qkv.weight"}) {
+    ModelShape shape = Small("qwen2", 0);
+    shape.weights.push_back(shape.weights.back());
+    shape.weights.back().name = name;
+    const absl::Status status = CheckArchitecture(shape);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("with tensor \"" + std::string(name) + "\""));
+  }
+}
+
+TEST(CheckArchitectureTest, AnArchitectureThatNobodyKnowsIsRefused) {
+  ModelShape shape = Small("llama", 0);
+  shape.architecture = "mamba";
+  EXPECT_EQ(CheckArchitecture(shape).code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker

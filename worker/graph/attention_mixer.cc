@@ -1,0 +1,324 @@
+#include "worker/graph/attention_mixer.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using planner::StepBuffer;
+
+// Whether the step's rows may enter their rings before attention reads these. A
+// row takes the cell of the position a window before, which it does not attend
+// itself; rows of the same chunk before it do. Drafts may not enter at all.
+bool EntersRingsAtOnce(const StepBatch& batch) {
+  return std::ranges::all_of(batch.sequences, [](const SequenceRows& rows) {
+    return rows.n_rows == 1 && rows.n_draft == 0;
+  });
+}
+
+// Whether the last layer goes on with every row of the step.
+bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
+  return batch.keeps_all_rows ||
+         static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
+}
+
+// The number of a sequence's rows that are sampled: its last ones.
+int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
+  const auto from = [&](int64_t row) {
+    return std::ranges::lower_bound(batch.sampled_rows, row);
+  };
+  return from(rows.first_row + rows.n_rows) - from(rows.first_row);
+}
+
+}  // namespace
+
+AttentionScratch::AttentionScratch(int64_t n_rows) {
+  const auto rows = static_cast<size_t>(n_rows);
+  // Keys and values in two places.
+  offsets.reserve(4 * rows);
+  more_offsets.reserve(rows);
+  segments.reserve(rows);
+}
+
+AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
+                               int64_t layer, StepContext& context,
+                               AttentionScratch& scratch)
+    : context_(context),
+      scratch_(scratch),
+      layer_(layer),
+      shape_(context.Layer(layer)),
+      cache_(*context.parts().cache),
+      is_ring_(cache_.IsRing(layer)) {
+  const std::string p = absl::StrCat("blk.", layer, ".");
+  norm_ = context.Vector(p + "attn_norm.weight");
+  q_ = context.Matrix(p + "attn_q.weight");
+  k_ = context.Matrix(p + "attn_k.weight");
+  v_ = context.Matrix(p + "attn_v.weight");
+  end_.w = context.Matrix(p + "attn_output.weight");
+  const auto bias = [&](absl::string_view name) {
+    return FindVector(context.parts(), absl::StrCat(p, name));
+  };
+  q_bias_ = bias("attn_q.bias");
+  k_bias_ = bias("attn_k.bias");
+  v_bias_ = bias("attn_v.bias");
+  end_.bias = bias("attn_output.bias");
+  if (architecture.has_head_norms) {
+    q_norm_ = context.Vector(p + "attn_q_norm.weight");
+    k_norm_ = context.Vector(p + "attn_k_norm.weight");
+  }
+  if (architecture.has_post_norms) {
+    end_.post_norm = context.Vector(p + "post_attention_norm.weight");
+  }
+}
+
+absl::string_view AttentionMixer::Missing(
+    const planner::Architecture& architecture, const planner::LayerShape& layer,
+    int64_t il) {
+  if (architecture.has_sinks) return "attention sinks";
+  if (architecture.has_value_norms) return "norms of values";
+  if (layer.kv_source != il) return "layers that share keys and values";
+  return "";
+}
+
+bool AttentionMixer::Reads(const planner::Architecture& architecture,
+                           absl::string_view tensor) {
+  constexpr absl::string_view kTensors[] = {"attn_norm.weight", "attn_q.weight",
+                                            "attn_k.weight", "attn_v.weight",
+                                            "attn_output.weight"};
+  constexpr absl::string_view kHeadNorms[] = {"attn_q_norm.weight",
+                                              "attn_k_norm.weight"};
+  constexpr absl::string_view kBiases[] = {"attn_q.bias", "attn_k.bias",
+                                           "attn_v.bias", "attn_output.bias"};
+  return absl::c_linear_search(kTensors, tensor) ||
+         absl::c_linear_search(kBiases, tensor) ||
+         (architecture.has_head_norms &&
+          absl::c_linear_search(kHeadNorms, tensor)) ||
+         (architecture.has_post_norms &&
+          tensor == "post_attention_norm.weight");
+}
+
+absl::Status AttentionMixer::Add(const StepBatch& batch) {
+  ASSIGN_OR_RETURN(const ProductInput x, context_.NormedResidual(norm_));
+  RETURN_IF_ERROR(ProjectHeads(x));
+  ASSIGN_OR_RETURN(const ProductInput attended, Attend(batch));
+  if (context_.n_rows() == 0) return absl::OkStatus();
+  return context_.AddToResidual(attended, end_);
+}
+
+absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
+  float* const q = context_.Buffer(StepBuffer::kQuery);
+  float* const k = context_.Buffer(StepBuffer::kKey);
+  float* const v = context_.Buffer(StepBuffer::kValue);
+  RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
+  std::array<kernels::AddBiasArgs, 3> biases;
+  size_t n = 0;
+  const auto add = [&](const float* bias, float* to, int64_t dim) {
+    if (bias != nullptr) biases.at(n++) = {bias, to, context_.n_rows(), dim};
+  };
+  add(q_bias_, q, q_.rows);
+  add(k_bias_, k, k_.rows);
+  add(v_bias_, v, v_.rows);
+  if (n == 0) return absl::OkStatus();
+  return context_.backend().AddBiases(std::span(biases).first(n));
+}
+
+const RopeParameters& AttentionMixer::Rope() const {
+  return shape_.window > 0 ? context_.parameters().window_rope
+                           : context_.parameters().rope;
+}
+
+const float* AttentionMixer::Angles(StepBuffer buffer) const {
+  const float* angles = context_.Buffer(buffer);
+  if (shape_.window == 0) return angles;
+  return angles + context_.n_rows() * context_.parameters().rope.n_rot;
+}
+
+std::byte* AttentionMixer::PlaceInPages(const StepBatch& batch) {
+  const int64_t n_rows = context_.n_rows();
+  scratch_.offsets.resize(static_cast<size_t>(2 * n_rows));
+  int64_t* const k = scratch_.offsets.data();
+  int64_t* const v = k + n_rows;
+  for (const SequenceRows& rows : batch.sequences) {
+    for (int64_t i = 0; i < rows.n_rows; ++i) {
+      const int64_t position = rows.first_position + i;
+      const int64_t row = rows.first_row + i;
+      k[row] = cache_.KeyOffset(layer_, rows.slot, position);
+      v[row] = cache_.ValueOffset(layer_, rows.slot, position);
+    }
+  }
+  return cache_.Paged(layer_).pool;
+}
+
+std::byte* AttentionMixer::PlaceInChunk(const StepBatch& batch) {
+  const int64_t n_rows = context_.n_rows();
+  const int64_t k_bytes = cache_.KeyRowBytes(layer_);
+  const int64_t v_bytes = cache_.ValueRowBytes(layer_);
+  std::byte* const base = context_.Bytes(StepBuffer::kChunkKey);
+  const bool has_rings = EntersRingsAtOnce(batch);
+  scratch_.offsets.resize(static_cast<size_t>((has_rings ? 4 : 2) * n_rows));
+  int64_t* const k = scratch_.offsets.data();
+  int64_t* const v = k + n_rows;
+  for (int64_t row = 0; row < n_rows; ++row) {
+    k[row] = row * k_bytes;
+    v[row] = context_.Bytes(StepBuffer::kChunkValue) - base + row * v_bytes;
+  }
+  if (!has_rings) return base;
+  // Rings lie in the same arena.
+  int64_t* const ring_k = v + n_rows;
+  int64_t* const ring_v = ring_k + n_rows;
+  for (const SequenceRows& rows : batch.sequences) {
+    const kernels::RingKv ring = cache_.Ring(layer_, rows.slot);
+    const int64_t cell = rows.first_position % ring.window;
+    ring_k[rows.first_row] = ring.k - base + cell * k_bytes;
+    ring_v[rows.first_row] = ring.v - base + cell * v_bytes;
+  }
+  return base;
+}
+
+absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
+    const StepBatch& batch) {
+  const RopeParameters& rope = Rope();
+  const planner::LoadOptions& options = context_.parts().plan->options;
+  // Rings hold no prefix: by the first eviction it is beyond their window.
+  const bool has_prefix = batch.has_rolled_prefix && !is_ring_;
+  float* const q = context_.Buffer(StepBuffer::kQuery);
+  float* const q_prefix =
+      has_prefix ? context_.Buffer(StepBuffer::kPrefixQuery) : nullptr;
+  std::byte* const base = is_ring_ ? PlaceInChunk(batch) : PlaceInPages(batch);
+  RETURN_IF_ERROR(context_.backend().PrepareHeads(
+      {.q = q,
+       .q_prefix = q_prefix,
+       .k = context_.Buffer(StepBuffer::kKey),
+       .v = context_.Buffer(StepBuffer::kValue),
+       .q_norm = q_norm_,
+       .k_norm = k_norm_,
+       .angles = Angles(StepBuffer::kAngles),
+       .prefix_angles =
+           has_prefix ? Angles(StepBuffer::kPrefixAngles) : nullptr,
+       .n_rows = context_.n_rows(),
+       .n_heads = context_.parts().shape->n_heads,
+       .n_kv_heads = shape_.n_kv_heads,
+       .head_dim = shape_.head_dim,
+       .n_rot = rope.n_rot,
+       .style = rope.style,
+       .eps = context_.parameters().rms_eps,
+       .k_type = options.k_type,
+       .v_type = options.v_type,
+       .base = base,
+       .offsets = scratch_.offsets.data(),
+       .n_places = std::ssize(scratch_.offsets) / (2 * context_.n_rows())}));
+  return has_prefix ? q_prefix : q;
+}
+
+absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
+  std::vector<int64_t>& from_offsets = scratch_.offsets;
+  std::vector<int64_t>& to_offsets = scratch_.more_offsets;
+  // All sequences' rows in one copy: where theirs go is counted from the first
+  // one's ring, in the same arena.
+  const auto move = [&](StepBuffer from, std::byte* kernels::RingKv::*cells,
+                        int64_t row_bytes) {
+    std::byte* const base =
+        cache_.Ring(layer_, batch.sequences.front().slot).*cells;
+    from_offsets.clear();
+    to_offsets.clear();
+    const auto add = [&](int64_t first_row, int64_t n, int64_t first_position,
+                         const kernels::RingKv& to) {
+      for (int64_t i = 0; i < n; ++i) {
+        from_offsets.push_back((first_row + i) * row_bytes);
+        to_offsets.push_back(to.*cells - base +
+                             (first_position + i) % to.window * row_bytes);
+      }
+    };
+    for (const SequenceRows& rows : batch.sequences) {
+      const kernels::RingKv ring = cache_.Ring(layer_, rows.slot);
+      // Of a chunk longer than the window only the last `window` rows are kept,
+      // so no cell is written twice.
+      const int64_t n_certain = rows.n_rows - rows.n_draft;
+      const int64_t n = std::min(n_certain, ring.window);
+      const int64_t skipped = n_certain - n;
+      add(rows.first_row + skipped, n, rows.first_position + skipped, ring);
+      if (rows.n_draft == 0) continue;
+      add(rows.first_row + n_certain, rows.n_draft,
+          rows.first_position + n_certain, cache_.Drafts(layer_, rows.slot));
+    }
+    return context_.backend().CopyRows(
+        {.src = context_.Bytes(from),
+         .src_offsets = from_offsets.data(),
+         .dst = base,
+         .dst_offsets = to_offsets.data(),
+         .n_rows = static_cast<int64_t>(from_offsets.size()),
+         .row_bytes = row_bytes});
+  };
+  RETURN_IF_ERROR(move(StepBuffer::kChunkKey, &kernels::RingKv::k,
+                       cache_.KeyRowBytes(layer_)));
+  return move(StepBuffer::kChunkValue, &kernels::RingKv::v,
+              cache_.ValueRowBytes(layer_));
+}
+
+void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
+  scratch_.segments.clear();
+  for (const SequenceRows& rows : batch.sequences) {
+    const int64_t n_read = is_cut ? CountSampled(batch, rows) : rows.n_rows;
+    if (n_read == 0) continue;
+    const int64_t n_skipped = rows.n_rows - n_read;
+    kernels::AttentionSegment segment = {
+        .first_row = rows.first_row + n_skipped,
+        .n_rows = n_read,
+        .first_position = rows.first_position + n_skipped,
+        .pages = cache_.Pages(rows.slot),
+        .ring = {},
+        .live_begin = cache_.LiveBegin(rows.slot),
+        .is_prompt = rows.is_prompt};
+    if (is_ring_) segment.ring = cache_.Ring(layer_, rows.slot);
+    scratch_.segments.push_back(segment);
+  }
+}
+
+absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
+  ASSIGN_OR_RETURN(const float* const q_prefix, PrepareHeads(batch));
+
+  // Of the last layer only sampled rows have a reader; those of a ring need the
+  // others beside them.
+  const bool is_last =
+      context_.HasLogits() && layer_ + 1 == context_.EndLayer();
+  const bool keeps_all = !is_last || KeepsAllRows(batch, context_.n_rows());
+  const bool is_cut = !keeps_all && (!is_ring_ || batch.sampled_rows.empty());
+  const int64_t n_heads = context_.parts().shape->n_heads;
+  const int64_t dim = n_heads * shape_.head_dim;
+  std::byte* const packed = keeps_all ? context_.PackedInputs(dim) : nullptr;
+  const planner::LoadOptions& options = context_.parts().plan->options;
+  ListSegments(batch, is_cut);
+  if (!scratch_.segments.empty()) {
+    RETURN_IF_ERROR(context_.backend().Attention(
+        {.q = context_.Buffer(StepBuffer::kQuery),
+         .q_prefix = q_prefix,
+         .out = context_.Attended(),
+         .n_heads = n_heads,
+         .n_kv_heads = shape_.n_kv_heads,
+         .head_dim = shape_.head_dim,
+         .scale = context_.parameters().attention_scale,
+         .k_type = options.k_type,
+         .v_type = options.v_type,
+         .segments = scratch_.segments,
+         .is_ring = is_ring_,
+         .paged = is_ring_ ? kernels::PagedKv{} : cache_.Paged(layer_),
+         .chunk_k = context_.Bytes(StepBuffer::kChunkKey),
+         .chunk_v = context_.Bytes(StepBuffer::kChunkValue),
+         .packed = packed,
+         .soft_cap = context_.parameters().score_cap}));
+  }
+  if (is_ring_ && !EntersRingsAtOnce(batch)) {
+    RETURN_IF_ERROR(MoveChunkToRings(batch));
+  }
+  if (keeps_all) return ProductInput{context_.Attended(), packed};
+  return context_.KeepSampled(batch, dim);
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,85 @@
+// Causal attention over pages or rings of keys and values.
+#ifndef PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
+#define PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/model/architecture.h"
+#include "worker/graph/step_context.h"
+#include "worker/graph/sublayer.h"
+
+namespace plimsoll::worker {
+
+// Lists of a step's rows, which the layers of a graph share, for they run one
+// after the other; kept to avoid allocation.
+struct AttentionScratch {
+  explicit AttentionScratch(int64_t n_rows);
+
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> more_offsets;
+  std::vector<kernels::AttentionSegment> segments;
+};
+
+class AttentionMixer final : public Sublayer {
+ public:
+  AttentionMixer(const planner::Architecture& architecture, int64_t layer,
+                 StepContext& context, AttentionScratch& scratch);
+
+  // What of such a layer, the il-th of those that `layers` begins with, this
+  // class cannot do, for "architecture X with ..."; empty if it can do all.
+  static absl::string_view Missing(const planner::Architecture& architecture,
+                                   const planner::LayerShape& layer,
+                                   int64_t il);
+  // Whether it reads a layer's tensor of that name.
+  static bool Reads(const planner::Architecture& architecture,
+                    absl::string_view tensor);
+
+  // x += Wo attention(RMS(x)), normed where the architecture norms it. After
+  // the last layer's attention, rows that nobody asks for are left out.
+  absl::Status Add(const StepBatch& batch) override;
+
+ private:
+  // Fills the query, key and value buffers.
+  absl::Status ProjectHeads(const ProductInput& x);
+  // Query, key and value buffers -> Attended(): norms, rotates, stores keys and
+  // values, attends, and moves a ring layer's new rows into its rings.
+  absl::StatusOr<ProductInput> Attend(const StepBatch& batch);
+  const RopeParameters& Rope() const;
+  // Angles of this layer's base, for the recent or the prefix rotation.
+  const float* Angles(planner::StepBuffer buffer) const;
+  // Makes the scratch's offsets those of the step's keys and values, [places,
+  // 2, n_rows], and returns what they are counted from: in the layer's pages;
+  // in the chunk's buffers, and in the layer's rings too where it may enter
+  // them.
+  std::byte* PlaceInPages(const StepBatch& batch);
+  std::byte* PlaceInChunk(const StepBatch& batch);
+  // Norms and rotates queries and keys, and stores keys and values. Returns the
+  // queries to use for prefix pages.
+  absl::StatusOr<const float*> PrepareHeads(const StepBatch& batch);
+  // Makes the scratch's segments those of the step; of the last layer, where
+  // `is_cut`, those of its sampled rows.
+  void ListSegments(const StepBatch& batch, bool is_cut);
+  absl::Status MoveChunkToRings(const StepBatch& batch);
+
+  StepContext& context_;
+  AttentionScratch& scratch_;
+  const int64_t layer_;
+  const planner::LayerShape& shape_;
+  KvCache& cache_;
+  const bool is_ring_;
+  const float* norm_;
+  kernels::WeightMatrix q_, k_, v_;
+  const float* q_bias_ = nullptr;  // each may be null
+  const float* k_bias_ = nullptr;
+  const float* v_bias_ = nullptr;
+  const float* q_norm_ = nullptr;  // of each head, [head_dim], or null
+  const float* k_norm_ = nullptr;
+  ResidualEnd end_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_

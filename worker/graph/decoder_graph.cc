@@ -1,0 +1,176 @@
+#include "worker/graph/decoder_graph.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/status_macros.h"
+#include "worker/graph/gated_ffn.h"
+
+namespace plimsoll::worker {
+
+using planner::StepBuffer;
+
+DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
+                           const ModelParts& parts,
+                           const GraphParameters& parameters)
+    : context_(parts, parameters),
+      attention_scratch_(parts.plan->n_rows),
+      logits_(reinterpret_cast<float*>(
+          parts.arena->Region(*parts.plan, "logits").data)) {
+  for (int64_t il = parts.first_layer; il < context_.EndLayer(); ++il) {
+    layers_.push_back(
+        {.mixer = std::make_unique<AttentionMixer>(architecture, il, context_,
+                                                   attention_scratch_),
+         .ffn = std::make_unique<GatedFfn>(architecture, il, context_)});
+  }
+  if (parts.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
+  if (!context_.HasLogits()) return;
+  output_norm_ = context_.Vector("output_norm.weight");
+  output_ = context_.Matrix(parts.shape->tied_output ? "token_embd.weight"
+                                                     : "output.weight");
+}
+
+absl::string_view DecoderGraph::Missing(const planner::ModelShape& shape) {
+  if (shape.n_streams > 1) return "several residual streams";
+  if (shape.ple_dim > 0) return "per-layer embeddings";
+  const int64_t head_dim = shape.layers.front().head_dim;
+  const bool is_even =
+      absl::c_all_of(shape.layers, [&](const planner::LayerShape& layer) {
+        return layer.head_dim == head_dim;
+      });
+  return is_even ? "" : "heads of two widths";
+}
+
+bool DecoderGraph::Reads(absl::string_view tensor) {
+  constexpr absl::string_view kTensors[] = {
+      "token_embd.weight", "output_norm.weight", "output.weight",
+      "rope_freqs.weight"};
+  return absl::c_linear_search(kTensors, tensor);
+}
+
+absl::Status DecoderGraph::Step(const StepBatch& batch) {
+  const auto n_rows = static_cast<int64_t>(batch.tokens.size());
+  PLIMSOLL_CHECK(n_rows > 0 && n_rows <= parts().plan->n_rows,
+                 "the scheduler keeps to the plan's rows");
+  context_.Begin(n_rows);
+  kernels::Backend& backend = context_.backend();
+  const auto n = static_cast<size_t>(n_rows * context_.model_dim());
+  const auto first =
+      static_cast<size_t>(batch.first_row * context_.model_dim());
+  const kernels::BufferView rows = {context_.Bytes(StepBuffer::kResidual),
+                                    static_cast<int64_t>(n * sizeof(float))};
+  // Both copies are outside of the piece that a backend starts at once.
+  if (!parts().input.empty()) {
+    RETURN_IF_ERROR(
+        backend.Upload(std::as_bytes(parts().input.subspan(first, n)), rows));
+  }
+  absl::Status status;
+  if (batch.only_decodes) status = backend.BeginStep(n_rows);
+  if (status.ok()) status = Compute(batch);
+  status.Update(backend.EndStep());
+  if (!status.ok() || context_.HasLogits()) return status;
+  return backend.Download(
+      rows, std::as_writable_bytes(parts().output.subspan(first, n)));
+}
+
+absl::Status DecoderGraph::Compute(const StepBatch& batch) {
+  kernels::Backend& backend = context_.backend();
+  RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
+  // Where decodes have them anyway, a sequence that rolls changes nothing in
+  // the list of a step's operations, which a device keeps.
+  const bool keeps_lists = !backend.Device().step_rows.empty();
+  if (batch.has_rolled_prefix || (keeps_lists && batch.only_decodes)) {
+    RETURN_IF_ERROR(
+        ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
+  }
+  if (parts().input.empty()) {
+    RETURN_IF_ERROR(
+        backend.GetRows({.table = embedding_,
+                         .tokens = batch.tokens.data(),
+                         .n_rows = context_.n_rows(),
+                         .scale = context_.parameters().embedding_scale,
+                         .out = context_.Residual()}));
+  }
+  for (const Layer& layer : layers_) {
+    RETURN_IF_ERROR(layer.mixer->Add(batch));
+    if (context_.n_rows() > 0) RETURN_IF_ERROR(layer.ffn->Add(batch));
+  }
+  RETURN_IF_ERROR(context_.FinishResidual());
+  if (context_.HasLogits()) return StepLogits(batch);
+  return backend.Synchronize();
+}
+
+absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
+                                         StepBuffer buffer) {
+  const bool has_windows =
+      absl::c_any_of(parts().shape->layers,
+                     [](const auto& layer) { return layer.window > 0; });
+  float* out = context_.Buffer(buffer);
+  const GraphParameters& parameters = context_.parameters();
+  for (const RopeParameters* rope :
+       {&parameters.rope, &parameters.window_rope}) {
+    RETURN_IF_ERROR(
+        context_.backend().RopeAngles({.positions = positions.data(),
+                                       .n_rows = context_.n_rows(),
+                                       .n_rot = rope->n_rot,
+                                       .base = rope->base,
+                                       .scale = rope->scale,
+                                       .freq_factors = rope->freq_factors,
+                                       .magnitude = 1.0f,
+                                       .out = out}));
+    if (!has_windows) break;
+    out += context_.n_rows() * rope->n_rot;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecoderGraph::StepLogits(const StepBatch& batch) {
+  if (batch.sampled_rows.empty()) return context_.backend().Synchronize();
+  float* sampled = context_.Buffer(StepBuffer::kSampled);
+  if (context_.Residual() != sampled) {
+    RETURN_IF_ERROR(context_.GatherRows(context_.Residual(), batch.sampled_rows,
+                                        context_.model_dim(), sampled));
+  }
+  return SampledLogits(static_cast<int64_t>(batch.sampled_rows.size()),
+                       batch.first_sampled, batch.top);
+}
+
+absl::Status DecoderGraph::ComputeLogits(std::span<const int32_t> rows) {
+  float* sampled = context_.Buffer(StepBuffer::kSampled);
+  PLIMSOLL_CHECK(context_.Residual() != sampled, "the step kept all rows");
+  RETURN_IF_ERROR(context_.GatherRows(context_.Residual(), rows,
+                                      context_.model_dim(), sampled));
+  return SampledLogits(static_cast<int64_t>(rows.size()), 0, {});
+}
+
+absl::Status DecoderGraph::SampledLogits(
+    int64_t n_sampled, int64_t first,
+    std::span<const kernels::TopOutputs> top) {
+  PLIMSOLL_CHECK(first + n_sampled <= parts().plan->n_sampled,
+                 "the scheduler keeps to the plan's sampled rows");
+  const int64_t dim = context_.model_dim();
+  float* sampled = context_.Buffer(StepBuffer::kSampled);
+  std::byte* packed =
+      context_.PackedInputs(dim, StepBuffer::kSampledActivations);
+  RETURN_IF_ERROR(
+      context_.backend().RmsNorm({.x = sampled,
+                                  .weight = output_norm_,
+                                  .out = sampled,
+                                  .n_rows = n_sampled,
+                                  .dim = dim,
+                                  .eps = context_.parameters().rms_eps,
+                                  .accumulate = false,
+                                  .packed = packed}));
+  RETURN_IF_ERROR(
+      context_.backend().MatMul({.w = output_,
+                                 .x = sampled,
+                                 .packed = packed,
+                                 .out = logits_ + first * output_.rows,
+                                 .n_rows = n_sampled,
+                                 .accumulate = false,
+                                 .top = top,
+                                 .soft_cap = context_.parameters().logit_cap}));
+  return context_.backend().Synchronize();
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,67 @@
+// The graph of every architecture: embedding, layers of a mixer and an FFN,
+// norm, vocabulary projection.
+#ifndef PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
+#define PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "planner/model/architecture.h"
+#include "worker/graph/attention_mixer.h"
+#include "worker/graph/graph_parameters.h"
+#include "worker/graph/step_context.h"
+#include "worker/graph/sublayer.h"
+
+namespace plimsoll::worker {
+
+class DecoderGraph final : public Model {
+ public:
+  // Requires CheckArchitecture.
+  DecoderGraph(const planner::Architecture& architecture,
+               const ModelParts& parts, const GraphParameters& parameters);
+
+  // What of such a model, outside of its layers, this class cannot do, for
+  // "architecture X with ..."; empty if it can do all.
+  static absl::string_view Missing(const planner::ModelShape& shape);
+  // Whether it reads a tensor of that name, which is no layer's.
+  static bool Reads(absl::string_view tensor);
+
+  absl::Status Step(const StepBatch& batch) override;
+  absl::Status ComputeLogits(std::span<const int32_t> rows) override;
+  const float* Logits() const override { return logits_; }
+
+ private:
+  struct Layer {
+    std::unique_ptr<Sublayer> mixer;
+    std::unique_ptr<Sublayer> ffn;
+  };
+
+  // Everything between the rows that come in and those that go out.
+  absl::Status Compute(const StepBatch& batch);
+  absl::Status ComputeAngles(const std::vector<int64_t>& positions,
+                             planner::StepBuffer buffer);
+  // Logits of the batch's sampled rows.
+  absl::Status StepLogits(const StepBatch& batch);
+  // Logits of the first n_sampled rows of the buffer kSampled; they are the
+  // step's from `first` on.
+  absl::Status SampledLogits(int64_t n_sampled, int64_t first,
+                             std::span<const kernels::TopOutputs> top);
+
+  const ModelParts& parts() const { return context_.parts(); }
+
+  StepContext context_;
+  AttentionScratch attention_scratch_;
+  std::vector<Layer> layers_;
+  kernels::WeightMatrix embedding_ = {};  // where the layers begin with it
+  kernels::WeightMatrix output_ = {};     // where logits are made
+  const float* output_norm_ = nullptr;
+  float* logits_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_

@@ -1,0 +1,41 @@
+// A feed-forward network whose inner half is gated:
+// down(activation(gate x) * up x).
+#ifndef PLIMSOLL_WORKER_GRAPH_GATED_FFN_H_
+#define PLIMSOLL_WORKER_GRAPH_GATED_FFN_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "planner/model/architecture.h"
+#include "worker/graph/step_context.h"
+#include "worker/graph/sublayer.h"
+
+namespace plimsoll::worker {
+
+class GatedFfn final : public Sublayer {
+ public:
+  GatedFfn(const planner::Architecture& architecture, int64_t layer,
+           StepContext& context);
+
+  // What of such a layer this class cannot do, for "architecture X with ...";
+  // empty if it can do all.
+  static absl::string_view Missing(const planner::Architecture& architecture,
+                                   const planner::LayerShape& layer);
+  // Whether it reads a layer's tensor of that name.
+  static bool Reads(const planner::Architecture& architecture,
+                    absl::string_view tensor);
+
+  // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)), normed where the
+  // architecture norms it.
+  absl::Status Add(const StepBatch& batch) override;
+
+ private:
+  StepContext& context_;
+  const float* norm_;
+  kernels::WeightMatrix gate_, up_;
+  ResidualEnd end_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_GATED_FFN_H_

@@ -1,0 +1,147 @@
+#include "worker/graph/graph_parameters.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/graph/step_context.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using planner::Architecture;
+using planner::GgufHeader;
+
+std::string KeyOf(const Architecture& architecture, absl::string_view suffix) {
+  return absl::StrCat(architecture.name, ".", suffix);
+}
+
+// The metadata value of `key`, or `fallback` if absent.
+// Errors: kInvalidArgument if it is not a finite positive number.
+absl::StatusOr<double> PositiveFloat(const GgufHeader& header,
+                                     const std::string& key, double fallback) {
+  ASSIGN_OR_RETURN(const std::optional<double> value, header.Float(key));
+  const double result = value.value_or(fallback);
+  if (!std::isfinite(result) || result <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " must be a positive number, got ", result));
+  }
+  return result;
+}
+
+// 0 if there is none.
+absl::StatusOr<float> ReadCap(const Architecture& architecture,
+                              const GgufHeader& header,
+                              const planner::SoftCap& cap) {
+  if (cap.key.empty()) return 0.0f;
+  const std::string key = KeyOf(architecture, cap.key);
+  ASSIGN_OR_RETURN(const std::optional<double> value, header.Float(key));
+  const auto result = static_cast<float>(value.value_or(cap.fallback));
+  if (!std::isfinite(result) || result < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " must be a number of at least 0, got ", result));
+  }
+  return result;
+}
+
+// The rope of full-attention layers from `A.rope.*`: base, linear scaling,
+// n_rot = A.rope.dimension_count or head_dim.
+absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
+                                        const GgufHeader& header,
+                                        int64_t head_dim) {
+  const std::string prefix = KeyOf(architecture, "rope.");
+  const bool is_adjacent =
+      architecture.rope_pairs == planner::RopePairs::kAdjacent;
+  RopeParameters rope = {.base = 0,
+                         .scale = 1.0,
+                         .n_rot = head_dim,
+                         .style = is_adjacent ? kernels::RopeStyle::kNorm
+                                              : kernels::RopeStyle::kNeox};
+  ASSIGN_OR_RETURN(rope.base,
+                   PositiveFloat(header, prefix + "freq_base", 10'000));
+  ASSIGN_OR_RETURN(const auto type, header.String(prefix + "scaling.type"));
+  const std::string kind = type.value_or("linear");
+  if (kind != "linear" && kind != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat(prefix, "scaling.type \"", kind,
+                     "\" cannot be run by this build (linear and none can)"));
+  }
+  if (kind == "linear") {
+    ASSIGN_OR_RETURN(const double factor,
+                     PositiveFloat(header, prefix + "scaling.factor", 1.0));
+    rope.scale = 1.0 / factor;
+  }
+  ASSIGN_OR_RETURN(const auto n_rot, header.Int(prefix + "dimension_count"));
+  rope.n_rot = n_rot.value_or(head_dim);
+  if (rope.n_rot <= 0 || rope.n_rot > head_dim || rope.n_rot % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        prefix, "dimension_count must be even and within head_dim ", head_dim,
+        ", got ", rope.n_rot));
+  }
+  return rope;
+}
+
+absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
+                                              const GgufHeader& header,
+                                              const RopeParameters& rope) {
+  RopeParameters result = rope;
+  if (architecture.window_rope == planner::WindowRope::kAsOthers) return result;
+  ASSIGN_OR_RETURN(
+      result.base,
+      PositiveFloat(header, KeyOf(architecture, "rope.freq_base_swa"), 10'000));
+  result.scale = 1.0;
+  result.freq_factors = nullptr;
+  return result;
+}
+
+absl::StatusOr<float> AttentionScale(const Architecture& architecture,
+                                     const GgufHeader& header,
+                                     const planner::ModelShape& shape) {
+  if (architecture.score_scale == planner::ScoreScale::kOne) return 1.0f;
+  // The file counts all layers of the model; these may be some of them.
+  ASSIGN_OR_RETURN(const auto n_layers,
+                   header.Int(KeyOf(architecture, "block_count")));
+  const bool is_by_width = architecture.width_scaled_layers > 0 &&
+                           n_layers == architecture.width_scaled_layers;
+  const int64_t dim = is_by_width ? shape.model_dim / shape.n_heads
+                                  : shape.layers.front().head_dim;
+  return 1.0f / std::sqrt(static_cast<float>(dim));
+}
+
+}  // namespace
+
+absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
+                                               const GgufHeader& header,
+                                               const ModelParts& parts) {
+  const planner::ModelShape& shape = *parts.shape;
+  GraphParameters parameters = {};
+  ASSIGN_OR_RETURN(
+      const double eps,
+      PositiveFloat(
+          header, KeyOf(architecture, "attention.layer_norm_rms_epsilon"), 0));
+  parameters.rms_eps = static_cast<float>(eps);
+  parameters.embedding_scale =
+      architecture.scales_embedding
+          ? std::sqrt(static_cast<float>(shape.model_dim))
+          : 1.0f;
+  ASSIGN_OR_RETURN(parameters.attention_scale,
+                   AttentionScale(architecture, header, shape));
+  ASSIGN_OR_RETURN(parameters.score_cap,
+                   ReadCap(architecture, header, architecture.score_cap));
+  ASSIGN_OR_RETURN(parameters.logit_cap,
+                   ReadCap(architecture, header, architecture.logit_cap));
+  ASSIGN_OR_RETURN(parameters.rope, ReadRope(architecture, header,
+                                             shape.layers.front().head_dim));
+  parameters.rope.freq_factors = FindVector(parts, "rope_freqs.weight");
+  ASSIGN_OR_RETURN(parameters.window_rope,
+                   ReadWindowRope(architecture, header, parameters.rope));
+  parameters.activation =
+      architecture.activation == planner::GateActivation::kSilu
+          ? kernels::Activation::kSilu
+          : kernels::Activation::kGeluTanh;
+  return parameters;
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,44 @@
+// The numbers of a forward pass: what an architecture's specification says,
+// with the values that a file gives.
+#ifndef PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
+#define PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "planner/model/architecture.h"
+#include "worker/graph/model.h"
+
+namespace plimsoll::worker {
+
+// How a layer rotates queries and keys.
+struct RopeParameters {
+  double base;
+  double scale;                         // 1 / linear scaling factor
+  const float* freq_factors = nullptr;  // device, [n_rot / 2] or nullptr
+  int64_t n_rot;
+  kernels::RopeStyle style;
+};
+
+struct GraphParameters {
+  float rms_eps;
+  float embedding_scale;
+  float attention_scale;
+  float score_cap;             // of attention's scores; 0: none
+  float logit_cap;             // 0: none
+  RopeParameters rope;         // full-attention layers
+  RopeParameters window_rope;  // sliding-window layers
+  kernels::Activation activation;
+};
+
+// Requires CheckArchitecture.
+// Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
+// sense; kUnimplemented naming a rope scaling that this build cannot run.
+absl::StatusOr<GraphParameters> ReadParameters(
+    const planner::Architecture& architecture,
+    const planner::GgufHeader& header, const ModelParts& parts);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_

@@ -1,0 +1,90 @@
+#include "worker/graph/runnable.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "planner/model/architectures.h"
+#include "worker/graph/attention_mixer.h"
+#include "worker/graph/decoder_graph.h"
+#include "worker/graph/gated_ffn.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using planner::Architecture;
+using planner::LayerShape;
+
+// What the classes of the graph lack for the model; empty if nothing.
+absl::string_view MissingFeature(const Architecture& architecture,
+                                 const planner::ModelShape& shape) {
+  for (size_t il = 0; il < shape.layers.size(); ++il) {
+    const LayerShape& layer = shape.layers[il];
+    const absl::string_view in_mixer =
+        AttentionMixer::Missing(architecture, layer, static_cast<int64_t>(il));
+    if (!in_mixer.empty()) return in_mixer;
+    const absl::string_view in_ffn = GatedFfn::Missing(architecture, layer);
+    if (!in_ffn.empty()) return in_ffn;
+  }
+  return DecoderGraph::Missing(shape);
+}
+
+// The name of a layer's tensor after "blk.N."; empty if it is no layer's.
+absl::string_view LayerTensor(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, "blk.")) return "";
+  const size_t dot = name.find('.');
+  return dot == absl::string_view::npos ? "" : name.substr(dot + 1);
+}
+
+// Whether any class of the graph reads the tensor.
+bool IsRead(const Architecture& architecture, absl::string_view name) {
+  const absl::string_view of_layer = LayerTensor(name);
+  if (of_layer.empty()) return DecoderGraph::Reads(name);
+  return AttentionMixer::Reads(architecture, of_layer) ||
+         GatedFfn::Reads(architecture, of_layer);
+}
+
+}  // namespace
+
+absl::Status CheckArchitecture(const planner::ModelShape& shape) {
+  const auto refuse = [&](absl::string_view what) {
+    return absl::UnimplementedError(
+        absl::StrCat("architecture \"", shape.architecture, "\"", what,
+                     " can be planned but not run by this build"));
+  };
+  const Architecture* architecture =
+      planner::FindArchitecture(shape.architecture);
+  if (architecture == nullptr) return refuse("");
+  const absl::string_view missing = MissingFeature(*architecture, shape);
+  if (!missing.empty()) return refuse(absl::StrCat(" with ", missing));
+  for (const planner::WeightTensor& tensor : shape.weights) {
+    if (IsRead(*architecture, tensor.name)) continue;
+    return refuse(absl::StrCat(" with tensor \"", tensor.name, "\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRunnable(const planner::ModelShape& shape,
+                           const planner::MemoryPlan& plan) {
+  RETURN_IF_ERROR(CheckArchitecture(shape));
+  if (!plan.not_runnable.empty()) {
+    return absl::UnimplementedError(plan.not_runnable.front());
+  }
+  const planner::LoadOptions& options = plan.options;
+  if (options.policy != planner::ReservePolicy::kExact ||
+      options.ring != planner::RingRule::kExact || !options.flash_attention ||
+      options.allocation || options.weight_bytes || options.weight_type ||
+      options.host_weights.experts ||
+      options.host_weights.per_layer_embeddings || options.mmap_weights ||
+      options.projector) {
+    return absl::InvalidArgumentError(
+        "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
+        "host_weights, mmap_weights and a projector plan for other engines; a "
+        "load takes none of them");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

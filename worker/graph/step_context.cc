@@ -1,0 +1,174 @@
+#include "worker/graph/step_context.h"
+
+#include <array>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+using planner::StepBuffer;
+
+const float* FindVector(const ModelParts& parts, absl::string_view name) {
+  const auto& weights = parts.shape->weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].name != name) continue;
+    return reinterpret_cast<const float*>(
+        parts.arena->Region(*parts.plan, "weights").data +
+        parts.plan->weights[i].offset);
+  }
+  return nullptr;
+}
+
+StepContext::StepContext(const ModelParts& parts,
+                         const GraphParameters& parameters)
+    : parts_(parts),
+      parameters_(parameters),
+      workspace_(parts.arena->Region(*parts.plan, "workspace")),
+      weights_(parts.arena->Region(*parts.plan, "weights")) {
+  const auto rows = static_cast<size_t>(parts.plan->n_rows);
+  from_offsets_.reserve(rows);
+  to_offsets_.reserve(rows);
+}
+
+void StepContext::Begin(int64_t n_rows) {
+  n_rows_ = n_rows;
+  residual_ = Buffer(StepBuffer::kResidual);
+  attended_ = Buffer(StepBuffer::kAttention);
+  added_weight_ = nullptr;  // a step that failed may have left one
+}
+
+kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
+  const auto& weights = parts_.shape->weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].name != name) continue;
+    return {.dtype = weights[i].dtype,
+            .rows = weights[i].rows,
+            .cols = weights[i].cols,
+            .data = weights_.data + parts_.plan->weights[i].offset};
+  }
+  PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
+}
+
+const float* StepContext::Vector(absl::string_view name) const {
+  return reinterpret_cast<const float*>(Matrix(name).data);
+}
+
+std::byte* StepContext::PackedInputs(int64_t dim, StepBuffer buffer) const {
+  const bool is_packable = dim % backend().Device().activation_block == 0;
+  if (parts_.precision == Precision::kExact || !is_packable) return nullptr;
+  return Bytes(buffer);
+}
+
+absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
+  std::byte* packed = PackedInputs(model_dim());
+  const kernels::RmsNormArgs norm = {.x = Residual(),
+                                     .weight = weight,
+                                     .out = Normed(),
+                                     .n_rows = n_rows_,
+                                     .dim = model_dim(),
+                                     .eps = parameters_.rms_eps,
+                                     .accumulate = false,
+                                     .packed = packed};
+  RETURN_IF_ERROR(added_weight_ == nullptr
+                      ? backend().RmsNorm(norm)
+                      : backend().AddNorm({AddedNorm(), norm}));
+  return ProductInput{Normed(), packed};
+}
+
+kernels::RmsNormArgs StepContext::AddedNorm() {
+  return {.x = Normed(),
+          .weight = std::exchange(added_weight_, nullptr),
+          .out = Residual(),
+          .n_rows = n_rows_,
+          .dim = model_dim(),
+          .eps = parameters_.rms_eps,
+          .accumulate = true};
+}
+
+absl::Status StepContext::AddToResidual(const ProductInput& input,
+                                        const ResidualEnd& end) {
+  const bool is_normed = end.post_norm != nullptr;
+  float* const out = is_normed ? Normed() : Residual();
+  RETURN_IF_ERROR(Project(input, {{end.w, out, /*accumulate=*/!is_normed}}));
+  if (end.bias != nullptr) {
+    const kernels::AddBiasArgs bias = {end.bias, out, n_rows_, model_dim()};
+    RETURN_IF_ERROR(backend().AddBiases({&bias, 1}));
+  }
+  added_weight_ = end.post_norm;
+  return absl::OkStatus();
+}
+
+absl::Status StepContext::FinishResidual() {
+  if (added_weight_ == nullptr) return absl::OkStatus();
+  return backend().RmsNorm(AddedNorm());
+}
+
+kernels::MatMulArgs StepContext::ProductOf(const ProductInput& input,
+                                           const Projection& projection) const {
+  return {.w = projection.w,
+          .x = input.x,
+          .packed = input.packed,
+          .out = projection.out,
+          .n_rows = n_rows_,
+          .accumulate = projection.accumulate};
+}
+
+absl::Status StepContext::Project(
+    const ProductInput& input, std::initializer_list<Projection> projections) {
+  constexpr size_t kMaxProjections = 3;
+  PLIMSOLL_CHECK(projections.size() <= kMaxProjections,
+                 "no input has more products");
+  std::array<kernels::MatMulArgs, kMaxProjections> products;
+  size_t n = 0;
+  for (const Projection& projection : projections) {
+    products.at(n++) = ProductOf(input, projection);
+  }
+  return backend().MatMuls(std::span(products).first(n));
+}
+
+absl::Status StepContext::GatherRows(const float* from,
+                                     std::span<const int32_t> rows, int64_t dim,
+                                     float* to) {
+  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  from_offsets_.clear();
+  to_offsets_.clear();
+  for (const int32_t row : rows) {
+    to_offsets_.push_back(static_cast<int64_t>(from_offsets_.size()) *
+                          row_bytes);
+    from_offsets_.push_back(row * row_bytes);
+  }
+  return backend().CopyRows({.src = reinterpret_cast<const std::byte*>(from),
+                             .src_offsets = from_offsets_.data(),
+                             .dst = reinterpret_cast<std::byte*>(to),
+                             .dst_offsets = to_offsets_.data(),
+                             .n_rows = static_cast<int64_t>(rows.size()),
+                             .row_bytes = row_bytes});
+}
+
+absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
+                                                      int64_t attended_dim) {
+  n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
+  PLIMSOLL_CHECK(n_rows_ <= parts_.plan->n_sampled,
+                 "the scheduler keeps to the plan's sampled rows");
+  if (n_rows_ == 0) return ProductInput{};
+  // Queries have been read.
+  float* const query = Buffer(StepBuffer::kQuery);
+  RETURN_IF_ERROR(
+      GatherRows(attended_, batch.sampled_rows, attended_dim, query));
+  attended_ = query;
+  float* sampled = Buffer(StepBuffer::kSampled);
+  RETURN_IF_ERROR(
+      GatherRows(residual_, batch.sampled_rows, model_dim(), sampled));
+  residual_ = sampled;
+  std::byte* packed = PackedInputs(attended_dim);
+  if (packed != nullptr) {
+    RETURN_IF_ERROR(backend().PackActivations({.x = Attended(),
+                                               .n_rows = n_rows_,
+                                               .dim = attended_dim,
+                                               .out = packed}));
+  }
+  return ProductInput{Attended(), packed};
+}
+
+}  // namespace plimsoll::worker

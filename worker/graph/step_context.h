@@ -1,0 +1,131 @@
+// What the sublayers of a graph share: weights by name, the buffers and rows of
+// the step, and products into and out of the residual stream.
+#ifndef PLIMSOLL_WORKER_GRAPH_STEP_CONTEXT_H_
+#define PLIMSOLL_WORKER_GRAPH_STEP_CONTEXT_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/tensor_view.h"
+#include "planner/layout/workspace_layout.h"
+#include "worker/graph/graph_parameters.h"
+#include "worker/graph/model.h"
+
+namespace plimsoll::worker {
+
+// The vector `name` in the arena, or nullptr if the model has none.
+const float* FindVector(const ModelParts& parts, absl::string_view name);
+
+// An input of products: its packed form too unless the precision is exact.
+struct ProductInput {
+  const float* x;
+  const std::byte* packed;
+};
+
+// out = w x of an input, or out += w x.
+struct Projection {
+  const kernels::WeightMatrix& w;
+  float* out;
+  bool accumulate = false;
+};
+
+// How a sublayer ends: residual += norm(w x + bias).
+struct ResidualEnd {
+  kernels::WeightMatrix w = {};
+  const float* bias = nullptr;       // or null
+  const float* post_norm = nullptr;  // weight of the norm; null: there is none
+};
+
+// The graph owns it, and sublayers refer to it. Layers are counted from the
+// model's first one, wherever it lies; nothing here allocates device memory.
+class StepContext {
+ public:
+  StepContext(const ModelParts& parts, const GraphParameters& parameters);
+
+  // A step of `n_rows` rows begins.
+  void Begin(int64_t n_rows);
+
+  const ModelParts& parts() const { return parts_; }
+  const GraphParameters& parameters() const { return parameters_; }
+  kernels::Backend& backend() const { return *parts_.backend; }
+  int64_t n_rows() const { return n_rows_; }
+  int64_t model_dim() const { return parts_.shape->model_dim; }
+
+  const planner::LayerShape& Layer(int64_t layer) const {
+    return parts_.shape
+        ->layers[static_cast<size_t>(layer - parts_.first_layer)];
+  }
+  int64_t EndLayer() const {
+    return parts_.first_layer + parts_.shape->n_layers;
+  }
+  // Whether logits are made here, and not after layers on another device.
+  bool HasLogits() const { return parts_.output.empty(); }
+
+  // The weight called `name`; the shape guarantees that it exists.
+  kernels::WeightMatrix Matrix(absl::string_view name) const;
+  const float* Vector(absl::string_view name) const;
+
+  // The buffers of the step.
+  std::byte* Bytes(planner::StepBuffer buffer) const {
+    return workspace_.data + parts_.plan->workspace[buffer].offset;
+  }
+  float* Buffer(planner::StepBuffer buffer) const {
+    return reinterpret_cast<float*>(Bytes(buffer));
+  }
+  float* Residual() const { return residual_; }
+  float* Normed() const { return Buffer(planner::StepBuffer::kNormed); }
+  // What attention gives.
+  float* Attended() const { return attended_; }
+  // Where inputs of `dim` are packed; null if they are not.
+  std::byte* PackedInputs(
+      int64_t dim,
+      planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
+
+  // Normed() = RMSNorm(Residual()) * weight, after what is left to add to it.
+  absl::StatusOr<ProductInput> NormedResidual(const float* weight);
+  // Residual() += what `end` makes of the input. Where it is normed, that is
+  // done with the norm that follows, or by FinishResidual; until then neither
+  // Normed() nor Residual() is read or written.
+  absl::Status AddToResidual(const ProductInput& input, const ResidualEnd& end);
+  // Adds what AddToResidual left to be added.
+  absl::Status FinishResidual();
+
+  absl::Status Project(const ProductInput& input,
+                       std::initializer_list<Projection> projections);
+  kernels::MatMulArgs ProductOf(const ProductInput& input,
+                                const Projection& projection) const;
+
+  // Row i of `to` = row rows[i] of `from`, `dim` floats each.
+  absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
+                          int64_t dim, float* to);
+  // From now on the step has its sampled rows only: those of Residual() and of
+  // Attended(), which are `attended_dim` wide. Returns the latter as an input.
+  absl::StatusOr<ProductInput> KeepSampled(const StepBatch& batch,
+                                           int64_t attended_dim);
+
+ private:
+  // The norm that AddToResidual left to be done.
+  kernels::RmsNormArgs AddedNorm();
+
+  ModelParts parts_;
+  GraphParameters parameters_;
+  kernels::BufferView workspace_;
+  kernels::BufferView weights_;
+  int64_t n_rows_ = 0;
+  float* residual_ = nullptr;
+  float* attended_ = nullptr;
+  const float* added_weight_ = nullptr;  // of a norm that is left to be done
+  // Host scratch of a step, kept to avoid allocation.
+  std::vector<int64_t> from_offsets_;
+  std::vector<int64_t> to_offsets_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_STEP_CONTEXT_H_
