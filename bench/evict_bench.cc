@@ -63,7 +63,7 @@ void Evict(benchmark::State& state) {
     if (!cache.Extend(0, full).ok()) return state.SkipWithError("no page left");
     const auto begin = std::chrono::steady_clock::now();
     history.WholeTurns(turns);
-    const Leaving leaving = WhatLeaves(roll, cache.Live(0), turns);
+    const EvictionPlan leaving = PlanEviction(roll, cache.Live(0), turns);
     history.Evict(leaving.n_tokens);
     cache.Evict(0, leaving.n_tokens);
     const auto end = std::chrono::steady_clock::now();

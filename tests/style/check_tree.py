@@ -128,7 +128,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(#\d+\))")
 THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
 THREAD_FILES = {
-    "worker/engine/engine.cc",
+    "worker/engine/engine_impl.cc",
     "worker/engine/engine_impl.h",
     "worker/graph/model_pipeline.cc",
     "worker/graph/model_pipeline.h",

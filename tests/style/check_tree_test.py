@@ -88,7 +88,7 @@ class CheckTreeTest(unittest.TestCase):
         self.assert_good("tests/a.cc", '#include "tests/a.h"')
 
     def test_threads_are_made_in_named_places(self):
-        self.assert_good("worker/engine/engine.cc", "std::thread t;")
+        self.assert_good("worker/engine/engine_impl.cc", "std::thread t;")
         self.assert_bad("worker/sampling/sampler.cc", "std::thread t;", "thread")
         self.assert_good("worker/a.cc", "std::thread::hardware_concurrency();")
 

@@ -11,8 +11,8 @@ int64_t PromisedPages(std::span<const PageClaim> claims) {
   return n;
 }
 
-std::optional<int64_t> WhoLeaves(std::span<const PageClaim> claims,
-                                 int64_t free_pages) {
+std::optional<int64_t> ChooseVictim(std::span<const PageClaim> claims,
+                                    int64_t free_pages) {
   if (PromisedPages(claims) <= free_pages) return std::nullopt;
   const auto newest =
       std::find_if(claims.rbegin(), claims.rend(),

@@ -1,5 +1,5 @@
-// Whether the pages of a pool that is smaller than all slots together go round,
-// and who leaves where they do not: pure arithmetic.
+// Whether the pages of a pool go round that is smaller than all slots together,
+// and which sequence loses its slot if they do not: pure arithmetic.
 #ifndef PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
 #define PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
 
@@ -9,21 +9,22 @@
 
 namespace plimsoll::worker {
 
-// Of one slot that is taken.
+// The pages that one taken slot claims.
 struct PageClaim {
-  int64_t id;         // of the sequence; 0 for a session that nobody uses
+  int64_t id;         // the sequence; 0 for an idle session
   int64_t n_to_come;  // pages that it will need and does not have
-  bool can_leave;     // what it has computed can be computed again
+  bool can_leave;     // its context can be computed again
 };
 
-// Pages that are promised already.
+// The pages that all claims together still need.
 int64_t PromisedPages(std::span<const PageClaim> claims);
 
-// Who gives its slot and pages back, the oldest of `claims` first: the newest
-// one that can leave, if more is promised than `free_pages`; nullopt if it is
-// not, or nobody can.
-std::optional<int64_t> WhoLeaves(std::span<const PageClaim> claims,
-                                 int64_t free_pages);
+// The sequence that must give its slot and pages back, because more pages are
+// promised than `free_pages`. `claims` begins with the oldest sequence, and the
+// newest one that can leave is chosen. Returns nullopt if the pages suffice, or
+// if no sequence can leave.
+std::optional<int64_t> ChooseVictim(std::span<const PageClaim> claims,
+                                    int64_t free_pages);
 
 }  // namespace plimsoll::worker
 

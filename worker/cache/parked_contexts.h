@@ -1,4 +1,5 @@
-// Contexts in host memory, whose sequences wait while others use their slots.
+// Copies of contexts in host memory, for sequences that wait while others use
+// their slots.
 #ifndef PLIMSOLL_WORKER_CACHE_PARKED_CONTEXTS_H_
 #define PLIMSOLL_WORKER_CACHE_PARKED_CONTEXTS_H_
 
@@ -13,29 +14,32 @@
 
 namespace plimsoll::worker {
 
-// The plan's region kv_parked: room for the pages and rings of some full slots.
-// A context comes back to the bit as it left. Not thread-safe.
+// Uses the plan's region kv_parked, which has room for the pages and rings of
+// some full slots. A restored context has the same bits as before. Not
+// thread-safe.
 class ParkedContexts {
  public:
-  // What of the cache's contexts is on one device: in the order of its parts.
+  // The memory for one part of the cache, on the part's device.
   struct Part {
     kernels::Backend* backend;
     kernels::BufferView memory;  // of n_places * (a slot's bytes of this part)
   };
 
-  // Both outlive it.
+  // `parts` are in the order of the cache's parts. The cache and the backends
+  // outlive the object.
   ParkedContexts(KvCache& cache, std::vector<Part> parts, int64_t n_places);
 
   bool HasRoom() const { return !free_.empty(); }
   bool Has(int64_t id) const { return places_.contains(id); }
-  // Copies what the slot holds; the slot stays as it is. Requires room.
+  // Copies a slot's context under the sequence's id. The slot stays as it is.
+  // Requires room.
   // Errors: those of the devices; then nothing is kept.
   absl::Status Park(int64_t id, int64_t slot);
-  // Copies it into an empty slot and forgets it, also where that fails.
+  // Copies a sequence's context into an empty slot, and forgets it in any case.
   // Errors: those of KvCache::Restore and of the devices; then the slot is
   // empty.
   absl::Status Restore(int64_t id, int64_t slot);
-  // Frees its room, if it has some.
+  // Forgets a sequence's context, if it has one here.
   void Forget(int64_t id);
 
  private:

@@ -1,5 +1,5 @@
-// Pages of the KV cache by the tokens they hold, so that sequences which begin
-// alike share them: a pure index, of page numbers.
+// Finds pages of the KV cache by the tokens they hold, so that sequences which
+// begin alike can share them. A pure index of page numbers.
 #ifndef PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
 #define PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
 
@@ -15,51 +15,52 @@
 
 namespace plimsoll::worker {
 
-// A tree for each owner: a node is a whole page of tokens behind those of its
-// parents, compared token by token. A page is in at most one node. Beside its
-// page a node may have rings: the state of sliding-window layers after its last
-// token, without which a sequence with such layers cannot begin there.
+// Each owner has a tree. A node is a whole page of tokens that follows the
+// pages of its parents; tokens are compared one by one. A page is in at most
+// one node. Beside its page a node may have a ring: the state of sliding-window
+// layers after its last token. A sequence with such layers cannot begin behind
+// a node without a ring.
 class PrefixCache {
  public:
-  // `n_rings` = rings there are to keep; 0 where no layer has any, or none is
-  // to be kept.
+  // `n_rings` rings can be kept; 0 if no layer has rings, or none is kept.
   PrefixCache(int64_t page_tokens, int64_t n_rings);
-  // Without recursion: a chain is as long as a context.
+  // Not recursive, because a chain of nodes is as long as a context.
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Hit {
     std::vector<int32_t> pages;  // in order, from the first token on
-    // The longest beginning, in pages, that rings are kept of, and which.
+    // The most pages, from the first on, that end with a kept ring; and that
+    // ring.
     int64_t n_with_rings = 0;
     std::optional<int64_t> ring;
   };
-  // The longest beginning of `tokens` that is there, in whole pages. It counts
-  // as used now.
+  // Finds the longest beginning of `tokens` that is known, in whole pages. Its
+  // nodes count as used now.
   Hit Find(const std::string& owner, std::span<const int32_t> tokens);
 
-  // Remembers `pages`, which hold the whole pages of `tokens`. Where a node is
-  // there with another page, that page is replaced if `may_go` is true of it,
-  // else the rest is left out: whoever has the page of a node has those of all
-  // before it, too. Returns the pages that were replaced.
+  // Remembers `pages`, which hold the whole pages of `tokens`. If a node has
+  // another page already, that page is replaced if `may_go` allows it.
+  // Otherwise the rest of `pages` is left out, because whoever uses the page of
+  // a node also uses the pages of its parents. Returns the replaced pages.
   std::vector<int32_t> Insert(const std::string& owner,
                               std::span<const int32_t> tokens,
                               std::span<const int32_t> pages,
                               absl::FunctionRef<bool(int32_t page)> may_go);
 
-  // A ring to keep the state after `tokens` in, which are whole pages: a free
-  // one, or that of the node that was used longest ago. Nothing if the tokens
-  // are not there, or have rings already, or there are none to keep.
+  // A ring to keep the state after `tokens` in, which are whole pages. It is a
+  // free one, or that of the node that was used longest ago. Nothing if the
+  // tokens are unknown or have a ring already, or if no ring can be kept.
   std::optional<int64_t> KeepRing(const std::string& owner,
                                   std::span<const int32_t> tokens);
 
-  // Forgets the page that was used longest ago among those without children for
-  // which `may_go` is true.
+  // Forgets the page that was used longest ago, among nodes without children
+  // whose page `may_go` allows. Returns the page, if there was one.
   std::optional<int32_t> ForgetOldest(
       absl::FunctionRef<bool(int32_t page)> may_go);
-  // Forgets a page, and all that follow it; sets `pages` to them all. None if
-  // it is not there.
+  // Forgets a page and all pages that follow it, and sets `pages` to all of
+  // them. Sets it to nothing if the page is unknown.
   void Forget(int32_t page, std::vector<int32_t>& pages);
 
   bool Has(int32_t page) const { return by_page_.contains(page); }
@@ -78,9 +79,9 @@ class PrefixCache {
   };
 
   void Touch(Node& node);
-  // Forgets the node and those below; appends their pages.
+  // Forgets a node and the nodes below it, and appends their pages.
   void Remove(Node& node, std::vector<int32_t>& pages);
-  // The node that the whole pages of `tokens` lead to, or null.
+  // The node that holds the last whole page of `tokens`, or null.
   Node* Walk(const std::string& owner, std::span<const int32_t> tokens);
   // The tokens of page `i`.
   std::vector<int32_t> Page(std::span<const int32_t> tokens, int64_t i) const;

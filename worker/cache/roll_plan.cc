@@ -90,8 +90,8 @@ int64_t RollPlan::FullAt(int64_t evicted) const {
   return std::min(n_ctx + evicted, prefix_tokens + pages * page_tokens);
 }
 
-Leaving WhatLeaves(const RollPlan& roll, int64_t n_live,
-                   std::span<const int64_t> whole_turns) {
+EvictionPlan PlanEviction(const RollPlan& roll, int64_t n_live,
+                          std::span<const int64_t> whole_turns) {
   const auto keeps_window = [&](int64_t n_tokens) {
     return n_live - n_tokens - roll.prefix_tokens >= roll.window;
   };

@@ -1,5 +1,5 @@
-// When a rolling context is full, and what leaves it then: pure arithmetic over
-// the memory plan.
+// When a rolling context is full, and which tokens leave it then: pure
+// arithmetic over the memory plan.
 #ifndef PLIMSOLL_WORKER_CACHE_ROLL_PLAN_H_
 #define PLIMSOLL_WORKER_CACHE_ROLL_PLAN_H_
 
@@ -18,77 +18,78 @@ namespace plimsoll::worker {
 enum class ContextPolicy {
   kStop,   // it ends with FinishReason::kLength
   kError,  // it ends with kOutOfRange
-  kRoll,   // its oldest tokens leave, but for the pinned ones
+  kRoll,   // its oldest tokens leave, except for the pinned ones
 };
 
 // How a sequence goes on after tokens have left.
 enum class RollMethod {
-  kShift,      // keys stay where they are, the pinned ones look closer
-  kRecompute,  // what is kept is computed again: exact, and slower
+  kShift,      // keys stay where they are; pinned keys seem closer
+  kRecompute,  // kept tokens are computed again: exact, but slower
 };
 
-// What a request asks for when its context is full.
+// What a request wants to happen when its context is full.
 struct RollOptions {
-  // Attention sinks: without them the rest of a rolled context is worth little.
-  // Source: StreamingLLM (Xiao et al., 2024), table 2.
+  // These tokens serve as attention sinks: a rolled context without them is
+  // worth little. Source: StreamingLLM (Xiao et al., 2024), table 2.
   static constexpr int64_t kDefaultPinTokens = 4;
 
   ContextPolicy policy = ContextPolicy::kStop;
-  // For kRoll. kShift becomes kRecompute where the context is too short to
-  // keep the rings of sliding-window layers filled; evictions say which it was.
+  // Used with kRoll. kShift becomes kRecompute where the context is too short
+  // to keep the rings of sliding-window layers filled; each eviction reports
+  // the method it used.
   RollMethod method = RollMethod::kShift;
-  // Leading tokens that never leave, the first one (BOS) included; 0 pins
-  // nothing. They take whole pages.
+  // How many leading tokens never leave, the first one (BOS) included; 0 pins
+  // nothing. Pinned tokens take whole pages.
   int64_t pin_tokens = kDefaultPinTokens;
-  // Tokens that an eviction leaves at most, in whole pages; absent = 75 % of
-  // n_ctx. At least a page leaves and at least one stays; it is raised so that
-  // rings stay filled.
+  // An eviction leaves at most this many tokens, in whole pages; absent = 75 %
+  // of n_ctx. At least one page leaves and at least one stays. The value is
+  // raised where rings would not stay filled.
   std::optional<int64_t> evict_to = std::nullopt;
 };
 
-// Of one context, fixed when it begins. The default is that of a context that
-// never rolls.
+// How one context rolls, fixed when it begins. The default never rolls.
 struct RollPlan {
-  int64_t prefix_tokens = 0;  // the first ones, which never leave
-  // Tokens that are attended when the context is full, where only whole pages
-  // have left: n_ctx, less what the last page of the prefix leaves empty.
+  int64_t prefix_tokens = 0;  // the first tokens, which never leave
+  // How many tokens a full context attends to, if only whole pages have left:
+  // n_ctx less the cells that the prefix's last page leaves empty.
   int64_t capacity = std::numeric_limits<int64_t>::max();
-  int64_t evict_tokens = 0;  // that leave a full context at once, whole pages
+  int64_t evict_tokens = 0;  // leave at once without turns, in whole pages
   RollMethod method = RollMethod::kShift;
-  int64_t evict_to = 0;  // tokens that stay at most where whole turns leave
+  int64_t evict_to = 0;  // at most this many stay when whole turns leave
   int64_t window = 0;    // recent tokens that rings need; 0 without rings
   int64_t n_ctx = 0;
   int64_t page_tokens = 0;
-  int64_t recent_pages = 0;  // of the slot, the prefix's less
+  int64_t recent_pages = 0;  // the slot's pages without those of the prefix
 
-  // Positions that fit where the tokens of `evicted` of them have left: a page
-  // is free only when all its tokens have.
+  // The number of positions at which the context is full after the tokens of
+  // `evicted` positions have left. A page is free only when all its tokens have
+  // left.
   int64_t FullAt(int64_t evicted) const;
 };
 
-// The plan of a request. Fullness and evictions do not depend on how the
-// sequence is cut into chunks. `evict_to` is raised to prefix + window + one
-// page, so that the widest ring keeps `window` recent tokens; where n_ctx does
-// not allow that, the method is kRecompute.
+// Plans how a request's context rolls. Fullness and evictions do not depend on
+// how the sequence is cut into chunks. `evict_to` is raised to prefix + window
+// + one page, so that the widest ring keeps `window` recent tokens; where n_ctx
+// does not allow that, the method is kRecompute.
 // Errors: kInvalidArgument naming pin_tokens or evict_to, with the numbers, if
 // they make no sense or the prefix leaves fewer than two pages.
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
                                   const RollOptions& options);
 
-// Tokens that leave at once, and how the context goes on.
-struct Leaving {
+// How many tokens leave at once, and how the context goes on.
+struct EvictionPlan {
   int64_t n_tokens;
   RollMethod method;
 };
 
-// What leaves a full context of `n_live` tokens: as many whole turns as take it
-// to evict_to and free a page, or all but the newest; pages where that is less
-// than one.
-// `whole_turns` as of TokenHistory. A context that would keep fewer recent
-// tokens than its rings need is recomputed.
-Leaving WhatLeaves(const RollPlan& roll, int64_t n_live,
-                   std::span<const int64_t> whole_turns);
+// Plans what leaves a full context of `n_live` tokens. Whole turns leave until
+// evict_to is reached and a page is free, but never the newest turn. If that is
+// less than a page, pages leave instead. A context that would keep fewer recent
+// tokens than its rings need is recomputed. `whole_turns` comes from
+// TokenHistory::WholeTurns.
+EvictionPlan PlanEviction(const RollPlan& roll, int64_t n_live,
+                          std::span<const int64_t> whole_turns);
 
 }  // namespace plimsoll::worker
 

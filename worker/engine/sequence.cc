@@ -8,37 +8,55 @@
 namespace plimsoll::worker {
 namespace {
 
-// Bytes of most tokens.
+// Most tokens have no more bytes than this.
 constexpr size_t kTokenText = 32;
 
 }  // namespace
 
-// Its history has room for all that it will hold, so that no step allocates.
+Sequence::Sequence(int64_t id, Arrival arrival, SequenceStart start)
+    : id_(id),
+      options_(std::move(arrival.options)),
+      sink_(std::move(arrival.sink)),
+      text_(options_.stop_strings),
+      calls_(options_.tool_markers),
+      start_(std::move(start)),
+      n_scored_(options_.first_scored - 1),
+      submitted_(arrival.time) {
+  options_.prompt_ids = {};  // they are in the history
+  if (options_.logit_bias.HasPenalty()) {
+    const int64_t limit = options_.logit_bias.penalty_last_tokens;
+    std::vector<int32_t> newest;
+    history().Newest(limit, newest);
+    recent_.emplace(newest, limit);
+  }
+}
+
+// Reserves all memory that the sequence will need, so that no step allocates.
 void Sequence::Started(absl::Time now, int64_t n_ctx) {
   if (started_) return;
   started_ = now;
-  const int64_t most = n_ctx + 1;  // the last token needs no place in it
+  const int64_t most = n_ctx + 1;  // the last token needs no place in n_ctx
   const int64_t wanted =
       options_.max_tokens > 0 ? std::min(options_.max_tokens, n_ctx) : n_ctx;
   start_.history.Reserve(std::min(most, history().n_live() + wanted));
-  // Of a step, too.
+  // The output of one step has at most this many tokens.
   const auto n_tokens = static_cast<size_t>(1 + options_.draft_tokens);
   output_.tokens.reserve(n_tokens);
   output_.text.reserve(n_tokens * kTokenText);
   output_.evictions.reserve(1);
   draft_.reserve(n_tokens);
-  rooms_.reserve(n_tokens);
+  buffers_.reserve(n_tokens);
   if (options_.top_logprobs <= 0) return;
   for (size_t i = 0; i < n_tokens; ++i) {
-    rooms_.emplace_back().reserve(static_cast<size_t>(options_.top_logprobs));
+    buffers_.emplace_back().reserve(static_cast<size_t>(options_.top_logprobs));
   }
 }
 
-std::vector<Candidate> Sequence::TakeRoom() {
-  if (rooms_.empty()) return {};
-  std::vector<Candidate> room = std::move(rooms_.back());
-  rooms_.pop_back();
-  return room;
+std::vector<Candidate> Sequence::ReuseBuffer() {
+  if (buffers_.empty()) return {};
+  std::vector<Candidate> buffer = std::move(buffers_.back());
+  buffers_.pop_back();
+  return buffer;
 }
 
 void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
@@ -94,39 +112,40 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
 int64_t Sequence::MostDrafted() const {
   if (options_.draft_tokens == 0 || n_generated() == 0) return 0;
   if (options_.max_tokens == 0) return options_.draft_tokens;
-  // The token that is drawn after the last one of them is the last one.
+  // A token is drawn behind the guesses, and max_tokens counts it too.
   return std::min(options_.draft_tokens,
                   options_.max_tokens - n_generated() - 1);
 }
 
-Leaving Sequence::Evict(int64_t n_live) {
+EvictionPlan Sequence::Evict(int64_t n_live) {
   TokenHistory& history = start_.history;
   history.WholeTurns(turns_);
-  const Leaving leaving = WhatLeaves(roll(), n_live, turns_);
+  const EvictionPlan plan = PlanEviction(roll(), n_live, turns_);
   output_.evictions.push_back(
       {.position = history.first_recent(),
-       .n_tokens = leaving.n_tokens,
-       .n_turns = std::count_if(
-           turns_.begin(), turns_.end(),
-           [&leaving](int64_t n) { return n <= leaving.n_tokens; }),
-       .n_kept = n_live - leaving.n_tokens,
-       .method = leaving.method});
-  history.Evict(leaving.n_tokens);
-  if (leaving.method == RollMethod::kRecompute) history.Restart();
+       .n_tokens = plan.n_tokens,
+       .n_turns =
+           std::count_if(turns_.begin(), turns_.end(),
+                         [&plan](int64_t n) { return n <= plan.n_tokens; }),
+       .n_kept = n_live - plan.n_tokens,
+       .method = plan.method});
+  history.Evict(plan.n_tokens);
+  if (plan.method == RollMethod::kRecompute) history.Restart();
   ++n_evictions_;
-  return leaving;
+  return plan;
 }
 
-void Sequence::AppendUnscored(int64_t first_position, int64_t n_rows,
-                              int64_t first_row, ScoredRows& scored) const {
+void Sequence::AppendUnscored(const SequenceRows& rows,
+                              ScoredRows& scored) const {
   if (!options_.prompt_logprobs) return;
   int64_t n_scored = n_scored_;
-  for (int64_t i = 0; i < n_rows; ++i) {
+  for (int64_t i = 0; i < rows.n_rows; ++i) {
     // A row that is computed again was scored the first time.
-    const int64_t index = history().IndexAt(first_position + i);
+    const int64_t position = rows.first_position + i;
+    const int64_t index = history().IndexAt(position);
     if (index != n_scored || index + 1 >= n_prompt()) continue;
-    scored.rows.push_back(static_cast<int32_t>(first_row + i));
-    scored.targets.push_back(history().TokenAt(first_position + i + 1));
+    scored.rows.push_back(static_cast<int32_t>(rows.first_row + i));
+    scored.targets.push_back(history().TokenAt(position + 1));
     ++n_scored;
   }
 }
@@ -145,11 +164,11 @@ bool Sequence::HasOutput() const {
 bool Sequence::Flush() {
   if (!HasOutput()) return true;
   if (!sink_->OnOutput(output_)) return false;
-  // What the sink has not moved away is room for the next step.
+  // Candidates that the sink did not move away are buffers for the next step.
   for (TokenOutput& token : output_.tokens) {
     if (token.candidates.capacity() == 0) continue;
-    if (rooms_.size() == rooms_.capacity()) break;
-    rooms_.push_back(std::move(token.candidates));
+    if (buffers_.size() == buffers_.capacity()) break;
+    buffers_.push_back(std::move(token.candidates));
   }
   output_.text.clear();
   output_.tokens.clear();

@@ -27,7 +27,7 @@ absl::StatusOr<TokenHistory> Session::NextTurn(
   } else {
     const int32_t last = next.TokenAt(next.n_positions() - 1);
     if (next.n_positions() > n_computed && tokenizer.IsEnd(last)) {
-      // The reply's end, which the frame has too. Nothing was computed of it.
+      // The frame has the reply's end token too. This one is not computed yet.
       next.RemoveLast();
     }
     next.Append(frame.after_reply);
@@ -36,6 +36,24 @@ absl::StatusOr<TokenHistory> Session::NextTurn(
   next.Append(content);
   next.Append(frame.after_user);
   return next;
+}
+
+SessionInfo Session::Describe(int64_t reserved_bytes, absl::Time now) const {
+  return {.id = options.id,
+          .format = options.format,
+          .is_busy = is_busy,
+          .n_turns = n_turns,
+          .n_live_turns = history.n_turns(),
+          .n_tokens = history.n_tokens(),
+          .n_live_tokens = history.n_live(),
+          .n_pinned_tokens = roll.prefix_tokens,
+          .capacity_tokens = roll.capacity,
+          .n_evictions = n_evictions,
+          .n_evicted = history.n_evicted(),
+          .reserved_bytes = reserved_bytes,
+          .age = now - opened,
+          .idle = is_busy ? absl::ZeroDuration() : now - last_used,
+          .ttl = options.ttl};
 }
 
 absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
@@ -49,7 +67,7 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
     }
   }
   if (const int64_t n = Count(now); n >= max_sessions_) {
-    const std::optional<int64_t> key = WhoGivesWay(options, now);
+    const std::optional<int64_t> key = ChooseToClose(options, now);
     if (!key) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the model has ", n,
@@ -68,24 +86,28 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
   return key;
 }
 
-// The peer with most sessions gives one up: that which was not used for
-// longest. Tenants of the same peer are compared likewise.
-std::optional<int64_t> SessionBook::WhoGivesWay(const SessionOptions& newcomer,
-                                                absl::Time now) const {
-  const auto count = [this](const SessionOptions& of, bool of_tenant) {
-    return std::count_if(
-        sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-          const SessionOptions& one = entry.second.options;
-          return one.peer == of.peer && (!of_tenant || one.owner == of.owner);
-        });
-  };
+int64_t SessionBook::CountLike(const SessionOptions& options,
+                               Among among) const {
+  return std::count_if(
+      sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        const SessionOptions& one = entry.second.options;
+        return one.peer == options.peer &&
+               (among == Among::kPeer || one.owner == options.owner);
+      });
+}
+
+// The peer with most sessions gives up the one that has been idle for longest.
+// Within the newcomer's own peer, tenants are compared in the same way.
+std::optional<int64_t> SessionBook::ChooseToClose(
+    const SessionOptions& newcomer, absl::Time now) const {
   std::optional<int64_t> first;
   std::pair<int64_t, absl::Duration> most;
   for (const auto& [key, session] : sessions_) {
     if (session.is_busy) continue;
-    const bool of_tenant = session.options.peer == newcomer.peer;
-    const int64_t n = count(session.options, of_tenant);
-    const int64_t n_more = n - count(newcomer, of_tenant);
+    const bool is_same_peer = session.options.peer == newcomer.peer;
+    const Among among = is_same_peer ? Among::kTenant : Among::kPeer;
+    const int64_t n = CountLike(session.options, among);
+    const int64_t n_more = n - CountLike(newcomer, among);
     const absl::Duration idle = now - session.last_used;
     if (n_more < 1 || (n_more == 1 && idle < kKeptIdle)) continue;
     if (!first || std::pair(n, idle) > most) {

@@ -1,5 +1,5 @@
-// Chats whose contexts stay between calls: whose they are, what they hold, and
-// for how long.
+// The chats whose contexts stay between calls: who owns them, what they hold,
+// and for how long.
 #ifndef PLIMSOLL_WORKER_ENGINE_SESSION_BOOK_H_
 #define PLIMSOLL_WORKER_ENGINE_SESSION_BOOK_H_
 
@@ -16,73 +16,78 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/cache/roll_plan.h"
-#include "worker/engine/engine.h"
+#include "worker/engine/session_info.h"
 #include "worker/sampling/token_history.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
-// A session's context, and the slot that holds it, if there is one.
+// One session: its context, and the slot that holds it, if there is one.
 struct Session {
   SessionOptions options;
   RollPlan roll;
-  // As of the end of its last call. Its newest token may not be computed yet.
+  // The tokens at the end of its last call. The newest token may not be
+  // computed yet.
   TokenHistory history;
   std::optional<int64_t> slot;
   int64_t n_computed = 0;  // positions of `history` that are in the slot
-  bool is_busy = false;
-  int64_t n_turns = 0;  // begun, those that left included
+  bool is_busy = false;    // a call runs or waits
+  int64_t n_turns = 0;     // begun so far, evicted ones included
   int64_t n_evictions = 0;
   absl::Time opened;
   absl::Time last_used;
 
-  // Its next call computes its context again.
+  // Notes that the slot is lost: the next call computes the context again.
   void ForgetComputed() {
     n_computed = 0;
     history.Restart();
   }
-  // Its tokens with those of the next turn up to the reply. The session itself
-  // stays as it is.
+  // The session's tokens followed by those of the next turn, up to its reply.
+  // Leaves the session as it is.
   // Errors: kOutOfRange if the turn is longer than the context behind the
   // pinned prefix, with both numbers.
   absl::StatusOr<TokenHistory> NextTurn(std::span<const int32_t> content,
                                         const Tokenizer& tokenizer) const;
+  // What the session's client may know. Every session reserves the same bytes.
+  SessionInfo Describe(int64_t reserved_bytes, absl::Time now) const;
 };
 
-// A state machine without threads, clock or device. Sessions that nobody used
-// for their ttl are closed when the next call is made.
+// All sessions of an engine. A state machine without threads, clock or device.
+// Every method that is told the time first closes the sessions that nobody has
+// used for their ttl.
 class SessionBook {
  public:
-  // A session that is the only one its tenant has more than a newcomer has is
-  // not closed for that before nobody used it for so long.
+  // A tenant with just one session more than a newcomer keeps it until it has
+  // been idle for this long.
   static constexpr absl::Duration kKeptIdle = absl::Minutes(5);
 
   explicit SessionBook(int64_t max_sessions) : max_sessions_(max_sessions) {}
 
-  // Returns its key. At max_sessions a session that no call has is closed for
-  // it, of a tenant with more of them than its owner, or of a peer with more
-  // than its peer. Errors: kAlreadyExists if the owner has one of this id;
-  // kResourceExhausted at max_sessions if there is none to be closed.
+  // Opens a session and returns its key. At max_sessions an idle session of
+  // another owner is closed first: of a tenant with more sessions than this
+  // one, or of a peer with more than this one's peer.
+  // Errors: kAlreadyExists if the owner has a session of this id;
+  // kResourceExhausted at max_sessions if no session can be closed.
   absl::StatusOr<int64_t> Open(SessionOptions options, const RollPlan& roll,
                                absl::Time now);
-  // The key of the session of this id and owner.
+  // The key of the session with this id and owner.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> Find(absl::string_view id, absl::string_view owner,
                                absl::Time now);
-  // Null if it was closed.
+  // The session of this key; null if it was closed.
   Session* Get(int64_t key);
-  // Its slot, unless a call has it, waits to be freed. Requires that it is
-  // there.
+  // Forgets a session, which must be there. Its slot can be taken by
+  // TakeFreedSlots, unless a call still uses it.
   void Close(int64_t key);
-  // Keys of all sessions, the oldest first.
+  // The keys of all sessions, the oldest first.
   std::vector<int64_t> Keys(absl::Time now);
 
-  // Tells `visit` the slots of sessions that no call has.
+  // Tells `visit` the slots that idle sessions keep.
   void ForIdleSlots(absl::FunctionRef<void(int64_t slot)> visit) const;
-  // The slot of the session that no call has for longest, which loses it;
-  // nullopt if there is none.
+  // Takes the slot of the session that has been idle for longest; nullopt if no
+  // idle session has one.
   std::optional<int64_t> GiveUpSlot();
-  // Slots of sessions that were closed; then forgotten.
+  // Takes the slots of closed sessions.
   std::vector<int64_t> TakeFreedSlots(absl::Time now);
 
   int64_t Count(absl::Time now) {
@@ -91,15 +96,18 @@ class SessionBook {
   }
 
  private:
-  // The session that is closed for a newcomer's, if there is one.
-  std::optional<int64_t> WhoGivesWay(const SessionOptions& newcomer,
-                                     absl::Time now) const;
+  // The session to close for a newcomer; nullopt if no session gives way.
+  std::optional<int64_t> ChooseToClose(const SessionOptions& newcomer,
+                                       absl::Time now) const;
+  // Counts sessions of the same peer, or of the same tenant of that peer.
+  enum class Among { kPeer, kTenant };
+  int64_t CountLike(const SessionOptions& options, Among among) const;
   void CloseExpired(absl::Time now);
 
   int64_t max_sessions_;
   int64_t next_key_ = 1;
-  std::map<int64_t, Session> sessions_;
-  std::vector<int64_t> freed_slots_;
+  std::map<int64_t, Session> sessions_;  // by key
+  std::vector<int64_t> freed_slots_;     // of closed sessions
 };
 
 }  // namespace plimsoll::worker

@@ -29,7 +29,7 @@ float Penalized(const LogitBiasOptions& options, int32_t count, float logit) {
   return logit - PenaltyOf(options, count);
 }
 
-// The same of one that may have come.
+// A token that never came keeps its logit.
 float Penalized(const LogitBiasOptions& options, const RecentTokens* recent,
                 int32_t id, float logit) {
   if (recent == nullptr) return logit;

@@ -1,5 +1,5 @@
-// What a request changes about a row of logits before a token is drawn: biases
-// of single tokens and penalties on those that came before.
+// How a request changes a row of logits before a token is drawn: biases on
+// single tokens, and penalties on tokens that came before.
 #ifndef PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
 #define PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
 
@@ -18,10 +18,10 @@ struct LogitBias {
   float bias;  // added to the token's logit
 };
 
-// The defaults change nothing. Log-probabilities that a reply reports are those
-// of the distribution before.
+// The defaults change nothing. A reply's log-probabilities describe the
+// distribution before these changes.
 struct LogitBiasOptions {
-  // Limits; each has a test at it and one past it.
+  // Limits. Each has a test at the limit and one past it.
   static constexpr float kMinRepetition = 0.01f;
   static constexpr float kMaxRepetition = 100.0f;
   static constexpr float kMaxPenalty = 100.0f;
@@ -29,15 +29,15 @@ struct LogitBiasOptions {
   static constexpr int64_t kMaxLastTokens = 8'192;
   static constexpr size_t kMaxBiases = 1'024;
 
-  // A positive logit of a token that came before is divided by it, a negative
-  // one multiplied. Source: Keskar et al., "CTRL" (2019), section 4.1.
+  // Divides positive logits of tokens that came before, and multiplies negative
+  // ones. Source: Keskar et al., "CTRL" (2019), section 4.1.
   float repetition_penalty = 1.0f;
-  // Subtracted from the logit of a token that came before, once and as often
-  // as it came.
+  // Subtracted from the logit of a token that came before: the first once, the
+  // second as often as the token came.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  // How many of the newest tokens, of prompt and reply, count as before; 0 =
-  // none. They need not be in the context any more.
+  // How many of the newest tokens of prompt and reply count as tokens that came
+  // before; 0 = none. They may have left the context.
   int64_t penalty_last_tokens = 64;
   std::vector<LogitBias> biases = {};  // distinct ids
 
@@ -53,11 +53,11 @@ struct LogitBiasOptions {
 absl::Status ValidateLogitBias(const LogitBiasOptions& options,
                                int32_t vocab_size);
 
-// The newest tokens of one stream and how often each came. Memory: `limit`
-// tokens, all of it from the start.
+// The newest tokens of one stream, and how often each came. All its memory, for
+// `limit` tokens, is allocated at the start.
 class RecentTokens {
  public:
-  // Begins with the last `limit` > 0 of `prompt`.
+  // Begins with the last `limit` tokens of `prompt`. `limit` is above 0.
   RecentTokens(std::span<const int32_t> prompt, int64_t limit);
 
   void Add(int32_t id);
@@ -71,22 +71,22 @@ class RecentTokens {
   absl::flat_hash_map<int32_t, int32_t> counts_;
 };
 
-// What the changes below make of one token's logit. They never turn the order
-// of two logits of one token round.
+// One token's logit after the changes. A larger logit of the same token never
+// becomes the smaller one.
 float ChangedLogit(const LogitBiasOptions& options, const RecentTokens* recent,
                    int32_t id, float logit);
 
-// The most that a logit of at most `logit` can be after the changes, of any
-// token that is not among `ids`, which ascend.
+// The largest logit that a token outside `ids` can have after the changes, if
+// it was at most `logit` before. `ids` ascend.
 float MostChanged(const LogitBiasOptions& options, const RecentTokens* recent,
                   float logit, std::span<const int32_t> ids);
 
-// Changes `logits` [vocab] in place: biases first, then penalties on what
-// `recent` counts, which may be null.
+// Changes `logits` [vocab] in place: biases first, then penalties on the tokens
+// that `recent` counts. `recent` may be null.
 void ApplyLogitBias(const LogitBiasOptions& options, const RecentTokens* recent,
                     std::span<float> logits);
 
-// Appends the same, for a device to do, to `changes`, which is empty.
+// Appends the changes to `changes`, which is empty, for a device to apply.
 void AppendLogitChanges(const LogitBiasOptions& options,
                         const RecentTokens* recent,
                         std::vector<kernels::LogitChange>& changes);

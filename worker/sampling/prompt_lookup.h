@@ -1,5 +1,5 @@
-// Guesses of what comes next, from what came before: text that repeats itself
-// needs no second model.
+// Guesses the next tokens from earlier ones. Text that repeats itself needs no
+// second model for that.
 #ifndef PLIMSOLL_WORKER_SAMPLING_PROMPT_LOOKUP_H_
 #define PLIMSOLL_WORKER_SAMPLING_PROMPT_LOOKUP_H_
 
@@ -8,17 +8,18 @@
 
 namespace plimsoll::worker {
 
-// The newest tokens that are looked through for a guess.
+// How many of the newest tokens are searched for a guess.
 inline constexpr int64_t kLookupTokens = 8'192;
-// Tokens that must be the same before a guess, and how many more decide between
-// places.
+// At least kMinLookupMatch tokens must match before a guess. Up to
+// kMaxLookupMatch are compared to choose among places.
 inline constexpr int64_t kMinLookupMatch = 2;
 inline constexpr int64_t kMaxLookupMatch = 8;
 
-// At most `n` tokens that followed an earlier place in `tokens` which ends as
-// all of them do: of the places with the longest common end the newest one.
-// Empty if there is none within kLookupTokens. A part of `tokens`; time linear
-// in them. Source: prompt lookup decoding (Saxena, 2023).
+// Guesses at most `n` tokens: those that followed an earlier place in `tokens`
+// where the text ended as it ends now. The place with the longest common end is
+// taken, and the newest of several. Returns a part of `tokens`, empty if there
+// is no such place within kLookupTokens. Takes time linear in `tokens`.
+// Source: prompt lookup decoding (Saxena, 2023).
 std::span<const int32_t> LookUpDraft(std::span<const int32_t> tokens,
                                      int64_t n);
 

@@ -13,38 +13,38 @@
 namespace plimsoll::worker {
 namespace {
 
-// Tokens that are looked at beside the candidates as a bias lifts them.
+// A bias may lift this many tokens beside the candidates.
 constexpr int64_t kMaxLifted = 8;
 
-// Candidates that a draw needs, from the most likely one on; beyond
-// kernels::kMaxCandidates the whole row.
+// How many of the likeliest tokens a draw needs. Above kernels::kMaxCandidates
+// it needs the whole row.
 int64_t CandidatesWanted(const SamplingOptions& sampling) {
   if (sampling.temperature == 0.0f) return 1;
   return sampling.top_k > 0 ? sampling.top_k
                             : std::numeric_limits<int64_t>::max();
 }
 
-// Whether min_p alone says which tokens are drawn from. As a rule there are
-// few, and whether there are is seen by the largest logits.
+// Whether min_p alone says which tokens are drawn from. They are usually few,
+// and the largest logits show whether they are.
 bool DrawsByMinP(const SamplingOptions& sampling) {
   return Sampler::MayDecide(sampling) && sampling.top_p >= 1.0f &&
          sampling.temperature > 0.0f;
 }
 
-// Whether the first ones in order, if they are enough, are all that it takes.
+// Whether the likeliest tokens decide the draw, if there are enough of them.
 bool DrawsFromFirst(const SamplingOptions& sampling) {
   return CandidatesWanted(sampling) <= kernels::kMaxCandidates ||
          DrawsByMinP(sampling);
 }
 
-// Whether the draw is plain and of the model's own distribution, so that what
-// all tokens weigh together may decide it.
+// Whether the draw is plain and from the model's own distribution, so that the
+// sum over all tokens may decide it.
 bool IsByMass(const DrawRequest& request) {
   return Sampler::IsPlain(request.sampling) && request.mask == nullptr &&
          !request.logit_bias.ChangesAnything();
 }
 
-// Below the least that has one temperatures make no difference.
+// The smallest temperatures have no finite inverse, and all draw alike.
 float InverseTemperature(float temperature) {
   return std::min(1.0f / temperature, std::numeric_limits<float>::max());
 }
@@ -52,8 +52,8 @@ float InverseTemperature(float temperature) {
 // How many of the row's largest logits may decide the draw.
 int64_t CandidatesOf(const DrawRequest& request) {
   const int64_t n = CandidatesWanted(request.sampling);
-  // Of more of them enough are likely to be allowed, or to stay above all
-  // others.
+  // If there are more candidates, enough of them are likely to be allowed, or
+  // to stay above all other tokens.
   const bool is_one_of_many =
       request.mask != nullptr || request.logit_bias.ChangesAnything();
   if (n <= kernels::kMaxCandidates) {
@@ -66,10 +66,10 @@ int64_t CandidatesOf(const DrawRequest& request) {
 
 // Log-probabilities need the sum over all tokens, and a constraint may allow
 // any of them.
-bool LooksAtAll(const DrawRequest& request, bool keeps_rows) {
+bool RequiresAll(const DrawRequest& request, LogitsLater later) {
   if (request.top_logprobs >= 0 || request.mask != nullptr) return true;
   return CandidatesWanted(request.sampling) > kernels::kMaxCandidates &&
-         !(keeps_rows && DrawsByMinP(request.sampling) &&
+         !(later == LogitsLater::kPossible && DrawsByMinP(request.sampling) &&
            !request.logit_bias.ChangesAnything());
 }
 
@@ -86,7 +86,7 @@ void AppendChanged(const DrawRequest& request, std::vector<int32_t>& ids) {
   ids.insert(ids.end(), request.draft.begin(), request.draft.end());
 }
 
-// As many as there may ever be of these.
+// The most tokens that AppendChanged may ever append for this request.
 int64_t MostChangedIds(const DrawRequest& request) {
   const LogitBiasOptions& bias = request.logit_bias;
   if (!bias.ChangesAnything()) return 0;
@@ -113,7 +113,7 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
   const auto n_vocab = static_cast<size_t>(vocab_size);
   const auto n_rows = static_cast<size_t>(n_sampled);
   constexpr auto kMost = static_cast<size_t>(kernels::kMaxCandidates);
-  looked_at_.reserve(n_rows);
+  required_.reserve(n_rows);
   values_.reserve(n_rows * kMost);
   ids_.reserve(n_rows * kMost);
   log_sum_exp_.reserve(n_rows);
@@ -129,19 +129,19 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
 // Tokens that nothing changes keep their order, so that the largest ones after
 // the changes are among as many more as are changed. Where some are, all
 // candidates are likely to show which.
-std::span<const kernels::TopOutputs> RowSampler::LookedAt(
-    std::span<const DrawRequest> requests, bool keeps_rows) {
-  looked_at_.clear();
+std::span<const kernels::TopOutputs> RowSampler::RequiredLogits(
+    std::span<const DrawRequest> requests, LogitsLater later) {
+  required_.clear();
   changed_ids_.clear();
   // A device draws from rows that are whole.
   if (!backend_.Device().is_host_memory) return {};
   for (const DrawRequest& request : requests) {
-    if (LooksAtAll(request, keeps_rows)) {
-      looked_at_.clear();
+    if (RequiresAll(request, later)) {
+      required_.clear();
       return {};
     }
     const size_t before = changed_ids_.size();
-    // At once for all rows and steps, as both may become more.
+    // Reserves for all rows and steps at once, because both may become more.
     changed_ids_.reserve(
         static_cast<size_t>(n_sampled_ * MostChangedIds(request)));
     AppendChanged(request, changed_ids_);
@@ -150,23 +150,23 @@ std::span<const kernels::TopOutputs> RowSampler::LookedAt(
         std::min(CandidatesWanted(request.sampling), kernels::kMaxCandidates);
     int64_t k = n_wanted + static_cast<int64_t>(n_changed);
     if (n_changed > 0) k = std::max(k, kernels::kMaxCandidates);
-    looked_at_.push_back(
+    required_.push_back(
         {.k = k, .always = std::span(changed_ids_).subspan(before)});
   }
   // Appending may have moved them.
   const int32_t* begin = changed_ids_.data();
-  for (kernels::TopOutputs& top : looked_at_) {
+  for (kernels::TopOutputs& top : required_) {
     top.always = {begin, top.always.size()};
     begin += top.always.size();
   }
-  return looked_at_;
+  return required_;
 }
 
 absl::Status RowSampler::Begin(std::span<const DrawRequest> requests,
                                std::span<const int32_t> rows) {
   if (requests.empty()) return absl::OkStatus();
   rows_ = rows;
-  has_all_ = looked_at_.empty();
+  has_all_ = required_.empty();
   n_candidates_ = 1;
   bool has_masses = false;
   inverse_temperatures_.clear();
@@ -198,7 +198,7 @@ absl::Status RowSampler::Begin(std::span<const DrawRequest> requests,
 
 absl::StatusOr<TokenOutput> RowSampler::Draw(const DrawRequest& request,
                                              int64_t row,
-                                             std::vector<Candidate> room) {
+                                             std::vector<Candidate> buffer) {
   const auto at = static_cast<size_t>(row);
   if (std::isnan(log_sum_exp_[at])) {
     return absl::InternalError(
@@ -206,17 +206,17 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const DrawRequest& request,
                      " generated tokens; the model's weights are damaged"));
   }
   row_ = row;
-  // More than are looked at may have larger ones that were not computed.
-  const int64_t n = looked_at_.empty()
+  // Logits behind the required ones may be smaller than some not computed.
+  const int64_t n = required_.empty()
                         ? n_candidates_
-                        : std::min(n_candidates_, looked_at_[at].k);
+                        : std::min(n_candidates_, required_[at].k);
   sorted_.clear();
   for (int64_t i = row * n_candidates_; i < row * n_candidates_ + n; ++i) {
     sorted_.push_back(
         {values_[static_cast<size_t>(i)], ids_[static_cast<size_t>(i)]});
   }
   TokenOutput token;
-  token.candidates = std::move(room);
+  token.candidates = std::move(buffer);
   token.candidates.clear();
   ASSIGN_OR_RETURN(token.id, DrawToken(request));
   if (request.top_logprobs >= 0) AddLogprobs(request, token);

@@ -1,5 +1,5 @@
-// The tokens that follow the sampled rows of a step, with what was asked for
-// about them.
+// Draws the tokens that follow a step's sampled rows, and reports what was
+// asked for about them.
 #ifndef PLIMSOLL_WORKER_SAMPLING_ROW_SAMPLER_H_
 #define PLIMSOLL_WORKER_SAMPLING_ROW_SAMPLER_H_
 
@@ -19,8 +19,8 @@
 
 namespace plimsoll::worker {
 
-// What one draw depends on, besides the logits of its row. What it points to
-// outlives the draw.
+// What one draw depends on, besides the logits of its row. Everything that it
+// points to outlives the draw.
 struct DrawRequest {
   const SamplingOptions& sampling;
   const LogitBiasOptions& logit_bias;
@@ -29,72 +29,75 @@ struct DrawRequest {
   std::span<const int32_t> draft;  // guessed tokens of this step
   int64_t most_draft_tokens;       // that a step may have
   int64_t n_generated;             // the draw's index in its stream
-  int top_logprobs;                // as of GenerateOptions; -1 = none
+  int top_logprobs;                // candidates to report; -1 = none
 };
 
-// Keeps scratch between steps; used from the step thread only.
+// Whether the model can compute more logits of a step's rows after the step.
+enum class LogitsLater { kPossible, kImpossible };
+
+// Keeps scratch between steps. Used from the step thread only.
 class RowSampler {
  public:
-  // `model` and `backend` outlive it. Has room for steps of at most `n_sampled`
-  // sampled rows: no draw allocates but what a constraint does.
+  // `model` and `backend` outlive the object. A step has at most `n_sampled`
+  // sampled rows. No draw allocates, except for what a constraint allocates.
   RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size,
              int64_t n_sampled);
 
-  // What the draws `requests` look at of the logits of their rows, one
-  // each; empty if one looks at everything. Where the step `keeps_rows`, so
-  // that the model can compute logits again, it may turn out later that they
-  // look at more. Holds until it is asked again.
-  std::span<const kernels::TopOutputs> LookedAt(
-      std::span<const DrawRequest> requests, bool keeps_rows);
+  // Which logits the draws `requests` require: one entry for each sampled row,
+  // or no entry if one draw requires all logits. Where more logits are possible
+  // later, a draw may still turn out to require them. Valid until the next
+  // call.
+  std::span<const kernels::TopOutputs> RequiredLogits(
+      std::span<const DrawRequest> requests, LogitsLater later);
 
-  // Finds the candidates of all sampled rows of the model's last step: row i is
-  // that of `requests[i]`, and the step's row `rows[i]`, which outlives the
-  // draws.
+  // Finds the candidates of all sampled rows of the model's last step. Row i
+  // belongs to `requests[i]` and is the step's row `rows[i]`. `rows` outlives
+  // the draws.
   // Errors: those of the backend.
   absl::Status Begin(std::span<const DrawRequest> requests,
                      std::span<const int32_t> rows);
 
-  // Draws the token of sampled row `row`; its candidates go
-  // into `room`.
-  // Errors: kInternal if its logits are not finite.
+  // Draws the token of sampled row `row`. Its candidates are put into `buffer`,
+  // whose memory they use.
+  // Errors: kInternal if the row's logits are not finite.
   absl::StatusOr<TokenOutput> Draw(const DrawRequest& request, int64_t row,
-                                   std::vector<Candidate> room = {});
+                                   std::vector<Candidate> buffer = {});
 
  private:
-  // The draw's token, from the candidates if they decide it.
+  // Draws the token, from the candidates if they decide it.
   absl::StatusOr<int32_t> DrawToken(const DrawRequest& request);
-  // The token if `sorted` decide it, the first ones of all tokens in order;
-  // `is_changed` by biases and penalties.
+  // Draws the token if `sorted`, the first of all tokens in order, decide it.
+  // `is_changed` says whether biases and penalties have changed their logits.
   std::optional<int32_t> DrawFrom(const DrawRequest& request,
                                   std::span<const LogitEntry> sorted,
                                   bool is_changed);
-  // The same of the tokens that the request's constraint allows.
+  // Draws the token if those of `sorted` that the constraint allows decide it.
   std::optional<int32_t> DrawAllowedFrom(const DrawRequest& request,
                                          std::span<const LogitEntry> sorted);
-  // The candidates after biases and penalties, in order, as far as no other
-  // token can be among them.
+  // The candidates after biases and penalties, in order. Ends before the first
+  // place where a token that is no candidate might come.
   std::span<const LogitEntry> ChangedCandidates(const DrawRequest& request);
-  // The same with the tokens that a bias lifts, by their own logits; empty if
-  // they are none, or many.
+  // Adds to these the tokens that a bias lifts, whose own logits are looked up.
+  // Empty if a bias lifts no token, or many.
   std::span<const LogitEntry> LiftedCandidates(const DrawRequest& request);
-  // Adds one of the tokens that these know, by its logit before the changes.
+  // Adds one token to the changed candidates, by its logit before the changes.
   void AddChanged(const DrawRequest& request, const LogitEntry& entry);
-  // The known tokens that come before all others.
+  // The changed candidates that certainly come before all other tokens.
   std::span<const LogitEntry> FirstOfChanged(const DrawRequest& request);
-  // The token by the row's `logits`, all of them.
+  // Draws the token from a whole row of `logits`.
   absl::StatusOr<int32_t> DrawFromAll(const DrawRequest& request,
                                       std::span<const float> logits);
-  // The same after biases and penalties, on a copy of the row.
+  // Applies biases and penalties to a copy of the row, and draws from that.
   absl::StatusOr<int32_t> DrawFromChangedRow(const DrawRequest& request);
-  // The same of a row that is on a device, which draws from it itself.
+  // Has the device draw from a row in its memory.
   absl::StatusOr<int32_t> DrawOnDevice(const DrawRequest& request);
-  // Says how likely the token is, and which ones were the likeliest.
+  // Reports how likely the token is, and the likeliest tokens.
   void AddLogprobs(const DrawRequest& request, TokenOutput& token);
 
-  // The logits of the row that is drawn from, in the host's memory.
+  // The current row's logits, in the host's memory.
   std::span<const float> RowLogits() const;
-  // The same where all are looked at after all: those that were left out are
-  // computed, of all sampled rows.
+  // All logits of the current row. Those that the step left out are computed
+  // first, for all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
 
   Model& model_;
@@ -102,25 +105,26 @@ class RowSampler {
   int64_t vocab_size_;
   int64_t n_sampled_;
   Sampler sampler_;
-  std::vector<kernels::TopOutputs> looked_at_;
-  std::vector<int32_t> changed_ids_;  // of all rows that are looked at
-  std::span<const int32_t> rows_;     // of the step, that are sampled
-  bool has_all_ = true;               // of their logits
-  int64_t n_candidates_ = 0;          // of each sampled row of this step
+  std::vector<kernels::TopOutputs> required_;  // what RequiredLogits returns
+  std::vector<int32_t> changed_ids_;           // that `required_` points to
+  std::span<const int32_t> rows_;              // the step's sampled rows
+  bool has_all_ = true;                        // all logits were computed
+  int64_t n_candidates_ = 0;  // of each sampled row of this step
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  std::vector<float> inverse_temperatures_;    // of plain draws; otherwise 1
-  std::vector<double> masses_;                 // at these, if a draw is plain
-  int64_t row_ = 0;                            // the row at hand
-  kernels::SampledToken sampled_ = {};         // of DrawOnDevice
-  std::vector<kernels::LogitChange> changes_;  // for it
-  std::vector<LogitEntry> sorted_;             // candidates of the row at hand
-  std::vector<int32_t> known_ids_;             // of best_, ascending
-  // [vocab], of rows of the host; planner/layout/runtime_profile counts it.
+  std::vector<float> inverse_temperatures_;    // 1 where a draw is not plain
+  std::vector<double> masses_;                 // sums at these temperatures
+  int64_t row_ = 0;                            // the current row
+  kernels::SampledToken sampled_ = {};         // what DrawOnDevice receives
+  std::vector<kernels::LogitChange> changes_;  // what DrawOnDevice sends
+  std::vector<LogitEntry> sorted_;             // the current row's candidates
+  std::vector<int32_t> known_ids_;             // ids of best_, ascending
+  // [vocab]; only where rows are in the host's memory. The plan counts it
+  // (planner/layout/runtime_profile).
   std::vector<float> biased_;
   std::vector<LogitEntry> best_;     // after biases and penalties
-  std::vector<LogitEntry> allowed_;  // of the likeliest, in their order
+  std::vector<LogitEntry> allowed_;  // candidates that a constraint allows
 };
 
 }  // namespace plimsoll::worker

@@ -1,5 +1,5 @@
-// The tokens of one context that have not left it, by their position in the
-// cache, and where its turns begin.
+// The tokens that one context still has, by their position in the cache, and
+// where its turns begin.
 #ifndef PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
 #define PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
 
@@ -10,9 +10,9 @@
 
 namespace plimsoll::worker {
 
-// Memory: 4 bytes a token that has not left. An index counts all tokens of the
-// stream from 0; a position is where the cache keeps one: recomputing starts
-// the positions over, shifting does not touch them.
+// Takes 4 bytes for each token that has not left. An index counts all tokens of
+// the stream from 0. A position says where the cache keeps a token: recomputing
+// a context starts its positions over, shifting leaves them as they are.
 class TokenHistory {
  public:
   // The first `prefix_tokens` of the stream never leave.
@@ -20,39 +20,38 @@ class TokenHistory {
       : prefix_tokens_(prefix_tokens) {}
   TokenHistory() = default;
 
-  // Of the stream so far, those that left included.
+  // Tokens of the stream so far, evicted ones included.
   int64_t n_tokens() const {
     return static_cast<int64_t>(prefix_.size() + recent_.size()) + evicted_;
   }
   int64_t n_evicted() const { return evicted_; }
   int64_t n_live() const { return n_tokens() - evicted_; }
-  // Index of the oldest token after the prefix that has not left.
+  // The index of the oldest token behind the prefix that has not left.
   int64_t first_recent() const { return prefix_tokens_ + evicted_; }
-  // Positions that are known, computed or not.
+  // Positions whose tokens are known, computed or not.
   int64_t n_positions() const { return n_tokens() - restarted_; }
-  // Positions, of these, whose tokens have left.
+  // Positions whose tokens have left.
   int64_t evicted_positions() const { return evicted_ - restarted_; }
 
-  // Room for `n_live` tokens, so that Append allocates nothing up to there.
+  // Reserves memory for `n_live` tokens, so that Append need not allocate.
   void Reserve(int64_t n_live);
   void Append(int32_t id);
   void Append(std::span<const int32_t> ids) {
     for (const int32_t id : ids) Append(id);
   }
-  // Takes the newest token back. Requires that there is one.
+  // Removes the newest token. Requires that there is one.
   void RemoveLast();
-  // The next token begins a turn. A stream without turns has none to leave.
+  // Notes that the next token begins a turn. Without turns no turn can leave.
   void BeginTurn() { turns_.push_back(n_tokens()); }
-  // Turns of which a token is left; the last one may be empty still.
+  // Turns that have a token left, and the newest one, which may be empty.
   int64_t n_turns() const { return static_cast<int64_t>(turns_.size()); }
-  // Sets `turns` to the tokens that leave with the oldest turn, the two oldest,
-  // ...; the newest turn is not among them.
+  // Sets turns[i] to how many tokens leave if the i + 1 oldest turns do. The
+  // newest turn is not among them.
   void WholeTurns(std::vector<int64_t>& turns) const;
 
-  // The oldest `n_tokens` after the prefix leave. Requires that there are so
-  // many.
+  // Evicts the oldest `n_tokens` behind the prefix. Requires that they exist.
   void Evict(int64_t n_tokens);
-  // What is left is computed again: the positions start over.
+  // Starts the positions over, because what is left is computed again.
   void Restart() { restarted_ = evicted_; }
 
   // The index of the token at `position`.
@@ -61,10 +60,10 @@ class TokenHistory {
   }
   // The token at `position`. Requires one that has not left.
   int32_t TokenAt(int64_t position) const;
-  // The first `n` tokens of the stream. Requires that none has left.
+  // The first `n` tokens of the stream. Requires that no token has left.
   std::vector<int32_t> Oldest(int64_t n) const;
-  // Sets `ids` to the newest `n` tokens that have not left, or all of them,
-  // oldest first.
+  // Sets `ids` to the newest `n` tokens that have not left, or to all if there
+  // are fewer. The oldest comes first.
   void Newest(int64_t n, std::vector<int32_t>& ids) const;
 
  private:
@@ -73,7 +72,7 @@ class TokenHistory {
   std::vector<int32_t> recent_;
   std::deque<int64_t> turns_;  // indices of their first tokens, ascending
   int64_t evicted_ = 0;
-  int64_t restarted_ = 0;  // evicted when the positions last started over
+  int64_t restarted_ = 0;  // evicted_ when the positions last started over
 };
 
 }  // namespace plimsoll::worker

@@ -1,4 +1,4 @@
-// What is reported about a token: the one that was drawn, or one of a prompt.
+// What a stream reports about a drawn token, or about a token of its prompt.
 #ifndef PLIMSOLL_WORKER_SAMPLING_TOKEN_OUTPUT_H_
 #define PLIMSOLL_WORKER_SAMPLING_TOKEN_OUTPUT_H_
 
@@ -7,20 +7,22 @@
 
 namespace plimsoll::worker {
 
+// A token that could have been drawn.
 struct Candidate {
   int32_t id;
-  float logprob;  // natural logarithm, of the model's raw distribution
+  float logprob;  // natural logarithm, in the model's raw distribution
 };
 
+// The token that was drawn.
 struct TokenOutput {
   int32_t id;
   bool has_logprob = false;
   float logprob = 0;
-  int64_t rank = 0;  // tokens that are likelier; only with a logprob
-  std::vector<Candidate> candidates;  // descending
+  int64_t rank = 0;  // how many tokens are likelier; only with a logprob
+  std::vector<Candidate> candidates;  // the likeliest first
 };
 
-// What the model thought of a token of the prompt, given those before it.
+// How likely the model found a token of the prompt, given those before it.
 struct PromptScore {
   float logprob;
   bool is_best;  // no token was likelier

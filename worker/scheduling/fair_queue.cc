@@ -36,7 +36,7 @@ const Party* Greediest(const Party& party) {
   return greediest;
 }
 
-// The newest request of a tenant, of its lowest priority, that may give way.
+// The newest request that may give way, of a tenant's lowest priority.
 std::optional<int64_t> NewestOf(const Party& tenant) {
   for (const auto& [name, priority] : tenant.parts) {
     const auto newest =
@@ -47,8 +47,8 @@ std::optional<int64_t> NewestOf(const Party& tenant) {
   return std::nullopt;
 }
 
-// The tenants, or the peers if these differ, of two priorities; or twice the
-// same.
+// The two parties that compete when two priorities do: their peers if those
+// differ, otherwise their tenants, which may be one.
 std::pair<const Party*, const Party*> Rivals(const Party& a, const Party& b) {
   const Party* tenant_a = a.parent;
   const Party* tenant_b = b.parent;
@@ -74,7 +74,7 @@ FairQueue::Party* FairQueue::Push(int64_t id, const Claim& claim, Waits how) {
   Party* party = Join(id, claim, State::kWaits);
   const bool is_admitted = how == Waits::kAdmitted;
   AddWaiting(party, {id, how, /*is_limited=*/!is_admitted},
-             /*is_first=*/is_admitted);
+             is_admitted ? Place::kFirst : Place::kLast);
   return party;
 }
 
@@ -84,8 +84,8 @@ FairQueue::Party* FairQueue::Run(int64_t id, const Claim& claim) {
   return party;
 }
 
-void FairQueue::AddWaiting(Party* party, Party::Item item, bool is_first) {
-  if (is_first) {
+void FairQueue::AddWaiting(Party* party, Party::Item item, Place place) {
+  if (place == Place::kFirst) {
     party->items.push_front(item);
   } else {
     party->items.push_back(item);
@@ -159,7 +159,7 @@ std::optional<int64_t> FairQueue::Pop(int64_t n_tokens) {
   if (!id) return std::nullopt;
   Member& member = members_.at(*id);
   Party* next = member.party;
-  Charge(next, std::max(n_tokens, kLeastTokens), /*moves_level=*/true);
+  Charge(next, std::max(n_tokens, kLeastTokens), Level::kMoves);
   for (Party* p = next; p->parent != nullptr; p = p->parent) {
     p->turn = ++n_turns_;
   }
@@ -184,7 +184,7 @@ void FairQueue::Start(int64_t id) {
 void FairQueue::PushAgain(int64_t id) {
   Member& member = members_.at(id);
   AddWaiting(member.party, {id, Waits::kToTheEnd, /*is_limited=*/false},
-             /*is_first=*/false);
+             Place::kLast);
   member.state = State::kWaits;
 }
 
@@ -206,19 +206,20 @@ void FairQueue::Remove(int64_t id) {
 }
 
 void FairQueue::Charge(Party* party, int64_t n_tokens) {
-  Charge(party, n_tokens, /*moves_level=*/false);
+  Charge(party, n_tokens, Level::kStays);
 }
 
 // A party that begins to wait starts at the level of those that wait. Only the
 // party that is next moves that level: one that runs much and waits as well
 // would carry it away from the others.
-void FairQueue::Charge(Party* party, int64_t n_tokens, bool moves_level) {
+void FairQueue::Charge(Party* party, int64_t n_tokens, Level level) {
   for (Party* p = party; p->parent != nullptr; p = p->parent) {
     Party& all = *p->parent;
     const int64_t n_others = all.n_waiting_parts - (p->n_waiting > 0 ? 1 : 0);
     if (n_others == 0) continue;
     p->served += n_tokens * p->cost;
-    if (moves_level) all.level += n_tokens * p->cost / (n_others + 1);
+    if (level == Level::kMoves)
+      all.level += n_tokens * p->cost / (n_others + 1);
   }
 }
 
@@ -234,7 +235,7 @@ std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
       const bool is_peer = greediest->parent == &all_;
       return NewestOf(is_peer ? *Greediest(*greediest) : *greediest);
     }
-    // Its peer has its share: another tenant of it may have more than its own.
+    // The peer has no more than its share, but one of its tenants may.
     if (own == nullptr) return std::nullopt;
     party = own;
   }

@@ -6,12 +6,12 @@
 namespace plimsoll::worker {
 namespace {
 
-// The newest measurement against all before it.
+// The weight of the newest measurement against all before it.
 constexpr double kNewest = 0.5;
-// The most that one step changes the budget by, and the most it grows to.
+// One step changes the budget by at most this factor. Rows never exceed this.
 constexpr double kMaxChange = 2.0;
 constexpr double kMaxRows = 1e6;
-// What a clock that is too coarse counts as.
+// A duration of 0, which a coarse clock may show, counts as this.
 constexpr double kLeastSeconds = 1e-9;
 
 }  // namespace

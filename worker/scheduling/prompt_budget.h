@@ -12,20 +12,20 @@
 
 namespace plimsoll::worker {
 
-// Keeps the part of a step's time that prompt rows take at a share, so that
-// streams go on while a long prompt is computed: with a half such a step takes
-// twice as long as the one without. A row costs the more the
-// further on in its context it is, so the budget is one for each depth: a class
-// of positions, each but the first twice as wide as the one before. Where one
-// row alone takes more than the share, the steps after it have none, until the
-// share is kept again. Step thread only.
+// Keeps the part of a step's time that prompt rows take at a given share, so
+// that streams go on while a long prompt is computed. With a share of a half
+// such a step takes twice as long as one without prompt rows. A row costs more
+// the further on in its context it is, so there is one budget for each depth: a
+// class of positions, each but the first twice as wide as the one before. Where
+// a single row takes more than the share, the next steps have no prompt rows,
+// until the share is kept again. Used from the step thread only.
 class PromptBudget {
  public:
-  // Mixed steps after which a step without prompt rows is measured again.
+  // After this many steps with prompt rows, one without them is measured again.
   static constexpr int64_t kMixedSteps = 64;
-  // Until the first mixed step of a depth was measured.
+  // The budget of a depth before its first step is measured.
   static constexpr double kFirstRows = 8;
-  // The most steps without prompt rows that follow one which took too long.
+  // At most this many steps without prompt rows follow one that took too long.
   static constexpr double kMaxPause = 64;
   // Positions of the first depth.
   static constexpr int64_t kFirstPositions = 512;
@@ -35,29 +35,30 @@ class PromptBudget {
       : allowed_share_(share / (1 - share)),
         decodes_(static_cast<size_t>(n_slots) + 1) {}
 
-  // Prompt rows from `position` on for a step with `n_decoding` others: no
-  // limit if that is 0; 0 if the step is to be measured without them, or if
-  // steps before it took more than the share; otherwise at least 1.
+  // How many prompt rows, from `position` on, a step with `n_decoding` decoding
+  // rows may have. Without decoding rows there is no limit. Returns 0 if the
+  // step is to be measured without prompt rows, or if earlier steps took more
+  // than the share; otherwise at least 1.
   int64_t Rows(int64_t n_decoding, int64_t position = 0) const;
-  // Takes what a step with these rows took; `position` is that of the prompt
-  // that is furthest on.
+  // Takes the time of a step with this many rows. `position` is that of the
+  // prompt row that is furthest on.
   void Record(int64_t n_decoding, int64_t n_prompt, absl::Duration duration,
               int64_t position = 0);
 
  private:
   struct Decode {
     double seconds = 0;   // of a step without prompt rows; 0 = not known
-    int64_t n_mixed = 0;  // steps with prompt rows since it was measured
+    int64_t n_mixed = 0;  // steps with prompt rows since then
   };
 
   static constexpr size_t kDepths = 16;
   static size_t DepthOf(int64_t position);
-  // Counts a step's seconds for prompt rows.
+  // Counts the seconds that a step spent, and might spend, on prompt rows.
   void Count(double taken, double allowed);
 
-  // What prompt rows may take for each second of a step without them.
+  // Seconds that prompt rows may take for each second of a step without them.
   double allowed_share_;
-  // What they took beyond that, in seconds. Below 0: what is left.
+  // Seconds that prompt rows took beyond that. Below 0, seconds are left.
   double excess_ = 0;
   std::vector<Decode> decodes_;  // by the number of decoding rows
   std::array<std::optional<double>, kDepths>

@@ -28,17 +28,18 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
   return absl::OkStatus();
 }
 
-void Scheduler::Resume(int64_t id, int64_t slot, int64_t n_computed,
-                       int64_t n_prompt, int64_t limit, const Claim& claim) {
-  FairQueue::Party* party = queue_.Run(id, claim);
+void Scheduler::Resume(const Resumption& resumption) {
+  const int64_t n_prompt = resumption.n_prompt;
+  const int64_t n_computed = resumption.n_computed;
+  FairQueue::Party* party = queue_.Run(resumption.id, resumption.claim);
   FairQueue::Charge(party, n_prompt - n_computed);
-  running_.push_back({.id = id,
+  running_.push_back({.id = resumption.id,
                       .n_prompt = n_prompt,
-                      .limit = limit,
+                      .limit = resumption.limit,
                       .party = party,
                       .since = n_steps_,
                       .has_prompt = n_computed >= n_prompt,
-                      .slot = slot,
+                      .slot = resumption.slot,
                       .n_computed = n_computed});
 }
 
@@ -116,7 +117,7 @@ std::optional<int64_t> Scheduler::WhoseSliceEnds(
           is_late && s.has_prompt && n_steps_ - s.since >= slice;
       if (!has_had_slice && !IsIdle(s)) continue;
       if (!FairQueue::HoldsMore(*s.party, *waits.party)) continue;
-      // The longest one of the tenant with most.
+      // The longest-running sequence of the tenant with most slots leaves.
       const bool is_longer = leaves == nullptr ||
                              FairQueue::RunsMore(*s.party, *leaves->party) ||
                              (s.since < leaves->since &&
@@ -169,8 +170,8 @@ int64_t Scheduler::Decoding() const {
   return std::min<int64_t>(n, n_rows_);
 }
 
-// Behind those whose peers, and tenants, had their turn as long ago, or longer:
-// there are few, and they come in order of admission.
+// The sequence goes behind those whose peers and tenants had their turn as long
+// ago, or longer. There are few, and they come in order of admission.
 void Scheduler::AddPrefilling(Sequence& sequence) {
   const auto turn = [](const Sequence* s) {
     const FairQueue::Party& tenant = *s->party->parent;
@@ -189,6 +190,21 @@ void Scheduler::NextStep(
     std::vector<ScheduledRows>& step) {
   ++n_steps_;
   step.clear();
+  FindRunnable();
+  if (static_cast<int64_t>(decoding_.size()) >= n_rows_) {
+    decoding_.resize(static_cast<size_t>(n_rows_));
+    // Where decoding takes every row the first prompt takes turns with it.
+    if (!prefilling_.empty() &&
+        most_prompt_rows(prefilling_.front()->n_computed) > 0 &&
+        prefilling_.front()->last_turn < decoding_.back()->last_turn) {
+      decoding_.pop_back();
+    }
+  }
+  TakeDecodingRows(step);
+  TakePromptRows(most_prompt_rows, step);
+}
+
+void Scheduler::FindRunnable() {
   decoding_.clear();
   prefilling_.clear();
   for (Sequence& s : running_) {
@@ -204,58 +220,58 @@ void Scheduler::NextStep(
             [](const Sequence* a, const Sequence* b) {
               return a->last_turn < b->last_turn;
             });
+}
 
-  int64_t left = n_rows_;
-  const auto take = [&](Sequence& s, int64_t n, int64_t n_draft = 0) {
-    n += n_draft;
-    step.push_back({.id = s.id,
-                    .slot = s.slot,
-                    .first_position = s.n_computed,
-                    .n_rows = n,
-                    .samples = s.n_computed + n >= s.n_prompt,
-                    .is_decoding = s.IsDecoding(),
-                    .n_draft = n_draft});
-    if (s.IsDecoding()) FairQueue::Charge(s.party, n);
-    s.n_computed += n;
-    if (!s.has_prompt && s.IsDecoding()) {
-      s.has_prompt = true;
-      s.since = n_steps_;
-    }
-    s.last_turn = ++n_turns_;
-    left -= n;
-  };
-  if (static_cast<int64_t>(decoding_.size()) >= n_rows_) {
-    decoding_.resize(static_cast<size_t>(n_rows_));
-    // Where decoding takes every row the first prompt takes turns with it.
-    if (!prefilling_.empty() &&
-        most_prompt_rows(prefilling_.front()->n_computed) > 0 &&
-        prefilling_.front()->last_turn < decoding_.back()->last_turn) {
-      decoding_.pop_back();
-    }
+void Scheduler::Take(Sequence& s, const Rows& rows,
+                     std::vector<ScheduledRows>& step) {
+  const int64_t n = rows.n_known + rows.n_draft;
+  step.push_back({.id = s.id,
+                  .slot = s.slot,
+                  .first_position = s.n_computed,
+                  .n_rows = n,
+                  .samples = s.n_computed + n >= s.n_prompt,
+                  .is_decoding = s.IsDecoding(),
+                  .n_draft = rows.n_draft});
+  if (s.IsDecoding()) FairQueue::Charge(s.party, n);
+  s.n_computed += n;
+  if (!s.has_prompt && s.IsDecoding()) {
+    s.has_prompt = true;
+    s.since = n_steps_;
   }
-  // Guesses take what is left, but nothing from prompts.
+  s.last_turn = ++n_turns_;
+  rows_left_ -= n;
+}
+
+void Scheduler::TakeDecodingRows(std::vector<ScheduledRows>& step) {
+  rows_left_ = n_rows_;
+  // Guesses take rows that nobody else wants, so none while prompts wait.
   int64_t left_for_drafts =
-      prefilling_.empty() ? left - std::ssize(decoding_) : 0;
+      prefilling_.empty() ? n_rows_ - std::ssize(decoding_) : 0;
   for (Sequence* s : decoding_) {
     const int64_t n_draft =
         std::min({s->n_draft, left_for_drafts, s->limit - s->n_computed - 1});
     left_for_drafts -= n_draft;
-    take(*s, 1, n_draft);
+    Take(*s, {.n_known = 1, .n_draft = n_draft}, step);
   }
-  // A guess is of one step, whether it was in it or not.
+  // A guess lasts for one step, whether the step had room for it or not.
   for (Sequence& s : running_) s.n_draft = 0;
+}
+
+void Scheduler::TakePromptRows(
+    absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
+    std::vector<ScheduledRows>& step) {
   double share_left = 1;  // of what prompts may take
   for (Sequence* s : prefilling_) {
     const auto most = static_cast<double>(most_prompt_rows(s->n_computed));
     // A share that rounding made a little smaller is still a row.
     constexpr double kRounding = 1e-6;
-    const auto n_may = static_cast<int64_t>(
-        std::min(static_cast<double>(left), share_left * most + kRounding));
+    const auto n_may = static_cast<int64_t>(std::min(
+        static_cast<double>(rows_left_), share_left * most + kRounding));
     if (n_may == 0) continue;
     const int64_t end = std::min(s->n_prompt, s->limit);
     const int64_t n = std::min(n_may, end - s->n_computed);
     share_left -= static_cast<double>(n) / most;
-    take(*s, n);
+    Take(*s, {.n_known = n, .n_draft = 0}, step);
     FairQueue::Party& tenant = *s->party->parent;
     tenant.last_prompt_turn = n_turns_;
     tenant.parent->last_prompt_turn = n_turns_;
@@ -282,12 +298,12 @@ bool Scheduler::IsParked(int64_t id) const {
   });
 }
 
-void Scheduler::Remove(int64_t id, bool frees_slot) {
+void Scheduler::Remove(int64_t id, SlotFate fate) {
   preempted_.erase(id);
   queue_.Remove(id);
   waiting_.erase(id);
-  std::erase_if(running_, [this, id, frees_slot](const Sequence& s) {
-    if (s.id == id && frees_slot) free_slots_.push_back(s.slot);
+  std::erase_if(running_, [this, id, fate](const Sequence& s) {
+    if (s.id == id && fate == SlotFate::kFreed) free_slots_.push_back(s.slot);
     return s.id == id;
   });
 }

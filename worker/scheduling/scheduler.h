@@ -26,42 +26,51 @@ struct ScheduledRows {
   int64_t slot;
   int64_t first_position;
   int64_t n_rows;
-  bool samples;              // its last row's logits are wanted
-  bool is_decoding = false;  // a row of a token that was generated
-  int64_t n_draft = 0;     // and so many of guessed ones after it, all sampled
-  int64_t n_rejected = 0;  // of these, once they are computed: see Reject
+  bool samples;              // the last row's logits are wanted
+  bool is_decoding = false;  // the first row is a token that was generated
+  int64_t n_draft = 0;       // guessed rows at the end, all of them sampled
+  int64_t n_rejected = 0;    // guessed rows that were wrong: see Reject
 };
 
 // What a sequence begins with in its slot.
 struct Admission {
-  int64_t n_computed;  // of its rows, less than its prompt has
-  // Rows at positions of `limit` and beyond are not taken: the context is full
-  // there.
+  int64_t n_computed;  // rows that are there already, fewer than the prompt has
+  // Rows at positions of `limit` and beyond are not scheduled: the context is
+  // full there.
   int64_t limit;
 };
 
-// Slots go to those that wait by FairQueue, and what is computed counts in it;
-// every step takes one row of each decoding sequence first, those that waited
-// longest before the others where not all fit, then prompt rows until the step
-// is full or has as many as it may: those of the peer, and of its tenant, that
-// had its last ones longest ago first, each tenant's in order of admission.
-// Where decoding would take every row the first prompt takes turns with it.
-// Not thread-safe.
+// A sequence that goes on in the slot that holds its context already.
+struct Resumption {
+  int64_t id;
+  int64_t slot;
+  int64_t n_computed;  // rows that the slot holds
+  int64_t n_prompt;
+  int64_t limit;  // like Admission::limit
+  Claim claim = {};
+};
+
+// Decides who has a slot and which rows are computed next. FairQueue gives the
+// slots to those that wait, and counts what is computed. Every step first takes
+// one row of each decoding sequence, and where not all fit, of those that have
+// waited longest. Prompt rows follow, until the step is full or has as many as
+// it may: first those of the peer, and of its tenant, whose last rows were
+// longest ago, and within a tenant in order of admission. Where decoding would
+// take every row, the first prompt takes turns with it. Not thread-safe.
 class Scheduler {
  public:
-  // Steps that the next one of a peer waits for a slot before a sequence of a
+  // After a peer's next request has waited for this many steps, a sequence of a
   // tenant with more slots gives up its own,
   static constexpr int64_t kMostWaited = 64;
-  // which it has for so many steps at least, and for one more for each
-  // kRowsOfSlice rows that it will compute again: these cost less than a step
-  // each, but there may be many.
+  // if it has had the slot for at least kLeastSlice steps, and one more for
+  // each kRowsOfSlice rows that it will have to compute again.
   static constexpr int64_t kLeastSlice = 128;
   static constexpr int64_t kRowsOfSlice = 16;
-  // A sequence that cannot begin again as it was gives it up only after so
-  // many.
+  // A sequence that cannot begin again as it was gives its slot up only after
+  // another has waited for this many steps.
   static constexpr int64_t kMostWaitedOfInexact = 256;
-  // A sequence that is parked gives it up after so many steps, however long the
-  // other has waited: it does not use it.
+  // A sequence that has been parked for this many steps does not use its slot,
+  // and gives it up however long the other has waited.
   static constexpr int64_t kMostParked = 16;
 
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
@@ -75,82 +84,83 @@ class Scheduler {
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-  // Where the queue is full the newest that waits of the tenant with most of it
-  // is removed for a newcomer of one with less, and told: see
-  // FairQueue::GivesWay. To be called before Add.
+  // Makes room in a full queue for a newcomer, if a tenant with more of the
+  // queue has a request that gives way (FairQueue::GivesWay). That request is
+  // removed and returned. Call it before Add.
   std::optional<int64_t> GiveWayTo(const Claim& newcomer);
   // Queues a sequence of `n_prompt` > 0 tokens.
-  // Errors: kResourceExhausted if max_waiting sequences wait already and it is
-  // not kAdmitted.
+  // Errors: kResourceExhausted if max_waiting sequences wait already, unless
+  // it is kAdmitted.
   absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {},
                    Waits how = Waits::kNew);
 
-  // The same for a sequence that has a slot already, in which `n_computed` of
-  // its rows are: it runs at once, up to the row `limit`.
-  void Resume(int64_t id, int64_t slot, int64_t n_computed, int64_t n_prompt,
-              int64_t limit, const Claim& claim);
+  // Runs a sequence at once in a slot that was kept for it.
+  void Resume(const Resumption& resumption);
 
   // Moves the limit of a running sequence, as tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
-  // The next step may take rows of `n` guessed tokens of a running sequence
-  // beside that of its newest one, where it is decoding, as many as there is
-  // room for.
+  // Allows the next step up to `n` guessed rows behind the newest row of a
+  // running sequence, if it decodes and the step has room.
   void SetDraft(int64_t id, int64_t n);
-  // The last `n` rows of its last step count no more.
+  // Takes back the last `n` rows of a running sequence's last step.
   void Reject(int64_t id, int64_t n);
-  // A running sequence starts over, as one with `n_prompt` tokens.
+  // Makes a running sequence start over, as one with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
-  // Gives free slots to those that wait; `begin` is told of each and says what
-  // is there already, or nullopt if it must wait: then all others do, too.
+  // Gives free slots to those that wait. `begin` is asked for each of them, and
+  // returns what the slot holds already, or nullopt if the sequence must wait;
+  // then all others wait, too.
   void Admit(
       absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
           begin);
-  // A running sequence loses its slot and waits, before all that did not run
-  // yet, to begin again as one with `n_prompt` tokens.
+  // Takes a running sequence's slot. The sequence waits before all that have
+  // not run yet, and begins again as one with `n_prompt` tokens.
   void Preempt(int64_t id, int64_t n_prompt);
-  // The sequence that has had its slot for long enough, if another tenant has
-  // waited for one for too long after Admit; `is_exact` says of one whether it
-  // can begin again and lose nothing.
+  // The sequence whose slot is to be taken, because it has had it for long
+  // enough and another tenant has waited for too long; nullopt if there is
+  // none. `is_exact` says whether a sequence can begin again without any loss.
+  // Call it after Admit.
   std::optional<int64_t> WhoseSliceEnds(
       absl::FunctionRef<bool(int64_t id)> is_exact) const;
-  // It loses its slot and waits as others do, or if it is parked from when it
-  // is not any more, to begin again as one with `n_prompt` tokens.
+  // Takes a running sequence's slot. The sequence waits as others do, or if it
+  // is parked, from when it is unparked, and begins again as one with
+  // `n_prompt` tokens.
   void Yield(int64_t id, int64_t n_prompt);
   // The rows of the next step, at most `max_prompt_rows` of them of prompts;
-  // empty if nothing can run. Who waits, waits until Admit: no sequence runs
-  // that was not begun. The rows count as computed when the next call is made.
+  // empty if nothing can run. Only sequences that Admit began have rows. The
+  // rows count as computed from the next call on.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit) {
     std::vector<ScheduledRows> step;
     NextStep([max_prompt_rows](int64_t) { return max_prompt_rows; }, step);
     return step;
   }
-  // The same, in the room that `step` has. `most_prompt_rows` says how many
-  // rows of prompts may be in the step where they go on from a position; of
-  // prompts at several positions each takes its part of what is left.
+  // Sets `step` to the rows of the next step, in the memory that it has.
+  // `most_prompt_rows` says how many prompt rows a step may have if they begin
+  // at a position. Prompts at several positions each use up their part of the
+  // step's room.
   void NextStep(absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
                 std::vector<ScheduledRows>& step);
-  // Sequences that have a row to decode in the next step.
+  // How many sequences have a row to decode in the next step.
   int64_t Decoding() const;
 
-  // A parked sequence keeps its slot, until others need it, and takes part in
-  // no step; one that was preempted is parked when it has a slot again.
+  // A parked sequence keeps its slot until others need it, but has no rows. A
+  // sequence that is preempted while it is parked stays parked.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
-  void Remove(int64_t id) { Remove(id, /*frees_slot=*/true); }
-  // The same, but its slot is kept until FreeSlot.
-  void RemoveKeepingSlot(int64_t id) { Remove(id, /*frees_slot=*/false); }
+  void Remove(int64_t id) { Remove(id, SlotFate::kFreed); }
+  // Ends a sequence, but keeps its slot until FreeSlot or Resume.
+  void RemoveKeepingSlot(int64_t id) { Remove(id, SlotFate::kKept); }
   void FreeSlot(int64_t slot) { free_slots_.push_back(slot); }
 
   // True for a running sequence that is parked.
   bool IsParked(int64_t id) const;
-  // The slot of a running sequence.
+  // The slot of a running sequence; nullopt for one that does not run.
   std::optional<int64_t> SlotOf(int64_t id) const;
-  // Tells `visit` of those that run, in order of admission.
+  // Tells `visit` the running sequences, in order of admission.
   void ForRunning(
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
-  // Sequences that were preempted or have yielded are counted, too.
+  // Waiting sequences, those included that lost their slot.
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
@@ -158,10 +168,11 @@ class Scheduler {
   struct Sequence {
     int64_t id;
     int64_t n_prompt;
-    int64_t limit = kNoLimit;  // > n_computed, or it waits for room
+    int64_t limit = kNoLimit;  // it runs while n_computed is below
     FairQueue::Party* party = nullptr;
-    // The step since which it waits, runs, or has computed its prompt in this
-    // slot: what it computes again would take its whole slice otherwise.
+    // The step at which it began to wait, or to run. For a running sequence it
+    // moves on when the prompt is computed: otherwise computing the prompt
+    // again would take up the whole slice.
     int64_t since = 0;
     bool has_prompt = false;
     int64_t parked_since = 0;
@@ -170,28 +181,42 @@ class Scheduler {
     int64_t n_draft = 0;     // guessed tokens of the next step
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
-    bool has_run = false;  // what it computes again costs its tenant nothing
+    bool has_run = false;  // then beginning again costs its tenant nothing
 
     bool CanRun() const { return !is_parked && n_computed < limit; }
     bool IsDecoding() const { return n_computed >= n_prompt; }
   };
 
-  void Remove(int64_t id, bool frees_slot);
+  enum class SlotFate { kFreed, kKept };
+  void Remove(int64_t id, SlotFate fate);
   // The running sequence of this id, or null.
   Sequence* Running(int64_t id);
-  // The same of one that waits, too.
+  // The running or waiting sequence of this id, or null.
   Sequence* Find(int64_t id);
   bool IsIdle(const Sequence& s) const {
     const int64_t since = std::max(s.since, s.parked_since);
     return s.is_parked && n_steps_ - since >= kMostParked;
   }
-  // The next one that gets a slot.
+  // The sequence that gets the next slot; nullopt if none waits.
   std::optional<int64_t> Next() const {
     return preempted_.empty() ? queue_.Peek() : *preempted_.begin();
   }
-  // Takes a running sequence's slot; it waits from now on.
+  // Takes a running sequence's slot, and makes the sequence wait.
   void Withdraw(int64_t id, int64_t n_prompt);
-  // Puts a running sequence among `prefilling_`, where its turn is.
+  // The parts of NextStep: sets `decoding_` and `prefilling_`, then takes their
+  // rows.
+  void FindRunnable();
+  void TakeDecodingRows(std::vector<ScheduledRows>& step);
+  void TakePromptRows(
+      absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
+      std::vector<ScheduledRows>& step);
+  // Appends rows of one sequence to the step.
+  struct Rows {
+    int64_t n_known;
+    int64_t n_draft;
+  };
+  void Take(Sequence& s, const Rows& rows, std::vector<ScheduledRows>& step);
+  // Inserts a running sequence into `prefilling_`, by its turn.
   void AddPrefilling(Sequence& sequence);
 
   int64_t n_rows_;
@@ -199,13 +224,14 @@ class Scheduler {
   int64_t n_turns_ = 0;
   int64_t n_steps_ = 0;
   std::vector<int64_t> free_slots_;      // the next one to use last
-  FairQueue queue_;                      // ids of the other `waiting_`
-  std::set<int64_t> preempted_;          // ids of `waiting_`, the oldest first
+  FairQueue queue_;                      // waiting ids, without preempted_
+  std::set<int64_t> preempted_;          // waiting ids, the oldest first
   std::map<int64_t, Sequence> waiting_;  // by id
   std::deque<Sequence> running_;         // in order of admission
-  // Scratch of NextStep, in the order of their turns.
+  // Scratch of NextStep. Both are in the order of their turns.
   std::vector<Sequence*> decoding_;
   std::vector<Sequence*> prefilling_;
+  int64_t rows_left_ = 0;  // of the step that NextStep makes
 };
 
 }  // namespace plimsoll::worker

@@ -100,8 +100,8 @@ class RollingCache {
     for (const int64_t turn : turns_) {
       if (turn > first_recent) whole_turns.push_back(turn - first_recent);
     }
-    const Leaving leaving =
-        WhatLeaves(roll_, static_cast<int64_t>(live_.size()), whole_turns);
+    const EvictionPlan leaving =
+        PlanEviction(roll_, static_cast<int64_t>(live_.size()), whole_turns);
     ASSERT_GT(leaving.n_tokens, 0);
     if (leaving.method == RollMethod::kRecompute) {
       // Which begins anew: the rings would keep too little.

@@ -92,8 +92,10 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
     SequenceStart start;
     start.history = std::move(history);
     start.n_prompt = std::ssize(prompt);
-    return std::make_unique<Sequence>(1, options, std::move(start), nullptr,
-                                      absl::UnixEpoch());
+    return std::make_unique<Sequence>(
+        1,
+        Arrival{.options = options, .sink = nullptr, .time = absl::UnixEpoch()},
+        std::move(start));
   }
 
   // What the row says of the draw, all of it.
@@ -132,7 +134,7 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
       draws.push_back(sequence->NextDraw());
     std::vector<int32_t> rows(n_rows);
     std::iota(rows.begin(), rows.end(), 0);
-    model.LeaveOut(sampler.LookedAt(draws, /*keeps_rows=*/true));
+    model.LeaveOut(sampler.RequiredLogits(draws, LogitsLater::kPossible));
     ASSERT_TRUE(sampler.Begin(draws, rows).ok());
     for (size_t i = 0; i < n_rows; ++i) {
       const auto token = sampler.Draw(draws[i], static_cast<int64_t>(i));

@@ -159,8 +159,11 @@ class Workload {
               .stays = Draw(2) == 0,
               .next = n_computed};
     s.n_total = s.n_prompt + Draw(30);
-    scheduler_.Resume(next_id_, slot, n_computed, s.n_prompt, Limit(s, slot),
-                      {});
+    scheduler_.Resume({.id = next_id_,
+                       .slot = slot,
+                       .n_computed = n_computed,
+                       .n_prompt = s.n_prompt,
+                       .limit = Limit(s, slot)});
     live_[next_id_++] = s;
   }
 
@@ -278,7 +281,7 @@ class Workload {
   }
 
   void MakeRoom() {
-    while (const auto id = WhoLeaves(Claims(), cache_.free_pages())) {
+    while (const auto id = ChooseVictim(Claims(), cache_.free_pages())) {
       BeginAgain(*id, &Scheduler::Preempt);
       ++n_preempted_;
     }

@@ -1,0 +1,170 @@
+#include "worker/engine/contexts.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "worker/sampling/token_history.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// The keys of a context that has evicted tokens were computed with those tokens
+// in sight. They cannot be computed again.
+bool IsRecomputable(const Sequence& sequence) {
+  return sequence.history().evicted_positions() == 0;
+}
+
+}  // namespace
+
+Contexts::Contexts(EngineResources& resources, StepCounters& counters)
+    : stages_(resources.stages),
+      cache_(*resources.cache),
+      parked_(*resources.parked),
+      counters_(counters),
+      n_pages_(cache_.free_pages()) {}
+
+std::optional<Admission> Contexts::Begin(Sequence& sequence, int64_t slot) {
+  if (parked_.Has(sequence.id())) {
+    const absl::Status restored = parked_.Restore(sequence.id(), slot);
+    if (restored.ok()) {
+      return Admission{cache_.Length(slot), RowLimit(sequence)};
+    }
+    sequence.End(restored);
+    return std::nullopt;
+  }
+  cache_.Begin(slot, sequence.roll().prefix_tokens);
+  const TokenHistory& history = sequence.history();
+  const GenerateOptions& options = sequence.options();
+  // The last token's row is computed for its logits, and so are the rows of
+  // tokens whose scores are wanted.
+  const int64_t n_shareable =
+      std::min({history.n_tokens() - 1, sequence.roll().FullAt(0),
+                options.prompt_logprobs ? options.first_scored - 1
+                                        : history.n_tokens()});
+  if (history.n_evicted() > 0 || n_shareable <= 0) {
+    return Admission{0, RowLimit(sequence)};
+  }
+  const int64_t n_computed = AttachShared(sequence, slot, n_shareable);
+  return Admission{n_computed, RowLimit(sequence)};
+}
+
+int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
+                               int64_t n_shareable) {
+  const std::vector<int32_t> tokens = sequence.history().Oldest(n_shareable);
+  KvCache::Shared shared =
+      cache_.Attach(slot, sequence.options().claim.tenant, tokens);
+  if (shared.ring &&
+      !CopyRings(cache_.KeptRings(*shared.ring), cache_.SlotRings(slot)).ok()) {
+    cache_.Clear(slot);
+    cache_.Begin(slot, sequence.roll().prefix_tokens);
+    shared = {};
+  }
+  // A sequence that begins again finds what it computed for itself: that does
+  // not count.
+  if (!sequence.has_started()) {
+    sequence.SetCached(shared.n_tokens);
+    counters_.cached_tokens += shared.n_tokens;
+  }
+  if (cache_.KeepsRings()) {
+    // Rings are worth keeping where other prompts have parted from this one,
+    // and where this one ends.
+    std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+    const int64_t page = cache_.page_tokens();
+    for (const int64_t n : {shared.n_matched, n_shareable / page * page}) {
+      const int64_t last = keep_at.empty() ? shared.n_tokens : keep_at.back();
+      if (n > last) keep_at.push_back(n);
+    }
+  }
+  return shared.n_tokens;
+}
+
+int64_t Contexts::RowLimit(const Sequence& sequence) {
+  const int64_t full =
+      sequence.roll().FullAt(sequence.history().evicted_positions());
+  const std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+  return keep_at.empty() ? full : std::min(full, keep_at.front());
+}
+
+absl::Status Contexts::Extend(const Sequence& sequence, int64_t slot,
+                              int64_t n_tokens) {
+  if (cache_.Length(slot) == 0) {
+    cache_.Begin(slot, sequence.roll().prefix_tokens);
+  }
+  return cache_.Extend(slot, n_tokens);
+}
+
+void Contexts::Publish(const Sequence& sequence, int64_t slot) {
+  const TokenHistory& history = sequence.history();
+  if (history.n_evicted() > 0) return;
+  cache_.Publish(slot, sequence.options().claim.tenant,
+                 history.Oldest(cache_.Length(slot)));
+}
+
+bool Contexts::KeepRings(Sequence& sequence, int64_t slot) {
+  std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+  if (keep_at.empty() || cache_.Length(slot) < keep_at.front()) return false;
+  Publish(sequence, slot);
+  const std::string& owner = sequence.options().claim.tenant;
+  const std::vector<int32_t> tokens =
+      sequence.history().Oldest(keep_at.front());
+  if (const auto ring = cache_.KeepRing(owner, tokens)) {
+    CopyRings(cache_.SlotRings(slot), cache_.KeptRings(*ring)).IgnoreError();
+  }
+  keep_at.erase(keep_at.begin());
+  return true;
+}
+
+bool Contexts::IsFull(const Sequence& sequence, int64_t slot) const {
+  return cache_.Length(slot) >= sequence.roll().FullAt(cache_.Evicted(slot));
+}
+
+RollMethod Contexts::Roll(Sequence& sequence, int64_t slot) {
+  const EvictionPlan eviction = sequence.Evict(cache_.Live(slot));
+  if (eviction.method == RollMethod::kShift) {
+    cache_.Evict(slot, eviction.n_tokens);
+  } else {
+    cache_.Clear(slot);
+  }
+  return eviction.method;
+}
+
+bool Contexts::CanLoseSlot(const Sequence& sequence) const {
+  return sequence.end() || IsRecomputable(sequence) || parked_.HasRoom();
+}
+
+bool Contexts::Park(const Sequence& sequence, int64_t slot) {
+  if (sequence.end() || IsRecomputable(sequence)) return false;
+  return parked_.HasRoom() && parked_.Park(sequence.id(), slot).ok();
+}
+
+void Contexts::ForgetParked(Sequence& sequence) {
+  if (!parked_.Has(sequence.id())) return;
+  parked_.Forget(sequence.id());
+  sequence.ForgetComputed();
+}
+
+void Contexts::Drop(Sequence& sequence, int64_t slot) {
+  Publish(sequence, slot);
+  cache_.Clear(slot);
+  sequence.keep_rings_at().clear();
+}
+
+absl::Status Contexts::CopyRings(int64_t from, int64_t to) {
+  const int64_t zero = 0;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const kernels::BufferView source = cache_.Rings(i, from);
+    if (source.bytes == 0) continue;
+    RETURN_IF_ERROR(
+        stages_[i].backend->CopyRows({.src = source.data,
+                                      .src_offsets = &zero,
+                                      .dst = cache_.Rings(i, to).data,
+                                      .dst_offsets = &zero,
+                                      .n_rows = 1,
+                                      .row_bytes = source.bytes}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker

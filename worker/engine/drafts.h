@@ -1,0 +1,60 @@
+// Speculative decoding by prompt lookup: guesses tokens, and keeps as many of
+// the computed guesses as were right.
+#ifndef PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
+#define PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "worker/cache/kv_cache.h"
+#include "worker/engine/engine_resources.h"
+#include "worker/engine/sequence.h"
+#include "worker/graph/stage.h"
+
+namespace plimsoll::worker {
+
+// Consecutive guessed rows of one slot.
+struct DraftRows {
+  int64_t slot;
+  int64_t first_position;
+  int64_t n_rows;
+};
+
+// A guess changes how long tokens take, never which tokens are drawn. Owned by
+// the engine, used from the step thread only. Keeps its scratch between steps:
+// no call allocates.
+class Drafts {
+ public:
+  // `resources` outlives the object.
+  explicit Drafts(const EngineResources& resources);
+
+  // True if the plan has room for guesses.
+  bool is_enabled() const { return is_enabled_; }
+  // Guesses the tokens that follow a sequence's newest one, as many as its
+  // request allows and its pages have room for. The sequence keeps them in
+  // draft().
+  void Guess(Sequence& sequence, int64_t slot);
+  // Keeps the first `n_right` of the guessed rows, and takes the others back.
+  // Kept rows move into the slot's rings.
+  // Errors: those of the backends.
+  absl::Status Keep(const DraftRows& guessed, int64_t n_right);
+
+ private:
+  absl::Status MoveToRings(const DraftRows& rows);
+  absl::Status MoveToRing(kernels::Backend& backend, int64_t layer,
+                          const DraftRows& rows);
+
+  std::span<const Stage> stages_;
+  KvCache& cache_;
+  const bool is_enabled_;
+  std::vector<int32_t> newest_tokens_;  // where guesses are looked up
+  std::vector<int64_t> draft_offsets_;  // of the rows that move
+  std::vector<int64_t> ring_offsets_;   // where they go
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ENGINE_DRAFTS_H_

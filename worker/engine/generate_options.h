@@ -1,0 +1,73 @@
+// What a client asks an engine to generate: one request, already tokenised.
+#ifndef PLIMSOLL_WORKER_ENGINE_GENERATE_OPTIONS_H_
+#define PLIMSOLL_WORKER_ENGINE_GENERATE_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/sampling/logit_bias.h"
+#include "worker/sampling/sampler.h"
+#include "worker/scheduling/fair_queue.h"
+#include "worker/text/chat/tool_reader.h"
+
+namespace plimsoll::worker {
+
+struct Grammar;
+
+// One request.
+struct GenerateOptions {
+  // Limits. Each has a test at the limit and one past it.
+  static constexpr int kMaxStopStrings = 16;
+  static constexpr int64_t kMaxStopStringBytes = 256;
+  static constexpr int kMaxStopTokens = 64;
+  static constexpr int kMaxTopLogprobs = 64;
+  static constexpr int64_t kMaxRequestIdBytes = 128;
+
+  std::vector<int32_t> prompt_ids;
+  std::string request_id;  // for Abort and Requests; need not be unique
+  int64_t max_tokens = 0;  // 0 = until the context is full
+  SamplingOptions sampling;
+  LogitBiasOptions logit_bias;
+  std::vector<std::string> stop_strings;  // the text leaves them out
+  std::vector<int32_t> stop_tokens;
+  // The reply goes on after end tokens, which can still be drawn.
+  bool ignore_eos = false;
+  // The reply must be a text of this grammar; null allows any text. With a
+  // grammar the reply ends with an end token, and that token can be drawn only
+  // where the text is complete.
+  std::shared_ptr<const Grammar> constraint;
+  // The tokens that begin and end a tool call. The reply's text leaves out the
+  // calls between them; the reply's tokens still contain them.
+  std::optional<ToolMarkers> tool_markers;
+  // Candidates reported for each token. -1 reports neither candidates nor
+  // log-probabilities; 0 reports the log-probability of the drawn token only.
+  int top_logprobs = -1;
+  // Reports the log-probabilities of the prompt's tokens, beginning with the
+  // token of index first_scored, which is at least 1.
+  bool prompt_logprobs = false;
+  int64_t first_scored = 1;
+  // A step may compute this many guessed tokens beside the newest known one, at
+  // most the plan's n_draft; 0 guesses nothing. The drawn tokens do not depend
+  // on it.
+  int64_t draft_tokens = 0;
+  RollOptions roll;  // what happens when the context is full
+  absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
+  Claim claim;                                   // who asks
+  // The request continues a call that was admitted before. The queue's limit
+  // does not apply to it, it is the next one of its tenant and priority, and a
+  // draining engine accepts it.
+  bool is_admitted = false;
+  // The session that receives prompt_ids as the content of a user's message.
+  // The session belongs to the claim's tenant, and its context and its way to
+  // roll apply. Empty = no session.
+  std::string session_id;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ENGINE_GENERATE_OPTIONS_H_

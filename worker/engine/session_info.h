@@ -1,0 +1,54 @@
+// A session as its client sees it: how to open one, and what it holds.
+#ifndef PLIMSOLL_WORKER_ENGINE_SESSION_INFO_H_
+#define PLIMSOLL_WORKER_ENGINE_SESSION_INFO_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "worker/cache/roll_plan.h"
+#include "worker/text/chat/chat_template.h"
+
+namespace plimsoll::worker {
+
+// A session is a chat whose context stays between calls. Its context always
+// rolls: whole turns leave, a user's message together with its reply.
+struct SessionOptions {
+  static constexpr int64_t kMaxIdBytes = 128;
+  static constexpr absl::Duration kDefaultTtl = absl::Minutes(30);
+  static constexpr absl::Duration kMaxTtl = absl::Hours(30 * 24);
+
+  std::string id;         // 1 to kMaxIdBytes bytes
+  std::string owner;      // a tenant; other tenants cannot see the session
+  std::string peer = {};  // who opened it, like Claim::peer
+  ChatFormat format = ChatFormat::kChatMl;
+  ChatFrame frame;  // made for `format`; its opening is pinned
+  RollMethod roll_method = RollMethod::kShift;
+  std::optional<int64_t> evict_to;  // like RollOptions::evict_to
+  // The session is closed when no call has used it for this long.
+  absl::Duration ttl = kDefaultTtl;
+};
+
+// What a session holds.
+struct SessionInfo {
+  std::string id;
+  ChatFormat format;
+  bool is_busy;             // a call runs or waits
+  int64_t n_turns;          // begun so far, evicted ones included
+  int64_t n_live_turns;     // with at least one token in the context
+  int64_t n_tokens;         // so far, evicted ones included
+  int64_t n_live_tokens;    // in the context, pinned ones included
+  int64_t n_pinned_tokens;  // that never leave
+  int64_t capacity_tokens;  // of the context
+  int64_t n_evictions;
+  int64_t n_evicted;       // tokens
+  int64_t reserved_bytes;  // of the KV cache
+  absl::Duration age;
+  absl::Duration idle;  // since the last call ended; 0 while one runs
+  absl::Duration ttl;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_ENGINE_SESSION_INFO_H_

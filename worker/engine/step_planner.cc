@@ -1,0 +1,217 @@
+#include "worker/engine/step_planner.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+namespace plimsoll::worker {
+
+StepPlanner::StepPlanner(const Tools& tools)
+    : contexts_(tools.contexts),
+      drafts_(tools.drafts),
+      counters_(tools.counters),
+      pages_(tools.resources),
+      prompt_budget_(tools.resources.plan().options.n_slots,
+                     tools.prompt_share) {}
+
+void StepPlanner::PlanStep(StreamBook& book, absl::Time now,
+                           ScheduledStep& step) {
+  RejectDrafts(book, step);
+  FreeSessionSlots(book, now);
+  Admit(book);
+  KeepRings(book);
+  RollFull(book);
+  GuessTokens(book);
+  FreePages(book);
+  Schedule(book, step);
+}
+
+void StepPlanner::RejectDrafts(StreamBook& book, const ScheduledStep& before) {
+  for (const ScheduledRows& rows : before.rows) {
+    book.scheduler().Reject(rows.id, rows.n_rejected);
+  }
+}
+
+void StepPlanner::FreeSessionSlots(StreamBook& book, absl::Time now) {
+  for (const int64_t slot : book.sessions().TakeFreedSlots(now)) {
+    contexts_.Clear(slot);
+    book.scheduler().FreeSlot(slot);
+  }
+}
+
+void StepPlanner::Admit(StreamBook& book) {
+  Scheduler& scheduler = book.scheduler();
+  const auto begin = [&](int64_t id, int64_t slot) {
+    return Begin(book, id, slot);
+  };
+  scheduler.Admit(begin);
+  while (scheduler.waiting() > 0 && FreeSlotForNext(book)) {
+    scheduler.Admit(begin);
+  }
+}
+
+std::optional<Admission> StepPlanner::Begin(StreamBook& book, int64_t id,
+                                            int64_t slot) {
+  Sequence& sequence = book.Get(id);
+  if (pages_.is_scarce()) {
+    CountClaims(book);
+    if (!pages_.HasRoomFor(sequence, slot)) return std::nullopt;
+  }
+  return contexts_.Begin(sequence, slot);
+}
+
+bool StepPlanner::FreeSlotForNext(StreamBook& book) {
+  Scheduler& scheduler = book.scheduler();
+  // Nobody waits for a slot that a session keeps without using it.
+  if (const std::optional<int64_t> slot = book.sessions().GiveUpSlot()) {
+    contexts_.Clear(*slot);
+    scheduler.FreeSlot(*slot);
+    return true;
+  }
+  const std::optional<int64_t> id = scheduler.WhoseSliceEnds(
+      [&](int64_t of) { return contexts_.CanLoseSlot(book.Get(of)); });
+  if (!id) return false;
+  Sequence& sequence = book.Get(*id);
+  const int64_t slot = *scheduler.SlotOf(*id);
+  // Without room for a copy the context is computed again from the tokens that
+  // are left. That may change bits, but the sequence must not keep its slot for
+  // ever.
+  const bool is_parked = contexts_.Park(sequence, slot);
+  contexts_.Drop(sequence, slot);
+  if (!is_parked) sequence.ForgetComputed();
+  if (sequence.end()) {
+    // The sequence waits for its reader only, and needs no slot for that.
+    scheduler.Remove(*id);
+  } else {
+    scheduler.Yield(*id, sequence.history().n_positions());
+    ++counters_.preemptions;
+  }
+  return true;
+}
+
+void StepPlanner::KeepRings(StreamBook& book) {
+  if (!contexts_.CanKeepRings()) return;
+  for (const auto& [id, sequence] : book.sequences()) {
+    if (sequence->keep_rings_at().empty() || sequence->end()) continue;
+    const std::optional<int64_t> slot = book.scheduler().SlotOf(id);
+    if (!slot || !contexts_.KeepRings(*sequence, *slot)) continue;
+    book.scheduler().SetLimit(id, Contexts::RowLimit(*sequence));
+  }
+}
+
+// A context rolls only when its next row is about to be computed: not if the
+// sequence has ended, nor while its reader is behind, because output that is
+// offered again must not change.
+void StepPlanner::RollFull(StreamBook& book) {
+  for (const auto& [id, sequence] : book.sequences()) {
+    if (sequence->options().roll.policy != ContextPolicy::kRoll) continue;
+    if (sequence->end() || sequence->HasOutput()) continue;
+    const std::optional<int64_t> slot = book.scheduler().SlotOf(id);
+    if (slot) Roll(book, *sequence, *slot);
+  }
+}
+
+void StepPlanner::Roll(StreamBook& book, Sequence& sequence, int64_t slot) {
+  while (contexts_.IsFull(sequence, slot)) {
+    const RollMethod method = contexts_.Roll(sequence, slot);
+    const int64_t limit = Contexts::RowLimit(sequence);
+    if (method == RollMethod::kShift) {
+      book.scheduler().SetLimit(sequence.id(), limit);
+    } else {
+      book.scheduler().Restart(sequence.id(), sequence.history().n_positions(),
+                               limit);
+    }
+  }
+}
+
+void StepPlanner::GuessTokens(StreamBook& book) {
+  if (!drafts_.is_enabled()) return;
+  for (const auto& [id, sequence] : book.sequences()) {
+    sequence->SetDraft({});
+    if (sequence->end() || sequence->HasOutput()) continue;
+    const std::optional<int64_t> slot = book.scheduler().SlotOf(id);
+    if (!slot) continue;
+    drafts_.Guess(*sequence, *slot);
+    if (sequence->draft().empty()) continue;
+    book.scheduler().SetDraft(id, std::ssize(sequence->draft()));
+  }
+}
+
+void StepPlanner::CountClaims(StreamBook& book) {
+  pages_.ClearClaims();
+  book.sessions().ForIdleSlots(
+      [this](int64_t slot) { pages_.ClaimForSession(slot); });
+  book.scheduler().ForRunning(
+      [&](int64_t id, int64_t slot) { pages_.ClaimFor(book.Get(id), slot); });
+}
+
+void StepPlanner::FreePages(StreamBook& book) {
+  if (!pages_.is_scarce()) return;
+  CountClaims(book);
+  while (const std::optional<int64_t> id = pages_.Victim()) {
+    Sequence& sequence = book.Get(*id);
+    contexts_.Drop(sequence, *book.scheduler().SlotOf(*id));
+    book.scheduler().Preempt(*id, sequence.history().n_positions());
+    ++counters_.preemptions;
+    CountClaims(book);
+  }
+}
+
+void StepPlanner::Schedule(StreamBook& book, ScheduledStep& step) {
+  step.sequences.clear();
+  counters_.kv_used_pages = contexts_.UsedPages();
+  const int64_t n_decoding = book.scheduler().Decoding();
+  book.scheduler().NextStep(
+      [this, n_decoding](int64_t position) {
+        return prompt_budget_.Rows(n_decoding, position);
+      },
+      step.rows);
+  for (const ScheduledRows& rows : step.rows) {
+    step.sequences.push_back(&book.Get(rows.id));
+  }
+}
+
+void StepPlanner::Record(const ScheduledStep& step, absl::Duration duration) {
+  int64_t n_decoding = 0;
+  int64_t n_prompt = 0;
+  int64_t furthest = 0;
+  for (const ScheduledRows& rows : step.rows) {
+    if (rows.is_decoding) {
+      ++n_decoding;
+      continue;
+    }
+    n_prompt += rows.n_rows;
+    furthest = std::max(furthest, rows.first_position);
+  }
+  prompt_budget_.Record(n_decoding, n_prompt, duration, furthest);
+}
+
+void StepPlanner::ReleaseSlot(StreamBook& book, Sequence& sequence,
+                              absl::Time now) {
+  Scheduler& scheduler = book.scheduler();
+  const std::optional<int64_t> slot = scheduler.SlotOf(sequence.id());
+  const bool has_failed = sequence.end()->code() == absl::StatusCode::kInternal;
+  contexts_.ForgetParked(sequence);
+  Session* session =
+      sequence.session() ? book.sessions().Get(*sequence.session()) : nullptr;
+  if (slot && !has_failed) contexts_.Publish(sequence, *slot);
+  if (session == nullptr) {
+    if (slot) contexts_.Clear(*slot);
+    scheduler.Remove(sequence.id());
+    return;
+  }
+  session->history = sequence.history();
+  // What a failed step left in the slot is worth nothing.
+  if (slot && has_failed) {
+    contexts_.Clear(*slot);
+    session->history.Restart();
+  }
+  session->slot = slot;
+  session->n_computed = slot ? contexts_.Length(*slot) : 0;
+  session->n_evictions += sequence.n_evictions();
+  session->is_busy = false;
+  session->last_used = now;
+  scheduler.RemoveKeepingSlot(sequence.id());
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,131 @@
+#include "worker/engine/stream_book.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "worker/sampling/token_history.h"
+
+namespace plimsoll::worker {
+
+absl::Status StreamBook::Add(Arrival arrival, SequenceStart start) {
+  const Waits how =
+      arrival.options.is_admitted ? Waits::kAdmitted : Waits::kNew;
+  const int64_t id = next_id_++;
+  RETURN_IF_ERROR(Queue(id, start.n_prompt, arrival.options.claim, how));
+  Insert(id, std::move(arrival), std::move(start));
+  return absl::OkStatus();
+}
+
+absl::Status StreamBook::AddMessage(Arrival arrival,
+                                    std::unique_ptr<TokenMask> mask,
+                                    const Tokenizer& tokenizer) {
+  const GenerateOptions& request = arrival.options;
+  ASSIGN_OR_RETURN(
+      const int64_t key,
+      sessions_.Find(request.session_id, request.claim.tenant, arrival.time));
+  Session& session = *sessions_.Get(key);
+  if (session.is_busy) {
+    return absl::FailedPreconditionError(
+        "a call of this session has not ended yet: wait for its end, or cancel "
+        "it");
+  }
+  SequenceStart start = {.roll = session.roll, .session = key};
+  ASSIGN_OR_RETURN(start.history,
+                   session.NextTurn(request.prompt_ids, tokenizer));
+  start.mask = std::move(mask);
+  const TokenHistory& history = start.history;
+  start.n_cached = session.n_computed - history.evicted_positions();
+  start.n_prompt = history.n_live();
+  const int64_t id = next_id_++;
+  if (session.slot) {
+    scheduler_.Resume(
+        {.id = id,
+         .slot = *session.slot,
+         .n_computed = session.n_computed,
+         .n_prompt = history.n_positions(),
+         .limit = session.roll.FullAt(history.evicted_positions()),
+         .claim = request.claim});
+  } else {
+    RETURN_IF_ERROR(
+        Queue(id, history.n_positions(), request.claim, Waits::kToTheEnd));
+  }
+  session.is_busy = true;
+  ++session.n_turns;
+  Insert(id, std::move(arrival), std::move(start));
+  return absl::OkStatus();
+}
+
+absl::Status StreamBook::Queue(int64_t id, int64_t n_prompt, const Claim& claim,
+                               Waits how) {
+  if (how != Waits::kAdmitted) {
+    if (const auto gone = scheduler_.GiveWayTo(claim)) {
+      aborts_.emplace(*gone, absl::AbortedError(
+                                 "the queue was full and this tenant had most "
+                                 "of it, so the newest of its requests that "
+                                 "waited gave way; try again later"));
+    }
+  }
+  return scheduler_.Add(id, n_prompt, claim, how);
+}
+
+void StreamBook::Insert(int64_t id, Arrival arrival, SequenceStart start) {
+  sequences_[id] =
+      std::make_unique<Sequence>(id, std::move(arrival), std::move(start));
+}
+
+std::vector<std::string> StreamBook::Abort(
+    absl::FunctionRef<bool(const std::string&)> wanted,
+    const absl::Status& status) {
+  std::vector<std::string> ids;
+  for (const auto& [id, sequence] : sequences_) {
+    const std::string& request_id = sequence->options().request_id;
+    if (!wanted(request_id)) continue;
+    aborts_.emplace(id, status);
+    ids.push_back(request_id);
+  }
+  return ids;
+}
+
+void StreamBook::CloseSession(int64_t key) {
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->session() != key) continue;
+    aborts_.emplace(id, absl::CancelledError("the session was closed"));
+  }
+  sessions_.Close(key);
+}
+
+std::vector<RequestInfo> StreamBook::Requests(size_t max,
+                                              absl::Time now) const {
+  std::vector<RequestInfo> requests;
+  for (const auto& [id, sequence] : sequences_) {
+    if (requests.size() >= max) break;
+    RequestState state = RequestState::kWaiting;
+    if (scheduler_.SlotOf(id).has_value()) {
+      state = scheduler_.IsParked(id) ? RequestState::kParked
+                                      : RequestState::kRunning;
+    }
+    requests.push_back({.request_id = sequence->options().request_id,
+                        .state = state,
+                        .n_prompt = sequence->n_prompt(),
+                        .n_generated = sequence->n_generated(),
+                        .age = now - sequence->submitted()});
+  }
+  return requests;
+}
+
+void StreamBook::List(std::vector<Sequence*>& sequences) {
+  sequences.clear();
+  for (const auto& [id, sequence] : sequences_) {
+    sequences.push_back(sequence.get());
+    const auto found = aborts_.find(id);
+    if (found != aborts_.end()) sequence->Abort(found->second);
+  }
+  aborts_.clear();
+}
+
+std::unique_ptr<Sequence> StreamBook::Take(int64_t id) {
+  return std::move(sequences_.extract(id).mapped());
+}
+
+}  // namespace plimsoll::worker
