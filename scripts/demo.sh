@@ -61,8 +61,10 @@ address() {
 }
 
 start_planner() {
-  # The folder is new, so --first counts: nobody holds a lease of this planner.
-  "$bin/plimsoll-planner" --listen 127.0.0.1:0 \
+  # Journal and state are in a new folder, so --first counts, in a second run
+  # too: nobody holds a lease of this planner. Else it would find the host's
+  # mark of the first run and wait for its workers.
+  XDG_STATE_HOME=$logs "$bin/plimsoll-planner" --listen 127.0.0.1:0 \
     --journal "$logs/leases.db" --first >"$logs/plimsoll-planner.log" 2>&1 &
   planner_pid=$!
   address "$planner_pid" plimsoll-planner

@@ -1,5 +1,5 @@
-// Who holds how many bytes of which device. A pure state machine: time comes in
-// as an argument, and nothing is ever granted twice.
+// The lease book knows who holds how many bytes of which device, and grants
+// nothing twice. It is a pure state machine: time comes in as an argument.
 #ifndef PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
 #define PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
 
@@ -23,9 +23,9 @@ namespace plimsoll::planner {
 struct BookedDevice {
   std::string id;
   int64_t total_bytes = 0;
-  int64_t headroom_bytes = 0;  // kept free by policy
-  // What the device itself last said is free, so that memory taken by strangers
-  // is respected. Absent = no reading.
+  int64_t headroom_bytes = 0;  // a policy keeps them free
+  // The device itself last said that so much is free, so memory that strangers
+  // take is respected. It is absent without a reading.
   std::optional<int64_t> measured_free_bytes = std::nullopt;
 };
 
@@ -46,10 +46,10 @@ struct BookedDevice {
 // if its bytes are still free (Adopt).
 class LeaseBook {
  public:
-  // Limits; each has a test at it and one past it.
+  // Each limit has a test at it and one past it.
   static constexpr int64_t kMaxDevices = 4'096;  // see RegisterDevice
-  static constexpr int64_t kMaxLeases = 65'536;  // live ones
-  static constexpr int64_t kMaxRememberedRequests = 65'536;  // oldest leave
+  static constexpr int64_t kMaxLeases = 65'536;  // they are live
+  static constexpr int64_t kMaxRememberedRequests = 65'536;  // the oldest leave
   static constexpr int64_t kMaxMarginsPerDevice = 1'024;
   // All shortfalls of a purpose keep at most this part of a device free.
   static constexpr int64_t kMarginDivisor = 4;
@@ -64,18 +64,18 @@ class LeaseBook {
   static constexpr int64_t kMaxEpochsAhead = int64_t{1} << 42;
 
   struct ReserveRequest {
-    std::string request_id;  // repeating it returns the first reply
+    std::string request_id;  // who repeats it gets the first reply
     std::string lease_id;
     std::string device_id;
     std::string holder;
     std::string purpose;
     int64_t bytes;
-    std::string process = "";  // as Lease::process
+    std::string process = "";  // it means what Lease::process means
   };
 
-  // Epochs start at `first_epoch`, which must be above those of all leases that
-  // may still be held. `journal`, if any, must outlive the book. `times` are as
-  // CheckLeaseTimes allows.
+  // Epochs start at `first_epoch`, which must be above the epochs of all leases
+  // that may still be held. `journal`, if any, must outlive the book. `times`
+  // are as CheckLeaseTimes allows.
   explicit LeaseBook(int64_t first_epoch = 1, LeaseJournal* journal = nullptr,
                      const LeaseTimes& times = LeaseTimes());
   LeaseBook(const LeaseBook&) = delete;  // it points into itself
@@ -83,18 +83,18 @@ class LeaseBook {
 
   const LeaseTimes& times() const { return times_; }
 
-  // For a book that starts with less than everything: grants nothing before
-  // now + `length`, so that holders can present their leases (Adopt). See
-  // StartOf for how long that must be.
+  // A book that may know less than everything grants nothing before
+  // now + `length`, so that holders can present their leases (Adopt). StartOf
+  // says how long that must be.
   void Recover(absl::Time now, absl::Duration length);
   void Recover(absl::Time now) { Recover(now, times_.recovery); }
-  // How long that still lasts; 0 = grants are possible.
+  // Returns how long that still lasts; grants are possible at 0.
   absl::Duration RecoveryLeft(absl::Time now) const;
 
-  // For a new book: takes over what a journal held. Live leases are suspect,
-  // with one whole time to live to be renewed in. Recovers if the image is
-  // partial; a Recover afterwards decides anew. Takes every image that a book
-  // wrote.
+  // A new book takes over what a journal held. Live leases are suspect and have
+  // one whole time to live to be renewed in. The book recovers if the image is
+  // partial; a Recover afterwards decides anew. It takes every image that a
+  // book wrote.
   // Errors: kDataLoss if a record makes no sense; the book is then unusable.
   absl::Status Restore(const LeaseImage& image, absl::Time now);
 
@@ -114,8 +114,8 @@ class LeaseBook {
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.
   absl::Status UnregisterDevice(const std::string& device_id);
 
-  // What the device itself says is free. `vouching_lease`, if not empty, is a
-  // confirmed lease whose memory was certainly allocated at that moment.
+  // The device itself says how much is free. `vouching_lease`, if not empty, is
+  // a confirmed lease whose memory was certainly allocated at that moment.
   // Errors: kNotFound (device), kInvalidArgument (negative).
   absl::Status ReadFree(const std::string& device_id, int64_t free_bytes,
                         const std::string& vouching_lease, absl::Time now);
@@ -135,7 +135,8 @@ class LeaseBook {
   // journal cannot be written.
   absl::StatusOr<Lease> Reserve(const ReserveRequest& request, absl::Time now);
 
-  // The holder has allocated: measured_bytes <= granted bytes. Idempotent.
+  // The holder has allocated measured_bytes, at most what was granted. It may
+  // say so again.
   // Errors: kNotFound; kFailedPrecondition if `epoch` is not the lease's or the
   // lease was released or is suspect without having been confirmed.
   absl::StatusOr<Lease> Confirm(const std::string& lease_id, int64_t epoch,
@@ -158,96 +159,100 @@ class LeaseBook {
   // kResourceExhausted (kMaxLeases); kUnavailable (journal).
   absl::StatusOr<Lease> Adopt(const Lease& claim, absl::Time now);
 
-  // Frees the bytes. Idempotent. `shortfall_bytes` > 0: the load failed for
-  // want of so many of the lease's bytes, and later grants for its purpose on
-  // its device leave that much more free. They count with the call that ends
-  // the lease, and up to the lease's bytes and to kMarginDivisor in all;
-  // every confirmed load of the purpose takes an eighth of them back.
+  // Frees the bytes; a repeated call changes nothing. If `shortfall_bytes` is
+  // positive, the load failed for want of so many of the lease's bytes, and
+  // later grants for its purpose on its device leave that much more free. They
+  // count with the call that ends the lease, up to the lease's bytes and to
+  // kMarginDivisor in all. Every confirmed load of the purpose takes an eighth
+  // of them back.
   // Errors: kNotFound; kFailedPrecondition for another epoch.
   absl::StatusOr<Lease> Release(const std::string& lease_id, int64_t epoch,
                                 int64_t shortfall_bytes = 0);
 
-  // Whether `process` is watched and known to live. While it is, no reading
-  // frees its leases, present and future ones: it may have been stopped, or its
-  // memory swapped out. When it is watched no longer (and not known to have
-  // died), readings count again from now + grace on.
+  // Says whether `process` is watched and known to live. While it is, no
+  // reading frees its leases, present and future ones: it may have been
+  // stopped, or its memory swapped out. When it is watched no longer (and not
+  // known to have died), readings count again from now + grace on.
   // Errors: kInvalidArgument (empty or oversized name), kResourceExhausted
   // (kMaxLiveProcesses): then readings count as if nobody watched it.
   absl::Status SetProcessLive(const std::string& process, bool is_live,
                               absl::Time now);
 
-  // Whether live leases name `process`.
+  // Returns whether live leases name `process`.
   bool HoldsLeases(const std::string& process) const;
 
-  // Proof of a process's death: frees every lease of `process`, which is not
+  // A process is proven dead: this frees every lease of `process`, which is not
   // empty. Returns how many bytes came free.
   int64_t ProcessDied(const std::string& process);
 
-  // Marks leases whose time has passed as suspect. Called before every other
-  // operation that has a time by itself; public for the others and for
-  // listings. Frees nothing.
+  // Marks leases whose time has passed as suspect, and frees nothing. Every
+  // other operation that has a time calls it first; it is public for the others
+  // and for listings.
   void Expire(absl::Time now);
 
-  // Bytes that a Reserve for `purpose` on `device_id` could get now (once the
-  // book has recovered).
+  // Returns how many bytes a Reserve for `purpose` on `device_id` could get now
+  // (once the book has recovered).
   // Errors: kNotFound.
   absl::StatusOr<int64_t> AvailableBytes(const std::string& device_id,
                                          const std::string& purpose = "") const;
-  // Bytes of all live leases (reserved, confirmed, suspect) of a device.
+  // Returns the bytes of all live leases (reserved, confirmed, suspect) of a
+  // device.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> HeldBytes(const std::string& device_id) const;
   bool IsRegistered(const std::string& device_id) const;
-  // False for an unhealthy device and for one that is not registered.
+  // It is false for an unhealthy device and for one that is not registered.
   bool IsHealthy(const std::string& device_id) const;
 
-  std::vector<BookedDevice> Devices() const;  // by id
-  std::vector<Lease> Leases() const;          // live ones, by id
+  std::vector<BookedDevice> Devices() const;  // they are in order of their ids
+  std::vector<Lease> Leases() const;          // the live ones are, too
 
  private:
   struct Entry;
   struct Device {
     BookedDevice booked;
-    bool is_registered = false;  // else only leases and health are known
-    int64_t heard = 0;           // grows with every call that is about it
-    int64_t held_bytes = 0;      // of all live leases
-    int64_t unread_bytes = 0;    // of those that the reading does not show
-    std::vector<Entry*> leases;  // the live ones
-    std::optional<std::string> unhealthy_holder;  // who found it unhealthy
-    std::map<std::string, int64_t> margins;       // bytes, by purpose
+    bool is_registered = false;  // else its leases and health alone are known
+    int64_t heard = 0;           // it grows with every call about the device
+    int64_t held_bytes = 0;      // all live leases have so many
+    int64_t unread_bytes = 0;    // the reading does not show so many of them
+    std::vector<Entry*> leases;  // they are live
+    std::optional<std::string> unhealthy_holder;  // it failed under this one
+    std::map<std::string, int64_t> margins;  // each purpose leaves these bytes
   };
-  // Who has live leases, or is known to live.
+  // A process has live leases, or is known to live.
   struct Process {
-    bool is_live = false;  // is known to live
-    int64_t n_leases = 0;  // live ones
-    // Before it no reading frees what it holds: it gave a sign of life.
+    bool is_live = false;  // it is known to live
+    int64_t n_leases = 0;  // it has so many live ones
+    // No reading before that frees what it holds: it gave a sign of life.
     absl::Time trusted_until = absl::InfinitePast();
   };
   struct Entry {
     Lease lease;
     Device* device = nullptr;
-    Process* process = nullptr;  // null if the lease names none
-    size_t index = 0;            // in device->leases
+    Process* process = nullptr;  // it is null if the lease names none
+    size_t index = 0;            // it is the entry's place in device->leases
     // The device's last reading was taken when this lease was allocated, so
     // the reading's free bytes are without it already.
     bool in_reading = false;
-    bool has_expired = false;    // since its last renewal
-    bool is_provable = false;    // from now on a reading may prove it gone
-    bool is_restored = false;    // from a journal, which may lag behind
+    bool has_expired = false;    // it has, since its last renewal
+    bool is_provable = false;    // a reading may prove it gone from now on
+    bool is_restored = false;    // it is from a journal, which may lag behind
     bool was_read_gone = false;  // a reading ended it, and not its holder
-    // Its place in `deadlines_`; infinite past = none.
+    // It has its place in `deadlines_` there, or none at the infinite past.
     absl::Time deadline = absl::InfinitePast();
   };
-  // When leases expire or become provable, the next first.
+  // Leases expire or become provable at these times; the next comes first.
   using Deadlines = std::set<std::pair<absl::Time, Entry*>>;
 
-  const Device* FindDevice(const std::string& id) const;  // registered, or null
+  // Returns the registered device, or null.
+  const Device* FindDevice(const std::string& id) const;
   Device* FindDevice(const std::string& id);
   int64_t Available(const Device& device, const std::string& purpose) const;
-  // Whether the lease cannot be there if others use at most `used_bytes`.
+  // Returns whether the lease cannot be there if at most `used_bytes` are used.
   bool IsGone(const Entry& entry, int64_t used_bytes) const;
   // Makes room for one more device, where that is possible. Returns who left.
   std::string Evict();
-  // See Release. Nothing happens at a limit: it is no reason to keep a lease.
+  // Keeps a shortfall of Release in mind. Nothing happens at a limit, which is
+  // no reason to keep a lease.
   static void AddMargin(Device& device, const Lease& lease,
                         int64_t shortfall_bytes);
   static void ShrinkMargin(Device& device, const std::string& purpose);
@@ -261,15 +266,15 @@ class LeaseBook {
   absl::StatusOr<Lease> Grant(const ReserveRequest& request, absl::Time now);
   absl::StatusOr<Lease> TakeIn(const Lease& claim, absl::Time now);
   void Remember(const std::string& request_id, absl::StatusOr<Lease> reply);
-  // Takes in a lease that counts from now on.
+  // Takes in a lease, which counts from now on.
   Entry& Insert(Lease lease, Device& device);
   // The lease's process has just spoken.
   void Trust(Entry& entry, absl::Time now);
   // Forgets a process of which there is nothing to know.
   void Forget(const std::string& process);
-  // The live lease, or why there is none.
+  // Returns the live lease, or why there is none.
   absl::StatusOr<Entry*> FindLive(const std::string& lease_id, int64_t epoch);
-  // The same, or why it may not be confirmed or renewed.
+  // Returns the live lease, or why it may not be confirmed or renewed.
   absl::StatusOr<Entry*> FindForHolder(const std::string& lease_id,
                                        int64_t epoch);
   int64_t MaxPresentedEpoch() const;
@@ -277,27 +282,31 @@ class LeaseBook {
   void SetConfirmed(Entry& entry, int64_t measured_bytes, absl::Time now);
   // Extends to now + the time to live, never shortens, and ends suspicion.
   void Extend(Entry& entry, absl::Time now);
-  // Frees. `is_read`: the device's reading shows the bytes free already.
+  // Frees the lease. If `is_read`, the device's reading shows the bytes free
+  // already.
   void Free(Entry& entry, bool is_read);
   void Bury(const Lease& lease);
 
   LeaseJournal* const journal_;
   const LeaseTimes times_;
   std::map<std::string, Device> devices_;
-  std::map<std::string, Entry> leases_;  // live ones and lately released ones
+  std::map<std::string, Entry> leases_;  // they live or were released lately
   int64_t n_live_ = 0;
   Deadlines deadlines_;
-  std::map<std::string, Process> processes_;  // by name
+  std::map<std::string, Process> processes_;  // the keys are their names
   int64_t n_live_processes_ = 0;
-  absl::Time last_time_ = absl::InfinitePast();  // of the latest call with one
+  // It is the latest time that a call had.
+  absl::Time last_time_ = absl::InfinitePast();
   int64_t n_heard_ = 0;
-  // Released leases, oldest first, so that a late or repeated call is answered.
-  std::deque<std::pair<std::string, int64_t>> released_order_;  // id, epoch
-  std::map<std::string, absl::StatusOr<Lease>> replies_;        // by request_id
-  std::deque<std::string> reply_order_;                         // oldest first
-  int64_t next_epoch_;   // at most kMaxEpoch
-  int64_t first_epoch_;  // where this book or its journal began
-  absl::Time doors_open_ = absl::InfinitePast();
+  // Released leases are kept, by id and epoch and the oldest first, so that a
+  // late or repeated call is answered.
+  std::deque<std::pair<std::string, int64_t>> released_order_;
+  // The keys are request ids; the order has the oldest first.
+  std::map<std::string, absl::StatusOr<Lease>> replies_;
+  std::deque<std::string> reply_order_;
+  int64_t next_epoch_;   // it is at most kMaxEpoch
+  int64_t first_epoch_;  // this book or its journal began there
+  absl::Time grants_resume_at_ = absl::InfinitePast();
 };
 
 }  // namespace plimsoll::planner

@@ -1,5 +1,5 @@
-// What of the lease book must outlive its process, as an interface: the book
-// knows no disk.
+// The lease book writes through this interface what must outlive its process.
+// The book itself knows no disk.
 #ifndef PLIMSOLL_PLANNER_LEASE_LEASE_JOURNAL_H_
 #define PLIMSOLL_PLANNER_LEASE_LEASE_JOURNAL_H_
 
@@ -12,25 +12,25 @@
 
 namespace plimsoll::planner {
 
-// A lease as a journal keeps it. Renewals and expiry are not kept: a restored
-// lease gets a whole time to live.
+// This is what a journal keeps of a lease. Renewals and expiry are not kept: a
+// restored lease gets a whole time to live.
 struct LeaseRecord {
   Lease lease;
-  std::string request_id;  // of the Reserve that made it; empty if adopted
+  std::string request_id;  // the Reserve that made it had it; empty if adopted
 };
 
-// What a journal held when it was opened.
+// This is what a journal held when it was opened.
 struct LeaseImage {
-  std::vector<LeaseRecord> records;  // live ones and lately released ones
-  // Above that of every lease written with a grant; at most
-  // LeaseBook::kMaxEpoch.
+  std::vector<LeaseRecord> records;  // the live and the lately released leases
+  // It is above the epoch of every lease that was written with a grant, and at
+  // most LeaseBook::kMaxEpoch.
   int64_t next_epoch = 1;
   // The writer ended before it knew all leases, so the records may be only a
   // part of what is held.
   bool is_partial = false;
 };
 
-// Called by the book under its owner's mutex.
+// The book calls it under its owner's mutex.
 class LeaseJournal {
  public:
   virtual ~LeaseJournal() = default;

@@ -1,5 +1,6 @@
-// What a planner that starts may believe: how long it grants nothing, and from
-// which epoch on. The rule is here, and the services collect the evidence.
+// The rule for what a planner that starts may believe: how long it grants
+// nothing, and from which epoch on it grants. The services collect the
+// evidence.
 #ifndef PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
 #define PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
 
@@ -24,19 +25,18 @@ struct StartEvidence {
   JournalFound journal = JournalFound::kNone;
   // Somebody says that no earlier planner granted anything (--first).
   bool is_said_first = false;
-  // A mark says that a planner ran before: beside the journal, or at the
-  // devices.
+  // A mark beside the journal, or the host's, says that a planner ran before.
   bool has_mark = false;
-  int64_t wall_millis = 0;  // since 1970, as the clock has it
+  int64_t wall_millis = 0;  // the clock counts them since 1970
 };
 
 struct PlannerStart {
-  // A clock that is wrong gives no epoch above it.
+  // No epoch above it comes from a clock, even a wrong one.
   static constexpr int64_t kMaxFirstEpoch = int64_t{1} << 52;
 
   int64_t first_epoch = 1;
-  absl::Duration recovery;  // 0 = grants are possible at once
-  std::string reason;       // one sentence, for people
+  absl::Duration recovery;  // nothing is granted for so long
+  std::string reason;       // it is one sentence, for people
 };
 
 // Grants are possible at once only where nothing can be held that the planner

@@ -1,7 +1,9 @@
 #include "services/host/process_identity.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,14 +48,28 @@ std::optional<std::vector<std::string>> StatOf(int64_t pid) {
       absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty()));
 }
 
-std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
-  constexpr size_t kStartTime = 22 - 3;  // of those after the name
-  int64_t ticks = 0;
-  if (stat.size() <= kStartTime ||
-      !absl::SimpleAtoi(stat[kStartTime], &ticks)) {
+// Where proc(5) has its fields 20 and 22, among those after the name.
+constexpr size_t kThreadCount = 20 - 3;
+constexpr size_t kStartTime = 22 - 3;
+
+std::optional<int64_t> FieldOf(const std::vector<std::string>& stat,
+                               size_t field) {
+  int64_t value = 0;
+  if (stat.size() <= field || !absl::SimpleAtoi(stat[field], &value)) {
     return std::nullopt;
   }
-  return ticks;
+  return value;
+}
+
+std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
+  return FieldOf(stat, kStartTime);
+}
+
+// Whether a process with this stat has no thread left that runs.
+bool IsOver(const std::vector<std::string>& stat) {
+  if (stat[0] == "X") return true;
+  // The first thread waits for the others before its parent can collect it.
+  return stat[0] == "Z" && FieldOf(stat, kThreadCount).value_or(1) <= 1;
 }
 
 }  // namespace
@@ -65,8 +81,15 @@ std::optional<int64_t> StartTicks(int64_t pid) {
 bool HasEnded(const ProcessIdentity& identity) {
   const std::optional<std::vector<std::string>> stat = StatOf(identity.pid);
   if (!stat.has_value()) return false;
-  return StartOf(*stat) != identity.start_ticks || (*stat)[0] == "Z" ||
-         (*stat)[0] == "X";
+  return StartOf(*stat) != identity.start_ticks || IsOver(*stat);
+}
+
+bool IsLaterThread(int64_t pid) {
+  const auto id = static_cast<pid_t>(pid);
+  if (id <= 0) return false;
+  // tgkill asks for the first thread of a process, kill for any thread.
+  if (syscall(SYS_tgkill, id, id, 0) == 0 || errno != ESRCH) return false;
+  return kill(id, 0) == 0 || errno != ESRCH;
 }
 
 std::optional<ProcessIdentity> OwnIdentity() {

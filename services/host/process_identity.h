@@ -1,5 +1,5 @@
-// Which process somebody is, so that another one on the same host can tell when
-// it has ended.
+// An identity says which process somebody is, so that another one on the same
+// host can tell when it has ended.
 #ifndef PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
 #define PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
 
@@ -17,23 +17,29 @@ struct ProcessIdentity {
   static constexpr size_t kMaxBootIdBytes = 64;
 
   int64_t pid = 0;
-  int64_t start_ticks = 0;  // since the host started
+  int64_t start_ticks = 0;  // they count from the start of the host
   std::string boot_id;
   int64_t pid_namespace = 0;
 };
 
-// Of this process; absent where /proc does not tell.
+// Returns this process's identity; absent where /proc does not tell.
 std::optional<ProcessIdentity> OwnIdentity();
 
-// When process `pid` started, in clock ticks; absent if there is none.
+// Returns when process `pid` started, in clock ticks; absent if there is none
+// or that cannot be read.
 std::optional<int64_t> StartTicks(int64_t pid);
 
-// Whether it has ended for certain: there is no such process, or another one
-// has its pid. One that is stopped has not; one that only waits to be collected
-// by its parent has; and where nothing can be read, nothing is certain.
+// Returns whether the process has ended for certain: there is none of this pid,
+// or another one has it. A process that is stopped has not ended, nor one whose
+// first thread alone has. A process that only waits to be collected by its
+// parent has ended. Where nothing can be read, nothing is certain.
 bool HasEnded(const ProcessIdentity& identity);
 
-// One word, and back; absent for any other word.
+// Returns whether `pid` names a thread that is not the first of its process. It
+// needs no descriptor.
+bool IsLaterThread(int64_t pid);
+
+// An identity is one word, and back; it is absent for any other word.
 std::string ToString(const ProcessIdentity& identity);
 std::optional<ProcessIdentity> ParseIdentity(absl::string_view text);
 

@@ -1,4 +1,4 @@
-// Tells watchers of changes of the ledger's devices.
+// The device feed tells watchers of changes of the ledger's devices.
 #ifndef PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
 #define PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
 
@@ -22,9 +22,10 @@
 
 namespace plimsoll::services {
 
-// A device as the ledger has it: little enough to be copied under its mutex.
+// This is a device as the ledger has it. It is small enough to be copied under
+// the ledger's mutex.
 struct DeviceState {
-  std::shared_ptr<const v1::DeviceProfile> profile;  // but for free_bytes
+  std::shared_ptr<const v1::DeviceProfile> profile;  // it lacks free_bytes
   int64_t free_bytes = 0;
   int64_t headroom_bytes = 0;
   int64_t held_bytes = 0;
@@ -35,8 +36,8 @@ struct DeviceState {
 };
 v1::Device ToProto(const DeviceState& state);
 
-// Told that there is something to Take. Called on the feed's thread, which it
-// must not block.
+// A listener is told that there is something to Take. It is called on the
+// feed's thread, which it must not block.
 class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
@@ -52,13 +53,14 @@ class DeviceFeed {
  public:
   static constexpr size_t kMaxListeners = 256;
   static constexpr absl::Duration kPause = absl::Milliseconds(100);
-  // Devices that are noted as changed one by one; with more, all are looked at.
+  // So many devices are noted as changed one by one; with more, all are looked
+  // at.
   static constexpr size_t kMaxTouched = 1'024;
-  // Removed devices that are remembered. Who is further behind gets all.
+  // So many removed devices are remembered. Who is further behind gets all.
   static constexpr size_t kMaxRemoved = 4'096;
 
-  // The devices with these ids, or all of them, by id; those that are not there
-  // are left out. Called on the feed's thread.
+  // It returns the devices with these ids, or all of them, by id, and leaves
+  // out those that are not there. It is called on the feed's thread.
   using Source = std::function<std::map<std::string, DeviceState>(
       const std::optional<std::set<std::string>>& ids)>;
 
@@ -67,8 +69,8 @@ class DeviceFeed {
   DeviceFeed(const DeviceFeed&) = delete;
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
-  // One device may have changed, or any. Cheap: for use under the ledger's
-  // mutex.
+  // One device may have changed, or any. Both calls are cheap enough for use
+  // under the ledger's mutex.
   void Touch(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   void TouchAll() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -82,11 +84,12 @@ class DeviceFeed {
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
   struct News {
-    std::shared_ptr<const v1::WatchDevicesResponse> message;  // null: none
+    std::shared_ptr<const v1::WatchDevicesResponse>
+        message;  // it is null if there is none
     int64_t version = 0;
   };
-  // What somebody needs who knows of everything up to `version` (0: nothing):
-  // all devices, or, with `only_changes`, what changed since.
+  // Returns what somebody needs who knows of everything up to `version`, or of
+  // nothing at 0: all devices, or, with `only_changes`, what changed since.
   News Take(int64_t version, bool only_changes) ABSL_LOCKS_EXCLUDED(told_mu_);
 
  private:
@@ -95,12 +98,12 @@ class DeviceFeed {
   struct Told {
     DeviceState state;
     v1::Device message;
-    int64_t version = 0;  // of its last change
+    int64_t version = 0;  // its last change had it
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_, told_mu_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Brings what is told up to date with `devices`: all, or those of `ids`.
+  // Brings what is told up to date with `devices`, which are all or have `ids`.
   void Update(std::map<std::string, DeviceState> devices,
               const std::optional<std::set<std::string>>& ids)
       ABSL_LOCKS_EXCLUDED(told_mu_);
@@ -112,7 +115,7 @@ class DeviceFeed {
 
   absl::Mutex mu_;
   Listeners listeners_ ABSL_GUARDED_BY(mu_);
-  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // told of nothing yet
+  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // they were told of nothing yet
   std::set<std::string> touched_ ABSL_GUARDED_BY(mu_);
   bool is_all_touched_ ABSL_GUARDED_BY(mu_) = true;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -121,18 +124,18 @@ class DeviceFeed {
   absl::Mutex told_mu_;
   std::map<std::string, Told> told_ ABSL_GUARDED_BY(told_mu_);
   int64_t version_ ABSL_GUARDED_BY(told_mu_) = 1;
-  // The newest last; with the version from which each is gone.
+  // The newest comes last. Each is gone from its version on.
   std::deque<std::pair<int64_t, std::string>> removed_
       ABSL_GUARDED_BY(told_mu_);
   // Removals up to this version are not remembered.
   int64_t forgotten_version_ ABSL_GUARDED_BY(told_mu_) = 0;
-  // The last messages, for those who need the same.
+  // The last messages are kept for those who need the same.
   Message all_ ABSL_GUARDED_BY(told_mu_);
   int64_t all_version_ ABSL_GUARDED_BY(told_mu_) = 0;
   Message changes_ ABSL_GUARDED_BY(told_mu_);
   std::pair<int64_t, int64_t> changes_versions_ ABSL_GUARDED_BY(told_mu_);
 
-  Background thread_;  // last: it uses everything above
+  Background thread_;  // it is last, as it uses everything above
 };
 
 }  // namespace plimsoll::services

@@ -1,5 +1,5 @@
-// The lease book's journal: one SQLite file, written before anything is
-// answered.
+// The lease book's journal is one SQLite file, which is written before anything
+// is answered.
 #ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
 #define PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
 
@@ -21,29 +21,34 @@
 
 namespace plimsoll::services {
 
-// What a start found in a journal's place.
+// This is what a start found in a journal's place.
 struct JournalHistory {
   planner::JournalFound found = planner::JournalFound::kNew;
   bool has_mark = false;  // an earlier planner has used this place
 };
 
-// Tables `lease` (a row a lease, released ones for a while) and `meta` (one
-// row), in WAL mode with synchronous=FULL. One planner at a time: it holds a
-// lock on the file, whatever its name. A mark beside it (MarkPath) says that it
-// was used.
+// It has the tables `lease` (a row for each lease, and for a while for each
+// released one) and `meta` (one row), in WAL mode with synchronous=FULL. One
+// planner at a time uses it and holds a lock on the file, whatever its name.
+//
+// A mark beside it (MarkPath) says that a planner was here, and which journal
+// it used: the file's inode, a name for its last run that is in the file too,
+// and whether that run closed it. So an older copy, and a file whose log was
+// lost, are known, and count as partial.
 //
 // Once a write has failed for another reason than a full or busy disk, nothing
 // is written any more until the next start: after a failed fsync nobody knows
-// what is on the disk. The same if the file is moved away. Not thread-safe.
+// what is on the disk. It is the same if the file is moved away. Not
+// thread-safe.
 class Journal final : public planner::LeaseJournal {
  public:
-  // Released leases that are kept, counted in epochs, so that late calls about
-  // them are answered after a restart too.
+  // Released leases are kept for so many epochs, so that late calls about them
+  // are answered after a restart too.
   static constexpr int64_t kKeptEpochs = 4'096;
-  // Rows that are read at most; a file with more is not ours.
+  // At most so many rows are read; a file with more is not ours.
   static constexpr int64_t kMaxRows = 131'072;
-  // Leases that wait to be written while that is not possible. One more, and
-  // nothing is written until the next start.
+  // So many leases may wait to be written while that is not possible. After one
+  // more nothing is written until the next start.
   static constexpr size_t kMaxNoted = 131'072;
 
   // Opens or makes the file at `path`. What is not a sound journal is renamed
@@ -59,16 +64,18 @@ class Journal final : public planner::LeaseJournal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // What it held when it was opened. Partial if it is new.
+  // Returns what it held when it was opened. A new one is partial.
   const planner::LeaseImage& image() const { return image_; }
   const JournalHistory& history() const { return history_; }
-  // Where the file is, without symbolic links; empty if there is no folder.
+  // Returns where the file is, without symbolic links; empty if there is no
+  // folder.
   const std::string& path() const { return path_; }
-  // Whether the last write was one.
+  // Returns whether the last write reached the disk.
   bool can_write() const { return !has_failed_ && is_open_ && was_good_; }
 
-  // If it could not be opened: tries again. True if it is open from now on, and
-  // image() then is what it holds of leases of which nothing was noted.
+  // Tries again to open it, if it could not be opened. Returns whether it is
+  // open from now on; image() then is what it holds of leases of which nothing
+  // was noted.
   bool Resume();
   // Nothing is written any more until the next start, because of `why`.
   void Fail(const absl::Status& why);
@@ -91,13 +98,13 @@ class Journal final : public planner::LeaseJournal {
   // Opens, checks and reads. Errors: kDataLoss if the file is not a sound
   // journal; kUnavailable if it cannot be used.
   absl::Status Load();
-  absl::Status Begin();  // a new file
+  absl::Status Begin();  // makes the tables of a new file
   absl::Status Read();
   absl::Status ReadRows();
   absl::Status RenameAside(const absl::Status& why);
   void Close();
 
-  // The outcome of a call of SQLite.
+  // Makes a status of the result of a call of SQLite.
   absl::Status Check(int code);
   absl::Status Run(const char* sql);
   absl::StatusOr<int64_t> QueryInt(const char* sql);
@@ -105,37 +112,38 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Put(const planner::Lease& lease, const std::string& request_id);
   absl::Status PutNoted();
   absl::Status PutNonce();
-  // What the mark says of the journal that was last used here, and in which
-  // state its planner left it.
+  // Returns what the mark says while this journal is in that state.
   std::string About(absl::string_view state) const;
+  // Writes the mark of a journal that is in use.
   absl::Status PutMark();
-  // Whether it is the journal that was last used here, with its log.
+  // Returns whether this is the journal that was last used here, with its log.
   bool IsTheLatest(bool has_log);
   // Deletes the oldest released leases, if there are too many rows.
   absl::Status Prune();
   absl::Status PutWhole(int64_t next_epoch);
-  // `work` and what was noted in one transaction. Errors: kUnavailable.
+  // Does `work` and writes what was noted, in one transaction.
+  // Errors: kUnavailable.
   absl::Status Save(absl::FunctionRef<absl::Status()> work);
   absl::Status Transact(absl::FunctionRef<absl::Status()> work);
-  // After a transaction: forgets what was noted, or says how it failed.
+  // Forgets what was noted after a transaction, or says how that failed.
   absl::Status Settle(const absl::Status& status);
 
   const std::string given_path_;
   const std::function<absl::Time()> clock_;
   const char* const vfs_;
-  std::string path_;  // without symbolic links
+  std::string path_;  // it has no symbolic links
   JournalLock lock_;
   JournalHistory history_;
   sqlite3* db_ = nullptr;
   int last_code_ = SQLITE_OK;
-  int64_t n_rows_ = 0;  // at most so many
+  int64_t n_rows_ = 0;  // there are at most so many
   bool is_open_ = false;
-  bool has_mark_ = false;  // as it is to be
-  std::string nonce_;      // of the last run that is in the file
+  bool has_mark_ = false;  // the mark says what it is to say
+  std::string nonce_;      // the last run that is in the file has this name
   bool has_failed_ = false;
-  bool was_good_ = true;  // the last write
+  bool was_good_ = true;  // the last write reached the disk
   planner::LeaseImage image_;
-  std::map<std::string, planner::Lease> noted_;  // by id
+  std::map<std::string, planner::Lease> noted_;  // the keys are ids
 };
 
 }  // namespace plimsoll::services

@@ -1,4 +1,5 @@
-// Which file a journal is, and that no other process has it.
+// The journal lock knows which file a journal is, and keeps other processes
+// from it.
 #ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
 #define PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
 
@@ -9,21 +10,21 @@
 
 namespace plimsoll::services {
 
-// The path of the file that `path` means, without symbolic links. The file
-// itself need not be there, its folder must. SQLite keeps the write-ahead log
-// beside this path.
-// Errors: kUnavailable (no such folder; links in a circle).
+// Returns the path of the file that `path` means, without symbolic links. The
+// file itself need not be there, its folder must. SQLite keeps the write-ahead
+// log beside this path. Errors: kUnavailable (no such folder; links in a
+// circle).
 absl::StatusOr<std::string> ResolvedPath(const std::string& path);
 
-// Holds a file: its inode, not its name, so that a symbolic link, a hard link
-// or another name for the same file meets the same lock. flock and the record
+// It holds a file's inode and not its name, so a symbolic link, a hard link or
+// another name for the same file meets the same lock. flock and the record
 // locks of SQLite do not meet.
 //
 // The file stays open until the lock ends. It must outlive SQLite's handle:
 // closing any descriptor of a file drops the record locks of the process on it.
 class JournalLock {
  public:
-  JournalLock() = default;  // holds nothing
+  JournalLock() = default;  // it holds nothing
   ~JournalLock() { Release(); }
   JournalLock(const JournalLock&) = delete;
   JournalLock& operator=(const JournalLock&) = delete;
@@ -34,11 +35,12 @@ class JournalLock {
   // planner would look for the log in vain; kUnavailable if it cannot be
   // opened.
   absl::Status Take(const std::string& path);
-  // Which file it is.
+  // Returns what tells the held file from others of its folder; empty if none
+  // is held.
   std::string FileId() const;
-  // Whether Take found the file rather than made it.
+  // Returns whether Take found the file rather than made it.
   bool was_found() const { return was_found_; }
-  // Whether `path` still is the locked file. Errors: kUnavailable.
+  // Checks that `path` still is the locked file. Errors: kUnavailable.
   absl::Status Verify(const std::string& path) const;
   void Release();
 

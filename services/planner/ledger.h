@@ -1,5 +1,5 @@
-// Who holds how much of which device: the lease book, its journal and the
-// device registry behind one mutex.
+// The ledger knows who holds how much of which device: it has the lease book,
+// its journal and the registered devices behind one mutex.
 #ifndef PLIMSOLL_SERVICES_PLANNER_LEDGER_H_
 #define PLIMSOLL_SERVICES_PLANNER_LEDGER_H_
 
@@ -28,12 +28,13 @@
 namespace plimsoll::services {
 
 struct LedgerOptions {
-  std::function<absl::Time()> clock;           // never goes back
-  std::unique_ptr<Journal> journal = nullptr;  // null: none
+  std::function<absl::Time()> clock;           // it never goes back
+  std::unique_ptr<Journal> journal = nullptr;  // null if there is none
   // No earlier planner has granted what may still be held, so that a ledger
   // without its whole journal need not recover.
   bool is_first = true;
-  // Above the epochs of all earlier planners. A whole journal knows better.
+  // It is above the epochs of all earlier planners. A whole journal knows
+  // better.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
 };
@@ -43,10 +44,10 @@ struct LedgerOptions {
 // ErrorDetails.
 class Ledger {
  public:
-  // Devices that are described at one go under the mutex.
+  // So many devices are described at one go under the mutex.
   static constexpr size_t kDeviceBatch = 128;
 
-  // A registered device, and the bytes that a Reserve could get now.
+  // This is a registered device, and what a Reserve could get of it now.
   struct Device {
     planner::DeviceProfile profile;
     int64_t available_bytes;
@@ -56,7 +57,7 @@ class Ledger {
   explicit Ledger(std::function<absl::Time()> clock)
       : Ledger(LedgerOptions{.clock = std::move(clock)}) {}
 
-  // As a Reserve for `purpose` would find it.
+  // Returns the device as a Reserve for `purpose` would find it.
   // Errors: kNotFound with DEVICE_NOT_FOUND; kUnavailable with
   // DEVICE_UNHEALTHY.
   absl::StatusOr<Device> FindDevice(const std::string& id,
@@ -80,32 +81,34 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What time brings: expiry, and another try to write what could not be
-  // written. Called about every ProcessWatch::kTick by itself.
+  // Does what time brings: leases expire, and what could not be written is
+  // tried again. The ledger calls it about every ProcessWatch::kTick by itself.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Tells watchers of the devices.
+  // Returns what tells watchers of the devices.
   DeviceFeed& feed() { return feed_; }
 
  private:
   struct Registered {
     planner::DeviceProfile profile;
     int64_t headroom_bytes = 0;
-    std::shared_ptr<const v1::DeviceProfile> message;  // but for free_bytes
+    std::shared_ptr<const v1::DeviceProfile> message;  // it lacks free_bytes
   };
   using Ids = std::set<std::string>;
   using States = std::map<std::string, DeviceState>;
 
-  // `name` is watched from here on, where that is possible, and the book knows
+  // Watches `name` from here on, where that is possible, and tells the book
   // that it lives. Errors: kFailedPrecondition if the process has ended
   // already.
   absl::Status Watch(const std::string& name, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // There are only so many that can be watched: not those that hold nothing.
+  // Watches `process` no longer if it holds nothing: only so many processes can
+  // be watched.
   void ForgetIdle(const std::string& process, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // After a lease came to `process`: it may have ended before that.
-  void BuryIfGone(const std::string& process, bool was_watched)
+  // Frees what `process` holds if it has ended. It may have ended before a
+  // lease came to it, so nobody told the book then.
+  void DropIfProcessDied(const std::string& process, bool was_watched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProcessEnd(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -115,7 +118,7 @@ class Ledger {
   absl::StatusOr<planner::Lease> Present(const v1::RenewRequest& request,
                                          int64_t epoch, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes over what the device itself says is free.
+  // Takes over how much the device itself says is free.
   absl::Status Read(const std::string& device_id, uint64_t free_bytes,
                     const std::string& vouching_lease, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -123,20 +126,20 @@ class Ledger {
   // The device must be registered.
   DeviceState StateOf(const std::string& id, const Registered& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The states of the devices with these ids, or of all. Other calls may use
-  // the ledger in between.
+  // Returns the states of the devices with these ids, or of all. Other calls
+  // may use the ledger in between.
   States StatesOf(const std::optional<Ids>& ids) ABSL_LOCKS_EXCLUDED(mu_);
-  // Up to kDeviceBatch ids from `first` on, in order.
+  // Returns up to kDeviceBatch ids from `first` on, in order.
   std::vector<std::string> IdsFrom(const std::string& first)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Takes over what a journal held, and watches its holders.
   // Errors: as LeaseBook::Restore.
   absl::Status TakeOver(const planner::LeaseImage& image, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Once nothing needs to be presented any more, the journal is whole.
+  // Marks the journal as whole once nothing needs to be presented any more.
   void MarkWholeIfRecovered(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What can be written is written before a call is answered; if it cannot, it
-  // is tried again.
+  // Writes what waits to be written, before a call is answered. What cannot be
+  // written is tried again later.
   void FlushJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::function<absl::Time()> clock_;
@@ -149,7 +152,7 @@ class Ledger {
   bool is_partial_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Registered> devices_ ABSL_GUARDED_BY(mu_);
   DeviceFeed feed_;     // its thread uses what is above
-  ProcessWatch watch_;  // last: its thread uses everything above
+  ProcessWatch watch_;  // it is last, as its thread uses everything above
 };
 
 }  // namespace plimsoll::services

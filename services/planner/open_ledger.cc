@@ -19,7 +19,7 @@ namespace {
 // Where none can be made, later planners could not tell; so this one takes it
 // as there.
 bool HasMarkOfHost() {
-  const std::string mark = MarkPathWithoutJournal();
+  const std::string mark = HostMarkPath();
   if (mark.empty()) {
     Log("$XDG_STATE_HOME and $HOME name no folder for the mark of a planner");
     return true;

@@ -1,4 +1,4 @@
-// How a planner's ledger starts: what the journal and the marks of earlier
+// A planner's ledger starts with what the journal and the marks of earlier
 // planners say of leases that may still be held.
 #ifndef PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_
 #define PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_

@@ -1,5 +1,5 @@
-// Answers about fleets and the catalogue: where models go, which device is
-// large enough, what a device allows at most.
+// The placement queries answer where models go in a fleet, which device is
+// large enough, and what a device allows at most.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 
@@ -16,7 +16,7 @@
 
 namespace plimsoll::services {
 
-// Whom the queries ask.
+// The queries ask these for what they need.
 struct PlacementSources {
   std::function<absl::StatusOr<std::shared_ptr<const planner::ModelShape>>(
       const v1::ModelSource&)>
@@ -31,11 +31,12 @@ struct PlacementSources {
 // an error.
 class PlacementQueries {
  public:
-  // Context of a model that is placed without n_ctx, if it was trained for so
-  // much.
+  // A model that is placed without n_ctx has so much context, if it was trained
+  // for that.
   static constexpr int64_t kDefaultContext = 4'096;
   static constexpr size_t kMaxNameBytes = 256;
-  // Plans of one PlaceModels: its models times the kinds of its devices.
+  // One PlaceModels may take so many plans: its models times the kinds of its
+  // devices.
   static constexpr int64_t kMaxPlans = 16'384;
 
   PlacementQueries(PlacementSources sources, planner::DeviceCatalogue catalogue)

@@ -1,5 +1,5 @@
-// The planning calls of the planner: pure plans, on devices that the ledger
-// knows or that need not exist.
+// The planner answers the planning calls. They are pure plans, on devices that
+// the ledger knows or that need not exist.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 
@@ -23,9 +23,9 @@ namespace plimsoll::services {
 // returns what `stop` says as soon as that is an error.
 class Planner {
  public:
-  // Shared, because a large model's many tensors take long to copy.
+  // It is shared, because a large model's many tensors take long to copy.
   using Shape = std::shared_ptr<const planner::ModelShape>;
-  using Models = std::map<std::string, Shape>;  // by name
+  using Models = std::map<std::string, Shape>;  // the keys are their names
 
   // `ledger` must outlive it.
   Planner(Models models, Ledger& ledger)
@@ -42,16 +42,16 @@ class Planner {
                          v1::PlanSplitResponse& response,
                          StopCheck stop = NeverStop) const;
 
-  // The shape of the model that a request means.
+  // Returns the shape of the model that a request means.
   absl::StatusOr<Shape> ShapeOf(const v1::ModelSource& source) const;
-  // What a plan is for, for queries of many plans.
+  // A plan is for this device and budget. Queries of many plans use it.
   struct Target {
     planner::DeviceProfile profile;
     int64_t budget_bytes;
   };
 
   absl::StatusOr<Target> TargetOf(const v1::PlanRequest& request) const;
-  // The same for any message with a device and a budget.
+  // Returns the target of any message with a device and a budget.
   template <typename Message>
   absl::StatusOr<Target> TargetOf(const Message& request,
                                   const std::string& purpose = "") const {

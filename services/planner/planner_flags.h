@@ -1,4 +1,4 @@
-// The flags of plimsoll-planner.
+// The command line of plimsoll-planner is parsed here.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 
@@ -14,13 +14,13 @@ namespace plimsoll::services {
 
 struct PlannerOptions {
   std::vector<ModelFlag> models;
-  std::string catalogue;  // a file of devices; empty = none
-  std::string journal;    // a file; empty = none
-  bool is_first = false;  // no earlier planner's leases may still be held
+  std::string catalogue;  // a file of devices; it is empty if there is none
+  std::string journal;    // a file; it is empty if there is none
+  bool is_first = false;  // somebody says that no earlier lease may be held
   planner::LeaseTimes times = {};
 };
 
-// Parses; the exit code if the process is to end now.
+// Parses the flags. Returns the exit code if the process is to end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
                                      ServerOptions& server,
                                      PlannerOptions& options);

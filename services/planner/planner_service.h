@@ -1,4 +1,5 @@
-// PlannerService on the wire: each call goes to the Planner or to the Ledger.
+// This is PlannerService on the wire. Each call goes to the Planner or to the
+// Ledger.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 
@@ -18,10 +19,10 @@ class Service;
 
 namespace plimsoll::services {
 
-// The service; `planner`, `ledger`, `gate` and `pool` must outlive it, and the
-// pool its server's calls. `catalogue` is
-// what it knows of devices that are not registered. A stream is cancelled after
-// `reader_timeout` without a read.
+// Makes the service. `planner`, `ledger`, `gate` and `pool` must outlive it,
+// and the pool its server's calls. `catalogue` is what it knows of devices that
+// are not registered. A stream is cancelled after `reader_timeout` without a
+// read.
 std::unique_ptr<grpc::Service> NewPlannerService(
     Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
     planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),

@@ -46,6 +46,8 @@ ProcessWatch::Result ProcessWatch::Watch(const std::string& process) {
       identity->pid_namespace != own_->pid_namespace) {
     return Result::kUnwatchable;
   }
+  // The end of one thread says nothing of what its process holds.
+  if (IsLaterThread(identity->pid)) return Result::kUnwatchable;
   absl::MutexLock lock(&mu_);
   if (pidfds_.count(process) + looked_at_.count(process) > 0) {
     return Result::kWatching;

@@ -1,4 +1,4 @@
-// Sees processes of this host end.
+// The process watch sees processes of this host end.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 #define PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 
@@ -17,9 +17,10 @@
 
 namespace plimsoll::services {
 
-// Holds a pidfd of a watched process and polls them on one thread. Where there
-// are too many for that, or descriptors run out, it looks at the process once a
-// tick instead: one that lives must never count as one that nobody can watch.
+// It holds a pidfd of each watched process and polls them on one thread. Where
+// there are too many for that, or descriptors run out, it looks at the process
+// once a tick instead: one that lives must never count as one that nobody can
+// watch.
 // Thread-safe. Processes are named by ToString(ProcessIdentity).
 class ProcessWatch {
  public:
@@ -29,17 +30,20 @@ class ProcessWatch {
 
   struct Limits {
     size_t descriptors = kMaxDescriptors;
-    size_t watched = kMaxWatched;  // in all
+    size_t watched = kMaxWatched;  // so many in all
   };
 
   enum class Result {
     kWatching,
-    kGone,         // it has ended
-    kUnwatchable,  // of another host or namespace, or there are too many
+    kGone,  // the process has ended
+    // It is of another host or namespace, or not the first thread of its
+    // process, or there are too many.
+    kUnwatchable,
   };
 
-  // `on_end` is told each watched process once, when it is watched no longer;
-  // `on_tick` is called about every kTick. Both on the watch's own thread.
+  // `on_end` is told each watched process once, when it has ended and is
+  // watched no longer. `on_tick` is called about every kTick. Both are called
+  // on the watch's own thread.
   ProcessWatch(std::function<void(const std::string&)> on_end,
                std::function<void()> on_tick, const Limits& limits);
   ProcessWatch(std::function<void(const std::string&)> on_end,
@@ -57,23 +61,26 @@ class ProcessWatch {
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake();
-  // A pidfd; -1 if there is none to be had; absent if the process has ended.
+  // Returns a pidfd, or -1 if there is none to be had; absent if the process
+  // has ended.
   std::optional<int> Open(const ProcessIdentity& identity)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Watches those no longer that have ended among those without a pidfd.
+  // Returns those that have ended of those without a pidfd, and watches them no
+  // longer.
   std::vector<std::string> TakeEnded() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<void(const std::string&)> on_end_;
   const std::function<void()> on_tick_;
   const std::optional<ProcessIdentity> own_;
-  const int wake_fd_;  // an eventfd
+  const int wake_fd_;  // it is an eventfd
   const Limits limits_;
   mutable absl::Mutex mu_;
   std::map<std::string, int> pidfds_ ABSL_GUARDED_BY(mu_);
-  std::vector<int> forgotten_ ABSL_GUARDED_BY(mu_);  // pidfds to be closed
+  // These pidfds are to be closed by the thread that polls.
+  std::vector<int> forgotten_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ProcessIdentity> looked_at_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  Background thread_;  // last: it uses everything above
+  Background thread_;  // it is last, as it uses everything above
 };
 
 }  // namespace plimsoll::services

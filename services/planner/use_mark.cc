@@ -45,7 +45,7 @@ absl::Status Sync(const std::string& path, int flags, absl::string_view text) {
 
 std::string MarkPath(const std::string& journal) { return journal + ".mark"; }
 
-std::string MarkPathWithoutJournal() {
+std::string HostMarkPath() {
   const char* state = std::getenv("XDG_STATE_HOME");
   if (state != nullptr && state[0] == '/') {
     return absl::StrCat(state, "/plimsoll/planner.mark");

@@ -1,5 +1,5 @@
-// A small file that says that a planner has been here. It outlives the journal
-// beside it: who loses a journal often keeps its folder.
+// The mark is a small file that says that a planner has been here. It outlives
+// the journal beside it: who loses a journal often keeps its folder.
 //
 // It does not name the boot of the host. Another boot would not prove that the
 // holders of before are gone: the journal may have moved to another host, and
@@ -13,18 +13,19 @@
 
 namespace plimsoll::services {
 
-// The mark of planners with the journal at `journal`.
+// Returns where the mark of planners with the journal at `journal` lies.
 std::string MarkPath(const std::string& journal);
-// The mark of planners without a journal: below ${XDG_STATE_HOME}, or
-// ~/.local/state; empty if the environment names neither.
-std::string MarkPathWithoutJournal();
+// Returns where the mark of all planners of this host lies, with a journal
+// wherever or without one: below ${XDG_STATE_HOME}, or ~/.local/state. It is
+// empty if the environment names neither.
+std::string HostMarkPath();
 
-// Whether something lies at `path`, or that cannot be told.
+// Returns whether something lies at `path`, or whether that cannot be told.
 bool Exists(const std::string& path);
-// Writes it to the disk, with its folder if need be. It ends with the line
+// Writes a mark to the disk, with its folder if need be. It ends with the line
 // `about`, if any. Errors: kUnavailable.
 absl::Status WriteMark(const std::string& path, const std::string& about = "");
-// That line; empty if there is none.
+// Returns that line of a mark; empty if there is none.
 std::string AboutOfMark(const std::string& path);
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// One WatchDevices call.
+// A WatchCall answers one WatchDevices call.
 #ifndef PLIMSOLL_SERVICES_PLANNER_WATCH_CALL_H_
 #define PLIMSOLL_SERVICES_PLANNER_WATCH_CALL_H_
 
@@ -18,11 +18,11 @@
 
 namespace plimsoll::services {
 
-// While a message is in flight nothing is kept of what comes; the next message
+// While a message is in flight nothing is kept of what comes. The next message
 // is made of all that changed meanwhile, so a reader that is slow costs nothing
 // and misses states in between.
 //
-// Lifetime: gRPC and the feed each hold one reference; gRPC's ends in OnDone.
+// gRPC and the feed each hold one reference to it; gRPC's ends in OnDone.
 class WatchCall final
     : public grpc::ServerWriteReactor<v1::WatchDevicesResponse>,
       public DeviceListener,
@@ -53,11 +53,11 @@ class WatchCall final
   absl::Mutex mu_;
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool has_news_ ABSL_GUARDED_BY(mu_) = false;
-  // In flight, with all other watchers'; and how far it goes.
+  // This is in flight, and may be other watchers' too; it says how far it goes.
   DeviceFeed::News written_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<WatchCall> grpc_reference_;  // released in OnDone
+  std::shared_ptr<WatchCall> grpc_reference_;  // OnDone releases it
 };
 
 }  // namespace plimsoll::services

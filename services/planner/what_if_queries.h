@@ -1,4 +1,5 @@
-// Many plans at once: BatchPlan, and WhatIf as a stream of messages.
+// These calls make many plans at once: BatchPlan, and WhatIf as a stream of
+// messages.
 #ifndef PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
 #define PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
 
@@ -23,33 +24,36 @@
 
 namespace plimsoll::services {
 
-// Requests of one BatchPlan.
+// One BatchPlan has at most so many requests.
 inline constexpr int kMaxBatchPlans = 256;
-// WhatIf calls that run at once: each holds memory in proportion to its grid.
+// So many WhatIf calls run at once: each holds memory in proportion to its
+// grid.
 inline constexpr int kMaxWhatIfCalls = 8;
 
-// Answers a BatchPlan: each request as Plan would.
+// Answers each request of a BatchPlan as Plan would.
 // Errors: kInvalidArgument beyond kMaxBatchPlans; what `stop` says.
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
                        v1::BatchPlanResponse& response,
                        StopCheck stop = NeverStop);
 
-// The grid of `request` for a model and devices that were looked up already.
+// Makes the grid of `request` for a model and devices that were looked up
+// already.
 // Errors: kInvalidArgument naming the field; those of planner::WhatIf::Create.
 absl::StatusOr<planner::WhatIf> ToWhatIf(
     const v1::WhatIfRequest& request, planner::ModelShape shape,
     std::vector<planner::WhatIfAxes::Device> devices,
     StopCheck stop = NeverStop);
 
-// The messages of one WhatIf, made one at a time.
+// It makes the messages of one WhatIf, one at a time.
 class WhatIfMessages {
  public:
-  static constexpr int64_t kMaxPoints = 512;       // of one message
-  static constexpr size_t kMaxFrontier = 1 << 16;  // of one message
+  // One message has at most so many.
+  static constexpr int64_t kMaxPoints = 512;
+  static constexpr size_t kMaxFrontier = 1 << 16;
 
   explicit WhatIfMessages(planner::WhatIf grid) : grid_(std::move(grid)) {}
 
-  // The next message; nothing at the end.
+  // Returns the next message, or nothing at the end.
   // Errors: those of WhatIf::Next and WhatIf::Frontier.
   absl::StatusOr<std::optional<v1::WhatIfResponse>> Next(
       StopCheck stop = NeverStop);
@@ -57,11 +61,12 @@ class WhatIfMessages {
  private:
   planner::WhatIf grid_;
   bool is_first_ = true;
-  std::optional<std::vector<int64_t>> frontier_;  // once all points are out
-  size_t n_sent_ = 0;                             // of the frontier
+  // It is there once all points are out; so much of it was sent.
+  std::optional<std::vector<int64_t>> frontier_;
+  size_t n_sent_ = 0;
 };
 
-// How many WhatIf calls run. Thread-safe; outlives them.
+// It counts the WhatIf calls that run, and outlives them. Thread-safe.
 class WhatIfCalls {
  public:
   bool Enter() {
@@ -75,7 +80,7 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// Starts a WhatIf call, whose messages are computed on the pool, and which is
+// Starts a WhatIf call. Its messages are computed on the pool, and it is
 // cancelled if no message was taken for `reader_timeout`. All but the context
 // and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(

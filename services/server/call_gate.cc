@@ -48,7 +48,7 @@ void CallGate::SetCloseListener(std::function<void()> listener) {
   close_listener_ = std::move(listener);
 }
 
-int64_t CallGate::TellIdle(std::function<void()> told) {
+int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {
   {
     absl::MutexLock lock(&mu_);
     if (running_ > 0) {

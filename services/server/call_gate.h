@@ -51,8 +51,8 @@ class CallGate {
   // Has `told` called once, as soon as no call runs, maybe at once. It is
   // called by whoever ends the last call, whatever locks that one holds: it
   // must not block and not use the gate. Returns what Forget() takes.
-  int64_t TellIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
-  // What TellIdle() was given is not kept any more.
+  int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
+  // What NotifyWhenIdle() was given is not kept any more.
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -96,9 +96,10 @@ def small_channel(address):
 class Server:
     """A process of ours that listens; a context manager."""
 
-    def __init__(self, name, *flags, setup=""):
+    def __init__(self, name, *flags, setup="", state=None):
         self.errors = tempfile.TemporaryFile()
-        # What it keeps is nobody else's, so that no test depends on another.
+        # What it keeps is nobody else's, so that no test depends on another,
+        # unless a test says where: those of one host share a folder.
         self.state = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
         if not any(flag.startswith("--listen=") for flag in flags):
             flags += ("--listen=127.0.0.1:0",)
@@ -109,7 +110,7 @@ class Server:
             command,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "XDG_STATE_HOME": self.state.name},
+            env={**os.environ, "XDG_STATE_HOME": str(state or self.state.name)},
         )
         try:
             self.address = self._await_address()
@@ -170,10 +171,10 @@ class Server:
 class Planner(Server):
     """plimsoll-planner; unless `first`, one that may have had a predecessor."""
 
-    def __init__(self, *flags, first=True, setup=""):
+    def __init__(self, *flags, first=True, **options):
         if first:
             flags += ("--first",)
-        super().__init__("plimsoll-planner", *flags, setup=setup)
+        super().__init__("plimsoll-planner", *flags, **options)
         self.stub = stubs.PlannerStub(self.channel)
 
     def listed(self):

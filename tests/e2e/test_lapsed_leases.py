@@ -79,6 +79,41 @@ def test_a_load_whose_lease_lapsed_touches_nothing_more(smollm2, planner_answers
             worker.load(n_ctx=256, n_slots=1)
 
 
+def test_a_load_stops_whose_planner_is_silent_for_a_time_to_live(smollm2):
+    ttl_seconds = 0.5
+
+    def failed_load():
+        with pytest.raises(grpc.RpcError) as caught:
+            worker.load(**{**LARGE, "n_slots": 2 * LARGE["n_slots"]})
+        return Failure(caught.value)
+
+    flags = (f"--lease-ttl={ttl_seconds}", "--lease-grace=0.1", "--recovery-time=1")
+    with Planner(*flags) as planner, ThreadPoolExecutor(1) as pool:
+        flags = ("--lazy", "--threads=1", f"--planner={planner.address}")
+        with Worker(model_flag("smollm2"), *flags) as worker:
+            start = status_bytes(worker.process, "VmRSS")
+            load = pool.submit(failed_load)
+            until(
+                lambda: status_bytes(worker.process, "VmRSS")
+                > start + 2 * CHUNK_BYTES,
+                60,
+                "the start of the load",
+            )
+            planner.process.send_signal(signal.SIGSTOP)
+            time.sleep(ttl_seconds)
+            lapsed_bytes = status_bytes(worker.process, "VmRSS")
+            assert lapsed_bytes < 2 * LARGE_BYTES - 8 * CHUNK_BYTES, "it was too late"
+            peak = 0
+            while not load.done():  # its own peak is reset after a load
+                peak = max(peak, status_bytes(worker.process, "VmRSS"))
+            planner.process.send_signal(signal.SIGCONT)
+            failure = load.result(timeout=CALL_SECONDS)
+            assert failure.code == grpc.StatusCode.UNAVAILABLE
+            assert failure.info.reason == "LEASE_LOST"
+            assert peak < lapsed_bytes + CHUNK_BYTES + 16 * MIB
+            until(lambda: not planner.leases(), 30, "the release")
+
+
 def test_leases_are_what_a_worker_holds_after_crashes_of_its_planner(
     smollm2, tmp_path
 ):

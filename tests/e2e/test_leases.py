@@ -132,6 +132,16 @@ def test_lease_is_confirmed_renewed_and_released(device):
     assert device.devices()[0].held_bytes == 0
 
 
+def test_a_repeated_release_with_a_shortfall_shrinks_once(device):
+    lease = reserve(device, "too large", 900)
+    request = v1.ReleaseRequest(**named(lease), shortfall_bytes=100)
+    for _ in range(5):  # as a client whose replies are lost
+        device.stub.Release(request)
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        reserve(device, "the same model", DEVICE_BYTES - 99)
+    assert reserve(device, "a smaller one", DEVICE_BYTES - 100).bytes == 900
+
+
 def test_wrong_epoch_and_unknown_lease_are_refused(device):
     lease = reserve(device, "mine", 100)
     wrong = {"lease_id": lease.id, "epoch": lease.epoch + 1}

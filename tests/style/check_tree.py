@@ -11,6 +11,14 @@ import subprocess
 import sys
 
 MAX_LINES = 600
+# Files of one subject that would not be clearer in two, and why. A new one needs
+# a reason as good as these.
+MAX_LONG_LINES = 850
+LONG_FILES = {
+    "planner/lease/lease_book.cc":
+        "one class whose methods all keep the same invariants: what a reading "
+        "proves changes leases, processes and devices together",
+}
 MAX_FILE_BYTES = 1 << 20
 CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto")
 CPP = (".cc", ".h", ".cu", ".cuh")
@@ -200,8 +208,9 @@ def check_line(path, line):
 def check_file(path, text):
     """Yields (line, what is wrong) for a text file of the tree."""
     lines = text.splitlines()
-    if path.endswith(CODE) and len(lines) > MAX_LINES:
-        yield MAX_LINES + 1, f"longer than {MAX_LINES} lines"
+    limit = MAX_LONG_LINES if path in LONG_FILES else MAX_LINES
+    if path.endswith(CODE) and len(lines) > limit:
+        yield limit + 1, f"longer than {limit} lines"
     # A .cc that opens with its own header, or a test that opens with the header
     # it tests, has its purpose there.
     own = pathlib.PurePath(path).stem.removesuffix("_test")
@@ -246,6 +255,9 @@ def main():
     tour = (root / "docs/tour.md").read_text()
     for where, finding in (*check_folders(paths), *check_tour(tour)):
         print(f"{where}: {finding}")
+        found += 1
+    for path in sorted(LONG_FILES.keys() - set(paths)):
+        print(f"{path}: LONG_FILES names it, and there is no such file")
         found += 1
     for path in paths:
         file = root / path

@@ -109,6 +109,13 @@ class CheckTreeTest(unittest.TestCase):
         self.assertEqual(findings("planner/a.cc", lines), [])
         self.assertTrue(findings("planner/a.cc", lines + "// One more.\n"))
 
+    def test_a_long_file_has_a_reason_and_an_end_too(self):
+        for path, reason in check_tree.LONG_FILES.items():
+            self.assertGreater(len(reason), 20, path)
+            lines = "// Purpose.\n" * check_tree.MAX_LONG_LINES
+            self.assertEqual(findings(path, lines), [])
+            self.assertTrue(findings(path, lines + "// One more.\n"))
+
 
 if __name__ == "__main__":
     unittest.main()

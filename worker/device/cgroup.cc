@@ -1,24 +1,25 @@
 #include "worker/device/cgroup.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "worker/device/kernel_file.h"
 
 namespace plimsoll::worker {
 namespace {
 
-// Lines of a file of the kernel; the longest, mountinfo, has one a mount.
-constexpr int kMaxLines = 65'536;
 // Cgroups from the process's own to the mount. A path has 4,096 bytes.
 constexpr int kMaxDepth = 2'048;
 
@@ -29,14 +30,14 @@ struct Mount {
   std::string point;  // where
 };
 
-std::vector<std::string> LinesOf(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  std::string line;
-  for (int n = 0; n < kMaxLines && std::getline(file, line); ++n) {
-    lines.push_back(line);
-  }
-  return lines;
+using Lines = std::vector<std::string>;
+
+// None for a file that does not exist. Errors: kUnavailable.
+absl::StatusOr<Lines> LinesOf(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadKernelFile(path);
+  if (absl::IsNotFound(text.status())) return Lines();
+  RETURN_IF_ERROR(text.status());
+  return Lines(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
 }
 
 // A number of bytes or microseconds; "max" and other texts are nothing.
@@ -47,10 +48,25 @@ std::optional<int64_t> ParseCount(absl::string_view text) {
 }
 
 std::optional<int64_t> ReadCount(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return ParseCount(line);
+  const absl::StatusOr<std::string> text = ReadKernelFile(path);
+  if (!text.ok()) return std::nullopt;
+  return ParseCount(absl::StripAsciiWhitespace(*text));
+}
+
+// The number of bytes in a file; absent if there is no such file, or if it says
+// that there is no limit. Errors: kUnavailable, also for any other text.
+absl::StatusOr<std::optional<int64_t>> ReadBytes(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadKernelFile(path);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  RETURN_IF_ERROR(text.status());
+  const absl::string_view word = absl::StripAsciiWhitespace(*text);
+  if (word == "max" || word == "-1") return std::nullopt;
+  const std::optional<int64_t> bytes = ParseCount(word);
+  if (bytes.has_value()) return bytes;
+  const bool is_number = !word.empty() && std::all_of(word.begin(), word.end(),
+                                                      absl::ascii_isdigit);
+  if (is_number) return std::nullopt;  // more than any machine has
+  return absl::UnavailableError(absl::StrCat(path, " has no number of bytes"));
 }
 
 // proc(5) writes space, tab, newline and backslash as \ and three octal digits.
@@ -78,12 +94,13 @@ bool Names(absl::string_view list, absl::string_view controller) {
   return false;
 }
 
-// The mounts on which `controller` may be, from /proc/self/mountinfo; where
-// that cannot be read, the usual ones. Source: proc_pid_mountinfo(5).
-std::vector<Mount> MountsOf(const std::string& root,
-                            const std::string& controller) {
+// The mounts on which `controller` may be, from /proc/self/mountinfo; without
+// that, the usual ones. Source: proc_pid_mountinfo(5). Errors: kUnavailable.
+absl::StatusOr<std::vector<Mount>> MountsOf(const std::string& root,
+                                            const std::string& controller) {
   std::vector<Mount> mounts;
-  const auto lines = LinesOf(absl::StrCat(root, "/proc/self/mountinfo"));
+  ASSIGN_OR_RETURN(const Lines lines,
+                   LinesOf(absl::StrCat(root, "/proc/self/mountinfo")));
   for (const std::string& line : lines) {
     const std::vector<absl::string_view> halves =
         absl::StrSplit(line, absl::MaxSplits(" - ", 1));
@@ -105,10 +122,12 @@ std::vector<Mount> MountsOf(const std::string& root,
 
 // This process's path in a hierarchy, as /proc/self/cgroup has it. Source:
 // cgroups(7): hierarchy:controllers:path; version 2 is 0 and has no list.
-std::string OwnPath(const std::string& root, bool is_v2,
-                    const std::string& controller) {
-  for (const std::string& line :
-       LinesOf(absl::StrCat(root, "/proc/self/cgroup"))) {
+// Errors: kUnavailable.
+absl::StatusOr<std::string> OwnPath(const std::string& root, bool is_v2,
+                                    const std::string& controller) {
+  ASSIGN_OR_RETURN(const Lines lines,
+                   LinesOf(absl::StrCat(root, "/proc/self/cgroup")));
+  for (const std::string& line : lines) {
     const std::vector<std::string> parts =
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
@@ -116,7 +135,7 @@ std::string OwnPath(const std::string& root, bool is_v2,
                                : Names(parts[1], controller);
     if (is_same) return parts[2];
   }
-  return "/";
+  return std::string("/");
 }
 
 // The part of a cgroup's path that lies below the mount's root; empty if the
@@ -134,12 +153,15 @@ std::string Below(const std::string& path, const std::string& mount_root) {
 
 // The folders of all cgroups that limit this process, as far as they are
 // mounted, each with whether it is of version 2: its own first.
-std::vector<std::pair<bool, std::string>> FoldersOf(
+// Errors: kUnavailable.
+absl::StatusOr<std::vector<std::pair<bool, std::string>>> FoldersOf(
     const std::string& root, const std::string& controller) {
   std::vector<std::pair<bool, std::string>> folders;
-  for (const Mount& mount : MountsOf(root, controller)) {
-    std::string below =
-        Below(OwnPath(root, mount.is_v2, controller), mount.root);
+  ASSIGN_OR_RETURN(const std::vector<Mount> mounts, MountsOf(root, controller));
+  for (const Mount& mount : mounts) {
+    ASSIGN_OR_RETURN(const std::string path,
+                     OwnPath(root, mount.is_v2, controller));
+    std::string below = Below(path, mount.root);
     for (int depth = 0; depth < kMaxDepth; ++depth) {
       folders.emplace_back(mount.is_v2, absl::StrCat(root, mount.point, below));
       if (below.empty()) break;
@@ -150,12 +172,12 @@ std::vector<std::pair<bool, std::string>> FoldersOf(
 }
 
 // File pages that the kernel can drop without writing: those on its lists for
-// files, which shared memory is not on, less dirty ones. Version 1 counts all
-// below a cgroup as total_*.
+// files, which shared memory is not on, less dirty ones; 0 where that cannot be
+// read. Version 1 counts all below a cgroup as total_*.
 int64_t ReclaimableBytes(bool is_v2, const std::string& folder) {
   std::map<std::string, int64_t> stat;
-  for (const std::string& line :
-       LinesOf(absl::StrCat(folder, "/memory.stat"))) {
+  const auto lines = LinesOf(absl::StrCat(folder, "/memory.stat"));
+  for (const std::string& line : lines.value_or(Lines())) {
     const std::vector<std::string> parts = absl::StrSplit(line, ' ');
     if (parts.size() != 2) continue;
     if (const auto value = ParseCount(parts[1])) stat[parts[0]] = *value;
@@ -180,15 +202,20 @@ void KeepSmaller(std::optional<int64_t>& least, int64_t value) {
 
 }  // namespace
 
-CgroupMemory ReadCgroupMemory(const std::string& root) {
+absl::StatusOr<CgroupMemory> ReadCgroupMemory(const std::string& root) {
   CgroupMemory memory;
-  for (const auto& [is_v2, folder] : FoldersOf(root, "memory")) {
-    const auto limit = ReadCount(
-        absl::StrCat(folder, is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  ASSIGN_OR_RETURN(const auto folders, FoldersOf(root, "memory"));
+  for (const auto& [is_v2, folder] : folders) {
+    ASSIGN_OR_RETURN(
+        const std::optional<int64_t> limit,
+        ReadBytes(absl::StrCat(
+            folder, is_v2 ? "/memory.max" : "/memory.limit_in_bytes")));
     if (!limit) continue;
     KeepSmaller(memory.limit_bytes, *limit);
-    const auto used = ReadCount(absl::StrCat(
-        folder, is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+    ASSIGN_OR_RETURN(
+        const std::optional<int64_t> used,
+        ReadBytes(absl::StrCat(
+            folder, is_v2 ? "/memory.current" : "/memory.usage_in_bytes")));
     if (!used) continue;
     const int64_t held =
         *used - std::min(*used, ReclaimableBytes(is_v2, folder));
@@ -199,13 +226,15 @@ CgroupMemory ReadCgroupMemory(const std::string& root) {
 
 std::optional<int64_t> ReadCgroupCpus(const std::string& root) {
   std::optional<int64_t> least;
-  for (const auto& [is_v2, folder] : FoldersOf(root, "cpu")) {
+  const auto folders = FoldersOf(root, "cpu");
+  if (!folders.ok()) return std::nullopt;
+  for (const auto& [is_v2, folder] : *folders) {
     std::optional<int64_t> quota;
     std::optional<int64_t> period;
     if (is_v2) {
       const auto lines = LinesOf(absl::StrCat(folder, "/cpu.max"));
-      if (lines.empty()) continue;
-      const std::vector<std::string> parts = absl::StrSplit(lines[0], ' ');
+      if (!lines.ok() || lines->empty()) continue;
+      const std::vector<std::string> parts = absl::StrSplit(lines->at(0), ' ');
       if (parts.size() != 2) continue;
       quota = ParseCount(parts[0]);
       period = ParseCount(parts[1]);

@@ -8,20 +8,24 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/device/cgroup.h"
+#include "worker/device/kernel_file.h"
 
 namespace plimsoll::worker {
 namespace {
 
-// The value of "Key:   123 kB" in /proc/meminfo or /proc/self/status, in bytes.
-std::optional<int64_t> ReadKilobytes(const std::string& path,
-                                     absl::string_view key) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
+// The value of "Key:   123 kB" in the text of /proc/meminfo or
+// /proc/self/status, in bytes.
+std::optional<int64_t> Kilobytes(absl::string_view text,
+                                 absl::string_view key) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     absl::string_view rest = line;
     if (!absl::ConsumePrefix(&rest, key)) continue;
     if (!absl::ConsumePrefix(&rest, ":")) continue;
@@ -30,6 +34,13 @@ std::optional<int64_t> ReadKilobytes(const std::string& path,
     if (absl::SimpleAtoi(rest, &kilobytes)) return kilobytes * 1024;
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> ReadKilobytes(const std::string& path,
+                                     absl::string_view key) {
+  const absl::StatusOr<std::string> text = ReadKernelFile(path);
+  if (!text.ok()) return std::nullopt;
+  return Kilobytes(*text, key);
 }
 
 int64_t PhysicalBytes() {
@@ -41,15 +52,24 @@ int64_t PhysicalBytes() {
 
 int64_t TotalMemoryBytes() {
   const int64_t total = PhysicalBytes();
-  return std::min(total, ReadCgroupMemory().limit_bytes.value_or(total));
+  const absl::StatusOr<CgroupMemory> cgroup = ReadCgroupMemory();
+  if (!cgroup.ok()) return total;
+  return std::min(total, cgroup->limit_bytes.value_or(total));
 }
 
-int64_t AvailableMemoryBytes() {
-  const int64_t available =
-      ReadKilobytes("/proc/meminfo", "MemAvailable").value_or(PhysicalBytes());
-  const CgroupMemory cgroup = ReadCgroupMemory();
-  return std::min({available, cgroup.limit_bytes.value_or(available),
-                   cgroup.available_bytes.value_or(available)});
+int64_t AvailableMemoryBytes(const std::string& root) {
+  const absl::StatusOr<CgroupMemory> cgroup = ReadCgroupMemory(root);
+  if (!cgroup.ok()) return 0;
+  const absl::StatusOr<std::string> meminfo =
+      ReadKernelFile(root + "/proc/meminfo");
+  int64_t available = 0;
+  if (meminfo.ok()) {
+    available = Kilobytes(*meminfo, "MemAvailable").value_or(0);
+  } else if (absl::IsNotFound(meminfo.status())) {
+    available = PhysicalBytes();  // a machine without /proc
+  }
+  return std::min({available, cgroup->limit_bytes.value_or(available),
+                   cgroup->available_bytes.value_or(available)});
 }
 
 int UsableThreads() {

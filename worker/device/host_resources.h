@@ -4,6 +4,7 @@
 #define PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/backend.h"
 #include "planner/layout/device_profile.h"
@@ -12,9 +13,13 @@ namespace plimsoll::worker {
 
 // Bytes of memory that this process may still use: the system's available
 // memory, or what its cgroups leave if that is less. A file's pages in the
-// cache that can be dropped at once count as available in both.
-int64_t AvailableMemoryBytes();
-// Physical memory, or the smallest limit of its cgroups if that is less.
+// cache that can be dropped at once count as available in both. 0 if either
+// cannot be read, as where no descriptor is left: what is not known to be free
+// is not. `root` is put in front of every path that is read; tests have their
+// own.
+int64_t AvailableMemoryBytes(const std::string& root = "");
+// Physical memory, or the smallest limit of its cgroups if that is less and can
+// be read.
 int64_t TotalMemoryBytes();
 
 // Threads worth starting: CPUs of the affinity mask within the cgroup's quota.

@@ -31,7 +31,8 @@ class DrainCall final : public ServerUnaryReactor,
     auto call = std::shared_ptr<DrainCall>(
         new DrainCall(gate, std::move(request_id), response));
     call->grpc_reference_ = call;
-    call->waiter_ = gate.TellIdle([call] { call->End(absl::OkStatus()); });
+    call->waiter_ =
+        gate.NotifyWhenIdle([call] { call->End(absl::OkStatus()); });
     return call.get();
   }
 

@@ -102,9 +102,10 @@ bool RuntimeMonitor::IsQuiet() {
 }
 
 bool RuntimeMonitor::Measure() {
-  const int64_t bytes =
-      std::clamp(options_.memory.resident_bytes() - planned_bytes_, int64_t{1},
-                 planner::RuntimeProfile::kMaxBytes);
+  const int64_t resident_bytes = options_.memory.resident_bytes();
+  if (resident_bytes <= 0) return false;  // it cannot be read
+  const int64_t bytes = std::clamp(resident_bytes - planned_bytes_, int64_t{1},
+                                   planner::RuntimeProfile::kMaxBytes);
   // Slots, rows and sorted rows may not have been used yet: only threads and
   // what they hold are certainly there.
   seen_ = {

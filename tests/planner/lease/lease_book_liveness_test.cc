@@ -275,6 +275,33 @@ TEST_F(LeaseBookLivenessTest, WhoHasNoNameIsNotOneProcess) {
   EXPECT_EQ(*book_.HeldBytes("d"), 100);
 }
 
+TEST_F(LeaseBookLivenessTest, AProcessHoldsLeasesFromTheFirstToTheLast) {
+  EXPECT_FALSE(book_.HoldsLeases("p"));
+  SetLive("p", true);
+  EXPECT_FALSE(book_.HoldsLeases("p")) << "to live is not to hold";
+  const int64_t a = Reserve("a", 100, "p");
+  const int64_t b = Load("b", 100, "p", "e");
+  EXPECT_TRUE(book_.HoldsLeases("p"));
+  EXPECT_FALSE(book_.HoldsLeases("q"));
+  EXPECT_TRUE(book_.Release("a", a).ok());
+  book_.Expire(At(100));
+  EXPECT_TRUE(book_.HoldsLeases("p")) << "a suspect lease is held";
+  EXPECT_TRUE(book_.Release("b", b).ok());
+  EXPECT_FALSE(book_.HoldsLeases("p"));
+}
+
+TEST_F(LeaseBookLivenessTest, AfterAReadingOrADeathNothingIsHeld) {
+  const int64_t a = Load("a", 100, "p");
+  EXPECT_EQ(HeldAfterReading(100), 0);
+  EXPECT_FALSE(book_.HoldsLeases("p"));
+  ASSERT_TRUE(Present("a", a, 100, "p", 101).ok());
+  EXPECT_TRUE(book_.HoldsLeases("p"));
+  EXPECT_EQ(book_.ProcessDied("p"), 100);
+  EXPECT_FALSE(book_.HoldsLeases("p"));
+  Load("b", 100, "");
+  EXPECT_FALSE(book_.HoldsLeases("")) << "who has no name is not one process";
+}
+
 TEST_F(LeaseBookLivenessTest, ProcessesUpToTheirLimitAndNotPastIt) {
   const std::string longest(LeaseBook::kMaxIdBytes, 'p');
   SetLive(longest, true);

@@ -107,6 +107,9 @@ class LedgerRestartTest : public ::testing::Test {
       request.mutable_presented()->set_holder(lease.holder());
       request.mutable_presented()->set_bytes(lease.bytes());
       request.mutable_presented()->set_measured_bytes(lease.bytes());
+      if (lease.has_process()) {
+        *request.mutable_presented()->mutable_process() = lease.process();
+      }
       request.set_device_free_bytes(kTotal - lease.bytes());
     }
     v1::RenewResponse response;
@@ -304,6 +307,59 @@ TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
   ASSERT_EQ(List().leases_size(), 1);
   EXPECT_EQ(List().leases(0).watched_pid(), second.pid());
   living.Kill();
+  AwaitNothingHeld();
+}
+
+// There are only so many that can be watched.
+TEST_F(LedgerRestartTest, WhoHoldsNothingIsNotWatched) {
+  ASSERT_TRUE(Register().ok());
+  const int before = testing::CountPidfds();
+  const auto await_watched = [before](int n_watched) {
+    while (testing::CountPidfds() != before + n_watched) {
+      std::this_thread::yield();
+    }
+  };
+  Sleeper holding;
+  Sleeper refused;
+  const v1::ProcessIdentity first = holding.Identity();
+  const v1::ProcessIdentity second = refused.Identity();
+  const auto lease = Reserve("a", 600, &first);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  if (testing::CountPidfds() == before) GTEST_SKIP() << "there are no pidfds";
+  EXPECT_FALSE(Reserve("b", 401, &second).ok());
+  await_watched(1);
+  EXPECT_FALSE(Reserve("c", 401, &first).ok()) << "it still holds the other";
+  EXPECT_EQ(List().leases(0).watched_pid(), first.pid());
+  v1::Lease unknown = *lease;
+  unknown.set_id("unknown");
+  unknown.set_bytes(2 * kTotal);
+  *unknown.mutable_process() = second;
+  EXPECT_FALSE(Renew(unknown, /*is_presented=*/true).ok());
+  await_watched(1);
+  ASSERT_TRUE(Release(*lease).ok());
+  await_watched(0);
+  // The first reply again, of a lease that has ended.
+  EXPECT_EQ(Reserve("a", 600, &first)->id(), lease->id());
+  await_watched(0);
+  // Who was forgotten is watched again as soon as it holds something.
+  ASSERT_TRUE(Reserve("d", kTotal, &first).ok());
+  await_watched(1);
+  holding.Kill();
+  AwaitNothingHeld();
+}
+
+TEST_F(LedgerRestartTest, AHolderIsNotDeadBecauseNothingCanBeOpened) {
+  ASSERT_TRUE(Register().ok());
+  Sleeper sleeper;
+  const v1::ProcessIdentity process = sleeper.Identity();
+  absl::StatusOr<v1::Lease> lease;
+  {
+    const testing::NoDescriptors none;
+    lease = Reserve("a", kTotal, &process);
+  }
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lease->watched_pid(), process.pid());
+  sleeper.Kill();
   AwaitNothingHeld();
 }
 

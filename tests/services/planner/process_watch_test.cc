@@ -2,6 +2,7 @@
 #include "services/planner/process_watch.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <set>
@@ -9,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "tests/services/planner/sleeper.h"
 
 namespace plimsoll::services {
@@ -18,38 +21,7 @@ using testing::Sleeper;
 using Result = ProcessWatch::Result;
 
 std::string NameOf(const Sleeper& sleeper) {
-  const v1::ProcessIdentity identity = sleeper.Identity();
-  return ToString(
-      {.pid = identity.pid(),
-       .start_ticks = static_cast<int64_t>(identity.start_ticks()),
-       .boot_id = identity.boot_id(),
-       .pid_namespace = static_cast<int64_t>(identity.pid_namespace())});
-}
-
-TEST(ProcessIdentityTest, OursIsOneWordAndBack) {
-  const auto own = OwnIdentity();
-  ASSERT_TRUE(own.has_value());
-  EXPECT_EQ(own->pid, getpid());
-  EXPECT_GT(own->start_ticks, 0);
-  const auto back = ParseIdentity(ToString(*own));
-  ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(ToString(*back), ToString(*own));
-}
-
-TEST(ProcessIdentityTest, OtherWordsAreNone) {
-  for (const char* text :
-       {"", "a", "boot:1:2", "boot:1:2:3:4", ":1:2:3", "boot:x:2:3",
-        "boot:1:0:3", "boot:1:-2:3", "boot:1:2:99999999999999999999"}) {
-    EXPECT_FALSE(ParseIdentity(text).has_value()) << text;
-  }
-  const std::string longest(ProcessIdentity::kMaxBootIdBytes, 'b');
-  EXPECT_TRUE(ParseIdentity(longest + ":1:2:3").has_value());
-  EXPECT_FALSE(ParseIdentity(longest + "b:1:2:3").has_value());
-}
-
-TEST(ProcessIdentityTest, AProcessThatIsNotThereNeverStarted) {
-  EXPECT_FALSE(StartTicks(-1).has_value());
-  EXPECT_TRUE(StartTicks(getpid()).has_value());
+  return ToString(sleeper.OwnName());
 }
 
 TEST(ProcessWatchTest, AnEndIsToldOnceAndWatchedNoLonger) {
@@ -120,6 +92,126 @@ TEST(ProcessWatchTest, ProcessesUpToTheLimitAndNotPastIt) {
   sleepers[0]->Kill();
   while (watch.IsWatching(first)) std::this_thread::yield();
   EXPECT_EQ(watch.Watch(NameOf(one_more)), Result::kWatching);
+}
+
+TEST(ProcessWatchTest, WhoIsForgottenIsWatchedNoLonger) {
+  absl::Mutex mu;
+  std::set<std::string> ended;
+  ProcessWatch watch(
+      [&](const std::string& process) {
+        absl::MutexLock lock(&mu);
+        ended.insert(process);
+      },
+      [] {}, {.descriptors = 1, .watched = 2});
+  Sleeper with;
+  Sleeper without;
+  Sleeper other;
+  for (Sleeper* sleeper : {&with, &without}) {
+    ASSERT_EQ(watch.Watch(NameOf(*sleeper)), Result::kWatching);
+  }
+  EXPECT_EQ(watch.Watch(NameOf(other)), Result::kUnwatchable);
+  for (Sleeper* sleeper : {&with, &without}) {
+    const std::string name = NameOf(*sleeper);
+    watch.Forget(name);
+    watch.Forget(name);  // once more is no harm
+    EXPECT_FALSE(watch.IsWatching(name));
+    sleeper->Kill();
+  }
+  // There is room for others, with a descriptor and without one.
+  Sleeper last;
+  for (Sleeper* sleeper : {&other, &last}) {
+    const std::string name = NameOf(*sleeper);
+    ASSERT_EQ(watch.Watch(name), Result::kWatching);
+    sleeper->Kill();
+    absl::MutexLock lock(&mu);
+    const auto is_told = [&] { return ended.count(name) == 1; };
+    mu.Await(absl::Condition(&is_told));
+  }
+  absl::MutexLock lock(&mu);
+  EXPECT_EQ(ended.size(), 2u) << "the end of a forgotten one was told";
+}
+
+TEST(ProcessWatchTest, WhoIsForgottenMayBeWatchedAgain) {
+  absl::Mutex mu;
+  int n_ended = 0;
+  Sleeper sleeper;
+  const std::string name = NameOf(sleeper);
+  const int before = testing::CountPidfds();
+  ProcessWatch watch(
+      [&](const std::string&) {
+        absl::MutexLock lock(&mu);
+        ++n_ended;
+      },
+      [] {});
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(watch.Watch(name), Result::kWatching);
+    watch.Forget(name);
+  }
+  while (testing::CountPidfds() > before) std::this_thread::yield();
+  ASSERT_EQ(watch.Watch(name), Result::kWatching);
+  sleeper.Kill();
+  absl::MutexLock lock(&mu);
+  const auto is_told = [&] { return n_ended == 1; };
+  mu.Await(absl::Condition(&is_told));
+}
+
+TEST(ProcessWatchTest, AThreadIsNotWatched) {
+  ProcessWatch watch([](const std::string&) {}, [] {});
+  std::string name;
+  std::thread([&name] {
+    ProcessIdentity identity = *OwnIdentity();
+    identity.pid = gettid();
+    identity.start_ticks = StartTicks(identity.pid).value_or(0);
+    name = ToString(identity);
+  }).join();
+  EXPECT_NE(watch.Watch(name), Result::kWatching) << "one that has ended";
+  absl::Notification is_over;
+  absl::Notification is_named;
+  std::thread thread([&] {
+    ProcessIdentity identity = *OwnIdentity();
+    identity.pid = gettid();
+    identity.start_ticks = StartTicks(identity.pid).value_or(0);
+    name = ToString(identity);
+    is_named.Notify();
+    is_over.WaitForNotification();
+  });
+  is_named.WaitForNotification();
+  EXPECT_EQ(watch.Watch(name), Result::kUnwatchable);
+  EXPECT_FALSE(watch.IsWatching(name));
+  is_over.Notify();
+  thread.join();
+}
+
+// A process that lives counts as one, whatever cannot be opened.
+TEST(ProcessWatchTest, WithoutDescriptorsNobodyIsDead) {
+  absl::Mutex mu;
+  std::set<std::string> ended;
+  int n_ticks = 0;
+  ProcessWatch watch(
+      [&](const std::string& process) {
+        absl::MutexLock lock(&mu);
+        ended.insert(process);
+      },
+      [&] {
+        absl::MutexLock lock(&mu);
+        ++n_ticks;
+      });
+  Sleeper sleeper;
+  const std::string name = NameOf(sleeper);
+  {
+    const testing::NoDescriptors none;
+    EXPECT_EQ(watch.Watch(name), Result::kWatching);
+    absl::MutexLock lock(&mu);
+    const int before = n_ticks;
+    const auto are_over = [&] { return n_ticks >= before + 2; };
+    mu.Await(absl::Condition(&are_over));
+    EXPECT_TRUE(ended.empty());
+  }
+  EXPECT_TRUE(watch.IsWatching(name));
+  sleeper.Kill();
+  absl::MutexLock lock(&mu);
+  const auto is_told = [&] { return ended.count(name) == 1; };
+  mu.Await(absl::Condition(&is_told));
 }
 
 }  // namespace

@@ -177,14 +177,14 @@ TEST(CallGateTest, ADrainWaitsForTheLastPass) {
 TEST(CallGateTest, TellsOnceWhenTheLastCallHasEnded) {
   CallGate gate;
   int n_told = 0;
-  gate.TellIdle([&] { ++n_told; });
+  gate.NotifyWhenIdle([&] { ++n_told; });
   EXPECT_EQ(n_told, 1) << "no call runs: at once";
   {
     const absl::StatusOr<CallGate::Pass> first = gate.Enter();
     {
       const absl::StatusOr<CallGate::Pass> second = gate.Enter();
-      gate.TellIdle([&] { ++n_told; });
-      gate.Forget(gate.TellIdle([&] { n_told += 100; }));
+      gate.NotifyWhenIdle([&] { ++n_told; });
+      gate.Forget(gate.NotifyWhenIdle([&] { n_told += 100; }));
       EXPECT_EQ(gate.running(), 2);
     }
     EXPECT_EQ(n_told, 1);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -70,11 +71,22 @@ class CgroupTest : public ::testing::Test {
               Mib(inactive) + "\ntotal_active_file " + Mib(active));
   }
 
-  int64_t Available() {
-    return ReadCgroupMemory(root_).available_bytes.value_or(-1) / kMiB;
+  CgroupMemory Memory() {
+    const auto memory = ReadCgroupMemory(root_);
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    return memory.value_or(CgroupMemory());
   }
-  int64_t Limit() {
-    return ReadCgroupMemory(root_).limit_bytes.value_or(-1) / kMiB;
+  int64_t Available() { return Memory().available_bytes.value_or(-1) / kMiB; }
+  int64_t Limit() { return Memory().limit_bytes.value_or(-1) / kMiB; }
+
+  // In its place lies what can be opened, and not read, even by root.
+  void MakeUnreadable(const std::string& path) {
+    std::filesystem::remove(root_ + path);
+    std::filesystem::create_directories(root_ + path);
+  }
+  void ExpectNothingFree(const std::string& why) {
+    EXPECT_TRUE(absl::IsUnavailable(ReadCgroupMemory(root_).status())) << why;
+    EXPECT_EQ(AvailableMemoryBytes(root_), 0) << why;
   }
 
   std::string root_;
@@ -165,14 +177,70 @@ TEST_F(CgroupTest, WithoutMountinfoTheUsualPlacesAreRead) {
 }
 
 TEST_F(CgroupTest, WithoutALimitNothingIsSaid) {
-  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
-  EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value());
+  EXPECT_FALSE(Memory().limit_bytes.has_value());
+  EXPECT_FALSE(Memory().available_bytes.has_value());
   Write("/proc/self/cgroup", "0::/");
   MountV2("/", "/sys/fs/cgroup");
-  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
-  GroupV2("/sys/fs/cgroup", "max", 100, 10, 10);
-  EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value());
-  EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value());
+  EXPECT_FALSE(Memory().limit_bytes.has_value());
+  for (const char* none : {"max", "-1", "99999999999999999999"}) {
+    GroupV2("/sys/fs/cgroup", none, 100, 10, 10);
+    EXPECT_FALSE(Memory().limit_bytes.has_value()) << none;
+    EXPECT_FALSE(Memory().available_bytes.has_value()) << none;
+  }
+}
+
+TEST_F(CgroupTest, WhatCannotBeReadIsNotFree) {
+  const std::string memory = "/sys/fs/cgroup/memory";
+  const auto start_anew = [&] {
+    std::filesystem::remove_all(root_ + "/proc");
+    std::filesystem::remove_all(root_ + "/sys");
+    Write("/proc/meminfo", "MemTotal: 4096 kB\nMemAvailable:    2048 kB");
+    Write("/proc/self/cgroup", "4:memory:/\n0::/");
+    MountV2("/", "/sys/fs/cgroup");
+    MountV1("/", memory);
+    GroupV2("/sys/fs/cgroup", Mib(500), 100, 0, 0);
+    GroupV1(memory, Mib(400), 100, 0, 0);
+    EXPECT_EQ(AvailableMemoryBytes(root_), 2 * kMiB);
+  };
+  for (const char* path :
+       {"/proc/self/mountinfo", "/proc/self/cgroup",
+        "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes"}) {
+    start_anew();
+    MakeUnreadable(path);
+    ExpectNothingFree(path);
+  }
+  start_anew();
+  MakeUnreadable("/proc/meminfo");
+  EXPECT_TRUE(ReadCgroupMemory(root_).ok());
+  EXPECT_EQ(AvailableMemoryBytes(root_), 0);
+  for (const char* text : {"", "MemTotal: 4096 kB", "MemAvailable: much kB"}) {
+    Write("/proc/meminfo2", text);
+    std::filesystem::remove(root_ + "/proc/meminfo");
+    std::filesystem::rename(root_ + "/proc/meminfo2", root_ + "/proc/meminfo");
+    EXPECT_EQ(AvailableMemoryBytes(root_), 0) << text;
+  }
+  // Pages that can be dropped only add to what is free.
+  start_anew();
+  MakeUnreadable("/sys/fs/cgroup/memory.stat");
+  EXPECT_EQ(Available(), 300);
+}
+
+TEST_F(CgroupTest, AFileThatDoesNotExistLimitsNothing) {
+  const int64_t all = AvailableMemoryBytes(root_);
+  EXPECT_GT(all, 0);
+  Write("/proc/self/cgroup", "0::/");
+  MountV2("/", "/sys/fs/cgroup");
+  Write("/sys/fs/cgroup/memory.max", Mib(2));
+  EXPECT_EQ(AvailableMemoryBytes(root_), 2 * kMiB) << "the limit alone";
+  std::filesystem::remove(root_ + "/sys/fs/cgroup/memory.max");
+  Write("/sys/fs/cgroup/memory.current", Mib(1));
+  EXPECT_EQ(AvailableMemoryBytes(root_), all);
+  // A folder that is a file: there can be nothing in it.
+  std::filesystem::remove_all(root_ + "/sys/fs");
+  Write("/sys/fs", "");
+  EXPECT_EQ(AvailableMemoryBytes(root_), all);
 }
 
 TEST_F(CgroupTest, GarbageNeverMakesMoreAvailable) {
@@ -196,15 +264,14 @@ TEST_F(CgroupTest, GarbageNeverMakesMoreAvailable) {
   // A use above the limit leaves nothing.
   Write("/sys/fs/cgroup/memory.current", Mib(600));
   EXPECT_EQ(Available(), 0);
-  // The limit alone is known.
-  for (const char* text : {"", "-1", "much"}) {
+  for (const char* text : {"", "-2", "much", "1 2", "\xff\xfe"}) {
     Write("/sys/fs/cgroup/memory.current", text);
-    EXPECT_EQ(Limit(), 500) << text;
-    EXPECT_FALSE(ReadCgroupMemory(root_).available_bytes.has_value()) << text;
+    ExpectNothingFree(text);
   }
-  for (const char* text : {"", "-1", "much", "max"}) {
+  Write("/sys/fs/cgroup/memory.current", Mib(100));
+  for (const char* text : {"", "-2", "much", "1 2", "\xff\xfe"}) {
     Write("/sys/fs/cgroup/memory.max", text);
-    EXPECT_FALSE(ReadCgroupMemory(root_).limit_bytes.has_value()) << text;
+    ExpectNothingFree(text);
   }
 }
 
@@ -229,8 +296,26 @@ TEST_F(CgroupTest, TheSmallestQuotaOfCpuTimeCounts) {
   }
 }
 
+TEST(CgroupOfThisProcessTest, WithoutDescriptorsNothingIsFree) {
+  const int64_t total = TotalMemoryBytes();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int64_t available = AvailableMemoryBytes();
+  const int64_t total_without = TotalMemoryBytes();
+  const bool is_known = ReadCgroupMemory().ok();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(available, 0);
+  EXPECT_FALSE(is_known);
+  EXPECT_GE(total_without, total);
+  EXPECT_GT(AvailableMemoryBytes(), 0);
+}
+
 TEST(CgroupOfThisProcessTest, MakesSense) {
-  const CgroupMemory memory = ReadCgroupMemory();
+  const auto read = ReadCgroupMemory();
+  ASSERT_TRUE(read.ok()) << read.status();
+  const CgroupMemory& memory = *read;
   if (memory.limit_bytes) {
     EXPECT_GT(*memory.limit_bytes, ResidentBytes());
   }

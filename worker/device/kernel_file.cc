@@ -1,0 +1,41 @@
+#include "worker/device/kernel_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::worker {
+namespace {
+
+absl::Status Failed(const std::string& path, int why) {
+  // ENODEV is what a file of a control group says that was removed meanwhile.
+  const bool is_absent = why == ENOENT || why == ENOTDIR || why == ENODEV;
+  const std::string text = absl::StrCat(path, ": ", std::strerror(why));
+  return is_absent ? absl::NotFoundError(text) : absl::UnavailableError(text);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadKernelFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed(path, errno);
+  std::string text;
+  char buffer[4096];
+  ssize_t n_bytes = 0;
+  do {
+    n_bytes = read(fd, buffer, sizeof(buffer));
+    if (n_bytes > 0) text.append(buffer, static_cast<size_t>(n_bytes));
+  } while ((n_bytes > 0 && text.size() <= kMaxKernelFileBytes) ||
+           (n_bytes < 0 && errno == EINTR));
+  const int why = n_bytes < 0 ? errno : EFBIG;
+  close(fd);
+  if (n_bytes != 0) return Failed(path, why);
+  return text;
+}
+
+}  // namespace plimsoll::worker

@@ -1,0 +1,23 @@
+// Reads the small text files in which the kernel says what there is, and tells
+// a file that does not exist from one that cannot be read.
+#ifndef PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
+#define PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace plimsoll::worker {
+
+// The longest file, mountinfo, has a line of some 100 bytes for each mount.
+constexpr size_t kMaxKernelFileBytes = size_t{16} << 20;
+
+// The whole text of the file at `path`. Errors: kNotFound if there is no such
+// file; kUnavailable if it cannot be read, as where no descriptor is left, or
+// has more than kMaxKernelFileBytes.
+absl::StatusOr<std::string> ReadKernelFile(const std::string& path);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
