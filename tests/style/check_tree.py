@@ -245,9 +245,6 @@ def main():
     paths = sorted(filter(None, listed))
     found = 0
     checked = 0
-    for path in sorted(LONG_FILES.keys() - set(paths)):
-        print(f"{path}: LONG_FILES names it, and there is no such file")
-        found += 1
     for folder, finding in check_folders(paths):
         print(f"{folder}: {finding}")
         found += 1
@@ -267,6 +264,9 @@ def main():
         for number, finding in findings:
             print(f"{path}:{number}: {finding}")
         found += len(findings)
+    for path in sorted(LONG_FILES.keys() - set(paths)):
+        print(f"{path}: LONG_FILES names it, and there is no such file")
+        found += 1
     print(f"{checked} files checked, {found} findings")
     return 1 if found or not checked else 0
 
