@@ -256,9 +256,6 @@ def main():
     for where, finding in (*check_folders(paths), *check_tour(tour)):
         print(f"{where}: {finding}")
         found += 1
-    for path in sorted(LONG_FILES.keys() - set(paths)):
-        print(f"{path}: LONG_FILES names it, and there is no such file")
-        found += 1
     for path in paths:
         file = root / path
         if not file.is_file():
@@ -275,6 +272,9 @@ def main():
         for number, finding in findings:
             print(f"{path}:{number}: {finding}")
         found += len(findings)
+    for path in sorted(LONG_FILES.keys() - set(paths)):
+        print(f"{path}: LONG_FILES names it, and there is no such file")
+        found += 1
     print(f"{checked} files checked, {found} findings")
     return 1 if found or not checked else 0
 
