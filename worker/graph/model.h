@@ -16,6 +16,7 @@
 #include "worker/device/arena.h"
 #include "worker/device/load_fence.h"
 #include "worker/device/model_file.h"
+#include "worker/device/precision.h"
 
 namespace plimsoll::worker {
 
