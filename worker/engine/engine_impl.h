@@ -83,7 +83,7 @@ struct Engine::Impl {
                     plan.options.n_slots * plan.kv.pages_per_slot),
         pool(PoolThreads(has_host, o.n_threads), /*pin=*/has_host),
         prompt_budget(plan.options.n_slots, o.prompt_share),
-        scheduler(plan.options.n_slots, plan.n_rows, o.max_queued),
+        scheduler(plan.options.n_slots, plan.n_rows, o.max_queued, plan.n_ctx),
         sessions(MostSessions(plan)) {}
 
   // What Engine::Load does, in this order.

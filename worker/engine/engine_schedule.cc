@@ -163,7 +163,7 @@ void Engine::Impl::Admit() {
                            return Begin(*sequences.at(id), slot);
                          };
   scheduler.Admit(begin);
-  while (scheduler.waiting() > 0 && FreeSlotForNext()) scheduler.Admit(begin);
+  while (scheduler.HasNext() && FreeSlotForNext()) scheduler.Admit(begin);
 }
 
 std::optional<Admission> Engine::Impl::Begin(Sequence& sequence, int64_t slot) {
@@ -268,6 +268,8 @@ void Engine::Impl::Roll(Sequence& sequence, int64_t slot) {
   } else {
     scheduler.Restart(sequence.id(), history.n_positions(), limit);
   }
+  // A prompt may be many times as long as the context.
+  scheduler.BeginSlice(sequence.id());
 }
 
 void Engine::Impl::CountPages() {

@@ -34,6 +34,9 @@ enum class Waits {
   kAdmitted,
 };
 
+// Where a request that waits again is among those of its tenant and priority.
+enum class Place { kFirst, kLast };
+
 // Divides slots in three levels: between the peers that wait, in the share of a
 // peer between its tenants, in that of a tenant between its priorities. Of the
 // peers, and of the tenants, that wait the one with fewest slots is next, then
@@ -84,22 +87,22 @@ class FairQueue {
   // Takes the next request, which runs now and costs `n_tokens`; nullopt if
   // none waits.
   std::optional<int64_t> Pop(int64_t n_tokens);
-  // One that runs does not run now, and runs again.
+  // One that runs does not run now.
   void Stop(int64_t id);
-  void Start(int64_t id);
   // True of one that neither waits nor runs.
   bool IsStopped(int64_t id) const {
     return members_.at(id).state == State::kStopped;
   }
-  // One that was stopped waits, behind the others of its tenant and priority.
-  void PushAgain(int64_t id);
+  // One that was stopped waits.
+  void PushAgain(int64_t id, Place place);
   // A request is gone.
   void Remove(int64_t id);
   // So many tokens were computed for a request of this party.
   static void Charge(Party* party, int64_t n_tokens);
 
-  // The newest request of the party that has most of a full queue, if that is
-  // more than a newcomer would have with one more.
+  // The newest request that may give way, of the party that has most of a full
+  // queue and has such a one, if that is more than a newcomer would have with
+  // one more.
   std::optional<int64_t> GivesWay(const Claim& newcomer) const;
   // Tells `visit` of the next request of each peer that waits, until it returns
   // true.
@@ -122,7 +125,7 @@ class FairQueue {
   };
 
   Party* Join(int64_t id, const Claim& claim, State state);
-  void AddWaiting(Party* party, Party::Item item, bool is_first);
+  void AddWaiting(Party* party, Party::Item item, Place place);
   void RemoveWaiting(Party* party, int64_t id);
   static void AddRunning(Party* party, int64_t n);
   static void Charge(Party* party, int64_t n_tokens, bool moves_level);

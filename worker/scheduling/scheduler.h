@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -60,20 +59,27 @@ class Scheduler {
   // A sequence that cannot begin again as it was gives it up only after so
   // many.
   static constexpr int64_t kMostWaitedOfInexact = 256;
-  // A sequence that is parked gives it up after so many steps, however long the
-  // other has waited: it does not use it.
+  // A sequence that is parked gives it up after so many steps to whoever waits,
+  // one of its own tenant too, and however long that one has waited: it does
+  // not use it.
   static constexpr int64_t kMostParked = 16;
+  // A prompt costs no more than this when it gets its slot, and the rest as it
+  // is computed: newcomers begin where a party is that has paid for one, so
+  // those that wait already are no further behind them.
+  static constexpr int64_t kMostInAdvance = 256;
 
-  Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
-      : n_rows_(n_rows), max_waiting_(max_waiting) {
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+  // `n_ctx` is the most that a sequence computes again after it lost its slot.
+  Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting,
+            int64_t n_ctx = kNoLimit)
+      : n_rows_(n_rows), max_waiting_(max_waiting), n_ctx_(n_ctx) {
     for (int64_t slot = n_slots - 1; slot >= 0; --slot) {
       free_slots_.push_back(slot);
     }
     decoding_.reserve(static_cast<size_t>(n_slots));
     prefilling_.reserve(static_cast<size_t>(n_slots));
   }
-
-  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   // Where the queue is full the newest that waits of the tenant with most of it
   // is removed for a newcomer of one with less, and told: see
@@ -92,6 +98,9 @@ class Scheduler {
 
   // Moves the limit of a running sequence, as tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
+  // The slice of a running sequence begins, though it has prompt rows left.
+  // Where it loses its slot it goes on from here, after no more than a context.
+  void BeginSlice(int64_t id);
   // The next step may take rows of `n` guessed tokens of a running sequence
   // beside that of its newest one, where it is decoding, as many as there is
   // room for.
@@ -106,8 +115,9 @@ class Scheduler {
   void Admit(
       absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
           begin);
-  // A running sequence loses its slot and waits, before all that did not run
-  // yet, to begin again as one with `n_prompt` tokens.
+  // A running sequence loses its slot and waits, before all of its tenant and
+  // priority that did not run yet, or if it is parked from when it is not any
+  // more, to begin again as one with `n_prompt` tokens.
   void Preempt(int64_t id, int64_t n_prompt);
   // The sequence that has had its slot for long enough, if another tenant has
   // waited for one for too long after Admit; `is_exact` says of one whether it
@@ -134,7 +144,7 @@ class Scheduler {
   int64_t Decoding() const;
 
   // A parked sequence keeps its slot, until others need it, and takes part in
-  // no step; one that was preempted is parked when it has a slot again.
+  // no step; one that lost its slot waits for none.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
@@ -152,6 +162,8 @@ class Scheduler {
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
   // Sequences that were preempted or have yielded are counted, too.
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // True if any of these would take a slot now.
+  bool HasNext() const { return queue_.size() > 0; }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
  private:
@@ -170,7 +182,8 @@ class Scheduler {
     int64_t n_draft = 0;     // guessed tokens of the next step
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
-    bool has_run = false;  // what it computes again costs its tenant nothing
+    int64_t n_paid = 0;  // rows of its prompt that cost its tenant nothing more
+    bool has_run = false;
 
     bool CanRun() const { return !is_parked && n_computed < limit; }
     bool IsDecoding() const { return n_computed >= n_prompt; }
@@ -185,10 +198,6 @@ class Scheduler {
     const int64_t since = std::max(s.since, s.parked_since);
     return s.is_parked && n_steps_ - since >= kMostParked;
   }
-  // The next one that gets a slot.
-  std::optional<int64_t> Next() const {
-    return preempted_.empty() ? queue_.Peek() : *preempted_.begin();
-  }
   // Takes a running sequence's slot; it waits from now on.
   void Withdraw(int64_t id, int64_t n_prompt);
   // Puts a running sequence among `prefilling_`, where its turn is.
@@ -196,11 +205,11 @@ class Scheduler {
 
   int64_t n_rows_;
   int64_t max_waiting_;
+  int64_t n_ctx_;
   int64_t n_turns_ = 0;
   int64_t n_steps_ = 0;
   std::vector<int64_t> free_slots_;      // the next one to use last
-  FairQueue queue_;                      // ids of the other `waiting_`
-  std::set<int64_t> preempted_;          // ids of `waiting_`, the oldest first
+  FairQueue queue_;                      // ids of `waiting_`, unless parked
   std::map<int64_t, Sequence> waiting_;  // by id
   std::deque<Sequence> running_;         // in order of admission
   // Scratch of NextStep, in the order of their turns.
