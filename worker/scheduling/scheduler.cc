@@ -154,13 +154,15 @@ void Scheduler::Admit(
     if (!admission) return;
     free_slots_.pop_back();
     Sequence sequence = waiting_.extract(*id).mapped();
-    int64_t n_paid = 0;
-    if (!sequence.has_run) {
-      n_paid =
+    if (sequence.has_run) {
+      queue_.Pop(0);
+      sequence.n_paid =
+          std::max<int64_t>(sequence.n_paid - admission->n_computed, 0);
+    } else {
+      sequence.n_paid =
           std::min(sequence.n_prompt - admission->n_computed, kMostInAdvance);
-      sequence.n_paid = n_paid;
+      queue_.Pop(sequence.n_paid);
     }
-    queue_.Pop(n_paid);
     sequence.has_run = true;
     sequence.since = n_steps_;
     sequence.has_prompt = false;

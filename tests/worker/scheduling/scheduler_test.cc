@@ -429,23 +429,34 @@ TEST(SchedulerTest, ALongPromptPutsFewBeforeWhoComesLater) {
   EXPECT_LE(n_before, Scheduler::kMostInAdvance / FairQueue::kLeastTokens);
 }
 
-// It is paid for once, as it is computed.
+// It is paid for once, as it is computed, also where a copy of its context has
+// waited with it.
 TEST(SchedulerTest, APromptCostsAsMuchAsItHasTokens) {
-  Scheduler scheduler(1, 512, 64);
-  ASSERT_TRUE(scheduler.Add(1, 2'000, {"a"}).ok());
-  for (int64_t id = 10; id < 60; ++id) {
-    ASSERT_TRUE(scheduler.Add(id, 100, {"b"}).ok());
-  }
-  int64_t next_id = 10;
-  for (const int64_t n_before : {20, 1}) {
-    for (int step = 0; step < 4; ++step) Next(scheduler);
-    ASSERT_TRUE(scheduler.SlotOf(1).has_value());
-    scheduler.Yield(1, 2'000);
-    const int64_t first_id = next_id;
-    for (Next(scheduler); !scheduler.SlotOf(1); Next(scheduler)) {
-      scheduler.Remove(next_id++);
+  for (const bool has_copy : {false, true}) {
+    Scheduler scheduler(1, 512, 64);
+    ASSERT_TRUE(scheduler.Add(1, 4'000, {"a"}).ok());
+    for (int64_t id = 10; id < 60; ++id) {
+      ASSERT_TRUE(scheduler.Add(id, 100, {"b"}).ok());
     }
-    EXPECT_EQ(next_id - first_id, n_before);
+    int64_t n_computed = 0;
+    const auto step = [&] {
+      scheduler.Admit([&](int64_t id, int64_t) {
+        return Admission{.n_computed = id == 1 && has_copy ? n_computed : 0,
+                         .limit = Scheduler::kNoLimit};
+      });
+      return scheduler.NextStep();
+    };
+    int64_t next_id = 10;
+    step();
+    for (const int64_t n_before : {11, has_copy ? 10 : 0}) {
+      step();
+      n_computed += 1'024;
+      ASSERT_EQ(scheduler.SlotOf(1), 0);
+      scheduler.Yield(1, 4'000);
+      const int64_t first_id = next_id;
+      for (step(); !scheduler.SlotOf(1); step()) scheduler.Remove(next_id++);
+      EXPECT_EQ(next_id - first_id, n_before) << has_copy;
+    }
   }
 }
 
