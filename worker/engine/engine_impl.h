@@ -192,6 +192,9 @@ struct Engine::Impl {
   const TokenIndex& Index();
   absl::Status SubmitMessage(GenerateOptions options,
                              std::shared_ptr<TokenSink> sink);
+  // Has the next sweep end the call of a session that is closed.
+  void EndCallOf(int64_t session, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Has a sequence wait for a slot; where the queue is full, in place of one of
   // a tenant that has more of it.
   absl::Status Queue(int64_t id, int64_t n_prompt, const Claim& claim,

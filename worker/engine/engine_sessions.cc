@@ -40,6 +40,7 @@ absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
         Queue(id, history.n_positions(), request.claim, Waits::kToTheEnd));
   }
   session.is_busy = true;
+  session.last_used = options.clock();
   ++session.n_turns;
   Insert(id, std::move(request), std::move(start), std::move(sink));
   return absl::OkStatus();
@@ -85,9 +86,16 @@ absl::StatusOr<SessionInfo> Engine::OpenSession(SessionOptions options) {
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   RETURN_IF_ERROR(impl_->CheckOpen());
-  ASSIGN_OR_RETURN(const int64_t key,
+  ASSIGN_OR_RETURN(const SessionBook::Opened opened,
                    impl_->sessions.Open(std::move(options), *roll, now));
-  return impl_->Describe(key);
+  if (opened.ended) {
+    impl_->EndCallOf(
+        *opened.ended,
+        absl::NotFoundError(
+            "the session was closed while its call ran: it gave way to one of "
+            "another tenant, which had fewer"));
+  }
+  return impl_->Describe(opened.key);
 }
 
 absl::StatusOr<SessionInfo> Engine::GetSession(absl::string_view id,
@@ -114,15 +122,17 @@ absl::Status Engine::CloseSession(absl::string_view id,
   const absl::Time now = impl_->options.clock();
   absl::MutexLock lock(&impl_->mu);
   ASSIGN_OR_RETURN(const int64_t key, impl_->sessions.Find(id, owner, now));
-  for (const auto& [sequence_id, sequence] : impl_->sequences) {
-    if (sequence->session() != key) continue;
-    impl_->aborts.emplace(sequence_id,
-                          absl::CancelledError("the session was closed"));
-  }
+  impl_->EndCallOf(key, absl::CancelledError("the session was closed"));
   impl_->sessions.Close(key);
-  impl_->woken = true;
-  impl_->has_news = true;
   return absl::OkStatus();
+}
+
+void Engine::Impl::EndCallOf(int64_t session, const absl::Status& status) {
+  for (const auto& [id, sequence] : sequences) {
+    if (sequence->session() == session) aborts.emplace(id, status);
+  }
+  woken = true;
+  has_news = true;
 }
 
 }  // namespace plimsoll::worker

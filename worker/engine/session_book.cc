@@ -1,6 +1,7 @@
 #include "worker/engine/session_book.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,10 +39,11 @@ absl::StatusOr<TokenHistory> Session::NextTurn(
   return next;
 }
 
-absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
-                                          const RollPlan& roll,
-                                          absl::Time now) {
+absl::StatusOr<SessionBook::Opened> SessionBook::Open(SessionOptions options,
+                                                      const RollPlan& roll,
+                                                      absl::Time now) {
   CloseExpired(now);
+  std::optional<int64_t> ended;
   for (const auto& [key, session] : sessions_) {
     if (session.options.id == options.id &&
         session.options.owner == options.owner) {
@@ -56,6 +58,7 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
           " sessions, and may have no more: close one, or load the model with "
           "more slots"));
     }
+    if (sessions_.at(*key).is_busy) ended = *key;
     Close(*key);
   }
   const int64_t key = next_key_++;
@@ -65,11 +68,12 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
   session.history = TokenHistory(roll.prefix_tokens);
   session.opened = now;
   session.last_used = now;
-  return key;
+  return Opened{key, ended};
 }
 
 // The peer with most sessions gives one up: that which was not used for
-// longest. Tenants of the same peer are compared likewise.
+// longest, or else that whose call has run for longest. Tenants of the same
+// peer are compared likewise.
 std::optional<int64_t> SessionBook::WhoGivesWay(const SessionOptions& newcomer,
                                                 absl::Time now) const {
   const auto count = [this](const SessionOptions& of, bool of_tenant) {
@@ -80,17 +84,18 @@ std::optional<int64_t> SessionBook::WhoGivesWay(const SessionOptions& newcomer,
         });
   };
   std::optional<int64_t> first;
-  std::pair<int64_t, absl::Duration> most;
+  std::tuple<bool, int64_t, absl::Duration> most;
   for (const auto& [key, session] : sessions_) {
-    if (session.is_busy) continue;
     const bool of_tenant = session.options.peer == newcomer.peer;
     const int64_t n = count(session.options, of_tenant);
     const int64_t n_more = n - count(newcomer, of_tenant);
     const absl::Duration idle = now - session.last_used;
     if (n_more < 1 || (n_more == 1 && idle < kKeptIdle)) continue;
-    if (!first || std::pair(n, idle) > most) {
+    // One that a call has is closed only if there is no other.
+    const std::tuple one(!session.is_busy, n, idle);
+    if (!first || one > most) {
       first = key;
-      most = {n, idle};
+      most = one;
     }
   }
   return first;

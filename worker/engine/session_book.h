@@ -34,7 +34,7 @@ struct Session {
   int64_t n_turns = 0;  // begun, those that left included
   int64_t n_evictions = 0;
   absl::Time opened;
-  absl::Time last_used;
+  absl::Time last_used;  // when its last call began or ended
 
   // Its next call computes its context again.
   void ForgetComputed() {
@@ -54,17 +54,23 @@ struct Session {
 class SessionBook {
  public:
   // A session that is the only one its tenant has more than a newcomer has is
-  // not closed for that before nobody used it for so long.
+  // not closed for that before nobody used it, or its call has run, for so
+  // long.
   static constexpr absl::Duration kKeptIdle = absl::Minutes(5);
 
   explicit SessionBook(int64_t max_sessions) : max_sessions_(max_sessions) {}
 
-  // Returns its key. At max_sessions a session that no call has is closed for
-  // it, of a tenant with more of them than its owner, or of a peer with more
-  // than its peer. Errors: kAlreadyExists if the owner has one of this id;
-  // kResourceExhausted at max_sessions if there is none to be closed.
-  absl::StatusOr<int64_t> Open(SessionOptions options, const RollPlan& roll,
-                               absl::Time now);
+  struct Opened {
+    int64_t key;
+    // A session that was closed for it and whose call must end.
+    std::optional<int64_t> ended;
+  };
+  // At max_sessions one is closed for it, of a tenant with more of them than
+  // its owner, or of a peer with more than its peer: one that no call has, if
+  // there is such a one. Errors: kAlreadyExists if the owner has one of this
+  // id; kResourceExhausted at max_sessions if there is none to be closed.
+  absl::StatusOr<Opened> Open(SessionOptions options, const RollPlan& roll,
+                              absl::Time now);
   // The key of the session of this id and owner.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> Find(absl::string_view id, absl::string_view owner,
