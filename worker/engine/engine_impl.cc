@@ -47,7 +47,8 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
       book_({.n_slots = resources_.plan().options.n_slots,
              .n_rows = resources_.plan().n_rows,
              .max_queued = options_.max_queued,
-             .max_sessions = MostSessions(resources_.plan())}) {}
+             .max_sessions = MostSessions(resources_.plan()),
+             .n_ctx = resources_.plan().n_ctx}) {}
 
 Engine::Impl::~Impl() {
   if (!thread_.joinable()) return;
@@ -144,7 +145,8 @@ absl::StatusOr<SessionInfo> Engine::Impl::OpenSession(SessionOptions session) {
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckOpen(Entry::kNew));
   ASSIGN_OR_RETURN(const int64_t key,
-                   book_.sessions().Open(std::move(session), *roll, now));
+                   book_.OpenSession(std::move(session), *roll, now));
+  TellNews();  // the stream of a session that gave way may have to end
   return book_.sessions().Get(key)->Describe(slot_bytes_, now);
 }
 

@@ -1,6 +1,7 @@
 #include "worker/engine/session_book.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,10 +57,11 @@ SessionInfo Session::Describe(int64_t reserved_bytes, absl::Time now) const {
           .ttl = options.ttl};
 }
 
-absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
-                                          const RollPlan& roll,
-                                          absl::Time now) {
+absl::StatusOr<SessionBook::Opened> SessionBook::Open(SessionOptions options,
+                                                      const RollPlan& roll,
+                                                      absl::Time now) {
   CloseExpired(now);
+  std::optional<int64_t> ended;
   for (const auto& [key, session] : sessions_) {
     if (session.options.id == options.id &&
         session.options.owner == options.owner) {
@@ -74,6 +76,7 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
           " sessions, and may have no more: close one, or load the model with "
           "more slots"));
     }
+    if (sessions_.at(*key).is_busy) ended = *key;
     Close(*key);
   }
   const int64_t key = next_key_++;
@@ -83,7 +86,7 @@ absl::StatusOr<int64_t> SessionBook::Open(SessionOptions options,
   session.history = TokenHistory(roll.prefix_tokens);
   session.opened = now;
   session.last_used = now;
-  return key;
+  return Opened{key, ended};
 }
 
 int64_t SessionBook::CountLike(const SessionOptions& options,
@@ -96,23 +99,25 @@ int64_t SessionBook::CountLike(const SessionOptions& options,
       });
 }
 
-// The peer with most sessions gives up the one that has been idle for longest.
-// Within the newcomer's own peer, tenants are compared in the same way.
+// The peer with most sessions gives one up: the one that has been idle for
+// longest, or else the one whose call has run for longest. Within the
+// newcomer's own peer, tenants are compared in the same way.
 std::optional<int64_t> SessionBook::ChooseToClose(
     const SessionOptions& newcomer, absl::Time now) const {
   std::optional<int64_t> first;
-  std::pair<int64_t, absl::Duration> most;
+  std::tuple<bool, int64_t, absl::Duration> most;
   for (const auto& [key, session] : sessions_) {
-    if (session.is_busy) continue;
     const bool is_same_peer = session.options.peer == newcomer.peer;
     const Among among = is_same_peer ? Among::kTenant : Among::kPeer;
     const int64_t n = CountLike(session.options, among);
     const int64_t n_more = n - CountLike(newcomer, among);
     const absl::Duration idle = now - session.last_used;
     if (n_more < 1 || (n_more == 1 && idle < kKeptIdle)) continue;
-    if (!first || std::pair(n, idle) > most) {
+    // One that a call has is closed only if there is no other.
+    const std::tuple one(!session.is_busy, n, idle);
+    if (!first || one > most) {
       first = key;
-      most = {n, idle};
+      most = one;
     }
   }
   return first;

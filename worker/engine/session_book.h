@@ -35,7 +35,7 @@ struct Session {
   int64_t n_turns = 0;     // begun so far, evicted ones included
   int64_t n_evictions = 0;
   absl::Time opened;
-  absl::Time last_used;
+  absl::Time last_used;  // when its last call began or ended
 
   // Notes that the slot is lost: the next call computes the context again.
   void ForgetComputed() {
@@ -58,18 +58,24 @@ struct Session {
 class SessionBook {
  public:
   // A tenant with just one session more than a newcomer keeps it until it has
-  // been idle for this long.
+  // been idle for this long, or until its call has run for this long.
   static constexpr absl::Duration kKeptIdle = absl::Minutes(5);
 
   explicit SessionBook(int64_t max_sessions) : max_sessions_(max_sessions) {}
 
-  // Opens a session and returns its key. At max_sessions an idle session of
-  // another owner is closed first: of a tenant with more sessions than this
-  // one, or of a peer with more than this one's peer.
+  struct Opened {
+    int64_t key;
+    // A session that was closed for it and whose call must end.
+    std::optional<int64_t> ended;
+  };
+  // Opens a session. At max_sessions a session of another owner is closed
+  // first: of a tenant with more sessions than this one, or of a peer with more
+  // than this one's peer. One that a call uses is closed only if there is no
+  // idle one.
   // Errors: kAlreadyExists if the owner has a session of this id;
   // kResourceExhausted at max_sessions if no session can be closed.
-  absl::StatusOr<int64_t> Open(SessionOptions options, const RollPlan& roll,
-                               absl::Time now);
+  absl::StatusOr<Opened> Open(SessionOptions options, const RollPlan& roll,
+                              absl::Time now);
   // The key of the session with this id and owner.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> Find(absl::string_view id, absl::string_view owner,

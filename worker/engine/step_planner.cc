@@ -45,7 +45,7 @@ void StepPlanner::Admit(StreamBook& book) {
     return Begin(book, id, slot);
   };
   scheduler.Admit(begin);
-  while (scheduler.waiting() > 0 && FreeSlotForNext(book)) {
+  while (scheduler.HasNext() && FreeSlotForNext(book)) {
     scheduler.Admit(begin);
   }
 }
@@ -121,6 +121,8 @@ void StepPlanner::Roll(StreamBook& book, Sequence& sequence, int64_t slot) {
       book.scheduler().Restart(sequence.id(), sequence.history().n_positions(),
                                limit);
     }
+    // A prompt may be many times as long as the context.
+    book.scheduler().BeginSlice(sequence.id());
   }
 }
 

@@ -51,6 +51,7 @@ absl::Status StreamBook::AddMessage(Arrival arrival,
         Queue(id, history.n_positions(), request.claim, Waits::kToTheEnd));
   }
   session.is_busy = true;
+  session.last_used = arrival.time;
   ++session.n_turns;
   Insert(id, std::move(arrival), std::move(start));
   return absl::OkStatus();
@@ -87,12 +88,29 @@ std::vector<std::string> StreamBook::Abort(
   return ids;
 }
 
-void StreamBook::CloseSession(int64_t key) {
-  for (const auto& [id, sequence] : sequences_) {
-    if (sequence->session() != key) continue;
-    aborts_.emplace(id, absl::CancelledError("the session was closed"));
+absl::StatusOr<int64_t> StreamBook::OpenSession(SessionOptions options,
+                                                const RollPlan& roll,
+                                                absl::Time now) {
+  ASSIGN_OR_RETURN(const SessionBook::Opened opened,
+                   sessions_.Open(std::move(options), roll, now));
+  if (opened.ended) {
+    EndStreamOf(*opened.ended,
+                absl::NotFoundError("the session was closed while its call "
+                                    "ran: it gave way to one of another "
+                                    "tenant, which had fewer"));
   }
+  return opened.key;
+}
+
+void StreamBook::CloseSession(int64_t key) {
+  EndStreamOf(key, absl::CancelledError("the session was closed"));
   sessions_.Close(key);
+}
+
+void StreamBook::EndStreamOf(int64_t session, const absl::Status& status) {
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->session() == session) aborts_.emplace(id, status);
+  }
 }
 
 std::vector<RequestInfo> StreamBook::Requests(size_t max,

@@ -11,6 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/engine/engine_reports.h"
 #include "worker/engine/sequence.h"
@@ -31,9 +32,11 @@ class StreamBook {
     int64_t n_rows;      // of a step
     int64_t max_queued;  // streams that wait for a slot
     int64_t max_sessions;
+    int64_t n_ctx;  // the most that a stream computes again
   };
   explicit StreamBook(const Limits& limits)
-      : scheduler_(limits.n_slots, limits.n_rows, limits.max_queued),
+      : scheduler_(limits.n_slots, limits.n_rows, limits.max_queued,
+                   limits.n_ctx),
         sessions_(limits.max_sessions) {}
 
   // Queues a stream without a session. If the queue is full, a stream of a
@@ -54,6 +57,11 @@ class StreamBook {
   std::vector<std::string> Abort(
       absl::FunctionRef<bool(const std::string&)> wanted,
       const absl::Status& status);
+  // Opens a session and returns its key. Another one may be closed for it
+  // (SessionBook::Open); the stream of that one ends with kNotFound.
+  // Errors: those of SessionBook::Open.
+  absl::StatusOr<int64_t> OpenSession(SessionOptions options,
+                                      const RollPlan& roll, absl::Time now);
   // Closes a session. Its stream, if there is one, ends with kCancelled.
   void CloseSession(int64_t key);
 
@@ -84,6 +92,8 @@ class StreamBook {
   absl::Status Queue(int64_t id, int64_t n_prompt, const Claim& claim,
                      Waits how);
   void Insert(int64_t id, Arrival arrival, SequenceStart start);
+  // Has the stream of a closed session end, when List is called next.
+  void EndStreamOf(int64_t session, const absl::Status& status);
 
   Scheduler scheduler_;
   SessionBook sessions_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace plimsoll::worker {
 namespace {
@@ -18,22 +19,23 @@ Party* PartOf(Party& party, const std::string& name) {
   return part.get();
 }
 
-const Party* FindPart(const Party* party, const std::string& name) {
-  if (party == nullptr) return nullptr;
-  const auto found = party->parts.find(name);
-  return found == party->parts.end() ? nullptr : found->second.get();
+// Null if there is none.
+const Party* FindPart(const Party& party, const std::string& name) {
+  const auto found = party.parts.find(name);
+  return found == party.parts.end() ? nullptr : found->second.get();
 }
 
-// The part with most requests in the queue; null if there is none.
-const Party* Greediest(const Party& party) {
-  const Party* greediest = nullptr;
+// The parts with more than `n` requests in the queue, the greediest first.
+std::vector<const Party*> GreedyParts(const Party& party, int64_t n) {
+  std::vector<const Party*> parts;
   for (const auto& [name, part] : party.parts) {
-    if (part->n_limited == 0) continue;
-    if (greediest == nullptr || part->n_limited > greediest->n_limited) {
-      greediest = part.get();
-    }
+    if (part->n_limited > n) parts.push_back(part.get());
   }
-  return greediest;
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Party* a, const Party* b) {
+                     return a->n_limited > b->n_limited;
+                   });
+  return parts;
 }
 
 // The newest request that may give way, of a tenant's lowest priority.
@@ -43,6 +45,14 @@ std::optional<int64_t> NewestOf(const Party& tenant) {
         std::find_if(priority->items.rbegin(), priority->items.rend(),
                      [](const Party::Item& i) { return i.how == Waits::kNew; });
     if (newest != priority->items.rend()) return newest->id;
+  }
+  return std::nullopt;
+}
+
+// The newest such request of the greediest tenant of a peer that has one.
+std::optional<int64_t> NewestOfPeer(const Party& peer) {
+  for (const Party* tenant : GreedyParts(peer, 0)) {
+    if (const auto newest = NewestOf(*tenant)) return newest;
   }
   return std::nullopt;
 }
@@ -175,16 +185,9 @@ void FairQueue::Stop(int64_t id) {
   member.state = State::kStopped;
 }
 
-void FairQueue::Start(int64_t id) {
+void FairQueue::PushAgain(int64_t id, Place place) {
   Member& member = members_.at(id);
-  AddRunning(member.party, 1);
-  member.state = State::kRuns;
-}
-
-void FairQueue::PushAgain(int64_t id) {
-  Member& member = members_.at(id);
-  AddWaiting(member.party, {id, Waits::kToTheEnd, /*is_limited=*/false},
-             Place::kLast);
+  AddWaiting(member.party, {id, Waits::kToTheEnd, /*is_limited=*/false}, place);
   member.state = State::kWaits;
 }
 
@@ -224,20 +227,18 @@ void FairQueue::Charge(Party* party, int64_t n_tokens, Level level) {
 }
 
 std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
-  const Party* own = &all_;
-  const Party* party = &all_;
-  for (const std::string* name : {&newcomer.peer, &newcomer.tenant}) {
-    const Party* greediest = Greediest(*party);
-    if (greediest == nullptr) return std::nullopt;
-    own = own == nullptr ? nullptr : FindPart(own, *name);
-    const int64_t n_own = own == nullptr ? 0 : own->n_limited;
-    if (greediest->n_limited > n_own + 1) {
-      const bool is_peer = greediest->parent == &all_;
-      return NewestOf(is_peer ? *Greediest(*greediest) : *greediest);
-    }
-    // The peer has no more than its share, but one of its tenants may.
-    if (own == nullptr) return std::nullopt;
-    party = own;
+  const auto limited = [](const Party* own) {
+    return own == nullptr ? 0 : own->n_limited;
+  };
+  const Party* own_peer = FindPart(all_, newcomer.peer);
+  for (const Party* peer : GreedyParts(all_, limited(own_peer) + 1)) {
+    if (const auto newest = NewestOfPeer(*peer)) return newest;
+  }
+  // Its peer has its share: another tenant of it may have more than its own.
+  if (own_peer == nullptr) return std::nullopt;
+  const Party* own = FindPart(*own_peer, newcomer.tenant);
+  for (const Party* tenant : GreedyParts(*own_peer, limited(own) + 1)) {
+    if (const auto newest = NewestOf(*tenant)) return newest;
   }
   return std::nullopt;
 }

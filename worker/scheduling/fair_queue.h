@@ -36,6 +36,9 @@ enum class Waits {
   kAdmitted,
 };
 
+// Where a request that waits again is among those of its tenant and priority.
+enum class Place { kFirst, kLast };
+
 // Divides slots on three levels: between the peers that wait, between the
 // tenants of a peer, and between the priorities of a tenant. The peer with the
 // fewest slots is next; of equal ones the peer that was served least, in
@@ -88,23 +91,22 @@ class FairQueue {
   // Takes the next request, which runs from now on and costs `n_tokens`;
   // nullopt if none waits.
   std::optional<int64_t> Pop(int64_t n_tokens);
-  // Notes that a running request stops, or that it runs again.
+  // Notes that a running request stops.
   void Stop(int64_t id);
-  void Start(int64_t id);
   // True for a request that neither waits nor runs.
   bool IsStopped(int64_t id) const {
     return members_.at(id).state == State::kStopped;
   }
-  // Queues a stopped request behind the others of its tenant and priority.
-  void PushAgain(int64_t id);
+  // Queues a stopped request again.
+  void PushAgain(int64_t id, Place place);
   // Forgets a request.
   void Remove(int64_t id);
   // Notes that tokens were computed for a request of this party.
   static void Charge(Party* party, int64_t n_tokens);
 
   // The waiting request that gives way to a newcomer in a full queue: the
-  // newest one of the party that has most of the queue, if that is more than
-  // the newcomer's party would have with one more.
+  // newest one that may, of the party that has most of the queue, if that is
+  // more than the newcomer's party would have with one more.
   std::optional<int64_t> GivesWay(const Claim& newcomer) const;
   // Tells `visit` the next request of each peer that waits, until it returns
   // true.
@@ -127,7 +129,6 @@ class FairQueue {
   };
 
   Party* Join(int64_t id, const Claim& claim, State state);
-  enum class Place { kFirst, kLast };
   void AddWaiting(Party* party, Party::Item item, Place place);
   void RemoveWaiting(Party* party, int64_t id);
   static void AddRunning(Party* party, int64_t n);

@@ -31,12 +31,10 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
 void Scheduler::Resume(const Resumption& resumption) {
   const int64_t n_prompt = resumption.n_prompt;
   const int64_t n_computed = resumption.n_computed;
-  FairQueue::Party* party = queue_.Run(resumption.id, resumption.claim);
-  FairQueue::Charge(party, n_prompt - n_computed);
   running_.push_back({.id = resumption.id,
                       .n_prompt = n_prompt,
                       .limit = resumption.limit,
-                      .party = party,
+                      .party = queue_.Run(resumption.id, resumption.claim),
                       .since = n_steps_,
                       .has_prompt = n_computed >= n_prompt,
                       .slot = resumption.slot,
@@ -60,6 +58,13 @@ void Scheduler::SetLimit(int64_t id, int64_t limit) {
   if (Sequence* s = Running(id)) s->limit = limit;
 }
 
+void Scheduler::BeginSlice(int64_t id) {
+  Sequence* s = Running(id);
+  if (s == nullptr || s->has_prompt) return;
+  s->has_prompt = true;
+  s->since = n_steps_;
+}
+
 void Scheduler::SetDraft(int64_t id, int64_t n) {
   if (Sequence* s = Running(id)) s->n_draft = n;
 }
@@ -71,8 +76,8 @@ void Scheduler::Reject(int64_t id, int64_t n) {
 void Scheduler::Restart(int64_t id, int64_t n_prompt, int64_t limit) {
   Sequence* s = Running(id);
   if (s == nullptr) return;
-  FairQueue::Charge(s->party, n_prompt);
   s->n_prompt = n_prompt;
+  s->n_paid = 0;
   s->n_computed = 0;
   s->limit = limit;
 }
@@ -82,11 +87,15 @@ void Scheduler::Withdraw(int64_t id, int64_t n_prompt) {
       std::find_if(running_.begin(), running_.end(),
                    [id](const Sequence& s) { return s.id == id; });
   free_slots_.push_back(found->slot);
+  // What it computes again costs nothing.
+  const int64_t n_unpaid =
+      std::max<int64_t>(found->n_prompt - found->n_computed - found->n_paid, 0);
   waiting_[id] = {.id = id,
                   .n_prompt = n_prompt,
                   .party = found->party,
                   .since = n_steps_,
                   .is_parked = found->is_parked,
+                  .n_paid = n_prompt - n_unpaid,
                   .has_run = true};
   running_.erase(found);
   queue_.Stop(id);
@@ -95,13 +104,13 @@ void Scheduler::Withdraw(int64_t id, int64_t n_prompt) {
 void Scheduler::Preempt(int64_t id, int64_t n_prompt) {
   if (Running(id) == nullptr) return;
   Withdraw(id, n_prompt);
-  preempted_.insert(id);
+  if (!waiting_.at(id).is_parked) queue_.PushAgain(id, Place::kFirst);
 }
 
 void Scheduler::Yield(int64_t id, int64_t n_prompt) {
   if (Running(id) == nullptr) return;
   Withdraw(id, n_prompt);
-  if (!waiting_.at(id).is_parked) queue_.PushAgain(id);
+  if (!waiting_.at(id).is_parked) queue_.PushAgain(id, Place::kLast);
 }
 
 std::optional<int64_t> Scheduler::WhoseSliceEnds(
@@ -112,11 +121,14 @@ std::optional<int64_t> Scheduler::WhoseSliceEnds(
     const int64_t n_waited = n_steps_ - waits.since;
     const bool is_late = n_waited >= kMostWaited;
     for (const Sequence& s : running_) {
-      const int64_t slice = kLeastSlice + s.n_computed / kRowsOfSlice;
+      // What has left a context is not computed again.
+      const int64_t slice =
+          kLeastSlice + std::min(s.n_computed, n_ctx_) / kRowsOfSlice;
       const bool has_had_slice =
           is_late && s.has_prompt && n_steps_ - s.since >= slice;
       if (!has_had_slice && !IsIdle(s)) continue;
-      if (!FairQueue::HoldsMore(*s.party, *waits.party)) continue;
+      // Nobody waits beside a slot that is not used.
+      if (!IsIdle(s) && !FairQueue::HoldsMore(*s.party, *waits.party)) continue;
       // The longest-running sequence of the tenant with most slots leaves.
       const bool is_longer = leaves == nullptr ||
                              FairQueue::RunsMore(*s.party, *leaves->party) ||
@@ -127,11 +139,7 @@ std::optional<int64_t> Scheduler::WhoseSliceEnds(
     }
     return leaves != nullptr;
   };
-  if (preempted_.empty()) {
-    queue_.ForNextOfPeers(find);
-  } else {
-    find(*preempted_.begin());
-  }
+  queue_.ForNextOfPeers(find);
   if (leaves == nullptr) return std::nullopt;
   return leaves->id;
 }
@@ -140,18 +148,21 @@ void Scheduler::Admit(
     absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
         begin) {
   while (!free_slots_.empty()) {
-    const std::optional<int64_t> id = Next();
+    const std::optional<int64_t> id = queue_.Peek();
     if (!id) return;
     const int64_t slot = free_slots_.back();
     const std::optional<Admission> admission = begin(*id, slot);
     if (!admission) return;
     free_slots_.pop_back();
     Sequence sequence = waiting_.extract(*id).mapped();
-    if (preempted_.erase(*id) > 0) {
-      queue_.Start(*id);
+    if (sequence.has_run) {
+      queue_.Pop(0);
+      sequence.n_paid =
+          std::max<int64_t>(sequence.n_paid - admission->n_computed, 0);
     } else {
-      queue_.Pop(sequence.has_run ? 0
-                                  : sequence.n_prompt - admission->n_computed);
+      sequence.n_paid =
+          std::min(sequence.n_prompt - admission->n_computed, kMostInAdvance);
+      queue_.Pop(sequence.n_paid);
     }
     sequence.has_run = true;
     sequence.since = n_steps_;
@@ -232,7 +243,9 @@ void Scheduler::Take(Sequence& s, const Rows& rows,
                   .samples = s.n_computed + n >= s.n_prompt,
                   .is_decoding = s.IsDecoding(),
                   .n_draft = rows.n_draft});
-  if (s.IsDecoding()) FairQueue::Charge(s.party, n);
+  const int64_t n_paid = s.IsDecoding() ? 0 : std::min(s.n_paid, n);
+  s.n_paid -= n_paid;
+  if (n > n_paid) FairQueue::Charge(s.party, n - n_paid);
   s.n_computed += n;
   if (!s.has_prompt && s.IsDecoding()) {
     s.has_prompt = true;
@@ -289,7 +302,7 @@ void Scheduler::Unpark(int64_t id) {
   Sequence* s = Find(id);
   if (s == nullptr || !s->is_parked) return;
   s->is_parked = false;
-  if (queue_.IsStopped(id) && !preempted_.contains(id)) queue_.PushAgain(id);
+  if (queue_.IsStopped(id)) queue_.PushAgain(id, Place::kLast);
 }
 
 bool Scheduler::IsParked(int64_t id) const {
@@ -299,7 +312,6 @@ bool Scheduler::IsParked(int64_t id) const {
 }
 
 void Scheduler::Remove(int64_t id, SlotFate fate) {
-  preempted_.erase(id);
   queue_.Remove(id);
   waiting_.erase(id);
   std::erase_if(running_, [this, id, fate](const Sequence& s) {

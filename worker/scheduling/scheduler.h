@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -69,20 +68,27 @@ class Scheduler {
   // A sequence that cannot begin again as it was gives its slot up only after
   // another has waited for this many steps.
   static constexpr int64_t kMostWaitedOfInexact = 256;
-  // A sequence that has been parked for this many steps does not use its slot,
-  // and gives it up however long the other has waited.
+  // A sequence that has been parked for this many steps does not use its slot.
+  // It gives the slot up to whoever waits, however long that one has waited,
+  // also to a sequence of its own tenant.
   static constexpr int64_t kMostParked = 16;
+  // A prompt costs no more than this when it gets its slot, and the rest as it
+  // is computed: newcomers begin where a party is that has paid for one, so
+  // those that wait already are no further behind them.
+  static constexpr int64_t kMostInAdvance = 256;
 
-  Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting)
-      : n_rows_(n_rows), max_waiting_(max_waiting) {
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+  // `n_ctx` is the most that a sequence computes again after it lost its slot.
+  Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting,
+            int64_t n_ctx = kNoLimit)
+      : n_rows_(n_rows), max_waiting_(max_waiting), n_ctx_(n_ctx) {
     for (int64_t slot = n_slots - 1; slot >= 0; --slot) {
       free_slots_.push_back(slot);
     }
     decoding_.reserve(static_cast<size_t>(n_slots));
     prefilling_.reserve(static_cast<size_t>(n_slots));
   }
-
-  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   // Makes room in a full queue for a newcomer, if a tenant with more of the
   // queue has a request that gives way (FairQueue::GivesWay). That request is
@@ -99,6 +105,9 @@ class Scheduler {
 
   // Moves the limit of a running sequence, as tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
+  // The slice of a running sequence begins, though it has prompt rows left.
+  // Where it loses its slot it goes on from here, after no more than a context.
+  void BeginSlice(int64_t id);
   // Allows the next step up to `n` guessed rows behind the newest row of a
   // running sequence, if it decodes and the step has room.
   void SetDraft(int64_t id, int64_t n);
@@ -113,8 +122,9 @@ class Scheduler {
   void Admit(
       absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
           begin);
-  // Takes a running sequence's slot. The sequence waits before all that have
-  // not run yet, and begins again as one with `n_prompt` tokens.
+  // Takes a running sequence's slot. The sequence waits before all of its
+  // tenant and priority that have not run yet, and begins again as one with
+  // `n_prompt` tokens. If it is parked, it waits from when it is unparked.
   void Preempt(int64_t id, int64_t n_prompt);
   // The sequence whose slot is to be taken, because it has had it for long
   // enough and another tenant has waited for too long; nullopt if there is
@@ -143,8 +153,8 @@ class Scheduler {
   // How many sequences have a row to decode in the next step.
   int64_t Decoding() const;
 
-  // A parked sequence keeps its slot until others need it, but has no rows. A
-  // sequence that is preempted while it is parked stays parked.
+  // A parked sequence keeps its slot until others need it, but has no rows. One
+  // that lost its slot does not wait for another one until it is unparked.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
@@ -162,6 +172,8 @@ class Scheduler {
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
   // Waiting sequences, those included that lost their slot.
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // True if any of these would take a slot now.
+  bool HasNext() const { return queue_.size() > 0; }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
  private:
@@ -181,7 +193,8 @@ class Scheduler {
     int64_t n_draft = 0;     // guessed tokens of the next step
     int64_t last_turn = 0;   // when rows of it were last taken
     bool is_parked = false;
-    bool has_run = false;  // then beginning again costs its tenant nothing
+    int64_t n_paid = 0;  // prompt rows that cost its tenant nothing more
+    bool has_run = false;
 
     bool CanRun() const { return !is_parked && n_computed < limit; }
     bool IsDecoding() const { return n_computed >= n_prompt; }
@@ -196,10 +209,6 @@ class Scheduler {
   bool IsIdle(const Sequence& s) const {
     const int64_t since = std::max(s.since, s.parked_since);
     return s.is_parked && n_steps_ - since >= kMostParked;
-  }
-  // The sequence that gets the next slot; nullopt if none waits.
-  std::optional<int64_t> Next() const {
-    return preempted_.empty() ? queue_.Peek() : *preempted_.begin();
   }
   // Takes a running sequence's slot, and makes the sequence wait.
   void Withdraw(int64_t id, int64_t n_prompt);
@@ -221,11 +230,11 @@ class Scheduler {
 
   int64_t n_rows_;
   int64_t max_waiting_;
+  int64_t n_ctx_;
   int64_t n_turns_ = 0;
   int64_t n_steps_ = 0;
   std::vector<int64_t> free_slots_;      // the next one to use last
-  FairQueue queue_;                      // waiting ids, without preempted_
-  std::set<int64_t> preempted_;          // waiting ids, the oldest first
+  FairQueue queue_;                      // waiting ids, unless parked
   std::map<int64_t, Sequence> waiting_;  // by id
   std::deque<Sequence> running_;         // in order of admission
   // Scratch of NextStep. Both are in the order of their turns.

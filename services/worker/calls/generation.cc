@@ -235,6 +235,10 @@ absl::Status EndStatus(absl::Status status) {
     case absl::StatusCode::kAborted:  // it gave way to another tenant's request
       return WithDetails(absl::ResourceExhaustedError(status.message()),
                          {v1::ERROR_REASON_QUEUE_FULL, {}, kQueueRetry});
+    case absl::StatusCode::kNotFound:  // its session did
+      return WithDetails(
+          std::move(status),
+          {v1::ERROR_REASON_SESSION_NOT_FOUND, {}, std::nullopt});
     default:
       return status;
   }

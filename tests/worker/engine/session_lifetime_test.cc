@@ -10,6 +10,7 @@
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/engine/session_fixture.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/session_book.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -268,6 +269,50 @@ TEST_F(SessionTest, TheOnlySessionGivesWayOnceNobodyUsesIt) {
   EXPECT_TRUE(engine_->OpenSession(other).ok());
   EXPECT_EQ(engine_->GetSession("a", "").status().code(),
             absl::StatusCode::kNotFound);
+  engine_.reset();  // before its clock
+}
+
+// Not even by talking without an end in each of them.
+TEST_F(SessionTest, ASessionWithACallGivesWayIfNoOtherDoes) {
+  std::atomic<int64_t> seconds{0};
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 4, .clock = [&seconds] {
+                       return absl::UnixEpoch() + absl::Seconds(seconds.load());
+                     }});
+  const auto open = [&](const char* id, const char* owner) {
+    SessionOptions options = Chat(id);
+    options.owner = owner;
+    return engine_->OpenSession(options).status().code();
+  };
+  std::vector<std::shared_ptr<CollectSink>> calls;
+  const auto talk = [&](const char* id) {
+    GenerateOptions endless = Message(id, {9}, 0);
+    endless.claim.tenant = "greedy";
+    calls.push_back(std::make_shared<CollectSink>());
+    ++seconds;
+    ASSERT_TRUE(engine_->Submit(endless, calls.back()).ok());
+  };
+  for (const char* id : {"1", "2", "3"}) {
+    ASSERT_EQ(open(id, "greedy"), absl::StatusCode::kOk);
+    if (*id != '2') talk(id);
+  }
+  EXPECT_EQ(open("1", "other"), absl::StatusCode::kOk);
+  EXPECT_EQ(engine_->GetSession("2", "greedy").status().code(),
+            absl::StatusCode::kNotFound)
+      << "no call had it";
+  EXPECT_EQ(open("2", "other"), absl::StatusCode::kResourceExhausted);
+  seconds = absl::ToInt64Seconds(SessionBook::kKeptIdle);
+  EXPECT_EQ(open("2", "other"), absl::StatusCode::kResourceExhausted)
+      << "its calls have not run for so long";
+  ++seconds;
+  EXPECT_EQ(open("2", "other"), absl::StatusCode::kOk);
+  const auto ended = calls[0]->Await().status;
+  EXPECT_EQ(ended.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("gave way"));
+  EXPECT_EQ(engine_->GetSession("1", "greedy").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_TRUE(engine_->GetSession("3", "greedy")->is_busy) << "it goes on";
+  EXPECT_TRUE(engine_->CloseSession("3", "greedy").ok());
+  EXPECT_EQ(calls[1]->Await().status.code(), absl::StatusCode::kCancelled);
   engine_.reset();  // before its clock
 }
 

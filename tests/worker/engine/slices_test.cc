@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -170,6 +171,24 @@ TEST_F(SlicesTest, AStreamThatRollsForEverKeepsNoSlotFromOthers) {
   EXPECT_EQ(got.status.code(), absl::StatusCode::kCancelled);
   EXPECT_GT(n_said, n_before + 300) << "it goes on";
   EXPECT_GT(got.evictions.size(), 2u);
+}
+
+// Nor does a prompt of many contexts.
+TEST_F(SlicesTest, APromptThatRollsKeepsNoSlotFromOthers) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1, .n_parked = 1});
+  constexpr int64_t kTokens = 60'000;
+  GenerateOptions endless = Greedy(RandomIds(kTokens, 1), 1);
+  endless.roll.policy = ContextPolicy::kRoll;
+  endless.claim.tenant = "endless";
+  const auto stream = std::make_shared<CollectSink>();
+  ASSERT_TRUE(engine_->Submit(endless, stream).ok());
+  while (engine_->CurrentLoad().running == 0) std::this_thread::yield();
+  EXPECT_TRUE(Generate(*engine_, Greedy({7, 8}, 3)).status.ok());
+  EXPECT_LT(engine_->CurrentLoad().prompt_tokens, kTokens / 2);
+  EXPECT_EQ(engine_->CurrentLoad().preemptions, 1);
+  stream->Abandon();
+  engine_->Wake();
+  EXPECT_EQ(stream->Await().status.code(), absl::StatusCode::kCancelled);
 }
 
 // Two of them and room for one: whoever waits gets a slot all the same, and the

@@ -36,8 +36,11 @@ class StreamBookTest : public ::testing::Test {
     });
   }
 
-  StreamBook book_{
-      {.n_slots = 1, .n_rows = 8, .max_queued = 2, .max_sessions = 1}};
+  StreamBook book_{{.n_slots = 1,
+                    .n_rows = 8,
+                    .max_queued = 2,
+                    .max_sessions = 1,
+                    .n_ctx = 1'024}};
 };
 
 TEST_F(StreamBookTest, ReportsStreamsTheOldestFirst) {
@@ -90,7 +93,7 @@ TEST_F(StreamBookTest, AFullQueueMakesRoomForATenantThatHasLessOfIt) {
 TEST_F(StreamBookTest, ClosingASessionEndsItsStreamOnly) {
   SessionOptions options;
   options.id = "chat";
-  const auto key = book_.sessions().Open(options, RollPlan{}, kNow);
+  const auto key = book_.OpenSession(options, RollPlan{}, kNow);
   ASSERT_TRUE(key.ok());
   ASSERT_TRUE(Add("reply", "a", *key).ok());
   ASSERT_TRUE(Add("other", "a").ok());

@@ -138,7 +138,7 @@ TEST(FairQueueTest, WhatIsAdmittedGoesOnFirstAndCountsInNoLimit) {
   EXPECT_EQ(queue.limited(), 3);
   EXPECT_EQ(queue.Pop(1), 4);
   queue.Stop(4);
-  queue.PushAgain(4);
+  queue.PushAgain(4, Place::kLast);
   EXPECT_EQ(queue.limited(), 3);
   for (const int64_t id : {1, 2, 3, 4}) EXPECT_EQ(queue.Pop(1), id);
 }
@@ -166,6 +166,26 @@ TEST(FairQueueTest, TheNewestOfTheGreediestGivesWay) {
     queue.Push(id, {"c", Priority::kNormal, "elsewhere"});
   }
   EXPECT_EQ(queue.GivesWay({"d", Priority::kNormal, "elsewhere"}), 14);
+}
+
+TEST(FairQueueTest, WhereTheGreediestGivesWayToNobodyTheNextOneDoes) {
+  FairQueue queue;
+  for (int64_t id = 1; id <= 4; ++id) queue.Push(id, {"a"}, Waits::kToTheEnd);
+  EXPECT_EQ(queue.GivesWay({"c"}), std::nullopt);
+  for (int64_t id = 5; id <= 7; ++id) queue.Push(id, {"b"});
+  EXPECT_EQ(queue.GivesWay({"c"}), 7);
+  EXPECT_EQ(queue.GivesWay({"b"}), std::nullopt);
+  // So it is with peers, and with the tenants of one.
+  const Claim elsewhere = {"c", Priority::kNormal, "elsewhere"};
+  EXPECT_EQ(queue.GivesWay(elsewhere), 7);
+  const Claim greedy = {"d", Priority::kNormal, "greedy"};
+  for (int64_t id = 10; id < 20; ++id) {
+    queue.Push(id, greedy, Waits::kToTheEnd);
+  }
+  EXPECT_EQ(queue.GivesWay(elsewhere), 7);
+  EXPECT_EQ(queue.GivesWay({"c"}), 7) << "its own peer has a greedy tenant";
+  for (const int64_t id : {6, 7}) queue.Remove(id);
+  EXPECT_EQ(queue.GivesWay({"c"}), std::nullopt);
 }
 
 TEST(FairQueueTest, WhoHoldsMoreIsAskedOfPeersThenOfTenants) {

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 namespace plimsoll::worker {
 namespace {
@@ -313,6 +316,148 @@ TEST(SchedulerTest, WhoMustWaitHoldsUpAllBehind) {
   EXPECT_EQ(scheduler.waiting(), 2);
   EXPECT_THAT(Parts(Next(scheduler)),
               ElementsAre(Part{1, 0, 3, true}, Part{2, 0, 3, true}));
+}
+
+TEST(SchedulerTest, WhoIsPreemptedIsBeforeItsOwnTenantOnly) {
+  Scheduler scheduler(2, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 3, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(2, 3, {"a"}).ok());
+  Next(scheduler);
+  scheduler.Preempt(2, 4);
+  ASSERT_TRUE(scheduler.Add(3, 3, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(4, 3, {"b"}).ok());
+  std::vector<int64_t> asked;
+  const auto fits = [&asked](int64_t id, int64_t) -> std::optional<Admission> {
+    asked.push_back(id);
+    if (id == 2) return std::nullopt;
+    return Admission{.n_computed = 0, .limit = Scheduler::kNoLimit};
+  };
+  scheduler.Admit(fits);
+  EXPECT_THAT(asked, ElementsAre(4)) << "its tenant has no slot";
+  scheduler.Remove(4);
+  scheduler.Admit(fits);
+  EXPECT_THAT(asked, ElementsAre(4, 2));
+}
+
+TEST(SchedulerTest, WhoIsPreemptedWithAReaderThatIsBehindWantsNoSlot) {
+  Scheduler scheduler(1, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 3).ok());
+  Next(scheduler);
+  scheduler.Park(1);
+  scheduler.Preempt(1, 4);
+  EXPECT_EQ(scheduler.waiting(), 1);
+  EXPECT_FALSE(scheduler.HasNext());
+  EXPECT_THAT(Next(scheduler), IsEmpty());
+  scheduler.Unpark(1);
+  EXPECT_TRUE(scheduler.HasNext());
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 0, 4, true}));
+}
+
+// Steps until the only one that runs gives its slot up; -1 if it does not.
+int64_t StepsOfSlice(
+    Scheduler& scheduler, const std::function<void()>& before_step = [] {}) {
+  for (int64_t n_steps = 0; n_steps < 2'000; ++n_steps) {
+    if (scheduler.WhoseSliceEnds([](int64_t) { return true; })) return n_steps;
+    before_step();
+    Next(scheduler);
+  }
+  return -1;
+}
+
+TEST(SchedulerTest, APromptOfManyContextsHasASliceToo) {
+  constexpr int64_t kCtx = 128;
+  Scheduler scheduler(1, 64, 4, kCtx);
+  ASSERT_TRUE(scheduler.Add(1, 1'000 * kCtx, {"a"}).ok());
+  Next(scheduler, Scheduler::kNoLimit, /*limit=*/kCtx);
+  ASSERT_TRUE(scheduler.Add(2, 1, {"b"}).ok());
+  int64_t n_rows = 64;
+  int64_t limit = kCtx;
+  const int64_t n_steps = StepsOfSlice(scheduler, [&] {
+    if (n_rows == limit) {
+      limit += 64;
+      scheduler.SetLimit(1, limit);
+      scheduler.BeginSlice(1);
+    }
+    n_rows += 64;
+  });
+  // The context is full after one more step.
+  EXPECT_EQ(n_steps,
+            1 + Scheduler::kLeastSlice + kCtx / Scheduler::kRowsOfSlice);
+}
+
+TEST(SchedulerTest, TheSliceOfAStreamWithoutAnEndDoesNotGrow) {
+  constexpr int64_t kCtx = 128;
+  Scheduler scheduler(1, 64, 4, kCtx);
+  ASSERT_TRUE(scheduler.Add(1, 1'000 * kCtx, {"a"}).ok());
+  scheduler.Admit([](int64_t, int64_t) {
+    return Admission{.n_computed = 1'000 * kCtx - 1,
+                     .limit = Scheduler::kNoLimit};
+  });
+  Next(scheduler);
+  ASSERT_TRUE(scheduler.Add(2, 1, {"b"}).ok());
+  EXPECT_EQ(StepsOfSlice(scheduler),
+            Scheduler::kLeastSlice + kCtx / Scheduler::kRowsOfSlice);
+}
+
+TEST(SchedulerTest, NobodyWaitsBesideASlotThatIsNotUsed) {
+  Scheduler scheduler(1, 8, 4);
+  ASSERT_TRUE(scheduler.Add(1, 1, {"a"}).ok());
+  Next(scheduler);
+  ASSERT_TRUE(scheduler.Add(2, 1, {"a"}).ok());
+  EXPECT_EQ(StepsOfSlice(scheduler), -1) << "it is of the same tenant";
+  scheduler.Park(1);
+  EXPECT_EQ(StepsOfSlice(scheduler), Scheduler::kMostParked);
+  scheduler.Yield(1, 2);
+  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{2, 0, 1, true}));
+}
+
+// Newcomers begin where those are that had their turns.
+TEST(SchedulerTest, ALongPromptPutsFewBeforeWhoComesLater) {
+  Scheduler scheduler(1, 64, 64);
+  ASSERT_TRUE(scheduler.Add(1, 1'000'000, {"long"}).ok());
+  for (int64_t id = 2; id < 50; ++id) {
+    ASSERT_TRUE(scheduler.Add(id, 1, {"short"}).ok());
+  }
+  Next(scheduler);
+  ASSERT_TRUE(scheduler.SlotOf(1).has_value());
+  ASSERT_TRUE(scheduler.Add(100, 1, {"new"}).ok());
+  scheduler.Remove(1);
+  int64_t n_before = 0;
+  for (Next(scheduler); !scheduler.SlotOf(100); Next(scheduler)) {
+    scheduler.Remove(2 + n_before++);
+  }
+  EXPECT_LE(n_before, Scheduler::kMostInAdvance / FairQueue::kLeastTokens);
+}
+
+// It is paid for once, as it is computed, also where a copy of its context has
+// waited with it.
+TEST(SchedulerTest, APromptCostsAsMuchAsItHasTokens) {
+  for (const bool has_copy : {false, true}) {
+    Scheduler scheduler(1, 512, 64);
+    ASSERT_TRUE(scheduler.Add(1, 4'000, {"a"}).ok());
+    for (int64_t id = 10; id < 60; ++id) {
+      ASSERT_TRUE(scheduler.Add(id, 100, {"b"}).ok());
+    }
+    int64_t n_computed = 0;
+    const auto step = [&] {
+      scheduler.Admit([&](int64_t id, int64_t) {
+        return Admission{.n_computed = id == 1 && has_copy ? n_computed : 0,
+                         .limit = Scheduler::kNoLimit};
+      });
+      return scheduler.NextStep();
+    };
+    int64_t next_id = 10;
+    step();
+    for (const int64_t n_before : {11, has_copy ? 10 : 0}) {
+      step();
+      n_computed += 1'024;
+      ASSERT_EQ(scheduler.SlotOf(1), 0);
+      scheduler.Yield(1, 4'000);
+      const int64_t first_id = next_id;
+      for (step(); !scheduler.SlotOf(1); step()) scheduler.Remove(next_id++);
+      EXPECT_EQ(next_id - first_id, n_before) << has_copy;
+    }
+  }
 }
 
 TEST(SchedulerTest, GuessesTakeTheRowsThatNobodyElseNeeds) {
