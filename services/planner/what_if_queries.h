@@ -25,11 +25,14 @@ namespace plimsoll::services {
 
 // Requests of one BatchPlan.
 inline constexpr int kMaxBatchPlans = 256;
+// Layers of all its plans: 128 of each.
+inline constexpr int64_t kMaxBatchLayers = 128 * kMaxBatchPlans;
 // WhatIf calls that run at once: each holds memory in proportion to its grid.
 inline constexpr int kMaxWhatIfCalls = 8;
 
 // Answers a BatchPlan: each request as Plan would.
-// Errors: kInvalidArgument beyond kMaxBatchPlans; what `stop` says.
+// Errors: kInvalidArgument beyond kMaxBatchPlans and kMaxBatchLayers, before
+// any plan is made; what `stop` says.
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
                        v1::BatchPlanResponse& response,
                        StopCheck stop = NeverStop);
