@@ -21,8 +21,8 @@ absl::Status CheckThreads(int n) {
     }
     status = absl::Status(
         thread.status().code(),
-        absl::StrCat("this start needs ", n, " threads more, and gets ", i,
-                     ": ", thread.status().message()));
+        absl::StrCat("this start needs ", n, " more threads and gets ", i, ": ",
+                     thread.status().message()));
   }
   end.Notify();
   threads.clear();  // joins them
