@@ -46,6 +46,7 @@ MESSAGE_BYTES = 4 << 20  # the servers' limit
 HEADER_BYTES = 1 << 20  # of a model, likewise
 CALL_SECONDS = 20
 FLEET = 4096  # devices that a planner knows at most
+RECOVERY_SECONDS = 10  # until it grants
 
 
 def cpu_seconds(server):
@@ -391,7 +392,7 @@ def register_fleet(planner):
     for i in range(1, FLEET):
         one.id = f"host{i}/cpu"
         planner.stub.RegisterDevice(v1.RegisterDeviceRequest(profile=one))
-    time.sleep(1)  # until it grants
+    time.sleep(RECOVERY_SECONDS)
     for i in range(1, FLEET):
         planner.stub.Reserve(v1.ReserveRequest(
             request_id=f"r{i}", device_id=f"host{i}/cpu", holder=f"host{i}/1",
@@ -422,7 +423,7 @@ def worst(found):
 
 
 def abuse_planner(args):
-    with Planner("--recovery-time=1") as planner:
+    with Planner() as planner:
         register_fleet(planner)
         found = search(planner, PLANNER_KINDS, args.search, args.seed)
         show_worst("planner", found)
