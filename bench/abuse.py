@@ -5,9 +5,9 @@
    limits, the best ones are varied, and the processor time that the server
    spends on each is read. Printed are the ten that cost the most for each byte
    sent, and the ten that cost the most at all.
-2. The planner: clients send the worst requests that were found, one after the
-   other. Meanwhile a lease is renewed and health is asked; printed are p50, p99
-   and the maximum of both.
+2. The planner, which knows as many devices as it may: clients send the worst
+   requests that were found, one after the other. Meanwhile a lease is renewed and
+   health is asked; printed are p50, p99 and the maximum of both.
 3. The worker: streams are read beside clients that send the worst requests, and
    beside as many cheap ones as often. Printed are the streams' rates, their
    ratio and the longest gap between two tokens.
@@ -45,6 +45,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 MESSAGE_BYTES = 4 << 20  # the servers' limit
 HEADER_BYTES = 1 << 20  # of a model, likewise
 CALL_SECONDS = 20
+FLEET = 4096  # devices that a planner knows at most
+RECOVERY_SECONDS = 10  # until it grants
 
 
 def cpu_seconds(server):
@@ -165,6 +167,10 @@ PLANNER_KINDS = {
     "FindDevices": Kind(
         PlannerStub, "FindDevices",
         lambda s: v1.FindDevicesRequest(source=source(s["layers"])), layers=512),
+    "ListDevices": Kind(PlannerStub, "ListDevices",
+                        lambda s: v1.ListDevicesRequest(), one=1),
+    "ListLeases": Kind(PlannerStub, "ListLeases",
+                       lambda s: v1.ListLeasesRequest(), one=1),
 }
 
 TEXTS = ["a", " ", "\ufffd", "0", "ab", "\n", "é", "<|im_start|>", "日本語",
@@ -379,9 +385,22 @@ def show_times(title, times):
           f" most {max(times) * 1e3:.1f} ms ({len(times)} calls)")
 
 
+def register_fleet(planner):
+    """As many devices as a planner knows, each with a lease."""
+    register(planner)
+    one = planner.stub.ListDevices(v1.ListDevicesRequest()).devices[0].profile
+    for i in range(1, FLEET):
+        one.id = f"host{i}/cpu"
+        planner.stub.RegisterDevice(v1.RegisterDeviceRequest(profile=one))
+    time.sleep(RECOVERY_SECONDS)
+    for i in range(1, FLEET):
+        planner.stub.Reserve(v1.ReserveRequest(
+            request_id=f"r{i}", device_id=f"host{i}/cpu", holder=f"host{i}/1",
+            purpose="a model", bytes=1))
+
+
 def renewals(planner):
     """A call that renews a lease."""
-    register(planner)
     lease = named(reserve(planner, "bench", 1))
     planner.stub.Confirm(v1.ConfirmRequest(measured_bytes=1, **lease))
     request = v1.RenewRequest(**lease)
@@ -405,6 +424,7 @@ def worst(found):
 
 def abuse_planner(args):
     with Planner() as planner:
+        register_fleet(planner)
         found = search(planner, PLANNER_KINDS, args.search, args.seed)
         show_worst("planner", found)
         renew = renewals(planner)

@@ -93,19 +93,16 @@ int64_t BestFit(const Packing& packing, int64_t model, Opening opening,
   int64_t empty = -1;
   int64_t empty_rest = 0;
   for (int64_t d = 0; d < packing.n_devices(); ++d) {
+    // What takes longest is asked last: most devices are no better.
     const int64_t rest = packing.Free(d) - packing.BytesOn(model, d);
-    if (rest < 0 || d == except || !packing.CanHold(model, d)) continue;
-    if (packing.IsUsed(d)) {
-      if (rest < best_rest) {
-        best = d;
-        best_rest = rest;
-      }
-    } else if (empty < 0 ||
-               (opening == Opening::kLargest ? rest > empty_rest
-                                             : rest < empty_rest)) {
-      empty = d;
-      empty_rest = rest;
-    }
+    if (rest < 0 || rest >= best_rest || d == except) continue;
+    const bool is_used = packing.IsUsed(d);
+    const bool is_better =
+        is_used || empty < 0 ||
+        (opening == Opening::kLargest ? rest > empty_rest : rest < empty_rest);
+    if (!is_better || !packing.CanHold(model, d)) continue;
+    (is_used ? best : empty) = d;
+    (is_used ? best_rest : empty_rest) = rest;
   }
   return best >= 0 ? best : empty;
 }

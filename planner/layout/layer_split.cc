@@ -377,6 +377,12 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
     return absl::InvalidArgumentError(absl::StrCat(
         "a split over ", n_devices, " devices, not 1 to ", kMaxSplitDevices));
   }
+  if (shape.n_layers * n_devices > kMaxSplitLayers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a split of ", shape.n_layers, " layers over ", n_devices,
+                     " devices: their product is ", shape.n_layers * n_devices,
+                     ", at most ", kMaxSplitLayers, " is accepted"));
+  }
   const Slicer slicer(shape);
   const SplitProblem problem = {slicer, devices, stop};
   const Splitter splitter(problem, options);

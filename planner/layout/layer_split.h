@@ -13,6 +13,8 @@
 namespace plimsoll::planner {
 
 inline constexpr int64_t kMaxSplitDevices = 64;
+// Layers times devices: 256 layers on kMaxSplitDevices.
+inline constexpr int64_t kMaxSplitLayers = 256 * kMaxSplitDevices;
 
 // A device, in the order in which a token passes the devices; host memory is
 // one more, usually the first or the last.
@@ -53,8 +55,9 @@ absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
 // fit, for the context asked for or the largest for which all layers find a
 // device. Placing as many as fit is optimal, because a part never shrinks by
 // taking a layer more.
-// Errors: kInvalidArgument for no devices or more than kMaxSplitDevices; those
-// of Layout; what `stop` says, which is asked for each part that is tried.
+// Errors: kInvalidArgument for no devices or more than kMaxSplitDevices, and
+// beyond kMaxSplitLayers; those of Layout; what `stop` says, which is asked for
+// each part that is tried.
 absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
                                       const LoadOptions& options,
                                       const std::vector<SplitDevice>& devices,

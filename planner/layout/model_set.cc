@@ -17,10 +17,11 @@ using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
     const ModelShape&, const LoadOptions&, const DeviceProfile&)>;
 absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile, int64_t n_ctx,
-                                BytesOf bytes_of) {
+                                StopCheck stop, BytesOf bytes_of) {
   DeviceProfile shared = profile;
   Checked total = 0;
   for (size_t i = 0; i < members.size(); ++i) {
+    RETURN_IF_ERROR(stop());
     LoadOptions options = members[i].options;
     if (!options.n_ctx) options.n_ctx = n_ctx;
     const absl::StatusOr<int64_t> bytes =
@@ -50,8 +51,15 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
         "a set of ", n_members, " models, not 1 to ", kMaxModelsInSet));
   }
   int64_t cap = 1;
+  int64_t n_layers = 0;
   for (const SetMember& member : members) {
+    n_layers += member.shape.n_layers;
     if (!member.options.n_ctx) cap = std::max(cap, member.shape.n_ctx_train);
+  }
+  if (n_layers > kMaxLayersInSet) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a set of models with ", n_layers, " layers together, at most ",
+        kMaxLayersInSet, " are accepted"));
   }
   const ContextGrid grid(cap, false);
   const auto bytes_of = [&](const auto&... what) -> absl::StatusOr<int64_t> {
@@ -64,10 +72,10 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
   int64_t low = 0;
   int64_t high = grid.size();
   while (low < high) {
-    RETURN_IF_ERROR(stop());
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(const int64_t bytes,
-                     TotalAt(members, profile, grid.At(middle), bytes_of));
+    ASSIGN_OR_RETURN(
+        const int64_t bytes,
+        TotalAt(members, profile, grid.At(middle), stop, bytes_of));
     const bool fits = bytes <= budget_bytes;
     (fits ? low : high) = fits ? middle + 1 : middle;
   }
@@ -77,9 +85,10 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
     ASSIGN_OR_RETURN(set.plans.emplace_back(), Layout(what..., budget_bytes));
     return set.plans.back().total_bytes;
   };
-  ASSIGN_OR_RETURN(set.total_bytes,
-                   TotalAt(members, profile,
-                           grid.At(std::max<int64_t>(low - 1, 0)), keep_plan));
+  ASSIGN_OR_RETURN(
+      set.total_bytes,
+      TotalAt(members, profile, grid.At(std::max<int64_t>(low - 1, 0)), stop,
+              keep_plan));
   set.fits = set.total_bytes <= budget_bytes;
   return set;
 }

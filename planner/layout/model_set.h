@@ -13,6 +13,8 @@
 namespace plimsoll::planner {
 
 inline constexpr int64_t kMaxModelsInSet = 64;
+// Layers of all models: 256 of each.
+inline constexpr int64_t kMaxLayersInSet = 256 * kMaxModelsInSet;
 
 struct SetMember {
   ModelShape shape;
@@ -29,9 +31,9 @@ struct SetPlan {
 // Plans all members within one budget. Those that ask for no context get the
 // same one, each up to its own limit: the largest with which all fit. A draft
 // therefore is planned at the context that it will really have.
-// Errors: kInvalidArgument for no members or more than kMaxModelsInSet; those
-// of Layout, with the member's number in front; what `stop` says, which is
-// asked for each context that is tried.
+// Errors: kInvalidArgument for no members or more than kMaxModelsInSet, and
+// beyond kMaxLayersInSet; those of Layout, with the member's number in front;
+// what `stop` says, which is asked for each member and context that is tried.
 absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile,
                                 int64_t budget_bytes,

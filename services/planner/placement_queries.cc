@@ -11,6 +11,7 @@
 #include "planner/fleet/bounds.h"
 #include "planner/fleet/placement.h"
 #include "planner/layout/memory_plan.h"
+#include "services/planner/request_shapes.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
@@ -289,6 +290,28 @@ absl::Status DoesNotFit(const planner::ModelShape& shape,
 
 }  // namespace
 
+absl::StatusOr<std::vector<PlacementQueries::Shape>> PlacementQueries::ShapesOf(
+    const v1::PlaceModelsRequest& request, int64_t n_classes,
+    StopCheck stop) const {
+  RequestShapes shapes(sources_.shape_of);
+  std::vector<Shape> all;
+  int64_t n_layers = 0;
+  for (const v1::ModelToPlace& message : request.models()) {
+    RETURN_IF_ERROR(stop());
+    ASSIGN_OR_RETURN(all.emplace_back(), shapes.Get(message.source()));
+    n_layers += all.back()->n_layers;
+    const int64_t n_layer_plans =
+        n_layers * n_classes + shapes.n_made_layers() * kShapeLayerPlans;
+    if (n_layer_plans <= kMaxLayerPlans) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        all.size(), " of the models on ", n_classes,
+        " kinds of devices need plans of ", n_layer_plans,
+        " layers, shapes included, at most ", kMaxLayerPlans,
+        " are made; place fewer models or on fewer kinds at a time"));
+  }
+  return all;
+}
+
 absl::Status PlacementQueries::PlaceModels(
     const v1::PlaceModelsRequest& request, v1::PlaceModelsResponse& response,
     StopCheck stop) const {
@@ -320,13 +343,14 @@ absl::Status PlacementQueries::PlaceModels(
   }
   // Plans cost more than all else, so what is wrong is refused before them.
   RETURN_IF_ERROR(planner::ValidatePlacement(problem));
-  for (int m = 0; m < request.models_size(); ++m) {
-    const v1::ModelToPlace& message = request.models(m);
-    ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(message.source()));
+  ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
+                   ShapesOf(request, problem.n_classes, stop));
+  for (size_t m = 0; m < shapes.size(); ++m) {
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                     FromProto(message.options(), planner::LoadOptions{}));
-    RETURN_IF_ERROR(FillBytes(*shape, options, fleet, stop,
-                              problem.models[static_cast<size_t>(m)]));
+                     FromProto(request.models(static_cast<int>(m)).options(),
+                               planner::LoadOptions{}));
+    RETURN_IF_ERROR(
+        FillBytes(*shapes[m], options, fleet, stop, problem.models[m]));
   }
   ASSIGN_OR_RETURN(const planner::Placement placement,
                    planner::PlaceModels(problem, stop));

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +40,12 @@ class PlacementQueries {
   // One PlaceModels may take so many plans: its models times the kinds of its
   // devices.
   static constexpr int64_t kMaxPlans = 16'384;
+  // Layers of all plans of one PlaceModels together, with those of its shapes.
+  static constexpr int64_t kMaxLayerPlans = int64_t{1} << 20;
+  // What making the shape of a source costs for each layer, in layers of plans
+  // (measured: 12 us and 0.3 us). Models with an equal source share a shape; a
+  // configured model has its own.
+  static constexpr int64_t kShapeLayerPlans = 32;
 
   PlacementQueries(PlacementSources sources, planner::DeviceCatalogue catalogue)
       : sources_(std::move(sources)), catalogue_(std::move(catalogue)) {}
@@ -53,6 +61,13 @@ class PlacementQueries {
                          v1::GetBoundsResponse& response) const;
 
  private:
+  using Shape = std::shared_ptr<const planner::ModelShape>;
+
+  // By model.
+  absl::StatusOr<std::vector<Shape>> ShapesOf(
+      const v1::PlaceModelsRequest& request, int64_t n_classes,
+      StopCheck stop) const;
+
   const PlacementSources sources_;
   const planner::DeviceCatalogue catalogue_;
 };

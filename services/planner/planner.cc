@@ -10,14 +10,13 @@
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
 #include "planner/layout/model_set.h"
+#include "services/planner/request_shapes.h"
 #include "services/sources/model_source.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
-namespace {}  // namespace
-
 absl::StatusOr<Planner::Shape> Planner::ShapeOf(
     const v1::ModelSource& source) const {
   switch (source.source_case()) {
@@ -82,9 +81,19 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
                      planner::kMaxModelsInSet, " are accepted"));
   }
   std::vector<planner::SetMember> members;
+  RequestShapes shapes(
+      [this](const v1::ModelSource& source) { return ShapeOf(source); });
+  int64_t n_layers = 0;
   for (const v1::ModelLoad& model : request.models()) {
     RETURN_IF_ERROR(stop());
-    ASSIGN_OR_RETURN(const Shape shape, ShapeOf(model.source()));
+    ASSIGN_OR_RETURN(const Shape shape, shapes.Get(model.source()));
+    n_layers += shape->n_layers;
+    // Shapes cost more than plans, so they are not made for what is refused.
+    if (n_layers > planner::kMaxLayersInSet) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("models have ", n_layers, " layers or more, at most ",
+                       planner::kMaxLayersInSet, " are accepted"));
+    }
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(model.options(), planner::LoadOptions{}));
     members.push_back({*shape, options});
@@ -122,12 +131,18 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
 absl::Status Planner::Plan(const v1::PlanRequest& request,
                            v1::PlanResponse& response) const {
   ASSIGN_OR_RETURN(const Shape shape, ShapeOf(request.source()));
+  return PlanShape(*shape, request, response);
+}
+
+absl::Status Planner::PlanShape(const planner::ModelShape& shape,
+                                const v1::PlanRequest& request,
+                                v1::PlanResponse& response) const {
   ASSIGN_OR_RETURN(const planner::LoadOptions options,
                    FromProto(request.options(), planner::LoadOptions{}));
   ASSIGN_OR_RETURN(const Target target, TargetOf(request));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(*shape, options, target.profile, target.budget_bytes));
+      planner::Layout(shape, options, target.profile, target.budget_bytes));
   *response.mutable_plan() = ToProto(plan);
   return absl::OkStatus();
 }

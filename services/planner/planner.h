@@ -35,6 +35,10 @@ class Planner {
                              v1::DescribeModelResponse& response) const;
   absl::Status Plan(const v1::PlanRequest& request,
                     v1::PlanResponse& response) const;
+  // The same for a shape that is known already.
+  absl::Status PlanShape(const planner::ModelShape& shape,
+                         const v1::PlanRequest& request,
+                         v1::PlanResponse& response) const;
   absl::Status PlanSet(const v1::PlanSetRequest& request,
                        v1::PlanSetResponse& response,
                        StopCheck stop = NeverStop) const;

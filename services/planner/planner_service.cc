@@ -14,8 +14,9 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Leases and devices are answered at once, on gRPC's threads; whatever plans is
-// answered from the pool, so that neither waits for the other.
+// What touches one lease or one device is answered at once, on gRPC's threads;
+// whatever plans or lists is answered from the pool, so that neither waits for
+// the other.
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
   PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,
@@ -119,8 +120,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListDevices(CallbackServerContext* context,
                                   const v1::ListDevicesRequest*,
                                   v1::ListDevicesResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return ledger_.ListDevices(*response); });
+    return AnswerOnPool(
+        context, gate_, pool_, WorkCost::kQuick, /*request_bytes=*/0,
+        [=, this](StopCheck) { return ledger_.ListDevices(*response); });
   }
 
   grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
@@ -132,8 +134,10 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
                                  const v1::ListLeasesRequest* request,
                                  v1::ListLeasesResponse* response) override {
-    return AnswerUnary(context, gate_,
-                       [&] { return ledger_.ListLeases(*request, *response); });
+    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
+                        request->ByteSizeLong(), [=, this](StopCheck) {
+                          return ledger_.ListLeases(*request, *response);
+                        });
   }
 
   ServerUnaryReactor* PlaceModels(CallbackServerContext* context,

@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/planner/request_shapes.h"
 #include "services/server/call.h"
 #include "services/server/reader_alarm.h"
 #include "services/wire/errors.h"
@@ -64,6 +65,12 @@ absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
     devices.push_back({std::move(target.profile), target.budget_bytes});
   }
   return ToWhatIf(request, *shape, std::move(devices), stop);
+}
+
+absl::Status TooManyLayers(int64_t n_layers) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("requests: plans of ", n_layers, " layers or more, at most ",
+                   kMaxBatchLayers, " are made at a time"));
 }
 
 // One WhatIf call. The next message is computed, on the pool, when the last one
@@ -180,11 +187,23 @@ absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
         absl::StrCat("requests has ", request.requests_size(), ", at most ",
                      kMaxBatchPlans));
   }
+  RequestShapes shapes([&planner](const v1::ModelSource& source) {
+    return planner.ShapeOf(source);
+  });
+  int64_t n_layers = 0;
+  for (const v1::PlanRequest& one : request.requests()) {
+    RETURN_IF_ERROR(stop());
+    const auto shape = shapes.Get(one.source());
+    if (shape.ok()) n_layers += (*shape)->n_layers;
+    if (n_layers > kMaxBatchLayers) return TooManyLayers(n_layers);
+  }
   for (const v1::PlanRequest& one : request.requests()) {
     RETURN_IF_ERROR(stop());
     v1::BatchPlanResult& result = *response.add_results();
     v1::PlanResponse planned;
-    const absl::Status status = planner.Plan(one, planned);
+    const auto shape = shapes.Get(one.source());
+    const absl::Status status =
+        shape.ok() ? planner.PlanShape(**shape, one, planned) : shape.status();
     if (status.ok()) {
       *result.mutable_plan() = std::move(*planned.mutable_plan());
       continue;

@@ -26,12 +26,15 @@ namespace plimsoll::services {
 
 // One BatchPlan has at most so many requests.
 inline constexpr int kMaxBatchPlans = 256;
+// The most layers that the plans of one BatchPlan have: 128 for each plan.
+inline constexpr int64_t kMaxBatchLayers = 128 * kMaxBatchPlans;
 // So many WhatIf calls run at once: each holds memory in proportion to its
 // grid.
 inline constexpr int kMaxWhatIfCalls = 8;
 
 // Answers each request of a BatchPlan as Plan would.
-// Errors: kInvalidArgument beyond kMaxBatchPlans; what `stop` says.
+// Errors: kInvalidArgument beyond kMaxBatchPlans and kMaxBatchLayers, before
+// any plan is made; what `stop` says.
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
                        v1::BatchPlanResponse& response,
                        StopCheck stop = NeverStop);

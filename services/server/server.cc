@@ -9,11 +9,13 @@
 #include <chrono>
 #include <csignal>
 #include <mutex>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/host/check_threads.h"
 #include "services/server/reflection.h"
 
 namespace plimsoll::services {
@@ -85,7 +87,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota("plimsoll");
   quota.Resize(kMaxBufferBytes);
   builder.SetResourceQuota(quota);
-  // Only reflection and health use the synchronous server.
+  // Only health uses the synchronous server.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
@@ -103,11 +105,17 @@ absl::Status CheckListen(const ServerOptions& options) {
       "--i-understand-this-is-insecure to do it anyway"));
 }
 
+int GrpcThreads() {
+  const auto n_cores = static_cast<int>(std::thread::hardware_concurrency());
+  return kServerThreads + kServerThreadsPerCore * n_cores;
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     CallGate& gate) {
   RETURN_IF_ERROR(CheckListen(options));
   ASSIGN_OR_RETURN(const Address address, Split(options.listen));
+  RETURN_IF_ERROR(CheckThreads(GrpcThreads()));
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);

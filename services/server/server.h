@@ -34,6 +34,10 @@ inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
 // A stream whose reader takes nothing for so long is cancelled.
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
+// Threads of gRPC beside those that it has for each core (measured on 2 cores:
+// 9 at the start).
+inline constexpr int kServerThreads = 10;
+inline constexpr int kServerThreadsPerCore = 2;
 
 // The health service of this name is SERVING while the process lives; the empty
 // name is readiness.
@@ -50,12 +54,16 @@ struct ServerOptions {
 // if it is not loopback and `allow_insecure` is false.
 absl::Status CheckListen(const ServerOptions& options);
 
+// Threads that gRPC may take in this process, as client and as server.
+int GrpcThreads();
+
 // Thread-safe, but for construction and destruction.
 class Server {
  public:
   // Starts to serve `services`, which must outlive it, not ready yet. Closing
   // `gate`, which must outlive it too, makes it not ready for good.
-  // Errors: as CheckListen; kUnavailable if the address cannot be bound.
+  // Errors: as CheckListen; kResourceExhausted if the system does not give
+  // GrpcThreads() more; kUnavailable if the address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       CallGate& gate);

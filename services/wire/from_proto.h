@@ -55,7 +55,8 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
 // came of the request's chat_format.
 absl::StatusOr<worker::SessionOptions> FromProto(
     const v1::OpenSessionRequest& request, worker::ChatFormat format,
-    const worker::Tokenizer& tokenizer);
+    const worker::Tokenizer& tokenizer,
+    const worker::EncodeLimits& limits = {});
 
 // How the context of `options` rolls.
 // Errors: kInvalidArgument naming the field, also where the policy is not to

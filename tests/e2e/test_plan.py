@@ -1,14 +1,20 @@
 """Plans over gRPC: by a model's name, by a header, and what does not fit."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from conftest import model_file, model_flag
 from gguf_header import travelling_header
-from servers import Planner, refused
+from servers import Planner, refused, until
 from stubs import common, planner as v1
+from test_leases import SHORT, named, register, reserve
 
 GIB = 1 << 30
+BATCH_SECONDS = 30  # it takes far less than one, and took minutes
+QUICK_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +188,54 @@ def test_header_longer_than_a_mebibyte_is_refused(planner):
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as failures:
         plan(planner, v1.ModelSource(header=header), GIB)
     assert "header.gguf" in failures[0].message
+
+
+def imagined_strings(i):
+    """49 bytes that claim 2^30 strings, in a file of some 2^50 bytes."""
+    header = b"".join((
+        b"GGUF", (3).to_bytes(4, "little"),
+        (0).to_bytes(8, "little"), (1).to_bytes(8, "little"),  # tensors, values
+        (1).to_bytes(8, "little"), b"a",  # the key
+        (9).to_bytes(4, "little"), (8).to_bytes(4, "little"),  # list of strings
+        (1 << 30).to_bytes(8, "little"),
+    ))
+    assert len(header) == 49
+    return v1.ModelSource(
+        header=v1.ModelHeader(gguf=header, file_bytes=(1 << 50) + i)
+    )
+
+
+def test_headers_that_claim_what_is_not_there_hold_nobody_up():
+    batch = v1.BatchPlanRequest(requests=[
+        v1.PlanRequest(source=imagined_strings(i), budget_bytes=GIB)
+        for i in range(256)
+    ])
+    with Planner(*SHORT) as server:
+        register(server)
+
+        def grant():
+            try:
+                return reserve(server, "r", 1)
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.UNAVAILABLE  # it recovers
+                return None
+
+        lease = named(until(grant))
+        server.stub.Confirm(v1.ConfirmRequest(measured_bytes=1, **lease))
+        with ThreadPoolExecutor(2) as pool:
+            replies = [
+                pool.submit(server.stub.BatchPlan, batch, timeout=BATCH_SECONDS)
+                for _ in range(2)
+            ]
+            while True:
+                is_last = all(reply.done() for reply in replies)
+                server.stub.Renew(v1.RenewRequest(**lease), timeout=QUICK_SECONDS)
+                server.health.Check(
+                    health_pb2.HealthCheckRequest(), timeout=QUICK_SECONDS
+                )
+                if is_last:
+                    break
+        for reply in replies:
+            results = reply.result().results
+            assert len(results) == 256
+            assert all(result.HasField("failure") for result in results)

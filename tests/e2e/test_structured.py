@@ -89,6 +89,19 @@ def test_a_regular_expression_matches_the_whole_reply(worker):
     assert reply.finish_reason == v1.FINISH_REASON_END_TOKEN
 
 
+def test_a_pattern_that_matches_in_many_ways_holds_to_the_end(worker):
+    pattern = "(([a-z ]{1,40}[,.])|([a-z ,.]{2,80})){1,40}"
+    request = generate(
+        "smollm2", text=text("Once upon a time"), sampling=GREEDY, max_tokens=120,
+        constraint=constrained(regex=pattern),
+    )
+    reply = worker.generation.Generate(request, timeout=CALL_SECONDS)
+    assert reply.usage.generated_tokens == 120 or (
+        reply.finish_reason == v1.FINISH_REASON_END_TOKEN
+    )
+    assert re.fullmatch("[a-z ,.]+", reply.text)
+
+
 def test_a_grammar_accepts_the_reply(worker):
     grammar = """
         # One word, perhaps doubled.

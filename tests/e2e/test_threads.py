@@ -1,6 +1,8 @@
 """How many threads a server has, and what it does when it gets no more."""
 
 import os
+import signal
+import subprocess
 import threading
 
 import grpc
@@ -11,12 +13,13 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc as alpha_grpc
 
 import stubs
 from conftest import model_flag
-from servers import BUILD_DIR, CALL_SECONDS, Planner, Worker, refused
+from servers import BUILD_DIR, CALL_SECONDS, Planner, Worker, binary, refused
 
 N_STREAMS = 100  # of each kind; a connection may have 128
 # Without this, channels to one address share a connection.
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 MOST_NEW_THREADS = 8  # that gRPC may add by itself
+END_SECONDS = 60  # until a start that hangs is ended
 
 
 def n_threads(server):
@@ -56,15 +59,61 @@ def test_an_open_stream_takes_no_thread(start):
 
 
 @pytest.fixture
-def no_threads(tmp_path, monkeypatch):
-    """A file; while it exists servers that start from here on get no thread."""
+def failing_threads(monkeypatch):
+    """Servers that start from here on can be refused threads."""
     library = BUILD_DIR / "lib" / "failing_threads.so"
     if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
         pytest.skip("needs failing_threads.so, and no sanitizer")
-    file = tmp_path / "no-threads"
     monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+@pytest.fixture
+def no_threads(failing_threads, tmp_path, monkeypatch):
+    """A file; while it exists servers that start from here on get no thread."""
+    file = tmp_path / "no-threads"
     monkeypatch.setenv("PLIMSOLL_TEST_NO_THREADS", str(file))
     return file
+
+
+def start_and_end(command, most, tmp_path):
+    """Starts a server that gets `most` threads, and ends it if it listens.
+
+    Returns whether it listened, its exit status and what it said."""
+    errors = tmp_path / "errors"
+    env = {**os.environ, "PLIMSOLL_TEST_THREADS": str(most),
+           "XDG_STATE_HOME": str(tmp_path)}
+    with open(errors, "wb") as file, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=file, env=env
+    ) as process:
+        late = threading.Timer(END_SECONDS, process.kill)
+        late.start()
+        listens = process.stdout.readline().startswith(b"listening on ")
+        if listens:
+            process.send_signal(signal.SIGTERM)
+        status = process.wait()
+        late.cancel()
+    return listens, status, errors.read_text()
+
+
+@pytest.mark.parametrize("name", ["plimsoll-planner", "plimsoll-worker"])
+def test_a_start_with_too_few_threads_says_so_and_ends(
+    failing_threads, smollm2, tmp_path, name
+):
+    command = [binary(name), "--listen=127.0.0.1:0"]
+    if name == "plimsoll-worker":
+        command += [f"--model=m={smollm2}", "--n-ctx=256", "--slots=1", "--lazy",
+                    "--planner=127.0.0.1:1"]
+    ends = {}
+    for most in (0, 1, 3, 5, 8, 11, 14, 17, 20, 25, 30, 40, 500):
+        listens, status, said = start_and_end(command, most, tmp_path)
+        ends[most] = (listens, status)
+        if not listens:
+            assert status == 1, (most, status, said)
+            assert "pids.max" in said, (most, said)
+        else:
+            assert status == 0, (most, status, said)
+    assert ends[0] == (False, 1)
+    assert ends[500] == (True, 0)
 
 
 def test_without_a_thread_models_are_unloaded_and_the_worker_ends(no_threads):

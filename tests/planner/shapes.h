@@ -55,6 +55,12 @@ inline ModelShape Smollm2() {
       {30, 576, 9, 3, 64, 1536, 49'152, 8'192, 0, DType::kQ8_0, DType::kQ4_1});
 }
 
+// A small model of so many layers.
+inline ModelShape DeepShape(int64_t n_layers) {
+  return MakeShape(
+      {n_layers, 64, 2, 1, 32, 64, 1'000, 8'192, 0, DType::kF16, DType::kF16});
+}
+
 // A number from 1 to `max`, of any order of magnitude.
 inline int64_t LogUniform(std::mt19937_64& random, int64_t max) {
   int64_t limit = 1;

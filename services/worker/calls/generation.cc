@@ -50,12 +50,7 @@ absl::StatusOr<Prompt> FittingPrompt(const LoadedModel& model,
   worker::EncodeLimits limits = {.stop = stop};
   if (!can_roll) limits.max_tokens = model.engine->n_ctx();
   absl::StatusOr<Prompt> prompt = PromptOf(model, request, limits);
-  if (absl::IsOutOfRange(prompt.status()) && !HasDetails(prompt.status())) {
-    return WithDetails(prompt.status(),
-                       {v1::ERROR_REASON_PROMPT_TOO_LONG,
-                        {{"n_ctx", absl::StrCat(limits.max_tokens)}},
-                        std::nullopt});
-  }
+  if (!prompt.ok()) return EncodeStatus(prompt.status(), limits);
   return prompt;
 }
 
@@ -158,9 +153,13 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   const auto session =
       engine.GetSession(options.session_id, options.claim.tenant);
   if (!session.ok()) return SessionStatus(session.status());
-  ASSIGN_OR_RETURN(options.prompt_ids,
-                   worker::EncodeContent(engine.tokenizer(), session->format,
-                                         request.message(), caller.stop));
+  // A message must fit: what rolls out of the context are earlier turns.
+  const worker::EncodeLimits limits = {.max_tokens = engine.n_ctx(),
+                                       .stop = caller.stop};
+  auto ids = worker::EncodeContent(engine.tokenizer(), session->format,
+                                   request.message(), limits);
+  if (!ids.ok()) return EncodeStatus(ids.status(), limits);
+  options.prompt_ids = *std::move(ids);
   if (options.prompt_ids.empty()) {
     return absl::InvalidArgumentError("message: it is empty");
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/wire/chat_tools.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 
@@ -71,6 +72,15 @@ absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
   result.chat_format = std::string(worker::ChatFormatName(choice.format));
   result.chat_format_reason = choice.reason;
   return result;
+}
+
+absl::Status EncodeStatus(absl::Status status,
+                          const worker::EncodeLimits& limits) {
+  if (!absl::IsOutOfRange(status) || HasDetails(status)) return status;
+  return WithDetails(std::move(status),
+                     {v1::ERROR_REASON_PROMPT_TOO_LONG,
+                      {{"n_ctx", absl::StrCat(limits.max_tokens)}},
+                      std::nullopt});
 }
 
 }  // namespace plimsoll::services

@@ -39,6 +39,11 @@ absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
 
+// The error of an encoding within `limits`, with details if the bytes alone are
+// too many.
+absl::Status EncodeStatus(absl::Status status,
+                          const worker::EncodeLimits& limits);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_

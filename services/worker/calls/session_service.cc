@@ -31,7 +31,7 @@ v1::Session Describe(const LoadedModel& model,
 
 absl::Status Open(ModelRegistry& registry, const worker::Claim& caller,
                   const v1::OpenSessionRequest& request,
-                  v1::OpenSessionResponse& response) {
+                  v1::OpenSessionResponse& response, StopCheck stop) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
   ASSIGN_OR_RETURN(const ByteBudget::Share share,
                    registry.messages().Take(WorkBytes(request)));
@@ -39,12 +39,15 @@ absl::Status Open(ModelRegistry& registry, const worker::Claim& caller,
       const worker::ChatFormatChoice choice,
       ChooseFormat(*model, request.has_chat_format() ? &request.chat_format()
                                                      : nullptr));
-  ASSIGN_OR_RETURN(
-      worker::SessionOptions options,
-      FromProto(request, choice.format, model->engine->tokenizer()));
-  options.owner = caller.tenant;
-  options.peer = caller.peer;
-  const auto info = model->engine->OpenSession(std::move(options));
+  // The system message stays in the context.
+  const worker::EncodeLimits limits = {.max_tokens = model->engine->n_ctx(),
+                                       .stop = stop};
+  auto options =
+      FromProto(request, choice.format, model->engine->tokenizer(), limits);
+  if (!options.ok()) return EncodeStatus(options.status(), limits);
+  options->owner = caller.tenant;
+  options->peer = caller.peer;
+  const auto info = model->engine->OpenSession(*std::move(options));
   if (!info.ok()) return SessionStatus(info.status());
   *response.mutable_session() = Describe(*model, *info);
   return absl::OkStatus();
@@ -95,9 +98,9 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
     // The system prompt is tokenised.
     return AnswerPrepared(
         context, gate_, pool_, *request,
-        [this, context, request, response](StopCheck) -> absl::Status {
+        [this, context, request, response](StopCheck stop) -> absl::Status {
           ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
-          return Open(registry_, claim, *request, *response);
+          return Open(registry_, claim, *request, *response, stop);
         });
   }
 

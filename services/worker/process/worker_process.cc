@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/host/check_threads.h"
 #include "services/host/log.h"
 #include "services/host/runtime_key.h"
 #include "services/server/byte_budget.h"
@@ -35,6 +36,20 @@ namespace {
 constexpr absl::Duration kLossGrace = absl::Seconds(2);
 // Of several devices: for each to say whether it is the one that is lost.
 constexpr absl::Duration kLossPatience = absl::Seconds(2);
+
+// Threads of a worker beside gRPC's, its pool's and those that a model computes
+// on: the monitor, the keeper, the guard; of a load the loader, the reader and
+// the steps.
+constexpr int kOwnThreads = 6;
+
+// Asks for all threads that a worker has with one model, before any of gRPC's
+// is started, which its calls to a planner need.
+absl::Status CheckWorkerThreads(const WorkerOptions& options) {
+  const int n_compute =
+      options.n_threads > 0 ? options.n_threads : worker::UsableThreads();
+  return CheckThreads(GrpcThreads() + WorkPool::kMaxThreads + kOwnThreads +
+                      n_compute);
+}
 
 // What streams end with.
 absl::Status DeviceLost(const absl::Status& error) {
@@ -168,6 +183,8 @@ void WatchDevices(DeviceGuard& guard, const std::vector<Accelerator>& devices,
 
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
+  RETURN_IF_ERROR(CheckListen(server_options));
+  RETURN_IF_ERROR(CheckWorkerThreads(options));
   std::unique_ptr<PlannerClient> client;
   ByteBudget messages(kMessageBytes);
   options.messages = &messages;

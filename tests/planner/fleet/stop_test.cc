@@ -71,6 +71,19 @@ TEST(StopTest, ASetOfModels) {
   });
 }
 
+// Also where only one context is tried.
+TEST(StopTest, EachModelOfASet) {
+  constexpr int64_t kMembers = 5;
+  LoadOptions options;
+  options.n_ctx = 16;
+  const std::vector<SetMember> members(kMembers, {Smollm2(), options});
+  StopAt never(int64_t{1} << 40);
+  EXPECT_TRUE(PlanSet(members, CommittedCpuProfile(), kGiB, [&] {
+                return never();
+              }).ok());
+  EXPECT_GE(never.n_asked(), 2 * kMembers);
+}
+
 TEST(StopTest, APlacement) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 40; ++i) {

@@ -280,6 +280,21 @@ TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {
       absl::IsInvalidArgument(SplitLayers(Smollm2(), options, {}).status()));
 }
 
+TEST(LayerSplitTest, LayersTimesDevicesUpToTheirLimitAndNotPastIt) {
+  LoadOptions options;
+  options.n_ctx = 64;
+  const std::vector<SplitDevice> devices(kMaxSplitDevices, Device(kGiB));
+  constexpr int64_t kLayers = kMaxSplitLayers / kMaxSplitDevices;
+  for (const int64_t n_layers : {int64_t{128}, kLayers}) {
+    EXPECT_TRUE(SplitLayers(DeepShape(n_layers), options, devices).ok());
+  }
+  const auto refused = SplitLayers(DeepShape(kLayers + 1), options, devices);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("257 layers over 64 devices: their product is 16448, "
+                        "at most 16384"));
+}
+
 TEST(LayerSplitTest, WhatBelongsToNoLayerGoesWhereItIsRead) {
   ModelShape shape = Smollm2();
   shape.tied_output = false;

@@ -84,6 +84,20 @@ TEST(ModelSetTest, MembersUpToTheirLimitAndNotPastIt) {
       absl::IsInvalidArgument(PlanSet({}, CommittedCpuProfile(), 1).status()));
 }
 
+TEST(ModelSetTest, LayersUpToTheirLimitAndNotPastIt) {
+  LoadOptions options;
+  options.n_ctx = 16;
+  constexpr int64_t kLayers = kMaxLayersInSet / kMaxModelsInSet;
+  std::vector<SetMember> members(kMaxModelsInSet,
+                                 {DeepShape(kLayers), options});
+  EXPECT_TRUE(PlanSet(members, CommittedCpuProfile(), kMiB).ok());
+  members.back().shape = DeepShape(kLayers + 1);
+  const auto refused = PlanSet(members, CommittedCpuProfile(), kMiB);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("with 16385 layers together, at most 16384"));
+}
+
 TEST(ModelSetTest, ReportsOverflow) {
   LoadOptions options;
   options.n_ctx = 16;

@@ -172,6 +172,60 @@ TEST_F(BusyPlannerTest, LeasesDoNotWaitForPlacements) {
   EXPECT_TRUE(pool_->Await(0, 0, kTooLong));
 }
 
+// Lists wait for a thread of the pool as plans do: gRPC's threads make none.
+TEST_F(BusyPlannerTest, LeasesDoNotWaitForLists) {
+  const auto release = std::make_shared<absl::Notification>();
+  const int n_threads = pool_->n_threads();
+  for (int i = 0; i < n_threads; ++i) {
+    ASSERT_TRUE(
+        pool_
+            ->Submit({"hold", WorkCost::kQuick, std::make_shared<CallStop>(),
+                      [release](const absl::Status&) {
+                        release->WaitForNotification();
+                      }})
+            .ok());
+  }
+  EXPECT_TRUE(pool_->Await(static_cast<size_t>(n_threads), 0, kTooLong));
+  struct Call {
+    grpc::ClientContext context;
+    v1::ListDevicesResponse devices;
+    v1::ListLeasesResponse leases;
+    absl::Status status;
+    absl::Notification ended;
+
+    void End(const grpc::Status& end) {
+      status = FromGrpc(end);
+      ended.Notify();
+    }
+  };
+  std::vector<std::unique_ptr<Call>> calls;
+  const v1::ListDevicesRequest devices;
+  const v1::ListLeasesRequest leases;
+  for (int i = 0; i < kCalls; ++i) {
+    Call* call = calls.emplace_back(std::make_unique<Call>()).get();
+    const auto end = [call](const grpc::Status& status) { call->End(status); };
+    if (i % 2 == 0) {
+      stub_->async()->ListDevices(&call->context, &devices, &call->devices,
+                                  end);
+    } else {
+      stub_->async()->ListLeases(&call->context, &leases, &call->leases, end);
+    }
+  }
+  const absl::Time end = absl::Now() + kTooLong;
+  while (pool_->n_queued() < kCalls && absl::Now() < end) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(pool_->n_queued(), size_t{kCalls});
+  const absl::Status status = HoldALease();
+  EXPECT_TRUE(status.ok()) << status;
+  release->Notify();
+  for (const auto& call : calls) {
+    call->ended.WaitForNotification();
+    EXPECT_TRUE(call->status.ok()) << call->status;
+  }
+  EXPECT_EQ(calls[0]->devices.devices_size(), 1);
+}
+
 TEST_F(BusyPlannerTest, LeasesDoNotWaitForWhatIfs) {
   const v1::WhatIfRequest request = LargestGrid();
   struct Call {

@@ -13,6 +13,7 @@
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/planner/deep_source.h"
 
 namespace plimsoll::services {
 namespace {
@@ -146,6 +147,64 @@ TEST_F(PlacementQueriesTest, MakesPlansUpToTheirLimitAndNotPastIt) {
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("need 17408 plans, at most 16384"));
+}
+
+TEST_F(PlacementQueriesTest, PlansLayersUpToTheirLimitAndNotPastIt) {
+  constexpr int64_t kLayers = planner::ModelShape::kMaxLayers;
+  constexpr int64_t kKinds = 2;
+  constexpr int64_t kModels = (PlacementQueries::kMaxLayerPlans / kLayers -
+                               PlacementQueries::kShapeLayerPlans) /
+                              kKinds;
+  v1::PlaceModelsRequest request;
+  const auto add_model = [&] {
+    v1::ModelToPlace& model = *request.add_models();
+    model.set_name(absl::StrCat("m", request.models_size()));
+    *model.mutable_source() = DeepSource(kLayers);
+  };
+  for (int64_t m = 0; m < kModels; ++m) add_model();
+  for (int64_t kind = 0; kind < kKinds; ++kind) {
+    v1::DeviceToFill& device = *request.add_devices();
+    device.set_id(absl::StrCat("d", kind));
+    *device.mutable_profile() = ToProto(planner::CommittedCpuProfile());
+    device.mutable_profile()->set_runtime_bytes(ToUint64(kind));
+    device.set_available_bytes(1);
+  }
+  absl::Status status = Place(request);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(n_shapes_, 1) << "models of one source have one shape";
+  add_model();
+  status = Place(request);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("1009 of the models on 2 kinds of devices need plans "
+                        "of 1049600 layers, shapes included, at most 1048576"));
+}
+
+// Shapes cost more than plans, so they are not made for what is refused.
+TEST_F(PlacementQueriesTest, DifferentSourcesAreMadeUpToTheLimitOnly) {
+  Register("cpu", TinyBytes());
+  v1::PlaceModelsRequest request;
+  for (uint32_t m = 0; m < 1'024; ++m) {
+    v1::ModelToPlace& model = *request.add_models();
+    model.set_name(absl::StrCat("m", m));
+    *model.mutable_source() = DeepSource(500);
+    model.mutable_source()->mutable_hyperparameters()->set_vocab_size(1 + m);
+  }
+  EXPECT_EQ(Place(request).code(), Code::kInvalidArgument);
+  EXPECT_LT(n_shapes_, 70);
+}
+
+TEST_F(PlacementQueriesTest, AStopIsAskedForWhileShapesAreMade) {
+  Register("cpu", TinyBytes());
+  v1::PlaceModelsRequest request;
+  AddTiny("a", 1, request);
+  AddTiny("b", 1, request);
+  EXPECT_EQ(queries_
+                .PlaceModels(request, response_,
+                             [] { return absl::CancelledError("enough"); })
+                .code(),
+            Code::kCancelled);
+  EXPECT_EQ(n_shapes_, 0);
 }
 
 TEST_F(PlacementQueriesTest, WhatIsRefusedIsRefusedBeforeAnyPlanIsMade) {

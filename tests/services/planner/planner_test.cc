@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "planner/layout/model_set.h"
 #include "services/sources/header_bytes.h"
 #include "services/wire/errors.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/planner/deep_source.h"
 #include "tests/services/planner/ledger_fixture.h"
 
 namespace plimsoll::services {
@@ -65,6 +67,23 @@ TEST_F(PlannerTest, ASplitSaysWhatEachDeviceOffersAndWhatIsMissing) {
   ASSERT_TRUE(planner_->PlanSplit(request, larger).ok());
   EXPECT_TRUE(larger.fits());
   EXPECT_EQ(larger.missing_bytes(), 0u);
+}
+
+TEST_F(PlannerTest, ASetHasLayersUpToItsLimitAndNotPastIt) {
+  v1::PlanSetRequest request;
+  request.set_budget_bytes(1 << 28);
+  for (int64_t i = 0; i < planner::kMaxModelsInSet; ++i) {
+    *request.add_models()->mutable_source() =
+        DeepSource(planner::kMaxLayersInSet / planner::kMaxModelsInSet);
+  }
+  v1::PlanSetResponse response;
+  EXPECT_TRUE(planner_->PlanSet(request, response).ok());
+  *request.mutable_models(0)->mutable_source() = DeepSource(257);
+  const absl::Status status = planner_->PlanSet(request, response);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("16385 layers or more, at most 16384"),
+            absl::string_view::npos)
+      << status;
 }
 
 TEST_F(PlannerTest, APlanWithoutADeviceNeedsABudget) {

@@ -14,6 +14,7 @@
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/services/planner/deep_source.h"
 
 namespace plimsoll::services {
 namespace {
@@ -277,6 +278,27 @@ TEST_F(WhatIfQueriesTest, ABatchHasAtMost256Requests) {
   *request.add_requests() = TinyPlan(kGiB);
   EXPECT_EQ(BatchPlan(planner_, request, response).code(),
             Code::kInvalidArgument);
+}
+
+TEST_F(WhatIfQueriesTest, ABatchHasLayersUpToTheirLimitAndNotPastIt) {
+  constexpr uint32_t kLayers = kMaxBatchLayers / kMaxBatchPlans;
+  v1::BatchPlanRequest request;
+  for (int i = 0; i < kMaxBatchPlans; ++i) {
+    v1::PlanRequest& one = *request.add_requests();
+    *one.mutable_source() = DeepSource(kLayers);
+    one.set_budget_bytes(kGiB);
+  }
+  v1::BatchPlanResponse response;
+  ASSERT_TRUE(BatchPlan(planner_, request, response).ok());
+  EXPECT_EQ(response.results_size(), kMaxBatchPlans);
+  EXPECT_TRUE(response.results(0).plan().fits());
+  *request.mutable_requests(9)->mutable_source() = DeepSource(kLayers + 1);
+  response.Clear();
+  const absl::Status status = BatchPlan(planner_, request, response);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("32769 layers or more, at most 32768"));
+  EXPECT_EQ(response.results_size(), 0);
 }
 
 TEST(WhatIfMessagesTest, ALongFrontierComesInParts) {

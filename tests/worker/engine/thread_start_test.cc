@@ -2,9 +2,13 @@
 // is as good as ever.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/failing_threads.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "worker/device/compute_device.h"
+#include "worker/device/read_ahead.h"
 
 namespace plimsoll {
 namespace {
@@ -49,6 +53,28 @@ TEST(ThreadStartTest, ALoadOfSeveralPartsSaysItToo) {
   const int n = ThreadsNeeded(
       [&] { return testing::LoadEngine(file.path(), setup).status(); });
   EXPECT_LT(n, kMostThreads);
+}
+
+TEST(ThreadStartTest, AFileIsReadWithoutAThreadWhereThereIsNone) {
+  const auto bytes =
+      testing::RandomModelBytes(testing::FindRandomModel("llama_f32"));
+  const testing::TemporaryFile on_disk(bytes);
+  const auto file = worker::ModelFile::Open(on_disk.path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<worker::ReadAhead::Piece> pieces;
+  for (int64_t i = 0; i < 50; ++i) {
+    pieces.push_back({.offset = i * 37, .bytes = 1 + i * i % 997});
+  }
+  AllowThreads(0);
+  worker::ReadAhead reader(**file, pieces, /*has_thread=*/true);
+  AllowThreads(-1);
+  for (const worker::ReadAhead::Piece& piece : pieces) {
+    const auto read = reader.Next();
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(static_cast<int64_t>(read->size()), piece.bytes);
+    EXPECT_TRUE(
+        std::equal(read->begin(), read->end(), bytes.begin() + piece.offset));
+  }
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
 
 absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
                                       ChatFormat format,
-                                      const std::string* system) {
+                                      const std::string* system,
+                                      const EncodeLimits& limits) {
   std::vector<ChatMessage> messages = {{ChatRole::kUser, "1"},
                                        {ChatRole::kAssistant, "2"},
                                        {ChatRole::kUser, "3"}};
@@ -228,21 +229,23 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
   ASSIGN_OR_RETURN(frame.after_reply, tokenizer.Encode(segments[first + 3].text,
                                                        /*parse_special=*/true));
   segments.resize(first);
-  ASSIGN_OR_RETURN(frame.opening, EncodeChat(tokenizer, segments));
+  ASSIGN_OR_RETURN(frame.opening, EncodeChat(tokenizer, segments, limits));
   return frame;
 }
 
 absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
                                                    ChatFormat format,
                                                    const std::string& content,
-                                                   StopCheck stop) {
+                                                   const EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
                    RenderChat(format, {{ChatRole::kUser, content}},
                               /*add_generation_prompt=*/false));
   std::vector<int32_t> ids;
   for (const ChatSegment& segment : segments) {
     if (segment.is_scaffold) continue;
-    RETURN_IF_ERROR(AppendContent(tokenizer, segment.text, stop, ids));
+    RETURN_IF_ERROR(tokenizer.CheckFits(tokenizer.LeastBytes(segment.text),
+                                        limits.max_tokens));
+    RETURN_IF_ERROR(AppendContent(tokenizer, segment.text, limits.stop, ids));
     break;
   }
   return ids;

@@ -90,15 +90,17 @@ struct ChatFrame {
   std::vector<int32_t> after_reply;
 };
 
-// Errors: those of RenderChat.
+// Errors: those of RenderChat; those of CheckFits for the opening, before
+// anything is tokenised; what the stop check says.
 absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
                                       ChatFormat format,
-                                      const std::string* system);
+                                      const std::string* system,
+                                      const EncodeLimits& limits = {});
 // Ids of a user's content as the format shows it.
-absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
-                                                   ChatFormat format,
-                                                   const std::string& content,
-                                                   StopCheck stop = NeverStop);
+// Errors: as EncodeFrame, for the content.
+absl::StatusOr<std::vector<int32_t>> EncodeContent(
+    const Tokenizer& tokenizer, ChatFormat format, const std::string& content,
+    const EncodeLimits& limits = {});
 
 }  // namespace plimsoll::worker
 

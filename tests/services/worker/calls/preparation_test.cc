@@ -154,18 +154,87 @@ TEST_F(PreparationTest, ALargePromptAndAConstraintArePreparedOnThePool) {
   }
 }
 
-TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
-  grpc::ClientContext context;
-  v1::GenerateResponse reply;
-  const absl::Status status = FromGrpc(worker_->generation->Generate(
-      &context,
-      GreedyRequest<v1::GenerateRequest>(std::string(2 << 20, ' '), 1),
-      &reply));
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+// Expects that `status` is the refusal of two mebibytes of spaces.
+void ExpectTooLong(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("2097152 bytes, which are at least"));
+              HasSubstr("bytes, which are at least"));
   EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_PROMPT_TOO_LONG);
   EXPECT_THAT(DetailsOf(status).metadata, Contains(Pair("n_ctx", "4096")));
+}
+
+TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
+  const std::string spaces(2 << 20, ' ');
+  {
+    grpc::ClientContext context;
+    v1::GenerateResponse reply;
+    ExpectTooLong(FromGrpc(worker_->generation->Generate(
+        &context, GreedyRequest<v1::GenerateRequest>(spaces, 1), &reply)));
+  }
+  v1::OpenSessionRequest open;
+  open.set_model("a");
+  open.set_session_id("s");
+  open.set_system(spaces);
+  v1::OpenSessionResponse opened;
+  {
+    grpc::ClientContext context;
+    ExpectTooLong(
+        FromGrpc(worker_->sessions->OpenSession(&context, open, &opened)));
+  }
+  open.clear_system();
+  grpc::ClientContext opening;
+  ASSERT_TRUE(worker_->sessions->OpenSession(&opening, open, &opened).ok());
+  grpc::ClientContext chatting;
+  v1::ChatRequest say;
+  say.set_model("a");
+  say.set_session_id("s");
+  say.set_message(spaces);
+  const auto reader = worker_->sessions->Chat(&chatting, say);
+  v1::ChatResponse part;
+  EXPECT_FALSE(reader->Read(&part));
+  ExpectTooLong(FromGrpc(reader->Finish()));
+}
+
+// A model with tokens of many letters q: the most text that fits its context
+// takes long to tokenise.
+plimsoll::testing::RandomModel LongWordModel() {
+  plimsoll::testing::RandomModel model =
+      plimsoll::testing::FindRandomModel("gemma_k");
+  for (size_t n = 2; n <= 1'024; n *= 2) {
+    model.last_tokens.emplace_back(std::string(n, 'q'), 1);
+  }
+  return model;
+}
+
+TEST(OpenSessionTest, OneThatIsCancelledWhileItRunsOpensNothing) {
+  TestWorker worker(nullptr, std::nullopt, nullptr, LongWordModel());
+  ASSERT_TRUE(worker.Load("a").ok());
+  v1::OpenSessionRequest request;
+  request.set_model("a");
+  request.set_system(std::string(2 << 20, 'q'));
+  grpc::ClientContext context;
+  std::thread client([&] {
+    v1::OpenSessionResponse opened;
+    EXPECT_EQ(
+        worker.sessions->OpenSession(&context, request, &opened).error_code(),
+        grpc::StatusCode::CANCELLED);
+  });
+  EXPECT_TRUE(worker.pool->Await(1, 0, kPatience));
+  context.TryCancel();
+  client.join();
+  EXPECT_TRUE(worker.pool->Await(0, 0, kPatience));
+  grpc::ClientContext listing;
+  v1::ListSessionsRequest list;
+  list.set_model("a");
+  v1::ListSessionsResponse sessions;
+  EXPECT_TRUE(worker.sessions->ListSessions(&listing, list, &sessions).ok());
+  EXPECT_EQ(sessions.sessions_size(), 0);
+
+  grpc::ClientContext again;
+  v1::OpenSessionResponse opened;
+  const absl::Status status =
+      FromGrpc(worker.sessions->OpenSession(&again, request, &opened));
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

@@ -70,6 +70,9 @@ class LossyPlanner final : public v1::PlannerService::Service {
                           const v1::ListLeasesRequest* request,
                           v1::ListLeasesResponse* response) override {
     on_list();
+    if (n_refused_lists-- > 0) {
+      return ToGrpc(absl::ResourceExhaustedError("64 calls wait"), "");
+    }
     return ToGrpc(ledger.ListLeases(*request, *response), "");
   }
 
@@ -87,7 +90,8 @@ class LossyPlanner final : public v1::PlannerService::Service {
 
   Ledger ledger{BootTime};
   std::string address;
-  std::atomic<int> n_lost_replies = 0;  // of Reserve, from now on
+  std::atomic<int> n_lost_replies = 0;   // of Reserve, from now on
+  std::atomic<int> n_refused_lists = 0;  // from now on
   std::atomic<int> n_registered = 0;
   std::atomic<int> n_reserve_calls = 0;
   std::atomic<int> n_release_calls = 0;
@@ -157,6 +161,20 @@ TEST_F(LeaseKeeperTest, AReservationThatNobodyKnowsIsReleased) {
   EXPECT_EQ(planner_.n_reserve_calls, PlannerClient::kMaxReserveCalls);
   ASSERT_EQ(planner_.LeaseIds().size(), 1u);
   planner_.AwaitLeases(0);
+}
+
+TEST_F(LeaseKeeperTest, APlannerThatIsTooBusyToListIsAskedLater) {
+  planner_.n_refused_lists = 1;
+  ReserveAs(kHolder, OwnIdentity());
+  Start();
+  while (planner_.n_refused_lists > 0) std::this_thread::yield();
+  // The lease that it holds by then is renewed before the next list, as always.
+  const auto lease = keeper_->Reserve(kDevice, "a", kBytes);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  while (planner_.LeaseIds() != std::set<std::string>{lease->id}) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(keeper_->Fence(lease->id).ok());
 }
 
 TEST_F(LeaseKeeperTest, OnlyLeasesOfItsOwnIdentityAreReleased) {

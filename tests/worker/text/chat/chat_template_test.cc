@@ -1,5 +1,6 @@
 #include "worker/text/chat/chat_template.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -243,21 +244,24 @@ TEST(ChatFormatNameTest, NamesAreParsedBack) {
               AllOf(HasSubstr("llama3"), HasSubstr("smollm2")));
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOfBytes() {
+  GgufFixture fixture;
+  return AddVocab(fixture,
+                  ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
+                                  {"<|im_end|>", TokenType::kControl},
+                                  {"<start_of_turn>", TokenType::kControl},
+                                  {"<end_of_turn>", TokenType::kControl}}))
+      .String("tokenizer.ggml.model", "gpt2")
+      .String("tokenizer.ggml.pre", "gpt-2")
+      .Strings("tokenizer.ggml.merges", {})
+      .U32("tokenizer.ggml.bos_token_id", 256)
+      .Bool("tokenizer.ggml.add_bos_token", true)
+      .Load();
+}
+
 // What a session says turn by turn is what the whole conversation says.
 TEST(EncodeFrameTest, PiecesAreTheWholeConversation) {
-  GgufFixture fixture;
-  const auto tokenizer =
-      AddVocab(fixture,
-               ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
-                               {"<|im_end|>", TokenType::kControl},
-                               {"<start_of_turn>", TokenType::kControl},
-                               {"<end_of_turn>", TokenType::kControl}}))
-          .String("tokenizer.ggml.model", "gpt2")
-          .String("tokenizer.ggml.pre", "gpt-2")
-          .Strings("tokenizer.ggml.merges", {})
-          .U32("tokenizer.ggml.bos_token_id", 256)
-          .Bool("tokenizer.ggml.add_bos_token", true)
-          .Load();
+  const auto tokenizer = TokenizerOfBytes();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string system = " be kind\n";
   for (const ChatFormat format :
@@ -266,6 +270,38 @@ TEST(EncodeFrameTest, PiecesAreTheWholeConversation) {
     ExpectPiecesAreTheWhole(**tokenizer, format, nullptr);
     ExpectPiecesAreTheWhole(**tokenizer, format, &system);
   }
+}
+
+// Texts with more bytes than some tokens can stand for are refused before the
+// stop check is asked, and others ask it.
+TEST(EncodeFrameTest, BytesAreComparedBeforeAnythingIsTokenised) {
+  const auto tokenizer = TokenizerOfBytes();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  int n_asked = 0;
+  const auto stop = [&n_asked] {
+    ++n_asked;
+    return absl::CancelledError("enough");
+  };
+  const int64_t span = (*tokenizer)->longest_span();
+  const std::string text(static_cast<size_t>(1'000 * span) + 1, 'x');
+  const auto frame = [&](int64_t max_tokens) {
+    return EncodeFrame(**tokenizer, ChatFormat::kChatMl, &text,
+                       {.max_tokens = max_tokens, .stop = stop})
+        .status()
+        .code();
+  };
+  const auto content = [&](int64_t max_tokens) {
+    return EncodeContent(**tokenizer, ChatFormat::kChatMl, text,
+                         {.max_tokens = max_tokens, .stop = stop})
+        .status()
+        .code();
+  };
+  EXPECT_EQ(frame(1'000), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(content(1'000), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(n_asked, 0);
+  EXPECT_EQ(frame(2'000), absl::StatusCode::kCancelled);
+  EXPECT_EQ(content(1'001), absl::StatusCode::kCancelled);
+  EXPECT_EQ(n_asked, 2);
 }
 
 }  // namespace
