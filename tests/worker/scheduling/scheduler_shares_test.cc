@@ -26,7 +26,7 @@ constexpr int64_t kMostSlots = 4;
 constexpr int64_t kLeastRows = 32;  // of a step
 constexpr int64_t kPageTokens = 64;
 constexpr int64_t kMostCtx = 1'024;
-constexpr int64_t kLongPrompt = 50;  // contexts
+constexpr int64_t kLongPrompt = 200;  // contexts
 
 // Steps until the longest slice ends, once another has waited for it.
 constexpr int64_t kSlice =

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -117,6 +119,48 @@ TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
   score.join();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.scores_size(), 16);
+}
+
+// A stream of a tenant holds all of a shared pool but two pages, and another
+// that has begun waits for more.
+TEST(SharedPool, WhoWaitsForPagesHoldsUpItsOwnTenantOnly) {
+  TestWorker worker(nullptr, std::nullopt, nullptr,
+                    plimsoll::testing::FindRandomModel("llama_f32"),
+                    [](WorkerOptions& options) {
+                      options.load.n_slots = 4;
+                      options.load.kv_tokens = 384;
+                    });
+  ASSERT_TRUE(worker.Load("a", nullptr, /*n_ctx=*/256).ok());
+  grpc::ClientContext contexts[2];
+  std::vector<std::thread> readers;
+  for (const bool rolls : {true, false}) {
+    grpc::ClientContext& context = contexts[readers.size()];
+    context.AddMetadata("x-tenant", "greedy");
+    readers.emplace_back([&worker, &context, rolls] {
+      auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
+      if (rolls) request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+      const auto stream = worker.generation->StreamGenerate(&context, request);
+      v1::StreamGenerateResponse part;
+      while (stream->Read(&part)) continue;
+      stream->Finish();
+    });
+    if (rolls) worker.AwaitRunning("a", 1);
+  }
+  v1::GetLoadResponse load;
+  do {
+    grpc::ClientContext context;
+    ASSERT_TRUE(worker.admin->GetLoad(&context, {}, &load).ok());
+  } while (load.models(0).preemptions() == 0);
+  grpc::ClientContext context;
+  context.AddMetadata("x-tenant", "other");
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::seconds(20));
+  v1::GenerateResponse response;
+  const grpc::Status status = worker.generation->Generate(
+      &context, GreedyRequest<v1::GenerateRequest>("hello", 3), &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  for (grpc::ClientContext& of : contexts) of.TryCancel();
+  for (std::thread& reader : readers) reader.join();
 }
 
 }  // namespace
