@@ -63,6 +63,7 @@ void Scheduler::BeginSlice(int64_t id) {
   if (s == nullptr || s->has_prompt) return;
   s->has_prompt = true;
   s->since = n_steps_;
+  s->n_slice_rows = 0;
 }
 
 void Scheduler::SetDraft(int64_t id, int64_t n) {
@@ -124,9 +125,10 @@ std::optional<int64_t> Scheduler::WhoseSliceEnds(
       // What has left a context is not computed again.
       const int64_t slice =
           kLeastSlice + std::min(s.n_computed, n_ctx_) / kRowsOfSlice;
-      const bool has_had_slice =
-          is_late && s.has_prompt && n_steps_ - s.since >= slice;
-      if (!has_had_slice && !IsIdle(s)) continue;
+      const bool has_had_slice = n_steps_ - s.since >= slice ||
+                                 (!s.IsDecoding() && s.n_slice_rows >= n_ctx_);
+      const bool may_leave = is_late && s.has_prompt && has_had_slice;
+      if (!may_leave && !IsIdle(s)) continue;
       // Nobody waits beside a slot that is not used.
       if (!IsIdle(s) && !FairQueue::HoldsMore(*s.party, *waits.party)) continue;
       // The longest-running sequence of the tenant with most slots leaves.
@@ -247,9 +249,11 @@ void Scheduler::Take(Sequence& s, const Rows& rows,
   s.n_paid -= n_paid;
   if (n > n_paid) FairQueue::Charge(s.party, n - n_paid);
   s.n_computed += n;
+  s.n_slice_rows += n;
   if (!s.has_prompt && s.IsDecoding()) {
     s.has_prompt = true;
     s.since = n_steps_;
+    s.n_slice_rows = 0;
   }
   s.last_turn = ++n_turns_;
   rows_left_ -= n;

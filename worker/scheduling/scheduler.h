@@ -64,6 +64,8 @@ class Scheduler {
   // if it has had the slot for at least kLeastSlice steps, and one more for
   // each kRowsOfSlice rows that it will have to compute again.
   static constexpr int64_t kLeastSlice = 128;
+  // A prompt that is longer than its context gives it up after n_ctx rows too:
+  // its steps are the longest ones.
   static constexpr int64_t kRowsOfSlice = 16;
   // A sequence that cannot begin again as it was gives its slot up only after
   // another has waited for this many steps.
@@ -187,6 +189,7 @@ class Scheduler {
     // again would take up the whole slice.
     int64_t since = 0;
     bool has_prompt = false;
+    int64_t n_slice_rows = 0;  // computed since `since`, while it runs
     int64_t parked_since = 0;
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
