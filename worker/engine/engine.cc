@@ -85,9 +85,10 @@ absl::Status Engine::Submit(GenerateOptions options,
   }
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(impl_->shape, impl_->plan, options.roll));
-  SequenceStart start = {.roll = roll,
-                         .history = TokenHistory(roll.prefix_tokens)};
-  start.history.Append(options.prompt_ids);
+  SequenceStart start = {
+      .roll = roll,
+      .history =
+          TokenHistory(roll.prefix_tokens, std::move(options.prompt_ids))};
   start.n_prompt = start.history.n_tokens();
   start.mask = impl_->NewMask(options);
   absl::MutexLock lock(&impl_->mu);
