@@ -24,16 +24,15 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                      absl::Duration reader_timeout)
       : planner_(planner),
         ledger_(ledger),
-        gate_(gate),
         pool_(pool),
         placement_(std::move(placement)),
-        reader_timeout_(reader_timeout) {}
+        limits_{gate, messages_, reader_timeout} {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
       v1::DescribeModelResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
-                        request->ByteSizeLong(), [=, this](StopCheck) {
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return planner_.DescribeModel(*request, *response);
                         });
   }
@@ -41,16 +40,18 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* Plan(CallbackServerContext* context,
                            const v1::PlanRequest* request,
                            v1::PlanResponse* response) override {
-    return AnswerOnPool(
-        context, gate_, pool_, WorkCost::kQuick, request->ByteSizeLong(),
-        [=, this](StopCheck) { return planner_.Plan(*request, *response); });
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
+                          return planner_.Plan(*request, *response);
+                        });
   }
 
   ServerUnaryReactor* PlanSet(CallbackServerContext* context,
                               const v1::PlanSetRequest* request,
                               v1::PlanSetResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
-                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
+                        *response,
+                        [=, this](StopCheck stop, ByteBudget::Share&) {
                           return planner_.PlanSet(*request, *response, stop);
                         });
   }
@@ -58,8 +59,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* PlanSplit(CallbackServerContext* context,
                                 const v1::PlanSplitRequest* request,
                                 v1::PlanSplitResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
-                        request->ByteSizeLong(), [=, this](StopCheck stop) {
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
+                        *response,
+                        [=, this](StopCheck stop, ByteBudget::Share&) {
                           return planner_.PlanSplit(*request, *response, stop);
                         });
   }
@@ -67,75 +69,76 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* BatchPlan(CallbackServerContext* context,
                                 const v1::BatchPlanRequest* request,
                                 v1::BatchPlanResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
-                        request->ByteSizeLong(), [=, this](StopCheck stop) {
-                          return services::BatchPlan(planner_, *request,
-                                                     *response, stop);
-                        });
+    return AnswerOnPool(
+        context, limits_, pool_, WorkCost::kLong, *request, *response,
+        [=, this](StopCheck stop, ByteBudget::Share&) {
+          return services::BatchPlan(planner_, *request, *response, stop);
+        });
   }
 
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
       const v1::WhatIfRequest* request) override {
-    return StartWhatIf(*context, planner_, gate_, pool_, what_if_calls_,
-                       reader_timeout_, *request);
+    return StartWhatIf(*context, planner_, limits_, pool_, what_if_calls_,
+                       *request);
   }
 
   ServerUnaryReactor* Reserve(CallbackServerContext* context,
                               const v1::ReserveRequest* request,
                               v1::ReserveResponse* response) override {
-    return AnswerUnary(context, gate_,
+    return AnswerUnary(context, limits_, *request, *response,
                        [&] { return ledger_.Reserve(*request, *response); });
   }
 
   ServerUnaryReactor* Confirm(CallbackServerContext* context,
                               const v1::ConfirmRequest* request,
                               v1::ConfirmResponse* response) override {
-    return AnswerUnary(context, gate_,
+    return AnswerUnary(context, limits_, *request, *response,
                        [&] { return ledger_.Confirm(*request, *response); });
   }
 
   ServerUnaryReactor* Renew(CallbackServerContext* context,
                             const v1::RenewRequest* request,
                             v1::RenewResponse* response) override {
-    return AnswerUnary(context, gate_,
+    return AnswerUnary(context, limits_, *request, *response,
                        [&] { return ledger_.Renew(*request, *response); });
   }
 
   ServerUnaryReactor* Release(CallbackServerContext* context,
                               const v1::ReleaseRequest* request,
                               v1::ReleaseResponse* response) override {
-    return AnswerUnary(context, gate_,
+    return AnswerUnary(context, limits_, *request, *response,
                        [&] { return ledger_.Release(*request, *response); });
   }
 
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
+    return AnswerUnary(context, limits_, *request, *response, [&] {
       return ledger_.RegisterDevice(*request, *response);
     });
   }
 
   ServerUnaryReactor* ListDevices(CallbackServerContext* context,
-                                  const v1::ListDevicesRequest*,
+                                  const v1::ListDevicesRequest* request,
                                   v1::ListDevicesResponse* response) override {
-    return AnswerOnPool(
-        context, gate_, pool_, WorkCost::kQuick, /*request_bytes=*/0,
-        [=, this](StopCheck) { return ledger_.ListDevices(*response); });
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
+                          return ledger_.ListDevices(*response);
+                        });
   }
 
   grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
       CallbackServerContext* context,
       const v1::WatchDevicesRequest* request) override {
-    return WatchCall::Start(*context, *request, ledger_.feed(), gate_);
+    return WatchCall::Start(*context, *request, ledger_.feed(), limits_);
   }
 
   ServerUnaryReactor* ListLeases(CallbackServerContext* context,
                                  const v1::ListLeasesRequest* request,
                                  v1::ListLeasesResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
-                        request->ByteSizeLong(), [=, this](StopCheck) {
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return ledger_.ListLeases(*request, *response);
                         });
   }
@@ -143,36 +146,37 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* PlaceModels(CallbackServerContext* context,
                                   const v1::PlaceModelsRequest* request,
                                   v1::PlaceModelsResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
-                        request->ByteSizeLong(), [=, this](StopCheck stop) {
-                          return placement_.PlaceModels(*request, *response,
-                                                        stop);
-                        });
+    return AnswerOnPool(
+        context, limits_, pool_, WorkCost::kLong, *request, *response,
+        [=, this](StopCheck stop, ByteBudget::Share&) {
+          return placement_.PlaceModels(*request, *response, stop);
+        });
   }
 
   ServerUnaryReactor* ListCatalogue(
-      CallbackServerContext* context, const v1::ListCatalogueRequest*,
+      CallbackServerContext* context, const v1::ListCatalogueRequest* request,
       v1::ListCatalogueResponse* response) override {
-    return AnswerOnPool(
-        context, gate_, pool_, WorkCost::kQuick, /*request_bytes=*/0,
-        [=, this](StopCheck) { return placement_.ListCatalogue(*response); });
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
+                          return placement_.ListCatalogue(*response);
+                        });
   }
 
   ServerUnaryReactor* FindDevices(CallbackServerContext* context,
                                   const v1::FindDevicesRequest* request,
                                   v1::FindDevicesResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kLong,
-                        request->ByteSizeLong(), [=, this](StopCheck stop) {
-                          return placement_.FindDevices(*request, *response,
-                                                        stop);
-                        });
+    return AnswerOnPool(
+        context, limits_, pool_, WorkCost::kLong, *request, *response,
+        [=, this](StopCheck stop, ByteBudget::Share&) {
+          return placement_.FindDevices(*request, *response, stop);
+        });
   }
 
   ServerUnaryReactor* GetBounds(CallbackServerContext* context,
                                 const v1::GetBoundsRequest* request,
                                 v1::GetBoundsResponse* response) override {
-    return AnswerOnPool(context, gate_, pool_, WorkCost::kQuick,
-                        request->ByteSizeLong(), [=, this](StopCheck) {
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
+                        *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return placement_.GetBounds(*request, *response);
                         });
   }
@@ -180,11 +184,11 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  private:
   Planner& planner_;
   Ledger& ledger_;
-  CallGate& gate_;
   WorkPool& pool_;
   WhatIfCalls what_if_calls_;
   const PlacementQueries placement_;
-  const absl::Duration reader_timeout_;
+  ByteBudget messages_{kPlannerMessageBytes};
+  const CallLimits limits_;
 };
 
 }  // namespace

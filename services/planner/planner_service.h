@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/time/time.h"
@@ -19,10 +20,13 @@ class Service;
 
 namespace plimsoll::services {
 
+// What the requests and replies of all its calls together may hold.
+inline constexpr int64_t kPlannerMessageBytes = 64 << 20;
+
 // Makes the service. `planner`, `ledger`, `gate` and `pool` must outlive it,
 // and the pool its server's calls. `catalogue` is what it knows of devices that
-// are not registered. A stream is cancelled after `reader_timeout` without a
-// read.
+// are not registered. A call whose client does not read is cancelled after
+// `reader_timeout`.
 std::unique_ptr<grpc::Service> NewPlannerService(
     Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
     planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),

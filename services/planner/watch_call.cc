@@ -8,17 +8,21 @@
 namespace plimsoll::services {
 
 WatchCall::WatchCall(grpc::CallbackServerContext& context,
-                     const v1::WatchDevicesRequest& request, DeviceFeed& feed)
+                     const v1::WatchDevicesRequest& request, DeviceFeed& feed,
+                     absl::Duration reader_timeout)
     : feed_(feed),
       only_changes_(request.only_changes()),
-      request_id_(TakeRequestId(context)) {}
+      request_id_(TakeRequestId(context)),
+      slow_reader_(context, reader_timeout) {}
 
 WatchCall* WatchCall::Start(grpc::CallbackServerContext& context,
                             const v1::WatchDevicesRequest& request,
-                            DeviceFeed& feed, CallGate& gate) {
-  auto call = std::shared_ptr<WatchCall>(new WatchCall(context, request, feed));
+                            DeviceFeed& feed, const CallLimits& limits) {
+  auto call = std::shared_ptr<WatchCall>(
+      new WatchCall(context, request, feed, limits.reader_timeout));
   call->grpc_reference_ = call;
-  if (const absl::Status status = call->Begin(context, gate); !status.ok()) {
+  if (const absl::Status status = call->Begin(context, limits.gate);
+      !status.ok()) {
     call->OnWatchEnd(status);
   }
   return call.get();
@@ -45,6 +49,7 @@ void WatchCall::WriteIfIdle() {
   if (news.message == nullptr) return;
   written_ = std::move(news);
   is_writing_ = true;
+  slow_reader_.Start();
   StartWrite(written_.message.get());
 }
 
@@ -56,6 +61,7 @@ void WatchCall::OnWatchEnd(const absl::Status& status) {
 
 void WatchCall::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mu_);
+  slow_reader_.Stop();
   is_writing_ = false;
   if (!ok && !end_.has_value()) {
     end_ = absl::CancelledError("the client is gone");
@@ -71,11 +77,16 @@ void WatchCall::OnCancel() {
 void WatchCall::FinishIfIdle() {
   if (is_finished_ || is_writing_ || !end_.has_value()) return;
   is_finished_ = true;
+  slow_reader_.Start();
   Finish(ToGrpc(*end_, request_id_));
 }
 
 void WatchCall::OnDone() {
   feed_.Stop(shared_from_this());
+  {
+    absl::MutexLock lock(&mu_);
+    slow_reader_.Stop();
+  }
   grpc_reference_.reset();
 }
 

@@ -14,13 +14,14 @@
 #include "absl/synchronization/mutex.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/device_feed.h"
-#include "services/server/call_gate.h"
+#include "services/server/call.h"
+#include "services/server/reader_alarm.h"
 
 namespace plimsoll::services {
 
 // While a message is in flight nothing is kept of what comes. The next message
 // is made of all that changed meanwhile, so a reader that is slow costs nothing
-// and misses states in between.
+// and misses states in between; one that reads nothing is cancelled.
 //
 // gRPC and the feed each hold one reference to it; gRPC's ends in OnDone.
 class WatchCall final
@@ -30,7 +31,7 @@ class WatchCall final
  public:
   static WatchCall* Start(grpc::CallbackServerContext& context,
                           const v1::WatchDevicesRequest& request,
-                          DeviceFeed& feed, CallGate& gate);
+                          DeviceFeed& feed, const CallLimits& limits);
 
   void OnNews() override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWatchEnd(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -41,7 +42,8 @@ class WatchCall final
 
  private:
   WatchCall(grpc::CallbackServerContext& context,
-            const v1::WatchDevicesRequest& request, DeviceFeed& feed);
+            const v1::WatchDevicesRequest& request, DeviceFeed& feed,
+            absl::Duration reader_timeout);
 
   absl::Status Begin(grpc::CallbackServerContext& context, CallGate& gate);
   void WriteIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -57,6 +59,7 @@ class WatchCall final
   DeviceFeed::News written_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WatchCall> grpc_reference_;  // OnDone releases it
 };
 

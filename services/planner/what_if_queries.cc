@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "services/planner/request_shapes.h"
 #include "services/server/call.h"
+#include "services/server/peer.h"
 #include "services/server/reader_alarm.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
@@ -81,7 +82,7 @@ absl::Status TooManyLayers(int64_t n_layers) {
 class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
   WhatIfCall(grpc::CallbackServerContext& context, Planner& planner,
-             WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
+             const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
              const v1::WhatIfRequest& request)
       : context_(context),
         planner_(planner),
@@ -89,9 +90,10 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
         calls_(calls),
         request_(request),
         request_id_(TakeRequestId(context)),
-        peer_(PeerHost(context)),
+        peer_(PeerOf(context.peer())),
         stop_(std::make_shared<CallStop>(absl::Now() + TimeLeft(context))),
-        slow_reader_(context, reader_timeout) {}
+        held_(EnterCall(context, limits)),
+        slow_reader_(context, limits.reader_timeout) {}
 
   ~WhatIfCall() override { StopCounting(); }
 
@@ -114,10 +116,14 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   void OnDone() override { delete this; }
 
  private:
+  // What a message takes, and once more what is sent of it.
+  static constexpr int64_t kMessageBytes = 512 << 10;
+
   absl::Status Begin(CallGate& gate) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
     is_counted_ = calls_.Enter();
-    if (is_counted_) return absl::OkStatus();
+    // It holds its request to the end, and one message.
+    if (is_counted_) return held_.Grow(MemoryOf(request_) + kMessageBytes);
     return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
                            kMaxWhatIfCalls, " WhatIf calls run already")),
                        {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(1)});
@@ -139,8 +145,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     if (!next.ok()) return End(next.status());
     if (!next->has_value()) return End(absl::OkStatus());
     message_ = **std::move(next);
-    absl::MutexLock lock(&mu_);
-    slow_reader_.Start();
+    AwaitReader();
     StartWrite(&message_);
   }
 
@@ -152,12 +157,19 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     return messages_->Next(stop);
   }
 
+  // Has no lock afterwards: the call may be gone once gRPC goes on.
+  void AwaitReader() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    slow_reader_.Start();
+  }
+
   // Before the client knows the end: its next call may be here before OnDone.
   void StopCounting() {
     if (std::exchange(is_counted_, false)) calls_.Leave();
   }
   void End(const absl::Status& status) {
     StopCounting();
+    AwaitReader();
     Finish(ToGrpc(status, request_id_));
   }
 
@@ -170,6 +182,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   const std::string peer_;
   const std::shared_ptr<CallStop> stop_;
   CallGate::Pass pass_;
+  ByteBudget::Share held_;
   bool is_counted_ = false;
   bool has_begun_ = false;
   std::optional<WhatIfMessages> messages_;
@@ -285,12 +298,11 @@ absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next(
 }
 
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
+    grpc::CallbackServerContext& context, Planner& planner,
+    const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
     const v1::WhatIfRequest& request) {
-  auto* call =
-      new WhatIfCall(context, planner, pool, calls, reader_timeout, request);
-  call->Start(gate);
+  auto* call = new WhatIfCall(context, planner, limits, pool, calls, request);
+  call->Start(limits.gate);
   return call;
 }
 

@@ -14,12 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "base/stop_check.h"
 #include "planner/fleet/what_if.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/planner.h"
-#include "services/server/call_gate.h"
+#include "services/server/call.h"
 #include "services/server/work_pool.h"
 
 namespace plimsoll::services {
@@ -84,11 +83,11 @@ class WhatIfCalls {
 };
 
 // Starts a WhatIf call. Its messages are computed on the pool, and it is
-// cancelled if no message was taken for `reader_timeout`. All but the context
+// cancelled if no message was taken for the reader timeout. All but the context
 // and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, Planner& planner, CallGate& gate,
-    WorkPool& pool, WhatIfCalls& calls, absl::Duration reader_timeout,
+    grpc::CallbackServerContext& context, Planner& planner,
+    const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
     const v1::WhatIfRequest& request);
 
 }  // namespace plimsoll::services

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "services/host/random_id.h"
+#include "services/server/peer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -21,50 +22,52 @@ bool IsGoodId(absl::string_view id) {
          });
 }
 
-// A unary call that is answered from the pool.
-//
-// Lifetime: gRPC's, until OnDone, which follows Finish: until then the work is
-// queued or runs.
-class PooledCall final : public grpc::ServerUnaryReactor {
+// A unary call that is answered from the pool. Until it ends the work is queued
+// or runs.
+class PooledCall final : public UnaryReply {
  public:
-  PooledCall(grpc::CallbackServerContext& context, WorkPool& pool,
-             std::function<absl::Status(StopCheck)> answer)
-      : pool_(pool),
-        request_id_(TakeRequestId(context)),
+  PooledCall(grpc::CallbackServerContext& context, const CallLimits& limits,
+             WorkPool& pool, const google::protobuf::Message& request,
+             google::protobuf::Message& response, PooledAnswer answer)
+      : UnaryReply(context, limits.reader_timeout, request, response,
+                   EnterCall(context, limits)),
+        pool_(pool),
         stop_(NewCallStop(context)),
         answer_(std::move(answer)) {}
 
   void Start(const grpc::CallbackServerContext& context, CallGate& gate,
-             WorkCost cost, size_t request_bytes) {
-    auto pass = BeginCall(context, gate);
-    if (!pass.ok()) return End(pass.status());
-    pass_ = *std::move(pass);
+             WorkCost cost, const google::protobuf::Message& request) {
+    if (const absl::Status begun = Begin(context, gate, request); !begun.ok()) {
+      return End(begun);
+    }
     const absl::Status queued =
-        pool_.Submit({.peer = PeerHost(context),
+        pool_.Submit({.peer = PeerOf(context.peer()),
                       .cost = cost,
                       .stop = stop_,
                       .work =
                           [this](const absl::Status& admitted) {
                             End(admitted.ok() ? Answer() : admitted);
                           },
-                      .request_bytes = request_bytes});
+                      .request_bytes = request.ByteSizeLong()});
     if (!queued.ok()) End(queued);
   }
 
   // Also at the deadline.
   void OnCancel() override { pool_.Cancel(*stop_); }
-  void OnDone() override { delete this; }
 
  private:
-  absl::Status Answer() {
-    return answer_([this] { return stop_->Check(); });
+  absl::Status Begin(const grpc::CallbackServerContext& context, CallGate& gate,
+                     const google::protobuf::Message& request) {
+    ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
+    return held().Grow(MemoryOf(request));
   }
-  void End(const absl::Status& status) { Finish(ToGrpc(status, request_id_)); }
+  absl::Status Answer() {
+    return answer_([this] { return stop_->Check(); }, held());
+  }
 
   WorkPool& pool_;
-  const std::string request_id_;
   const std::shared_ptr<CallStop> stop_;
-  const std::function<absl::Status(StopCheck)> answer_;
+  const PooledAnswer answer_;
   CallGate::Pass pass_;
 };
 
@@ -98,26 +101,70 @@ absl::StatusOr<CallGate::Pass> BeginCall(
   return gate.Enter();
 }
 
+ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
+                            const CallLimits& limits) {
+  return limits.messages.Enter(PeerOf(context.peer()));
+}
+
 std::shared_ptr<CallStop> NewCallStop(
     const grpc::CallbackServerContext& context) {
   return std::make_shared<CallStop>(
       absl::Now() + std::min(TimeLeft(context), kUnaryDeadline));
 }
 
-std::string PeerHost(const grpc::CallbackServerContext& context) {
-  std::string peer = context.peer();
-  if (absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:")) {
-    peer.resize(peer.rfind(':'));
-  }
-  return peer;
+int64_t MemoryOf(const google::protobuf::Message& message) {
+  return static_cast<int64_t>(message.SpaceUsedLong());
 }
 
-grpc::ServerUnaryReactor* AnswerOnPool(
-    grpc::CallbackServerContext* context, CallGate& gate, WorkPool& pool,
-    WorkCost cost, size_t request_bytes,
-    std::function<absl::Status(StopCheck)> answer) {
-  auto* call = new PooledCall(*context, pool, std::move(answer));
-  call->Start(*context, gate, cost, request_bytes);
+void Free(const google::protobuf::Message& message) {
+  const std::unique_ptr<google::protobuf::Message> empty(message.New());
+  message.GetReflection()->Swap(
+      const_cast<google::protobuf::Message*>(&message), empty.get());
+}
+
+UnaryReply::UnaryReply(grpc::CallbackServerContext& context,
+                       absl::Duration reader_timeout,
+                       const google::protobuf::Message& request,
+                       google::protobuf::Message& response,
+                       ByteBudget::Share held)
+    : request_id_(TakeRequestId(context)),
+      request_(request),
+      response_(response),
+      held_(std::move(held)),
+      slow_reader_(context, reader_timeout) {}
+
+absl::Status UnaryReply::Settle(const absl::Status& status) {
+  if (MemoryOf(request_) > kUncountedBytes) Free(request_);
+  // The message, and what is sent of it.
+  const int64_t bytes =
+      status.ok()
+          ? MemoryOf(response_) + static_cast<int64_t>(response_.ByteSizeLong())
+          : 0;
+  if (bytes > kUncountedBytes) return held_.Settle(bytes);
+  held_.Shrink(bytes);
+  return status;
+}
+
+void UnaryReply::End(const absl::Status& status) {
+  const absl::Status end = Settle(status);
+  if (!end.ok()) {
+    Free(response_);
+    held_.Shrink(0);
+  }
+  // First: the reply may be gone once it is finished.
+  slow_reader_.Start();
+  Finish(ToGrpc(end, request_id_));
+}
+
+grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
+                                       const CallLimits& limits, WorkPool& pool,
+                                       WorkCost cost,
+                                       const google::protobuf::Message& request,
+                                       google::protobuf::Message& response,
+                                       PooledAnswer answer) {
+  auto* call = new PooledCall(*context, limits, pool, request, response,
+                              std::move(answer));
+  call->Start(*context, limits.gate, cost, request);
   return call;
 }
 

@@ -1,19 +1,24 @@
-// What every call has in common: the gate, the request id, the error details.
+// What every call has in common: the gate, the request id, the error details,
+// and what is held until its reply is sent.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/stop_check.h"
+#include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
+#include "services/server/reader_alarm.h"
 #include "services/server/work_pool.h"
 #include "services/wire/errors.h"
 
@@ -23,6 +28,18 @@ namespace plimsoll::services {
 inline constexpr size_t kMaxRequestIdBytes = 128;
 // What a unary call without a deadline gets.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
+
+// Of messages that wait to be sent: a call that holds no more is not refused
+// for them, because gRPC itself takes as much for any call.
+inline constexpr int64_t kUncountedBytes = 16 << 10;
+
+// What the calls of one server have in common. All of it outlives them.
+struct CallLimits {
+  CallGate& gate;
+  ByteBudget& messages;
+  // A client that reads nothing for so long has its call cancelled.
+  absl::Duration reader_timeout;
+};
 
 // The call's x-request-id if it is printable and short, else a new one. It is
 // sent back in the initial metadata.
@@ -36,35 +53,92 @@ absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 absl::StatusOr<CallGate::Pass> BeginCall(
     const grpc::CallbackServerContext& context, CallGate& gate);
 
+// The call's share of the memory of messages, empty at first.
+ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
+                            const CallLimits& limits);
+
 // What stops the work of the call: its deadline, or kUnaryDeadline from now.
 std::shared_ptr<CallStop> NewCallStop(
     const grpc::CallbackServerContext& context);
 
-// The host that calls, without its port: whose turn a call takes.
-std::string PeerHost(const grpc::CallbackServerContext& context);
+// What a message takes in memory.
+int64_t MemoryOf(const google::protobuf::Message& message);
 
-// Answers a unary call at once, on gRPC's thread: `answer()` fills the response
-// and returns an absl::Status. It must not block, nor compute for long.
-template <typename Answer>
+// Frees what a message takes. gRPC keeps requests until their calls are done,
+// and hands them out as const; nobody may look at this one again.
+void Free(const google::protobuf::Message& message);
+
+// A unary call. What it holds for its messages it holds until gRPC has sent the
+// reply, and it is cancelled if its client does not read that.
+//
+// Lifetime: gRPC's, until OnDone, which follows End.
+class UnaryReply : public grpc::ServerUnaryReactor {
+ public:
+  // `request` and `response` are gRPC's, until OnDone. `held` is the call's.
+  UnaryReply(grpc::CallbackServerContext& context,
+             absl::Duration reader_timeout,
+             const google::protobuf::Message& request,
+             google::protobuf::Message& response, ByteBudget::Share held);
+
+  const std::string& request_id() const { return request_id_; }
+  // What the call holds; whoever answers may have it grow.
+  ByteBudget::Share& held() { return held_; }
+  // Sends the response if `status` is OK and there is memory for it, else the
+  // status. Afterwards the reply may be gone. From here on the request must not
+  // be looked at.
+  void End(const absl::Status& status);
+
+  void OnDone() override { delete this; }
+
+ private:
+  // Counts what is held until OnDone.
+  absl::Status Settle(const absl::Status& status);
+
+  const std::string request_id_;
+  const google::protobuf::Message& request_;
+  google::protobuf::Message& response_;
+  ByteBudget::Share held_;
+  ReaderAlarm slow_reader_;
+};
+
+// Answers a unary call at once, on gRPC's thread: `answer()`, or `answer(held)`
+// that has what the call holds grow, fills the response and returns an
+// absl::Status. It must not block, nor compute for long.
+template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
-                                      CallGate& gate, const Answer& answer) {
-  const std::string request_id = TakeRequestId(*context);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, gate);
-  const absl::Status status = pass.ok() ? answer() : pass.status();
-  reactor->Finish(ToGrpc(status, request_id));
-  return reactor;
+                                      const CallLimits& limits,
+                                      const Request& request,
+                                      Response& response,
+                                      const Answer& answer) {
+  auto* reply = new UnaryReply(*context, limits.reader_timeout, request,
+                               response, EnterCall(*context, limits));
+  const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits.gate);
+  absl::Status status = pass.status();
+  if (status.ok()) {
+    if constexpr (std::is_invocable_v<Answer, ByteBudget::Share&>) {
+      status = answer(reply->held());
+    } else {
+      status = answer();
+    }
+  }
+  reply->End(status);
+  return reply;
 }
 
-// Answers a unary call from the pool: `answer(stop)` fills the response on one
-// of its threads, and may ask `stop` whether the client still waits. The
+// Fills the response of a call; may ask whether the client still waits, and
+// have what the call holds grow.
+using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
+
+// Answers a unary call from the pool: `answer` runs on one of its threads. The
 // request and the response live as long as it runs; what else it uses must
-// outlive the server, as `gate` and `pool` must. The call holds its pass of the
-// gate until it has ended.
-grpc::ServerUnaryReactor* AnswerOnPool(
-    grpc::CallbackServerContext* context, CallGate& gate, WorkPool& pool,
-    WorkCost cost, size_t request_bytes,
-    std::function<absl::Status(StopCheck)> answer);
+// outlive the server, as the limits and `pool` must. The call holds its pass of
+// the gate until it is done, and the memory of its request while it waits.
+grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
+                                       const CallLimits& limits, WorkPool& pool,
+                                       WorkCost cost,
+                                       const google::protobuf::Message& request,
+                                       google::protobuf::Message& response,
+                                       PooledAnswer answer);
 
 }  // namespace plimsoll::services
 

@@ -66,7 +66,7 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
          [&options](const double& seconds) {
            options.reader_timeout = absl::Seconds(seconds);
          },
-         "Seconds after which a stream whose client reads nothing is cancelled "
+         "Seconds after which a call whose client reads nothing is cancelled "
          "(30)")
       ->check(CLI::Range(0.1, 3600.0));
   app.set_version_flag("--version", PLIMSOLL_VERSION);

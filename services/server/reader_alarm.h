@@ -1,4 +1,4 @@
-// Cancels a streaming call whose reader takes nothing.
+// Cancels a call whose client reads nothing of what is sent to it.
 #ifndef PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 #define PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 

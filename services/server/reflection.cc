@@ -12,11 +12,20 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "services/server/byte_budget.h"
+#include "services/server/call.h"
+#include "services/server/peer.h"
+#include "services/server/reader_alarm.h"
+#include "services/server/server.h"
+#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {
@@ -141,37 +150,59 @@ typename Version::Response Answer(const typename Version::Request& request,
   return response;
 }
 
+// What the calls of one server share; all of it outlives them.
+struct Shared {
+  // The server's own list, complete before it takes a call.
+  const std::vector<std::string>& services;
+  ByteBudget& answers;
+};
+
 // One stream. The next request is read when the last answer was sent, so it
-// holds one of each at most. Owned by gRPC until OnDone.
+// holds one of each at most: an answer in memory that it has taken, until the
+// client has read it. A client that reads nothing is cancelled. Owned by gRPC
+// until OnDone.
 template <typename Version>
 class ReflectionCall final
     : public grpc::ServerBidiReactor<typename Version::Request,
                                      typename Version::Response> {
  public:
-  explicit ReflectionCall(const std::vector<std::string>& services)
-      : services_(services) {
+  ReflectionCall(grpc::CallbackServerContext& context, const Shared& shared)
+      : services_(shared.services),
+        held_(shared.answers.Enter(PeerOf(context.peer()))),
+        slow_reader_(context, kReaderTimeout) {
     this->StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      this->Finish(grpc::Status::OK);
-    } else if (request_.ByteSizeLong() > kMaxReflectionRequestBytes) {
-      this->Finish({grpc::INVALID_ARGUMENT,
-                    absl::StrCat("a request may have at most ",
-                                 kMaxReflectionRequestBytes, " bytes")});
-    } else {
-      response_ = Answer<Version>(request_, services_);
-      this->StartWrite(&response_);
+    if (!ok) return this->Finish(grpc::Status::OK);
+    if (request_.ByteSizeLong() > kMaxReflectionRequestBytes) {
+      return this->Finish({grpc::INVALID_ARGUMENT,
+                           absl::StrCat("a request may have at most ",
+                                        kMaxReflectionRequestBytes, " bytes")});
     }
+    response_ = Answer<Version>(request_, services_);
+    const absl::Status has_room = held_.Settle(
+        MemoryOf(response_) + static_cast<int64_t>(response_.ByteSizeLong()));
+    if (!has_room.ok()) {
+      Free(response_);
+      return this->Finish(ToGrpc(has_room, ""));
+    }
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.Start();
+    }
+    this->StartWrite(&response_);
   }
 
   void OnWriteDone(bool ok) override {
-    if (ok) {
-      this->StartRead(&request_);
-    } else {
-      this->Finish({grpc::CANCELLED, "the client is gone"});
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.Stop();
     }
+    Free(response_);
+    held_.Shrink(0);
+    if (!ok) return this->Finish({grpc::CANCELLED, "the client is gone"});
+    this->StartRead(&request_);
   }
 
   void OnDone() override { delete this; }
@@ -180,23 +211,28 @@ class ReflectionCall final
   const std::vector<std::string>& services_;
   typename Version::Request request_;
   typename Version::Response response_;
+  ByteBudget::Share held_;
+  absl::Mutex mu_;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
 };
 
 template <typename Version>
 class ReflectionService final : public Version::Service {
  public:
-  // `services` is the server's own list, complete before it takes a call.
-  explicit ReflectionService(const std::vector<std::string>& services)
-      : services_(services) {}
+  // `answers` is that of both versions.
+  ReflectionService(const std::vector<std::string>& services,
+                    std::shared_ptr<ByteBudget> answers)
+      : answers_(std::move(answers)), shared_{services, *answers_} {}
 
   grpc::ServerBidiReactor<typename Version::Request,
                           typename Version::Response>*
-  ServerReflectionInfo(grpc::CallbackServerContext*) override {
-    return new ReflectionCall<Version>(services_);
+  ServerReflectionInfo(grpc::CallbackServerContext* context) override {
+    return new ReflectionCall<Version>(*context, shared_);
   }
 
  private:
-  const std::vector<std::string>& services_;
+  const std::shared_ptr<ByteBudget> answers_;
+  const Shared shared_;
 };
 
 // Adds both services to a server, which keeps them.
@@ -205,9 +241,11 @@ class ReflectionPlugin final : public grpc::ServerBuilderPlugin {
   std::string name() override { return "plimsoll.reflection"; }
   void InitServer(grpc::ServerInitializer* server) override {
     const std::vector<std::string>& services = *server->GetServiceList();
-    server->RegisterService(std::make_shared<ReflectionService<V1>>(services));
+    const auto answers = std::make_shared<ByteBudget>(kReflectionBytes);
     server->RegisterService(
-        std::make_shared<ReflectionService<V1Alpha>>(services));
+        std::make_shared<ReflectionService<V1>>(services, answers));
+    server->RegisterService(
+        std::make_shared<ReflectionService<V1Alpha>>(services, answers));
   }
   void Finish(grpc::ServerInitializer*) override {}
   void ChangeArguments(const std::string&, void*) override {}

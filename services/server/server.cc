@@ -85,7 +85,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
   // Two servers on one port are a mistake, not load balancing.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("plimsoll");
-  quota.Resize(kMaxBufferBytes);
+  quota.Resize(kMaxBufferBytes - kReflectionBytes);
   builder.SetResourceQuota(quota);
   // Only health uses the synchronous server.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);

@@ -27,12 +27,13 @@ namespace plimsoll::services {
 inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr int kMaxRequestMetadataBytes = 16 << 10;
 inline constexpr int kMaxStreamsPerConnection = 128;
-// What gRPC itself may buffer of all connections; beyond it, it ends some.
+// What gRPC itself may buffer of all connections, and reflection; beyond it, it
+// ends some.
 inline constexpr size_t kMaxBufferBytes = 64 << 20;
 inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
-// A stream whose reader takes nothing for so long is cancelled.
+// A call whose client reads nothing for so long is cancelled.
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 // Threads of gRPC beside those that it has for each core (measured on 2 cores:
 // 9 at the start).

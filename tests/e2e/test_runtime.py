@@ -4,14 +4,16 @@ on."""
 import json
 import os
 import subprocess
+import time
 
 import grpc
 import pytest
 
-from asks import GREEDY, generate, text
+from asks import GREEDY, generate, stream, text
 from conftest import model_file, model_flag
+from mute_client import MuteClient
 from servers import CALL_SECONDS, Planner, Worker, binary, refused, until
-from stubs import common, generation as gen, model as v1, tokenizer as tok
+from stubs import admin, common, generation as gen, model as v1, session, tokenizer as tok
 
 MIB = 1 << 20
 
@@ -206,6 +208,55 @@ def test_large_requests_change_no_plan(smollm2, tmp_path):
         server.load()
         assert plan_bytes(server) == plan
         ask_for_much(server)
+    with Worker(*arguments) as server:
+        assert plan_bytes(server.await_ready()) == plan
+
+
+def unread_calls(server):
+    """Calls of every kind, by path, that are not meant to be read."""
+    token = longest_token(server)
+    many = [token] * ((3 << 20) // 41)
+    words = "What did the ship carry? "
+    service = "/plimsoll.v1."
+    detokenize = tok.DetokenizeRequest(ids=many)
+    yield from [(f"{service}TokenizerService/Detokenize", detokenize)] * 60
+    tokenize = tok.TokenizeRequest(text=words * 20_000)
+    yield from [(f"{service}TokenizerService/Tokenize", tokenize)] * 10
+    short = generate(text=text(words), sampling=GREEDY, max_tokens=2)
+    yield f"{service}GenerationService/Generate", short
+    short = stream(text=text(words), sampling=GREEDY, max_tokens=2)
+    yield f"{service}GenerationService/StreamGenerate", short
+    long = stream(text=text(words), sampling=GREEDY, max_tokens=200)
+    yield f"{service}GenerationService/StreamGenerate", long
+    score = gen.ScoreRequest(text=text(words))
+    score.continuations.add().text = "Gold."
+    yield f"{service}GenerationService/Score", score
+    chat = session.OpenSessionRequest(session_id="one")
+    yield f"{service}SessionService/OpenSession", chat
+    yield f"{service}ModelService/GetMemory", v1.GetMemoryRequest()
+    yield f"{service}ModelService/LoadModel", v1.LoadModelRequest()
+    yield f"{service}AdminService/GetLoad", admin.GetLoadRequest()
+
+
+@without_sanitizer
+def test_replies_that_nobody_reads_stay_in_the_plan_and_change_none(smollm2, tmp_path):
+    arguments = (
+        model_flag("smollm2"),
+        *flags(tmp_path, "--device-memory=1GiB", "--reader-timeout=1.5"),
+    )
+    with Worker(*arguments) as server:
+        work(server.await_ready())
+    with Worker(*arguments) as server:
+        plan = plan_bytes(server.await_ready())
+        with MuteClient(server.address) as mute:
+            calls = {mute.call(*call) for call in unread_calls(server)}
+            until(lambda: calls <= mute.ended, 60, "the end of every call")
+            after = memory(server)
+            assert after.measured.peak_rss_bytes <= after.plan.total_bytes
+            time.sleep(21)  # two measurements
+        server.models.UnloadModel(v1.UnloadModelRequest(), timeout=CALL_SECONDS)
+        server.load()
+        assert plan_bytes(server) == plan
     with Worker(*arguments) as server:
         assert plan_bytes(server.await_ready()) == plan
 

@@ -81,9 +81,10 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   if (has_session) return SubmitMessage(std::move(request), std::move(sink));
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(resources_.shape, plan, request.roll));
-  SequenceStart start = {.roll = roll,
-                         .history = TokenHistory(roll.prefix_tokens)};
-  start.history.Append(request.prompt_ids);
+  SequenceStart start = {
+      .roll = roll,
+      .history =
+          TokenHistory(roll.prefix_tokens, std::move(request.prompt_ids))};
   start.n_prompt = start.history.n_tokens();
   start.mask = masks_.NewMask(request);
   absl::MutexLock lock(&mu_);

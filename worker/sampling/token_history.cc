@@ -1,10 +1,20 @@
 #include "worker/sampling/token_history.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
+
+TokenHistory::TokenHistory(int64_t prefix_tokens, std::vector<int32_t> ids)
+    : prefix_tokens_(prefix_tokens), recent_(std::move(ids)) {
+  const auto end =
+      recent_.begin() +
+      std::min(prefix_tokens_, static_cast<int64_t>(recent_.size()));
+  prefix_.assign(recent_.begin(), end);
+  recent_.erase(recent_.begin(), end);
+}
 
 void TokenHistory::Reserve(int64_t n_live) {
   prefix_.reserve(static_cast<size_t>(prefix_tokens_));

@@ -18,6 +18,8 @@ class TokenHistory {
   // The first `prefix_tokens` of the stream never leave.
   explicit TokenHistory(int64_t prefix_tokens)
       : prefix_tokens_(prefix_tokens) {}
+  // The stream begins with `ids`, which are not copied.
+  TokenHistory(int64_t prefix_tokens, std::vector<int32_t> ids);
   TokenHistory() = default;
 
   // Tokens of the stream so far, evicted ones included.

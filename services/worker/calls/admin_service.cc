@@ -10,6 +10,7 @@
 #include "plimsoll/v1/admin.grpc.pb.h"
 #include "services/host/log.h"
 #include "services/server/call.h"
+#include "services/server/reader_alarm.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/calls/admin.h"
 #include "services/worker/calls/services.h"
@@ -26,10 +27,12 @@ using grpc::ServerUnaryReactor;
 class DrainCall final : public ServerUnaryReactor,
                         public std::enable_shared_from_this<DrainCall> {
  public:
-  static DrainCall* Start(CallGate& gate, std::string request_id,
+  static DrainCall* Start(CallbackServerContext& context,
+                          const CallLimits& limits,
                           v1::DrainResponse& response) {
-    auto call = std::shared_ptr<DrainCall>(
-        new DrainCall(gate, std::move(request_id), response));
+    CallGate& gate = limits.gate;
+    auto call =
+        std::shared_ptr<DrainCall>(new DrainCall(context, limits, response));
     call->grpc_reference_ = call;
     call->waiter_ =
         gate.NotifyWhenIdle([call] { call->End(absl::OkStatus()); });
@@ -41,17 +44,28 @@ class DrainCall final : public ServerUnaryReactor,
     End(absl::CancelledError("the client is gone; the drain goes on"));
   }
 
-  void OnDone() override { grpc_reference_.reset(); }
+  void OnDone() override {
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.Stop();
+    }
+    grpc_reference_.reset();
+  }
 
  private:
-  DrainCall(CallGate& gate, std::string request_id, v1::DrainResponse& response)
-      : gate_(gate), request_id_(std::move(request_id)), response_(response) {}
+  DrainCall(CallbackServerContext& context, const CallLimits& limits,
+            v1::DrainResponse& response)
+      : gate_(limits.gate),
+        request_id_(TakeRequestId(context)),
+        response_(response),
+        slow_reader_(context, limits.reader_timeout) {}
 
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (is_finished_) return;
     is_finished_ = true;
     response_.set_running_calls(0);
+    slow_reader_.Start();
     Finish(ToGrpc(status, request_id_));
   }
 
@@ -61,68 +75,73 @@ class DrainCall final : public ServerUnaryReactor,
   absl::Mutex mu_;
   v1::DrainResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<DrainCall> grpc_reference_;  // released in OnDone
 };
 
 class AdminServiceImpl final : public v1::AdminService::CallbackService {
  public:
-  AdminServiceImpl(ModelRegistry& registry, CallGate& gate)
-      : registry_(registry), gate_(gate) {}
+  AdminServiceImpl(ModelRegistry& registry, CallGate& gate,
+                   absl::Duration reader_timeout)
+      : registry_(registry),
+        limits_{gate, registry.messages(), reader_timeout} {}
 
   ServerUnaryReactor* GetLoad(CallbackServerContext* context,
-                              const v1::GetLoadRequest*,
+                              const v1::GetLoadRequest* request,
                               v1::GetLoadResponse* response) override {
-    TakeRequestId(*context);
-    response->set_draining(gate_.is_closed());
-    response->set_running_calls(ToUint32(gate_.running()));
+    const CallGate& gate = limits_.gate;
+    response->set_draining(gate.is_closed());
+    response->set_running_calls(ToUint32(gate.running()));
     for (v1::ModelActivity& model : Activity(registry_)) {
       *response->add_models() = std::move(model);
     }
-    ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+    return Reply(*context, *request, *response, absl::OkStatus());
   }
 
   ServerUnaryReactor* Drain(CallbackServerContext* context,
                             const v1::DrainRequest* request,
                             v1::DrainResponse* response) override {
-    std::string request_id = TakeRequestId(*context);
-    if (!gate_.is_closed()) Log("draining: a call asked for it");
-    gate_.Close();
-    if (request->wait()) {
-      return DrainCall::Start(gate_, std::move(request_id), *response);
-    }
-    response->set_running_calls(ToUint32(gate_.running()));
+    CallGate& gate = limits_.gate;
+    if (!gate.is_closed()) Log("draining: a call asked for it");
+    gate.Close();
+    if (request->wait()) return DrainCall::Start(*context, limits_, *response);
+    response->set_running_calls(ToUint32(gate.running()));
     for (v1::ModelActivity& model : Activity(registry_)) {
       const bool is_idle = model.running() == 0 && model.waiting() == 0;
       if (!is_idle) *response->add_models() = std::move(model);
     }
-    ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+    return Reply(*context, *request, *response, absl::OkStatus());
   }
 
   ServerUnaryReactor* Abort(CallbackServerContext* context,
                             const v1::AbortRequest* request,
                             v1::AbortResponse* response) override {
-    const std::string request_id = TakeRequestId(*context);
     auto ended = services::Abort(registry_, *request);
     if (ended.ok()) *response = *std::move(ended);
-    ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpc(ended.status(), request_id));
-    return reactor;
+    return Reply(*context, *request, *response, ended.status());
   }
 
  private:
+  ServerUnaryReactor* Reply(CallbackServerContext& context,
+                            const google::protobuf::Message& request,
+                            google::protobuf::Message& response,
+                            const absl::Status& status) {
+    auto* reply = new UnaryReply(context, limits_.reader_timeout, request,
+                                 response, EnterCall(context, limits_));
+    reply->End(status);
+    return reply;
+  }
+
   ModelRegistry& registry_;
-  CallGate& gate_;
+  const CallLimits limits_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewAdminService(ModelRegistry& registry,
-                                               CallGate& gate) {
-  return std::make_unique<AdminServiceImpl>(registry, gate);
+                                               CallGate& gate,
+                                               absl::Duration reader_timeout) {
+  return std::make_unique<AdminServiceImpl>(registry, gate, reader_timeout);
 }
 
 }  // namespace plimsoll::services

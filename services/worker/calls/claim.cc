@@ -1,17 +1,11 @@
 #include "services/worker/calls/claim.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
+#include "services/server/peer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -25,28 +19,7 @@ absl::string_view ValueOf(const grpc::CallbackServerContext& context,
   return {found->second.data(), found->second.size()};
 }
 
-// The first 64 bits, which one user has as a rule; "" if it is none.
-std::string NetworkOf(const std::string& ipv6) {
-  std::array<unsigned char, 16> bytes = {};
-  if (inet_pton(AF_INET6, ipv6.c_str(), bytes.data()) != 1) return "";
-  return absl::BytesToHexString(
-      {reinterpret_cast<const char*>(bytes.data()), 8});
-}
-
 }  // namespace
-
-std::string PeerOf(absl::string_view uri) {
-  if (absl::ConsumePrefix(&uri, "ipv4:")) {
-    return std::string(uri.substr(0, uri.rfind(':')));
-  }
-  if (!absl::ConsumePrefix(&uri, "ipv6:")) return "";
-  std::string address(uri.substr(0, uri.rfind(':')));
-  for (const char* bracket : {"%5B", "%5D", "[", "]"}) {
-    address = absl::StrReplaceAll(address, {{bracket, ""}});
-  }
-  // Without the zone of a link-local one.
-  return NetworkOf(address.substr(0, address.find('%')));
-}
 
 absl::StatusOr<worker::Claim> ClaimOf(
     const grpc::CallbackServerContext& context) {

@@ -5,20 +5,13 @@
 #include <grpcpp/server_context.h>
 
 #include <cstddef>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "worker/scheduling/fair_queue.h"
 
 namespace plimsoll::services {
 
 inline constexpr size_t kMaxTenantBytes = 64;
-
-// Who calls, by what gRPC says of the other end of a call: an IPv4 address, or
-// the first 64 bits of an IPv6 one; ports say nothing. "" for a socket of this
-// machine's file system and where it is not known.
-std::string PeerOf(absl::string_view uri);
 
 // x-tenant is printable ASCII, absent for nobody in particular; x-priority is
 // low, normal (as if absent) or high. Nobody proves who they are: all names

@@ -54,6 +54,12 @@ absl::StatusOr<Prompt> FittingPrompt(const LoadedModel& model,
   return prompt;
 }
 
+// gRPC keeps a request until its call is done, and hands it out as const.
+template <typename Request>
+Request& Own(const Request& request) {
+  return const_cast<Request&>(request);
+}
+
 absl::Status FillCaller(const Caller& caller,
                         worker::GenerateOptions& options) {
   options.request_id = caller.request_id;
@@ -67,8 +73,7 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
                                       const Request& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(generation.share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
@@ -81,23 +86,24 @@ absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
   ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(*generation.model, request,
                                                     can_roll, caller.stop));
   RETURN_IF_ERROR(caller.stop());
-  generation.options.prompt_ids = generation.prompt.ids;
+  generation.options.prompt_ids = std::move(generation.prompt.ids);
   generation.options.tool_markers = generation.prompt.tool_markers;
-  generation.share.Shrink(HeldBytes(request));
+  generation.prompt.text = {};
+  Own(request).clear_input();
+  caller.held.Shrink(HeldBytes(request, generation.options.prompt_ids));
   return generation;
 }
 
-// A refusal of Engine::Submit, with details.
-absl::Status Refusal(absl::Status status, const Generation& generation) {
+// A refusal of Engine::Submit of so many tokens, with details.
+absl::Status Refusal(absl::Status status, const LoadedModel& model,
+                     size_t n_prompt) {
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
-      return WithDetails(
-          std::move(status),
-          {v1::ERROR_REASON_PROMPT_TOO_LONG,
-           {{"prompt_tokens",
-             absl::StrCat(generation.options.prompt_ids.size())},
-            {"n_ctx", absl::StrCat(generation.model->engine->n_ctx())}},
-           std::nullopt});
+      return WithDetails(std::move(status),
+                         {v1::ERROR_REASON_PROMPT_TOO_LONG,
+                          {{"prompt_tokens", absl::StrCat(n_prompt)},
+                           {"n_ctx", absl::StrCat(model.engine->n_ctx())}},
+                          std::nullopt});
     case absl::StatusCode::kResourceExhausted:
       return WithDetails(std::move(status),
                          {v1::ERROR_REASON_QUEUE_FULL, {}, kQueueRetry});
@@ -140,8 +146,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::ChatRequest& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(generation.share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
   const worker::Engine& engine = *generation.model->engine;
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
@@ -163,10 +168,10 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   if (options.prompt_ids.empty()) {
     return absl::InvalidArgumentError("message: it is empty");
   }
-  generation.prompt.ids = options.prompt_ids;
   generation.prompt.chat_format =
       std::string(worker::ChatFormatName(session->format));
-  generation.share.Shrink(HeldBytes(request));
+  Own(request).clear_message();
+  caller.held.Shrink(HeldBytes(request, options.prompt_ids));
   return generation;
 }
 
@@ -175,8 +180,7 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const v1::ScoreRequest& request) {
   Generation generation;
   ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(generation.share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
   RETURN_IF_ERROR(FillCaller(caller, generation.options));
   ASSIGN_OR_RETURN(generation.prompt,
                    FittingPrompt(*generation.model, request,
@@ -193,13 +197,14 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   return generation;
 }
 
-absl::Status Submit(const Generation& generation, absl::Duration time_left,
-                    absl::Time now, std::shared_ptr<worker::TokenSink> sink) {
-  worker::GenerateOptions options = generation.options;
+absl::Status Submit(const LoadedModel& model, worker::GenerateOptions options,
+                    absl::Duration time_left, absl::Time now,
+                    std::shared_ptr<worker::TokenSink> sink) {
   options.deadline = now + time_left;
+  const size_t n_prompt = options.prompt_ids.size();
   const absl::Status status =
-      generation.model->engine->Submit(std::move(options), std::move(sink));
-  return status.ok() ? status : Refusal(status, generation);
+      model.engine->Submit(std::move(options), std::move(sink));
+  return status.ok() ? status : Refusal(status, model, n_prompt);
 }
 
 absl::Status SessionStatus(absl::Status status) {

@@ -27,15 +27,16 @@ namespace plimsoll::services {
 // A request that was understood, not submitted yet.
 struct Generation {
   LoadedModel::Use model;
-  ByteBudget::Share share;  // of the request, until the call ends
-  Prompt prompt;
-  worker::GenerateOptions options;  // prompt_ids included
+  Prompt prompt;                    // without its ids, but of a Score call
+  worker::GenerateOptions options;  // with them, but of a Score call
 };
 
-// Who calls, the call's id, and whether the caller still waits.
+// Who calls, the call's id, what it holds for its messages, and whether the
+// caller still waits.
 struct Caller {
   grpc::CallbackServerContext& context;
   const std::string& request_id;
+  ByteBudget::Share& held;
   StopCheck stop = NeverStop;
 };
 
@@ -43,6 +44,8 @@ struct Caller {
 // and so does not end it: the whole reply is kept until then.
 inline constexpr int64_t kMaxUnaryTokens = 65'536;
 
+// The input of the request is freed once it is understood: the call holds
+// tokens from then on.
 // Errors: what the caller's metadata, ModelRegistry::Use, the prompt and the
 // options report; a prompt whose bytes alone say that it cannot fit is refused
 // before it is tokenised.
@@ -56,15 +59,17 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const Caller& caller,
                                    const v1::ChatRequest& request);
-// The prompt of a Score call, whose continuations follow it one by one.
+// The prompt of a Score call, whose continuations follow it one by one; its
+// request is left whole.
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const Caller& caller,
                                    const v1::ScoreRequest& request);
 
-// Submits it to its model; it ends `time_left` from `now` at the latest.
+// Submits `options` to its model; it ends `time_left` from `now` at the latest.
 // Errors: as Engine::Submit, with details.
-absl::Status Submit(const Generation& generation, absl::Duration time_left,
-                    absl::Time now, std::shared_ptr<worker::TokenSink> sink);
+absl::Status Submit(const LoadedModel& model, worker::GenerateOptions options,
+                    absl::Duration time_left, absl::Time now,
+                    std::shared_ptr<worker::TokenSink> sink);
 
 // A refusal of a session's calls, with details.
 absl::Status SessionStatus(absl::Status status);

@@ -16,36 +16,33 @@ class GenerationServiceImpl final
   GenerationServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                         absl::Duration reader_timeout)
       : registry_(registry),
-        gate_(gate),
-        pool_(pool),
-        reader_timeout_(reader_timeout) {}
+        limits_{gate, registry.messages(), reader_timeout},
+        pool_(pool) {}
 
   grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
                                      v1::GenerateResponse* response) override {
-    return UnaryCall::Start(*context, registry_, gate_, pool_, *request,
+    return UnaryCall::Start(*context, registry_, limits_, pool_, *request,
                             *response);
   }
 
   grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
                                   const v1::ScoreRequest* request,
                                   v1::ScoreResponse* response) override {
-    return ScoreCall::Start(*context, registry_, gate_, pool_, *request,
+    return ScoreCall::Start(*context, registry_, limits_, pool_, *request,
                             *response);
   }
 
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
       const v1::StreamGenerateRequest* request) override {
-    return GenerateStream::Start(*context, registry_, gate_, pool_,
-                                 reader_timeout_, *request);
+    return GenerateStream::Start(*context, registry_, limits_, pool_, *request);
   }
 
  private:
   ModelRegistry& registry_;
-  CallGate& gate_;
+  const CallLimits limits_;
   WorkPool& pool_;
-  const absl::Duration reader_timeout_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/server/call.h"
+#include "services/server/reader_alarm.h"
 #include "services/wire/model_parts.h"
 #include "services/worker/calls/services.h"
 
@@ -29,12 +30,13 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
                        public std::enable_shared_from_this<LoadCall> {
  public:
   static LoadCall* Start(CallbackServerContext& context,
-                         ModelRegistry& registry, CallGate& gate,
+                         ModelRegistry& registry, const CallLimits& limits,
                          const v1::LoadModelRequest& request) {
-    auto call = std::shared_ptr<LoadCall>(new LoadCall(context));
+    auto call =
+        std::shared_ptr<LoadCall>(new LoadCall(context, limits.reader_timeout));
     call->grpc_reference_ = call;
     if (const absl::Status status =
-            call->Begin(context, registry, gate, request);
+            call->Begin(context, registry, limits.gate, request);
         !status.ok()) {
       call->OnLoadEnd(status);
     }
@@ -55,7 +57,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     }
     pending_.back().MergeFrom(next);
     is_plan_sent_ |= pending_.back().has_plan();
-    if (pending_.size() == 1) StartWrite(&pending_.front());
+    if (pending_.size() == 1) WriteFront();
   }
 
   void OnLoadEnd(const absl::Status& status) override {
@@ -66,9 +68,10 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mu_);
+    slow_reader_.Stop();
     pending_.pop_front();
     if (!ok) Leave();
-    if (!pending_.empty()) StartWrite(&pending_.front());
+    if (!pending_.empty()) WriteFront();
     FinishIfSent();
   }
 
@@ -80,17 +83,29 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     FinishIfSent();
   }
 
-  void OnDone() override { grpc_reference_.reset(); }
+  void OnDone() override {
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.Stop();
+    }
+    grpc_reference_.reset();
+  }
 
  private:
-  explicit LoadCall(CallbackServerContext& context)
-      : request_id_(TakeRequestId(context)) {}
+  LoadCall(CallbackServerContext& context, absl::Duration reader_timeout)
+      : request_id_(TakeRequestId(context)),
+        slow_reader_(context, reader_timeout) {}
 
   absl::Status Begin(CallbackServerContext& context, ModelRegistry& registry,
                      CallGate& gate, const v1::LoadModelRequest& request) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
     return registry.Load(request.model(), request.options(),
                          shared_from_this());
+  }
+
+  void WriteFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    slow_reader_.Start();
+    StartWrite(&pending_.front());
   }
 
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -102,6 +117,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
     is_finished_ = true;
+    slow_reader_.Start();
     Finish(ToGrpc(*end_, request_id_));
   }
 
@@ -114,6 +130,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   bool is_gone_ ABSL_GUARDED_BY(mu_) = false;
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<LoadCall> grpc_reference_;  // released in OnDone
 };
 
@@ -128,37 +145,39 @@ absl::Status GetMemory(ModelRegistry& registry,
 
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
-  ModelServiceImpl(ModelRegistry& registry, CallGate& gate)
-      : registry_(registry), gate_(gate) {}
+  ModelServiceImpl(ModelRegistry& registry, CallGate& gate,
+                   absl::Duration reader_timeout)
+      : registry_(registry),
+        limits_{gate, registry.messages(), reader_timeout} {}
 
   grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(
       CallbackServerContext* context,
       const v1::LoadModelRequest* request) override {
-    return LoadCall::Start(*context, registry_, gate_, *request);
+    return LoadCall::Start(*context, registry_, limits_, *request);
   }
 
   ServerUnaryReactor* UnloadModel(CallbackServerContext* context,
                                   const v1::UnloadModelRequest* request,
-                                  v1::UnloadModelResponse*) override {
-    const std::string request_id = TakeRequestId(*context);
-    ServerUnaryReactor* reactor = context->DefaultReactor();
-    absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, gate_);
+                                  v1::UnloadModelResponse* response) override {
+    // Without a share: memory is measured before a model goes, and after.
+    auto* reply = new UnaryReply(*context, limits_.reader_timeout, *request,
+                                 *response, ByteBudget::Share());
+    absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits_.gate);
     absl::Status status = pass.status();
     if (status.ok()) {
       // Shared because a std::function must be copyable.
       auto held = std::make_shared<CallGate::Pass>(*std::move(pass));
-      status = registry_.Unload(request->model(), [reactor, held] {
-        reactor->Finish(grpc::Status::OK);
-      });
+      status = registry_.Unload(
+          request->model(), [reply, held] { reply->End(absl::OkStatus()); });
     }
-    if (!status.ok()) reactor->Finish(ToGrpc(status, request_id));
-    return reactor;
+    if (!status.ok()) reply->End(status);
+    return reply;
   }
 
   ServerUnaryReactor* ListModels(CallbackServerContext* context,
-                                 const v1::ListModelsRequest*,
+                                 const v1::ListModelsRequest* request,
                                  v1::ListModelsResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
+    return AnswerUnary(context, limits_, *request, *response, [&] {
       *response = registry_.List();
       return absl::OkStatus();
     });
@@ -167,21 +186,22 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
   ServerUnaryReactor* GetMemory(CallbackServerContext* context,
                                 const v1::GetMemoryRequest* request,
                                 v1::GetMemoryResponse* response) override {
-    return AnswerUnary(context, gate_, [&] {
+    return AnswerUnary(context, limits_, *request, *response, [&] {
       return services::GetMemory(registry_, *request, *response);
     });
   }
 
  private:
   ModelRegistry& registry_;
-  CallGate& gate_;
+  const CallLimits limits_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,
-                                               CallGate& gate) {
-  return std::make_unique<ModelServiceImpl>(registry, gate);
+                                               CallGate& gate,
+                                               absl::Duration reader_timeout) {
+  return std::make_unique<ModelServiceImpl>(registry, gate, reader_timeout);
 }
 
 }  // namespace plimsoll::services

@@ -12,9 +12,11 @@
 
 #include "absl/status/status.h"
 #include "base/stop_check.h"
+#include "services/server/byte_budget.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
+#include "services/server/peer.h"
 #include "services/server/work_pool.h"
 
 namespace plimsoll::services {
@@ -42,17 +44,21 @@ WorkCost CostOf(const Request& request) {
              : WorkCost::kLong;
 }
 
-// Answers a unary call with `answer(stop)`: at once if the request is small,
-// else as AnswerOnPool.
-template <typename Request>
-grpc::ServerUnaryReactor* AnswerPrepared(
-    grpc::CallbackServerContext* context, CallGate& gate, WorkPool& pool,
-    const Request& request, std::function<absl::Status(StopCheck)> answer) {
+// Answers a unary call with `answer`: at once if the request is small, else as
+// AnswerOnPool.
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
+                                         const CallLimits& limits,
+                                         WorkPool& pool, const Request& request,
+                                         Response& response,
+                                         PooledAnswer answer) {
   if (request.ByteSizeLong() <= kMaxInlineBytes) {
-    return AnswerUnary(context, gate, [&] { return answer(NeverStop); });
+    return AnswerUnary(
+        context, limits, request, response,
+        [&](ByteBudget::Share& held) { return answer(NeverStop, held); });
   }
-  return AnswerOnPool(context, gate, pool, CostOf(request),
-                      request.ByteSizeLong(), std::move(answer));
+  return AnswerOnPool(context, limits, pool, CostOf(request), request, response,
+                      std::move(answer));
 }
 
 // One call has one; the call outlives the work. Thread-safe.
@@ -70,7 +76,7 @@ class Preparation {
       return work(absl::OkStatus());
     }
     const absl::Status queued =
-        pool_.Submit({.peer = PeerHost(context),
+        pool_.Submit({.peer = PeerOf(context.peer()),
                       .cost = CostOf(request),
                       .stop = stop_,
                       .work = work,
@@ -78,16 +84,18 @@ class Preparation {
     if (!queued.ok()) work(queued);
   }
 
-  // What calls begin with: takes the `pass` of a call that the gate lets in and
-  // calls `begin` as Run does. What goes wrong there, or before, `fail` is
-  // told.
+  // What calls begin with: takes the `pass` of a call that the gate lets in,
+  // and the memory of its request, which is in `held`, and calls `begin` as Run
+  // does. What goes wrong there, or before, `fail` is told.
   template <typename Request, typename Begin, typename Fail>
   void Start(grpc::CallbackServerContext& context, CallGate& gate,
-             const Request& request, CallGate::Pass& pass, Begin begin,
-             Fail fail) {
+             const Request& request, CallGate::Pass& pass,
+             ByteBudget::Share& held, Begin begin, Fail fail) {
     auto admitted = BeginCall(context, gate);
     if (!admitted.ok()) return fail(admitted.status());
     pass = *std::move(admitted);
+    const absl::Status has_room = held.Grow(MemoryOf(request));
+    if (!has_room.ok()) return fail(has_room);
     Run(context, request, [begin, fail](const absl::Status& queued) {
       const absl::Status status = queued.ok() ? begin() : queued;
       if (!status.ok()) fail(status);

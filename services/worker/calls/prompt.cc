@@ -23,18 +23,24 @@ absl::StatusOr<Prompt> FromText(const LoadedModel& model,
   if (prompt.content_case() == v1::TextPrompt::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("text.content is needed");
   }
-  const std::string& text =
-      prompt.has_raw_text() ? prompt.raw_text() : prompt.text();
+  return FromText(model,
+                  prompt.has_raw_text() ? prompt.raw_text() : prompt.text(),
+                  !prompt.has_add_bos() || prompt.add_bos(),
+                  prompt.parse_special(), limits);
+}
+
+absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+                                const std::string& text, bool add_bos,
+                                bool parse_special,
+                                const worker::EncodeLimits& limits) {
   const worker::Tokenizer& tokenizer = model.engine->tokenizer();
-  const bool add_bos = !prompt.has_add_bos() || prompt.add_bos();
   RETURN_IF_ERROR(
       tokenizer.CheckFits(tokenizer.LeastBytes(text), limits.max_tokens));
   Prompt result;
   ASSIGN_OR_RETURN(
       result.ids,
-      add_bos
-          ? tokenizer.EncodeWithBos(text, prompt.parse_special(), limits.stop)
-          : tokenizer.Encode(text, prompt.parse_special(), limits.stop));
+      add_bos ? tokenizer.EncodeWithBos(text, parse_special, limits.stop)
+              : tokenizer.Encode(text, parse_special, limits.stop));
   return result;
 }
 

@@ -33,6 +33,10 @@ absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
 absl::StatusOr<Prompt> FromText(const LoadedModel& model,
                                 const v1::TextPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
+absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+                                const std::string& text, bool add_bos,
+                                bool parse_special,
+                                const worker::EncodeLimits& limits = {});
 absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
                                const v1::TokenPrompt& prompt);
 absl::StatusOr<Prompt> FromChat(const LoadedModel& model,

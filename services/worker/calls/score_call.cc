@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/clock.h"
-#include "services/server/call.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/models/message_bytes.h"
@@ -47,9 +46,10 @@ absl::Status CheckLength(const Generation& generation,
                    "n_ctx"));
 }
 
+// As ids; what the call holds from now on is in `held`.
 absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
     const Generation& generation, const v1::ScoreRequest& request,
-    StopCheck stop) {
+    ByteBudget::Share& held, StopCheck stop) {
   const int n = request.continuations_size();
   if (n < 1 || n > kMaxContinuations) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -57,6 +57,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
   }
   std::vector<std::vector<int32_t>> continuations;
   int64_t reply_bytes = WireBytes(generation.prompt.ids) + 1'024;
+  auto n_ids = static_cast<int64_t>(generation.prompt.ids.size());
   for (int i = 0; i < n; ++i) {
     auto ids = IdsOf(*generation.model, request.continuations(i), stop);
     const absl::Status status =
@@ -69,34 +70,40 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
                          {v1::ERROR_REASON_PROMPT_TOO_LONG, {}, std::nullopt});
     }
     // Each token comes back with its log-probability.
+    n_ids += static_cast<int64_t>(ids->size());
     reply_bytes += WireBytes(*ids) + 4 * static_cast<int64_t>(ids->size()) + 64;
     RETURN_IF_ERROR(
         CheckReplyBytes(reply_bytes, "score fewer continuations at a time"));
     continuations.push_back(*std::move(ids));
   }
+  Free(request);
+  RETURN_IF_ERROR(held.Settle(ScoreBytes(n_ids, reply_bytes)));
   return continuations;
 }
 
 }  // namespace
 
-ScoreCall::ScoreCall(grpc::CallbackServerContext& context, WorkPool& pool,
+ScoreCall::ScoreCall(grpc::CallbackServerContext& context,
+                     const CallLimits& limits, WorkPool& pool,
                      v1::ScoreResponse& response)
     : request_id_(TakeRequestId(context)),
       deadline_(BootTime() + std::min(TimeLeft(context), kUnaryDeadline)),
       preparation_(context, pool),
-      response_(response) {}
+      held_(EnterCall(context, limits)),
+      response_(response),
+      slow_reader_(context, limits.reader_timeout) {}
 
 ScoreCall* ScoreCall::Start(grpc::CallbackServerContext& context,
-                            ModelRegistry& registry, CallGate& gate,
+                            ModelRegistry& registry, const CallLimits& limits,
                             WorkPool& pool, const v1::ScoreRequest& request,
                             v1::ScoreResponse& response) {
-  auto call =
-      std::shared_ptr<ScoreCall>(new ScoreCall(context, pool, response));
+  auto call = std::shared_ptr<ScoreCall>(
+      new ScoreCall(context, limits, pool, response));
   call->grpc_reference_ = call;
   ScoreCall* const started = call.get();
   // `context` and `request` live until OnDone, which comes after the end.
   call->preparation_.Start(
-      context, gate, request, call->pass_,
+      context, limits.gate, request, call->pass_, call->held_,
       [call, &context, &registry, &request] {
         return call->Begin(context, registry, request);
       },
@@ -108,14 +115,17 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
                               ModelRegistry& registry,
                               const v1::ScoreRequest& request) {
   const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context, request_id_, stop}, request));
+  ASSIGN_OR_RETURN(
+      Generation generation,
+      Prepare(registry, {context, request_id_, held_, stop}, request));
   ASSIGN_OR_RETURN(auto continuations,
-                   Continuations(generation, request, stop));
+                   Continuations(generation, request, held_, stop));
   absl::MutexLock lock(&mu_);
   generation_ = std::move(generation);
   continuations_ = std::move(continuations);
-  for (const int32_t id : generation_.prompt.ids) {
+  const std::vector<int32_t>& prompt_ids = generation_.prompt.ids;
+  response_.mutable_prompt_ids()->Reserve(static_cast<int>(prompt_ids.size()));
+  for (const int32_t id : prompt_ids) {
     response_.add_prompt_ids(ToUint32(id));
   }
   response_.set_model(generation_.model->name);
@@ -125,19 +135,24 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
 }
 
 absl::Status ScoreCall::SubmitNext() {
+  worker::GenerateOptions options = generation_.options;
   // What was admitted goes on to its end, one continuation after the other.
-  generation_.options.is_admitted = response_.scores_size() > 0;
-  const auto& ids =
-      continuations_[static_cast<size_t>(response_.scores_size())];
+  options.is_admitted = response_.scores_size() > 0;
+  const std::vector<int32_t> ids =
+      std::move(continuations_[static_cast<size_t>(response_.scores_size())]);
   v1::ContinuationScore& score = *response_.add_scores();
   score.set_is_greedy(true);
+  score.mutable_ids()->Reserve(static_cast<int>(ids.size()));
+  score.mutable_logprobs()->Reserve(static_cast<int>(ids.size()));
   for (const int32_t id : ids) score.add_ids(ToUint32(id));
 
-  generation_.options.prompt_ids = generation_.prompt.ids;
-  generation_.options.prompt_ids.insert(generation_.options.prompt_ids.end(),
-                                        ids.begin(), ids.end());
+  const std::vector<int32_t>& prompt_ids = generation_.prompt.ids;
+  options.prompt_ids.reserve(prompt_ids.size() + ids.size());
+  options.prompt_ids = prompt_ids;
+  options.prompt_ids.insert(options.prompt_ids.end(), ids.begin(), ids.end());
   const absl::Time now = BootTime();
-  return Submit(generation_, deadline_ - now, now, shared_from_this());
+  return Submit(*generation_.model, std::move(options), deadline_ - now, now,
+                shared_from_this());
 }
 
 bool ScoreCall::OnOutput(worker::StepOutput& output) {
@@ -171,7 +186,12 @@ void ScoreCall::End(const absl::Status& status) {
   LoadedModel::Use model;  // let go without our lock
   absl::MutexLock lock(&mu_);
   std::swap(model, generation_.model);
-  Finish(ToGrpc(EndStatus(status), request_id_));
+  const absl::Status end = EndStatus(status);
+  if (!end.ok()) Free(response_);
+  held_.Shrink(services::MemoryOf(response_) +
+               static_cast<int64_t>(response_.ByteSizeLong()));
+  slow_reader_.Start();
+  Finish(ToGrpc(end, request_id_));
 }
 
 bool ScoreCall::Abandoned() const {
@@ -186,6 +206,12 @@ void ScoreCall::OnCancel() {
   if (generation_.model) generation_.model->engine->Wake();
 }
 
-void ScoreCall::OnDone() { grpc_reference_.reset(); }
+void ScoreCall::OnDone() {
+  {
+    absl::MutexLock lock(&mu_);
+    slow_reader_.Stop();
+  }
+  grpc_reference_.reset();
+}
 
 }  // namespace plimsoll::services

@@ -16,7 +16,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/server/call_gate.h"
+#include "services/server/call.h"
+#include "services/server/reader_alarm.h"
 #include "services/worker/calls/generation.h"
 #include "services/worker/calls/preparation.h"
 #include "services/worker/models/model_registry.h"
@@ -34,7 +35,7 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
  public:
   // Starts the call; what is returned lives until OnDone.
   static ScoreCall* Start(grpc::CallbackServerContext& context,
-                          ModelRegistry& registry, CallGate& gate,
+                          ModelRegistry& registry, const CallLimits& limits,
                           WorkPool& pool, const v1::ScoreRequest& request,
                           v1::ScoreResponse& response);
 
@@ -46,11 +47,11 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
 
   // From gRPC.
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  ScoreCall(grpc::CallbackServerContext& context, WorkPool& pool,
-            v1::ScoreResponse& response);
+  ScoreCall(grpc::CallbackServerContext& context, const CallLimits& limits,
+            WorkPool& pool, v1::ScoreResponse& response);
 
   absl::Status Begin(grpc::CallbackServerContext& context,
                      ModelRegistry& registry, const v1::ScoreRequest& request)
@@ -63,11 +64,13 @@ class ScoreCall final : public grpc::ServerUnaryReactor,
   const absl::Time deadline_;
   Preparation preparation_;
   CallGate::Pass pass_;
+  ByteBudget::Share held_;
   mutable absl::Mutex mu_;
   Generation generation_ ABSL_GUARDED_BY(mu_);  // its model until End
   std::vector<std::vector<int32_t>> continuations_ ABSL_GUARDED_BY(mu_);
   v1::ScoreResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<ScoreCall> grpc_reference_;  // released in OnDone
 };
 

@@ -17,22 +17,24 @@ class Service;
 namespace plimsoll::services {
 
 // Each needs `registry`, `gate` and `pool` to outlive it. What costs more than
-// a look at small tables is done on the pool. A stream of text is cancelled
-// after `reader_timeout` without a read.
+// a look at small tables is done on the pool. A call whose client does not read
+// is cancelled after `reader_timeout`.
 std::unique_ptr<grpc::Service> NewGenerationService(
     ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
-std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
-                                                   CallGate& gate,
-                                                   WorkPool& pool);
-std::unique_ptr<grpc::Service> NewModelService(ModelRegistry& registry,
-                                               CallGate& gate);
+std::unique_ptr<grpc::Service> NewTokenizerService(
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
+    absl::Duration reader_timeout = kReaderTimeout);
+std::unique_ptr<grpc::Service> NewModelService(
+    ModelRegistry& registry, CallGate& gate,
+    absl::Duration reader_timeout = kReaderTimeout);
 std::unique_ptr<grpc::Service> NewSessionService(
     ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
 // Its own calls do not go through the gate: it closes it.
-std::unique_ptr<grpc::Service> NewAdminService(ModelRegistry& registry,
-                                               CallGate& gate);
+std::unique_ptr<grpc::Service> NewAdminService(
+    ModelRegistry& registry, CallGate& gate,
+    absl::Duration reader_timeout = kReaderTimeout);
 
 }  // namespace plimsoll::services
 

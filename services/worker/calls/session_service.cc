@@ -31,10 +31,10 @@ v1::Session Describe(const LoadedModel& model,
 
 absl::Status Open(ModelRegistry& registry, const worker::Claim& caller,
                   const v1::OpenSessionRequest& request,
-                  v1::OpenSessionResponse& response, StopCheck stop) {
+                  ByteBudget::Share& held, v1::OpenSessionResponse& response,
+                  StopCheck stop) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(const ByteBudget::Share share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(
       const worker::ChatFormatChoice choice,
       ChooseFormat(*model, request.has_chat_format() ? &request.chat_format()
@@ -88,26 +88,25 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
   SessionServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                      absl::Duration reader_timeout)
       : registry_(registry),
-        gate_(gate),
-        pool_(pool),
-        reader_timeout_(reader_timeout) {}
+        limits_{gate, registry.messages(), reader_timeout},
+        pool_(pool) {}
 
   ServerUnaryReactor* OpenSession(CallbackServerContext* context,
                                   const v1::OpenSessionRequest* request,
                                   v1::OpenSessionResponse* response) override {
     // The system prompt is tokenised.
     return AnswerPrepared(
-        context, gate_, pool_, *request,
-        [this, context, request, response](StopCheck stop) -> absl::Status {
+        context, limits_, pool_, *request, *response,
+        [this, context, request, response](
+            StopCheck stop, ByteBudget::Share& held) -> absl::Status {
           ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
-          return Open(registry_, claim, *request, *response, stop);
+          return Open(registry_, claim, *request, held, *response, stop);
         });
   }
 
   grpc::ServerWriteReactor<v1::ChatResponse>* Chat(
       CallbackServerContext* context, const v1::ChatRequest* request) override {
-    return ChatStream::Start(*context, registry_, gate_, pool_, reader_timeout_,
-                             *request);
+    return ChatStream::Start(*context, registry_, limits_, pool_, *request);
   }
 
   ServerUnaryReactor* GetSession(CallbackServerContext* context,
@@ -137,16 +136,16 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
                                                           const Request&,
                                                           Response&),
                                    const Request& request, Response& response) {
-    return AnswerUnary(context, gate_, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
-      return answer(registry_, claim, request, response);
-    });
+    return AnswerUnary(
+        context, limits_, request, response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
+          return answer(registry_, claim, request, response);
+        });
   }
 
   ModelRegistry& registry_;
-  CallGate& gate_;
+  const CallLimits limits_;
   WorkPool& pool_;
-  const absl::Duration reader_timeout_;
 };
 
 }  // namespace

@@ -1,37 +1,39 @@
 #include "services/worker/calls/stream_call.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "services/host/clock.h"
-#include "services/server/call.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
+#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 
 template <typename Request, typename Response>
 StreamCall<Request, Response>::StreamCall(grpc::CallbackServerContext& context,
-                                          WorkPool& pool,
-                                          absl::Duration reader_timeout)
+                                          const CallLimits& limits,
+                                          WorkPool& pool)
     : context_(context),
       start_(BootTime()),
       request_id_(TakeRequestId(context)),
       preparation_(context, pool),
-      slow_reader_(context, reader_timeout) {}
+      held_(EnterCall(context, limits)),
+      slow_reader_(context, limits.reader_timeout) {}
 
 template <typename Request, typename Response>
 StreamCall<Request, Response>* StreamCall<Request, Response>::Start(
     grpc::CallbackServerContext& context, ModelRegistry& registry,
-    CallGate& gate, WorkPool& pool, absl::Duration reader_timeout,
-    const Request& request) {
-  auto call = std::shared_ptr<StreamCall>(
-      new StreamCall(context, pool, reader_timeout));
+    const CallLimits& limits, WorkPool& pool, const Request& request) {
+  auto call =
+      std::shared_ptr<StreamCall>(new StreamCall(context, limits, pool));
   call->grpc_reference_ = call;
   StreamCall* const started = call.get();
   // `context` and `request` live until OnDone, which comes after the end.
   call->preparation_.Start(
-      context, gate, request, call->pass_,
+      context, limits.gate, request, call->pass_, call->held_,
       [call, &registry, &request] { return call->Begin(registry, request); },
       [call](const absl::Status& status) { call->OnEnd(status, {}); });
   return started;
@@ -41,13 +43,15 @@ template <typename Request, typename Response>
 absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
                                                   const Request& request) {
   const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context_, request_id_, stop}, request));
-  share_ = std::move(generation.share);
+  ASSIGN_OR_RETURN(
+      Generation generation,
+      Prepare(registry, {context_, request_id_, held_, stop}, request));
+  const std::vector<int32_t>& ids = generation.options.prompt_ids;
+  RETURN_IF_ERROR(
+      CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));
   v1::PromptInfo info;
-  for (const int32_t id : generation.prompt.ids) {
-    info.add_prompt_ids(ToUint32(id));
-  }
+  info.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
+  for (const int32_t id : ids) info.add_prompt_ids(ToUint32(id));
   info.set_model(generation.model->name);
   info.set_request_id(request_id_);
   info.set_n_ctx(ToUint32(generation.model->engine->n_ctx()));
@@ -55,12 +59,24 @@ absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);
+    held_at_first_ = held_.bytes();
+    RETURN_IF_ERROR(held_.Grow(held_at_first_ + kPendingBytes));
     prompt_ = std::move(info);
     model_ = std::move(use);
     tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
-  return Submit(generation, TimeLeft(context_), start_,
-                this->shared_from_this());
+  return Submit(*generation.model, std::move(generation.options),
+                TimeLeft(context_), start_, this->shared_from_this());
+}
+
+template <typename Request, typename Response>
+bool StreamCall<Request, Response>::HasRoom(int64_t bytes) {
+  if (pending_.empty()) return true;  // one is always sent
+  if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
+    return false;
+  }
+  const int64_t waiting = static_cast<int64_t>(pending_bytes_) + bytes;
+  return held_.Grow(held_at_first_ + kReplyPerByte * waiting).ok();
 }
 
 template <typename Request, typename Response>
@@ -77,7 +93,7 @@ template <typename Request, typename Response>
 bool StreamCall<Request, Response>::OnOutput(worker::StepOutput& output) {
   absl::MutexLock lock(&mu_);
   if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
-  if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
+  if (!HasRoom(WireBytes(output))) {
     slow_reader_.Start();
     return false;
   }
@@ -128,6 +144,9 @@ void StreamCall<Request, Response>::OnWriteDone(bool ok) {
     is_cancelled_ = true;
   }
   if (!pending_.empty()) this->StartWrite(&pending_.front());
+  held_.Shrink(held_at_first_ +
+               std::max(kPendingBytes,
+                        kReplyPerByte * static_cast<int64_t>(pending_bytes_)));
   FinishIfSent();
   if (model_) model_->engine->Wake();
 }
@@ -142,14 +161,20 @@ void StreamCall<Request, Response>::OnCancel() {
 
 template <typename Request, typename Response>
 void StreamCall<Request, Response>::FinishIfSent() {
-  if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
+  if (is_finished_ || !end_.has_value()) return;
+  // Until all is sent, and until the end is.
+  slow_reader_.Start();
+  if (!pending_.empty()) return;
   is_finished_ = true;
-  slow_reader_.Stop();
   this->Finish(ToGrpc(*end_, request_id_));
 }
 
 template <typename Request, typename Response>
 void StreamCall<Request, Response>::OnDone() {
+  {
+    absl::MutexLock lock(&mu_);
+    slow_reader_.Stop();
+  }
   grpc_reference_.reset();
 }
 

@@ -6,6 +6,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -16,7 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/server/call_gate.h"
+#include "services/server/call.h"
 #include "services/server/reader_alarm.h"
 #include "services/wire/chat_tools.h"
 #include "services/worker/calls/generation.h"
@@ -28,7 +29,8 @@ namespace plimsoll::services {
 
 // At most one write is in flight and at most kMaxPending chunks of
 // kMaxPendingBytes wait, so a client that does not read costs a bounded amount
-// of memory; one that has not read for the reader timeout is cancelled.
+// of memory, which it has taken before; one that has not read for the reader
+// timeout is cancelled.
 //
 // Lifetime: gRPC and the engine each hold one reference; gRPC's ends in OnDone.
 template <typename Request, typename Response>
@@ -39,12 +41,14 @@ class StreamCall final
  public:
   static constexpr size_t kMaxPending = 16;
   static constexpr size_t kMaxPendingBytes = 64 << 10;
+  // What a stream holds for messages that wait, beside its first one, without
+  // asking for more.
+  static constexpr int64_t kPendingBytes = 16 << 10;
 
   // Starts the call; what is returned lives until OnDone.
   static StreamCall* Start(grpc::CallbackServerContext& context,
-                           ModelRegistry& registry, CallGate& gate,
-                           WorkPool& pool, absl::Duration reader_timeout,
-                           const Request& request);
+                           ModelRegistry& registry, const CallLimits& limits,
+                           WorkPool& pool, const Request& request);
 
   // From the step thread.
   bool OnOutput(worker::StepOutput& output) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,14 +60,16 @@ class StreamCall final
   // gone.
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  StreamCall(grpc::CallbackServerContext& context, WorkPool& pool,
-             absl::Duration reader_timeout);
+  StreamCall(grpc::CallbackServerContext& context, const CallLimits& limits,
+             WorkPool& pool);
 
   absl::Status Begin(ModelRegistry& registry, const Request& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether one more message may wait, of at most so many bytes on the wire.
+  bool HasRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Push(Response message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -72,8 +78,11 @@ class StreamCall final
   const std::string request_id_;
   Preparation preparation_;
   CallGate::Pass pass_;
-  ByteBudget::Share share_;  // of the request
+  // One thread at a time: that which begins; then those that have the lock.
+  ByteBudget::Share held_;
   mutable absl::Mutex mu_;
+  // Held for the request and the first message, until the end.
+  int64_t held_at_first_ ABSL_GUARDED_BY(mu_) = 0;
   LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd
   // For the first message; then empty.

@@ -20,31 +20,27 @@ using grpc::ServerUnaryReactor;
 
 // Ids of one Detokenize call.
 constexpr int kMaxDetokenizeIds = 1 << 20;
-// Tags, lengths and names in a reply, beside text and ids.
-constexpr int64_t kReplyFrameBytes = 1'024;
 constexpr char kFewerIds[] = "send fewer ids at a time";
 
 template <typename Response>
 void AddIds(const std::vector<int32_t>& ids, Response& response) {
+  response.mutable_ids()->Reserve(static_cast<int>(ids.size()));
   for (const int32_t id : ids) response.add_ids(ToUint32(id));
 }
 
 absl::Status Tokenize(ModelRegistry& registry,
                       const v1::TokenizeRequest& request, StopCheck stop,
-                      v1::TokenizeResponse& response) {
+                      ByteBudget::Share& held, v1::TokenizeResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(const ByteBudget::Share share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("content: text or raw_text is needed");
   }
-  v1::TextPrompt prompt;
-  prompt.set_raw_text(request.has_raw_text() ? request.raw_text()
-                                             : request.text());
-  prompt.set_add_bos(request.add_bos());
-  prompt.set_parse_special(request.parse_special());
-  ASSIGN_OR_RETURN(const Prompt result,
-                   FromText(*model, prompt, {.stop = stop}));
+  ASSIGN_OR_RETURN(
+      const Prompt result,
+      FromText(*model,
+               request.has_raw_text() ? request.raw_text() : request.text(),
+               request.add_bos(), request.parse_special(), {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
                                   "tokenize the text in pieces"));
   AddIds(result.ids, response);
@@ -53,6 +49,7 @@ absl::Status Tokenize(ModelRegistry& registry,
 
 absl::Status Detokenize(ModelRegistry& registry,
                         const v1::DetokenizeRequest& request, StopCheck stop,
+                        ByteBudget::Share& held,
                         v1::DetokenizeResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
   if (request.ids_size() > kMaxDetokenizeIds) {
@@ -60,9 +57,7 @@ absl::Status Detokenize(ModelRegistry& registry,
         "ids: has ", request.ids_size(), " ids, at most ", kMaxDetokenizeIds));
   }
   RETURN_IF_ERROR(stop());
-  ASSIGN_OR_RETURN(
-      ByteBudget::Share share,
-      registry.messages().Take(DetokenizeBytes(request.ids_size(), 0)));
+  RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), 0)));
   v1::TokenPrompt prompt;
   *prompt.mutable_ids() = request.ids();
   ASSIGN_OR_RETURN(const Prompt checked, FromIds(*model, prompt));
@@ -72,7 +67,7 @@ absl::Status Detokenize(ModelRegistry& registry,
       const int64_t text_bytes,
       TextBytes(tokenizer, checked.ids, request.render_special(), stop));
   RETURN_IF_ERROR(CheckReplyBytes(text_bytes + kReplyFrameBytes, kFewerIds));
-  RETURN_IF_ERROR(share.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
+  RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
   ASSIGN_OR_RETURN(
       *response.mutable_text(),
       tokenizer.Decode(checked.ids, request.render_special(), stop));
@@ -85,10 +80,10 @@ absl::Status Detokenize(ModelRegistry& registry,
 
 absl::Status CountTokens(ModelRegistry& registry,
                          const v1::CountTokensRequest& request, StopCheck stop,
+                         ByteBudget::Share& held,
                          v1::CountTokensResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(const ByteBudget::Share share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.input_case() == v1::CountTokensRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError("input: text or chat is needed");
   }
@@ -103,11 +98,10 @@ absl::Status CountTokens(ModelRegistry& registry,
 
 absl::Status ApplyChatTemplate(ModelRegistry& registry,
                                const v1::ApplyChatTemplateRequest& request,
-                               StopCheck stop,
+                               StopCheck stop, ByteBudget::Share& held,
                                v1::ApplyChatTemplateResponse& response) {
   ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
-  ASSIGN_OR_RETURN(const ByteBudget::Share share,
-                   registry.messages().Take(WorkBytes(request)));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(const Prompt result,
                    FromChat(*model, request.chat(), {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(static_cast<int64_t>(result.text.size()) +
@@ -123,62 +117,69 @@ absl::Status ApplyChatTemplate(ModelRegistry& registry,
 class TokenizerServiceImpl final
     : public v1::TokenizerService::CallbackService {
  public:
-  TokenizerServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool)
-      : registry_(registry), gate_(gate), pool_(pool) {}
+  TokenizerServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
+                       absl::Duration reader_timeout)
+      : registry_(registry),
+        limits_{gate, registry.messages(), reader_timeout},
+        pool_(pool) {}
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context,
                                const v1::TokenizeRequest* request,
                                v1::TokenizeResponse* response) override {
-    return AnswerPrepared(context, gate_, pool_, *request,
-                          [this, request, response](StopCheck stop) {
-                            return services::Tokenize(registry_, *request, stop,
-                                                      *response);
-                          });
+    return AnswerPrepared(
+        context, limits_, pool_, *request, *response,
+        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
+          return services::Tokenize(registry_, *request, stop, held, *response);
+        });
   }
 
   ServerUnaryReactor* Detokenize(CallbackServerContext* context,
                                  const v1::DetokenizeRequest* request,
                                  v1::DetokenizeResponse* response) override {
-    return AnswerPrepared(context, gate_, pool_, *request,
-                          [this, request, response](StopCheck stop) {
-                            return services::Detokenize(registry_, *request,
-                                                        stop, *response);
-                          });
+    return AnswerPrepared(
+        context, limits_, pool_, *request, *response,
+        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
+          return services::Detokenize(registry_, *request, stop, held,
+                                      *response);
+        });
   }
 
   ServerUnaryReactor* CountTokens(CallbackServerContext* context,
                                   const v1::CountTokensRequest* request,
                                   v1::CountTokensResponse* response) override {
-    return AnswerPrepared(context, gate_, pool_, *request,
-                          [this, request, response](StopCheck stop) {
-                            return services::CountTokens(registry_, *request,
-                                                         stop, *response);
-                          });
+    return AnswerPrepared(
+        context, limits_, pool_, *request, *response,
+        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
+          return services::CountTokens(registry_, *request, stop, held,
+                                       *response);
+        });
   }
 
   ServerUnaryReactor* ApplyChatTemplate(
       CallbackServerContext* context,
       const v1::ApplyChatTemplateRequest* request,
       v1::ApplyChatTemplateResponse* response) override {
-    return AnswerPrepared(context, gate_, pool_, *request,
-                          [this, request, response](StopCheck stop) {
-                            return services::ApplyChatTemplate(
-                                registry_, *request, stop, *response);
-                          });
+    return AnswerPrepared(
+        context, limits_, pool_, *request, *response,
+        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
+          return services::ApplyChatTemplate(registry_, *request, stop, held,
+                                             *response);
+        });
   }
 
  private:
   ModelRegistry& registry_;
-  CallGate& gate_;
+  const CallLimits limits_;
   WorkPool& pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTokenizerService(ModelRegistry& registry,
-                                                   CallGate& gate,
-                                                   WorkPool& pool) {
-  return std::make_unique<TokenizerServiceImpl>(registry, gate, pool);
+std::unique_ptr<grpc::Service> NewTokenizerService(
+    ModelRegistry& registry, CallGate& gate, WorkPool& pool,
+    absl::Duration reader_timeout) {
+  return std::make_unique<TokenizerServiceImpl>(registry, gate, pool,
+                                                reader_timeout);
 }
 
 }  // namespace plimsoll::services

@@ -2,33 +2,36 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "services/host/clock.h"
-#include "services/server/call.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 
-UnaryCall::UnaryCall(grpc::CallbackServerContext& context, WorkPool& pool,
+UnaryCall::UnaryCall(grpc::CallbackServerContext& context,
+                     const CallLimits& limits, WorkPool& pool,
                      v1::GenerateResponse& response)
     : start_(BootTime()),
       request_id_(TakeRequestId(context)),
       preparation_(context, pool),
-      response_(response) {}
+      held_(EnterCall(context, limits)),
+      response_(response),
+      slow_reader_(context, limits.reader_timeout) {}
 
 UnaryCall* UnaryCall::Start(grpc::CallbackServerContext& context,
-                            ModelRegistry& registry, CallGate& gate,
+                            ModelRegistry& registry, const CallLimits& limits,
                             WorkPool& pool, const v1::GenerateRequest& request,
                             v1::GenerateResponse& response) {
-  auto call =
-      std::shared_ptr<UnaryCall>(new UnaryCall(context, pool, response));
+  auto call = std::shared_ptr<UnaryCall>(
+      new UnaryCall(context, limits, pool, response));
   call->grpc_reference_ = call;
   UnaryCall* const started = call.get();
   // `context` and `request` live until OnDone, which comes after the end.
   call->preparation_.Start(
-      context, gate, request, call->pass_,
+      context, limits.gate, request, call->pass_, call->held_,
       [call, &context, &registry, &request] {
         return call->Begin(context, registry, request);
       },
@@ -40,16 +43,19 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
                               ModelRegistry& registry,
                               const v1::GenerateRequest& request) {
   const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation,
-                   Prepare(registry, {context, request_id_, stop}, request));
+  ASSIGN_OR_RETURN(
+      Generation generation,
+      Prepare(registry, {context, request_id_, held_, stop}, request));
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
+  const std::vector<int32_t>& ids = generation.options.prompt_ids;
+  const int64_t echo_bytes = WireBytes(ids);
+  RETURN_IF_ERROR(
+      CheckReplyBytes(echo_bytes + kReplyFrameBytes, "shorten the prompt"));
   {
     absl::MutexLock lock(&mu_);
-    meter_ = ReplyMeter(std::move(generation.share));
-    RETURN_IF_ERROR(meter_.Add(WireBytes(generation.prompt.ids)));
-    for (const int32_t id : generation.prompt.ids) {
-      response_.add_prompt_ids(ToUint32(id));
-    }
+    meter_ = ReplyMeter(std::move(held_), echo_bytes);
+    response_.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
+    for (const int32_t id : ids) response_.add_prompt_ids(ToUint32(id));
     response_.set_text("");
     response_.set_model(generation.model->name);
     response_.set_request_id(request_id_);
@@ -57,7 +63,8 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
     model_ = std::move(use);
     tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
-  return Submit(generation, std::min(TimeLeft(context), kUnaryDeadline), start_,
+  return Submit(*generation.model, std::move(generation.options),
+                std::min(TimeLeft(context), kUnaryDeadline), start_,
                 shared_from_this());
 }
 
@@ -78,9 +85,7 @@ void UnaryCall::OnEnd(const absl::Status& status,
   absl::MutexLock lock(&mu_);
   std::swap(model, model_);
   if (!refusal_.ok()) {
-    response_.Clear();
-    Finish(ToGrpc(EndStatus(refusal_), request_id_));
-    return;
+    return End(EndStatus(refusal_));
   }
   if (status.ok()) {
     response_.set_finish_reason(tools_.End(info, response_));
@@ -91,7 +96,15 @@ void UnaryCall::OnEnd(const absl::Status& status,
     *response_.mutable_usage() = UsageToProto(info);
     *response_.mutable_memory() = MemoryOf(*model);
   }
-  Finish(ToGrpc(EndStatus(status), request_id_));
+  End(EndStatus(status));
+}
+
+void UnaryCall::End(const absl::Status& status) {
+  if (!status.ok()) Free(response_);
+  meter_.Settle(services::MemoryOf(response_) +
+                static_cast<int64_t>(response_.ByteSizeLong()));
+  slow_reader_.Start();
+  Finish(ToGrpc(status, request_id_));
 }
 
 bool UnaryCall::Abandoned() const {
@@ -106,6 +119,12 @@ void UnaryCall::OnCancel() {
   if (model_) model_->engine->Wake();
 }
 
-void UnaryCall::OnDone() { grpc_reference_.reset(); }
+void UnaryCall::OnDone() {
+  {
+    absl::MutexLock lock(&mu_);
+    slow_reader_.Stop();
+  }
+  grpc_reference_.reset();
+}
 
 }  // namespace plimsoll::services

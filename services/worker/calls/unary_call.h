@@ -13,7 +13,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/server/call_gate.h"
+#include "services/server/call.h"
+#include "services/server/reader_alarm.h"
 #include "services/wire/chat_tools.h"
 #include "services/worker/calls/generation.h"
 #include "services/worker/calls/preparation.h"
@@ -33,7 +34,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
  public:
   // Starts the call; what is returned lives until OnDone.
   static UnaryCall* Start(grpc::CallbackServerContext& context,
-                          ModelRegistry& registry, CallGate& gate,
+                          ModelRegistry& registry, const CallLimits& limits,
                           WorkPool& pool, const v1::GenerateRequest& request,
                           v1::GenerateResponse& response);
 
@@ -45,21 +46,23 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
 
   // From gRPC.
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  UnaryCall(grpc::CallbackServerContext& context, WorkPool& pool,
-            v1::GenerateResponse& response);
+  UnaryCall(grpc::CallbackServerContext& context, const CallLimits& limits,
+            WorkPool& pool, v1::GenerateResponse& response);
 
   absl::Status Begin(grpc::CallbackServerContext& context,
                      ModelRegistry& registry,
                      const v1::GenerateRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const absl::Time start_;
   const std::string request_id_;
   Preparation preparation_;
   CallGate::Pass pass_;
+  ByteBudget::Share held_;  // until the meter has it
   mutable absl::Mutex mu_;
   LoadedModel::Use model_ ABSL_GUARDED_BY(mu_);  // until OnEnd
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);        // looked at until OnEnd
@@ -67,6 +70,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   ReplyMeter meter_ ABSL_GUARDED_BY(mu_);
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);  // of a reply that is too long
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<UnaryCall> grpc_reference_;  // released in OnDone
 };
 

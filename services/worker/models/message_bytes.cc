@@ -16,6 +16,9 @@ constexpr int64_t kTokenBytes = 20;
 constexpr int64_t kCandidateBytes = 13;
 constexpr int64_t kScoreBytes = 5;
 constexpr int64_t kEvictionBytes = 48;
+// A token that is scored: its id in a vector, in the engine and in the reply,
+// and its log-probability.
+constexpr int64_t kScoredPerId = 16;
 // An id as a number, in the request, in two vectors of which one doubles.
 constexpr int64_t kBytesOfId = 16;
 // A text is held as bytes in a string that doubles, as UTF-8, in the reply and
@@ -30,8 +33,14 @@ int64_t WorkBytes(const google::protobuf::MessageLite& request) {
   return kWorkPerByte * static_cast<int64_t>(request.ByteSizeLong());
 }
 
-int64_t HeldBytes(const google::protobuf::MessageLite& request) {
-  return kHeldPerByte * static_cast<int64_t>(request.ByteSizeLong());
+int64_t HeldBytes(const google::protobuf::MessageLite& request,
+                  std::span<const int32_t> ids) {
+  return kHeldPerByte * static_cast<int64_t>(request.ByteSizeLong()) +
+         kHeldPerId * static_cast<int64_t>(ids.size()) + WireBytes(ids);
+}
+
+int64_t ScoreBytes(int64_t n_ids, int64_t reply_bytes) {
+  return kScoredPerId * n_ids + reply_bytes;
 }
 
 int64_t DetokenizeBytes(int64_t n_ids, int64_t text_bytes) {
@@ -97,7 +106,8 @@ absl::Status ReplyMeter::Add(int64_t bytes) {
           {"available_bytes", absl::StrCat(kMaxReplyBytes)}},
          std::nullopt});
   }
-  const int64_t wanted = request_bytes_ + kReplyPerByte * reply_bytes_;
+  const int64_t wanted =
+      first_held_ + kReplyPerByte * (reply_bytes_ - first_bytes_);
   if (wanted <= share_.bytes()) return absl::OkStatus();
   return share_.Grow(wanted + kShareStep);
 }

@@ -26,22 +26,36 @@ inline constexpr int64_t kMessageBytes = 64 << 20;
 // Bytes of one reply on the wire: clients of gRPC take no more unless they are
 // told otherwise.
 inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;
+// Tags, lengths and names in a reply, beside text and ids.
+inline constexpr int64_t kReplyFrameBytes = 1'024;
 
 // What a call holds for each byte of its request on the wire while it turns the
-// request into tokens: the message and a copy of its text, the ids in a vector
-// that doubles, and those of the reply.
+// request into tokens: the message, the ids in a vector that doubles, and those
+// of the reply.
 inline constexpr int64_t kWorkPerByte = 12;
-// What it holds for each byte afterwards, until its end: the message, and the
-// ids in the engine.
+// What it holds afterwards, until its end, for each byte of what is left of its
+// request: the message, and what was made of it.
 inline constexpr int64_t kHeldPerByte = 4;
+// And for each token of its prompt: in the engine, and in the reply, which says
+// what was understood.
+inline constexpr int64_t kHeldPerId = 8;
 static_assert(kWorkPerByte * kMaxMessageBytes <= kMessageBytes / 4 * 3,
               "the largest request must be possible");
+static_assert(kHeldPerId + 1 <= kWorkPerByte,
+              "an id has a byte on the wire at least");
 // What a reply takes in memory for each byte on the wire while it grows:
 // objects, pointers, and vectors that double.
 inline constexpr int64_t kReplyPerByte = 8;
 
 int64_t WorkBytes(const google::protobuf::MessageLite& request);
-int64_t HeldBytes(const google::protobuf::MessageLite& request);
+// Of a request without its input, which became `ids`.
+int64_t HeldBytes(const google::protobuf::MessageLite& request,
+                  std::span<const int32_t> ids);
+
+// What a Score call holds for so many tokens, each counted once, and a reply of
+// so many bytes on the wire: its continuations as ids, those of one in the
+// engine, and the reply.
+int64_t ScoreBytes(int64_t n_ids, int64_t reply_bytes);
 
 // What a call holds that turns so many ids into so many bytes of text.
 int64_t DetokenizeBytes(int64_t n_ids, int64_t text_bytes);
@@ -66,18 +80,25 @@ absl::Status CheckReplyBytes(int64_t bytes, absl::string_view advice);
 class ReplyMeter {
  public:
   ReplyMeter() = default;
-  // `share` is what the call holds already.
-  explicit ReplyMeter(ByteBudget::Share share)
-      : share_(std::move(share)), request_bytes_(share_.bytes()) {}
+  // `share` is what the call holds already; of the reply it holds `reply_bytes`
+  // on the wire.
+  explicit ReplyMeter(ByteBudget::Share share, int64_t reply_bytes = 0)
+      : share_(std::move(share)),
+        first_held_(share_.bytes()),
+        first_bytes_(reply_bytes),
+        reply_bytes_(reply_bytes) {}
 
   // Makes room for so many more bytes on the wire.
   // Errors: kResourceExhausted beyond kMaxReplyBytes, and as
   // ByteBudget::Share::Grow.
   absl::Status Add(int64_t bytes);
+  // The reply is complete: it takes `bytes` of memory until it is sent.
+  void Settle(int64_t bytes) { share_.Shrink(bytes); }
 
  private:
   ByteBudget::Share share_;
-  int64_t request_bytes_ = 0;
+  int64_t first_held_ = 0;
+  int64_t first_bytes_ = 0;  // of the reply, held at first
   int64_t reply_bytes_ = 0;
 };
 

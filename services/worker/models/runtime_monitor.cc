@@ -96,8 +96,8 @@ void RuntimeMonitor::EndChange(int64_t planned_bytes) {
 bool RuntimeMonitor::IsQuiet() {
   const ByteBudget::Traffic traffic = options_.traffic();
   const int64_t before = std::exchange(n_shares_, traffic.n_shares);
-  // A reply may be on its way for a moment after its call has ended.
-  const bool was_held = std::exchange(is_held_, traffic.held_bytes > 0);
+  // What a call held may not be given back yet when its share is.
+  const bool was_held = std::exchange(is_held_, traffic.n_live > 0);
   return !was_held && !is_held_ && traffic.n_shares == before;
 }
 

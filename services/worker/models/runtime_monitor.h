@@ -31,9 +31,10 @@ struct ProcessMemory {
 // This process's, from /proc.
 ProcessMemory OwnMemory();
 
-// A measurement counts only if no call holds memory for its messages, none has
-// since the sample before, and no model comes or goes: buffers of requests have
-// a budget of their own (byte_budget.h) and are no runtime.
+// A measurement counts only if no call lives that may hold memory for its
+// messages, none has worked since the sample before, and no model comes or
+// goes: buffers of requests have a budget of their own (byte_budget.h) and are
+// no runtime. A call lives until gRPC has sent its reply.
 //
 // The figure that is published, Profile(), is settled at the start, from what
 // earlier processes measured or the committed bound. It changes only as
@@ -114,7 +115,7 @@ class RuntimeMonitor {
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   void SampleIf(bool is_stopped) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether no call has held memory since the last time this was asked.
+  // Whether no call lives, and none has worked since this was asked last.
   bool IsQuiet() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True if what is published changed.
   bool Measure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

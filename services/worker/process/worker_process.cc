@@ -224,13 +224,13 @@ absl::Status RunWorker(const ServerOptions& server_options,
   CallGate gate;
   const auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
-  const auto generation = NewGenerationService(registry, gate, **pool,
-                                               server_options.reader_timeout);
-  const auto session =
-      NewSessionService(registry, gate, **pool, server_options.reader_timeout);
-  const auto tokenizer = NewTokenizerService(registry, gate, **pool);
-  const auto model = NewModelService(registry, gate);
-  const auto admin = NewAdminService(registry, gate);
+  const absl::Duration patience = server_options.reader_timeout;
+  const auto generation =
+      NewGenerationService(registry, gate, **pool, patience);
+  const auto session = NewSessionService(registry, gate, **pool, patience);
+  const auto tokenizer = NewTokenizerService(registry, gate, **pool, patience);
+  const auto model = NewModelService(registry, gate, patience);
+  const auto admin = NewAdminService(registry, gate, patience);
   auto server = Server::Start(server_options,
                               {generation.get(), session.get(), tokenizer.get(),
                                model.get(), admin.get()},

@@ -20,11 +20,21 @@ constexpr int64_t kMebibyte = 1 << 20;
 
 int64_t Held(const ByteBudget& budget) { return budget.traffic().held_bytes; }
 
+// As many small shares as `peer` gets.
+std::vector<ByteBudget::Share> TakeSmall(ByteBudget& budget, const char* peer) {
+  std::vector<ByteBudget::Share> shares;
+  while (true) {
+    auto share = budget.Take(peer, ByteBudget::kMaxSmallBytes);
+    if (!share.ok()) return shares;
+    shares.push_back(*std::move(share));
+  }
+}
+
 TEST(ByteBudgetTest, WhatIsTakenComesBack) {
   ByteBudget budget(8 * kMebibyte);
   {
-    auto one = budget.Take(kMebibyte);
-    auto two = budget.Take(3 * kMebibyte);
+    auto one = budget.Take("a", kMebibyte);
+    auto two = budget.Take("a", 3 * kMebibyte);
     ASSERT_TRUE(one.ok() && two.ok());
     EXPECT_EQ(Held(budget), 4 * kMebibyte);
     // A share that moves is given back once.
@@ -44,11 +54,11 @@ TEST(ByteBudgetTest, WhatIsTakenComesBack) {
 
 TEST(ByteBudgetTest, OneByteMoreThanIsLeftIsRefusedWithTheNumbers) {
   ByteBudget budget(2 * kMebibyte);
-  const auto held = budget.Take(kMebibyte);
+  const auto held = budget.Take("a", kMebibyte);
   ASSERT_TRUE(held.ok());
-  EXPECT_TRUE(budget.Take(kMebibyte).ok());
-  const auto other = budget.Take(kMebibyte / 2);
-  const auto refused = budget.Take(kMebibyte / 2 + 1);
+  EXPECT_TRUE(budget.Take("b", kMebibyte).ok());
+  const auto other = budget.Take("b", kMebibyte / 2);
+  const auto refused = budget.Take("c", kMebibyte / 2 + 1);
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("524289"));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("524288"));
@@ -63,40 +73,83 @@ TEST(ByteBudgetTest, OneByteMoreThanIsLeftIsRefusedWithTheNumbers) {
 TEST(ByteBudgetTest, LargeCallsLeaveAQuarterToSmallOnes) {
   ByteBudget budget(16 * kMebibyte);
   EXPECT_EQ(budget.max_share_bytes(), 12 * kMebibyte);
-  const auto large = budget.Take(12 * kMebibyte);
+  const auto large = budget.Take("a", 12 * kMebibyte);
   ASSERT_TRUE(large.ok());
-  EXPECT_FALSE(budget.Take(ByteBudget::kMaxSmallBytes + 1).ok());
-  std::vector<ByteBudget::Share> small;
-  for (int i = 0; i < 4; ++i) {
-    auto share = budget.Take(ByteBudget::kMaxSmallBytes);
-    ASSERT_TRUE(share.ok()) << share.status();
-    small.push_back(*std::move(share));
+  EXPECT_FALSE(budget.Take("a", ByteBudget::kMaxSmallBytes + 1).ok());
+  // Its own small ones, too: up to an eighth.
+  EXPECT_EQ(TakeSmall(budget, "a").size(), 2u);
+  EXPECT_TRUE(budget.Take("a", 0).ok());
+}
+
+TEST(ByteBudgetTest, NoPeerFillsIt) {
+  ByteBudget budget(64 * kMebibyte);
+  const auto large = budget.Take("a", 48 * kMebibyte);
+  ASSERT_TRUE(large.ok());
+  const auto small = TakeSmall(budget, "a");
+  EXPECT_EQ(small.size(), 8u);
+  EXPECT_EQ(Held(budget), 56 * kMebibyte);
+  // The next one has most of what is left, and the one after it.
+  EXPECT_FALSE(budget.Take("b", 6 * kMebibyte + 1).ok());
+  const auto second = budget.Take("b", 6 * kMebibyte);
+  EXPECT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(budget.Take("c", kMebibyte + kMebibyte / 2).ok());
+  const auto third = budget.Take("c", kMebibyte);
+  const auto last = budget.Take("d", kMebibyte);
+  EXPECT_TRUE(third.ok() && last.ok());
+  EXPECT_FALSE(budget.Take("e", 1).ok());
+}
+
+TEST(ByteBudgetTest, APeerThatHoldsNothingIsForgotten) {
+  ByteBudget budget(16 * kMebibyte);
+  for (int i = 0; i < 3; ++i) {
+    const auto all = TakeSmall(budget, "a");
+    EXPECT_EQ(all.size(), 14u);
   }
-  EXPECT_FALSE(budget.Take(1).ok());
-  EXPECT_TRUE(budget.Take(0).ok());
+  EXPECT_EQ(Held(budget), 0);
+}
+
+TEST(ByteBudgetTest, ACallLivesUntilItsShareEnds) {
+  ByteBudget budget(16 * kMebibyte);
+  {
+    ByteBudget::Share call = budget.Enter("a");
+    EXPECT_EQ(budget.traffic().n_live, 1);
+    // A message that waits is no work.
+    EXPECT_TRUE(call.Settle(kMebibyte).ok());
+    EXPECT_EQ(budget.traffic().n_shares, 0);
+    EXPECT_TRUE(call.Settle(1'000).ok());
+    EXPECT_EQ(Held(budget), 1'000);
+    EXPECT_FALSE(call.Settle(13 * kMebibyte).ok());
+    EXPECT_EQ(call.bytes(), 1'000);
+    EXPECT_TRUE(call.Grow(500).ok());
+    EXPECT_TRUE(call.Grow(2'000).ok());
+    EXPECT_EQ(budget.traffic().n_shares, 1);
+    call.Shrink(0);
+    EXPECT_EQ(budget.traffic().n_live, 1);
+  }
+  EXPECT_EQ(budget.traffic().n_live, 0);
 }
 
 TEST(ByteBudgetTest, WhatNoCallMayHaveIsNotToBeTriedAgain) {
   ByteBudget budget(16 * kMebibyte);
-  EXPECT_TRUE(budget.Take(12 * kMebibyte).ok());
-  const auto refused = budget.Take(12 * kMebibyte + 1);
+  EXPECT_TRUE(budget.Take("a", 12 * kMebibyte).ok());
+  const auto refused = budget.Take("a", 12 * kMebibyte + 1);
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_FALSE(DetailsOf(refused.status()).retry_after.has_value());
   // A budget of small calls alone.
   ByteBudget tiny(1'000);
-  EXPECT_TRUE(tiny.Take(1'000).ok());
-  EXPECT_FALSE(tiny.Take(1'001).ok());
+  EXPECT_TRUE(tiny.Take("a", 1'000).ok());
+  EXPECT_FALSE(tiny.Take("a", 1'001).ok());
 }
 
 TEST(ByteBudgetTest, AShareGrowsWhileThereAreBytes) {
   ByteBudget budget(4 * kMebibyte);
-  auto one = budget.Take(kMebibyte);
-  auto two = budget.Take(kMebibyte);
+  auto one = budget.Take("a", kMebibyte);
+  auto two = budget.Take("b", kMebibyte);
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_TRUE(one->Grow(2 * kMebibyte).ok());
   EXPECT_TRUE(one->Grow(kMebibyte).ok());  // it has more already
   EXPECT_EQ(one->bytes(), 2 * kMebibyte);
-  const absl::Status refused = one->Grow(2 * kMebibyte + 1);
+  const absl::Status refused = one->Grow(9 * kMebibyte / 4 + 1);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_EQ(one->bytes(), 2 * kMebibyte);
   EXPECT_EQ(Held(budget), 3 * kMebibyte);
@@ -113,7 +166,8 @@ TEST(ByteBudgetTest, ThreadsNeverHoldMoreThanItHas) {
   for (int64_t i = 0; i < 4; ++i) {
     threads.emplace_back([&budget, i] {
       for (int64_t n = 0; n < 2'000; ++n) {
-        auto share = budget.Take((i + 1) * 8'000 + n);
+        auto share = budget.Take(std::string(1, static_cast<char>('a' + i % 2)),
+                                 (i + 1) * 8'000 + n);
         EXPECT_LE(Held(budget), budget.limit_bytes());
         if (share.ok()) share->Grow(2 * share->bytes()).IgnoreError();
       }

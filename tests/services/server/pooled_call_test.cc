@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-constexpr absl::Duration kTooLong = absl::Seconds(60);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 // Answers Plan by `work` on the pool, and Renew at once.
 class PooledService final : public v1::PlannerService::CallbackService {
@@ -30,23 +31,31 @@ class PooledService final : public v1::PlannerService::CallbackService {
   using Answer = std::function<absl::Status(StopCheck, v1::PlanResponse&)>;
 
   PooledService(CallGate& gate, WorkPool& pool, Answer answer)
-      : gate_(gate), pool_(pool), answer_(std::move(answer)) {}
+      : limits_{gate, messages_, kReaderTimeout},
+        pool_(pool),
+        answer_(std::move(answer)) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
-                                 const v1::PlanRequest*,
+                                 const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(
-        context, gate_, pool_, WorkCost::kLong, /*request_bytes=*/0,
-        [this, response](StopCheck stop) { return answer_(stop, *response); });
+    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
+                        *response,
+                        [this, response](StopCheck stop, ByteBudget::Share&) {
+                          return answer_(stop, *response);
+                        });
   }
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
-                                  const v1::RenewRequest*,
-                                  v1::RenewResponse*) override {
-    return AnswerUnary(context, gate_, [] { return absl::OkStatus(); });
+                                  const v1::RenewRequest* request,
+                                  v1::RenewResponse* response) override {
+    return AnswerUnary(context, limits_, *request, *response,
+                       [] { return absl::OkStatus(); });
   }
 
+  ByteBudget& messages() { return messages_; }
+
  private:
-  CallGate& gate_;
+  ByteBudget messages_{8 << 20};
+  const CallLimits limits_;
   WorkPool& pool_;
   const Answer answer_;
 };
@@ -54,7 +63,9 @@ class PooledService final : public v1::PlannerService::CallbackService {
 // One call of a client, which does not wait for its end.
 class ClientCall {
  public:
-  explicit ClientCall(v1::PlannerService::Stub& stub) {
+  explicit ClientCall(v1::PlannerService::Stub& stub,
+                      const std::string& model = "") {
+    request_.mutable_source()->set_model(model);
     stub.async()->Plan(&context_, &request_, &response_,
                        [this](const grpc::Status& status) {
                          status_ = FromGrpc(status);
@@ -72,7 +83,7 @@ class ClientCall {
 
  private:
   grpc::ClientContext context_;
-  const v1::PlanRequest request_;
+  v1::PlanRequest request_;
   v1::PlanResponse response_;
   absl::Status status_;
   absl::Notification done_;
@@ -140,16 +151,16 @@ TEST_F(PooledCallTest, AnswersAndLetsOtherCallsPass) {
   GoOn();
   EXPECT_TRUE(call.status().ok());
   EXPECT_EQ(call.response().plan().n_ctx(), 7u);
-  EXPECT_TRUE(gate_.AwaitIdle(kTooLong));
+  EXPECT_TRUE(gate_.AwaitIdle(kPatience));
 }
 
 TEST_F(PooledCallTest, ACallThatIsCancelledWhileItWaitsNeverStarts) {
   ClientCall running(*stub_);
   AwaitStart();
   ClientCall waiting(*stub_);
-  ASSERT_TRUE(pool_->Await(1, 1, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, 1, kPatience));
   waiting.Cancel();
-  ASSERT_TRUE(pool_->Await(1, 0, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, 0, kPatience));
   EXPECT_EQ(waiting.status().code(), Code::kCancelled);
   GoOn();
   EXPECT_TRUE(running.status().ok());
@@ -160,10 +171,10 @@ TEST_F(PooledCallTest, ACallThatIsCancelledWhileItRunsStops) {
   ClientCall call(*stub_);
   AwaitStart();
   call.Cancel();
-  EXPECT_TRUE(pool_->Await(0, 0, kTooLong));
+  EXPECT_TRUE(pool_->Await(0, 0, kPatience));
   EXPECT_EQ(call.status().code(), Code::kCancelled);
   EXPECT_EQ(StoppedBy().code(), Code::kCancelled);
-  EXPECT_TRUE(gate_.AwaitIdle(kTooLong));
+  EXPECT_TRUE(gate_.AwaitIdle(kPatience));
 }
 
 TEST_F(PooledCallTest, ACallStopsAtItsDeadline) {
@@ -174,8 +185,31 @@ TEST_F(PooledCallTest, ACallStopsAtItsDeadline) {
   const absl::Status status =
       FromGrpc(stub_->Plan(&context, v1::PlanRequest(), &response));
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_TRUE(pool_->Await(0, 0, kTooLong));
-  EXPECT_TRUE(gate_.AwaitIdle(kTooLong));
+  EXPECT_TRUE(pool_->Await(0, 0, kPatience));
+  EXPECT_TRUE(gate_.AwaitIdle(kPatience));
+}
+
+TEST_F(PooledCallTest, ARequestThatWaitsIsHeldInMemory) {
+  ClientCall running(*stub_);
+  AwaitStart();
+  const std::string name(1 << 20, 'a');
+  ClientCall waiting(*stub_, name);
+  ASSERT_TRUE(pool_->Await(1, 1, kPatience));
+  ByteBudget& messages = service_.messages();
+  EXPECT_GE(messages.traffic().held_bytes, 1 << 20);
+  {
+    const auto most = messages.Take("one", 5 << 20);
+    const auto rest = messages.Take("another", 1 << 20);
+    EXPECT_TRUE(most.ok() && rest.ok());
+    ClientCall refused(*stub_, name);
+    EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+    EXPECT_EQ(DetailsOf(refused.status()).reason,
+              v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
+    EXPECT_TRUE(Renew().ok());
+  }
+  GoOn();
+  EXPECT_TRUE(running.status().ok());
+  EXPECT_TRUE(waiting.status().ok());
 }
 
 TEST_F(PooledCallTest, AFullPoolRefusesAndOtherCallsPass) {
@@ -185,7 +219,7 @@ TEST_F(PooledCallTest, AFullPoolRefusesAndOtherCallsPass) {
   for (size_t i = 0; i < WorkPool::kMaxQueued; ++i) {
     calls.push_back(std::make_unique<ClientCall>(*stub_));
   }
-  ASSERT_TRUE(pool_->Await(1, WorkPool::kMaxQueued, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, WorkPool::kMaxQueued, kPatience));
   ClientCall refused(*stub_);
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(DetailsOf(refused.status()).reason, v1::ERROR_REASON_QUEUE_FULL);
@@ -199,7 +233,7 @@ TEST_F(PooledCallTest, ADrainWaitsForCallsThatWait) {
   ClientCall running(*stub_);
   AwaitStart();
   ClientCall waiting(*stub_);
-  ASSERT_TRUE(pool_->Await(1, 1, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, 1, kPatience));
   gate_.Close();
   EXPECT_EQ(Renew().code(), Code::kUnavailable);
   GoOn();
@@ -212,18 +246,18 @@ TEST_F(PooledCallTest, AnAbortFinishesEveryCall) {
   ClientCall running(*stub_);
   AwaitStart();
   ClientCall waiting(*stub_);
-  ASSERT_TRUE(pool_->Await(1, 1, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, 1, kPatience));
   pool_->Abort();
   EXPECT_EQ(running.status().code(), Code::kUnavailable);
   EXPECT_EQ(waiting.status().code(), Code::kUnavailable);
-  EXPECT_TRUE(gate_.AwaitIdle(kTooLong));
+  EXPECT_TRUE(gate_.AwaitIdle(kPatience));
 }
 
 TEST_F(PooledCallTest, AServerThatEndsFinishesEveryCall) {
   ClientCall running(*stub_);
   AwaitStart();
   ClientCall waiting(*stub_);
-  ASSERT_TRUE(pool_->Await(1, 1, kTooLong));
+  ASSERT_TRUE(pool_->Await(1, 1, kPatience));
   server_.reset();
   EXPECT_FALSE(running.status().ok());
   EXPECT_FALSE(waiting.status().ok());

@@ -1,19 +1,50 @@
 // Calls that would hold more memory than messages may take are refused, and
 // nothing is held after a call.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "services/server/peer.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/message_bytes.h"
+#include "tests/sanitized.h"
 #include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {
+
+// In use, of all threads.
+int64_t HeapBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+int64_t ClientBytes(const google::protobuf::Message& request) {
+  return static_cast<int64_t>(request.SpaceUsedLong());
+}
+
+// A stream of a client that does not read it.
+class EndlessStream {
+ public:
+  EndlessStream(TestWorker& worker, const v1::StreamGenerateRequest& request)
+      : reader_(worker.generation->StreamGenerate(&context_, request)) {}
+  ~EndlessStream() {
+    context_.TryCancel();
+    reader_->Finish();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  const std::unique_ptr<grpc::ClientReader<v1::StreamGenerateResponse>> reader_;
+};
 
 class MessageLimitsTest : public ::testing::Test {
  protected:
@@ -107,6 +138,25 @@ class MessageLimitsTest : public ::testing::Test {
                 request, response);
   }
 
+  // All the memory, by peers of which each has little.
+  static std::vector<ByteBudget::Share> TakeAll() {
+    std::vector<ByteBudget::Share> shares;
+    while (true) {
+      auto share = messages().Take(absl::StrCat("peer ", shares.size()),
+                                   ByteBudget::kMaxSmallBytes);
+      if (!share.ok()) return shares;
+      shares.push_back(*std::move(share));
+    }
+  }
+
+  // A stream of a prompt of so many ids of one byte each; it never ends.
+  static v1::StreamGenerateRequest Endless(int n_ids) {
+    auto request = GreedyRequest<v1::StreamGenerateRequest>("", 0);
+    request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+    for (int i = 0; i < n_ids; ++i) request.mutable_tokens()->add_ids(5);
+    return request;
+  }
+
   static void ExpectNothingHeld() {
     // A call that has ended gives back a moment after its client knows.
     while (messages().traffic().held_bytes > 0) std::this_thread::yield();
@@ -129,15 +179,7 @@ TEST_F(MessageLimitsTest, WithoutMemoryEveryKindOfCallIsToBeTriedAgain) {
                {"Score", [] { return Score(); }},
                {"OpenSession", [] { return Open("one"); }}};
   {
-    // All of it, in two shares: no single one may have so much.
-    auto most = messages().Take(messages().max_share_bytes());
-    ASSERT_TRUE(most.ok());
-    std::vector<ByteBudget::Share> rest;
-    while (true) {
-      auto share = messages().Take(ByteBudget::kMaxSmallBytes);
-      if (!share.ok()) break;
-      rest.push_back(*std::move(share));
-    }
+    const std::vector<ByteBudget::Share> all = TakeAll();
     for (const auto& [name, call] : calls) {
       const absl::Status status = call();
       EXPECT_TRUE(absl::IsResourceExhausted(status)) << name << ": " << status;
@@ -154,8 +196,45 @@ TEST_F(MessageLimitsTest, WithoutMemoryEveryKindOfCallIsToBeTriedAgain) {
   ExpectNothingHeld();
 }
 
+TEST_F(MessageLimitsTest, WhatAPromptThatWaitsTakesIsCounted) {
+  constexpr int kIds = 1 << 20;
+  // Both slots are taken.
+  std::vector<std::unique_ptr<EndlessStream>> streams;
+  for (int i = 0; i < 2; ++i) {
+    streams.push_back(std::make_unique<EndlessStream>(*worker_, Endless(2)));
+  }
+  worker_->AwaitRunning("a", 2);
+  auto request = std::make_unique<v1::StreamGenerateRequest>(Endless(kIds));
+  const int64_t held_before = messages().traffic().held_bytes;
+  const int64_t heap_before = HeapBytes() - ClientBytes(*request);
+  streams.push_back(std::make_unique<EndlessStream>(*worker_, *request));
+  request.reset();
+  while (worker_->Describe("a").waiting() == 0) std::this_thread::yield();
+  const int64_t held = messages().traffic().held_bytes - held_before;
+  EXPECT_GE(held, ByteBudget::kMaxSmallBytes);
+  EXPECT_LE(held, 10 * kIds);
+  if (!testing::kIsSanitized) {
+    EXPECT_LE(HeapBytes() - heap_before, held + (2 << 20));
+  }
+  streams.clear();
+  ExpectNothingHeld();
+}
+
+TEST_F(MessageLimitsTest, AFirstMessageThatIsTooLongIsRefused) {
+  // The request is not; the reply says more.
+  const v1::StreamGenerateRequest request = Endless(kMaxMessageBytes - 256);
+  const absl::Status status =
+      Drain(*worker_->generation, &v1::GenerationService::Stub::StreamGenerate,
+            request);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_NE(status.message().find("4194304"), std::string::npos) << status;
+  ExpectNothingHeld();
+}
+
 TEST_F(MessageLimitsTest, ALargeCallDoesNotShutSmallOnesOut) {
-  auto most = messages().Take(messages().max_share_bytes());
+  // Neither of its own client nor of others.
+  auto most =
+      messages().Take(PeerOf("ipv4:127.0.0.1:1"), messages().max_share_bytes());
   ASSERT_TRUE(most.ok());
   EXPECT_TRUE(Tokenize("hello").ok());
   EXPECT_TRUE(Generate().ok());

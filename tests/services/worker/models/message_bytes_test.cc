@@ -71,7 +71,7 @@ TEST(MessageBytesTest, AReplyEndsAtItsLimit) {
 TEST(ReplyMeterTest, TakesWhatAReplyNeedsAndEndsAtItsLimit) {
   ByteBudget budget(kMessageBytes);
   {
-    auto share = budget.Take(1'000);
+    auto share = budget.Take("a", 1'000);
     ASSERT_TRUE(share.ok());
     ReplyMeter meter(*std::move(share));
     EXPECT_EQ(budget.traffic().held_bytes, 1'000);
@@ -89,10 +89,20 @@ TEST(ReplyMeterTest, TakesWhatAReplyNeedsAndEndsAtItsLimit) {
   EXPECT_EQ(budget.traffic().held_bytes, 0);
 }
 
+TEST(ReplyMeterTest, WhatIsHeldAlreadyIsCountedOnce) {
+  ByteBudget budget(kMessageBytes);
+  ReplyMeter meter(*budget.Take("a", 100'000), /*reply_bytes=*/4'000'000);
+  EXPECT_TRUE(meter.Add(1'000).ok());
+  EXPECT_LT(budget.traffic().held_bytes, 200'000);
+  EXPECT_FALSE(meter.Add(kMaxReplyBytes - 4'000'999).ok());
+  meter.Settle(5'000);
+  EXPECT_EQ(budget.traffic().held_bytes, 5'000);
+}
+
 TEST(ReplyMeterTest, WithoutMemoryTheReplyIsToBeAskedForAgain) {
   ByteBudget budget(1 << 20);
-  auto share = budget.Take(1'000);
-  const auto other = budget.Take((1 << 20) - 200'000);
+  auto share = budget.Take("a", 1'000);
+  const auto other = budget.Take("b", (1 << 20) - 200'000);
   ASSERT_TRUE(share.ok() && other.ok());
   ReplyMeter meter(*std::move(share));
   EXPECT_TRUE(meter.Add(10'000).ok());
@@ -107,10 +117,12 @@ TEST(MessageBytesTest, OneCallMayBeAsLargeAsItsMessage) {
   request.set_raw_text(
       std::string(static_cast<size_t>(kMaxMessageBytes) - 5, 'x'));
   ASSERT_EQ(static_cast<int64_t>(request.ByteSizeLong()), kMaxMessageBytes);
-  EXPECT_TRUE(budget.Take(WorkBytes(request)).ok());
+  EXPECT_TRUE(budget.Take("a", WorkBytes(request)).ok());
   // The most ids that Detokenize takes, and the longest text.
-  EXPECT_TRUE(budget.Take(DetokenizeBytes(1 << 20, kMaxReplyBytes)).ok());
-  EXPECT_LT(HeldBytes(request), WorkBytes(request));
+  EXPECT_TRUE(budget.Take("a", DetokenizeBytes(1 << 20, kMaxReplyBytes)).ok());
+  // Ids of one byte each are what takes most.
+  const std::vector<int32_t> ids(static_cast<size_t>(kMaxMessageBytes), 5);
+  EXPECT_LT(HeldBytes(v1::TokenizeRequest(), ids), WorkBytes(request));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class RuntimeMonitorTest : public ::testing::Test {
 
   // A call that has ended, and an interval in which there was none.
   void Serve(RuntimeMonitor& monitor) {
-    EXPECT_TRUE(messages_.Take(1).ok());
+    EXPECT_TRUE(messages_.Take("a", 1).ok());
     monitor.Sample();
     monitor.Sample();
   }
@@ -120,7 +120,7 @@ TEST_F(RuntimeMonitorTest, BuffersOfCallsAreNoRuntime) {
   auto monitor = Start();
   Load(*monitor, 20);
   {
-    const auto share = messages_.Take(kMiB);
+    const auto share = messages_.Take("a", kMiB);
     ASSERT_TRUE(share.ok());
     Hold(100 + 400);
     monitor->Sample();
@@ -132,7 +132,7 @@ TEST_F(RuntimeMonitorTest, BuffersOfCallsAreNoRuntime) {
   monitor->Sample();
   EXPECT_EQ(Mib(*monitor), 24);
   // A call that came and went between two samples.
-  EXPECT_TRUE(messages_.Take(kMiB).ok());
+  EXPECT_TRUE(messages_.Take("a", kMiB).ok());
   Hold(100 + 400);
   monitor->Sample();
   Hold(100 + 20);
@@ -140,13 +140,32 @@ TEST_F(RuntimeMonitorTest, BuffersOfCallsAreNoRuntime) {
   EXPECT_EQ(Mib(*Start()), 24);
 }
 
+TEST_F(RuntimeMonitorTest, AReplyThatIsNotSentYetIsNoRuntime) {
+  Load(*Start(), 20);
+  Hold(10);
+  auto monitor = Start();
+  Load(*monitor, 20);
+  {
+    // It was answered before; gRPC has not sent the reply.
+    const ByteBudget::Share unread = messages_.Enter("a");
+    Hold(100 + 400);
+    for (int i = 0; i < 3; ++i) monitor->Sample();
+    EXPECT_EQ(Mib(*monitor), 24);
+  }
+  monitor->Sample();
+  Hold(100 + 20);
+  monitor->Sample();
+  monitor.reset();
+  EXPECT_EQ(Mib(*Start()), 24);
+}
+
 TEST_F(RuntimeMonitorTest, AProcessThatStopsIsMeasuredAtOnce) {
   auto monitor = Start();
   monitor->BeginChange();
-  EXPECT_TRUE(messages_.Take(1).ok());
+  EXPECT_TRUE(messages_.Take("a", 1).ok());
   Hold(100 + 20);
   monitor->EndChange(100 * kMiB);
-  EXPECT_TRUE(messages_.Take(1).ok());
+  EXPECT_TRUE(messages_.Take("a", 1).ok());
   monitor->SampleStopped();
   monitor.reset();
   EXPECT_EQ(Mib(*Start()), 24);

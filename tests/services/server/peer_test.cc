@@ -1,18 +1,18 @@
 // Whose a call is, by where it comes from.
-#include "services/worker/calls/claim.h"
+#include "services/server/peer.h"
 
 #include <gtest/gtest.h>
 
 namespace plimsoll::services {
 namespace {
 
-TEST(ClaimTest, PortsOfAnAddressAreOnePeer) {
+TEST(PeerTest, PortsOfAnAddressAreOnePeer) {
   EXPECT_EQ(PeerOf("ipv4:192.0.2.7:50123"), "192.0.2.7");
   EXPECT_EQ(PeerOf("ipv4:192.0.2.7:1"), "192.0.2.7");
   EXPECT_NE(PeerOf("ipv4:192.0.2.8:1"), PeerOf("ipv4:192.0.2.7:1"));
 }
 
-TEST(ClaimTest, AddressesOfANetworkOfIpv6AreOnePeer) {
+TEST(PeerTest, AddressesOfANetworkOfIpv6AreOnePeer) {
   const std::string peer = PeerOf("ipv6:%5B2001:db8:1:2::1%5D:50123");
   EXPECT_EQ(peer, "20010db800010002");
   EXPECT_EQ(PeerOf("ipv6:[2001:db8:1:2:3:4:5:6]:1"), peer);
@@ -20,7 +20,7 @@ TEST(ClaimTest, AddressesOfANetworkOfIpv6AreOnePeer) {
   EXPECT_EQ(PeerOf("ipv6:%5Bfe80::1%25eth0%5D:7"), "fe80000000000000");
 }
 
-TEST(ClaimTest, SocketsWithoutAnAddressAreOnePeer) {
+TEST(PeerTest, SocketsWithoutAnAddressAreOnePeer) {
   for (const char* uri : {"", "unix:", "unix:/run/plimsoll", "unix:@name",
                           "ipv6:nonsense", "unknown"}) {
     EXPECT_EQ(PeerOf(uri), "") << uri;
