@@ -26,7 +26,7 @@ target_link_libraries(plimsoll_text_tokenizer
     absl::flat_hash_map absl::flat_hash_set
   PRIVATE absl::hash PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
-  text/chat/chat_choice.cc
+  text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc
   text/chat/chat_segments.cc
   text/chat/chat_template.cc

@@ -128,7 +128,7 @@ absl::Status EngineLoader::AllocateParked() {
   return absl::OkStatus();
 }
 
-ModelParts EngineLoader::PartsOf(const Stage& stage) const {
+GraphInputs EngineLoader::InputsOf(const Stage& stage) const {
   return {.shape = &stage.shape,
           .plan = stage.plan,
           .arena = &stage.arena,
@@ -140,8 +140,8 @@ ModelParts EngineLoader::PartsOf(const Stage& stage) const {
 
 absl::Status EngineLoader::BuildGraph() {
   if (loaded_.stages.size() > 1) return BuildPipeline();
-  ASSIGN_OR_RETURN(loaded_.model,
-                   BuildModel(file_.header(), PartsOf(loaded_.stages.front())));
+  ASSIGN_OR_RETURN(loaded_.model, BuildModel(file_.header(),
+                                             InputsOf(loaded_.stages.front())));
   return absl::OkStatus();
 }
 
@@ -163,11 +163,11 @@ absl::Status EngineLoader::BuildPipeline() {
       std::move(rows),
       options_.piece_rows.value_or(can_overlap ? kPieceRows : 0));
   for (size_t i = 0; i < stages.size(); ++i) {
-    ModelParts parts = PartsOf(stages[i]);
-    if (i > 0) parts.input = pipeline->Rows();
-    if (i + 1 < stages.size()) parts.output = pipeline->Rows();
+    GraphInputs inputs = InputsOf(stages[i]);
+    if (i > 0) inputs.input = pipeline->Rows();
+    if (i + 1 < stages.size()) inputs.output = pipeline->Rows();
     ASSIGN_OR_RETURN(std::unique_ptr<Model> part,
-                     BuildModel(file_.header(), parts));
+                     BuildModel(file_.header(), inputs));
     pipeline->Add(std::move(part), lanes[i]);
   }
   RETURN_IF_ERROR(pipeline->Start());
@@ -183,7 +183,7 @@ absl::Status EngineLoader::FillWeights() {
     const auto fence_all = [&](const LoadProgress& at) {
       return fence_({at.phase, done + at.bytes_done, total});
     };
-    RETURN_IF_ERROR(LoadWeights(file_, PartsOf(stage), fence_all));
+    RETURN_IF_ERROR(LoadWeights(file_, InputsOf(stage), fence_all));
     done += FileBytes(stage);
   }
   return absl::OkStatus();

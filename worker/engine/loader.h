@@ -47,7 +47,7 @@ class EngineLoader {
   // The graph of a model whose parts lie on several stages.
   absl::Status BuildPipeline();
   // What a stage's graph is made of.
-  ModelParts PartsOf(const Stage& stage) const;
+  GraphInputs InputsOf(const Stage& stage) const;
 
   ModelFile& file_;
   const EngineOptions& options_;

@@ -54,7 +54,7 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       scratch_(scratch),
       layer_(layer),
       shape_(context.Layer(layer)),
-      cache_(*context.parts().cache),
+      cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   norm_ = context.Vector(p + "attn_norm.weight");
@@ -63,7 +63,7 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   v_ = context.Matrix(p + "attn_v.weight");
   end_.w = context.Matrix(p + "attn_output.weight");
   const auto bias = [&](absl::string_view name) {
-    return FindVector(context.parts(), absl::StrCat(p, name));
+    return FindVector(context.inputs(), absl::StrCat(p, name));
   };
   q_bias_ = bias("attn_q.bias");
   k_bias_ = bias("attn_k.bias");
@@ -185,7 +185,7 @@ std::byte* AttentionMixer::PlaceInChunk(const StepBatch& batch) {
 absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
     const StepBatch& batch) {
   const RopeParameters& rope = Rope();
-  const planner::LoadOptions& options = context_.parts().plan->options;
+  const planner::LoadOptions& options = context_.inputs().plan->options;
   // Rings hold no prefix: by the first eviction it is beyond their window.
   const bool has_prefix = batch.has_rolled_prefix && !is_ring_;
   float* const q = context_.Buffer(StepBuffer::kQuery);
@@ -203,7 +203,7 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
        .prefix_angles =
            has_prefix ? Angles(StepBuffer::kPrefixAngles) : nullptr,
        .n_rows = context_.n_rows(),
-       .n_heads = context_.parts().shape->n_heads,
+       .n_heads = context_.inputs().shape->n_heads,
        .n_kv_heads = shape_.n_kv_heads,
        .head_dim = shape_.head_dim,
        .n_rot = rope.n_rot,
@@ -290,10 +290,10 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
       context_.HasLogits() && layer_ + 1 == context_.EndLayer();
   const bool keeps_all = !is_last || KeepsAllRows(batch, context_.n_rows());
   const bool is_cut = !keeps_all && (!is_ring_ || batch.sampled_rows.empty());
-  const int64_t n_heads = context_.parts().shape->n_heads;
+  const int64_t n_heads = context_.inputs().shape->n_heads;
   const int64_t dim = n_heads * shape_.head_dim;
   std::byte* const packed = keeps_all ? context_.PackedInputs(dim) : nullptr;
-  const planner::LoadOptions& options = context_.parts().plan->options;
+  const planner::LoadOptions& options = context_.inputs().plan->options;
   ListSegments(batch, is_cut);
   if (!scratch_.segments.empty()) {
     RETURN_IF_ERROR(context_.backend().Attention(

@@ -11,23 +11,23 @@ namespace plimsoll::worker {
 using planner::StepBuffer;
 
 DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
-                           const ModelParts& parts,
+                           const GraphInputs& inputs,
                            const GraphParameters& parameters)
-    : context_(parts, parameters),
-      attention_scratch_(parts.plan->n_rows),
+    : context_(inputs, parameters),
+      attention_scratch_(inputs.plan->n_rows),
       logits_(reinterpret_cast<float*>(
-          parts.arena->Region(*parts.plan, "logits").data)) {
-  for (int64_t il = parts.first_layer; il < context_.EndLayer(); ++il) {
+          inputs.arena->Region(*inputs.plan, "logits").data)) {
+  for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
     layers_.push_back(
         {.mixer = std::make_unique<AttentionMixer>(architecture, il, context_,
                                                    attention_scratch_),
          .ffn = std::make_unique<GatedFfn>(architecture, il, context_)});
   }
-  if (parts.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
+  if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;
   output_norm_ = context_.Vector("output_norm.weight");
-  output_ = context_.Matrix(parts.shape->tied_output ? "token_embd.weight"
-                                                     : "output.weight");
+  output_ = context_.Matrix(inputs.shape->tied_output ? "token_embd.weight"
+                                                      : "output.weight");
 }
 
 absl::string_view DecoderGraph::Missing(const planner::ModelShape& shape) {
@@ -50,7 +50,7 @@ bool DecoderGraph::Reads(absl::string_view tensor) {
 
 absl::Status DecoderGraph::Step(const StepBatch& batch) {
   const auto n_rows = static_cast<int64_t>(batch.tokens.size());
-  PLIMSOLL_CHECK(n_rows > 0 && n_rows <= parts().plan->n_rows,
+  PLIMSOLL_CHECK(n_rows > 0 && n_rows <= inputs().plan->n_rows,
                  "the scheduler keeps to the plan's rows");
   context_.Begin(n_rows);
   kernels::Backend& backend = context_.backend();
@@ -60,9 +60,9 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
   const kernels::BufferView rows = {context_.Bytes(StepBuffer::kResidual),
                                     static_cast<int64_t>(n * sizeof(float))};
   // Both copies are outside of the piece that a backend starts at once.
-  if (!parts().input.empty()) {
+  if (!inputs().input.empty()) {
     RETURN_IF_ERROR(
-        backend.Upload(std::as_bytes(parts().input.subspan(first, n)), rows));
+        backend.Upload(std::as_bytes(inputs().input.subspan(first, n)), rows));
   }
   absl::Status status;
   if (batch.only_decodes) status = backend.BeginStep(n_rows);
@@ -70,7 +70,7 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
   status.Update(backend.EndStep());
   if (!status.ok() || context_.HasLogits()) return status;
   return backend.Download(
-      rows, std::as_writable_bytes(parts().output.subspan(first, n)));
+      rows, std::as_writable_bytes(inputs().output.subspan(first, n)));
 }
 
 absl::Status DecoderGraph::Compute(const StepBatch& batch) {
@@ -83,7 +83,7 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }
-  if (parts().input.empty()) {
+  if (inputs().input.empty()) {
     RETURN_IF_ERROR(
         backend.GetRows({.table = embedding_,
                          .tokens = batch.tokens.data(),
@@ -103,7 +103,7 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
 absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
                                          StepBuffer buffer) {
   const bool has_windows =
-      absl::c_any_of(parts().shape->layers,
+      absl::c_any_of(inputs().shape->layers,
                      [](const auto& layer) { return layer.window > 0; });
   float* out = context_.Buffer(buffer);
   const GraphParameters& parameters = context_.parameters();
@@ -146,7 +146,7 @@ absl::Status DecoderGraph::ComputeLogits(std::span<const int32_t> rows) {
 absl::Status DecoderGraph::SampledLogits(
     int64_t n_sampled, int64_t first,
     std::span<const kernels::TopOutputs> top) {
-  PLIMSOLL_CHECK(first + n_sampled <= parts().plan->n_sampled,
+  PLIMSOLL_CHECK(first + n_sampled <= inputs().plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   const int64_t dim = context_.model_dim();
   float* sampled = context_.Buffer(StepBuffer::kSampled);

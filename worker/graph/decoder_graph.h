@@ -22,7 +22,7 @@ class DecoderGraph final : public Model {
  public:
   // Requires CheckArchitecture.
   DecoderGraph(const planner::Architecture& architecture,
-               const ModelParts& parts, const GraphParameters& parameters);
+               const GraphInputs& inputs, const GraphParameters& parameters);
 
   // What of such a model, outside of its layers, this class cannot do, for
   // "architecture X with ..."; empty if it can do all.
@@ -51,7 +51,7 @@ class DecoderGraph final : public Model {
   absl::Status SampledLogits(int64_t n_sampled, int64_t first,
                              std::span<const kernels::TopOutputs> top);
 
-  const ModelParts& parts() const { return context_.parts(); }
+  const GraphInputs& inputs() const { return context_.inputs(); }
 
   StepContext context_;
   AttentionScratch attention_scratch_;

@@ -114,8 +114,8 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
 
 absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                                                const GgufHeader& header,
-                                               const ModelParts& parts) {
-  const planner::ModelShape& shape = *parts.shape;
+                                               const GraphInputs& inputs) {
+  const planner::ModelShape& shape = *inputs.shape;
   GraphParameters parameters = {};
   ASSIGN_OR_RETURN(
       const double eps,
@@ -134,7 +134,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                    ReadCap(architecture, header, architecture.logit_cap));
   ASSIGN_OR_RETURN(parameters.rope, ReadRope(architecture, header,
                                              shape.layers.front().head_dim));
-  parameters.rope.freq_factors = FindVector(parts, "rope_freqs.weight");
+  parameters.rope.freq_factors = FindVector(inputs, "rope_freqs.weight");
   ASSIGN_OR_RETURN(parameters.window_rope,
                    ReadWindowRope(architecture, header, parameters.rope));
   parameters.activation =

@@ -37,7 +37,7 @@ struct GraphParameters {
 // sense; kUnimplemented naming a rope scaling that this build cannot run.
 absl::StatusOr<GraphParameters> ReadParameters(
     const planner::Architecture& architecture,
-    const planner::GgufHeader& header, const ModelParts& parts);
+    const planner::GgufHeader& header, const GraphInputs& inputs);
 
 }  // namespace plimsoll::worker
 

@@ -61,30 +61,30 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
 
 }  // namespace
 
-absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
+absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence) {
   const kernels::BufferView region =
-      parts.arena->Region(*parts.plan, "weights");
-  const kernels::DeviceInfo& device = parts.backend->Device();
+      inputs.arena->Region(*inputs.plan, "weights");
+  const kernels::DeviceInfo& device = inputs.backend->Device();
   int64_t total = 0;
-  for (const auto& tensor : parts.shape->weights) total += tensor.file_bytes;
+  for (const auto& tensor : inputs.shape->weights) total += tensor.file_bytes;
   int64_t done = 0;
-  ReadAhead reader(file, Pieces(*parts.shape, device),
+  ReadAhead reader(file, Pieces(*inputs.shape, device),
                    /*has_thread=*/!device.is_host_memory);
-  for (size_t i = 0; i < parts.shape->weights.size(); ++i) {
-    const planner::WeightTensor& tensor = parts.shape->weights[i];
-    const planner::WeightPlacement& place = parts.plan->weights[i];
+  for (size_t i = 0; i < inputs.shape->weights.size(); ++i) {
+    const planner::WeightTensor& tensor = inputs.shape->weights[i];
+    const planner::WeightPlacement& place = inputs.plan->weights[i];
     const kernels::BufferView to = region.Slice(place.offset, place.bytes);
     const int64_t chunk_rows = ChunkRows(tensor, device);
     for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
       ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
       done += static_cast<int64_t>(bytes.size());
       if (tensor.is_vector) {
-        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *parts.backend));
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *inputs.backend));
         continue;
       }
-      RETURN_IF_ERROR(parts.backend->UploadRows(tensor.dtype, tensor.rows,
-                                                tensor.cols, row, bytes, to));
+      RETURN_IF_ERROR(inputs.backend->UploadRows(tensor.dtype, tensor.rows,
+                                                 tensor.cols, row, bytes, to));
       RETURN_IF_ERROR(fence({"weights", done, total}));
     }
   }
@@ -92,13 +92,13 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
 }
 
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
-    const planner::GgufHeader& header, const ModelParts& parts) {
+    const planner::GgufHeader& header, const GraphInputs& inputs) {
   const planner::Architecture* architecture =
-      planner::FindArchitecture(parts.shape->architecture);
+      planner::FindArchitecture(inputs.shape->architecture);
   PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
   ASSIGN_OR_RETURN(const GraphParameters parameters,
-                   ReadParameters(*architecture, header, parts));
-  return std::make_unique<DecoderGraph>(*architecture, parts, parameters);
+                   ReadParameters(*architecture, header, inputs));
+  return std::make_unique<DecoderGraph>(*architecture, inputs, parameters);
 }
 
 }  // namespace plimsoll::worker

@@ -77,9 +77,9 @@ class Model {
   virtual const float* Logits() const = 0;
 };
 
-// Everything that a model, or those of its layers that lie on one device, are
-// made of; all of it outlives the model.
-struct ModelParts {
+// What a graph is built from: a whole model, or its layers on one device. All of
+// it outlives the graph.
+struct GraphInputs {
   const planner::ModelShape* shape;  // of these layers
   const planner::MemoryPlan* plan;
   const Arena* arena;
@@ -87,11 +87,11 @@ struct ModelParts {
   KvCache* cache;
   Precision precision;
   int64_t first_layer = 0;
-  // In the host's memory, [plan.n_rows, model_dim]: what the layers before made
-  // of a step's rows, and where it goes what these make of them; a piece of a
-  // step has its rows from its first_row on. Empty before
-  // the first layer, which has embeddings, and after the last one, which has
-  // logits.
+  // Rows of the residual stream in the host's memory, [plan.n_rows, model_dim].
+  // `input` comes from the layers before, `output` goes to the layers after. A
+  // piece of a step has its rows from its first_row on. `input` is empty for the
+  // first layer, which has embeddings; `output` is empty for the last layer,
+  // which has logits.
   std::span<const float> input = {};
   std::span<float> output = {};
 };
@@ -102,7 +102,7 @@ struct ModelParts {
 // `fence` is asked between chunks.
 // Errors: kDataLoss if the file cannot be read or has changed; what `fence`
 // returned.
-absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
+absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence);
 
 // Builds the graph of the file's architecture over loaded weights. Requires
@@ -110,7 +110,7 @@ absl::Status LoadWeights(ModelFile& file, const ModelParts& parts,
 // Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
 // sense.
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
-    const planner::GgufHeader& header, const ModelParts& parts);
+    const planner::GgufHeader& header, const GraphInputs& inputs);
 
 }  // namespace plimsoll::worker
 

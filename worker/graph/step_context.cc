@@ -9,24 +9,24 @@ namespace plimsoll::worker {
 
 using planner::StepBuffer;
 
-const float* FindVector(const ModelParts& parts, absl::string_view name) {
-  const auto& weights = parts.shape->weights;
+const float* FindVector(const GraphInputs& inputs, absl::string_view name) {
+  const auto& weights = inputs.shape->weights;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].name != name) continue;
     return reinterpret_cast<const float*>(
-        parts.arena->Region(*parts.plan, "weights").data +
-        parts.plan->weights[i].offset);
+        inputs.arena->Region(*inputs.plan, "weights").data +
+        inputs.plan->weights[i].offset);
   }
   return nullptr;
 }
 
-StepContext::StepContext(const ModelParts& parts,
+StepContext::StepContext(const GraphInputs& inputs,
                          const GraphParameters& parameters)
-    : parts_(parts),
+    : inputs_(inputs),
       parameters_(parameters),
-      workspace_(parts.arena->Region(*parts.plan, "workspace")),
-      weights_(parts.arena->Region(*parts.plan, "weights")) {
-  const auto rows = static_cast<size_t>(parts.plan->n_rows);
+      workspace_(inputs.arena->Region(*inputs.plan, "workspace")),
+      weights_(inputs.arena->Region(*inputs.plan, "weights")) {
+  const auto rows = static_cast<size_t>(inputs.plan->n_rows);
   from_offsets_.reserve(rows);
   to_offsets_.reserve(rows);
 }
@@ -39,13 +39,13 @@ void StepContext::Begin(int64_t n_rows) {
 }
 
 kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
-  const auto& weights = parts_.shape->weights;
+  const auto& weights = inputs_.shape->weights;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].name != name) continue;
     return {.dtype = weights[i].dtype,
             .rows = weights[i].rows,
             .cols = weights[i].cols,
-            .data = weights_.data + parts_.plan->weights[i].offset};
+            .data = weights_.data + inputs_.plan->weights[i].offset};
   }
   PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
 }
@@ -56,7 +56,7 @@ const float* StepContext::Vector(absl::string_view name) const {
 
 std::byte* StepContext::PackedInputs(int64_t dim, StepBuffer buffer) const {
   const bool is_packable = dim % backend().Device().activation_block == 0;
-  if (parts_.precision == Precision::kExact || !is_packable) return nullptr;
+  if (inputs_.precision == Precision::kExact || !is_packable) return nullptr;
   return Bytes(buffer);
 }
 
@@ -149,7 +149,7 @@ absl::Status StepContext::GatherRows(const float* from,
 absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
                                                       int64_t attended_dim) {
   n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
-  PLIMSOLL_CHECK(n_rows_ <= parts_.plan->n_sampled,
+  PLIMSOLL_CHECK(n_rows_ <= inputs_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
   if (n_rows_ == 0) return ProductInput{};
   // Queries have been read.

@@ -20,7 +20,7 @@
 namespace plimsoll::worker {
 
 // The vector `name` in the arena, or nullptr if the model has none.
-const float* FindVector(const ModelParts& parts, absl::string_view name);
+const float* FindVector(const GraphInputs& inputs, absl::string_view name);
 
 // An input of products: its packed form too unless the precision is exact.
 struct ProductInput {
@@ -46,26 +46,26 @@ struct ResidualEnd {
 // model's first one, wherever it lies; nothing here allocates device memory.
 class StepContext {
  public:
-  StepContext(const ModelParts& parts, const GraphParameters& parameters);
+  StepContext(const GraphInputs& inputs, const GraphParameters& parameters);
 
   // A step of `n_rows` rows begins.
   void Begin(int64_t n_rows);
 
-  const ModelParts& parts() const { return parts_; }
+  const GraphInputs& inputs() const { return inputs_; }
   const GraphParameters& parameters() const { return parameters_; }
-  kernels::Backend& backend() const { return *parts_.backend; }
+  kernels::Backend& backend() const { return *inputs_.backend; }
   int64_t n_rows() const { return n_rows_; }
-  int64_t model_dim() const { return parts_.shape->model_dim; }
+  int64_t model_dim() const { return inputs_.shape->model_dim; }
 
   const planner::LayerShape& Layer(int64_t layer) const {
-    return parts_.shape
-        ->layers[static_cast<size_t>(layer - parts_.first_layer)];
+    return inputs_.shape
+        ->layers[static_cast<size_t>(layer - inputs_.first_layer)];
   }
   int64_t EndLayer() const {
-    return parts_.first_layer + parts_.shape->n_layers;
+    return inputs_.first_layer + inputs_.shape->n_layers;
   }
   // Whether logits are made here, and not after layers on another device.
-  bool HasLogits() const { return parts_.output.empty(); }
+  bool HasLogits() const { return inputs_.output.empty(); }
 
   // The weight called `name`; the shape guarantees that it exists.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
@@ -73,7 +73,7 @@ class StepContext {
 
   // The buffers of the step.
   std::byte* Bytes(planner::StepBuffer buffer) const {
-    return workspace_.data + parts_.plan->workspace[buffer].offset;
+    return workspace_.data + inputs_.plan->workspace[buffer].offset;
   }
   float* Buffer(planner::StepBuffer buffer) const {
     return reinterpret_cast<float*>(Bytes(buffer));
@@ -113,7 +113,7 @@ class StepContext {
   // The norm that AddToResidual left to be done.
   kernels::RmsNormArgs AddedNorm();
 
-  ModelParts parts_;
+  GraphInputs inputs_;
   GraphParameters parameters_;
   kernels::BufferView workspace_;
   kernels::BufferView weights_;

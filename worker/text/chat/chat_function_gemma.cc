@@ -1,5 +1,7 @@
-// FunctionGemma's chat format: Gemma's turns, a developer's turn with tools,
-// and calls with their responses inside the model's turn.
+// The format has Gemma's turns, a developer's turn with tools, and calls with
+// their responses inside the model's turn.
+#include "worker/text/chat/chat_function_gemma.h"
+
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"

@@ -52,14 +52,6 @@ absl::string_view RoleName(ChatRole role);
 // Without what the templates' own `trim` takes away: Python's str.isspace.
 absl::string_view TrimChat(absl::string_view text);
 
-// Errors: kInvalidArgument for an order of messages that the format does not
-// allow, and those of WriteToolDeclaration, WriteToolCall and
-// WriteToolResponse.
-// Source: MODELS.md 5.1.
-absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
-    const std::vector<ChatMessage>& messages, const std::vector<Tool>& tools,
-    bool add_generation_prompt);
-
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/text/chat/chat_function_gemma.h"
 #include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::worker {

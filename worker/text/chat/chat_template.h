@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/gguf/gguf_reader.h"
+#include "worker/text/chat/chat_format.h"
 #include "worker/text/chat/tool_call.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
@@ -23,30 +23,6 @@ struct ChatMessage {
   std::vector<ToolCall> tool_calls = {};  // the assistant's, behind `content`
   std::string tool_name = {};             // only of a tool
 };
-
-enum class ChatFormat {
-  kSmolLm2,  // ChatML with SmolLM2's default system message
-  kChatMl,   // ChatML without a default system message
-  kGemma3,
-  kFunctionGemma,  // the one with tools
-};
-
-// Names as in --chat-format: "smollm2", "chatml", "gemma3", "functiongemma".
-absl::string_view ChatFormatName(ChatFormat format);
-// Errors: kInvalidArgument listing the names.
-absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
-
-struct ChatFormatChoice {
-  ChatFormat format;
-  std::string reason;  // "the file's template", "the file has none: ..."
-};
-
-// The format of the model: recognised from the file's template, or its
-// architecture's where the file has none.
-// Errors: kUnimplemented for a template we do not know, with the formats that
-// --chat-format takes.
-absl::StatusOr<ChatFormatChoice> ChooseChatFormat(
-    const planner::GgufHeader& header);
 
 // A run of template text. Scaffold is tokenised with special tokens parsed,
 // content never.

@@ -1,4 +1,6 @@
-// Which chat format a file means: recognised from its template, never run.
+// A format is recognised from a file's template, which is never run.
+#include "worker/text/chat/chat_format.h"
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -9,7 +11,6 @@
 #include "absl/strings/strip.h"
 #include "planner/model/architectures.h"
 #include "worker/text/chat/chat_segments.h"
-#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
 namespace {
