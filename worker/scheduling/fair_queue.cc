@@ -226,6 +226,20 @@ void FairQueue::Charge(Party* party, int64_t n_tokens, Level level) {
   }
 }
 
+FairQueue::WithoutSlot FairQueue::CountWithoutSlot(const Claim& claim) const {
+  const auto count = [](const Party& party) {
+    return party.n_limited + party.n_members - party.n_running -
+           party.n_waiting;
+  };
+  WithoutSlot counts;
+  const Party* peer = FindPart(all_, claim.peer);
+  if (peer == nullptr) return counts;
+  counts.of_peer = count(*peer);
+  const Party* tenant = FindPart(*peer, claim.tenant);
+  if (tenant != nullptr) counts.of_tenant = count(*tenant);
+  return counts;
+}
+
 std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
   const auto limited = [](const Party* own) {
     return own == nullptr ? 0 : own->n_limited;

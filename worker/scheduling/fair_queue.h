@@ -117,6 +117,14 @@ class FairQueue {
   // True if the tenant of `a`, or its peer, has more slots than that of `b`.
   static bool RunsMore(const Party& a, const Party& b);
 
+  // Requests that have no slot: those that wait and count against the limit,
+  // and those that were stopped.
+  struct WithoutSlot {
+    int64_t of_tenant = 0;
+    int64_t of_peer = 0;
+  };
+  WithoutSlot CountWithoutSlot(const Claim& claim) const;
+
   int64_t size() const { return all_.n_waiting; }
   // Waiting requests that count against the limit of a full queue.
   int64_t limited() const { return all_.n_limited; }

@@ -21,6 +21,16 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
         absl::StrCat("the queue is full: ", queue_.limited(),
                      " requests wait already; try again later"));
   }
+  const FairQueue::WithoutSlot own = queue_.CountWithoutSlot(claim);
+  if (how != Waits::kAdmitted &&
+      (own.of_tenant >= max_waiting_ ||
+       own.of_peer >= kMostQueuesOfPeer * max_waiting_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this tenant has ", own.of_tenant,
+                     " requests without a slot, and its ", "peer ", own.of_peer,
+                     ", of which some wait for readers that are "
+                     "behind: read their replies, or try again later"));
+  }
   waiting_[id] = {.id = id,
                   .n_prompt = n_prompt,
                   .party = queue_.Push(id, claim, how),

@@ -227,6 +227,41 @@ TEST(SchedulerTest, TheQueueTakesItsLimitAndRefusesOneMore) {
   EXPECT_FALSE(scheduler.Add(5, 1).ok());
 }
 
+// Adds requests of `claim` from id `first` on, whose readers read nothing, and
+// returns how many were taken. Each loses its slot to the next one.
+int64_t AddUnread(Scheduler& scheduler, int64_t first, const Claim& claim) {
+  for (int64_t n = 0; n < 1'000; ++n) {
+    if (!scheduler.Add(first + n, 1, claim).ok()) return n;
+    for (int64_t step = 0; step <= Scheduler::kMostParked; ++step) {
+      Next(scheduler);
+      scheduler.Park(first + n);
+    }
+    if (const auto id =
+            scheduler.WhoseSliceEnds([](int64_t) { return true; })) {
+      scheduler.Yield(*id, 1);
+      Next(scheduler);
+      scheduler.Park(first + n);
+    }
+  }
+  return -1;
+}
+
+TEST(SchedulerTest, StreamsThatNobodyReadsDoNotPileUp) {
+  constexpr int64_t kMaxWaiting = 3;
+  Scheduler scheduler(1, 8, kMaxWaiting);
+  // One has the slot, and so many lost it or wait.
+  EXPECT_EQ(AddUnread(scheduler, 1, {.tenant = "a", .peer = "p"}),
+            1 + kMaxWaiting);
+  // Another tenant is taken, until its peer has too many.
+  int64_t n_taken = 0;
+  for (int i = 0; i < 10; ++i) {
+    n_taken += AddUnread(scheduler, 1'000 * (i + 1),
+                         {.tenant = std::to_string(i), .peer = "p"});
+  }
+  EXPECT_EQ(n_taken, (Scheduler::kMostQueuesOfPeer - 1) * kMaxWaiting);
+  EXPECT_TRUE(scheduler.Add(99, 1, {.tenant = "a", .peer = "q"}).ok());
+}
+
 TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
   Scheduler scheduler(2, 8, 4);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
