@@ -140,7 +140,7 @@ std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
   return reasons;
 }
 
-int64_t NextPowerOfTwo(int64_t value) {
+int64_t PowerOfTwoFrom(int64_t value) {
   int64_t power = 1;
   while (power < value) power *= 2;
   return power;
@@ -249,10 +249,10 @@ int64_t VocabBytes(const VocabShape& vocab) {
   constexpr int64_t kMergeEntryBytes = 16;
   constexpr int64_t kFixedBytes = 64 << 10;
   int64_t bytes = vocab.token_bytes + vocab.n_tokens * kTokenBytes +
-                  kIndexEntryBytes * NextPowerOfTwo(2 * vocab.n_tokens) +
+                  kIndexEntryBytes * PowerOfTwoFrom(2 * vocab.n_tokens) +
                   kFixedBytes;
   if (vocab.n_merges > 0) {
-    bytes += kMergeEntryBytes * NextPowerOfTwo(2 * vocab.n_merges);
+    bytes += kMergeEntryBytes * PowerOfTwoFrom(2 * vocab.n_merges);
   }
   return bytes;
 }
