@@ -77,8 +77,8 @@ class Model {
   virtual const float* Logits() const = 0;
 };
 
-// What a graph is built from: a whole model, or its layers on one device. All of
-// it outlives the graph.
+// What a graph is built from: a whole model, or its layers on one device. All
+// of it outlives the graph.
 struct GraphInputs {
   const planner::ModelShape* shape;  // of these layers
   const planner::MemoryPlan* plan;
@@ -89,9 +89,9 @@ struct GraphInputs {
   int64_t first_layer = 0;
   // Rows of the residual stream in the host's memory, [plan.n_rows, model_dim].
   // `input` comes from the layers before, `output` goes to the layers after. A
-  // piece of a step has its rows from its first_row on. `input` is empty for the
-  // first layer, which has embeddings; `output` is empty for the last layer,
-  // which has logits.
+  // piece of a step has its rows from its first_row on. `input` is empty for
+  // the first layer, which has embeddings; `output` is empty for the last
+  // layer, which has logits.
   std::span<const float> input = {};
   std::span<float> output = {};
 };
