@@ -24,7 +24,7 @@ StepRunner::StepRunner(const Tools& tools)
               tools.resources.shape.vocab_size) {}
 
 absl::Status StepRunner::Run(ScheduledStep& step) {
-  const absl::Status status = Compute(step);
+  absl::Status status = Compute(step);
   if (absl::IsUnavailable(status)) return status;
   CountRows(step);
   if (status.ok()) return absl::OkStatus();
