@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -97,6 +98,9 @@ TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
   worker_.AwaitRunning("a", 2);
   grpc::Status status;
   v1::ScoreResponse response;
+  // Where the streams have parked by now, it takes their slots and does not
+  // wait.
+  std::atomic<bool> has_ended = false;
   std::thread score([&] {
     grpc::ClientContext context;
     context.AddMetadata("x-tenant", "flood");
@@ -105,12 +109,18 @@ TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
     request.mutable_text()->set_text("hello");
     for (int i = 0; i < 16; ++i) request.add_continuations()->set_text("you");
     status = worker_.generation->Score(&context, request, &response);
+    has_ended = true;
   });
-  while (worker_.Describe("a").waiting() < 1) std::this_thread::yield();
+  const auto await_waiting = [&](uint32_t n) {
+    while (!has_ended && worker_.Describe("a").waiting() < n) {
+      std::this_thread::yield();
+    }
+  };
+  await_waiting(1);
   // Behind it the queue is full of its own tenant's.
   for (uint32_t n = 2; n <= kQueued; ++n) {
     flood_.push_back(StartFlood());
-    while (worker_.Describe("a").waiting() < n) std::this_thread::yield();
+    await_waiting(n);
   }
   // Its first continuation gets a slot; then somebody takes its place in the
   // queue.
