@@ -228,8 +228,7 @@ void FairQueue::Charge(Party* party, int64_t n_tokens, Level level) {
 
 FairQueue::WithoutSlot FairQueue::CountWithoutSlot(const Claim& claim) const {
   const auto count = [](const Party& party) {
-    return party.n_limited + party.n_members - party.n_running -
-           party.n_waiting;
+    return party.n_members - party.n_running;
   };
   WithoutSlot counts;
   const Party* peer = FindPart(all_, claim.peer);
