@@ -117,7 +117,7 @@ class FairQueue {
   // True if the tenant of `a`, or its peer, has more slots than that of `b`.
   static bool RunsMore(const Party& a, const Party& b);
 
-  // Requests that have no slot: those that wait and count against the limit,
+  // Requests that have no slot: those that wait, for the first time or again,
   // and those that were stopped.
   struct WithoutSlot {
     int64_t of_tenant = 0;
