@@ -139,8 +139,7 @@ std::optional<int64_t> Scheduler::WhoseSliceEnds(
                                  (!s.IsDecoding() && s.n_slice_rows >= n_ctx_);
       const bool may_leave = is_late && s.has_prompt && has_had_slice;
       if (!may_leave && !IsIdle(s)) continue;
-      // Nobody waits beside a slot that is not used.
-      if (!IsIdle(s) && !FairQueue::HoldsMore(*s.party, *waits.party)) continue;
+      if (!FairQueue::HoldsMore(*s.party, *waits.party)) continue;
       // The longest-running sequence of the tenant with most slots leaves.
       const bool is_longer = leaves == nullptr ||
                              FairQueue::RunsMore(*s.party, *leaves->party) ||

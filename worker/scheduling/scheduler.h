@@ -71,8 +71,7 @@ class Scheduler {
   // another has waited for this many steps.
   static constexpr int64_t kMostWaitedOfInexact = 256;
   // A sequence that has been parked for this many steps does not use its slot.
-  // It gives the slot up to whoever waits, however long that one has waited,
-  // also to a sequence of its own tenant.
+  // It gives the slot up to another tenant, however long that one has waited.
   static constexpr int64_t kMostParked = 16;
   // A prompt costs no more than this when it gets its slot, and the rest as it
   // is computed: newcomers begin where a party is that has paid for one, so

@@ -252,14 +252,6 @@ TEST(SchedulerTest, StreamsThatNobodyReadsDoNotPileUp) {
   // One has the slot, and so many lost it or wait.
   EXPECT_EQ(AddUnread(scheduler, 1, {.tenant = "a", .peer = "p"}),
             1 + kMaxWaiting);
-  // Another tenant is taken, until its peer has too many.
-  int64_t n_taken = 0;
-  for (int i = 0; i < 10; ++i) {
-    n_taken += AddUnread(scheduler, 1'000 * (i + 1),
-                         {.tenant = std::to_string(i), .peer = "p"});
-  }
-  EXPECT_EQ(n_taken, (Scheduler::kMostQueuesOfPeer - 1) * kMaxWaiting);
-  EXPECT_TRUE(scheduler.Add(99, 1, {.tenant = "a", .peer = "q"}).ok());
 }
 
 TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
@@ -434,19 +426,6 @@ TEST(SchedulerTest, TheSliceOfAStreamWithoutAnEndDoesNotGrow) {
             Scheduler::kLeastSlice + kCtx / Scheduler::kRowsOfSlice);
 }
 
-TEST(SchedulerTest, NobodyWaitsBesideASlotThatIsNotUsed) {
-  Scheduler scheduler(1, 8, 4);
-  ASSERT_TRUE(scheduler.Add(1, 1, {"a"}).ok());
-  Next(scheduler);
-  ASSERT_TRUE(scheduler.Add(2, 1, {"a"}).ok());
-  EXPECT_EQ(StepsOfSlice(scheduler), -1) << "it is of the same tenant";
-  scheduler.Park(1);
-  EXPECT_EQ(StepsOfSlice(scheduler), Scheduler::kMostParked);
-  scheduler.Yield(1, 2);
-  EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{2, 0, 1, true}));
-}
-
-// Newcomers begin where those are that had their turns.
 TEST(SchedulerTest, ALongPromptPutsFewBeforeWhoComesLater) {
   Scheduler scheduler(1, 64, 64);
   ASSERT_TRUE(scheduler.Add(1, 1'000'000, {"long"}).ok());
