@@ -1,51 +1,34 @@
 #include "services/host/process_identity.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/device/kernel_file.h"
 
 namespace plimsoll::services {
 namespace {
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // What /proc/PID/stat says after the program's name: empty if there is no such
 // process, absent if that cannot be told, as where no descriptor is left.
 std::optional<std::vector<std::string>> StatOf(int64_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid, "/stat");
-  const auto none = [] { return std::vector<std::string>(); };
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    if (errno == ENOENT) return none();
-    return std::nullopt;
-  }
-  std::string stat(4096, '\0');
-  const ssize_t n_bytes = read(fd, stat.data(), stat.size());
-  const int why = errno;
-  close(fd);
-  if (n_bytes < 0 && why == ESRCH) return none();  // it ended meanwhile
-  if (n_bytes < 0) return std::nullopt;
-  stat.resize(static_cast<size_t>(n_bytes));
+  const absl::StatusOr<std::string> stat =
+      worker::ReadKernelFile(absl::StrCat("/proc/", pid, "/stat"));
+  if (absl::IsNotFound(stat.status())) return std::vector<std::string>();
+  if (!stat.ok()) return std::nullopt;
   // The second field is the program's name, with any characters in it.
-  const size_t end = stat.rfind(')');
+  const size_t end = stat->rfind(')');
   if (end == std::string::npos) return std::nullopt;
   return std::vector<std::string>(absl::StrSplit(
-      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty()));
+      absl::string_view(*stat).substr(end + 1), ' ', absl::SkipEmpty()));
 }
 
 // Where proc(5) has its fields 20 and 22, among those after the name.
@@ -96,8 +79,8 @@ std::optional<ProcessIdentity> OwnIdentity() {
   ProcessIdentity own;
   own.pid = getpid();
   const std::optional<int64_t> ticks = StartTicks(own.pid);
-  own.boot_id = std::string(
-      absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
+  own.boot_id = std::string(absl::StripAsciiWhitespace(
+      worker::ReadKernelFile("/proc/sys/kernel/random/boot_id").value_or("")));
   struct stat pid_namespace {};
   if (!ticks.has_value() || own.boot_id.empty() ||
       own.boot_id.size() > ProcessIdentity::kMaxBootIdBytes ||

@@ -13,8 +13,10 @@ namespace plimsoll::worker {
 namespace {
 
 absl::Status Failed(const std::string& path, int why) {
-  // ENODEV is what a file of a control group says that was removed meanwhile.
-  const bool is_absent = why == ENOENT || why == ENOTDIR || why == ENODEV;
+  // ENODEV is what a file of a control group says that was removed meanwhile,
+  // and ESRCH what one of a process says that ended.
+  const bool is_absent =
+      why == ENOENT || why == ENOTDIR || why == ENODEV || why == ESRCH;
   const std::string text = absl::StrCat(path, ": ", std::strerror(why));
   return is_absent ? absl::NotFoundError(text) : absl::UnavailableError(text);
 }
