@@ -116,6 +116,10 @@ int64_t MemoryOf(const google::protobuf::Message& message) {
   return static_cast<int64_t>(message.SpaceUsedLong());
 }
 
+int64_t MemoryOfReply(const google::protobuf::Message& reply) {
+  return MemoryOf(reply) + static_cast<int64_t>(reply.ByteSizeLong());
+}
+
 void Free(const google::protobuf::Message& message) {
   const std::unique_ptr<google::protobuf::Message> empty(message.New());
   message.GetReflection()->Swap(
@@ -135,11 +139,7 @@ UnaryReply::UnaryReply(grpc::CallbackServerContext& context,
 
 absl::Status UnaryReply::Settle(const absl::Status& status) {
   if (MemoryOf(request_) > kUncountedBytes) Free(request_);
-  // The message, and what is sent of it.
-  const int64_t bytes =
-      status.ok()
-          ? MemoryOf(response_) + static_cast<int64_t>(response_.ByteSizeLong())
-          : 0;
+  const int64_t bytes = status.ok() ? MemoryOfReply(response_) : 0;
   if (bytes > kUncountedBytes) return held_.Settle(bytes);
   held_.Shrink(bytes);
   return status;

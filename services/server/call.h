@@ -24,13 +24,14 @@
 
 namespace plimsoll::services {
 
-// Of an x-request-id that we take over; another gets a new one.
+// An x-request-id of at most this length is taken over. A call with a longer
+// one gets a new one.
 inline constexpr size_t kMaxRequestIdBytes = 128;
 // What a unary call without a deadline gets.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
 
-// Of messages that wait to be sent: a call that holds no more is not refused
-// for them, because gRPC itself takes as much for any call.
+// A call is not refused for messages of at most this size that wait to be sent,
+// because gRPC itself takes as much for any call.
 inline constexpr int64_t kUncountedBytes = 16 << 10;
 
 // What the calls of one server have in common. All of it outlives them.
@@ -63,6 +64,9 @@ std::shared_ptr<CallStop> NewCallStop(
 
 // What a message takes in memory.
 int64_t MemoryOf(const google::protobuf::Message& message);
+
+// What a reply takes in memory: the message, and what is sent of it.
+int64_t MemoryOfReply(const google::protobuf::Message& reply);
 
 // Frees what a message takes. gRPC keeps requests until their calls are done,
 // and hands them out as const; nobody may look at this one again.

@@ -181,8 +181,7 @@ class ReflectionCall final
                                         kMaxReflectionRequestBytes, " bytes")});
     }
     response_ = Answer<Version>(request_, services_);
-    const absl::Status has_room = held_.Settle(
-        MemoryOf(response_) + static_cast<int64_t>(response_.ByteSizeLong()));
+    const absl::Status has_room = held_.Settle(MemoryOfReply(response_));
     if (!has_room.ok()) {
       Free(response_);
       return this->Finish(ToGrpc(has_room, ""));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/session.pb.h"
 #include "services/server/byte_budget.h"
+#include "services/wire/to_proto.h"
 #include "services/worker/calls/prompt.h"
 #include "services/worker/models/loaded_model.h"
 #include "services/worker/models/model_registry.h"
@@ -64,6 +66,17 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
 absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
                                    const Caller& caller,
                                    const v1::ScoreRequest& request);
+
+// Says in a reply, or in the first message of a stream, what the prompt became.
+template <typename Message>
+void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
+               const std::string& request_id, Message& message) {
+  message.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
+  for (const int32_t id : ids) message.add_prompt_ids(ToUint32(id));
+  message.set_model(generation.model->name);
+  message.set_request_id(request_id);
+  message.set_chat_format(generation.prompt.chat_format);
+}
 
 // Submits `options` to its model; it ends `time_left` from `now` at the latest.
 // Errors: as Engine::Submit, with details.

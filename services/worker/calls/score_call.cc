@@ -123,14 +123,7 @@ absl::Status ScoreCall::Begin(grpc::CallbackServerContext& context,
   absl::MutexLock lock(&mu_);
   generation_ = std::move(generation);
   continuations_ = std::move(continuations);
-  const std::vector<int32_t>& prompt_ids = generation_.prompt.ids;
-  response_.mutable_prompt_ids()->Reserve(static_cast<int>(prompt_ids.size()));
-  for (const int32_t id : prompt_ids) {
-    response_.add_prompt_ids(ToUint32(id));
-  }
-  response_.set_model(generation_.model->name);
-  response_.set_request_id(request_id_);
-  response_.set_chat_format(generation_.prompt.chat_format);
+  SetPrompt(generation_, generation_.prompt.ids, request_id_, response_);
   return SubmitNext();
 }
 
@@ -188,8 +181,7 @@ void ScoreCall::End(const absl::Status& status) {
   std::swap(model, generation_.model);
   const absl::Status end = EndStatus(status);
   if (!end.ok()) Free(response_);
-  held_.Shrink(services::MemoryOf(response_) +
-               static_cast<int64_t>(response_.ByteSizeLong()));
+  held_.Shrink(MemoryOfReply(response_));
   slow_reader_.Start();
   Finish(ToGrpc(end, request_id_));
 }

@@ -50,12 +50,8 @@ absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
   RETURN_IF_ERROR(
       CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));
   v1::PromptInfo info;
-  info.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
-  for (const int32_t id : ids) info.add_prompt_ids(ToUint32(id));
-  info.set_model(generation.model->name);
-  info.set_request_id(request_id_);
+  SetPrompt(generation, ids, request_id_, info);
   info.set_n_ctx(ToUint32(generation.model->engine->n_ctx()));
-  info.set_chat_format(generation.prompt.chat_format);
   ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
   {
     absl::MutexLock lock(&mu_);

@@ -54,12 +54,8 @@ absl::Status UnaryCall::Begin(grpc::CallbackServerContext& context,
   {
     absl::MutexLock lock(&mu_);
     meter_ = ReplyMeter(std::move(held_), echo_bytes);
-    response_.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
-    for (const int32_t id : ids) response_.add_prompt_ids(ToUint32(id));
+    SetPrompt(generation, ids, request_id_, response_);
     response_.set_text("");
-    response_.set_model(generation.model->name);
-    response_.set_request_id(request_id_);
-    response_.set_chat_format(generation.prompt.chat_format);
     model_ = std::move(use);
     tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
@@ -101,8 +97,7 @@ void UnaryCall::OnEnd(const absl::Status& status,
 
 void UnaryCall::End(const absl::Status& status) {
   if (!status.ok()) Free(response_);
-  meter_.Settle(services::MemoryOf(response_) +
-                static_cast<int64_t>(response_.ByteSizeLong()));
+  meter_.Settle(MemoryOfReply(response_));
   slow_reader_.Start();
   Finish(ToGrpc(status, request_id_));
 }
