@@ -35,7 +35,7 @@ class Planner {
                              v1::DescribeModelResponse& response) const;
   absl::Status Plan(const v1::PlanRequest& request,
                     v1::PlanResponse& response) const;
-  // The same for a shape that is known already.
+  // Plans like Plan, for a shape that is known already.
   absl::Status PlanShape(const planner::ModelShape& shape,
                          const v1::PlanRequest& request,
                          v1::PlanResponse& response) const;

@@ -203,18 +203,20 @@ absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
   RequestShapes shapes([&planner](const v1::ModelSource& source) {
     return planner.ShapeOf(source);
   });
+  std::vector<absl::StatusOr<RequestShapes::Shape>> shape_of;  // each request
   int64_t n_layers = 0;
   for (const v1::PlanRequest& one : request.requests()) {
     RETURN_IF_ERROR(stop());
-    const auto shape = shapes.Get(one.source());
-    if (shape.ok()) n_layers += (*shape)->n_layers;
+    shape_of.push_back(shapes.Get(one.source()));
+    if (shape_of.back().ok()) n_layers += (*shape_of.back())->n_layers;
     if (n_layers > kMaxBatchLayers) return TooManyLayers(n_layers);
   }
-  for (const v1::PlanRequest& one : request.requests()) {
+  for (int i = 0; i < request.requests_size(); ++i) {
     RETURN_IF_ERROR(stop());
+    const v1::PlanRequest& one = request.requests(i);
     v1::BatchPlanResult& result = *response.add_results();
     v1::PlanResponse planned;
-    const auto shape = shapes.Get(one.source());
+    const auto& shape = shape_of[static_cast<size_t>(i)];
     const absl::Status status =
         shape.ok() ? planner.PlanShape(**shape, one, planned) : shape.status();
     if (status.ok()) {
