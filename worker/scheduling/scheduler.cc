@@ -27,7 +27,7 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
        own.of_peer >= kMostQueuesOfPeer * max_waiting_)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("this tenant has ", own.of_tenant,
-                     " requests without a slot, and its ", "peer ", own.of_peer,
+                     " requests without a slot, and its peer ", own.of_peer,
                      ", of which some wait for readers that are "
                      "behind: read their replies, or try again later"));
   }

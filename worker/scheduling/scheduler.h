@@ -63,9 +63,9 @@ class Scheduler {
   static constexpr int64_t kMostWaited = 64;
   // if it has had the slot for at least kLeastSlice steps, and one more for
   // each kRowsOfSlice rows that it will have to compute again.
+  // A prompt that is longer than its context gives it up after n_ctx rows too,
+  // because its steps are the longest ones.
   static constexpr int64_t kLeastSlice = 128;
-  // A prompt that is longer than its context gives it up after n_ctx rows too:
-  // its steps are the longest ones.
   static constexpr int64_t kRowsOfSlice = 16;
   // A sequence that cannot begin again as it was gives its slot up only after
   // another has waited for this many steps.
@@ -99,8 +99,8 @@ class Scheduler {
   // removed and returned. Call it before Add.
   std::optional<int64_t> GiveWayTo(const Claim& newcomer);
   // Queues a sequence of `n_prompt` > 0 tokens.
-  // Errors: kResourceExhausted if max_waiting sequences wait already, unless
-  // it is kAdmitted.
+  // Errors: kResourceExhausted if max_waiting sequences wait already, or the
+  // claim's tenant or peer has too many without a slot, unless it is kAdmitted.
   absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {},
                    Waits how = Waits::kNew);
 

@@ -227,21 +227,25 @@ TEST(SchedulerTest, TheQueueTakesItsLimitAndRefusesOneMore) {
   EXPECT_FALSE(scheduler.Add(5, 1).ok());
 }
 
-// Adds requests of `claim` from id `first` on, whose readers read nothing, and
-// returns how many were taken. Each loses its slot to the next one.
+// Adds requests of `claim` from id `first` on whose readers read nothing, and
+// returns how many are taken. Each loses the only slot to a request of another
+// peer, which then ends.
 int64_t AddUnread(Scheduler& scheduler, int64_t first, const Claim& claim) {
-  for (int64_t n = 0; n < 1'000; ++n) {
-    if (!scheduler.Add(first + n, 1, claim).ok()) return n;
+  for (int64_t n = 0; n < 100; ++n) {
+    const int64_t id = first + n;
+    const int64_t other = id + 1'000'000;
+    if (!scheduler.Add(id, 1, claim).ok()) return n;
+    Next(scheduler);
+    scheduler.Park(id);
+    EXPECT_TRUE(scheduler.Add(other, 1, {.tenant = "reads"}).ok());
     for (int64_t step = 0; step <= Scheduler::kMostParked; ++step) {
       Next(scheduler);
-      scheduler.Park(first + n);
     }
-    if (const auto id =
-            scheduler.WhoseSliceEnds([](int64_t) { return true; })) {
-      scheduler.Yield(*id, 1);
-      Next(scheduler);
-      scheduler.Park(first + n);
-    }
+    EXPECT_EQ(scheduler.WhoseSliceEnds([](int64_t) { return true; }), id);
+    scheduler.Yield(id, 1);
+    Next(scheduler);
+    EXPECT_TRUE(scheduler.SlotOf(other).has_value());
+    scheduler.Remove(other);
   }
   return -1;
 }
@@ -249,9 +253,14 @@ int64_t AddUnread(Scheduler& scheduler, int64_t first, const Claim& claim) {
 TEST(SchedulerTest, StreamsThatNobodyReadsDoNotPileUp) {
   constexpr int64_t kMaxWaiting = 3;
   Scheduler scheduler(1, 8, kMaxWaiting);
-  // One has the slot, and so many lost it or wait.
-  EXPECT_EQ(AddUnread(scheduler, 1, {.tenant = "a", .peer = "p"}),
-            1 + kMaxWaiting);
+  // Each tenant of the peer has so many, until the peer has its most.
+  for (int64_t i = 0; i < Scheduler::kMostQueuesOfPeer; ++i) {
+    EXPECT_EQ(AddUnread(scheduler, 100 * (i + 1),
+                        {.tenant = std::to_string(i), .peer = "p"}),
+              kMaxWaiting);
+  }
+  EXPECT_EQ(AddUnread(scheduler, 9'000, {.tenant = "last", .peer = "p"}), 0);
+  EXPECT_TRUE(scheduler.Add(9'999, 1, {.tenant = "last", .peer = "q"}).ok());
 }
 
 TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
