@@ -32,7 +32,7 @@ struct RandomModel {
   bool is_untied = false;
   float score_cap = 0;  // 0 = the key is absent
   float logit_cap = 0;
-  // Of a Gemma: texts and types of the last tokens, instead of its own.
+  // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
 };

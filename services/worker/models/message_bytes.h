@@ -48,7 +48,7 @@ static_assert(kHeldPerId + 1 <= kWorkPerByte,
 inline constexpr int64_t kReplyPerByte = 8;
 
 int64_t WorkBytes(const google::protobuf::MessageLite& request);
-// Of a request without its input, which became `ids`.
+// What a request holds once its input became `ids` and was freed.
 int64_t HeldBytes(const google::protobuf::MessageLite& request,
                   std::span<const int32_t> ids);
 
