@@ -19,7 +19,7 @@
 namespace plimsoll::worker {
 namespace {
 
-constexpr uint32_t kFloods = plimsoll::testing::kIsSanitized ? 12 : 120;
+constexpr uint32_t kFloods = plimsoll::testing::kIsSanitized ? 60 : 120;
 constexpr int64_t kSteps = 12'000;  // of each
 constexpr int64_t kMostPeers = 3;   // that flood
 constexpr int64_t kMostSlots = 4;
@@ -320,7 +320,7 @@ TEST(SchedulerShares, ATenantWithinItsShareGetsItsFirstTokenWhateverOthersDo) {
   }
   RecordProperty("longest_wait_in_steps", static_cast<int>(longest));
   EXPECT_GT(longest, Scheduler::kMostWaited) << "the floods were none";
-  EXPECT_GT(n_preempted, 0) << "no pool was too small";
+  EXPECT_GT(n_preempted, kFloods / 10) << "no pool was too small";
 }
 
 }  // namespace
