@@ -61,7 +61,7 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   (*server)->SetReady(true);
   AnnounceAddress((*server)->address());
   AwaitSignal();
-  Log("draining");
+  Log(LogLevel::kInfo, "draining");
   ledger.feed().End();
   (*server)->Drain([&pool] { (*pool)->Abort(); });
   return absl::OkStatus();

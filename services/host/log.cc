@@ -26,13 +26,49 @@ std::string Printable(absl::string_view text) {
   return result;
 }
 
+absl::string_view NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kError:
+      return "ERROR";
+  }
+  return "ERROR";
+}
+
+// A field's value: as it is if it is one word, else in quotes.
+std::string Quoted(absl::string_view value) {
+  const bool is_word =
+      !value.empty() && value.find_first_of(" \"=\\") == value.npos;
+  if (is_word) return Printable(value);
+  std::string result = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') result.push_back('\\');
+    result.push_back(c);
+  }
+  result.push_back('"');
+  return Printable(result);
+}
+
 }  // namespace
 
-void Log(absl::string_view message) {
+std::string LogLine(LogLevel level, absl::string_view message,
+                    std::initializer_list<LogField> fields) {
+  std::string line = absl::StrCat(NameOf(level), " ", Printable(message));
+  for (const LogField& field : fields) {
+    absl::StrAppend(&line, " ", field.name, "=", Quoted(field.value));
+  }
+  return line;
+}
+
+void Log(LogLevel level, absl::string_view message,
+         std::initializer_list<LogField> fields) {
   const std::string line =
       absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
                                     absl::UTCTimeZone()),
-                   " ", Printable(message), "\n");
+                   " ", LogLine(level, message, fields), "\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -142,8 +142,9 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
   if (absl::IsFailedPrecondition(status)) return status;
   if (!status.ok()) {
     journal->history_.found = JournalFound::kUnusable;
-    Log(absl::StrCat("THE JOURNAL CANNOT BE USED, so nothing is granted until ",
-                     "it can: ", status.message()));
+    Log(LogLevel::kError,
+        "THE JOURNAL CANNOT BE USED, so nothing is granted until it can",
+        {{"error", std::string(status.message())}});
   }
   return journal;
 }
@@ -211,8 +212,9 @@ absl::Status Journal::Start() {
   }
   has_mark_ = false;
   if (IsTransient(last_code_)) {
-    Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
-                     status.message()));
+    Log(LogLevel::kError,
+        "the journal cannot be written, so nothing is granted",
+        {{"error", std::string(status.message())}});
     return absl::OkStatus();
   }
   is_open_ = false;
@@ -227,7 +229,7 @@ bool Journal::Resume() {
   const absl::Status status = Start();
   if (absl::IsFailedPrecondition(status)) Fail(status);
   if (!status.ok()) return false;
-  Log("the journal can be used now");
+  Log(LogLevel::kInfo, "the journal can be used now");
   image_.is_partial = false;  // the book has recovered since its own start
   std::erase_if(image_.records, [this](const planner::LeaseRecord& record) {
     return noted_.count(record.lease.id) > 0;
@@ -238,8 +240,10 @@ bool Journal::Resume() {
 void Journal::Fail(const absl::Status& why) {
   has_failed_ = true;
   noted_.clear();
-  Log(absl::StrCat("THE JOURNAL HAS FAILED; nothing is granted until the ",
-                   "planner is restarted: ", why.message()));
+  Log(LogLevel::kError,
+      "THE JOURNAL HAS FAILED; nothing is granted until the planner is "
+      "restarted",
+      {{"error", std::string(why.message())}});
 }
 
 absl::Status Journal::RenameAside(const absl::Status& why) {
@@ -252,8 +256,8 @@ absl::Status Journal::RenameAside(const absl::Status& why) {
     return absl::UnavailableError(absl::StrCat(
         path_, " is not sound and cannot be renamed: ", why.message()));
   }
-  Log(absl::StrCat("THE JOURNAL IS NOT SOUND and is kept as ", aside, ": ",
-                   why.message()));
+  Log(LogLevel::kError, "THE JOURNAL IS NOT SOUND and is kept aside",
+      {{"file", aside}, {"error", std::string(why.message())}});
   for (const char* suffix : {"-wal", "-shm"}) {
     std::rename((path_ + suffix).c_str(), (aside + suffix).c_str());
   }
@@ -326,10 +330,10 @@ absl::Status Journal::Load() {
   if (n_tables == 0) RETURN_IF_ERROR(Begin());
   RETURN_IF_ERROR(Read());
   if (!image_.is_partial && !IsTheLatest(has_log)) {
-    Log(absl::StrCat("the journal ", path_,
-                     " is not the one that was last "
-                     "used here, or its log is lost: there may be leases that "
-                     "it does not know"));
+    Log(LogLevel::kWarning,
+        "the journal is not the one that was last used here, or its log is "
+        "lost: there may be leases that it does not know",
+        {{"file", path_}});
     image_.is_partial = true;
   }
   if (!image_.is_partial) {
@@ -524,7 +528,7 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
 
 absl::Status Journal::Settle(const absl::Status& status) {
   if (status.ok()) {
-    if (!was_good_) Log("the journal can be written again");
+    if (!was_good_) Log(LogLevel::kInfo, "the journal can be written again");
     was_good_ = true;
     noted_.clear();
     return status;
@@ -532,8 +536,9 @@ absl::Status Journal::Settle(const absl::Status& status) {
   if (!IsTransient(last_code_)) {
     Fail(status);
   } else if (was_good_) {
-    Log(absl::StrCat("the journal cannot be written, so nothing is granted: ",
-                     status.message()));
+    Log(LogLevel::kError,
+        "the journal cannot be written, so nothing is granted",
+        {{"error", std::string(status.message())}});
   }
   was_good_ = false;
   return absl::UnavailableError("the journal cannot be written");

@@ -84,10 +84,10 @@ Ledger::Ledger(LedgerOptions options)
   PLIMSOLL_CHECK(TakeOver(image, now).ok(), "the journal was checked");
   MarkWholeIfRecovered(now);
   if (image.is_partial) {
-    Log(absl::StrCat(
-        "recovering: nothing is granted for ",
-        absl::FormatDuration(times_.recovery),
-        ", so that workers can present what an earlier planner granted"));
+    Log(LogLevel::kInfo,
+        "recovering: nothing is granted for a while, so that workers can "
+        "present what an earlier planner granted",
+        {{"recovery", absl::FormatDuration(times_.recovery)}});
   }
 }
 
@@ -96,8 +96,9 @@ absl::Status Ledger::TakeOver(const planner::LeaseImage& image,
   RETURN_IF_ERROR(book_.Restore(image, now));
   for (const planner::Lease& lease : book_.Leases()) {
     if (Watch(lease.process, now).ok()) continue;
-    Log(absl::StrCat("the holder ", lease.holder, " has ended meanwhile: ",
-                     lease.bytes, " bytes are free again"));
+    Log(LogLevel::kInfo,
+        "a holder has ended meanwhile: its bytes are free again",
+        {{"holder", lease.holder}, {"bytes", absl::StrCat(lease.bytes)}});
     book_.ProcessDied(lease.process);
   }
   feed_.TouchAll();
@@ -132,8 +133,8 @@ void Ledger::OnProcessEnd(const std::string& process) {
   absl::MutexLock lock(&mu_);
   const int64_t freed_bytes = book_.ProcessDied(process);
   if (freed_bytes == 0) return;
-  Log(absl::StrCat("a holder has ended: ", freed_bytes,
-                   " bytes are free again"));
+  Log(LogLevel::kInfo, "a holder has ended: its bytes are free again",
+      {{"bytes", absl::StrCat(freed_bytes)}});
   FlushJournal();
   feed_.TouchAll();
 }
@@ -327,8 +328,10 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
       book_.Release(request.lease_id(), epoch, shortfall);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
   if (shortfall > 0) {
-    Log(absl::StrCat("a load of ", lease->purpose, " on ", lease->device_id,
-                     " lacked ", shortfall, " bytes that were granted"));
+    Log(LogLevel::kWarning, "a load lacked bytes that were granted",
+        {{"purpose", lease->purpose},
+         {"device", lease->device_id},
+         {"bytes", absl::StrCat(shortfall)}});
   }
   ForgetIdle(lease->process, now);
   // The bytes are free, whatever becomes of the journal.

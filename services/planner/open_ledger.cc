@@ -21,12 +21,16 @@ namespace {
 bool HasMarkOfHost() {
   const std::string mark = HostMarkPath();
   if (mark.empty()) {
-    Log("$XDG_STATE_HOME and $HOME name no folder for the mark of a planner");
+    Log(LogLevel::kWarning,
+        "$XDG_STATE_HOME and $HOME name no folder for the mark of a planner");
     return true;
   }
   const bool was_there = Exists(mark);
   const absl::Status status = WriteMark(mark);
-  if (!status.ok()) Log(absl::StrCat("no mark is left: ", status.message()));
+  if (!status.ok()) {
+    Log(LogLevel::kWarning, "no mark is left",
+        {{"error", std::string(status.message())}});
+  }
   return was_there || !status.ok();
 }
 
@@ -42,7 +46,8 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
   // That this host was started anew is not used as evidence: the journal may
   // have moved here from a host that runs on.
   if (options.journal.empty()) {
-    Log("no --journal: a restart forgets the leases, and asks for them again");
+    Log(LogLevel::kWarning,
+        "no --journal: a restart forgets the leases, and asks for them again");
   } else {
     ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
     evidence.journal = ledger.journal->history().found;
@@ -54,7 +59,8 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
   ledger.first_epoch = start.first_epoch;
   ledger.is_first = start.recovery == absl::ZeroDuration();
   if (options.is_first && !ledger.is_first) {
-    Log(absl::StrCat("--first DOES NOT COUNT: ", start.reason));
+    Log(LogLevel::kWarning, "--first DOES NOT COUNT",
+        {{"reason", start.reason}});
   }
   return ledger;
 }

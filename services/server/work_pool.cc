@@ -74,8 +74,10 @@ absl::StatusOr<std::unique_ptr<WorkPool>> WorkPool::Start(
         "processes (ulimit -u, or pids.max of the container)");
   }
   if (pool->n_threads() < wanted) {
-    Log(absl::StrCat("the system starts only ", pool->n_threads(), " of ",
-                     wanted, " threads to compute on"));
+    Log(LogLevel::kWarning,
+        "the system starts fewer threads to compute on than wanted",
+        {{"started", absl::StrCat(pool->n_threads())},
+         {"wanted", absl::StrCat(wanted)}});
   }
   absl::MutexLock lock(&pool->mu_);
   pool->n_started_ = pool->n_threads();

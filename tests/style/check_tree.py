@@ -65,19 +65,21 @@ FOLDERS = {
     "services/wire": ("services/host",),
     "services/sources": ("services/host", "services/wire"),
     "services/server": ("services/host", "services/wire"),
+    "services/generation": ("services/host", "services/wire", "services/server"),
     "services/planner": (
         "services/host", "services/wire", "services/sources", "services/server",
     ),
     "services/worker/models": (
         "services/host", "services/wire", "services/sources", "services/server",
+        "services/generation",
     ),
     "services/worker/calls": (
         "services/host", "services/wire", "services/server",
-        "services/worker/models",
+        "services/generation", "services/worker/models",
     ),
     "services/worker/process": (
         "services/host", "services/wire", "services/server",
-        "services/worker/models", "services/worker/calls",
+        "services/generation", "services/worker/models", "services/worker/calls",
     ),
     "services/cli/terminal": ("services/wire",),
     "services/cli/views": ("services/cli/terminal",),
@@ -87,7 +89,8 @@ FOLDERS = {
     ),
     "services/cli/backends": (
         "services/host", "services/wire", "services/sources",
-        "services/planner", "services/cli/terminal", "services/cli/flags",
+        "services/server", "services/generation", "services/planner",
+        "services/cli/terminal", "services/cli/flags",
     ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",

@@ -8,6 +8,7 @@
 #include "kernels/start_thread.h"
 #include "worker/cache/roll_plan.h"
 #include "worker/engine/check_request.h"
+#include "worker/engine/engine_observer.h"
 #include "worker/sampling/token_history.h"
 
 namespace plimsoll::worker {
@@ -292,8 +293,26 @@ bool Engine::Impl::RunStep() {
     return false;
   }
   for (Sequence* sequence : step_.sequences) FlushParkOrFinish(*sequence);
-  planner_.Record(step_, options_.clock() - begin);
+  const absl::Duration time = options_.clock() - begin;
+  planner_.Record(step_, time);
+  ReportStep(time);
   return true;
+}
+
+void Engine::Impl::ReportStep(absl::Duration time) {
+  if (options_.observer == nullptr) return;
+  StepRecord record{.time = time};
+  for (const ScheduledRows& rows : step_.rows) {
+    ++record.n_sequences;
+    (rows.is_decoding ? record.n_decode_rows : record.n_prompt_rows) +=
+        rows.n_rows;
+  }
+  options_.observer->OnStep(record);
+}
+
+void Engine::Impl::Finish(Sequence& sequence) {
+  const RequestRecord record = sequence.Finish(options_.clock());
+  if (options_.observer != nullptr) options_.observer->OnRequestEnd(record);
 }
 
 void Engine::Impl::FlushParkOrFinish(Sequence& sequence) {
@@ -307,7 +326,7 @@ void Engine::Impl::FlushParkOrFinish(Sequence& sequence) {
       owner = book_.Take(sequence.id());
       has_news_ = true;
     }
-    owner->Finish(options_.clock());
+    Finish(*owner);
     return;
   }
   // A stream that has ended is parked, too, while its last output waits.
@@ -340,7 +359,7 @@ void Engine::Impl::LoseDevice(const absl::Status& error) {
 void Engine::Impl::EndAll() {
   for (Sequence* sequence : AllSequences()) {
     sequence->End(absl::UnavailableError("the model is being unloaded"));
-    sequence->Finish(options_.clock());
+    Finish(*sequence);
   }
   absl::MutexLock lock(&mu_);
   book_.Clear();

@@ -101,6 +101,11 @@ class Engine::Impl {
   // Offers a stream's output to its sink. Ends the stream if that was all, and
   // parks it if its reader is behind.
   void FlushParkOrFinish(Sequence& sequence) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends a stream that the book does not have any more, or that it is about to
+  // give up.
+  void Finish(Sequence& sequence);
+  // Tells the observer of the step.
+  void ReportStep(absl::Duration time);
   // Ends every stream and refuses new ones.
   void LoseDevice(const absl::Status& error) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends every stream, as the engine goes away.

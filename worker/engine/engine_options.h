@@ -14,6 +14,7 @@
 namespace plimsoll::worker {
 
 class ComputeDevice;
+class EngineObserver;
 
 struct EngineOptions {
   static constexpr int kMaxQueued = 64;
@@ -41,6 +42,9 @@ struct EngineOptions {
   // decode, kLeastPromptShare to kMostPromptShare.
   double prompt_share = kPromptShare;
   std::function<absl::Time()> clock;  // monotonic; required
+  // Told of every step and of every request's end; outlives the engine. Null:
+  // nobody is told.
+  EngineObserver* observer = nullptr;
   // Called once, from the step thread, when a device fails for good
   // (kUnavailable). The status it returns ends every stream and refuses every
   // later request. Must not block. Null = the device's own error is used.

@@ -177,23 +177,28 @@ bool Sequence::Flush() {
   return true;
 }
 
-void Sequence::Finish(absl::Time now) {
+RequestRecord Sequence::Finish(absl::Time now) {
   const absl::Time started = started_.value_or(now);
   const absl::Time first = first_token_.value_or(now);
-  sink_->OnEnd(end_.value_or(absl::InternalError("ended without a status")),
-               {.reason = reason_,
-                .stop_string = text_.stop_string(),
-                .n_prompt = n_prompt(),
-                .n_cached = start_.n_cached,
-                .n_generated = n_generated(),
-                .n_drafted = n_drafted_,
-                .n_accepted = n_accepted_,
-                .n_evictions = n_evictions_,
-                .n_evicted = history().n_evicted() - n_evicted_before_,
-                .queued = started - submitted_,
-                .first_token = first - submitted_,
-                .prefill = first - started,
-                .decode = now - first});
+  RequestRecord record{
+      .request_id = options_.request_id,
+      .tenant = options_.claim.tenant,
+      .status = end_.value_or(absl::InternalError("ended without a status")),
+      .info = {.reason = reason_,
+               .stop_string = text_.stop_string(),
+               .n_prompt = n_prompt(),
+               .n_cached = start_.n_cached,
+               .n_generated = n_generated(),
+               .n_drafted = n_drafted_,
+               .n_accepted = n_accepted_,
+               .n_evictions = n_evictions_,
+               .n_evicted = history().n_evicted() - n_evicted_before_,
+               .queued = started - submitted_,
+               .first_token = first - submitted_,
+               .prefill = first - started,
+               .decode = now - first}};
+  sink_->OnEnd(record.status, record.info);
+  return record;
 }
 
 }  // namespace plimsoll::worker

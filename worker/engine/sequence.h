@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/cache/roll_plan.h"
+#include "worker/engine/engine_observer.h"
 #include "worker/engine/generate_options.h"
 #include "worker/engine/token_sink.h"
 #include "worker/graph/model.h"
@@ -148,8 +149,8 @@ class Sequence {
   void Abort(absl::Status status) {
     if (!end_ || end_->ok()) end_ = std::move(status);
   }
-  // Tells the sink. Called once, last.
-  void Finish(absl::Time now);
+  // Tells the sink, and returns what it told. Called once, last.
+  RequestRecord Finish(absl::Time now);
 
  private:
   // The reason to stop after `token`, or kUnknown to go on.

@@ -2,11 +2,11 @@
 #include "services/cli/backends/remote.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 
 #include "absl/strings/str_cat.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
+#include "services/server/credentials.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::cli {
@@ -14,7 +14,7 @@ namespace plimsoll::cli {
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+  return grpc::CreateCustomChannel(address, services::NewChannelCredentials(),
                                    arguments);
 }
 

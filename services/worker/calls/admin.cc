@@ -11,6 +11,7 @@
 #include "services/server/call.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
+#include "services/worker/calls/model_messages.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::services {
@@ -28,11 +29,11 @@ v1::RequestState ToProto(worker::RequestState state) {
   return v1::REQUEST_STATE_UNSPECIFIED;
 }
 
-v1::ModelActivity ActivityOf(const LoadedModel& model, v1::ModelState state) {
+v1::ModelActivity ActivityOf(const LoadedModel& model, ModelState state) {
   const worker::EngineLoad load = model.engine->CurrentLoad();
   v1::ModelActivity message;
   message.set_model(model.name);
-  message.set_state(state);
+  message.set_state(services::ToProto(state));
   message.set_n_slots(ToUint32(load.n_slots));
   message.set_running(ToUint32(load.running));
   message.set_waiting(ToUint32(load.waiting));
@@ -98,7 +99,7 @@ absl::Status Check(const v1::AbortRequest& request) {
 
 std::vector<v1::ModelActivity> Activity(ModelRegistry& registry) {
   std::vector<v1::ModelActivity> models;
-  registry.Visit([&models](const LoadedModel& model, v1::ModelState state) {
+  registry.Visit([&models](const LoadedModel& model, ModelState state) {
     models.push_back(ActivityOf(model, state));
   });
   return models;
@@ -116,7 +117,7 @@ absl::StatusOr<v1::AbortResponse> Abort(ModelRegistry& registry,
                                         request.request_ids().end());
   std::set<std::string> found;
   int64_t n_aborted = 0;
-  registry.Visit([&](const LoadedModel& model, v1::ModelState) {
+  registry.Visit([&](const LoadedModel& model, ModelState) {
     const std::vector<std::string> ids =
         request.all() ? model.engine->AbortAll(status)
                       : model.engine->Abort(wanted, status);

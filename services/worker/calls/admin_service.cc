@@ -102,7 +102,9 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
                             const v1::DrainRequest* request,
                             v1::DrainResponse* response) override {
     CallGate& gate = limits_.gate;
-    if (!gate.is_closed()) Log("draining: a call asked for it");
+    if (!gate.is_closed()) {
+      Log(LogLevel::kInfo, "draining: a call asked for it");
+    }
     gate.Close();
     if (request->wait()) return DrainCall::Start(*context, limits_, *response);
     response->set_running_calls(ToUint32(gate.running()));

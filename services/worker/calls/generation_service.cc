@@ -15,34 +15,28 @@ class GenerationServiceImpl final
  public:
   GenerationServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                         absl::Duration reader_timeout)
-      : registry_(registry),
-        limits_{gate, registry.messages(), reader_timeout},
-        pool_(pool) {}
+      : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
   grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
                                      v1::GenerateResponse* response) override {
-    return UnaryCall::Start(*context, registry_, limits_, pool_, *request,
-                            *response);
+    return UnaryCall::Start(*context, room_, *request, *response);
   }
 
   grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
                                   const v1::ScoreRequest* request,
                                   v1::ScoreResponse* response) override {
-    return ScoreCall::Start(*context, registry_, limits_, pool_, *request,
-                            *response);
+    return ScoreCall::Start(*context, room_, *request, *response);
   }
 
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
       const v1::StreamGenerateRequest* request) override {
-    return GenerateStream::Start(*context, registry_, limits_, pool_, *request);
+    return GenerateStream::Start(*context, room_, *request);
   }
 
  private:
-  ModelRegistry& registry_;
-  const CallLimits limits_;
-  WorkPool& pool_;
+  const CallRoom room_;
 };
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/server/call.h"
 #include "services/server/reader_alarm.h"
+#include "services/wire/from_proto.h"
 #include "services/wire/model_parts.h"
+#include "services/worker/calls/model_messages.h"
 #include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
@@ -43,14 +45,14 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     return call.get();
   }
 
-  void OnProgress(const v1::LoadModelResponse& progress) override {
+  void OnProgress(const LoadReport& report) override {
     absl::MutexLock lock(&mu_);
     if (is_gone_ || is_finished_) return;
     const bool may_merge = pending_.size() > 1;
     if (!may_merge) pending_.emplace_back();
     // Merging would append the parts of every message.
     const bool had_plan = pending_.back().has_plan();
-    v1::LoadModelResponse next = progress;
+    v1::LoadModelResponse next = ToProto(report);
     if (had_plan || is_plan_sent_) {
       next.clear_plan();
       next.clear_parts();
@@ -99,8 +101,9 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   absl::Status Begin(CallbackServerContext& context, ModelRegistry& registry,
                      CallGate& gate, const v1::LoadModelRequest& request) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
-    return registry.Load(request.model(), request.options(),
-                         shared_from_this());
+    ASSIGN_OR_RETURN(const planner::LoadOptions options,
+                     FromProto(request.options(), registry.load_defaults()));
+    return registry.Load(request.model(), options, shared_from_this());
   }
 
   void WriteFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -178,7 +181,9 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                  const v1::ListModelsRequest* request,
                                  v1::ListModelsResponse* response) override {
     return AnswerUnary(context, limits_, *request, *response, [&] {
-      *response = registry_.List();
+      for (const ModelInfo& info : registry_.List()) {
+        *response->add_models() = ToProto(info);
+      }
       return absl::OkStatus();
     });
   }

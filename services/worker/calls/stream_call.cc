@@ -1,68 +1,44 @@
 #include "services/worker/calls/stream_call.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
-#include "services/host/clock.h"
+#include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
-#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 
 template <typename Request, typename Response>
-StreamCall<Request, Response>::StreamCall(grpc::CallbackServerContext& context,
-                                          const CallLimits& limits,
-                                          WorkPool& pool)
-    : context_(context),
-      start_(BootTime()),
-      request_id_(TakeRequestId(context)),
-      preparation_(context, pool),
-      held_(EnterCall(context, limits)),
-      slow_reader_(context, limits.reader_timeout) {}
-
-template <typename Request, typename Response>
 StreamCall<Request, Response>* StreamCall<Request, Response>::Start(
-    grpc::CallbackServerContext& context, ModelRegistry& registry,
-    const CallLimits& limits, WorkPool& pool, const Request& request) {
-  auto call =
-      std::shared_ptr<StreamCall>(new StreamCall(context, limits, pool));
-  call->grpc_reference_ = call;
-  StreamCall* const started = call.get();
-  // `context` and `request` live until OnDone, which comes after the end.
-  call->preparation_.Start(
-      context, limits.gate, request, call->pass_, call->held_,
-      [call, &registry, &request] { return call->Begin(registry, request); },
-      [call](const absl::Status& status) { call->OnEnd(status, {}); });
-  return started;
+    grpc::CallbackServerContext& context, const CallRoom& room,
+    const Request& request) {
+  return Base::Start(
+      std::shared_ptr<StreamCall>(new StreamCall(context, room)), room, request,
+      [&request](StreamCall& call) { return call.Begin(request); });
 }
 
 template <typename Request, typename Response>
-absl::Status StreamCall<Request, Response>::Begin(ModelRegistry& registry,
-                                                  const Request& request) {
-  const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(
-      Generation generation,
-      Prepare(registry, {context_, request_id_, held_, stop}, request));
+absl::Status StreamCall<Request, Response>::Begin(const Request& request) {
+  const auto stop = [this] { return this->preparation_.Check(); };
+  ASSIGN_OR_RETURN(Generation generation, this->PrepareRequest(request, stop));
   const std::vector<int32_t>& ids = generation.options.prompt_ids;
   RETURN_IF_ERROR(
       CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));
   v1::PromptInfo info;
-  SetPrompt(generation, ids, request_id_, info);
-  info.set_n_ctx(ToUint32(generation.model->engine->n_ctx()));
-  ASSIGN_OR_RETURN(LoadedModel::Use use, registry.Use(request.model()));
+  SetPrompt(generation, ids, this->request_id_, info);
+  info.set_n_ctx(ToUint32(generation.model.engine->n_ctx()));
   {
     absl::MutexLock lock(&mu_);
     held_at_first_ = held_.bytes();
     RETURN_IF_ERROR(held_.Grow(held_at_first_ + kPendingBytes));
     prompt_ = std::move(info);
-    model_ = std::move(use);
-    tools_ = {model_->engine->tokenizer(), generation.prompt.tool_markers};
   }
-  return Submit(*generation.model, std::move(generation.options),
-                TimeLeft(context_), start_, this->shared_from_this());
+  generation.options.deadline = this->start_ + TimeLeft(this->context_);
+  return this->Submit(std::move(generation), this->Self());
 }
 
 template <typename Request, typename Response>
@@ -86,46 +62,28 @@ void StreamCall<Request, Response>::Push(Response message) {
 }
 
 template <typename Request, typename Response>
-bool StreamCall<Request, Response>::OnOutput(worker::StepOutput& output) {
-  absl::MutexLock lock(&mu_);
-  if (is_cancelled_) return true;  // dropped; Abandoned() tells the engine
+bool StreamCall<Request, Response>::Deliver(worker::StepOutput& output) {
   if (!HasRoom(WireBytes(output))) {
     slow_reader_.Start();
     return false;
   }
   Response message;
-  AppendOutput(output, message);
-  tools_.Append(output, message);
+  this->AppendTo(output, message);
   Push(std::move(message));
   return true;
 }
 
 template <typename Request, typename Response>
-void StreamCall<Request, Response>::OnEnd(const absl::Status& status,
-                                          const worker::FinishInfo& info) {
-  LoadedModel::Use model;  // let go without our lock
-  absl::MutexLock lock(&mu_);
-  std::swap(model, model_);
-  end_ = EndStatus(status);
-  if (status.ok() && !is_cancelled_) {
+bool StreamCall<Request, Response>::Complete(const absl::Status& status,
+                                             const worker::FinishInfo& info) {
+  end_ = status;
+  if (status.ok() && !is_abandoned_) {
     Response last;
-    v1::FinishInfo& finish = *last.mutable_finish();
-    finish.set_finish_reason(tools_.End(info, last));
-    if (info.reason == worker::FinishReason::kStopString) {
-      finish.set_stop_string(info.stop_string);
-    }
-    *finish.mutable_timing() = TimingToProto(info, BootTime() - start_);
-    *finish.mutable_usage() = UsageToProto(info);
-    *finish.mutable_memory() = MemoryOf(*model);
+    this->EndReply(info, last, *last.mutable_finish());
     Push(std::move(last));
   }
   FinishIfSent();
-}
-
-template <typename Request, typename Response>
-bool StreamCall<Request, Response>::Abandoned() const {
-  absl::MutexLock lock(&mu_);
-  return is_cancelled_;
+  return true;
 }
 
 template <typename Request, typename Response>
@@ -137,41 +95,24 @@ void StreamCall<Request, Response>::OnWriteDone(bool ok) {
   if (!ok) {
     pending_.clear();
     pending_bytes_ = 0;
-    is_cancelled_ = true;
+    is_abandoned_ = true;
   }
   if (!pending_.empty()) this->StartWrite(&pending_.front());
+  const auto waiting = static_cast<int64_t>(pending_bytes_);
   held_.Shrink(held_at_first_ +
-               std::max(kPendingBytes,
-                        kReplyPerByte * static_cast<int64_t>(pending_bytes_)));
+               std::max(kPendingBytes, kReplyPerByte * waiting));
   FinishIfSent();
-  if (model_) model_->engine->Wake();
-}
-
-template <typename Request, typename Response>
-void StreamCall<Request, Response>::OnCancel() {
-  preparation_.Cancel();
-  absl::MutexLock lock(&mu_);
-  is_cancelled_ = true;
-  if (model_) model_->engine->Wake();
+  if (model_) model_.engine->Wake();
 }
 
 template <typename Request, typename Response>
 void StreamCall<Request, Response>::FinishIfSent() {
   if (is_finished_ || !end_.has_value()) return;
-  // Until all is sent, and until the end is.
+  // Runs until all is sent, the end too.
   slow_reader_.Start();
   if (!pending_.empty()) return;
   is_finished_ = true;
-  this->Finish(ToGrpc(*end_, request_id_));
-}
-
-template <typename Request, typename Response>
-void StreamCall<Request, Response>::OnDone() {
-  {
-    absl::MutexLock lock(&mu_);
-    slow_reader_.Stop();
-  }
-  grpc_reference_.reset();
+  this->Finish(ToGrpc(*end_, this->request_id_));
 }
 
 template class StreamCall<v1::StreamGenerateRequest,

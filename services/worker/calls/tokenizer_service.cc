@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
+#include "services/generation/message_bytes.h"
+#include "services/generation/prompt.h"
 #include "services/server/call.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/calls/preparation.h"
-#include "services/worker/calls/prompt.h"
 #include "services/worker/calls/services.h"
-#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {
@@ -31,14 +31,14 @@ void AddIds(const std::vector<int32_t>& ids, Response& response) {
 absl::Status Tokenize(ModelRegistry& registry,
                       const v1::TokenizeRequest& request, StopCheck stop,
                       ByteBudget::Share& held, v1::TokenizeResponse& response) {
-  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("content: text or raw_text is needed");
   }
   ASSIGN_OR_RETURN(
       const Prompt result,
-      FromText(*model,
+      FromText(model,
                request.has_raw_text() ? request.raw_text() : request.text(),
                request.add_bos(), request.parse_special(), {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
@@ -51,7 +51,7 @@ absl::Status Detokenize(ModelRegistry& registry,
                         const v1::DetokenizeRequest& request, StopCheck stop,
                         ByteBudget::Share& held,
                         v1::DetokenizeResponse& response) {
-  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   if (request.ids_size() > kMaxDetokenizeIds) {
     return absl::InvalidArgumentError(absl::StrCat(
         "ids: has ", request.ids_size(), " ids, at most ", kMaxDetokenizeIds));
@@ -60,9 +60,9 @@ absl::Status Detokenize(ModelRegistry& registry,
   RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), 0)));
   v1::TokenPrompt prompt;
   *prompt.mutable_ids() = request.ids();
-  ASSIGN_OR_RETURN(const Prompt checked, FromIds(*model, prompt));
+  ASSIGN_OR_RETURN(const Prompt checked, FromIds(model, prompt));
   // Looked at before the text is made: a few ids may stand for a long one.
-  const worker::Tokenizer& tokenizer = model->engine->tokenizer();
+  const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   ASSIGN_OR_RETURN(
       const int64_t text_bytes,
       TextBytes(tokenizer, checked.ids, request.render_special(), stop));
@@ -82,17 +82,17 @@ absl::Status CountTokens(ModelRegistry& registry,
                          const v1::CountTokensRequest& request, StopCheck stop,
                          ByteBudget::Share& held,
                          v1::CountTokensResponse& response) {
-  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.input_case() == v1::CountTokensRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError("input: text or chat is needed");
   }
   ASSIGN_OR_RETURN(const Prompt result,
                    request.has_chat()
-                       ? FromChat(*model, request.chat(), {.stop = stop})
-                       : FromText(*model, request.text(), {.stop = stop}));
+                       ? FromChat(model, request.chat(), {.stop = stop})
+                       : FromText(model, request.text(), {.stop = stop}));
   response.set_n_tokens(ToUint32(static_cast<int64_t>(result.ids.size())));
-  response.set_n_ctx(ToUint32(model->engine->n_ctx()));
+  response.set_n_ctx(ToUint32(model.engine->n_ctx()));
   return absl::OkStatus();
 }
 
@@ -100,10 +100,10 @@ absl::Status ApplyChatTemplate(ModelRegistry& registry,
                                const v1::ApplyChatTemplateRequest& request,
                                StopCheck stop, ByteBudget::Share& held,
                                v1::ApplyChatTemplateResponse& response) {
-  ASSIGN_OR_RETURN(const LoadedModel::Use model, registry.Use(request.model()));
+  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(const Prompt result,
-                   FromChat(*model, request.chat(), {.stop = stop}));
+                   FromChat(model, request.chat(), {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(static_cast<int64_t>(result.text.size()) +
                                       WireBytes(result.ids) + kReplyFrameBytes,
                                   "shorten the conversation"));

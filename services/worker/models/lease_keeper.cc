@@ -21,10 +21,12 @@ bool IsSilence(const absl::Status& status) {
 
 LeaseKeeper::LeaseKeeper(PlannerClient& client,
                          std::vector<WorkerDevice> devices,
-                         std::function<absl::Time()> clock)
+                         std::function<absl::Time()> clock,
+                         WorkerObserver* observer)
     : client_(client),
       devices_(std::move(devices)),
       clock_(std::move(clock)),
+      observer_(observer),
       jitter_(std::random_device{}()),
       thread_([this] { Loop(); }) {}
 
@@ -114,7 +116,8 @@ void LeaseKeeper::Loop() {
     // A planner that turned out not to know the device knows it now.
     if (answered && !is_registered_) answered = RenewAll();
     if (answered != was_answered_) {
-      Log(answered ? "the planner answers again"
+      Log(answered ? LogLevel::kInfo : LogLevel::kWarning,
+          answered ? "the planner answers again"
                    : "the planner does not answer; serving goes on");
       was_answered_ = answered;
     }
@@ -167,7 +170,8 @@ bool LeaseKeeper::RegisterAll() {
     refusal.Update(status);
   }
   if (!refusal.ok() && !was_refused_) {
-    Log(absl::StrCat("the planner refuses this device: ", refusal.message()));
+    Log(LogLevel::kError, "the planner refuses this device",
+        {{"error", std::string(refusal.message())}});
   }
   is_registered_ = refusal.ok();
   was_refused_ = !refusal.ok();
@@ -217,8 +221,9 @@ bool LeaseKeeper::ReleaseStrays() {
   }
   for (const LeaseGrant& lease : *held) {
     if (known.count(lease.id) > 0) continue;
-    Log(absl::StrCat("the planner has a lease of ", lease.bytes, " bytes for ",
-                     lease.purpose, " that nothing here uses; it is released"));
+    Log(LogLevel::kWarning,
+        "the planner has a lease that nothing here uses; it is released",
+        {{"purpose", lease.purpose}, {"bytes", absl::StrCat(lease.bytes)}});
     if (IsSilence(client_.Release(lease))) return false;
   }
   return true;
@@ -258,9 +263,11 @@ bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
     kept.is_refused = false;
     return true;
   }
-  if (!kept.is_refused) {
-    Log(absl::StrCat("a lease is not known any more, serving goes on: ",
-                     status.message()));
+  if (!kept.is_refused && observer_ != nullptr) {
+    const LeaseGrant& lease = kept.grant;
+    observer_->OnLease({LeaseEvent::kLost, lease.id, lease.device_id,
+                        lease.purpose, lease.bytes,
+                        std::string(status.message())});
   }
   kept.is_refused = true;
   // What is allocated stays so, and is presented again: the planner takes it

@@ -19,6 +19,7 @@
 #include "services/host/background.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
+#include "services/worker/models/worker_observer.h"
 
 namespace plimsoll::services {
 
@@ -38,9 +39,12 @@ class LeaseKeeper {
   }
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-  // `client` must outlive it. `devices` are those that leases are on.
+  // `client` must outlive it, as `observer` must, which is told of leases that
+  // the planner does not know any more; null: nobody is. `devices` are those
+  // that leases are on.
   LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
-              std::function<absl::Time()> clock);
+              std::function<absl::Time()> clock,
+              WorkerObserver* observer = nullptr);
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
@@ -101,6 +105,7 @@ class LeaseKeeper {
   PlannerClient& client_;
   const std::vector<WorkerDevice> devices_;
   const std::function<absl::Time()> clock_;
+  WorkerObserver* const observer_;
   std::minstd_rand jitter_;     // of Loop() only
   bool is_registered_ = false;  // of Loop() only: every device
   bool was_answered_ = true;    // of Loop() only

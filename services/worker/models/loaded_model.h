@@ -16,6 +16,7 @@
 #include "services/worker/models/planner_client.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/engine_observer.h"
 #include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
@@ -78,6 +79,7 @@ class LoadedModel {
   // The file's weights, and how long it took to read and store them.
   int64_t weight_bytes = 0;
   absl::Duration weight_time;
+  std::unique_ptr<worker::EngineObserver> observer;  // of the engine, if any
   std::unique_ptr<worker::Engine> engine;
   // What the process's runtime is planned for because of it.
   RuntimeMonitor::Expectation expectation;

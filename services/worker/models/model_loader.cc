@@ -10,6 +10,7 @@
 #include "services/host/log.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/runtime_monitor.h"
+#include "services/worker/models/worker_observer.h"
 #include "worker/device/load_fence.h"
 #include "worker/device/model_file.h"
 #include "worker/graph/runnable.h"
@@ -156,6 +157,7 @@ absl::StatusOr<std::vector<LeaseGrant>> ModelLoader::ReserveAll(
       return lease.status();
     }
     leases[order[n]] = *std::move(lease);
+    Tell(LeaseEvent::kGranted, leases[order[n]]);
   }
   return leases;
 }
@@ -199,6 +201,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
                                .prompt_share = options_.prompt_share,
                                .clock = options_.clock,
                                .on_device_lost = options_.on_device_lost};
+  if (options_.observer != nullptr) {
+    model->observer =
+        std::make_unique<ModelObserver>(flag.name, *options_.observer);
+    engine.observer = model->observer.get();
+  }
   if (options_.prefix_cache_bytes) {
     engine.prefix_cache_bytes = *options_.prefix_cache_bytes;
   }
@@ -234,6 +241,12 @@ absl::Status ModelLoader::Confirm(const LoadedModel& model) {
   return absl::OkStatus();
 }
 
+void ModelLoader::Tell(LeaseEvent event, const LeaseGrant& lease) const {
+  if (options_.observer == nullptr) return;
+  options_.observer->OnLease(
+      {event, lease.id, lease.device_id, lease.purpose, lease.bytes});
+}
+
 void ModelLoader::Retire(const LeaseGrant& lease) {
   if (keeper_ != nullptr) keeper_->Retire(lease.id);
 }
@@ -242,9 +255,11 @@ void ModelLoader::Release(const LeaseGrant& lease, int64_t shortfall_bytes) {
   if (client_ == nullptr) return;
   const absl::Status status = keeper_->Release(lease, shortfall_bytes);
   if (!status.ok()) {
-    Log(absl::StrCat("a lease could not be released: ", status.message()));
+    Log(LogLevel::kWarning, "a lease could not be released",
+        {{"error", std::string(status.message())}});
     return;
   }
+  Tell(LeaseEvent::kReleased, lease);
   // The planner's last reading still misses the bytes that just came free.
   for (const WorkerDevice& device : options_.devices) {
     if (device.id != lease.device_id) continue;

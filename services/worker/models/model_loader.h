@@ -19,6 +19,7 @@
 #include "services/worker/models/model_planner.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
+#include "services/worker/models/worker_observer.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::services {
@@ -85,6 +86,7 @@ class ModelLoader {
   // Errors: kUnavailable if a device is lost, which is reported then. What is
   // held there is freed by the process's end alone.
   absl::Status CheckDevices() const;
+  void Tell(LeaseEvent event, const LeaseGrant& lease) const;
   const WorkerDevice& DeviceOf(const planner::SplitPart& part) const;
 
   const WorkerOptions& options_;

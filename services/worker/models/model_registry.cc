@@ -8,13 +8,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "services/host/log.h"
+#include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
-#include "services/wire/from_proto.h"
-#include "services/wire/model_parts.h"
-#include "services/wire/to_proto.h"
-#include "services/worker/models/message_bytes.h"
 #include "services/worker/models/runtime_monitor.h"
+#include "services/worker/models/worker_observer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -72,15 +69,15 @@ std::string PartsNote(const LoadedModel& model) {
   return note;
 }
 
-// The plan of a load: of a model on several devices all parts as well.
-template <typename Part>
-void FillPlan(const std::vector<Part>& parts,
-              const std::vector<std::string>& device_ids,
-              v1::LoadModelResponse& message) {
-  *message.mutable_plan() = ToProto(parts.front().plan);
-  for (size_t i = 0; parts.size() > 1 && i < parts.size(); ++i) {
-    *message.add_parts() = PartToProto(device_ids[i], parts[i]);
+// The parts of a model in memory, with their devices.
+std::vector<ModelPart> PartsOf(const LoadedModel& model) {
+  std::vector<ModelPart> parts;
+  for (size_t i = 0; i < model.parts.size(); ++i) {
+    const worker::EnginePart& part = model.engine->parts()[i];
+    parts.push_back(
+        {model.parts[i].device_id, part.first_layer, part.n_layers, part.plan});
   }
+  return parts;
 }
 
 // How fast the weights came; empty where that took no time.
@@ -92,8 +89,8 @@ std::string RateNote(const LoadedModel& model) {
       static_cast<double>(model.weight_bytes) / seconds / 1e9);
 }
 
-bool IsLoading(v1::ModelState state) {
-  return state == v1::MODEL_STATE_RESERVING || state == v1::MODEL_STATE_LOADING;
+bool IsLoading(ModelState state) {
+  return state == ModelState::kReserving || state == ModelState::kLoading;
 }
 
 }  // namespace
@@ -125,7 +122,7 @@ void ModelRegistry::NotifyReady() {
   if (ready_listener_ == nullptr) return;
   bool is_ready = options_.lazy || entries_.empty();
   for (const auto& [name, entry] : entries_) {
-    is_ready |= entry.state == v1::MODEL_STATE_READY;
+    is_ready |= entry.state == ModelState::kReady;
   }
   ready_listener_(is_ready && starting_ == 0 && !is_stopping_);
 }
@@ -134,7 +131,7 @@ void ModelRegistry::LoadAtStart() {
   absl::MutexLock lock(&mu_);
   if (options_.lazy) return;
   for (auto& [name, entry] : entries_) {
-    if (entry.state != v1::MODEL_STATE_ABSENT) continue;
+    if (entry.state != ModelState::kAbsent) continue;
     entry.is_start = true;
     ++starting_;
     StartLoad(entry, options_.load);
@@ -162,9 +159,9 @@ absl::StatusOr<ModelRegistry::Entry*> ModelRegistry::Find(
 absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
-  if (entry->state == v1::MODEL_STATE_READY) return entry->model->Enter();
+  if (entry->state == ModelState::kReady) return entry->model->Enter();
   if (IsLoading(entry->state)) return NotReady(entry->flag.name, "is loading");
-  if (entry->state == v1::MODEL_STATE_DRAINING) {
+  if (entry->state == ModelState::kDraining) {
     return NotReady(entry->flag.name, "is being unloaded");
   }
   return Refused(absl::FailedPreconditionError(absl::StrCat(
@@ -174,20 +171,25 @@ absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
                  std::nullopt);
 }
 
+absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
+  ASSIGN_OR_RETURN(LoadedModel::Use use, Use(name));
+  const LoadedModel& model = *use;
+  return ServedModel{model.name, model.engine.get(), model.chat_format,
+                     std::make_shared<LoadedModel::Use>(std::move(use))};
+}
+
 absl::Status ModelRegistry::Load(const std::string& name,
-                                 const v1::LoadOptions& options,
+                                 const planner::LoadOptions& options,
                                  std::shared_ptr<LoadWatcher> watcher) {
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
-  if (is_stopping_ || entry->state == v1::MODEL_STATE_DRAINING) {
+  if (is_stopping_ || entry->state == ModelState::kDraining) {
     return NotReady(entry->flag.name, "is being unloaded");
   }
-  if (entry->state == v1::MODEL_STATE_READY) {
-    v1::LoadModelResponse last;
-    last.set_state(entry->state);
-    FillPlan(entry->model->engine->parts(), entry->model->device_ids(), last);
-    *last.mutable_model() = Describe(*entry);
-    watcher->OnProgress(last);
+  if (entry->state == ModelState::kReady) {
+    watcher->OnProgress({.state = entry->state,
+                         .parts = services::PartsOf(*entry->model),
+                         .model = Describe(*entry)});
     watcher->OnLoadEnd(absl::OkStatus());
     return absl::OkStatus();
   }
@@ -199,19 +201,17 @@ absl::Status ModelRegistry::Load(const std::string& name,
     entry->watchers.push_back(std::move(watcher));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const planner::LoadOptions checked,
-                   FromProto(options, options_.load));
   entry->watchers.push_back(std::move(watcher));
-  StartLoad(*entry, checked);
+  StartLoad(*entry, options);
   return absl::OkStatus();
 }
 
 void ModelRegistry::StartLoad(Entry& entry,
                               const planner::LoadOptions& options) {
-  entry.state = v1::MODEL_STATE_RESERVING;
+  entry.state = ModelState::kReserving;
   entry.last_error.clear();
-  entry.progress.Clear();
-  entry.progress.set_state(entry.state);
+  entry.progress = {.state = entry.state};
+  entry.load_began = options_.clock();
   entry.thread.Run([this, &entry, options] { RunLoad(entry, options); });
 }
 
@@ -245,20 +245,20 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   const LoadHooks hooks = {
       .on_plan =
           [&](const std::vector<planner::SplitPart>& parts) {
-            Report(entry, [&](v1::LoadModelResponse& progress) {
-              progress.set_state(v1::MODEL_STATE_LOADING);
-              FillPlan(parts, IdsOf(parts), progress);
+            Report(entry, [&](LoadReport& progress) {
+              progress.state = ModelState::kLoading;
+              progress.parts = PartsOf(parts);
             });
           },
       .on_progress =
           [&](const worker::LoadProgress& at) {
-            Report(entry, [&at](v1::LoadModelResponse& progress) {
+            Report(entry, [&at](LoadReport& progress) {
               // The other phases count the arena, not weights.
               if (at.phase == "weights") {
-                progress.set_bytes_done(ToUint64(at.bytes_done));
-                progress.set_bytes_total(ToUint64(at.bytes_total));
+                progress.bytes_done = at.bytes_done;
+                progress.bytes_total = at.bytes_total;
               } else if (at.phase == "ready") {
-                progress.set_bytes_done(progress.bytes_total());
+                progress.bytes_done = progress.bytes_total.value_or(0);
               }
             });
             return CheckWanted(entry);
@@ -272,11 +272,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   return model;
 }
 
-void ModelRegistry::Report(
-    Entry& entry, const std::function<void(v1::LoadModelResponse&)>& change) {
+void ModelRegistry::Report(Entry& entry,
+                           const std::function<void(LoadReport&)>& change) {
   absl::MutexLock lock(&mu_);
   change(entry.progress);
-  entry.state = entry.progress.state();
+  entry.state = entry.progress.state;
   for (const auto& watcher : entry.watchers) {
     watcher->OnProgress(entry.progress);
   }
@@ -303,29 +303,23 @@ void ModelRegistry::EndLoad(
   entry.is_start = false;
   std::vector<std::shared_ptr<LoadWatcher>> watchers;
   watchers.swap(entry.watchers);
-  entry.progress.Clear();
+  entry.progress = {};
   if (status.ok()) {
     entry.model = *std::move(model);
-    entry.state = v1::MODEL_STATE_READY;
+    entry.state = ModelState::kReady;
     entry.last_error.clear();
-    Log(absl::StrCat("model ", entry.flag.name,
-                     " is ready: ", entry.model->engine->plan().n_ctx_reason,
-                     RateNote(*entry.model), PartsNote(*entry.model)));
-    v1::LoadModelResponse last;
-    last.set_state(entry.state);
-    *last.mutable_model() = Describe(entry);
+    const LoadReport last = {.state = entry.state, .model = Describe(entry)};
     for (const auto& watcher : watchers) watcher->OnProgress(last);
   } else {
-    entry.state = v1::MODEL_STATE_ABSENT;
+    entry.state = ModelState::kAbsent;
     entry.last_error = WithoutSecrets(status.message());
-    Log(absl::StrCat("model ", entry.flag.name,
-                     " was not loaded: ", status.message()));
   }
+  ReportLoad(entry, status);
   for (const auto& watcher : watchers) watcher->OnLoadEnd(status);
   NotifyReady();
   if (entry.unload_waiters.empty() && !is_stopping_) return;
-  if (entry.state == v1::MODEL_STATE_READY) {  // it was too late to end it
-    entry.state = v1::MODEL_STATE_DRAINING;
+  if (entry.state == ModelState::kReady) {  // it was too late to end it
+    entry.state = ModelState::kDraining;
     entry.thread.Run([this, &entry] { RunUnload(entry); });
     return;
   }
@@ -333,17 +327,31 @@ void ModelRegistry::EndLoad(
   entry.unload_waiters.clear();
 }
 
+void ModelRegistry::ReportLoad(const Entry& entry, const absl::Status& status) {
+  if (options_.observer == nullptr) return;
+  LoadRecord record{.model = entry.flag.name,
+                    .status = status,
+                    .time = options_.clock() - entry.load_began};
+  if (status.ok()) {
+    const LoadedModel& model = *entry.model;
+    record.total_bytes = model.total_bytes();
+    record.note = absl::StrCat(model.engine->plan().n_ctx_reason,
+                               RateNote(model), PartsNote(model));
+  }
+  options_.observer->OnLoadEnd(record);
+}
+
 absl::Status ModelRegistry::Unload(const std::string& name,
                                    std::function<void()> done) {
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
-  if (entry->state == v1::MODEL_STATE_ABSENT) {
+  if (entry->state == ModelState::kAbsent) {
     done();
     return absl::OkStatus();
   }
   entry->unload_waiters.push_back(std::move(done));
-  if (entry->state != v1::MODEL_STATE_READY) return absl::OkStatus();
-  entry->state = v1::MODEL_STATE_DRAINING;
+  if (entry->state != ModelState::kReady) return absl::OkStatus();
+  entry->state = ModelState::kDraining;
   NotifyReady();
   entry->thread.Run([this, entry] { RunUnload(*entry); });
   return absl::OkStatus();
@@ -379,64 +387,54 @@ void ModelRegistry::RunUnload(Entry& entry) {
     if (part.lease.has_value()) loader_.Release(*part.lease);
   }
   absl::MutexLock lock(&mu_);
-  entry.state = v1::MODEL_STATE_ABSENT;
-  Log(absl::StrCat("model ", entry.flag.name, " is unloaded"));
+  entry.state = ModelState::kAbsent;
+  if (options_.observer != nullptr) {
+    options_.observer->OnUnload(entry.flag.name);
+  }
   for (const auto& done : entry.unload_waiters) done();
   entry.unload_waiters.clear();
 }
 
-std::vector<std::string> ModelRegistry::IdsOf(
+std::vector<ModelPart> ModelRegistry::PartsOf(
     const std::vector<planner::SplitPart>& parts) const {
-  std::vector<std::string> ids;
-  ids.reserve(parts.size());
+  std::vector<ModelPart> result;
+  result.reserve(parts.size());
   for (const planner::SplitPart& part : parts) {
-    ids.push_back(options_.devices[static_cast<size_t>(part.device)].id);
+    result.push_back({options_.devices[static_cast<size_t>(part.device)].id,
+                      part.first_layer, part.n_layers, part.plan});
   }
-  return ids;
+  return result;
 }
 
-v1::Model ModelRegistry::Describe(const Entry& entry) const {
-  v1::Model message;
-  message.set_name(entry.flag.name);
-  message.set_state(entry.state);
-  message.set_last_error(entry.last_error);
-  if (entry.model == nullptr) return message;
+ModelInfo ModelRegistry::Describe(const Entry& entry) const {
+  ModelInfo info = {.name = entry.flag.name,
+                    .state = entry.state,
+                    .last_error = entry.last_error};
+  if (entry.model == nullptr) return info;
   const LoadedModel& model = *entry.model;
-  message.set_architecture(model.architecture);
-  message.set_display_name(model.display_name);
-  message.set_n_ctx(ToUint32(model.engine->n_ctx()));
-  message.set_n_ctx_train(ToUint32(model.n_ctx_train));
-  message.set_total_bytes(ToUint64(model.total_bytes()));
-  message.set_device_id(model.parts.front().device_id);
-  for (size_t i = 0; model.parts.size() > 1 && i < model.parts.size(); ++i) {
-    v1::ModelPart& added = *message.add_parts();
-    added = PartToProto(model.parts[i].device_id, model.engine->parts()[i]);
-    added.clear_plan();
-  }
-  const worker::EngineLoad load = model.engine->CurrentLoad();
-  message.set_n_slots(ToUint32(load.n_slots));
-  message.set_running(ToUint32(load.running));
-  message.set_waiting(ToUint32(load.waiting));
-  message.set_steps(ToUint64(load.steps));
-  message.set_generated_tokens(ToUint64(load.generated_tokens));
+  ReadyModel& ready = info.ready.emplace();
+  ready.architecture = model.architecture;
+  ready.display_name = model.display_name;
+  ready.n_ctx = model.engine->n_ctx();
+  ready.n_ctx_train = model.n_ctx_train;
   if (model.chat_format.ok()) {
-    message.set_chat_format(
-        std::string(worker::ChatFormatName(model.chat_format->format)));
+    ready.chat_format =
+        std::string(worker::ChatFormatName(model.chat_format->format));
   }
-  return message;
+  ready.parts = services::PartsOf(model);
+  ready.load = model.engine->CurrentLoad();
+  return info;
 }
 
-v1::ListModelsResponse ModelRegistry::List() {
+std::vector<ModelInfo> ModelRegistry::List() {
   absl::MutexLock lock(&mu_);
-  v1::ListModelsResponse response;
-  for (const auto& [name, entry] : entries_) {
-    *response.add_models() = Describe(entry);
-  }
-  return response;
+  std::vector<ModelInfo> models;
+  for (const auto& [name, entry] : entries_) models.push_back(Describe(entry));
+  return models;
 }
 
 void ModelRegistry::Visit(
-    absl::FunctionRef<void(const LoadedModel&, v1::ModelState)> visit) {
+    absl::FunctionRef<void(const LoadedModel&, ModelState)> visit) {
   absl::MutexLock lock(&mu_);
   for (const auto& [name, entry] : entries_) {
     if (entry.model != nullptr) visit(*entry.model, entry.state);
@@ -449,14 +447,14 @@ void ModelRegistry::AbortAll() {
 }
 
 void ModelRegistry::AbortAll(const absl::Status& status) {
-  Visit([&status](const LoadedModel& model, v1::ModelState) {
+  Visit([&status](const LoadedModel& model, ModelState) {
     model.engine->AbortAll(status);
   });
 }
 
 absl::Duration ModelRegistry::LongestStep() {
   absl::Duration longest = absl::ZeroDuration();
-  Visit([&longest](const LoadedModel& model, v1::ModelState) {
+  Visit([&longest](const LoadedModel& model, ModelState) {
     longest = std::max(longest, model.engine->StepAge());
   });
   return longest;
@@ -467,12 +465,12 @@ void ModelRegistry::UnloadAll() {
   is_stopping_ = true;
   NotifyReady();
   for (auto& [name, entry] : entries_) {
-    if (entry.state == v1::MODEL_STATE_READY) {
-      entry.state = v1::MODEL_STATE_DRAINING;
+    if (entry.state == ModelState::kReady) {
+      entry.state = ModelState::kDraining;
       entry.thread.Run([this, &entry = entry] { RunUnload(entry); });
     }
     const auto absent = [&entry = entry]() {
-      return entry.state == v1::MODEL_STATE_ABSENT;
+      return entry.state == ModelState::kAbsent;
     };
     mu_.Await(absl::Condition(&absent));
   }

@@ -15,12 +15,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "plimsoll/v1/common.pb.h"
-#include "plimsoll/v1/model.pb.h"
+#include "planner/layout/layer_split.h"
+#include "planner/layout/memory_plan.h"
+#include "services/generation/served_model.h"
 #include "services/host/task_thread.h"
 #include "services/server/byte_budget.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/loaded_model.h"
+#include "services/worker/models/model_info.h"
 #include "services/worker/models/model_loader.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
@@ -32,8 +34,8 @@ namespace plimsoll::services {
 class LoadWatcher {
  public:
   virtual ~LoadWatcher() = default;
-  virtual void OnProgress(const v1::LoadModelResponse& progress) = 0;
-  // Once, last. After an OK the model is READY.
+  virtual void OnProgress(const LoadReport& report) = 0;
+  // Called once, last. After an OK the model is ready.
   virtual void OnLoadEnd(const absl::Status& status) = 0;
 };
 
@@ -70,13 +72,21 @@ class ModelRegistry {
   absl::StatusOr<LoadedModel::Use> Use(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same model for a call that generates, which may keep copies of it.
+  // Errors: as Use.
+  absl::StatusOr<ServedModel> Serve(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Starts a load, or joins the one that runs. A refusal is returned and
   // `watcher` is never called.
   // Errors: as Use for the name; kUnavailable while it drains;
-  // kInvalidArgument for options that make no sense.
-  absl::Status Load(const std::string& name, const v1::LoadOptions& options,
+  // what ModelLoader::Load reports is told to the watcher.
+  absl::Status Load(const std::string& name,
+                    const planner::LoadOptions& options,
                     std::shared_ptr<LoadWatcher> watcher)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // The options of a load that says nothing else.
+  const planner::LoadOptions& load_defaults() const { return options_.load; }
 
   // Ends a load or drains a model, then calls `done`, maybe at once.
   // Errors: as Use for the name; then `done` is never called.
@@ -86,11 +96,13 @@ class ModelRegistry {
   // Memory of requests and replies.
   ByteBudget& messages() { return *messages_; }
 
-  v1::ListModelsResponse List() ABSL_LOCKS_EXCLUDED(mu_);
+  // All configured models, by name.
+  std::vector<ModelInfo> List() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Calls `visit` with every model in memory and its state, READY or DRAINING,
-  // by name; under a lock: it must not block and not use the registry.
-  void Visit(absl::FunctionRef<void(const LoadedModel&, v1::ModelState)> visit)
+  // Calls `visit` with every model in memory and its state, kReady or
+  // kDraining, by name. It does so under a lock: `visit` must not block and not
+  // use the registry.
+  void Visit(absl::FunctionRef<void(const LoadedModel&, ModelState)> visit)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends every stream with kUnavailable, or with `status`.
@@ -105,11 +117,12 @@ class ModelRegistry {
  private:
   struct Entry {
     ModelFlag flag;
-    v1::ModelState state = v1::MODEL_STATE_ABSENT;
-    std::unique_ptr<LoadedModel> model;  // if READY or DRAINING
-    v1::LoadModelResponse progress;      // while it loads
+    ModelState state = ModelState::kAbsent;
+    std::unique_ptr<LoadedModel> model;  // if kReady or kDraining
+    LoadReport progress;                 // while it loads
     std::vector<std::shared_ptr<LoadWatcher>> watchers;
     std::vector<std::function<void()>> unload_waiters;
+    absl::Time load_began;
     bool is_start = false;  // the load of the start: retried
     std::string last_error;
     TaskThread thread;  // for its loads and unloads, one after the other
@@ -127,18 +140,20 @@ class ModelRegistry {
   void EndLoad(Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model)
       ABSL_LOCKS_EXCLUDED(mu_);
   void RunUnload(Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
+  // Tells the observer how a load has ended.
+  void ReportLoad(const Entry& entry, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWanted(const Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
   // Passes the entry's progress, changed by `change`, to its watchers.
-  void Report(Entry& entry,
-              const std::function<void(v1::LoadModelResponse&)>& change)
+  void Report(Entry& entry, const std::function<void(LoadReport&)>& change)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Of loaded models.
   ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
-  // The devices of a plan's parts.
-  std::vector<std::string> IdsOf(
+  // A plan's parts with their devices.
+  std::vector<ModelPart> PartsOf(
       const std::vector<planner::SplitPart>& parts) const;
   void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  v1::Model Describe(const Entry& entry) const
+  ModelInfo Describe(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;

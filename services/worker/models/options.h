@@ -28,6 +28,7 @@ inline planner::LoadOptions WorkerLoadDefaults() {
 
 class ByteBudget;
 class RuntimeMonitor;
+class WorkerObserver;
 
 // One of the devices that a worker's models lie on.
 struct WorkerDevice {
@@ -66,6 +67,10 @@ struct WorkerOptions {
   std::function<absl::Time()> clock;  // BootTime
   // Told of every load and unload; outlives the registry. Null: nobody is.
   RuntimeMonitor* runtime = nullptr;
+  // Told of steps, requests, loads and leases; outlives the registry. Null:
+  // nobody is.
+  WorkerObserver* observer = nullptr;
+  bool logs_requests = false;  // one line for each request that has ended
   // Counts the messages of all calls; outlives the registry. Null: the registry
   // has one of its own, of kMessageBytes.
   ByteBudget* messages = nullptr;

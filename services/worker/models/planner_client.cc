@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/server/credentials.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
@@ -106,8 +107,8 @@ PlannerClient::PlannerClient(const std::string& address, std::string holder,
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
-      address, grpc::InsecureChannelCredentials(), arguments));
+  stub_->planner = v1::PlannerService::NewStub(
+      grpc::CreateCustomChannel(address, NewChannelCredentials(), arguments));
 }
 
 PlannerClient::~PlannerClient() = default;

@@ -24,8 +24,8 @@ RuntimeMonitor::RuntimeMonitor(Options options)
     n_shares_ = options_.traffic().n_shares;
     const auto kept = store_.Read(options_.key);
     if (!kept.ok()) {
-      Log(absl::StrCat("the runtime profile is not used: ",
-                       kept.status().message()));
+      Log(LogLevel::kWarning, "the runtime profile is not used",
+          {{"error", std::string(kept.status().message())}});
     } else if (kept->has_value()) {
       published_ = **kept;
     }
@@ -125,10 +125,13 @@ bool RuntimeMonitor::Measure() {
     if (settled == *published_) return false;
     published_ = std::move(settled);
   }
-  Log(absl::StrCat("this process, idle, takes ", bytes,
-                   " bytes beside its plans; from now on ",
-                   MeasuredRuntimeBytes(*published_, PlannedLoad()),
-                   " are planned"));
+  Log(LogLevel::kInfo,
+      "the idle process was measured; what it takes beside its plans is "
+      "planned "
+      "from now on",
+      {{"bytes", absl::StrCat(bytes)},
+       {"planned_bytes",
+        absl::StrCat(MeasuredRuntimeBytes(*published_, PlannedLoad()))}});
   return true;
 }
 
@@ -174,8 +177,8 @@ void RuntimeMonitor::Keep() {
     return;
   }
   if (!std::exchange(has_complained_, true)) {
-    Log(absl::StrCat("the runtime profile cannot be kept: ",
-                     kept.status().message()));
+    Log(LogLevel::kWarning, "the runtime profile cannot be kept",
+        {{"error", std::string(kept.status().message())}});
   }
 }
 

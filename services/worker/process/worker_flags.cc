@@ -150,6 +150,10 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
   AddLoadFlags(app, options.load);
   AddDeviceFlags(app, devices);
   AddEngineFlags(app, options);
+  app.add_flag(
+      "--log-requests", options.logs_requests,
+      "Write a line on stderr for each request that has ended: its id, "
+      "tenant, status, tokens and times, never its text");
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
   app.add_option("--profile-dir", options.profile_folder,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/generation/message_bytes.h"
 #include "services/host/check_threads.h"
 #include "services/host/log.h"
 #include "services/host/runtime_key.h"
@@ -21,11 +22,11 @@
 #include "services/wire/errors.h"
 #include "services/worker/calls/services.h"
 #include "services/worker/models/lease_keeper.h"
-#include "services/worker/models/message_bytes.h"
 #include "services/worker/models/model_registry.h"
 #include "services/worker/models/planner_client.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/process/device_guard.h"
+#include "services/worker/process/log_observer.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/host_resources.h"
 
@@ -129,8 +130,8 @@ void TellPlanner(const std::vector<Accelerator>& devices, PlannerClient* client,
         client->RegisterDevice(device.id, std::move(device.profile),
                                /*is_unhealthy=*/true);
     if (status.ok()) continue;
-    Log(absl::StrCat("the planner was not told of ", device.id, ": ",
-                     status.message()));
+    Log(LogLevel::kWarning, "the planner was not told of a device",
+        {{"device", device.id}, {"error", std::string(status.message())}});
   }
 }
 
@@ -163,7 +164,7 @@ void WatchDevices(DeviceGuard& guard, const std::vector<Accelerator>& devices,
                   const Parts& parts) {
   const auto end = [parts, devices](const absl::Status& error) {
     const absl::Status reason = DeviceLost(error);
-    Log(reason.message());
+    Log(LogLevel::kError, reason.message());
     parts.server.SetReady(false);
     parts.registry.AbortAll(reason);
     TellPlanner(devices, parts.client, parts.keeper);
@@ -188,6 +189,9 @@ absl::Status RunWorker(const ServerOptions& server_options,
   std::unique_ptr<PlannerClient> client;
   ByteBudget messages(kMessageBytes);
   options.messages = &messages;
+  LogObserver log(options.logs_requests ? LogObserver::Requests::kLogged
+                                        : LogObserver::Requests::kNotLogged);
+  if (options.observer == nullptr) options.observer = &log;
   // What the process takes of a device with memory of its own was measured
   // when it was opened.
   std::optional<RuntimeMonitor> runtime;
@@ -204,8 +208,8 @@ absl::Status RunWorker(const ServerOptions& server_options,
   if (!options.planner.empty()) {
     client = std::make_unique<PlannerClient>(options.planner, options.holder,
                                              options.clock);
-    keeper =
-        std::make_unique<LeaseKeeper>(*client, options.devices, options.clock);
+    keeper = std::make_unique<LeaseKeeper>(*client, options.devices,
+                                           options.clock, options.observer);
     if (runtime.has_value()) {
       runtime->SetListener([&client, &runtime, id = host->id] {
         // If the planner does not answer, the next load tells it.
@@ -245,7 +249,7 @@ absl::Status RunWorker(const ServerOptions& server_options,
   registry.SetReadyListener([&](bool ready) { (*server)->SetReady(ready); });
   AnnounceAddress((*server)->address());
   AwaitSignal();
-  Log("draining");
+  Log(LogLevel::kInfo, "draining");
   (*server)->Drain([&] {
     (*pool)->Abort();
     registry.AbortAll();

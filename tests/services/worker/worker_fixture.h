@@ -23,6 +23,7 @@
 #include "services/planner/planner.h"
 #include "services/planner/planner_service.h"
 #include "services/server/server.h"
+#include "services/worker/calls/model_messages.h"
 #include "services/worker/calls/services.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/model_registry.h"
@@ -97,7 +98,7 @@ struct TestWorker {
       client = std::make_unique<PlannerClient>(planner->server->address(),
                                                options.holder, options.clock);
       keeper = std::make_unique<LeaseKeeper>(*client, options.devices,
-                                             options.clock);
+                                             options.clock, options.observer);
     }
     registry =
         std::make_unique<ModelRegistry>(options, client.get(), keeper.get());
@@ -150,9 +151,8 @@ struct TestWorker {
   }
 
   v1::Model Describe(const std::string& name) {
-    const v1::ListModelsResponse list = registry->List();
-    for (const v1::Model& model : list.models()) {
-      if (model.name() == name) return model;
+    for (const ModelInfo& model : registry->List()) {
+      if (model.name == name) return ToProto(model);
     }
     return {};
   }

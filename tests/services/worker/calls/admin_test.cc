@@ -196,7 +196,7 @@ TEST_F(AdminTest, ListsAreCutAtTheirLimitAndCountsAreNot) {
   ASSERT_TRUE(reader->Finish().ok());
   std::atomic<int> n_aborted = 0;
   const auto submit = [&](int number) {
-    worker_.registry->Visit([&](const LoadedModel& model, v1::ModelState) {
+    worker_.registry->Visit([&](const LoadedModel& model, ModelState) {
       worker::GenerateOptions options;
       options.prompt_ids = {5};
       options.request_id = absl::StrCat(number);

@@ -1,5 +1,5 @@
 // Generate and StreamGenerate over real sockets.
-#include "services/worker/calls/generation.h"
+#include "services/generation/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

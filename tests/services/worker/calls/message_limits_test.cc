@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/generation/message_bytes.h"
 #include "services/server/peer.h"
 #include "services/wire/errors.h"
-#include "services/worker/models/message_bytes.h"
 #include "tests/sanitized.h"
 #include "tests/services/worker/worker_fixture.h"
 

@@ -1,6 +1,6 @@
 // What a request's input becomes: token ids of one model.
-#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_
-#define PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_
+#ifndef PLIMSOLL_SERVICES_GENERATION_PROMPT_H_
+#define PLIMSOLL_SERVICES_GENERATION_PROMPT_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/common.pb.h"
-#include "services/worker/models/loaded_model.h"
+#include "services/generation/served_model.h"
 
 namespace plimsoll::services {
 
@@ -24,22 +24,22 @@ struct Prompt {
 
 // The chat format of this name, or the model's where there is none.
 // Errors: kInvalidArgument; kUnimplemented if the model has none that we know.
-absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
+absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name);
 
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
 // chat format that we know; kOutOfRange beyond `limits`, as
 // Tokenizer::CheckFits; what the stop check says.
-absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const v1::TextPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
-absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const std::string& text, bool add_bos,
                                 bool parse_special,
                                 const worker::EncodeLimits& limits = {});
-absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
+absl::StatusOr<Prompt> FromIds(const ServedModel& model,
                                const v1::TokenPrompt& prompt);
-absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
+absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
 
@@ -50,4 +50,4 @@ absl::Status EncodeStatus(absl::Status status,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_PROMPT_H_
+#endif  // PLIMSOLL_SERVICES_GENERATION_PROMPT_H_

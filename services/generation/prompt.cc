@@ -1,4 +1,4 @@
-#include "services/worker/calls/prompt.h"
+#include "services/generation/prompt.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 
 namespace plimsoll::services {
 
-absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
+absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name) {
   if (name == nullptr) return model.chat_format;
   ASSIGN_OR_RETURN(const worker::ChatFormat format,
@@ -17,7 +17,7 @@ absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const LoadedModel& model,
   return worker::ChatFormatChoice{format, "the request's chat_format"};
 }
 
-absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const v1::TextPrompt& prompt,
                                 const worker::EncodeLimits& limits) {
   if (prompt.content_case() == v1::TextPrompt::CONTENT_NOT_SET) {
@@ -29,7 +29,7 @@ absl::StatusOr<Prompt> FromText(const LoadedModel& model,
                   prompt.parse_special(), limits);
 }
 
-absl::StatusOr<Prompt> FromText(const LoadedModel& model,
+absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const std::string& text, bool add_bos,
                                 bool parse_special,
                                 const worker::EncodeLimits& limits) {
@@ -44,7 +44,7 @@ absl::StatusOr<Prompt> FromText(const LoadedModel& model,
   return result;
 }
 
-absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
+absl::StatusOr<Prompt> FromIds(const ServedModel& model,
                                const v1::TokenPrompt& prompt) {
   const auto vocab_size =
       static_cast<uint32_t>(model.engine->tokenizer().vocab_size());
@@ -61,7 +61,7 @@ absl::StatusOr<Prompt> FromIds(const LoadedModel& model,
   return result;
 }
 
-absl::StatusOr<Prompt> FromChat(const LoadedModel& model,
+absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(

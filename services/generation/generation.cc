@@ -1,31 +1,26 @@
-#include "services/worker/calls/generation.h"
+#include "services/generation/generation.h"
 
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/server/call.h"
+#include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
-#include "services/worker/calls/claim.h"
-#include "services/worker/models/message_bytes.h"
 
 namespace plimsoll::services {
 namespace {
 
 // When a slot may be free again; nobody knows better.
 constexpr absl::Duration kQueueRetry = absl::Seconds(1);
-// The same of a session, which people hold for longer.
+// When a session may be free again: people hold one for longer than a slot.
 constexpr absl::Duration kSessionRetry = absl::Seconds(30);
-
-static_assert(kMaxRequestIdBytes ==
-              worker::GenerateOptions::kMaxRequestIdBytes);
 
 // Both requests have the same fields.
 template <typename Request>
-absl::StatusOr<Prompt> PromptOf(const LoadedModel& model,
+absl::StatusOr<Prompt> PromptOf(const ServedModel& model,
                                 const Request& request,
                                 const worker::EncodeLimits& limits) {
   switch (request.input_case()) {
@@ -44,7 +39,7 @@ absl::StatusOr<Prompt> PromptOf(const LoadedModel& model,
 // PromptOf, with details where its bytes alone are too many. A context that
 // rolls takes any prompt.
 template <typename Request>
-absl::StatusOr<Prompt> FittingPrompt(const LoadedModel& model,
+absl::StatusOr<Prompt> FittingPrompt(const ServedModel& model,
                                      const Request& request, bool can_roll,
                                      StopCheck stop) {
   worker::EncodeLimits limits = {.stop = stop};
@@ -54,48 +49,39 @@ absl::StatusOr<Prompt> FittingPrompt(const LoadedModel& model,
   return prompt;
 }
 
-// gRPC keeps a request until its call is done, and hands it out as const.
-template <typename Request>
-Request& Own(const Request& request) {
-  return const_cast<Request&>(request);
-}
-
-absl::Status FillCaller(const Caller& caller,
-                        worker::GenerateOptions& options) {
+void FillCaller(const Caller& caller, worker::GenerateOptions& options) {
   options.request_id = caller.request_id;
-  ASSIGN_OR_RETURN(options.claim, ClaimOf(caller.context));
-  return absl::OkStatus();
+  options.claim = caller.claim;
 }
 
 template <typename Request>
-absl::StatusOr<Generation> PrepareAny(ModelRegistry& registry,
-                                      const Caller& caller,
-                                      const Request& request) {
+absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
+                                      Request& request) {
   Generation generation;
-  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  generation.model = std::move(model);
   RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
-  RETURN_IF_ERROR(FillCaller(caller, generation.options));
+  FillCaller(caller, generation.options);
   RETURN_IF_ERROR(caller.stop());
   RETURN_IF_ERROR(FillConstraint(request, generation.options, caller.stop));
   const bool can_roll =
       generation.options.roll.policy == worker::ContextPolicy::kRoll;
-  ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(*generation.model, request,
+  ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(generation.model, request,
                                                     can_roll, caller.stop));
   RETURN_IF_ERROR(caller.stop());
   generation.options.prompt_ids = std::move(generation.prompt.ids);
   generation.options.tool_markers = generation.prompt.tool_markers;
   generation.prompt.text = {};
-  Own(request).clear_input();
+  request.clear_input();
   caller.held.Shrink(HeldBytes(request, generation.options.prompt_ids));
   return generation;
 }
 
 // A refusal of Engine::Submit of so many tokens, with details.
-absl::Status Refusal(absl::Status status, const LoadedModel& model,
+absl::Status Refusal(absl::Status status, const ServedModel& model,
                      size_t n_prompt) {
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
@@ -117,11 +103,10 @@ absl::Status Refusal(absl::Status status, const LoadedModel& model,
 
 }  // namespace
 
-absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
-                                   const Caller& caller,
-                                   const v1::GenerateRequest& request) {
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(Generation generation,
-                   PrepareAny(registry, caller, request));
+                   PrepareAny(std::move(model), caller, request));
   const worker::GenerateOptions& options = generation.options;
   const bool can_roll = options.roll.policy == worker::ContextPolicy::kRoll;
   if (can_roll &&
@@ -135,24 +120,22 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   return generation;
 }
 
-absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
-                                   const Caller& caller,
-                                   const v1::StreamGenerateRequest& request) {
-  return PrepareAny(registry, caller, request);
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::StreamGenerateRequest& request) {
+  return PrepareAny(std::move(model), caller, request);
 }
 
-absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
-                                   const Caller& caller,
-                                   const v1::ChatRequest& request) {
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::ChatRequest& request) {
   Generation generation;
-  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  generation.model = std::move(model);
   RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
-  const worker::Engine& engine = *generation.model->engine;
+  const worker::Engine& engine = *generation.model.engine;
   ASSIGN_OR_RETURN(generation.options,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
-  RETURN_IF_ERROR(FillCaller(caller, options));
+  FillCaller(caller, options);
   RETURN_IF_ERROR(FillConstraint(request, options, caller.stop));
   options.session_id = request.session_id();
   const auto session =
@@ -170,20 +153,19 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   }
   generation.prompt.chat_format =
       std::string(worker::ChatFormatName(session->format));
-  Own(request).clear_message();
+  request.clear_message();
   caller.held.Shrink(HeldBytes(request, options.prompt_ids));
   return generation;
 }
 
-absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
-                                   const Caller& caller,
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                                    const v1::ScoreRequest& request) {
   Generation generation;
-  ASSIGN_OR_RETURN(generation.model, registry.Use(request.model()));
+  generation.model = std::move(model);
   RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
-  RETURN_IF_ERROR(FillCaller(caller, generation.options));
+  FillCaller(caller, generation.options);
   ASSIGN_OR_RETURN(generation.prompt,
-                   FittingPrompt(*generation.model, request,
+                   FittingPrompt(generation.model, request,
                                  /*can_roll=*/false, caller.stop));
   if (generation.prompt.ids.empty()) {
     return absl::InvalidArgumentError(
@@ -197,10 +179,8 @@ absl::StatusOr<Generation> Prepare(ModelRegistry& registry,
   return generation;
 }
 
-absl::Status Submit(const LoadedModel& model, worker::GenerateOptions options,
-                    absl::Duration time_left, absl::Time now,
+absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
                     std::shared_ptr<worker::TokenSink> sink) {
-  options.deadline = now + time_left;
   const size_t n_prompt = options.prompt_ids.size();
   const absl::Status status =
       model.engine->Submit(std::move(options), std::move(sink));
@@ -248,7 +228,7 @@ absl::Status EndStatus(absl::Status status) {
   }
 }
 
-v1::MemoryReport MemoryOf(const LoadedModel& model) {
+v1::MemoryReport MemoryOf(const ServedModel& model) {
   return ToProto(model.engine->Memory());
 }
 

@@ -1,4 +1,4 @@
-#include "services/worker/models/message_bytes.h"
+#include "services/generation/message_bytes.h"
 
 #include <optional>
 #include <string>

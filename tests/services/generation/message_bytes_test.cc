@@ -1,5 +1,5 @@
 // What calls take for their messages, and where replies end.
-#include "services/worker/models/message_bytes.h"
+#include "services/generation/message_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What the messages of a worker's calls may take of its memory.
-#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_
-#define PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_
+#ifndef PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
+#define PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
 
 #include <google/protobuf/message_lite.h>
 
@@ -104,4 +104,4 @@ class ReplyMeter {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MESSAGE_BYTES_H_
+#endif  // PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_

@@ -1,0 +1,87 @@
+// A request for text becomes a sequence of an engine, whatever transport the
+// request came by.
+#ifndef PLIMSOLL_SERVICES_GENERATION_GENERATION_H_
+#define PLIMSOLL_SERVICES_GENERATION_GENERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/stop_check.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/session.pb.h"
+#include "services/generation/prompt.h"
+#include "services/generation/served_model.h"
+#include "services/server/byte_budget.h"
+#include "services/wire/to_proto.h"
+#include "worker/engine/engine.h"
+#include "worker/scheduling/fair_queue.h"
+
+namespace plimsoll::services {
+
+// A request that was understood and is not submitted yet.
+struct Generation {
+  ServedModel model;
+  Prompt prompt;                    // without its ids, except in a Score call
+  worker::GenerateOptions options;  // with the ids, except in a Score call
+};
+
+// Who calls, the id of the call, the memory that it holds for its messages, and
+// a check whether the caller still waits.
+struct Caller {
+  worker::Claim claim;
+  std::string request_id;
+  ByteBudget::Share& held;
+  StopCheck stop = NeverStop;
+};
+
+// A unary call may generate so many tokens where the context rolls and does not
+// end the reply: the whole reply is kept until the end.
+inline constexpr int64_t kMaxUnaryTokens = 65'536;
+
+// Turns a request into options for `model`. The input of the request is freed
+// once it is understood: from then on the call holds tokens.
+// Errors: what the prompt and the options report. A prompt whose bytes alone
+// say that it cannot fit is refused before it is tokenised.
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::GenerateRequest& request);
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::StreamGenerateRequest& request);
+// The prompt is the content of a user's message to a session.
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   v1::ChatRequest& request);
+// The prompt of a Score call, whose continuations follow it one by one. The
+// request stays whole.
+absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
+                                   const v1::ScoreRequest& request);
+
+// Says in a reply, or in the first message of a stream, what the prompt became.
+template <typename Message>
+void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
+               const std::string& request_id, Message& message) {
+  message.mutable_prompt_ids()->Reserve(static_cast<int>(ids.size()));
+  for (const int32_t id : ids) message.add_prompt_ids(ToUint32(id));
+  message.set_model(generation.model.name);
+  message.set_request_id(request_id);
+  message.set_chat_format(generation.prompt.chat_format);
+}
+
+// Submits `options` to the engine of `model`. The sequence ends at
+// `options.deadline` at the latest.
+// Errors: as Engine::Submit, with details.
+absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
+                    std::shared_ptr<worker::TokenSink> sink);
+
+// Adds details to the error of a session's call.
+absl::Status SessionStatus(absl::Status status);
+
+// Adds details to the error that ended a sequence, unless it has some.
+absl::Status EndStatus(absl::Status status);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_GENERATION_H_

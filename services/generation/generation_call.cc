@@ -1,0 +1,41 @@
+#include "services/generation/generation_call.h"
+
+#include <utility>
+
+namespace plimsoll::services {
+
+absl::Status GenerationCall::Submit(Generation generation,
+                                    std::shared_ptr<GenerationCall> self) {
+  {
+    absl::MutexLock lock(&mu_);
+    model_ = generation.model;
+    tools_ = {model_.engine->tokenizer(), generation.prompt.tool_markers};
+  }
+  return services::Submit(generation.model, std::move(generation.options),
+                          std::move(self));
+}
+
+bool GenerationCall::OnOutput(worker::StepOutput& output) {
+  absl::MutexLock lock(&mu_);
+  return is_abandoned_ || Deliver(output);
+}
+
+void GenerationCall::OnEnd(const absl::Status& status,
+                           const worker::FinishInfo& info) {
+  ServedModel model;  // Released after the lock: that may end an unload.
+  absl::MutexLock lock(&mu_);
+  if (Complete(EndStatus(status), info)) std::swap(model, model_);
+}
+
+bool GenerationCall::Abandoned() const {
+  absl::MutexLock lock(&mu_);
+  return is_abandoned_;
+}
+
+void GenerationCall::Abandon() {
+  absl::MutexLock lock(&mu_);
+  is_abandoned_ = true;
+  if (model_) model_.engine->Wake();
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,94 @@
+// One call for text, from its submission to its end: the bridge from an
+// engine's step thread to a transport.
+#ifndef PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_
+#define PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/generation/generation.h"
+#include "services/generation/served_model.h"
+#include "services/host/clock.h"
+#include "services/wire/chat_tools.h"
+#include "services/wire/to_proto.h"
+#include "worker/engine/token_sink.h"
+
+namespace plimsoll::services {
+
+// A transport derives from it, takes the output of each step in Deliver and
+// ends its reply in Complete. Both run on the step thread, so they must not
+// block. The engine holds a reference until Complete. Thread-safe.
+class GenerationCall : public worker::TokenSink {
+ public:
+  // From the step thread.
+  bool OnOutput(worker::StepOutput& output) final ABSL_LOCKS_EXCLUDED(mu_);
+  void OnEnd(const absl::Status& status, const worker::FinishInfo& info) final
+      ABSL_LOCKS_EXCLUDED(mu_);
+  bool Abandoned() const final ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Nobody reads any more: output is dropped from now on, and the engine ends
+  // the sequence.
+  void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
+
+ protected:
+  // `start` is when the request came, on the clock of BootTime().
+  explicit GenerationCall(absl::Time start) : start_(start) {}
+
+  // Submits a sequence. Its output comes to `self`, which is this call.
+  // Errors: as services::Submit; then OnEnd is never called.
+  absl::Status Submit(Generation generation,
+                      std::shared_ptr<GenerationCall> self)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes what a step brought and returns true, or returns false and leaves it
+  // alone if there is no room now; Engine::Wake makes the engine offer it
+  // again.
+  virtual bool Deliver(worker::StepOutput& output)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+  // The sequence has ended. False if the call goes on with another sequence.
+  virtual bool Complete(const absl::Status& status,
+                        const worker::FinishInfo& info)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // Appends a step's output, and the tool calls that are complete with it, to a
+  // reply or to a part of one.
+  template <typename Message>
+  void AppendTo(const worker::StepOutput& output, Message& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    AppendOutput(output, message);
+    tools_.Append(output, message);
+  }
+  // Ends a reply: adds the tool call that the end cut off to `message`, and why
+  // and how the reply ended to `finish`, which may be the same message.
+  template <typename Message, typename Finish>
+  void EndReply(const worker::FinishInfo& info, Message& message,
+                Finish& finish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const absl::Time start_;
+  mutable absl::Mutex mu_;
+  ServedModel model_ ABSL_GUARDED_BY(mu_);  // from Submit to the end
+  bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
+
+ private:
+  // Reads the model's tokenizer, so it is used until the end only.
+  ReplyTools tools_ ABSL_GUARDED_BY(mu_);
+};
+
+template <typename Message, typename Finish>
+void GenerationCall::EndReply(const worker::FinishInfo& info, Message& message,
+                              Finish& finish) {
+  finish.set_finish_reason(tools_.End(info, message));
+  if (info.reason == worker::FinishReason::kStopString) {
+    finish.set_stop_string(info.stop_string);
+  }
+  *finish.mutable_timing() = TimingToProto(info, BootTime() - start_);
+  *finish.mutable_usage() = UsageToProto(info);
+  *finish.mutable_memory() = ToProto(model_.engine->Memory());
+}
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_

@@ -1,0 +1,30 @@
+// A loaded model as the calls that generate see it, wherever it was loaded: by
+// a worker or by the command line.
+#ifndef PLIMSOLL_SERVICES_GENERATION_SERVED_MODEL_H_
+#define PLIMSOLL_SERVICES_GENERATION_SERVED_MODEL_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/engine/engine.h"
+#include "worker/text/chat/chat_template.h"
+
+namespace plimsoll::services {
+
+struct ServedModel {
+  explicit operator bool() const { return engine != nullptr; }
+
+  std::string name;
+  worker::Engine* engine = nullptr;
+  // An error says why the model has none: only chats fail then.
+  absl::StatusOr<worker::ChatFormatChoice> chat_format =
+      absl::UnimplementedError("no chat format");
+  // The model is not unloaded while a copy of this exists. Null where the model
+  // outlives its calls anyway.
+  std::shared_ptr<const void> use = nullptr;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_SERVED_MODEL_H_

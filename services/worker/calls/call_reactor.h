@@ -1,0 +1,125 @@
+// What the gRPC calls that generate have in common: how they begin, how they
+// are cancelled, and how long they live.
+#ifndef PLIMSOLL_SERVICES_WORKER_CALLS_CALL_REACTOR_H_
+#define PLIMSOLL_SERVICES_WORKER_CALLS_CALL_REACTOR_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "services/generation/generation.h"
+#include "services/generation/generation_call.h"
+#include "services/host/clock.h"
+#include "services/server/byte_budget.h"
+#include "services/server/call.h"
+#include "services/server/call_gate.h"
+#include "services/server/reader_alarm.h"
+#include "services/wire/errors.h"
+#include "services/worker/calls/claim.h"
+#include "services/worker/calls/preparation.h"
+#include "services/worker/models/model_registry.h"
+
+namespace plimsoll::services {
+
+static_assert(kMaxRequestIdBytes ==
+              worker::GenerateOptions::kMaxRequestIdBytes);
+
+// Where a worker's calls run.
+struct CallRoom {
+  ModelRegistry& registry;
+  CallLimits limits;
+  WorkPool& pool;
+};
+
+// `Reactor` is one of gRPC's server reactors. gRPC and the engine each hold one
+// reference to the call; gRPC's ends in OnDone.
+template <typename Reactor>
+class CallReactor : public Reactor, public GenerationCall {
+ public:
+  void OnCancel() final {
+    preparation_.Cancel();
+    Abandon();
+  }
+
+  void OnDone() final {
+    {
+      absl::MutexLock lock(&mu_);
+      slow_reader_.Stop();
+    }
+    grpc_reference_.reset();
+  }
+
+ protected:
+  CallReactor(grpc::CallbackServerContext& context, const CallRoom& room)
+      : GenerationCall(BootTime()),
+        context_(context),
+        request_id_(TakeRequestId(context)),
+        registry_(room.registry),
+        preparation_(context, room.pool),
+        held_(EnterCall(context, room.limits)),
+        slow_reader_(context, room.limits.reader_timeout) {}
+
+  // Makes a call and starts it: `begin(call)` turns its request into work, at
+  // once or on the pool. What is returned lives until OnDone.
+  template <typename Call, typename Request, typename Begin>
+  static Call* Start(std::shared_ptr<Call> call, const CallRoom& room,
+                     const Request& request, Begin begin) {
+    CallReactor& started = *call;
+    started.grpc_reference_ = call;
+    // gRPC keeps the context and the request until OnDone, which comes after
+    // the end.
+    started.preparation_.Start(
+        started.context_, room.limits.gate, request, started.pass_,
+        started.held_, [call, begin] { return begin(*call); },
+        [call](const absl::Status& status) { call->OnEnd(status, {}); });
+    return call.get();
+  }
+
+  // Prepares the call's request.
+  // Errors: what the caller's metadata, ModelRegistry::Serve and Prepare
+  // report.
+  template <typename Request>
+  absl::StatusOr<Generation> PrepareRequest(const Request& request,
+                                            StopCheck stop) {
+    ASSIGN_OR_RETURN(ServedModel model, registry_.Serve(request.model()));
+    ASSIGN_OR_RETURN(worker::Claim claim, ClaimOf(context_));
+    // gRPC keeps a request until its call is done, and hands it out as const.
+    return Prepare(std::move(model),
+                   {std::move(claim), request_id_, held_, stop},
+                   const_cast<Request&>(request));
+  }
+
+  // What is left of a unary call's time.
+  absl::Duration UnaryTimeLeft() const {
+    return std::min(TimeLeft(context_), kUnaryDeadline);
+  }
+
+  // The call itself, which the engine is to hold.
+  std::shared_ptr<GenerationCall> Self() { return grpc_reference_; }
+
+  grpc::CallbackServerContext& context_;  // until Finish
+  const std::string request_id_;
+  ModelRegistry& registry_;
+  Preparation preparation_;
+  CallGate::Pass pass_;
+  // Used by one thread at a time: first by the one that begins, later by those
+  // that have the lock.
+  ByteBudget::Share held_;
+  ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
+
+ private:
+  std::shared_ptr<CallReactor> grpc_reference_;  // released in OnDone
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_CALLS_CALL_REACTOR_H_

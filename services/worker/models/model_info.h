@@ -1,0 +1,57 @@
+// What a worker says of a model: where it is in its life, how its load goes,
+// and what it takes once it is ready.
+#ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_INFO_H_
+#define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_INFO_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/layout/memory_plan.h"
+#include "worker/engine/engine_reports.h"
+
+namespace plimsoll::services {
+
+// A model goes through these states in order, and from the last to the first.
+enum class ModelState { kAbsent, kReserving, kLoading, kReady, kDraining };
+
+// Consecutive layers of a model on one of the worker's devices.
+struct ModelPart {
+  std::string device_id;
+  int64_t first_layer = 0;
+  int64_t n_layers = 0;
+  planner::MemoryPlan plan;
+};
+
+// A model that is in memory.
+struct ReadyModel {
+  std::string architecture;
+  std::string display_name;  // general.name of its file
+  int64_t n_ctx = 0;         // tokens of one slot
+  int64_t n_ctx_train = 0;
+  std::string chat_format;       // empty if none is known
+  std::vector<ModelPart> parts;  // at least one, in the order of their layers
+  worker::EngineLoad load;
+};
+
+// A configured model.
+struct ModelInfo {
+  std::string name;
+  ModelState state = ModelState::kAbsent;
+  std::string last_error = {};  // why the last load failed, if it did
+  std::optional<ReadyModel> ready = std::nullopt;  // if kReady or kDraining
+};
+
+// How a load goes.
+struct LoadReport {
+  ModelState state = ModelState::kReserving;
+  std::optional<int64_t> bytes_done = std::nullopt;  // of weights
+  std::optional<int64_t> bytes_total = std::nullopt;
+  std::vector<ModelPart> parts = {};              // once the plan is granted
+  std::optional<ModelInfo> model = std::nullopt;  // once it is ready
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_INFO_H_

@@ -1,0 +1,30 @@
+// Writes what a worker tells of its work to the log.
+#ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
+#define PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
+
+#include <string>
+
+#include "services/worker/models/worker_observer.h"
+
+namespace plimsoll::services {
+
+// A line for each load, unload and lease and, if asked for, one for each
+// request that has ended. Steps are not logged. Thread-safe.
+class LogObserver final : public WorkerObserver {
+ public:
+  enum class Requests { kNotLogged, kLogged };
+  explicit LogObserver(Requests requests) : requests_(requests) {}
+
+  void OnRequestEnd(const std::string& model,
+                    const worker::RequestRecord& request) override;
+  void OnLoadEnd(const LoadRecord& load) override;
+  void OnUnload(const std::string& model) override;
+  void OnLease(const LeaseRecord& lease) override;
+
+ private:
+  const Requests requests_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
