@@ -145,11 +145,21 @@ def device():
         yield server
 
 
+def lasting_descriptors(process_id):
+    """Those that the process keeps open: not a file that it reads just now."""
+    held = None
+    for _ in range(20):
+        listed = {int(name) for name in os.listdir(f"/proc/{process_id}/fd")}
+        held = listed if held is None else held & listed
+        time.sleep(0.02)
+    return held
+
+
 @contextlib.contextmanager
 def without_descriptors(server):
     """While it lasts the server can open nothing more."""
     process_id = server.process.pid
-    held = {int(name) for name in os.listdir(f"/proc/{process_id}/fd")}
+    held = lasting_descriptors(process_id)
     free = next(i for i in range(len(held) + 1) if i not in held)
     try:
         before = resource.prlimit(process_id, resource.RLIMIT_NOFILE)
