@@ -1,15 +1,17 @@
-// The one interface between models and devices: memory, uploads and about a
-// dozen operations over plain structs of views.
+// The one interface between models and devices: memory, uploads and operations
+// over plain structs of views.
 //
-// Sameness: every op computes a row with the same operations in the same order
-// whatever other rows are in the call and however many threads run it, so a
-// row's result is bit-identical in any batch (DESIGN.md 4). The reduction over
-// K goes block by block (sums inside a quantised block are integers), the
-// reduction over keys in blocks of one page or of 64 aligned positions.
+// Same bits: every operation computes a row with the same operations in the
+// same order whatever other rows are in the call, however a prompt is cut into
+// chunks and however many threads run it. So a row's result is bit-identical in
+// any batch (docs/cuda.md says which options of the CUDA backend give this up).
+// A sum over K goes block by block, and sums inside a quantised block are
+// integers. A sum over keys goes in blocks of one page or of 64 aligned
+// positions.
 //
 // Pointers in the structs are device pointers of this backend unless marked
-// host. Ops may be asynchronous; Synchronize() is where errors surface. A
-// backend is called from one thread at a time.
+// "host". Operations may be asynchronous; their errors surface in
+// Synchronize(). A backend is called from one thread at a time.
 #ifndef PLIMSOLL_KERNELS_BACKEND_H_
 #define PLIMSOLL_KERNELS_BACKEND_H_
 
@@ -32,18 +34,19 @@
 
 namespace plimsoll::kernels {
 
-// Keys of one reduction block of attention over a ring.
+// Attention over a ring sums its keys in blocks of this many.
 inline constexpr int64_t kAttentionBlock = 64;
 inline constexpr int64_t kMaxHeadDim = 512;
 inline constexpr int64_t kMaxCandidates = 64;
 
-// Most bytes that an allocation touches between two questions to its fence.
+// An allocation touches at most this many bytes between two calls of its fence.
 inline constexpr int64_t kMaxChunkBytes = int64_t{64} << 20;
-// Asked before each chunk of an allocation, with the bytes that are touched
-// already. An error ends the allocation, and nothing more is touched.
+// The fence is called before each chunk of an allocation, with the bytes that
+// are touched already. If it returns an error, the allocation ends and nothing
+// more is touched.
 using ChunkFence = absl::FunctionRef<absl::Status(int64_t bytes_done)>;
 
-// How an element type is stored, for the planner (DeviceProfile).
+// How a device stores an element type. The planner reads it (DeviceProfile).
 struct StorageFact {
   DType dtype;
   int64_t row_multiple;  // matrix rows are padded to a multiple of this
@@ -55,30 +58,32 @@ struct DeviceInfo {
   std::string name;  // vendor's name and the instruction path in use
   int64_t total_bytes;
   int64_t free_bytes;
-  int64_t alignment;  // of tensors and regions
+  int64_t alignment;  // bytes, of tensors and regions
   std::vector<StorageFact> storage;
   int64_t activation_block;        // elements
   int64_t activation_block_bytes;  // bytes per such block when packed
-  int64_t scratch_bytes;           // kernels' own, all threads
+  int64_t scratch_bytes;           // for the kernels themselves, all threads
   bool is_host_memory = true;      // the host may follow its pointers
-  std::string unique_id = {};      // of the hardware, in any process; or empty
-  // What a driver may take, outside of all that is allocated, for steps that it
-  // starts as one (BeginStep). An estimate.
+  std::string unique_id = {};      // the same in any process; or empty
+  // Estimated bytes that the driver may take for steps that it starts as one
+  // (BeginStep). They are outside of all that is allocated.
   int64_t graph_bytes = 0;
-  // Whether a step's kernels overlap (CudaOptions::programmatic_launches). What
-  // was asked for; false as soon as a step shows that they cannot.
+  // Whether a step's kernels overlap (CudaOptions::programmatic_launches). It
+  // starts as what was asked for and becomes false when a step shows that they
+  // cannot.
   bool has_programmatic_launches = false;
-  // Ascending numbers of rows: steps (BeginStep) of up to the first one have
-  // the same kernels, and so have those of more up to the second one, and so
-  // on, and those of more than the last.
+  // Ascending numbers of rows that part steps (BeginStep) by their kernels:
+  // steps of up to step_rows[0] rows have the same kernels, so have steps of
+  // more rows up to step_rows[1], and so on; steps of more rows than the last
+  // number are the last group.
   std::vector<int64_t> step_rows = {};
 };
 
-// What a device says of its memory, now.
+// What a device reports of its memory at the moment of the call.
 struct DeviceMemory {
   int64_t total_bytes;
   int64_t free_bytes;
-  // What this process's context and code took of it; 0 if nobody measured.
+  // Bytes that this process's context and code took; 0 if nobody measured it.
   int64_t runtime_bytes;
 };
 
@@ -101,19 +106,22 @@ struct RmsNormArgs {
   int64_t dim;
   float eps;
   bool accumulate;
-  std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
+  // If not null, gets `out` packed (PackActivations).
+  std::byte* packed = nullptr;
 };
 
-// One norm that adds to what the next one reads: add.accumulate, and norm.x is
-// add.out. Both of the same rows; norm.out may be add.x.
+// Two norms as one operation: the first one adds to what the second one reads.
+// `add` has accumulate set, norm.x is add.out, and both have the same rows.
+// norm.out may be add.x.
 struct AddNormArgs {
   RmsNormArgs add;
   RmsNormArgs norm;
 };
 
-// Brings activations into the form integer products read: per block of 32
-// elements int16 values with one scale, amax / 32512. dim % 32 == 0. Rows that
-// are packed together are multiplied together, as their backend arranges them.
+// Packs activations for integer products: each block of 32 elements becomes
+// int16 values with one scale, amax / 32512. dim % 32 == 0. Rows that are
+// packed together are multiplied together, in the order that the backend gives
+// them.
 struct PackActivationsArgs {
   const float* x;  // [n_rows, dim]
   int64_t n_rows;
@@ -121,34 +129,33 @@ struct PackActivationsArgs {
   std::byte* out;  // [n_rows, dim / activation_block * activation_block_bytes]
 };
 
-// What is looked at of a row of outputs: its `k` largest, and those of
-// `always`.
+// Which outputs of a row are read: its `k` largest, and those in `always`.
 struct TopOutputs {
   int64_t k;                        // at least 1
-  std::span<const int32_t> always;  // host
+  std::span<const int32_t> always;  // host, output ids
 };
 
-// Stands for an output that is not looked at.
+// The value of an output that nobody reads.
 inline constexpr float kNotComputed = std::numeric_limits<float>::lowest();
 
-// out[m][r] = sum over c of w[r][c] * x[m][c]; if `accumulate`, added to out.
-// With `packed` null the product runs in float32 on `x` with weights
-// dequantised exactly; otherwise quantised weights meet the packed activations
-// in integers (float weight types always use `x`).
+// out[m][r] = sum over c of w[r][c] * x[m][c]; if `accumulate`, the product is
+// added to out. If `packed` is null, the product runs in float32 on `x`, with
+// weights dequantised exactly. Otherwise quantised weights meet the packed
+// activations in integers. Float weight types always use `x`.
 struct MatMulArgs {
-  WeightMatrix w;           // which no operation between BeginStep and
-                            // Synchronize writes; uploads may
+  WeightMatrix w;           // no operation between BeginStep and
+                            // Synchronize writes it; uploads may
   const float* x;           // [n_rows, w.cols]
   const std::byte* packed;  // of x, from PackActivations, or nullptr
   float* out;               // [n_rows, w.rows]
   int64_t n_rows;
   bool accumulate;
-  // If not empty, [n_rows]: outputs that are not looked at may be kNotComputed.
-  // Not with accumulate.
+  // If not empty, [n_rows]: outputs that nobody reads may be kNotComputed. Not
+  // allowed with accumulate.
   std::span<const TopOutputs> top = {};
-  // Where outputs saturate, finite and not negative: an output y becomes
-  // soft_cap * tanh(y / soft_cap). 0: nowhere. Not with accumulate. What is
-  // looked at by `top` are the largest outputs after that.
+  // Finite, not negative: an output y becomes soft_cap * tanh(y / soft_cap). 0:
+  // there is no cap. Not allowed with accumulate. `top` means the largest
+  // outputs after the cap.
   float soft_cap = 0;
 };
 
@@ -159,7 +166,7 @@ struct AddBiasArgs {
   int64_t n_rows;
   int64_t dim;
 };
-// Most biases of one AddBiases.
+// AddBiases takes at most this many biases.
 inline constexpr size_t kMaxBiases = 4;
 
 // cos and sin of position * scale * base^(-2p / n_rot) / freq_factors[p] for
@@ -203,36 +210,37 @@ struct StoreRowsArgs {
   const int64_t* offsets;  // host, [n_rows]
 };
 
-// Queries, keys and values as a layer's products give them become what its
-// attention reads: each head of q and k is normed (RmsNorm) where there is a
-// weight, then rotated by its row's angles (Rope); rows of k and v are rounded
+// Turns queries, keys and values, as a layer's products give them, into what
+// its attention reads. Each head of q and k is normed (RmsNorm) where it has a
+// weight, then rotated by its row's angles (Rope). Rows of k and v are rounded
 // and stored (StoreRows) in each of n_places places.
 struct PrepareHeadsArgs {
   float* q;             // [n_rows, n_heads, head_dim], in place
-  float* q_prefix;      // if not null: the same, rotated by prefix_angles
+  float* q_prefix;      // if not null: q rotated by prefix_angles
   float* k;             // [n_rows, n_kv_heads, head_dim], scratch afterwards
   const float* v;       // [n_rows, n_kv_heads, head_dim]
   const float* q_norm;  // [head_dim] or nullptr
   const float* k_norm;
   const float* angles;         // [n_rows, n_rot / 2, 2]
-  const float* prefix_angles;  // the same; read where q_prefix is not null
+  const float* prefix_angles;  // like angles; used if q_prefix is set
   int64_t n_rows;
   int64_t n_heads;
   int64_t n_kv_heads;
   int64_t head_dim;  // <= kMaxHeadDim, whole KV blocks
   int64_t n_rot;
   RopeStyle style;
-  float eps;     // of both norms
+  float eps;     // of q_norm and k_norm
   DType k_type;  // IsKvType
   DType v_type;
   std::byte* base;
-  // Host, [n_places, 2, n_rows]: from `base` on, where a place has the rows of
-  // k and where those of v.
+  // Host, [n_places, 2, n_rows]: the bytes from `base` to where a place has
+  // each row of k, then to where it has each row of v.
   const int64_t* offsets;
   int64_t n_places = 1;
 };
 
-// src + src_offsets[r] is copied to dst + dst_offsets[r], row_bytes each.
+// Copies row_bytes from src + src_offsets[r] to dst + dst_offsets[r], for every
+// row r.
 struct CopyRowsArgs {
   const std::byte* src;
   const int64_t* src_offsets;  // host
@@ -254,7 +262,7 @@ struct CopyRowsArgs {
 // more score, sinks[h], which is not capped and whose value is zero.
 struct AttentionArgs {
   const float* q;         // [n_rows, n_heads, head_dim], rotated
-  const float* q_prefix;  // the same, rotated for prefix pages; may equal q
+  const float* q_prefix;  // like q, rotated for prefix pages; may equal q
   float* out;             // [n_rows, n_heads, head_dim]
   int64_t n_heads;
   int64_t n_kv_heads;
@@ -267,16 +275,17 @@ struct AttentionArgs {
   PagedKv paged;             // paged layers
   const std::byte* chunk_k;  // ring layers: [n_rows, n_kv_heads * head_dim]
   const std::byte* chunk_v;
-  // If not null, of `out`, whose rows are those of the segments then: see
-  // PackActivations.
+  // If not null, gets `out` packed (PackActivations). The rows of `out` are
+  // then exactly those of the segments.
   std::byte* packed = nullptr;
-  // Where scores saturate, finite and not negative; 0: nowhere.
+  // Finite, not negative: scores saturate at it. 0: there is no cap.
   float soft_cap = 0;
-  // [n_heads], finite or minus infinity, which is as good as none; or nullptr.
+  // [n_heads] or nullptr. Each is finite, or minus infinity, which acts as if
+  // the head had no sink.
   const float* sinks = nullptr;
 };
 
-// What is left to do of attention for its `packed` once there is `out`.
+// The packing that remains once `out` is computed: `out` into `packed`.
 inline PackActivationsArgs PackingOf(const AttentionArgs& args) {
   int64_t n_rows = 0;
   for (const AttentionSegment& segment : args.segments) {
@@ -295,27 +304,27 @@ struct GatedActivationArgs {
   int64_t n_rows;
   int64_t dim;
   Activation activation;
-  std::byte* packed = nullptr;  // if not null, of `out`: see PackActivations
+  // If not null, gets `out` packed (PackActivations).
+  std::byte* packed = nullptr;
 };
 
 // gate.out = activation(gate product) * up product, elementwise: the gated half
 // of a feed-forward network. up.out is scratch.
 struct GatedMatMulArgs {
-  MatMulArgs gate;  // both of the same activations, without accumulate, top or
-                    // soft_cap
-  MatMulArgs up;    // of as many outputs
+  MatMulArgs gate;  // both products have the same activations and no
+                    // accumulate, top or soft_cap
+  MatMulArgs up;    // has as many outputs as gate
   Activation activation;
-  // If not null, of the result: see PackActivations. May be gate.packed.
+  // If not null, gets the result packed (PackActivations). May be gate.packed.
   std::byte* packed = nullptr;
-  // Whether anybody reads the result in gate.out, and not only where it is
-  // packed.
+  // False if the result is only read where it is packed, not in gate.out.
   bool keeps_floats = true;
 };
 
-// The k largest logits of each row in descending order (ties: lowest id
-// first), and log(sum(exp(logits))) of the whole row. Where temperatures are
-// given, also what all of a row's tokens weigh together at its own: the largest
-// one's weight is 1.
+// The k largest logits of each row in descending order (equal ones by ascending
+// id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
+// are given, also the total weight of the row's tokens at that row's
+// temperature, where the largest logit has weight 1.
 struct TopKArgs {
   const float* logits;  // [n_rows, n]
   int64_t n_rows;
@@ -324,15 +333,15 @@ struct TopKArgs {
   float* values;        // host, [n_rows, k]
   int32_t* ids;         // host, [n_rows, k]
   double* log_sum_exp;  // host, [n_rows]; NaN if any logit is not finite
-  // Both or neither.
+  // Give both of these or neither.
   const float* inverse_temperatures = nullptr;  // host, [n_rows], finite, > 0
   // host, [n_rows]: sum(exp((logit - largest) * inverse_temperature)), or NaN.
   double* masses = nullptr;
 };
 
-// What becomes of one token's logit before a draw: `bias` is added, the result
-// divided by `repetition` if it is positive and multiplied by it otherwise, and
-// `penalty` subtracted.
+// A change of one token's logit before a draw: `bias` is added, then the result
+// is divided by `repetition` if it is positive and multiplied by it otherwise,
+// then `penalty` is subtracted.
 struct LogitChange {
   int32_t id;
   float bias = 0;
@@ -340,29 +349,30 @@ struct LogitChange {
   float penalty = 0;
 };
 
-// A draw from a row of logits, all of it. In order: the changes, what is
-// allowed, top_k, typical_p, top_p and min_p on the distribution at temperature
-// 1, then the draw at the temperature; in each of these larger logits come
-// first, of equal ones lower ids. Greedy is a top_k of 1.
+// A draw from the whole of a row of logits. The steps are, in order: `changes`;
+// `allowed`; top_k, typical_p, top_p and min_p on the distribution at
+// temperature 1; the draw at the temperature. Each step takes larger logits
+// first, and lower ids among equal ones. Greedy sampling is a top_k of 1.
 struct SampleArgs {
   const float* logits = nullptr;  // [n]
   int64_t n = 0;
-  double u = 0;                   // uniform in [0, 1): says which token
+  double u = 0;                   // uniform in [0, 1): chooses the token
   float inverse_temperature = 1;  // finite, > 0
   int64_t top_k = 0;              // 0: off
-  float typical_p = 1;            // in (0, 1], 1: off; distances in float32,
-                                  // of equal ones lower ids first
+  float typical_p = 1;            // in (0, 1], 1: off; distances are float32,
+                                  // equal ones by ascending id
   float top_p = 1;                // in (0, 1], 1: off
   float min_p = 0;                // in [0, 1], 0: off
   std::span<const LogitChange> changes = {};  // host, distinct ids
-  // Host; if not empty, only tokens i with bit i % 64 of allowed[i / 64] set.
+  // Host. If not empty, only tokens i with bit i % 64 of allowed[i / 64] set
+  // may be drawn.
   std::span<const uint64_t> allowed = {};
 };
 
 struct SampledToken {
   int32_t id;
   float logit;   // before the changes
-  int64_t rank;  // tokens with larger logits, before the changes
+  int64_t rank;  // how many tokens had larger logits before the changes
 };
 
 class Backend {
@@ -371,26 +381,27 @@ class Backend {
 
   virtual const DeviceInfo& Device() const = 0;
 
-  // Memory. Allocate rounds up; Buffer::bytes() tells the truth. The memory is
-  // zeroed and resident. The fence is asked before any memory is taken, then
-  // before each chunk that is zeroed; if it fails, all is given back.
-  // Allocations() counts calls since construction.
-  // Errors: kResourceExhausted with the bytes wanted; those of the fence.
+  // Allocates device memory, zeroed and resident. Allocate rounds up;
+  // Buffer::bytes() is what was taken. The fence is called before any memory is
+  // taken and before each chunk that is zeroed; if it fails, all of it is given
+  // back. Errors: kResourceExhausted with the bytes wanted; the fence's errors.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) = 0;
   absl::StatusOr<Buffer> Allocate(int64_t bytes) {
     return Allocate(bytes, [](int64_t) { return absl::OkStatus(); });
   }
   virtual int64_t Allocations() const = 0;
-  // Host memory, zeroed, which copies of this backend, and of others of its
-  // kind, reach without one in between. It may outlive the backend.
+  // Allocates host memory, zeroed. Copies of this backend, and of others of its
+  // kind, read and write it without a copy in between. It may outlive the
+  // backend.
   //
   // Errors: kResourceExhausted if there is not enough memory.
   virtual absl::StatusOr<Buffer> AllocateHost(int64_t bytes);
-  // Gives the kernels Device().scratch_bytes of the device's memory, which
-  // outlives their operations, before the first one; without it they allocate
-  // their own then. Backends whose scratch is not the device's ignore it.
-  // Errors: kInvalidArgument for too little; kFailedPrecondition if they have
-  // some.
+  // Gives the kernels Device().scratch_bytes of the device's memory. It is
+  // called before the first operation, and the memory outlives all operations;
+  // without it the kernels allocate their own scratch at the first operation.
+  // Backends whose scratch is not device memory ignore it.
+  // Errors: kInvalidArgument if it is too small; kFailedPrecondition if the
+  // kernels have scratch already.
   virtual absl::Status UseScratch(BufferView /*scratch*/) {
     return absl::OkStatus();
   }
@@ -398,12 +409,13 @@ class Backend {
   // Stores rows [first_row, first_row + n) of a matrix, given in the file's
   // layout, in the backend's layout in `data`, which holds the whole matrix.
   // first_row is a multiple of the row multiple, and so is n except at the
-  // end. Errors: kUnimplemented for an element type it cannot run.
+  // matrix's end. Errors: kUnimplemented for an element type that the backend
+  // cannot run.
   virtual absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
                                   int64_t first_row,
                                   std::span<const std::byte> file_rows,
                                   BufferView data) = 0;
-  // Plain bytes, for vectors.
+  // Upload and Download copy plain bytes, for vectors.
   virtual absl::Status Upload(std::span<const std::byte> host,
                               BufferView device) = 0;
   virtual absl::Status Download(BufferView device,
@@ -411,10 +423,10 @@ class Backend {
 
   virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
   virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
-  // The same as both, one after the other.
+  // Does args.add, then args.norm, with the same bits as the two operations.
   virtual absl::Status AddNorm(const AddNormArgs& args);
   virtual absl::Status PackActivations(const PackActivationsArgs& args) = 0;
-  // Products that do not depend on each other, as one operation.
+  // Runs products that do not depend on each other as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;
   absl::Status MatMul(const MatMulArgs& args) { return MatMuls({&args, 1}); }
   // Adds at most kMaxBiases biases, as one operation, to buffers that do not
@@ -424,7 +436,8 @@ class Backend {
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
-  // Unless a backend has a kernel for it, the operations it is made of.
+  // Runs the operations that it is made of, unless a backend overrides it with
+  // a kernel of its own.
   virtual absl::Status PrepareHeads(const PrepareHeadsArgs& args);
   virtual absl::Status Attention(const AttentionArgs& args) = 0;
   virtual absl::Status GatedActivation(const GatedActivationArgs& args) = 0;
@@ -443,26 +456,27 @@ class Backend {
     return args.packed;
   }
   virtual absl::Status TopK(const TopKArgs& args) = 0;
-  // Where the host cannot read rows of logits itself. The token depends on
-  // nothing but the arguments; weights are exponentials in float32, summed as
-  // integers.
-  // Errors: kUnimplemented where it can; kInternal if no token is allowed, or a
-  // logit of those that are is not finite after the changes.
+  // Draws a token where the host cannot read rows of logits itself. The token
+  // depends only on the arguments: weights are exponentials in float32, summed
+  // as integers.
+  // Errors: kUnimplemented where the host can read them; kInternal if no token
+  // is allowed, or if the logit of an allowed one is not finite after the
+  // changes.
   virtual absl::StatusOr<SampledToken> Sample(const SampleArgs& args);
 
   virtual absl::Status Synchronize() = 0;
 
-  // Operations between BeginStep and EndStep are those of one step that only
-  // decodes, with `n_rows` rows; a backend may hold them back until
-  // Synchronize, and start them together. Steps of as many rows are expected to
-  // be alike. Page tables do not change before EndStep, which starts what was
-  // held when the step did not come to its Synchronize.
+  // Operations between BeginStep and EndStep are one step that only decodes,
+  // with `n_rows` rows. A backend may hold them back until Synchronize and
+  // start them together. Steps with the same number of rows are expected to be
+  // alike. Page tables do not change before EndStep. EndStep starts what is
+  // still held if the step ended without its Synchronize.
   virtual absl::Status BeginStep(int64_t /*n_rows*/) {
     return absl::OkStatus();
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
-  // From now on steps take no more of the driver's memory: what they are
-  // started with is what those so far have made.
+  // After this call steps take no more of the driver's memory: they are started
+  // only with what the steps so far have built.
   virtual void EndWarmUp() {}
 };
 
@@ -472,34 +486,34 @@ class ThreadPool;
 // that this CPU and its operating system allow.
 std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool);
 
-// The slow obvious one, oracle of the tests. Same storage of weights as in the
-// file (row_multiple 1), single thread.
+// The reference backend: slow and obvious, the oracle of the tests. It stores
+// weights as the file does (row_multiple 1) and runs on one thread.
 std::unique_ptr<Backend> NewReferenceBackend();
 
-// Which kernels the CUDA backend uses: a row's result has the same bits as long
-// as it is computed by the same one (docs/cuda.md).
+// Which kernels the CUDA backend uses. A row's result has the same bits as long
+// as the same kernel computes it (docs/cuda.md).
 struct CudaOptions {
-  // Whose attention runs on tensor cores.
+  // Which rows' attention runs on tensor cores.
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
-  // Rows of a step from which on products of packed activations round weights
-  // and activations to F16 (2^-12 of each), for some twice the rate or more. A
-  // weight beyond 65,504 becomes infinite.
+  // Steps of at least this many rows round weights and activations of packed
+  // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
+  // 65,504 becomes infinite.
   int64_t half_product_rows = 128;
-  // Rows from which on those that do not have blocks of 128 rows; the bits are
-  // the same.
+  // Products that are not rounded to F16 use blocks of 128 rows from this many
+  // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;
-  // Kernels of a step's graph may begin before those before have ended, on
+  // Kernels of a step's graph may begin before earlier ones have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
-  // later; the bits are the same.
+  // later. The bits are the same.
   bool programmatic_launches = true;
-  // Products ask for more of their weights than they can hold before they have
-  // their activations; the bits are the same.
+  // Products ask for their weights before they have their activations, for more
+  // than they can hold. The bits are the same.
   bool prefetches_weights = true;
 };
 
-// A row has the same bits alone, in any batch and however its prompt is cut, at
-// less than half the rate for prompts.
+// Options with which a row has the same bits alone, in any batch and however
+// its prompt is cut. Prompts run at less than half the rate.
 inline CudaOptions BatchInvariant() {
   CudaOptions options;
   options.tensor_attention = CudaOptions::TensorAttention::kNone;
@@ -512,8 +526,9 @@ inline CudaOptions BatchInvariant() {
 absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(
     int device, const CudaOptions& options = {});
 
-// The memory of a device, on which a backend has been made, as it is now.
-// Thread-safe. Errors: kUnimplemented; kUnavailable if the device is lost.
+// The memory of a device as it is now. A backend must have been made on the
+// device. Thread-safe. Errors: kUnimplemented if built without CUDA;
+// kUnavailable if the device is lost.
 absl::StatusOr<DeviceMemory> ReadCudaMemory(int device);
 
 }  // namespace plimsoll::kernels

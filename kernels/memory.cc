@@ -1,4 +1,4 @@
-// Mappings are made 2 MiB too long and cut at both ends to be aligned.
+// A mapping is made 2 MiB too long and cut at both ends, so that it is aligned.
 #include "kernels/memory.h"
 
 #include <sys/mman.h>

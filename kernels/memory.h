@@ -13,31 +13,31 @@
 
 namespace plimsoll::kernels {
 
-// Of tensors and regions: a cache line.
+// Tensors and regions begin at multiples of a cache line.
 inline constexpr int64_t kCpuAlignment = 64;
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
 int64_t PhysicalMemoryBytes();
 
-// One anonymous mapping of `bytes` rounded up to 2 MiB, aligned to 2 MiB, huge
-// pages advised, spread over the memory nodes where there are several. `touch`
-// gets the range in chunks of kMaxChunkBytes at most, whole huge pages, and
-// writes zeros to every page of them, so that they are resident. `fence` is
-// asked before each chunk; if it fails, the mapping is given back.
+// Makes one anonymous mapping of `bytes` rounded up to 2 MiB, aligned to 2 MiB,
+// with huge pages advised, spread over the memory nodes where there are
+// several. `touch` gets the range in chunks of at most kMaxChunkBytes, in whole
+// huge pages, and writes zeros to every page, so that all are resident. `fence`
+// is called before each chunk; if it fails, the mapping is given back.
 // Errors: kInvalidArgument if bytes <= 0; kResourceExhausted with the bytes
-// wanted if the system refuses; those of the fence.
+// wanted if the system refuses; the fence's errors.
 absl::StatusOr<Buffer> AllocateHuge(
     int64_t bytes, ChunkFence fence,
     absl::FunctionRef<void(std::byte* data, int64_t)> touch);
-// As above, without a fence.
+// AllocateHuge without a fence.
 inline absl::StatusOr<Buffer> AllocateHuge(
     int64_t bytes, absl::FunctionRef<void(std::byte* data, int64_t)> touch) {
   return AllocateHuge(
       bytes, [](int64_t) { return absl::OkStatus(); }, touch);
 }
 
-// Errors: kInvalidArgument if the sizes differ in the wrong direction: `to`
-// must hold `from_bytes`, of which all are copied.
+// Copies `from_bytes` bytes from `from` to `to`.
+// Errors: kInvalidArgument if to_bytes < from_bytes.
 absl::Status CopyChecked(const std::byte* from, int64_t from_bytes,
                          std::byte* to, int64_t to_bytes);
 

@@ -1,4 +1,4 @@
-// The two system calls themselves: their library, libnuma, does much more.
+// These are the two system calls themselves: libnuma does much more than this.
 #include "kernels/memory_nodes.h"
 
 #include <linux/mempolicy.h>
@@ -11,7 +11,7 @@ namespace plimsoll::kernels {
 namespace {
 
 constexpr size_t kWordBits = 8 * sizeof(unsigned long);
-// As the system wants a set of nodes.
+// A set of nodes as the system calls take it.
 using Mask = std::array<unsigned long, kMaxMemoryNodes / kWordBits>;
 
 }  // namespace

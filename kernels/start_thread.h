@@ -11,6 +11,7 @@
 
 namespace plimsoll::kernels {
 
+// The error of a thread that the system refused.
 inline absl::Status NoThread() {
   return absl::ResourceExhaustedError(
       "the system gives no further thread: raise the limit of threads "
@@ -18,8 +19,8 @@ inline absl::Status NoThread() {
 }
 
 // Runs `work` on a new thread.
-// Errors: kResourceExhausted if the system gives no thread, as under a limit of
-// processes; `work` is then not run.
+// Errors: kResourceExhausted if the system gives no thread, for example under a
+// limit of processes; `work` is then not run.
 template <typename Work>
 absl::StatusOr<std::thread> StartThread(Work work) {
   try {

@@ -22,7 +22,7 @@ struct WeightMatrix {
 // One page of a sequence's page table. Keys of a page lie at consecutive
 // positions.
 struct PageEntry {
-  int64_t first_position;  // of the page's cell 0
+  int64_t first_position;  // position of the page's cell 0
   int32_t page;            // index in the pool
   int32_t live_begin;      // cells [live_begin, live_end) hold live tokens
   int32_t live_end;

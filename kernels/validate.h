@@ -1,4 +1,5 @@
-// What every backend asks of an operation's arguments before it runs it.
+// Checks of an operation's arguments that every backend makes before it runs
+// it.
 #ifndef PLIMSOLL_KERNELS_VALIDATE_H_
 #define PLIMSOLL_KERNELS_VALIDATE_H_
 
@@ -18,13 +19,14 @@
 
 namespace plimsoll::kernels {
 
-// Rows of a file that are given to UploadRows.
+// The size of the rows of a file that are given to UploadRows.
 struct FileRows {
   int64_t row_bytes;
   int64_t n_rows;
 };
 
-// Of UploadRows, for a backend that stores `row_multiple` rows together.
+// Checks the arguments of UploadRows for a backend that stores `row_multiple`
+// rows together.
 inline absl::StatusOr<FileRows> ValidateRows(
     DType dtype, int64_t rows, int64_t cols, int64_t first_row,
     std::span<const std::byte> file_rows, BufferView data,
@@ -94,7 +96,7 @@ inline absl::Status Validate(const GatedActivationArgs& args) {
   return ValidatePacked(args.dim);
 }
 
-// That a soft cap is finite and not negative.
+// Checks that a soft cap is finite and not negative.
 inline absl::Status ValidateCap(float soft_cap, absl::string_view what) {
   if (soft_cap >= 0 && soft_cap <= std::numeric_limits<float>::max()) {
     return absl::OkStatus();
@@ -185,7 +187,7 @@ inline absl::Status Validate(const RopeArgs& args) {
   return ValidateRotation(args.n_rot, args.head_dim);
 }
 
-// Keys or values of type `dtype`, `n` of them side by side.
+// Checks that `n` keys or values side by side can be stored as `dtype`.
 inline absl::Status ValidateKv(DType dtype, int64_t n) {
   if (!IsKvType(dtype)) {
     return absl::UnimplementedError(

@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x / (1 + exp(-t)). With t = x this is SiLU; GELU's 0.5 x (1 + tanh(u)) is
-// the same with t = 2u, which keeps the relative error small on both sides.
+// x / (1 + exp(-t)). With t = x this is SiLU. GELU, 0.5 x (1 + tanh(u)), is
+// this with t = 2u; the form keeps the relative error small on both sides.
 template <class D, class V>
 HWY_INLINE V TimesSigmoid(D d, V x, V t) {
   // exp(88) is finite, and x over it is zero for all purposes.

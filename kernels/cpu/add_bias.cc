@@ -1,4 +1,4 @@
-// A bias is added to every row.
+// Adds a bias to every row.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/add_bias.cc"
@@ -12,7 +12,7 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows [begin, end).
+// Adds the bias to rows [begin, end).
 void AddBiasToRows(const AddBiasArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));

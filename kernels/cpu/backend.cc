@@ -48,7 +48,7 @@ class CpuBackend : public Backend {
 
   absl::StatusOr<Buffer> Allocate(int64_t bytes, ChunkFence fence) override {
     ++n_allocations_;
-    // A load's first step, before which no engine has computed anything.
+    // A load allocates first, before any engine has computed anything.
     TimeCpuTargets();
     // Pages are touched by the threads that will read them.
     return AllocateHuge(bytes, fence, [this](std::byte* data, int64_t size) {

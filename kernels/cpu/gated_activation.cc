@@ -26,7 +26,7 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 
 namespace {
 
-// At most kPartElements.
+// Activates elements [begin, end), at most kPartElements.
 void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -56,7 +56,7 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
 
 }  // namespace
 
-// Elements [begin, end) of all rows, in whole blocks if they are packed.
+// Activates elements [begin, end) of all rows; whole blocks if they are packed.
 void ActivateRange(const GatedActivationArgs& args, int64_t begin,
                    int64_t end) {
   for (; begin < end; begin += kPartElements) {

@@ -1,5 +1,5 @@
-// The CPU operations, one file each; arguments have been validated. Each picks
-// its instruction path and splits its work over the pool.
+// The CPU operations, one file each. Their arguments have been validated. Each
+// operation picks its instruction path and splits its work over the pool.
 #ifndef PLIMSOLL_KERNELS_CPU_OPS_H_
 #define PLIMSOLL_KERNELS_CPU_OPS_H_
 
@@ -16,19 +16,20 @@
 
 namespace plimsoll::kernels::cpu {
 
-// Rows of `dim` floats in one task of an elementwise operation: fewer would
-// cost more to hand out than to do.
+// Rows of `dim` floats in one task of an elementwise operation. A smaller task
+// would cost more to hand out than to do.
 constexpr int64_t RowGrain(int64_t dim) {
   constexpr int64_t kTaskFloats = 8192;
   return dim >= kTaskFloats ? 1 : kTaskFloats / (dim < 1 ? 1 : dim);
 }
 
-// Rows of a product whose outputs are worth bounding before they are computed.
-// Measured: 1.45 times as fast for one row of gemma3-270m, 1.2 for two; with
-// four, computing the bounds takes as long as reading what they save.
+// Products of up to this many rows bound their outputs before they compute
+// them. Measured: 1.45 times as fast for one row of gemma3-270m, 1.2 times for
+// two; with four rows, computing the bounds takes as long as reading what they
+// save.
 inline constexpr int64_t kMaxTopRows = 2;
 
-// Whether a product is one of integers.
+// True if a product meets packed activations in integers.
 inline bool IsInteger(const MatMulArgs& args) {
   return args.packed != nullptr && !IsFloatType(args.w.dtype);
 }
@@ -37,42 +38,44 @@ constexpr int64_t Panels(const WeightMatrix& w) {
   return CeilDiv(w.rows, kPanelRows);
 }
 
-// Panels of a task, even, as products of many rows take them in twos: at most
-// `most` of `n_panels`.
+// Panels of a task, at most `most` of `n_panels`. The number is even, because
+// products of many rows take panels in twos.
 inline int64_t PanelGrain(int64_t n_panels, int64_t most, int n_threads) {
   return std::clamp<int64_t>(n_panels / (n_threads * 8), 1, most / 2) * 2;
 }
 
-// Floats of scratch that attention needs per thread.
+// Floats of scratch that attention needs for each thread.
 int64_t AttentionScratchFloats();
 
 void GetRows(const GetRowsArgs& args, ThreadPool& pool);
-// `scratch`: kMaxTopRows for each thread of the pool.
+// `scratch`: kMaxTopRows lists for each thread of the pool.
 void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
              TopList* scratch);
-// Outputs of a product saturate at args.soft_cap, those that are kNotComputed
-// stay so.
+// Soft-caps the outputs of a product at args.soft_cap. Outputs that are
+// kNotComputed stay so.
 void SoftCap(const MatMulArgs& args, ThreadPool& pool);
-// A product of up to kMaxTopRows rows by a split matrix, where args.top bounds
-// what is looked at.
+// A product of up to kMaxTopRows rows by a split matrix. It rules out outputs
+// that args.top does not need.
 void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
-// Integer products of panels [begin, end) on AMX; only where it is in use. From
-// so many rows on, a tile's, it is expected to be faster.
+// Integer products of panels [begin, end) on AMX, only where AMX is in use. It
+// is expected to be faster from a tile's rows on (kMinAmxRows).
 inline constexpr int64_t kMinAmxRows = 16;
 void MatMulAmx(const MatMulArgs& args, int64_t begin, int64_t end);
-// The same of many rows on AVX-512 with VNNI (UsesVnni512), with fewer
-// multiplications where PathExtra::kWinograd is in use: from so many rows on.
-// Measured on a Zen 5 with one thread beside products of few rows: with fewer
-// multiplications 12 rows up to 1.1 times as fast, 512 rows 1.4 to 1.7 times;
-// without, 24 rows 1.03 to 1.3 times, 512 rows 1.2 to 1.4 times.
+// Integer products of many rows on AVX-512 with VNNI (UsesVnni512), from
+// kMinManyRows rows on; with fewer multiplications, from kMinWinogradRows rows
+// on, where PathExtra::kWinograd is in use. Measured on a Zen 5 with one thread
+// beside products of few rows: with fewer multiplications 12 rows up to 1.1
+// times as fast, 512 rows 1.4 to 1.7 times; without, 24 rows 1.03 to 1.3 times,
+// 512 rows 1.2 to 1.4 times.
 inline constexpr int64_t kMinWinogradRows = 12;
 inline constexpr int64_t kMinManyRows = 24;
 void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end);
-// The same of two matrices, gated and packed to `packed` while their outputs
-// are in the caches: panels [begin, end) of either, both even.
+// MatMulMany of two matrices whose outputs are gated, and packed to `packed`,
+// while they are in the caches. It takes panels [begin, end) of both, both
+// numbers even.
 void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
                      int64_t begin, int64_t end);
-// A product's float32 path: exact weights on `x`.
+// A product in float32: exact weights on `x`.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
@@ -85,11 +88,11 @@ void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
-// Whether products can be gated before their outputs leave the caches, and the
-// operation, which says where it packed them.
+// FusesGatedMatMul says whether GatedMatMul can gate products before their
+// outputs leave the caches. GatedMatMul returns where it packed them.
 bool FusesGatedMatMul(const GatedMatMulArgs& args);
 const std::byte* GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool);
-// `scratch`: one for each thread of the pool.
+// `scratch`: one list for each thread of the pool.
 void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch);
 
 }  // namespace plimsoll::kernels::cpu

@@ -15,8 +15,8 @@
 namespace plimsoll::kernels {
 namespace {
 
-// A product as prompts have it: rows enough for every path's own kernels,
-// weights that stay in the second-level cache.
+// The product has the shape of a prompt's: rows enough for every path's own
+// kernels, and weights that stay in the second-level cache.
 constexpr int64_t kRows = 48;
 constexpr int64_t kOutputs = 256;
 constexpr int64_t kCols = 1'024;
@@ -32,7 +32,7 @@ class TimedProduct {
         packed_(kRows * PackedRowBytes(kCols)),
         out_(kRows * kOutputs) {}
 
-  // How long it takes on the path in use.
+  // Seconds that the product takes on the path in use.
   double Seconds() {
     // Each path packs activations in its own way.
     cpu::PackActivations({x_.data(), kRows, kCols, packed_.data()}, pool_);

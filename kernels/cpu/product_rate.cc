@@ -10,7 +10,7 @@
 
 #include "hwy/highway.h"
 
-// As in mat_mul.cc.
+// mat_mul.cc has the same attributes.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #else
@@ -23,12 +23,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DI = hn::ScalableTag<int32_t>;
 using VI = hn::Vec<DI>;
 
-// Chains that wait for nobody: two products a cycle, each some five cycles
-// long.
+// Chains of products that do not wait for each other: two products a cycle,
+// each some five cycles long.
 constexpr int kChains = 12;
 constexpr int64_t kRounds = 1 << 14;
 
-// Ones as wide as the path multiplies them.
+// Ones, as wide as the path multiplies them.
 HWY_INLINE VI Ones() {
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || \
     HWY_TARGET == HWY_AVX2
@@ -59,7 +59,7 @@ HWY_INLINE void AddProducts(VI a, VI b, VI& sum) {
 #endif
 }
 
-// The compiler may not know what `v` holds, or it would multiply only once.
+// Hides from the compiler what `v` holds; otherwise it would multiply once.
 HWY_INLINE void Forget(VI& v) {
 #if HWY_ARCH_X86
   asm volatile("" : "+x"(v.raw));

@@ -1,4 +1,4 @@
-// How fast registers multiply integers: what prefill is measured against.
+// How fast registers multiply integers, the measure for prefill.
 #ifndef PLIMSOLL_KERNELS_CPU_PRODUCT_RATE_H_
 #define PLIMSOLL_KERNELS_CPU_PRODUCT_RATE_H_
 

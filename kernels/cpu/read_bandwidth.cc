@@ -7,9 +7,10 @@
 namespace plimsoll::kernels {
 namespace {
 
-// Loads that wait for nobody, enough to keep a core's line buffers full.
+// Loads that do not wait for each other, enough to keep a core's line buffers
+// full.
 constexpr size_t kLanes = 16;
-// A piece is some rows of a matrix long.
+// A piece is as long as some rows of a matrix.
 constexpr int64_t kPieceWords = 8'192;
 
 uint64_t ReadPiece(std::span<const uint64_t> words) {

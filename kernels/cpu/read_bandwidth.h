@@ -1,4 +1,4 @@
-// How fast threads read memory: what decode is measured against.
+// How fast threads read memory, the measure for decode.
 #ifndef PLIMSOLL_KERNELS_CPU_READ_BANDWIDTH_H_
 #define PLIMSOLL_KERNELS_CPU_READ_BANDWIDTH_H_
 
@@ -9,8 +9,8 @@
 
 namespace plimsoll::kernels {
 
-// The exclusive or of all of `words`, read once from front to back by all
-// threads of the pool, each a piece at a time.
+// Returns the exclusive or of all of `words`. All threads of the pool read them
+// once from front to back, a piece at a time.
 uint64_t ReadAll(std::span<const uint64_t> words, ThreadPool& pool);
 
 }  // namespace plimsoll::kernels

@@ -16,7 +16,7 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// Pairs (2p, 2p + 1) or (p, p + n_pairs), `kIsNeox`.
+// Rotates pairs (p, p + n_pairs) if kIsNeox, else pairs (2p, 2p + 1).
 template <bool kIsNeox>
 void RotateHead(const float* x, const float* angles, int64_t n_pairs,
                 float* out) {

@@ -27,8 +27,9 @@ namespace plimsoll::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// Tiles of bytes, a system that saves their state, and its permission for this
-// process. There are systems that say so of all three and still trap.
+// True if the CPU has tiles of bytes, the system saves their state, and it
+// permits this process to use them. Some systems say yes to all three and still
+// trap.
 bool AskForAmx() {
   unsigned a = 0;
   unsigned b = 0;
@@ -49,7 +50,7 @@ bool AskForAmx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// One product of bytes, in tiles of 16 rows of 64 bytes.
+// Makes one product of bytes, in tiles of 16 rows of 64 bytes.
 void MultiplyTiles() {
   struct {
     uint8_t palette = 1;
@@ -72,8 +73,8 @@ void MultiplyTiles() {
 
 bool HasAmx() { return AskForAmx() && RunsWithoutTrap(MultiplyTiles); }
 
-// Integer products of 256 bits on CPUs that may have no AVX-512. Builds of
-// clang have no kernels for it (pairs-inl.h).
+// True if the CPU has integer products of 256 bits, even without AVX-512.
+// Builds of clang have no kernels for them (pairs-inl.h).
 bool HasAvxVnni() {
   if (HWY_COMPILER_GCC_ACTUAL == 0) return false;
   unsigned a = 0;
@@ -134,7 +135,7 @@ std::atomic<const Path*>& PathInUse() {
   return in_use;
 }
 
-// Whether the path in use was chosen, by name or by its time.
+// Says whether the path in use was chosen, by name or by its time.
 struct Choice {
   std::mutex mutex;
   bool is_made = false;  // under the mutex

@@ -1,15 +1,16 @@
-// Which instruction paths every file of the CPU backend is compiled for.
-// Included before any header of Highway.
+// Which instruction paths every file of the CPU backend is compiled for. Files
+// include it before any header of Highway.
 #ifndef PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_
 #define PLIMSOLL_KERNELS_CPU_TARGETS_INL_H_
 
 // AVX-512 with VNNI is worth a path of its own.
 #define HWY_WANT_AVX3_DL
 
-// Kept on x86: SSE4 (the fallback), AVX2, AVX3, AVX3_DL. Bits 3 to 6 are the
-// paths that newer Highways add above AVX3_DL. Kept on ARM: NEON. Vectors of
-// unknown length are left out, because the kernels keep arrays of vectors, and
-// so is bit 26, which newer Highways give to NEON with BF16.
+// These paths are kept on x86: SSE4 (the fallback), AVX2, AVX3, AVX3_DL. Bits 3
+// to 6 are the paths that newer versions of Highway add above AVX3_DL. NEON is
+// kept on ARM. Vectors of unknown length are left out because the kernels keep
+// arrays of vectors. Bit 26 is left out too: newer versions of Highway give it
+// to NEON with BF16.
 #if defined(__x86_64__)
 #define HWY_DISABLED_TARGETS 0x78
 #else

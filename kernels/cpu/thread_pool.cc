@@ -67,18 +67,19 @@ struct ThreadPool::Impl {
   // The gate: this bit, and the number of workers inside.
   static constexpr uint32_t kShut = uint32_t{1} << 31;
 
-  // Each on a cache line of its own.
+  // Each of these is on a cache line of its own.
   alignas(64) std::atomic<uint32_t> n_loops{0};
   alignas(64) std::atomic<uint32_t> gate{kShut};
   alignas(64) std::atomic<int64_t> next{0};
-  // Read by workers that wake late, whatever the gate.
+  // Workers that wake late read it, whatever the gate.
   std::atomic<bool> is_stopping{false};
-  // The loop. Written while the gate is shut and nobody inside.
+  // The loop. It is written while the gate is shut and nobody is inside.
   alignas(64) int64_t n = 0;
   int64_t grain = 1;
   absl::FunctionRef<void(int64_t, int64_t, int)>* function = nullptr;
   std::vector<std::thread> workers;
-  // That no worker is pinned to; none if they are everywhere, or nowhere.
+  // CPUs that no worker is pinned to. Empty if workers are on every CPU, or if
+  // they are not pinned.
   std::vector<int> free_cpus;
 
   void Work(int thread) {
@@ -151,7 +152,7 @@ ThreadPool::ThreadPool(int n_threads, bool pin)
       PinTo(impl_->workers.back().native_handle(), {&cpus[cpu], 1});
     }
   }
-  // Workers have the CPUs from the second on; with more of them, all.
+  // Workers have the CPUs from the second on, or all if there are more workers.
   const auto n = static_cast<size_t>(n_threads);
   if (pin && n <= cpus.size()) {
     impl_->free_cpus.push_back(cpus.front());
@@ -175,8 +176,8 @@ bool ThreadPool::LeaveWorkersCpus() const {
   if (free_cpus.empty() || std::ranges::count(free_cpus, sched_getcpu()) > 0) {
     return false;
   }
-  // Threads that it starts would have what it has, so that is put back. Called
-  // in a step: nothing is allocated.
+  // Threads that this thread starts later would inherit its set of CPUs, so the
+  // set is put back. This runs inside a step: nothing is allocated.
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
   PinTo(pthread_self(), free_cpus);

@@ -1,5 +1,5 @@
-// A few pinned threads that share a loop: they spin briefly between loops, then
-// park, so that an idle engine costs nothing.
+// A few pinned threads that share a loop. They spin briefly between loops and
+// then sleep, so that an idle engine costs nothing.
 #ifndef PLIMSOLL_KERNELS_CPU_THREAD_POOL_H_
 #define PLIMSOLL_KERNELS_CPU_THREAD_POOL_H_
 
@@ -25,15 +25,15 @@ class ThreadPool {
   int n_threads() const;
 
   // Moves the calling thread, which is about to call ParallelFor, off a CPU
-  // that a worker is pinned to, if there are others: the system would let both
-  // share it for some 20 ms. Where the thread may run stays as it was. True if
-  // it was on such a CPU.
+  // that a worker is pinned to, if there are other CPUs. The system would let
+  // both share the CPU for some 20 ms. The set of CPUs that the thread may use
+  // stays as it was. Returns true if the thread was on a worker's CPU.
   bool LeaveWorkersCpus() const;
 
-  // Splits [0, n) into tasks of `grain` and lets threads take them, the caller
-  // being thread 0; returns when all are done. fn(begin, end, thread) must not
-  // depend on who runs it: a worker that other processes keep from its CPU is
-  // not waited for unless it holds a task.
+  // Splits [0, n) into tasks of `grain` and lets threads take them; the caller
+  // is thread 0. Returns when all tasks are done. fn(begin, end, thread) must
+  // not depend on which thread runs it. The call waits for a worker that other
+  // processes keep from its CPU only if that worker holds a task.
   void ParallelFor(int64_t n, int64_t grain,
                    absl::FunctionRef<void(int64_t, int64_t, int)> fn);
 

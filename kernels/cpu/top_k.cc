@@ -61,7 +61,7 @@ void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
   }
 }
 
-// Sum of exp((x - max) * scale) of x[0, n), of whole vectors, and of the vector
+// Sum of exp((x - max) * scale) over x[0, n), whole vectors, and the vector
 // `tail`.
 double SumOfExp(const float* x, int64_t n, const float* tail, float max,
                 float scale) {
@@ -86,7 +86,7 @@ double SumOfExp(const float* x, int64_t n, const float* tail, float max,
 
 }  // namespace
 
-// `n` values that start at id `first_id`.
+// Adds `n` values that start at id `first_id` to `list` and sums them.
 ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
                    float inverse, TopList& list) {
   const D d;
@@ -137,7 +137,7 @@ namespace {
 constexpr int64_t kMaxChunks = 64;
 constexpr int64_t kMinChunk = 4096;
 
-// Of a whole row: log(sum(exp(x))) and sum(exp((x - max) * inverse)).
+// The sums of a whole row: log(sum(exp(x))) and sum(exp((x - max) * inverse)).
 struct RowSum {
   double log_sum_exp;
   double mass;
@@ -184,7 +184,7 @@ void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch) {
     for (int t = 1; t < pool.n_threads(); ++t) {
       HWY_DYNAMIC_DISPATCH(MergeTopK)(scratch[t], args.k, scratch[0]);
     }
-    // Only NaNs leave the list short.
+    // The list is short only if there are NaNs.
     for (int64_t i = scratch[0].n; i < args.k; ++i) {
       scratch[0].values[i] = -std::numeric_limits<float>::infinity();
       scratch[0].ids[i] = 0;

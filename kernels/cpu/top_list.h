@@ -1,5 +1,5 @@
-// The k largest of the values that came, in descending order; equal ones by
-// lower id.
+// The k largest of the values inserted so far, in descending order; equal
+// values by ascending id.
 #ifndef PLIMSOLL_KERNELS_CPU_TOP_LIST_H_
 #define PLIMSOLL_KERNELS_CPU_TOP_LIST_H_
 
@@ -15,7 +15,7 @@ struct TopList {
   int32_t ids[kMaxCandidates];
   int64_t n;
 
-  // Whether (value, id) belongs to the k <= kMaxCandidates largest. NaN never
+  // True if (value, id) belongs to the k <= kMaxCandidates largest. NaN never
   // does.
   bool Takes(float value, int32_t id, int64_t k) const {
     if (n < k) return value == value;
@@ -23,7 +23,8 @@ struct TopList {
     return value > least || (value == least && id < ids[k - 1]);
   }
 
-  // What it takes. Few are, once the list is full.
+  // Inserts (value, id), for which Takes() is true. Few values are inserted
+  // once the list is full.
   void Insert(float value, int32_t id, int64_t k) {
     int64_t i = n < k ? n++ : k - 1;
     for (; i > 0; --i) {
@@ -36,7 +37,7 @@ struct TopList {
     ids[i] = id;
   }
 
-  // The k-th largest, or -infinity as long as there are fewer.
+  // The k-th largest value, or -infinity as long as there are fewer.
   float Least(int64_t k) const {
     return n < k ? -std::numeric_limits<float>::infinity() : values[k - 1];
   }

@@ -1,5 +1,6 @@
-// Under signal handlers and not in a child: a process with threads may not be
-// able to fork, and its child would copy the tables of all its pages.
+// The probe uses signal handlers and not a child process: a process with
+// threads may not be able to fork, and its child would copy the tables of all
+// its pages.
 #include "kernels/cpu/trap_probe.h"
 
 #include <pthread.h>
@@ -13,7 +14,7 @@
 namespace plimsoll::kernels {
 namespace {
 
-// What a system sends for an instruction that it does not run.
+// The signals that a system sends for an instruction that it does not run.
 constexpr std::array kTrapSignals = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
 
 // Written under the probe's mutex, before the handlers are there.
@@ -25,7 +26,7 @@ void OnTrap(int signal) {
   if (way_back != nullptr) siglongjmp(*way_back, 1);
   for (size_t i = 0; i < kTrapSignals.size(); ++i) {
     if (kTrapSignals[i] != signal) continue;
-    // It comes again as soon as this one is done with.
+    // The signal comes again as soon as this handler returns.
     sigaction(signal, &actions_before[i], nullptr);
     raise(signal);
   }

@@ -1,4 +1,4 @@
-// Biases are added to every row of up to kMaxBiases buffers, in one launch.
+// Adds biases to every row of up to kMaxBiases buffers, in one launch.
 #include <algorithm>
 
 #include "kernels/cuda/numeric.cuh"
@@ -13,7 +13,7 @@ struct Biases {
   AddBiasArgs args[kMaxBiases];
 };
 
-// Block (x, y, z) does kThreads columns, the y-th ones, of row x of buffer z.
+// Block (x, y, z) takes row x of buffer z, and the y-th kThreads columns of it.
 __global__ void AddBiasRows(Biases biases) {
   WaitForKernelsBefore();
   const AddBiasArgs& args = biases.args[blockIdx.z];

@@ -1,8 +1,9 @@
-// Copies from memory to a block's shared memory beside which a thread goes on.
+// Copies from memory to a block's shared memory; the thread goes on while they
+// run.
 //
-// A thread starts copies, and CommitCopies() makes a group of those since the
-// last one. After WaitForCopies<n>() all of this thread's groups but the last n
-// have arrived, and after a barrier those of the block's other threads.
+// A thread starts copies. CommitCopies() makes a group of the copies since the
+// last group. After WaitForCopies<n>() all groups of this thread but the last n
+// have arrived; after a barrier, so have those of the block's other threads.
 #ifndef PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
 
@@ -13,13 +14,13 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kCopyBytes = 16;  // of one copy, and their alignment
+inline constexpr int kCopyBytes = 16;  // of one copy, also its alignment
 
 #ifdef PLIMSOLL_CUDA_EMULATED
 
 using ::plimsoll::kernels::cuda_emulated::CommitCopies;
 inline void StartCopy(std::byte* shared, const std::byte* from) {
-  // For what checks addresses.
+  // These reads let address checkers see the copy's source and target.
   for (const std::byte* at : {from, static_cast<const std::byte*>(shared)}) {
     [[maybe_unused]] volatile std::byte last = at[0];
     last = at[kCopyBytes - 1];

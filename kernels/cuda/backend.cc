@@ -20,13 +20,13 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// Of tensors and regions: cudaMalloc's.
+// Tensors and regions have the alignment of cudaMalloc.
 constexpr int64_t kAlignment = 256;
 // Allocations are whole pages of the device's memory.
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
 // Owns the stream and the kernels' own memory. Called from one thread at a
-// time, whichever: each call makes the device the thread's.
+// time, which may be any: each call selects the device for its thread.
 class CudaBackend : public Backend {
  public:
   CudaBackend() = default;
@@ -158,7 +158,7 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // CopyRows has nothing that could be wrong.
+  // CopyRows has no argument that could be invalid.
   static absl::Status Check(const CopyRowsArgs& /*args*/) {
     return absl::OkStatus();
   }
@@ -176,7 +176,7 @@ class CudaBackend : public Backend {
     return LaunchStatus();
   }
 
-  // Takes the kernels' own memory, unless they have some.
+  // Allocates the kernels' own memory, unless they have some.
   absl::Status HaveScratch();
 
   int device_ = 0;
@@ -262,11 +262,11 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, ChunkFence fence) {
   }
   const int64_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   RETURN_IF_ERROR(UseDevice(device_));
-  // The device gives all of it at once, so this comes before any of it.
+  // The device gives all of the memory at once, so the fence is called before.
   RETURN_IF_ERROR(fence(0));
   ASSIGN_OR_RETURN(std::byte * data, AllocateDevice(rounded));
   Buffer buffer(data, rounded, [device = device_](std::byte* freed, int64_t) {
-    // Waits for what still uses it.
+    // Freeing waits for what still uses the memory.
     (void)UseDevice(device);
     FreeDevice(freed);
   });
@@ -324,7 +324,7 @@ absl::Status CudaBackend::Upload(std::span<const std::byte> host,
   RETURN_IF_ERROR(queue_.StartEach());
   RETURN_IF_ERROR(
       CopyToDevice(host.data(), device.data, size, context_.stream));
-  // Until then the copy may still read `host`.
+  // The copy may read `host` until the stream is done.
   return WaitForStream(context_.stream);
 }
 

@@ -1,4 +1,4 @@
-// Times are those of events on the device. cuBLAS is opened at run time, so
+// Times are measured by events on the device. cuBLAS is opened at run time, so
 // that programs start where it is not installed.
 #include "kernels/cuda/device_rates.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr int kWarmUps = 3;
 constexpr int kRuns = 11;
 
-// Device memory that is given back.
+// Owns device memory.
 class Memory {
  public:
   static absl::StatusOr<Memory> Of(int64_t bytes) {
@@ -67,7 +67,7 @@ using Gemm = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
                                 const void* beta, void* c, cudaDataType,
                                 int ldc, cublasComputeType_t, cublasGemmAlgo_t);
 
-// The few functions of cuBLAS that are called.
+// The few functions of cuBLAS that this file calls.
 struct Blas {
   decltype(&cublasCreate_v2) create;
   decltype(&cublasDestroy_v2) destroy;
@@ -77,7 +77,7 @@ struct Blas {
 
 absl::StatusOr<Blas> OpenBlas() {
   const std::string name = absl::StrCat("libcublas.so.", CUBLAS_VER_MAJOR);
-  // Stays open: closing it would unload what the driver still knows.
+  // The library stays open: closing it would unload what the driver still uses.
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::UnimplementedError(absl::StrCat("there is no ", name));

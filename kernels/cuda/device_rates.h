@@ -1,6 +1,6 @@
-// What a device can do, as a measure of the kernels: the rate of copies in its
-// memory, and of its vendor's matrix products. For benchmarks; a worker does
-// not link this.
+// Measures of a device, to compare kernels with: the rate of copies in its
+// memory and of its vendor's matrix products. For benchmarks; a worker does not
+// link this.
 #ifndef PLIMSOLL_KERNELS_CUDA_DEVICE_RATES_H_
 #define PLIMSOLL_KERNELS_CUDA_DEVICE_RATES_H_
 
@@ -14,7 +14,7 @@ namespace plimsoll::kernels::cuda {
 // Driver, runtime and clocks, for a report.
 absl::StatusOr<std::string> DescribeDevice(int device);
 
-// Bytes of the device that are not taken.
+// Bytes of the device that nobody has allocated.
 absl::StatusOr<int64_t> FreeBytes(int device);
 
 // Bytes read and written per second by copies of `bytes` in the device's

@@ -1,5 +1,5 @@
-// The CUDA runtime makes a context before it says anything of memory, so what a
-// context takes is seen through the management library alone.
+// The CUDA runtime makes a context before it reports any memory. So only the
+// management library can show what a context takes.
 #include "kernels/cuda/driver_memory.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,8 @@
 namespace plimsoll::kernels::cuda {
 namespace {
 
-// Of the library's stable interface. Source: NVML API Reference Guide.
+// These names are of the library's stable interface. Source: NVML API Reference
+// Guide.
 constexpr int kSuccess = 0;
 using Device = void*;
 struct Memory {

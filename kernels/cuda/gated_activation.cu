@@ -1,5 +1,5 @@
-// SiLU or tanh-GELU of the gate, times up: a warp 32 values, which it packs
-// where that is asked for.
+// SiLU or tanh-GELU of the gate, times up. A warp takes 32 values, and packs
+// them where that is asked for.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -11,7 +11,7 @@ constexpr int64_t kWarps = kThreads / kWarpThreads;
 
 __device__ float Activated(float x, bool is_silu) {
   if (is_silu) return x / (1.0f + expf(-x));
-  // (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)), which cancels nothing.
+  // 1 / (1 + exp(-2u)) is (1 + tanh(u)) / 2 without cancellation.
   constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
   const float u = kTwoSqrtTwoOverPi * (x + 0.044715f * x * x * x);
   return x / (1.0f + expf(-u));

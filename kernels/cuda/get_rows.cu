@@ -1,4 +1,4 @@
-// Gathers rows of a table and scales them: a thread an element.
+// Gathers rows of a table and scales them. A thread takes one element.
 #include "base/status_macros.h"
 #include "kernels/cuda/mat_mul/weights.cuh"
 #include "kernels/cuda/ops.h"

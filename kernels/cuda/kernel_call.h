@@ -1,5 +1,5 @@
-// One launch of a kernel as a value: what to run, on what grid, and a copy of
-// its arguments.
+// One launch of a kernel as a value: the kernel, its grid and a copy of its
+// arguments.
 #ifndef PLIMSOLL_KERNELS_CUDA_KERNEL_CALL_H_
 #define PLIMSOLL_KERNELS_CUDA_KERNEL_CALL_H_
 
@@ -30,8 +30,8 @@ inline Dimensions DimensionsOf(const Grid& grid) {
           static_cast<unsigned>(grid.z)};
 }
 
-// Shared memory of a block: what it has on every device of compute capability
-// 8.0 or later, if it is asked for, as a LaunchQueue does; and unasked.
+// Shared memory of a block: what every device of compute capability 8.0 or
+// later gives on request, as a LaunchQueue makes it, and what it gives without.
 inline constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 inline constexpr int64_t kUnaskedSharedBytes = int64_t{48} << 10;
 
@@ -41,7 +41,7 @@ class KernelCall {
   static constexpr size_t kMaxBytes = 640;  // of all arguments
 
   const void* kernel = nullptr;
-  // Runs it on the emulator; null on a device.
+  // Runs the kernel on the emulator; null on a device.
   void (*emulate)(const KernelCall& call) = nullptr;
   Grid grid = {};
   int n_threads = 0;
@@ -70,11 +70,12 @@ class KernelCall {
   int n_arguments_ = 0;
   size_t n_bytes_ = 0;
   std::array<uint16_t, kMaxArguments> at_ = {};
-  // What lies between arguments is zero.
+  // The bytes between arguments are zero.
   alignas(16) std::array<std::byte, kMaxBytes> bytes_ = {};
 };
 
-// Queues it. Errors: at the next LaunchStatus() or synchronisation.
+// Queues the call. Its errors come with the next LaunchStatus() or
+// synchronisation.
 void Run(const KernelCall& call, Stream stream);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

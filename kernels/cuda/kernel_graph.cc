@@ -1,6 +1,7 @@
 // A graph is a chain: every kernel reads what those before it wrote. Its edges
 // are programmatic where that is possible: the next kernel's blocks begin when
-// all of this one's have, and wait for its end themselves (simt.cuh).
+// all of this one's blocks have begun, and wait for their end themselves
+// (simt.cuh).
 #include "kernels/cuda/kernel_graph.h"
 
 #include <utility>
@@ -21,7 +22,7 @@ struct Arguments {
   std::array<void*, KernelCall::kMaxArguments> at = {};
 };
 
-// More than a block has unasked.
+// Allows the call more shared memory than a block has without asking.
 void AllowShared(const KernelCall& call) {
   if (call.shared_bytes <= kUnaskedSharedBytes) return;
   // The runtime keeps the error for LaunchStatus().
@@ -43,16 +44,16 @@ cudaKernelNodeParams NodeOf(const KernelCall& call, Arguments& arguments) {
 
 absl::Status StatusOf(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  const absl::Status status = LaunchStatus();  // the same error, and forgets it
+  const absl::Status status = LaunchStatus();  // reads the error and clears it
   return status.ok() ? absl::InternalError(what) : status;
 }
 
 // Edges with data came with CUDA 12.3.
 #if CUDART_VERSION >= 12030
 
-// Whether a graph that begins with `kernel` may have programmatic edges. The
-// kernels' code decides, not the device: what is compiled for compute
-// capability 8.0 has no waits, wherever it runs. All are compiled alike.
+// True if a graph that begins with `kernel` may have programmatic edges. The
+// kernels' code decides, not the device: code for compute capability 8.0 has no
+// waits, wherever it runs. All kernels are compiled alike.
 bool CanOverlap(const void* kernel) {
   constexpr int kMinDriverVersion = 12030;
   int driver_version = 0;
@@ -147,7 +148,7 @@ absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
     auto graph = std::make_unique<CudaGraph>();
     const absl::Status built = graph->Build(calls, /*overlaps=*/true);
     if (built.ok()) return graph;
-    // Where memory is short or the device lost, plain edges are no help.
+    // Plain edges do not help if memory is short or the device is lost.
     if (!absl::IsInternal(built)) return built;
     overlaps = false;
   }
@@ -159,7 +160,7 @@ absl::StatusOr<std::unique_ptr<KernelGraph>> KernelGraph::Of(
 void Run(const KernelCall& call, Stream stream) {
   AllowShared(call);
   Arguments arguments(call);
-  // As above.
+  // The runtime keeps the error for LaunchStatus().
   (void)cudaLaunchKernel(call.kernel, DimensionsOf(call.grid),
                          dim3(static_cast<unsigned>(call.n_threads)),
                          arguments.at.data(),

@@ -1,4 +1,5 @@
-// A step's list of calls becomes a graph, or changes the one of its last like.
+// A step's list of calls becomes a graph, or updates the graph of the last step
+// that was like it.
 #include "kernels/cuda/launch_queue.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ int64_t SlotOf(int64_t bytes) {
   return static_cast<int64_t>(std::bit_ceil(size));
 }
 
-// Whether one list can become the other by updates.
+// True if updates can turn one list into the other.
 bool IsAlike(const std::vector<KernelCall>& a,
              const std::vector<KernelCall>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -55,7 +56,7 @@ absl::Status LaunchQueue::BeginStep(int64_t n_rows) {
 }
 
 void LaunchQueue::Hold(KernelCall call) {
-  // Its errors, as those of launches, are kept for LaunchStatus().
+  // Its errors are kept for LaunchStatus(), as those of launches are.
   if (calls_.size() == kMaxCalls) StartEach().IgnoreError();
   if (!is_held_) return Run(call, stream_);
   calls_.push_back(call);
@@ -112,8 +113,8 @@ absl::Status LaunchQueue::StartEach() {
   return status;
 }
 
-// The step whose graph becomes that of the calls that are held; null if there
-// is none and none may be added.
+// Returns the step whose graph becomes that of the held calls. Returns null if
+// there is none and none may be added.
 LaunchQueue::Step* LaunchQueue::FindStep() {
   Step* alike = nullptr;
   for (Step& step : steps_) {
@@ -147,7 +148,7 @@ absl::Status LaunchQueue::Update(Step& step) {
   return absl::OkStatus();
 }
 
-// Makes the step's graph that of the calls that are held.
+// Makes the step's graph the graph of the held calls.
 absl::Status LaunchQueue::Bring(Step& step) {
   step.last_used = n_steps_;
   step.n_rows = n_rows_;
@@ -157,7 +158,7 @@ absl::Status LaunchQueue::Bring(Step& step) {
   }
   const absl::Status updated = Update(step);
   if (updated.ok() || !overlaps_) return updated;
-  // From now on graphs are of the kind that any driver updates.
+  // From now on graphs are of the kind that every driver can update.
   overlaps_ = false;
   step.calls = calls_;
   for (Step& other : steps_) RETURN_IF_ERROR(Build(other));
@@ -170,7 +171,7 @@ absl::Status LaunchQueue::StartAsGraph() {
   if (step == nullptr) return StartEach();
   const absl::Status made = Bring(*step);
   if (!made.ok()) {
-    // What is left of the graph is of no step.
+    // What is left of the graph belongs to no step.
     step->graph.reset();
     std::erase_if(steps_, [](const Step& s) { return s.graph == nullptr; });
     if (absl::IsResourceExhausted(made)) return StartEach();

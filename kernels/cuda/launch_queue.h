@@ -1,5 +1,5 @@
-// Where operations put their kernels, and what those read of the host: on the
-// stream at once, or, within a step, in a list that is started by one call.
+// Takes the kernels of operations and the host data that they read. It puts
+// them on the stream at once or, within a step, in a list that one call starts.
 #ifndef PLIMSOLL_KERNELS_CUDA_LAUNCH_QUEUE_H_
 #define PLIMSOLL_KERNELS_CUDA_LAUNCH_QUEUE_H_
 
@@ -15,27 +15,28 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Owned by a backend, called from its thread.
+// A backend owns it and calls it from its thread.
 //
-// A step's host spans lie in one block, each in a slot whose place depends on
-// the sizes before it, rounded up to powers of two: while contexts grow, a
-// step's list of calls is nearly always that of the step before.
+// A step's host spans lie in one block, each in a slot. A slot's place depends
+// on the sizes before it, rounded up to powers of two. So a step's list of
+// calls is nearly always that of the step before, although contexts grow.
 class LaunchQueue {
  public:
-  // Host spans of one step; a step that has more starts without a graph.
+  // Bytes for the host spans of one step. A step that needs more starts without
+  // a graph.
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // of a step, likewise
-  // Graphs that are kept, one for each number of rows and list of kernels.
-  // Where all places are taken a step changes a graph of its list that was made
-  // for another number of rows; without one, the graph that was not used for
-  // longest makes room.
+  // It keeps at most this many graphs, one for each number of rows and list of
+  // kernels. Where all places are taken, a step changes a graph of its list
+  // that was made for another number of rows; if there is none, the graph that
+  // was not used for longest is dropped.
   static constexpr size_t kMaxGraphs = 16;
-  // What the driver takes for one, with room to spare: about 1,000 kernels of
-  // 1 KiB. An estimate; cuda_bench prints what it was.
+  // An estimate of what the driver takes for one graph, with room to spare:
+  // about 1,000 kernels of 1 KiB. cuda_bench prints the measured number.
   static constexpr int64_t kGraphBytes = int64_t{2} << 20;
 
-  // What became of steps, for tests and benchmarks.
+  // Counts of what became of steps, for tests and benchmarks.
   struct Counts {
     int64_t graphs_built = 0;
     int64_t calls_updated = 0;
@@ -48,35 +49,37 @@ class LaunchQueue {
   LaunchQueue& operator=(const LaunchQueue&) = delete;
   ~LaunchQueue();
 
-  // `device` holds kStepBytes; it and `staging` outlive this. With `overlaps`,
-  // a graph's kernels overlap where they can.
+  // `device` holds kStepBytes; it and `staging` outlive this object. With
+  // `overlaps`, a graph's kernels overlap where they can.
   absl::Status Open(std::byte* device, Staging* staging, Stream stream,
                     bool overlaps);
 
-  // From now on calls are held. Steps of the same number of rows share a graph
-  // if their kernels are the same.
+  // Begins a step of `n_rows` rows; from now on calls are held. Steps of the
+  // same number of rows share a graph if their kernels are the same.
   absl::Status BeginStep(int64_t n_rows);
-  // Starts what is held as one graph; calls are not held any more.
+  // Starts the held calls as one graph and stops holding calls.
   absl::Status StartAsGraph();
-  // The same, call by call: for a step that did not come to its end.
+  // Starts the held calls one by one and stops holding calls. For a step that
+  // did not come to its end.
   absl::Status StartEach();
-  // From now on no graph is added: steps change those that there are, and one
-  // whose list no graph has starts call by call.
+  // From now on no graph is added. Steps change the graphs that there are, and
+  // a step starts call by call if no graph has its list of kernels.
   void EndWarmUp() { is_warm_ = true; }
 
   Stream stream() const { return stream_; }
   bool is_held() const { return is_held_; }
-  // As asked for, until a graph shows that they cannot.
+  // True as asked for in Open, until a graph shows that kernels cannot overlap.
   bool overlaps() const { return overlaps_; }
   void Hold(KernelCall call);
 
-  // Where the device finds a copy of `host`, whose memory is free again when
-  // this returns. Errors: kResourceExhausted for more than Staging takes.
+  // Copies `host` and returns where the device finds the copy. The memory of
+  // `host` is free again when this returns. Errors: kResourceExhausted for more
+  // than Staging takes.
   absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
-  // The same for memory that does not change before the step's end: spans of
-  // one address are put once.
+  // Put for memory that does not change before the step's end: spans with the
+  // same address are copied once.
   absl::StatusOr<const std::byte*> PutOnce(std::span<const std::byte> host);
-  // Whether a step has room for a table of `bytes` in each of `n` slots.
+  // True if a step has room for a table of `bytes` in each of `n` slots.
   bool HasRoom(int64_t n, int64_t bytes) const;
 
   template <class T>
@@ -89,7 +92,7 @@ class LaunchQueue {
   const Counts& counts() const { return counts_; }
 
  private:
-  // Of what was put once.
+  // A span that PutOnce has copied.
   struct Place {
     const std::byte* host;
     size_t bytes;
@@ -113,7 +116,7 @@ class LaunchQueue {
   Staging* staging_ = nullptr;
   std::byte* host_ = nullptr;
   std::byte* device_ = nullptr;
-  Event copied_ = {};  // the block, of the last step
+  Event copied_ = {};  // when the last step's block was copied
   int64_t used_ = 0;   // bytes of the block
   bool is_held_ = false;
   bool overlaps_ = false;

@@ -1,4 +1,4 @@
-// A logit and its id as one number, whose order is that of draws.
+// A logit and its id as one number. Its order is the order of draws.
 #ifndef PLIMSOLL_KERNELS_CUDA_LOGIT_KEY_CUH_
 #define PLIMSOLL_KERNELS_CUDA_LOGIT_KEY_CUH_
 
@@ -8,8 +8,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Larger for larger logits, and for lower ids of equal ones; what is not a
-// number counts as minus infinity. 0 is below all keys.
+// Keys are larger for larger logits, and for lower ids among equal logits. A
+// logit that is not a number counts as minus infinity. 0 is below all keys.
 __device__ inline uint64_t KeyOf(float logit, int64_t id) {
   if (!(logit == logit)) logit = MinusInfinity();
   const uint32_t bits = BitsOfFloat(logit == 0.0f ? 0.0f : logit);
@@ -19,7 +19,7 @@ __device__ inline uint64_t KeyOf(float logit, int64_t id) {
          (0xFFFFFFFFu - static_cast<uint32_t>(id));
 }
 
-// The logit of a key's leading 32 bits.
+// The logit of a key; `ordered` is the key's upper 32 bits.
 __host__ __device__ inline float LogitOf(uint32_t ordered) {
   const uint32_t bits =
       (ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered;

@@ -1,9 +1,9 @@
-// Small arithmetic of the kernels: conversions, warp reductions, integer
+// Small arithmetic of the kernels: conversions, warp reductions and integer
 // matrix products, each with its twin for the emulator.
 //
 // Bits: the device build has -fmad=false, so that a product and a sum are
-// rounded as written in every instantiation; Fma is where one rounding is
-// wanted. The emulator rounds Fma twice.
+// rounded as written everywhere. Fma is used where one rounding is wanted. The
+// emulator rounds Fma twice.
 #ifndef PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
 #define PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
 
@@ -33,7 +33,7 @@ __device__ inline int LaneIndex() {
 __device__ inline int WarpIndex() {
   return static_cast<int>(threadIdx.x / kWarpThreads);
 }
-// Of all threads of a grid that has one dimension.
+// The thread's index among all threads of a one-dimensional grid.
 __device__ inline int64_t GlobalIndex() {
   return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
@@ -84,13 +84,13 @@ __device__ inline uint16_t HighHalf(uint32_t pair) {
   return static_cast<uint16_t>(pair >> 16);
 }
 
-// A type as an argument.
+// An element type as a function argument.
 template <DType kType>
 struct TypeConstant {
   static constexpr DType value = kType;
 };
 
-// Eight values of F16 or BF16.
+// Converts eight values of F16 or BF16 to floats.
 template <DType kType>
 __device__ void FloatsOf(const uint4& words, float* out) {
   static_assert(kType == DType::kF16 || kType == DType::kBF16);
@@ -106,7 +106,7 @@ __device__ void FloatsOf(const uint4& words, float* out) {
   }
 }
 
-// e^x to 2^-21 of itself; 0 where that is below 2^-126.
+// e^x with a relative error of 2^-21; 0 where the result is below 2^-126.
 __device__ inline float Exponential(float x) {
   constexpr float kLog2OfE = 1.44269504f;
 #ifdef PLIMSOLL_CUDA_EMULATED
@@ -136,7 +136,8 @@ __device__ T WarpSum(T x) {
 }
 
 // The sum over all threads of a block, in an order that only depends on the
-// block's size. `shared` holds one value a warp; all threads get the sum.
+// block's size. `shared` holds one value for each warp; all threads get the
+// sum.
 template <class T>
 __device__ T BlockSum(T x, T* shared) {
   x = WarpSum(x);
@@ -148,7 +149,8 @@ __device__ T BlockSum(T x, T* shared) {
   return sum;
 }
 
-// The largest of all threads of a block; `shared` holds one value a warp.
+// The maximum over all threads of a block. `shared` holds one value for each
+// warp.
 __device__ inline float BlockMax(float x, float* shared) {
   x = WarpMax(x);
   __syncthreads();
@@ -160,7 +162,7 @@ __device__ inline float BlockMax(float x, float* shared) {
   return x;
 }
 
-// To what other threads may add at the same time.
+// Adds to a number to which other threads may add at the same time.
 __device__ inline void AddAtomically(uint32_t* sum, uint32_t x) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   *sum += x;
@@ -187,8 +189,8 @@ __device__ inline void MaxAtomically(uint32_t* max, uint32_t x) {
 
 // ---- Integer matrix products of a warp -------------------------------------
 
-// Bytes 0 and 2 of both words of four 16-bit values: their low bytes; and
-// bytes 1 and 3: their high ones.
+// LowBytes takes the low bytes of four 16-bit values, HighBytes their high
+// bytes.
 __device__ inline uint32_t LowBytes(uint2 values) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   return (values.x & 0xFFu) | ((values.x >> 8) & 0xFF00u) |
@@ -213,10 +215,10 @@ int32_t ByteAt(uint32_t word, int i) {
   return kIsSigned ? static_cast<int8_t>(byte) : static_cast<int32_t>(byte);
 }
 
-// Gives every lane what it needs of the others' operands `mine` for its four
-// sums: with g = lane / 4 and t = lane % 4, for each of the row's lanes 4g ...
-// and each column 2t + c the lane that has the same part of it, as add(row,
-// column, c).
+// Gives every lane the other lanes' operands `mine` that it needs for its four
+// sums. With g = lane / 4 and t = lane % 4, it calls add(row, column, c) for
+// each of the row's lanes 4g ... and each column 2t + c; `column` comes from
+// the lane that has the same part of that column.
 template <class Given, class Add>
 void ForFragments(const Given& mine, const Add& add) {
   const std::byte* all = ExchangeBytes(&mine, sizeof(mine));

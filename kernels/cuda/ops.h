@@ -1,6 +1,6 @@
-// The CUDA operations, one file each; arguments have been validated. They queue
-// their work; those that wait for it use the stream itself, on which nothing is
-// held back then.
+// The CUDA operations, one file each. Their arguments have been validated.
+// Operations queue their work. Those that wait for a result use the stream
+// itself; at that time the queue holds nothing back.
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
@@ -29,7 +29,7 @@ struct Context {
   std::byte* scratch;  // [kScratchBytes], on the device
   std::byte* results;  // [kResultBytes], pinned
   int64_t n_multiprocessors;
-  // See CudaOptions.
+  // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
@@ -37,15 +37,15 @@ struct Context {
 };
 
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
-// The last numbers of rows whose products have the same kernels: see
+// The numbers of rows after which products use other kernels; see
 // DeviceInfo::step_rows.
 std::vector<int64_t> StepRows(const Context& context);
-// Those of one type that read the same activations are one launch.
+// Products of one type that read the same activations are one launch.
 void MatMuls(const Context& context, std::span<const MatMulArgs> products);
-// Outputs of a product saturate at args.soft_cap.
+// Soft-caps the outputs of a product at args.soft_cap.
 void SoftCap(const Context& context, const MatMulArgs& args);
 void AddBiases(const Context& context, std::span<const AddBiasArgs> list);
-// A product's float32 path: exact weights on `x`.
+// A product in float32: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);
 void AddNorm(const Context& context, const AddNormArgs& args);
@@ -57,9 +57,9 @@ absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);
 absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
-// Waits for the result.
+// Returns when the result is there.
 absl::Status TopK(const Context& context, const TopKArgs& args);
-// Waits for the result.
+// Returns when the result is there.
 absl::StatusOr<SampledToken> Sample(const Context& context,
                                     const SampleArgs& args);
 

@@ -1,5 +1,5 @@
-// Names the namespace of this build of the CUDA room: `cuda` for a device,
-// `cuda_emulated` for the tests' emulator. Both may be in one program.
+// Names the namespace of this build of the CUDA code: `cuda` for a device,
+// `cuda_emulated` for the tests' emulator. One program may contain both.
 #ifndef PLIMSOLL_KERNELS_CUDA_PLATFORM_H_
 #define PLIMSOLL_KERNELS_CUDA_PLATFORM_H_
 

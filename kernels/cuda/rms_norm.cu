@@ -1,5 +1,5 @@
-// Root mean square normalisation: a block of threads a row, which packs what it
-// gives where that is asked for.
+// Root mean square normalisation. A block of threads takes a row, and packs the
+// result where that is asked for.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -10,7 +10,7 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpThreads;
 
 // Norms row blockIdx.x. Every thread reads and writes the same columns, so that
-// a norm may read what the one before it wrote.
+// a norm may read what an earlier norm wrote.
 __device__ void NormRow(const RmsNormArgs& args, float* shared) {
   const int64_t row = blockIdx.x;
   const int64_t dim = args.dim;

@@ -1,4 +1,4 @@
-// Rotation angles, in double, and the rotation of heads: a thread a pair.
+// Rotation angles, in double, and the rotation of heads. A thread takes a pair.
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/rotate.cuh"
 #include "kernels/cuda/numeric.cuh"

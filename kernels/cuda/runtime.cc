@@ -19,8 +19,9 @@ namespace {
 // The oldest compute capability that release builds have code for.
 constexpr int kMinMajor = 8;
 
-// Whether the process can use the device again after `error`. Source: the CUDA
-// runtime's documentation of cudaError_t, "must be terminated and relaunched".
+// True if the process cannot use the device again after `error`. Source: the
+// CUDA runtime's documentation of cudaError_t, "must be terminated and
+// relaunched".
 bool IsLost(cudaError_t error) {
   switch (error) {
     case cudaErrorIllegalAddress:
@@ -41,8 +42,8 @@ bool IsLost(cudaError_t error) {
   }
 }
 
-// Whether the last error stays, as one that nobody has named above may: then
-// every later call has it as well.
+// True if the last error stays, which an error that nobody has named above may
+// do: then every later call returns it as well.
 bool IsSticky() {
   (void)cudaGetLastError();
   size_t free_bytes = 0;
@@ -72,7 +73,7 @@ absl::StatusOr<std::byte*> Allocated(cudaError_t error, void* data,
       absl::StrCat("the ", where, " has no ", bytes, " bytes"));
 }
 
-// As the vendor's tools print it.
+// Formats the id as the vendor's tools print it.
 std::string UniqueId(const cudaUUID_t& uuid) {
   constexpr std::array<size_t, 4> kDashes = {4, 6, 8, 10};
   std::string id = "GPU-";
@@ -86,7 +87,7 @@ std::string UniqueId(const cudaUUID_t& uuid) {
   return id;
 }
 
-// The PCI address; empty if it is not known. Makes no context.
+// The PCI address of the device; empty if it is not known. Makes no context.
 std::string BusId(int device) {
   std::array<char, 32> id = {};
   const cudaError_t error =
@@ -99,9 +100,9 @@ std::string BusId(int device) {
 }  // namespace
 
 absl::StatusOr<DeviceFacts> OpenDevice(int device) {
-  // All kernels' code with the context, and not when each is first used:
-  // nothing may be allocated after a load. Heeded before a process's first call
-  // of the driver only.
+  // Loads the code of all kernels with the context and not when each is first
+  // used, because nothing may be allocated after a load. The driver reads this
+  // only before the process's first call of it.
   [[maybe_unused]] static const int eager =
       setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   int n_devices = 0;
@@ -136,8 +137,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
 }
 
 absl::StatusOr<DeviceMemory> ReadMemory(int device) {
-  // A context is the process's, whoever asks for it first, and so is the place
-  // where its size is kept.
+  // A context belongs to the process, whoever makes it first, and so does the
+  // place where its size is kept.
   static std::mutex* const mu = new std::mutex;
   static auto* const runtime_bytes = new std::map<int, int64_t>;
   const std::lock_guard<std::mutex> lock(*mu);
@@ -147,7 +148,7 @@ absl::StatusOr<DeviceMemory> ReadMemory(int device) {
     before = DriverFreeBytes(BusId(device));
   }
   RETURN_IF_ERROR(UseDevice(device));
-  // Makes the context with any driver.
+  // This call makes the context with any driver.
   if (is_first) RETURN_IF_ERROR(ToStatus(cudaFree(nullptr), "the context"));
   size_t free_bytes = 0;
   size_t total_bytes = 0;

@@ -1,5 +1,5 @@
-// The calls of the CUDA runtime that the backend makes, as statuses. The
-// emulator's are in emulation/runtime.cc.
+// The calls of the CUDA runtime that the backend makes, with statuses. The
+// emulator's versions are in emulation/runtime.cc.
 #ifndef PLIMSOLL_KERNELS_CUDA_RUNTIME_H_
 #define PLIMSOLL_KERNELS_CUDA_RUNTIME_H_
 
@@ -31,21 +31,21 @@ struct DeviceFacts {
   int64_t n_multiprocessors;
 };
 
-// Makes `device` the thread's and creates its context, with the code of all
-// kernels. The process's first call measures what that takes. Thread-safe.
-// Errors: kNotFound if there is no such device; kFailedPrecondition if it, or
-// its driver, cannot run these kernels.
+// Selects `device` for this thread and creates its context, with the code of
+// all kernels. The first call of the process measures how much memory that
+// takes. Thread-safe. Errors: kNotFound if there is no such device;
+// kFailedPrecondition if it or its driver cannot run these kernels.
 absl::StatusOr<DeviceFacts> OpenDevice(int device);
 // The memory of an opened device. Thread-safe. Errors: kUnavailable if it is
 // lost.
 absl::StatusOr<DeviceMemory> ReadMemory(int device);
-// Makes an opened device the calling thread's.
+// Selects an opened device for this thread.
 absl::Status UseDevice(int device);
 
-// Errors: kResourceExhausted with the bytes wanted.
+// Errors of both: kResourceExhausted with the bytes wanted.
 absl::StatusOr<std::byte*> AllocateDevice(int64_t bytes);
 absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes);
-// Null is ignored, as are errors of a lost device.
+// Frees memory. Null is ignored, and so are errors of a lost device.
 void FreeDevice(std::byte* data);
 void FreePinned(std::byte* data);
 
@@ -54,7 +54,8 @@ absl::StatusOr<Event> NewEvent(bool has_time);
 void Destroy(Stream stream);
 void DestroyEvent(Event event);
 
-// In the stream's order. Host memory is pinned, or the call waits.
+// Copies and zeroing happen in the stream's order. If the host memory is not
+// pinned, the call waits.
 absl::Status CopyToDevice(const std::byte* host, std::byte* device,
                           int64_t bytes, Stream stream);
 absl::Status CopyToHost(const std::byte* device, std::byte* host, int64_t bytes,
@@ -63,12 +64,12 @@ absl::Status ZeroDevice(std::byte* data, int64_t bytes, Stream stream);
 
 absl::Status Record(Event event, Stream stream);
 absl::Status WaitFor(Event event);
-// Milliseconds between two recorded events that have a time.
+// Milliseconds between two recorded events; both were made with has_time.
 absl::StatusOr<float> Milliseconds(Event begin, Event end);
 absl::Status WaitForStream(Stream stream);
 
-// What the launches since the last call said. Errors: kInternal; kUnavailable
-// if the device is lost, after which nothing on it works again.
+// The errors of the launches since the last call. Errors: kInternal;
+// kUnavailable if the device is lost, after which nothing on it works again.
 absl::Status LaunchStatus();
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -2,10 +2,10 @@
 //
 // Each step of a draw asks where, in descending order, a sum of the tokens'
 // weights exceeds a target. No row is sorted for that: a histogram of the
-// weights by the leading bits of the tokens' keys says which these are of the
-// key in question, another one the bits that follow, and so on. Weights are
-// integers, so their sums have no order, and blocks add to them as they come.
-// What is known between two kernels is in a State.
+// weights by the leading bits of the tokens' keys gives the leading bits of
+// that key, another histogram gives the bits that follow, and so on. Weights
+// are integers, so their sums do not depend on the order in which blocks add to
+// them. A State holds what is known between two kernels.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,19 +20,21 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlockTokens = 2048;
-// Of a key, that one histogram looks at.
+// One histogram looks at this many bits of a key.
 constexpr int kDigitBits = 11;
 constexpr int kBins = 1 << kDigitBits;
 constexpr int kLaneBins = kBins / kWarpThreads;
-// Of a weight after the point; exponentials have 24 of their own.
+// A weight has this many bits after the point. Exponentials have 24 of their
+// own.
 constexpr int kWeightBits = 40;
-constexpr int64_t kMaxLogits = int64_t{1} << 22;  // of a row: sums fit 63 bits
+constexpr int64_t kMaxLogits = int64_t{1} << 22;  // in a row: sums fit 63 bits
 // A block adds up weights in two parts of 32 bits, for which devices have
-// atomic additions in shared memory: the lower one has so many bits of each.
+// atomic additions in shared memory. The lower part has so many bits of each
+// weight.
 constexpr int kLowBits = 21;
 static_assert(kBlockTokens << kLowBits <= int64_t{1} << 32);
 static_assert(kWeightBits < 2 * kLowBits);
-// Logits that lie further below the largest weigh nothing.
+// Logits that are this far below the largest weigh nothing.
 constexpr float kFarthest = 1000;
 
 struct Result {
@@ -53,7 +55,7 @@ struct Left {
   float typical_max;
 };
 
-// Zeros at first.
+// A new State is all zeros.
 struct State {
   Result result;
   Left left;
@@ -61,11 +63,11 @@ struct State {
   uint32_t n_bad;  // not finite
   uint32_t max_key;
   uint64_t total;
-  uint64_t moment;  // of what logits lie below the largest
-  // Of the search for a key.
+  uint64_t moment;  // weights times distance below `max`
+  // These fields are for the search for a key.
   bool is_beyond;   // the target is not reached
   uint64_t found;   // the key's leading bits
-  uint64_t target;  // of what comes after keys with greater leading bits
+  uint64_t target;  // sum left to reach among such keys
   uint64_t bins[kBins];
 };
 
@@ -77,7 +79,7 @@ struct Row {
   int64_t n_allowed;  // ids that `allowed` has bits for
 };
 
-// What a search adds up, in the order of which keys.
+// What a search adds up, and in the order of which keys.
 struct Measure {
   bool is_typical = false;  // TypicalKey, else KeyOf
   bool is_count = false;    // a token weighs 1, else as WeightOf says
@@ -85,17 +87,17 @@ struct Measure {
   float min_p = 0;  // tokens below it are left out
 };
 
-// What is searched for.
+// What a search looks for.
 struct Goal {
   enum class Kind { kNth, kShare, kPoint };
   Kind kind;
   double value;  // n, from 0; of the total, to be reached; to be exceeded
 };
 
-// Which keys a search that is done leaves.
+// What a search cuts off when it is done.
 enum class Cut { kNone, kTypical, kKeys, kDraw };
 
-// Bits [begin, end) of keys. Ids have id_bits: those above are known.
+// Bits [begin, end) of keys. Ids have id_bits bits; higher ones are known.
 struct Digit {
   int begin;
   int end;
@@ -104,7 +106,7 @@ struct Digit {
   __device__ uint64_t Known() const {
     return end == 64 ? 0 : ~uint64_t{0} << end;
   }
-  // What is known of the ids' part from its beginning on.
+  // The known high bits of ids, which follow the last digit of the logit.
   __device__ uint64_t HighIdBits() const {
     return begin == 32 ? (uint64_t{1} << 32) - (uint64_t{1} << id_bits) : 0;
   }
@@ -116,7 +118,7 @@ __device__ inline float Changed(const LogitChange& change, float logit) {
   return logit - change.penalty;
 }
 
-// As a whole number of 2^-kWeightBits.
+// Converts x to a whole number of 2^-kWeightBits.
 __device__ inline uint64_t Fixed(float x) {
   return static_cast<uint64_t>(x *
                                static_cast<float>(uint64_t{1} << kWeightBits));
@@ -126,7 +128,7 @@ __device__ inline float WeightOf(const Left& left, float x, float inverse) {
   return expf((x - left.max) * inverse);
 }
 
-// Larger for a surprise that is nearer to the expected one.
+// The key is larger for a surprise that is nearer to the expected one.
 __device__ inline uint64_t TypicalKey(const Left& left, float x, int64_t id) {
   const double distance =
       fabs(static_cast<double>(x) - static_cast<double>(left.typical_max) -
@@ -156,7 +158,7 @@ __device__ void ForTokens(const Row& row, const Visit& visit) {
   }
 }
 
-// The same of those that are left.
+// Calls visit(logit, id) for those of the thread's tokens that are left.
 template <class Visit>
 __device__ void ForLeft(const Row& row, const Left& left, float min_p,
                         const Visit& visit) {
@@ -196,7 +198,7 @@ __global__ void FindMax(Row row, State* state) {
   if (n_bad > 0) AddAtomically(&state->n_bad, n_bad);
 }
 
-// One thread's work, as are the others that begin with no row.
+// Kernels that begin with no row, like this one, are one thread's work.
 __global__ void SetMax(State* state) {
   if (ThreadIndex() != 0) return;
   state->left.max = LogitOf(state->max_key);
@@ -250,7 +252,7 @@ __global__ void Aim(Goal goal, Measure measure, State* state) {
   state->moment = 0;
 }
 
-// The histogram by one digit of the keys whose digits before were found.
+// Adds the keys whose earlier digits were found to the histogram of one digit.
 __global__ void FillBins(Row row, Measure measure, Digit digit, State* state) {
   if (HasFailed(*state) || state->is_beyond) return;
   auto* low = reinterpret_cast<uint32_t*>(DynamicShared());
@@ -280,9 +282,9 @@ __global__ void FillBins(Row row, Measure measure, Digit digit, State* state) {
   }
 }
 
-// Finds the bin, from the last one down, at which the sum exceeds `target`, by
-// one warp whose lanes have consecutive bins: each calls take(bin, sum before)
-// if it has it. Returns whether one has.
+// Finds the bin, from the last one down, at which the sum exceeds `target`. One
+// warp does this; its lanes have consecutive bins, and the lane that has the
+// bin calls take(bin, sum before). Returns whether there is one.
 template <class Take>
 __device__ bool FindBin(const uint64_t* bins, uint64_t target,
                         const Take& take) {
@@ -306,8 +308,8 @@ __device__ bool FindBin(const uint64_t* bins, uint64_t target,
   return target < total;
 }
 
-// Takes a digit of the key that is searched for, and clears the histogram;
-// after the last one does what the search was for.
+// Takes a digit of the key that is searched for and clears the histogram. After
+// the last digit it does what the search was for.
 __global__ void TakeDigit(Digit digit, Cut cut, State* state) {
   if (HasFailed(*state)) return;
   auto* bins = reinterpret_cast<uint64_t*>(DynamicShared());
@@ -387,7 +389,7 @@ class Draw {
              end > 0 ? Cut::kNone : cut, state_);
     }
   }
-  // Of the row before the changes.
+  // Ranks the token in the row before the changes.
   void Rank(const Row& row) const { ForRow(RankToken, row, state_); }
 
  private:

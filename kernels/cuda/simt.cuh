@@ -1,5 +1,6 @@
-// One text for two machines. nvcc compiles it for a device; for the tests the
-// same text is plain C++ over emulation/simt.h, in a namespace of its own.
+// Lets one kernel text compile for two machines. nvcc compiles it for a device;
+// the tests compile the same text as plain C++ over emulation/simt.h, in a
+// namespace of its own.
 #ifndef PLIMSOLL_KERNELS_CUDA_SIMT_CUH_
 #define PLIMSOLL_KERNELS_CUDA_SIMT_CUH_
 
@@ -49,7 +50,7 @@ __device__ inline void LetNextKernelBegin() {
 #endif
 }
 
-// Lets the next kernel begin as well.
+// Also lets the next kernel begin.
 __device__ inline void WaitForKernelsBefore() {
   LetNextKernelBegin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -59,7 +60,7 @@ __device__ inline void WaitForKernelsBefore() {
 
 #endif
 
-// Queues `kernel` on `stream`. Errors: at the next LaunchStatus() or
+// Queues `kernel` on `stream`. Its errors come with the next LaunchStatus() or
 // synchronisation. An empty grid launches nothing.
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
@@ -97,8 +98,8 @@ void EmulateCall(const KernelCall& call) {
 }
 #endif
 
-// The same in an operation's queue, which may hold it for a step's graph. Each
-// of the kernel's threads calls WaitForKernelsBefore().
+// Puts the launch into an operation's queue, which may hold it for a step's
+// graph. Each of the kernel's threads must call WaitForKernelsBefore().
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), Grid grid, int n_threads,
             int64_t shared_bytes, LaunchQueue* queue, Arguments... arguments) {

@@ -14,14 +14,14 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Owned by a backend, called from its thread. What is staged is there for the
-// kernels that are queued before kParts - 1 more parts are full: the stream's
-// order protects the device's copy, events protect the pinned one.
+// A backend owns it and calls it from its thread. What is staged stays there
+// for the kernels that are queued before kParts - 1 more parts are full. The
+// stream's order protects the device's copy; events protect the pinned one.
 class Staging {
  public:
   static constexpr int64_t kParts = 4;
-  // Largest span of one operation, and a quarter of the ring: the page table of
-  // 16 million tokens.
+  // Bytes of the largest span of one operation, a quarter of the ring: enough
+  // for the page table of 16 million tokens.
   static constexpr int64_t kPartBytes = int64_t{8} << 20;
   static constexpr int64_t kBytes = kParts * kPartBytes;
   static constexpr int64_t kAlignment = 16;
@@ -31,11 +31,12 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   ~Staging();
 
-  // `device` holds kBytes and outlives this.
+  // `device` holds kBytes and outlives this object.
   absl::Status Open(std::byte* device, Stream stream);
 
-  // Where the device finds a copy of `host`, whose memory is free again when
-  // this returns. Errors: kResourceExhausted for more than kPartBytes.
+  // Copies `host` and returns where the device finds the copy. The memory of
+  // `host` is free again when this returns. Errors: kResourceExhausted for more
+  // than kPartBytes.
   absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
 
   template <class T>
@@ -53,7 +54,7 @@ class Staging {
   std::byte* device_ = nullptr;
   std::array<Event, kParts> left_ = {};  // recorded when a part was full
   int64_t part_ = 0;
-  int64_t used_ = 0;  // bytes of the part
+  int64_t used_ = 0;  // bytes of the current part
 };
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -1,8 +1,9 @@
 // The largest logits and sums of exponentials.
 //
-// A logit and its id make one 64-bit key whose order is the result's. A block
-// of threads sorts a chunk of keys and keeps the first ones; what is kept goes
-// through the same until one chunk is left. Sums over chunks have one order.
+// A logit and its id make one 64-bit key, and keys have the order of the
+// result. A block of threads sorts a chunk of keys and keeps the first ones.
+// The kept keys are sorted and cut in the same way until one chunk is left.
+// Sums over chunks have one order.
 #include <algorithm>
 #include <limits>
 
@@ -19,11 +20,11 @@ constexpr int kWarps = kThreads / kWarpThreads;
 constexpr int64_t kChunk = 2048;
 constexpr int64_t kKept = kMaxCandidates;
 
-// Keys, then one value a warp for sums.
+// Shared memory has the keys, then one value for each warp for sums.
 constexpr int64_t kSharedBytes = kChunk * 8 + kWarps * 8;
 static_assert(kSharedBytes <= kUnaskedSharedBytes);
 
-// A chunk's part of a row's sums: of exp(x - max), and of exp((x - max) /
+// A chunk's part of a row's sums of exp(x - max) and of exp((x - max) /
 // temperature). They are not numbers if any logit is not finite.
 struct PartialSum {
   double sum;
@@ -31,7 +32,7 @@ struct PartialSum {
   double max;
 };
 
-// What comes back of a row.
+// The result of one row.
 struct RowResult {
   double log_sum_exp;
   double mass;
@@ -62,13 +63,13 @@ __device__ inline void WriteKept(const uint64_t* keys, uint64_t* kept) {
   for (int i = ThreadIndex(); i < kKept; i += kThreads) kept[i] = keys[i];
 }
 
-// 1 where no temperatures were given.
+// Returns 1 where no temperatures were given.
 __device__ inline float InverseOf(const float* inverse_temperatures,
                                   int64_t row) {
   return inverse_temperatures != nullptr ? inverse_temperatures[row] : 1.0f;
 }
 
-// Of a chunk that begins at `first`; the sum of exp((x - max) * scale).
+// The sum of exp((x - max) * scale) over the chunk that begins at `first`.
 __device__ inline double SumOfExp(const float* logits, int64_t n, int64_t first,
                                   float max, float scale, double* shared) {
   double sum = 0;
@@ -127,7 +128,7 @@ __global__ void SelectFromKeys(const uint64_t* from, int64_t n,
   WriteKept(keys, kept + chunk * kKept);
 }
 
-// A warp puts a row's result together.
+// Merges a row's result in one warp.
 __global__ void FinishRow(const uint64_t* kept, const PartialSum* sums,
                           const float* inverse_temperatures, int64_t n_chunks,
                           RowResult* results) {

@@ -1,4 +1,5 @@
-// One plain function per element type; the oracle of every other decoder.
+// Each element type has one plain function. They are the oracle of every other
+// decoder.
 #include "kernels/quant/dequantize.h"
 
 #include <cstring>
@@ -32,12 +33,12 @@ void DecodeQ80(const std::byte* block, float* out) {
   }
 }
 
-// Element e of 16 bytes of nibbles: low ones are elements 0..15.
+// Element e of 16 bytes of nibbles; the low nibbles are elements 0..15.
 int Nibble(const std::byte* qs, int e) {
   return (Byte(qs, e % 16) >> (e < 16 ? 0 : 4)) & 15;
 }
 
-// 16 where bit e is set.
+// 16 if bit e is set, else 0.
 int Fifth(uint32_t bits, int e) { return ((bits >> e) & 1u) != 0 ? 16 : 0; }
 
 // f16 d; u8 qs[16].

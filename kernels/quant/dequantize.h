@@ -10,7 +10,7 @@
 
 namespace plimsoll::kernels {
 
-// The element types that weights may have.
+// True for the element types that weights may have.
 bool IsWeightType(DType dtype);
 
 // out[0, n) = the values of one row. `bytes` holds RowBytes(dtype, n) bytes.

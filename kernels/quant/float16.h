@@ -7,7 +7,7 @@
 
 namespace plimsoll::kernels {
 
-// Exact, subnormals, infinities and NaN included.
+// The conversion is exact, also for subnormals, infinities and NaN.
 inline float F32FromF16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = (half >> 10) & 0x1Fu;

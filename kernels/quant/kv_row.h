@@ -15,16 +15,16 @@ inline constexpr float kQ80Max = 127.0f;
 
 // True for the types that StoreRows writes and Attention reads: F32, F16, BF16
 // and Q8_0. A row is stored as it would be in a file. A block of Q8_0 has the
-// scale d = amax / 127, stored as f16, and round(x / d), half away from zero,
-// with the d before it was rounded. A block whose stored scale is zero is all
-// zeros; one with a value that is not finite has the scale NaN, so that
+// scale d = amax / 127, stored as f16. Its values are round(x / d), half away
+// from zero, with d before its rounding. A block whose stored scale is zero is
+// all zeros. A block with a value that is not finite has the scale NaN, so that
 // attention shows it.
 constexpr bool IsKvType(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 ||
          dtype == DType::kBF16 || dtype == DType::kQ8_0;
 }
 
-// Bytes of `n` elements, which are whole blocks.
+// Bytes of `n` elements; `n` is a whole number of blocks.
 constexpr int64_t KvBytes(DType dtype, int64_t n) {
   switch (dtype) {
     case DType::kF32:

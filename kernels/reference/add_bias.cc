@@ -1,4 +1,4 @@
-// Reference: a bias is added to every row.
+// Reference: adds a bias to every row.
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {

@@ -1,4 +1,4 @@
-// Reference: a row's keys are listed, then one softmax in double over them.
+// Reference: lists a row's keys, then computes one softmax over them in double.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,5 @@
-// The reference operations: plain loops, one file each, double accumulation.
+// The reference operations: plain loops with double accumulation, one file
+// each.
 #ifndef PLIMSOLL_KERNELS_REFERENCE_OPS_H_
 #define PLIMSOLL_KERNELS_REFERENCE_OPS_H_
 

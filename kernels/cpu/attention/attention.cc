@@ -131,7 +131,7 @@ void ForSameCells(const Query* queries, int64_t n_queries, int64_t tile_begin,
   }
 }
 
-// All queries of the task against the block.
+// Attends with all queries of the task for the block.
 void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
                  int64_t n_queries, const AttentionScratch& scratch) {
   const int64_t dim = args.head_dim;
@@ -185,7 +185,7 @@ RowLayout LayoutOf(const AttentionArgs& args, const AttentionTask& task) {
           KvBytes(args.k_type, head), KvBytes(args.v_type, head)};
 }
 
-// The blocks of the task: those of its span, or all that its rows see.
+// The blocks of the task: its span's, or all that its rows see.
 RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
                    const Query& last) {
   RowBlocks blocks = first.blocks;
@@ -211,7 +211,8 @@ void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
   }
 }
 
-// The task's queries, whose `begin` and `end` are set, against block `b`.
+// Attends with the task's queries, whose `begin` and `end` are set, for block
+// `b`.
 void AttendNext(const AttentionArgs& args, const AttentionTask& task, int64_t b,
                 const Block& block, Query* queries, int64_t n_queries,
                 const AttentionScratch& scratch) {

@@ -1,6 +1,6 @@
-// Scores of keys: dot products in float32, as many at a time as a vector has
-// lanes, so that their lanes are added up together. Included once per
-// instruction path.
+// Scores of keys: dot products in float32. As many are computed at a time as a
+// vector has lanes, so that their lanes are added up together. Included once
+// per instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_SCORE_INL_H_
@@ -23,8 +23,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using AttentionVector = hn::Vec<AttentionTag>;
 
-// Sums of the lanes of four vectors, in each block of 128 bits by itself: lane
-// i of a block is of vectors[i].
+// Adds up the lanes of four vectors within each block of 128 bits: lane i of a
+// block of the result is the sum of that block of vectors[i].
 HWY_INLINE AttentionVector SumInBlocks(const AttentionVector* vectors) {
   const AttentionTag d;
   const hn::Repartition<double, AttentionTag> d64;
@@ -76,7 +76,8 @@ HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
     for (AttentionVector& dot : dots) dot = hn::Zero(d);
     for (int64_t i = 0; i < args.head_dim; i += kSpan * kLanes) {
       Span<kSpan> keys[kCells];
-      // Behind the end the last cell is scored again, for nobody.
+      // Cells at and after `end` repeat the last cell; nobody reads their
+      // scores.
       for (int c = 0; c < kCells; ++c) {
         keys[c] = load(std::min<int64_t>(j + c, end - 1), i);
       }

@@ -27,8 +27,8 @@ constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(AttentionTag()));
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// What was seen so far: the largest score, the sum of weights relative to it
-// and, elsewhere, the sums of values.
+// A running softmax over the keys seen so far: the largest score and the sum of
+// weights relative to it. The sums of values are kept elsewhere.
 struct State {
   float max = kNone;
   float total = 0;
@@ -42,7 +42,7 @@ struct Query {
   RowBlocks blocks;
   int64_t span;   // number of the current span
   State now;      // of the current span
-  State before;   // of those before it
+  State before;   // of all spans before it
   int64_t begin;  // cells of the block that it sees
   int64_t end;
 };
@@ -53,10 +53,10 @@ struct Cells {
   const std::byte* values[kAttentionBlock];
 };
 
-// The current block, and which of its cells any query sees.
+// The current block, and the cells of it that at least one query sees.
 struct Block {
   const Cells& cells;
-  const Cells& next;  // those of the block that comes then, or its own
+  const Cells& next;  // the next block's cells, or `cells` in the last one
   int64_t begin;
   int64_t end;
   bool is_prefix;
@@ -68,7 +68,7 @@ inline const float* QueryVector(const AttentionArgs& args, const Query& query,
   return q + (query.row * args.n_heads + query.head) * args.head_dim;
 }
 
-// Soft-caps the scores of a block: soft_cap * tanh(score / soft_cap). Those of
+// Soft-caps the scores of a block: soft_cap * tanh(score / soft_cap). Scores of
 // cells that the query does not see may be anything.
 inline void Cap(float soft_cap, float* scores) {
   const AttentionTag d;
@@ -79,8 +79,8 @@ inline void Cap(float soft_cap, float* scores) {
   }
 }
 
-// Turns scores into weights, updates the query's running maximum and total,
-// and corrects its sums for a larger maximum.
+// Turns scores into weights, updates the query's running maximum and total, and
+// rescales its sums if the maximum grew.
 inline void Soften(const AttentionArgs& args, Query& query, float* scores,
                    float* sums) {
   const AttentionTag d;
@@ -111,8 +111,8 @@ inline void Soften(const AttentionArgs& args, Query& query, float* scores,
   }
 }
 
-// Puts the next span behind those before it: `before` and its sums become those
-// of both.
+// Joins the next span to the spans before it: `before` and `sums` become those
+// of all of them.
 inline void Join(const State& next, const float* next_sums, int64_t head_dim,
                  State& before, float* sums) {
   if (next.max == kNone) return;  // it saw nothing

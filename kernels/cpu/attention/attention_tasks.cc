@@ -11,9 +11,10 @@ namespace {
 
 // Work is cut finer only while threads have fewer groups than this each.
 constexpr int64_t kGroupsPerThread = 4;
-// Threads up to which their shares are compared; with more it would take long.
+// Shares are compared for up to this many threads; with more it would take
+// long.
 constexpr int kMaxBalanced = 8;
-// What bringing a key and a value to float32 takes, in queries that use it.
+// The cost of converting a key and a value to float32, in queries that use it.
 constexpr int64_t kTileQueries = 2;
 
 int64_t Tiles(const AttentionSegment& segment, const AttentionSplit& split) {
@@ -49,8 +50,8 @@ void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
   split.n_parts = (group + part_heads - 1) / part_heads;
 }
 
-// What the busiest of `n_threads` threads does, in queries times keys, if each
-// takes the next task when it has none.
+// The work of the busiest of `n_threads` threads, in queries times keys, if
+// each thread takes the next task when it has none.
 int64_t BusiestThread(const AttentionArgs& args, const AttentionSplit& split,
                       int n_threads) {
   std::array<int64_t, kMaxBalanced> busy = {};

@@ -8,8 +8,9 @@
 
 namespace plimsoll::kernels::cpu {
 
-// Rows x heads of a task, which share what is brought to float32: at most
-// kMaxQueries, and fewer of wide heads, whose sums leave the nearest cache.
+// A task has at most kMaxQueries queries (rows x heads), which share the keys
+// and values that are converted to float32. Tasks of wide heads have fewer
+// queries, because their sums would not fit in the nearest cache.
 inline constexpr int64_t kMaxQueries = 32;
 inline constexpr int64_t kMaxWideQueries = 16;
 inline constexpr int64_t kMaxNarrowDim = 128;
@@ -19,21 +20,21 @@ constexpr int64_t MaxQueries(int64_t head_dim) {
 }
 static_assert(kMaxQueries * kMaxNarrowDim <= kSumFloats);
 
-// Keys or values in float32 at a time: what fits in the nearest cache beside
-// queries and sums.
+// Keys or values that are converted to float32 at a time. They fit in the
+// nearest cache beside queries and sums.
 inline constexpr int64_t kTileFloats = 4096;
 
-// Of the blocks that one row sees, a span is a part that is reduced by itself;
-// spans are then put together in their order. Where they begin depends only on
-// the row's position and what it sees, so that neither chunks nor threads
-// change the result.
+// A span is a run of the blocks that one row sees. It is reduced by itself, and
+// spans are then joined in their order. Where spans begin depends only on the
+// row's position and on what it sees, so neither chunks nor threads change the
+// result.
 inline constexpr int64_t kMinSpanBlocks = 4;
-inline constexpr int64_t kMaxSpans = 16;  // one more where a ring's are cut
+inline constexpr int64_t kMaxSpans = 16;  // one more where a ring is cut
 
-// Floats of each thread for the results of spans.
+// Floats that each thread has for the results of spans.
 inline constexpr int64_t kPartialFloats = 32'768;
 
-// The blocks that a row sees: numbers in the page table, or positions /
+// The blocks that a row sees: page-table indices, or positions /
 // kAttentionBlock of a ring. Spans begin at multiples of `span_blocks`.
 struct RowBlocks {
   int64_t begin;
@@ -44,7 +45,7 @@ struct RowBlocks {
     return (end - 1) / span_blocks - begin / span_blocks + 1;
   }
 };
-// Of the row at `position`, which sees itself.
+// The blocks that the row at `position` sees. A row sees itself.
 RowBlocks RowBlocksAt(const AttentionArgs& args,
                       const AttentionSegment& segment, int64_t position);
 
@@ -57,8 +58,8 @@ struct AttentionTask {
   int64_t first_head;
   int64_t n_heads;
   int64_t kv_head;
-  int64_t span;     // of n_spans; only of a task with one row
-  int64_t n_spans;  // that the row is cut into; 1 = the task does all of it
+  int64_t span;     // which of n_spans; only if the task has one row
+  int64_t n_spans;  // spans of the row; 1 = the task does all of it
 };
 
 // One thread's scratch.
@@ -69,26 +70,26 @@ struct AttentionScratch {
   float* scores;  // [kMaxQueries, kAttentionBlock]
 };
 
-// Segments are cut into tiles of rows, groups of heads into parts, and what a
-// row sees into spans.
+// How a step's attention is cut: segments into tiles of rows, groups of heads
+// into parts, and the keys of a row into spans.
 struct AttentionSplit {
   int64_t tile_rows;
   int64_t part_heads;
-  int64_t n_parts;  // of one head group
+  int64_t n_parts;  // parts of one head group
   bool has_spans;
   int64_t n_tasks;
 };
 
-// Whole groups read each key once; where that leaves threads without work, what
-// the row of a decode sees is cut, or tiles get fewer heads of more rows.
+// Chooses whole head groups where it can, because these read each key once.
+// Where that leaves threads without work, it cuts the keys of a decode's row
+// into spans, or gives tiles fewer heads of more rows.
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads);
 
-// Task `index` < split.n_tasks.
+// Returns task `index`, index < split.n_tasks.
 AttentionTask AttentionTaskAt(const AttentionArgs& args,
                               const AttentionSplit& split, int64_t index);
 
-// Floats that a span's result takes: for each head its maximum, its total and
-// its sums.
+// Floats of a span's result: a maximum, a total and sums for each head.
 inline int64_t PartialFloats(const AttentionArgs& args,
                              const AttentionSplit& split) {
   return split.part_heads * (2 + args.head_dim);

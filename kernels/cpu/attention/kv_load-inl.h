@@ -1,4 +1,4 @@
-// Heads of keys and values, as they are stored, to float32. Included once per
+// Converts stored heads of keys and values to float32. Included once per
 // instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -20,12 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A block's scale in every lane; one that is not finite stays so.
+// A block's scale in every lane. A scale that is not finite stays so.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
   uint16_t half;
   std::memcpy(&half, from, 2);
-#if HWY_TARGET == HWY_SSE4  // whose emulated conversion loses NaN
+#if HWY_TARGET == HWY_SSE4  // its emulated conversion loses NaN
   return hn::Set(d, F32FromF16(half));
 #else
   const hn::Rebind<uint16_t, D> du;
@@ -34,8 +34,8 @@ HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
 #endif
 }
 
-// Vectors of a stored head that are loaded together: two of a block of q8_0
-// share what its scale takes.
+// Vectors of a stored head that are loaded together. Two vectors of a q8_0
+// block share the work for its scale.
 template <DType kType>
 inline constexpr int kSpanVectors = kType == DType::kQ8_0 ? 2 : 1;
 
@@ -44,8 +44,8 @@ struct Span {
   hn::Vec<hn::CappedTag<float, 16>> v[kVectors];
 };
 
-// The vectors from element i on, which is a multiple of theirs. Every product
-// of q8_0 is exact: 11 bits of scale, 7 of value.
+// Loads the vectors from element i on; i is a multiple of their elements. Every
+// product of q8_0 is exact: 11 bits of scale, 7 of value.
 template <DType kType>
 HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
                                               int64_t i) {
@@ -81,7 +81,7 @@ HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
   return span;
 }
 
-// Calls run with the type of keys or values as a constant.
+// Calls run(type), the type of keys or values as a constant.
 template <typename Run>
 void WithKvType(DType type, const Run& run) {
   switch (type) {

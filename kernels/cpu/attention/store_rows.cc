@@ -1,4 +1,4 @@
-// Rows rounded to the cache's type, and rows copied as they are.
+// Stores rows rounded to the cache's type, and copies rows as they are.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/store_rows.cc"
@@ -61,7 +61,7 @@ void StoreBf16(const float* x, int64_t n, std::byte* out) {
   }
 }
 
-// Values of a block of q8_0 whose inverse scale is finite.
+// Stores the values of a block of q8_0 whose inverse scale is finite.
 void StoreQuants(const float* x, float inverse, std::byte* out) {
   const hn::CappedTag<float, 16> d;
   const hn::RebindToSigned<decltype(d)> di;
@@ -73,7 +73,8 @@ void StoreQuants(const float* x, float inverse, std::byte* out) {
     const auto v = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));
     const auto magnitude = hn::Abs(v);
     const auto below = hn::Floor(magnitude);
-    // Compared with the half way, not added to: that sum could round up.
+    // This compares with the half-way point; adding a half could round the sum
+    // up.
     const auto is_up = hn::Ge(magnitude, hn::Add(below, half));
     const auto away = hn::Add(below, hn::IfThenElseZero(is_up, one));
     const auto q = hn::ConvertTo(di, hn::CopySignToAbs(away, v));

@@ -25,14 +25,15 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // Activation rows of a register block: sums and accumulators of that many rows
-// and two decoded pairs fit the register file. Of NEON's 32 vectors 16 are the
-// sums of 4 rows, the rest is for pairs; accumulators may wait in memory.
+// and two decoded pairs fit in the register file. On NEON, 16 of the 32 vectors
+// are the sums of 4 rows and the others are for pairs; accumulators may wait in
+// memory.
 constexpr int kBlockRows =
     kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
 
 constexpr int64_t kAheadBytes = 4096;
 
-// What one call multiplies: a panel with consecutive packed rows.
+// One call multiplies a panel with consecutive packed rows.
 struct PanelTask {
   PanelData panel;
   int64_t cols;
@@ -56,7 +57,7 @@ void MultiplyPanel(const PanelTask& task) {
   const int64_t n_blocks = task.cols / 32;
   for (int64_t s = 0; s < n_blocks; ++s) {
     const Columns at = ColumnsAt<Decoder>(task.panel, s);
-    // With few rows weights come at the speed of reading memory.
+    // A product of few rows is bound by reading weights from memory.
     if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at, kAheadBytes);
     RowSums sums[kRows][kSums];
     for (int m = 0; m < kRows; ++m) {
@@ -97,7 +98,8 @@ void MultiplyPanel(const PanelTask& task) {
   }
 }
 
-// Rows [0, n_rows) in register blocks of kRows, then smaller ones.
+// Multiplies rows [0, n_rows) in register blocks of kRows, then in smaller
+// ones.
 template <class Decoder, class Dot, int kRows>
 void MultiplyRows(PanelTask task, int64_t n_rows) {
   for (; n_rows >= kRows; n_rows -= kRows) {
@@ -110,7 +112,8 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
   }
 }
 
-// Panels [begin, end), with row tiles that stay in the second-level cache.
+// Multiplies panels [begin, end), with row tiles that stay in the second-level
+// cache.
 template <class Decoder, class Dot>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
@@ -155,7 +158,7 @@ HWY_EXPORT(MatMulPanels);
 
 namespace {
 
-// Whether outputs may be ruled out before they are computed.
+// True if the product may rule outputs out before it computes them.
 bool LooksAtFew(const MatMulArgs& args) {
   return !args.top.empty() && args.n_rows <= kMaxTopRows &&
          IsSplit(args.w.dtype, args.w.rows, args.w.cols) &&
@@ -164,7 +167,7 @@ bool LooksAtFew(const MatMulArgs& args) {
              [](const TopOutputs& top) { return top.k <= kMaxCandidates; });
 }
 
-// Panels [begin, end) of those of all products.
+// Multiplies panels [begin, end), counted over all products.
 void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
                    int64_t end) {
   for (const MatMulArgs& args : products) {
@@ -184,7 +187,7 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
   }
 }
 
-// Integer products, as one loop.
+// Runs integer products as one loop.
 void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
   int64_t n_panels = 0;
   for (const MatMulArgs& args : products) n_panels += Panels(args.w);

@@ -1,8 +1,8 @@
 // Integer products of many rows on AMX, where CPU and system allow it.
 //
-// Bound by estimate, as no such machine was at hand: of 8,192 multiply-adds
-// (16 rows, 16 outputs, 32 columns) two products of tiles take 32 cycles and
-// storing their sums as many; VNNI takes 128 at its peak.
+// The bound is an estimate; it was not measured. 8,192 multiply-adds (16 rows,
+// 16 outputs, 32 columns) are two products of tiles, which take 32 cycles, and
+// storing their sums takes as many; VNNI takes 128 cycles at its peak.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_amx.cc"
@@ -24,7 +24,7 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_AVX3_DL
 namespace {
 
-// The unit's eight tiles, which the compiler does not know of.
+// Gives names to the unit's eight tiles, of which the compiler does not know.
 class AmxTiles {
  public:
   explicit AmxTiles(int64_t n_columns) {
@@ -67,7 +67,7 @@ class AmxTiles {
                  :
                  : "i"(kSums), "i"(kInputs), "i"(kW));
   }
-  // The same where the inputs have no sign.
+  // sums += inputs * weights, inputs unsigned and weights signed.
   template <int kSums, int kInputs, int kW>
   void AddUnsigned() {
     asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0"

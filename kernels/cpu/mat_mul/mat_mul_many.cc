@@ -1,23 +1,24 @@
-// Integer products of many activation rows, for AVX-512 with VNNI: weights are
-// decoded once for some 170 rows, and rows lie as they are read (row_groups.h).
-// Results are mat_mul.cc's to the bit.
+// Integer products of many activation rows, for AVX-512 with VNNI. Weights are
+// decoded once for some 170 rows, and rows are laid out in reading order
+// (row_groups.h). Results are bit-equal to those of mat_mul.cc.
 //
-// On CPUs with more vector adders than vector multipliers there are fewer
-// multiplications than multiply-adds. Winograd's inner product (1968) takes two
+// On CPUs with more vector adders than vector multipliers, this file replaces
+// some multiplications by additions. Winograd's inner product (1968) takes two
 // columns c and d together:
 //   a_c w_c + a_d w_d = (a_c + w_d) (a_d + w_c) - a_c a_d - w_c w_d.
-// Of the last two, the cross products, one belongs to the activations
-// (packed_row.h), one to the weights, and both serve many outputs. Sums are
-// integers modulo 2^32, which end where plain ones do. Of a block's eight
-// groups of four columns five go this way, which gives all four vector units of
-// a Zen 5 as much to do: 25 instructions for 512 multiply-adds, 13 of which
-// multiply, where plain products are 19 and 18.
+// The last two terms are the cross products: one belongs to the activations
+// (packed_row.h) and one to the weights, and both serve many outputs. Sums are
+// integers modulo 2^32, so the results are those of plain products. Five of a
+// block's eight groups of four columns are computed this way. That gives all
+// four vector units of a Zen 5 the same load: 25 instructions for 512
+// multiply-adds, 13 of which multiply; plain products take 19 instructions, 18
+// of which multiply.
 //
-// Measured on one, 10^9 multiply-adds a second on a core, 512 rows: a bare loop
-// of vpdpwssd does 240 (of 252 at its peak), a bare loop of the other kind 295.
-// Of Q4_0, Q4_K and Q6_K whole products do 272, 258 and 207 with fewer
-// multiplications, 200, 190 and 183 without, and those of mat_mul.cc 185, 153
-// and 140.
+// Measured on a Zen 5, in 10^9 multiply-adds a second on a core, 512 rows: a
+// bare loop of vpdpwssd does 240 (of 252 at its peak), a bare loop of the other
+// kind 295. Whole products of Q4_0, Q4_K and Q6_K do 272, 258 and 207 with
+// fewer multiplications, 200, 190 and 183 without, and 185, 153 and 140 in
+// mat_mul.cc.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_many.cc"
@@ -41,33 +42,33 @@ HWY_BEFORE_NAMESPACE();
 #endif
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
-// pack_activations.cc
+// This function is in pack_activations.cc.
 void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
                      int64_t row, int64_t begin, int64_t end, const float* x);
 
 #if HWY_TARGET == HWY_AVX3_DL
 namespace {
 
-// A register block: sums and totals of so many rows and panels, with the
-// weights of a group of columns, fill the register file.
+// A register block has as many panels and rows as let their sums and totals,
+// with the weights of a group of columns, fill the register file.
 constexpr int kGroupPanels = 2;
-// Groups of activation rows that decoded weights meet, and how many of their
-// blocks of 32 columns, 326 KiB, stay in the second-level cache while panels go
-// by.
+// Decoded weights meet this many groups of activation rows; below, how many
+// blocks of 32 columns of these groups (326 KiB) stay in the second-level cache
+// while panels go by.
 constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;
-// The same of each of two matrices, whose outputs are gated; in pairs, as their
-// outputs fill blocks of packed activations.
+// As many panels of each of two matrices whose outputs are gated. They go in
+// pairs, as their outputs fill blocks of packed activations.
 constexpr int64_t kGatedPanels = kRangePanels / 2;
 constexpr int64_t kPanelsPerBlock = kActivationBlock / kPanelRows;
 static_assert(kPanelsPerBlock == kGroupPanels);
-// Blocks of 32 columns that are decoded at a time, into the first-level cache:
-// 8 KiB a panel.
+// Blocks of 32 columns that are decoded at a time into the first-level cache: 8
+// KiB a panel.
 constexpr int64_t kChunkBlocks = 8;
-// How far ahead weights are asked for: a chunk of four bits a weight.
+// Weights are prefetched so far ahead: a chunk with four bits a weight.
 constexpr int64_t kAheadBytes = 2304;
-constexpr int kPairs = 16;  // of a block's columns
+constexpr int kPairs = 16;  // in a block's columns
 constexpr int kGroups = kPairs / 2;
 
 // How the weights of 32 columns are scaled and multiplied.
@@ -75,7 +76,7 @@ template <class DecoderType, bool kIsWinograd>
 struct Form {
   using Decoder = DecoderType;
   static constexpr bool kHasMin = Decoder::kHasMin;
-  // Parts of the columns with a scale of their own.
+  // Parts of the columns that have a scale of their own.
   static constexpr int kHalves = Decoder::kHasHalfScales ? 2 : 1;
   // Groups of the first scale's columns that are multiplied together.
   static constexpr int kCross =
@@ -147,17 +148,17 @@ struct RowBlock {
   }
 };
 
-// Four bytes in every lane.
+// Broadcasts four bytes to every lane.
 HWY_INLINE VI Broadcast(const uint8_t* at) {
   int32_t value;
   std::memcpy(&value, at, sizeof(value));
   return hn::Set(DI(), value);
 }
 
-// Of a row.
+// The totals of one row.
 using Totals = float[kGroupPanels][kPanelRows];
 
-// Of a row and block s: the sums before its products.
+// Sets the sums that a row has before the products of block s.
 template <class Form>
 HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
                           const uint8_t* cross, VI (&sums)[kGroupPanels]) {
@@ -170,7 +171,7 @@ HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
   }
 }
 
-// acc += the same sums after them, scaled.
+// acc += the sums that a row has after the products of block s, scaled.
 HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
                         const uint8_t* row_scale,
                         const VI (&sums)[kGroupPanels],
@@ -203,8 +204,8 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
       VI sums[kRows][kGroupPanels];
       HWY_UNROLL(8)
       for (int i = 0; i < kGroups / Form::kHalves; ++i) {
-        // Both kinds in turn, so that all units have work at any time. Measured
-        // beside other orders: up to 1.15 times as fast.
+        // The two kinds of products take turns, so that all units have work at
+        // any time. Measured beside other orders: up to 1.15 times as fast.
         constexpr int kOrder[kGroups] = {5, 0, 6, 1, 2, 7, 3, 4};
         const int g = Form::kHalves == 1 ? kOrder[i] : half * (kGroups / 2) + i;
         const VS first0 = hn::Load(DS(), chunk.pairs[s][2 * g][0]);
@@ -260,7 +261,7 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
   }
 }
 
-// Asks for outputs of two panels for rows [begin, end).
+// Prefetches the outputs of two panels for rows [begin, end).
 void AskForOutputs(const MatMulArgs& args, int64_t begin, int64_t end,
                    int64_t panel) {
   for (int64_t m = begin; m < end; ++m) {
@@ -270,9 +271,9 @@ void AskForOutputs(const MatMulArgs& args, int64_t begin, int64_t end,
   }
 }
 
-// What of the activations is multiplied at a time.
+// The activations that are multiplied at a time.
 struct Tile {
-  RowGroups groups;  // of all rows
+  RowGroups groups;  // groups of all rows
   int64_t first_group;
   int64_t n_groups;
 
@@ -301,7 +302,7 @@ void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
       case 5:
         MultiplyChunk<Form, 5>(chunk, n_blocks, at, is_first, totals);
         break;
-      default:  // 4: as many rows as are grouped make no smaller ones
+      default:  // 4: grouped rows never make smaller groups
         MultiplyChunk<Form, 4>(chunk, n_blocks, at, is_first, totals);
         break;
     }
@@ -325,13 +326,13 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile,
   }
 }
 
-// Pairs of panels whose totals are kept at a time, each of all rows of a tile.
+// A tile keeps the totals of this many pairs of panels, each for all its rows.
 using TileTotals =
     Totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
 
-// totals[i][m] = pair of panels i times row m of a tile, for `n_pairs` of what
-// `panels_of(i, is_last)` returns; `is_last` where no columns are left after
-// these.
+// totals[i][m] = pair of panels i times row m of a tile, for the `n_pairs`
+// pairs that `panels_of(i, is_last)` returns. `is_last` is true when no columns
+// are left after these.
 template <class Form, class PanelsOf>
 HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
                               int64_t n_pairs, PanelsOf panels_of,
@@ -346,7 +347,8 @@ HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
   }
 }
 
-// Outputs of panels [begin, end), at most kRangePanels, for a tile's rows.
+// Computes outputs of panels [begin, end), at most kRangePanels, for a tile's
+// rows.
 template <class Form>
 void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
                   int64_t end) {
@@ -356,7 +358,8 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   const auto panels_of = [&](int64_t i, bool is_last) {
     const int64_t p = begin + i * kGroupPanels;
     if (is_last) AskForOutputs(args, first_row, end_row, p);
-    // A panel alone is multiplied twice; the second time for nothing.
+    // A last panel without a partner is multiplied twice; the second result is
+    // not used.
     return PanelPair{PanelOf(args.w, p),
                      PanelOf(args.w, std::min(p + 1, end - 1))};
   };
@@ -373,8 +376,8 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   }
 }
 
-// Gated outputs of panels [begin, end), pairs of them and at most
-// kGatedPanels, for a tile's rows, packed.
+// Computes, gates and packs the outputs of panels [begin, end), which are pairs
+// and at most kGatedPanels, for a tile's rows.
 template <class Form>
 void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
                        const Tile& tile, int64_t begin, int64_t end) {

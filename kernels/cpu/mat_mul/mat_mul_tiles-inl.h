@@ -1,11 +1,12 @@
 // Integer products of many activation rows on a matrix unit with tiles (AMX):
 // 16 rows times the 16 outputs of a panel, over one scale's columns.
 //
-// An int16 activation is 256 * high + low, each a byte, so a product is two of
-// bytes; their sums are the same integers as those of pairs-inl.h, and what
-// follows in float32 has the same order, so results are bit-equal to those of
-// the other paths. A template parameter does the tiles' work, so that tests run
-// this file where there is no such unit. Included once per instruction path.
+// An int16 activation is 256 * high + low, each a byte, so its product with a
+// weight is two products of bytes. Their sums are the same integers as those of
+// pairs-inl.h, and the float32 operations after them have the same order, so
+// results are bit-equal to those of the other paths. A template parameter does
+// the tiles' work, so that tests can run this file where there is no such unit.
+// Included once per instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_MAT_MUL_TILES_INL_H_
@@ -23,8 +24,8 @@
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/quant/packed_row.h"
 
-// So that the tiles' instructions can be inlined. The file that includes this
-// begins in the same way.
+// These attributes let the tiles' instructions be inlined. The file that
+// includes this one begins in the same way.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",amx-tile,amx-int8")
 #else
@@ -33,14 +34,14 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What is held at a time: columns of some rows and of a task's panels.
+// Activation rows, panels and columns that a task holds at a time.
 constexpr int64_t kTileM = 16;  // activation rows of a tile
 constexpr int64_t kTaskRows = 4 * kTileM;
 constexpr int64_t kTaskPanels = 16;
-constexpr int64_t kChunkBlocks = 8;  // of 32 columns
+constexpr int64_t kChunkBlocks = 8;  // blocks of 32 columns
 constexpr int64_t kChunkCols = kChunkBlocks * 32;
 
-// Eight tiles, as `Tiles` has them: sums of two panels, of high and of low
+// The eight tiles that `Tiles` has: sums of two panels for high and for low
 // bytes; the bytes of activations; the weights of two panels.
 constexpr int kHighSums = 0;
 constexpr int kLowSums = 2;
@@ -48,7 +49,7 @@ constexpr int kHighBytes = 4;
 constexpr int kLowBytes = 5;
 constexpr int kWeights = 6;
 
-// Activations of a chunk, byte by byte.
+// The high and low bytes of a chunk of activations.
 struct SplitRows {
   HWY_ALIGN int8_t high[kTaskRows][kChunkCols];
   HWY_ALIGN uint8_t low[kTaskRows][kChunkCols];
@@ -65,15 +66,15 @@ inline void SplitActivations(const uint8_t* packed, int64_t row_bytes,
   }
 }
 
-// Two panels' columns: weights[s][p][k] is columns 4k .. 4k + 3 of the 16 rows,
-// a row's four side by side.
+// The columns of two panels: weights[s][p][k] is columns 4k .. 4k + 3 of the 16
+// rows, with each row's four columns side by side.
 struct PanelPair {
   HWY_ALIGN int8_t weights[kChunkBlocks][2][8][64];
   HWY_ALIGN float scales[kChunkBlocks][2][2][16];  // [s][half][p]
   HWY_ALIGN float mins[kChunkBlocks][2][16];
 };
 
-// Two pairs of columns as four bytes of each row.
+// Stores two pairs of columns as four bytes of each row.
 HWY_INLINE void StoreBytes(const Pairs& first, const Pairs& second,
                            int8_t* to) {
   const DI d;
@@ -116,10 +117,11 @@ void DecodePanel(const PanelData& panel, int64_t first, int64_t n_blocks,
 
 using TileSums = int32_t[kTileM][16];
 
-// Floats from a row's accumulators to the next row's: [kTaskPanels][16].
+// Floats from the accumulators of one activation row to those of the next:
+// [kTaskPanels][16].
 constexpr int64_t kAccStride = kTaskPanels * 16;
 
-// acc[row] += (256 * high + low) * (scale of the weights * of the row).
+// acc[row] += (256 * high + low) * (scale of the weights * scale of the row).
 HWY_INLINE void AddTile(const TileSums& high, const TileSums& low,
                         const Rows& scale, const uint8_t* row_scales,
                         int64_t row_bytes, int64_t n_rows, float* acc) {
@@ -135,8 +137,8 @@ HWY_INLINE void AddTile(const TileSums& high, const TileSums& low,
   }
 }
 
-// A chunk of two panels times rows [0, n_rows) of `split`. `scales` and `sums`
-// are those of the first row and the chunk's first column.
+// Multiplies a chunk of two panels with rows [0, n_rows) of `split`. `scales`
+// and `sums` point to the first row's values for the chunk's first column.
 template <class Tiles, class Decoder>
 void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
                   int64_t n_rows, int64_t n_blocks, const uint8_t* scales,
@@ -188,8 +190,8 @@ void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
   }
 }
 
-// Outputs of panels [panel, panel + n_panels), at most kTaskPanels, for rows
-// [first, first + n_rows), at most kTaskRows.
+// Computes the outputs of panels [panel, panel + n_panels), at most
+// kTaskPanels, for rows [first, first + n_rows), at most kTaskRows.
 template <class Tiles, class Decoder>
 void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
                   int64_t n_panels, int64_t first, int64_t n_rows) {
@@ -204,7 +206,8 @@ void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
     const int64_t n_blocks = std::min(kChunkBlocks, cols / 32 - s);
     SplitActivations(packed + s * 64, row_bytes, n_rows, n_blocks * 32, split);
     for (int64_t p = 0; p < n_panels; p += 2) {
-      // A panel alone is multiplied twice, the second time for nobody.
+      // A last panel without a partner is multiplied twice; the second result
+      // is not used.
       for (int64_t i = 0; i < 2; ++i) {
         const int64_t index = panel + std::min(p + i, n_panels - 1);
         DecodePanel<Decoder>(PanelOf(args.w, index), s, n_blocks,
@@ -239,10 +242,10 @@ void MultiplyTasks(const MatMulArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-// Panels [begin, end) of a product of quantised weights with packed
-// activations. `Tiles` is constructed with the columns of a product, 16 or 32:
-// tiles 4 and 5 have 16 rows of as many bytes, tiles 6 and 7 a quarter as many
-// rows of 64 bytes, tiles 0 to 3 are 16 rows of 16 int32.
+// Computes panels [begin, end) of a product of quantised weights with packed
+// activations. `Tiles` is constructed with the columns of a product, 16 or 32.
+// Tiles 4 and 5 then have 16 rows of that many bytes, tiles 6 and 7 a quarter
+// as many rows of 64 bytes, and tiles 0 to 3 are 16 rows of 16 int32.
 template <class Tiles>
 void MultiplyOnTiles(const MatMulArgs& args, int64_t begin, int64_t end) {
   WithDecoder(args.w, [&](auto decoder) {

@@ -1,17 +1,17 @@
-// Products of which only the largest outputs are looked at, by a matrix that is
-// split (pack_weights.h): most outputs are ruled out by their high parts, so
-// that most low parts are never read.
+// Products of which only the largest outputs are read, by a matrix that is
+// split (pack_weights.h). The high parts of most outputs rule them out, so most
+// low parts are never read.
 //
 // With q = 16 high + low and 0 <= low <= 15, the low parts of 32 columns with
-// scale d add d * sum(low a) <= 7.5 (d * sum(a) + |d| * sum(|a|)). An output
-// whose high parts and these bounds stay below the k-th largest that is known
-// is ruled out. Otherwise the bounds give way to what the low parts really add,
-// a quarter of the columns at a time, those with the largest activations first;
-// what is left in the end is computed as MatMul computes it.
+// scale d add d * sum(low a) <= 7.5 (d * sum(a) + |d| * sum(|a|)). An output is
+// ruled out if its high parts and these bounds stay below the k-th largest that
+// is known. Otherwise the low parts' true sums replace the bounds, a quarter of
+// the columns at a time, those with the largest activations first. The outputs
+// that are left in the end are computed as MatMul computes them.
 //
-// Bound: memory. The pass over the high parts reads 18 of 34 bytes; a greedy
-// step of gemma3-270m, most of which it is, reads what it must at some nine
-// tenths of the read bandwidth (2 cores of a Zen 5).
+// The product is bound by memory. The pass over the high parts reads 18 of 34
+// bytes. A greedy step of gemma3-270m, most of which is this product, reads
+// what it must at some nine tenths of the read bandwidth (2 cores of a Zen 5).
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/mat_mul_top.cc"
@@ -28,24 +28,24 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/quant/packed_row.h"
 
-// Shared by all instruction paths.
+// All instruction paths share what follows.
 #ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_TOP_ONCE_
 namespace plimsoll::kernels::cpu {
 
-// Panels that a thread bounds before it looks at low parts, so that these are
-// on their way when it does.
+// A thread bounds this many panels before it looks at low parts, so that these
+// have been prefetched by then.
 inline constexpr int64_t kTopGroup = 16;
 inline constexpr int64_t kTopStages = 4;
 
-// Of rounding: six operations for each of 256 blocks, on sums of up to 143
-// / 7.5 of what the bounds add (the sum of |d| * 7.5 sum(|a|)), and the
-// outputs' own are off by less than this share of it.
+// Rounding errors are below this share of what the bounds add (the sum of |d| *
+// 7.5 sum(|a|)): those of the bounds, from six operations for each of 256
+// blocks on sums of up to 143 / 7.5 of it, and those of the outputs.
 inline constexpr float kTopSlack = 0x1p-8f;
 
-// What bounds have to stay below so that their outputs stay below `least` once
-// both are soft-capped in float32: a cap brings large outputs together, and of
-// equal ones the lowest id counts.
+// The bound below which an output stays below `least` once both are soft-capped
+// in float32. A cap brings large outputs together, and among equal ones the
+// lowest id counts.
 inline float LeastBeforeCap(float least, float cap) {
   if (cap == 0 || !std::isfinite(least)) return least;
   constexpr double kSlack = 0x1p-18;  // tanh in float32 is off by less
@@ -54,12 +54,12 @@ inline float LeastBeforeCap(float least, float cap) {
   return static_cast<float>(cap * std::atanh(capped));
 }
 
-// One row of activations.
+// One row of activations of the product.
 struct TopRow {
   static constexpr int64_t kMaxBlocks = kMaxSplitCols / 32;
 
-  MatMulArgs product;         // of this row alone
-  int64_t k;                  // outputs that are looked at
+  MatMulArgs product;         // product of this row alone
+  int64_t k;                  // outputs that are read
   float middle[kMaxBlocks];   // 7.5 sum(a)
   float reach[kMaxBlocks];    // 7.5 sum(|a|)
   int32_t order[kMaxBlocks];  // blocks, largest reach first
@@ -118,7 +118,7 @@ HWY_INLINE RowSums SumBlock(const TopRow& row, int64_t s,
   return sums;
 }
 
-// What the outputs of a panel are at most, from its high parts.
+// Upper bounds of a panel's outputs, from its high parts.
 HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
   constexpr int64_t kAheadBytes = 4096;
   const int64_t n_blocks = row.product.w.cols / 32;
@@ -154,7 +154,7 @@ HWY_INLINE void AddLowParts(const TopRow& row, const PanelData& panel,
   AddMagnitudes(d, -row.reach[s], bounds);
 }
 
-// False for a NaN among them, which rules nothing out.
+// Returns false if a bound is NaN, which rules nothing out.
 HWY_INLINE bool AllBelow(const Rows& bounds, float least) {
   const VF v = hn::Set(DF(), least);
   bool all = true;
@@ -184,7 +184,7 @@ void PrefetchStage(const TopRow& row, const PanelData& panel, int64_t stage) {
 
 }  // namespace
 
-// Panels [begin, end), at most kTopGroup of them.
+// Multiplies panels [begin, end), at most kTopGroup of them.
 void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
                     TopList& list) {
   const WeightMatrix& w = row.product.w;
@@ -270,7 +270,7 @@ void Prepare(const MatMulArgs& args, int64_t m, TopRow& row) {
     row.reach[s] = 7.5f * scale * static_cast<float>(magnitude);
   }
   std::iota(row.order, row.order + n_blocks, 0);
-  // A NaN has no place in an order: what it touches is computed anyway.
+  // A NaN has no place in an order; what it touches is computed anyway.
   const auto reach = [&row](int32_t s) {
     return std::isnan(row.reach[s]) ? 0.0f : row.reach[s];
   };
@@ -286,7 +286,7 @@ void Raise(float value, std::atomic<float>& least) {
   }
 }
 
-// `lists`: one for each row.
+// `lists` has one list for each row.
 void BoundRows(TopRow* rows, int64_t n_rows, int64_t begin, int64_t end,
                TopList* lists) {
   for (int64_t m = 0; m < n_rows; ++m) {

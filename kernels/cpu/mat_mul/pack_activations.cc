@@ -1,4 +1,4 @@
-// Activations as int16 values with a scale per block of 32.
+// Packs activations as int16 values with a scale per block of 32.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/pack_activations.cc"
@@ -18,8 +18,8 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// Blocks that are packed together, as what is worth a vector's instruction is
-// mostly one number of each block.
+// Blocks that are packed together. Much of the work is on one number of each
+// block, so a vector takes that number of several blocks.
 constexpr size_t kTogether = 4;
 constexpr size_t kBlock = kActivationBlock;
 
@@ -31,7 +31,7 @@ using VI = hn::Vec<DI>;
 using VI4 = hn::Vec<DI4>;
 constexpr size_t kLanes = hn::MaxLanes(DF());
 
-// Added to a value below 2^22, it leaves the nearest integer in the low bits.
+// Adding this to a value below 2^22 leaves the nearest integer in the low bits.
 constexpr float kRounder = 0x1.8p23f;
 constexpr int32_t kRounderBits = 0x4b400000;
 
@@ -76,7 +76,7 @@ HWY_INLINE VI4 Reduce(D d, const hn::Vec<D> (&v)[kTogether], Op op) {
                     op);
 }
 
-// What is kept of blocks beside their values.
+// The numbers that are kept of each block beside its values.
 struct BlockNumbers {
   HWY_ALIGN float scales[kTogether];
   HWY_ALIGN float sums[kTogether];
@@ -84,8 +84,8 @@ struct BlockNumbers {
   HWY_ALIGN int32_t all_cross[kTogether];
 };
 
-// Of every 4 lanes, the products of the first with the third and of the second
-// with the fourth, anywhere.
+// Multiplies, in every 4 lanes, the first with the third and the second with
+// the fourth. The products may be in any of these lanes.
 template <class D>
 HWY_INLINE hn::Vec<D> Cross(D d, hn::Vec<D> q) {
   return hn::Mul(q, hn::ShiftLeftBytes<8>(d, q));
@@ -101,7 +101,7 @@ HWY_INLINE VI4 FirstBlock(D /*d*/, hn::Vec<D> v) {
   }
 }
 
-// Where a block of a row is kept, and how far on the row's next one is.
+// Where a block of a row is stored, and the distance to the row's next block.
 struct BlockPlace {
   std::byte* values;
   std::byte* scale;
@@ -141,7 +141,8 @@ BlockPlace PlaceInGroup(const PackActivationsArgs& args,
           .to_next_cross = stride};
 }
 
-// Of at least one block of `x`; the last one stands for those beyond it.
+// Packs at least one block of `x`. The last block stands in for blocks beyond
+// it.
 void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   const DF d;
   const DI di;
@@ -222,8 +223,8 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
 
 }  // namespace
 
-// Blocks [begin, end) of a row, the first of which is at `x`. `groups` are
-// those of all rows, or null where rows are not grouped.
+// Packs blocks [begin, end) of a row; `x` is the first of them. `groups` are
+// the groups of all rows, or null where rows are not grouped.
 void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
                      int64_t row, int64_t begin, int64_t end, const float* x) {
   while (begin < end) {
@@ -236,7 +237,7 @@ void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
   }
 }
 
-// Blocks [begin, end) of those of all rows.
+// Packs blocks [begin, end), counted over all rows.
 void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
   const int64_t n_blocks = args.dim / kActivationBlock;
   const RowGroups groups(args.n_rows);

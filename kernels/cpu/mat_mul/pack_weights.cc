@@ -1,4 +1,4 @@
-// Plain byte shuffling, done once per weight at load.
+// Packing only moves bytes. It is done once for each weight, at load.
 #include "kernels/cpu/mat_mul/pack_weights.h"
 
 #include <cstring>
@@ -97,7 +97,8 @@ void RegroupNibbles(ConstBytes q, int shift, Bytes nibbles) {
   }
 }
 
-// What Q4_K and Q5_K share: both scales and the twelve bytes of six-bit ones.
+// Places what Q4_K and Q5_K share: both scales and the twelve bytes of six-bit
+// ones.
 void PlaceScales6(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);

@@ -40,13 +40,13 @@ inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
 inline constexpr int64_t kFifthsBytes = int64_t{16} * 4;
 inline constexpr int64_t kHighsBytes =
-    int64_t{4} * 16 * 2;  // of Q6_K, 32 columns
-// Of split Q8_0, 32 columns.
+    int64_t{4} * 16 * 2;  // 32 columns of Q6_K
+// Bytes of the high part of 32 columns of split Q8_0.
 inline constexpr int64_t kHighPartBytes = 32 + kNibblesBytes;
 
-// Whether the first half of a matrix's bytes is enough to bound its outputs
-// (mat_mul_top.cc): tables of a vocabulary, where most outputs are of no
-// interest.
+// True if the first half of a matrix's bytes is enough to bound its outputs
+// (mat_mul_top.cc). This holds for vocabulary tables, where most outputs are
+// not read.
 inline constexpr int64_t kMinSplitRows = int64_t{1} << 15;
 inline constexpr int64_t kMaxSplitCols = 8192;
 constexpr bool IsSplit(DType dtype, int64_t rows, int64_t cols) {
@@ -54,10 +54,10 @@ constexpr bool IsSplit(DType dtype, int64_t rows, int64_t cols) {
          cols <= kMaxSplitCols;
 }
 
-// Bytes from a matrix's beginning to those of a panel.
+// Bytes from the beginning of a matrix to the parts of one panel.
 struct PanelOffsets {
-  int64_t blocks;  // the high parts, if it is split
-  int64_t low;     // 0 if it is not
+  int64_t blocks;  // to its high parts, if the matrix is split
+  int64_t low;     // to its low parts; 0 if it is not split
 };
 PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel);
 
@@ -68,9 +68,9 @@ struct PanelData {
 };
 PanelData PanelOf(const WeightMatrix& w, int64_t panel);
 
-// Writes panel `panel` of a matrix of `rows` rows from those of its file rows
-// that there are (1..16), `n_rows`; missing rows become zeros. dtype is a
-// weight type, `cols` whole blocks.
+// Writes panel `panel` of a matrix of `rows` rows from `n_rows` (1..16) of its
+// file rows; missing rows become zeros. dtype is a weight type, `cols` whole
+// blocks.
 void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
                const std::byte* file_rows, int64_t n_rows, std::byte* matrix);
 

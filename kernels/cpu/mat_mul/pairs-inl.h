@@ -1,5 +1,5 @@
-// The integer product that weights meet activations in: two adjacent columns of
-// each row of a panel. Included once per instruction path.
+// The integer product of weights and activations: two adjacent columns of each
+// row of a panel. Included once per instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_PAIRS_INL_H_
@@ -12,15 +12,16 @@
 
 #include "kernels/cpu/mat_mul/panel-inl.h"
 
-// Of the eight turns over a block's pairs. On ARM g++ would spill what it loads
-// early of all of them.
+// Unrolls the eight turns over a block's pairs. On ARM, g++ would load early
+// for all eight turns and spill what it loaded.
 #if HWY_ARCH_ARM_A64
 #define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(1)
 #else
 #define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(8)
 #endif
 
-// Clang's assembler takes only what a function's attributes name.
+// AVX-VNNI is only for g++: the assembler of clang accepts only instructions
+// that a function's attributes name.
 #undef PLIMSOLL_HAVE_AVX_VNNI
 #if HWY_TARGET == HWY_AVX2 && HWY_COMPILER_GCC_ACTUAL
 #define PLIMSOLL_HAVE_AVX_VNNI 1
@@ -28,8 +29,8 @@
 #define PLIMSOLL_HAVE_AVX_VNNI 0
 #endif
 
-// VNNI belongs to AVX3_DL's detection, but not to every Highway's own
-// attributes of that path. Files that call AddPairs begin in the same way.
+// AVX3_DL is detected with VNNI, but not every version of Highway has VNNI
+// among that path's attributes. Files that call AddPairs begin in the same way.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #else
@@ -52,10 +53,11 @@ HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
         hn::ReorderWidenMulAccumulate(DI(), w.v[j], both, acc.v[j], unused);
   }
 #elif HWY_ARCH_ARM_A64
-  // The widening product has four lanes and takes its activation from a lane:
-  // 4 multiply-accumulates per instruction are the bound. The columns of a pair
-  // are parted first, once for all activation rows. With all else, 32 columns
-  // of Q8_0 and 4 rows are 1,002 instructions for 2,048 of them (g++ 12).
+  // The widening product has four lanes and takes its activation from a lane,
+  // so 4 multiply-accumulates per instruction are the limit. The columns of a
+  // pair are parted first, once for all activation rows. In total, 32 columns
+  // of Q8_0 and 4 rows take 1,002 instructions for 2,048 multiply-accumulates
+  // (g++ 12).
   const int16x4_t both = vreinterpret_s16_s32(vdup_n_s32(pair));
   for (size_t j = 0; j < kVecs; j += 2) {
     const int16x8_t even = vuzp1q_s16(w.v[j].raw, w.v[j + 1].raw);
@@ -70,7 +72,7 @@ HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
     acc.v[j + 1] = VI(second);
   }
 #else
-  // Where the widening product reorders its lanes.
+  // Here the widening product would reorder its lanes.
   const VI even = hn::Set(DI(), static_cast<int16_t>(pair & 0xFFFF));
   const VI odd = hn::Set(DI(), pair >> 16);
   for (size_t j = 0; j < kVecs; ++j) {
@@ -83,7 +85,7 @@ HWY_INLINE void AddPairs(const Pairs& w, const uint8_t* a, RowSums& acc) {
 #endif
 }
 
-// The product of a path, as a type.
+// AddPairs as a type, for templates.
 struct PairDot {
   static HWY_INLINE void Add(const Pairs& w, const uint8_t* a, RowSums& acc) {
     AddPairs(w, a, acc);
@@ -91,9 +93,9 @@ struct PairDot {
 };
 
 #if PLIMSOLL_HAVE_AVX_VNNI
-// Written out, as with the instruction among its attributes the compiler would
-// use it in what runs without. Measured on a Zen 5 beside vpmaddwd and vpaddd:
-// 1.7 times as fast for 512 rows.
+// Written in assembly: with the instruction among the function's attributes,
+// the compiler would use it in code for CPUs that do not have it. Measured on a
+// Zen 5 beside vpmaddwd and vpaddd: 1.7 times as fast for 512 rows.
 struct AvxVnniDot {
   static HWY_INLINE void Add(const Pairs& w, const uint8_t* a, RowSums& acc) {
     int32_t pair;

@@ -1,5 +1,5 @@
-// Vectors of 16 lanes, one a row of a weight panel, and the decoders of each
-// element type into them. Included once per instruction path.
+// Vectors of 16 lanes, one lane for each row of a weight panel, and the
+// decoders of each element type into them. Included once per instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_PANEL_INL_H_
@@ -30,7 +30,8 @@ using VS = hn::Vec<DS>;
 inline constexpr size_t kLanes = hn::MaxLanes(DF());
 inline constexpr size_t kVecs = 16 / kLanes;
 
-// One float, one int32, or two adjacent columns as int16, of each row.
+// Rows has a float for each row of a panel, RowSums an int32, Pairs two
+// adjacent columns as int16.
 struct Rows {
   VF v[kVecs];
 };
@@ -67,7 +68,8 @@ HWY_INLINE void StoreRows16(const Rows& rows, float* to) {
   }
 }
 
-// The first `n_valid` sums are a row's outputs, or are added to them.
+// Stores the first `n_valid` sums as a row's outputs, or adds them to its
+// outputs.
 inline void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate,
                      float* out) {
   if (n_valid == kPanelRows) {
@@ -94,7 +96,7 @@ HWY_INLINE float LoadFloat(const uint8_t* from) {
   return value;
 }
 
-// acc += a * b, a scalar of all rows.
+// acc += a * b; b is the same for all rows.
 HWY_INLINE void AddScaled(const Rows& a, float b, Rows& acc) {
   const VF factor = hn::Set(DF(), b);
   for (size_t j = 0; j < kVecs; ++j) {
@@ -113,8 +115,8 @@ HWY_INLINE void AddSums(const RowSums& sums, const Rows& scale, float factor,
 }
 
 #if HWY_TARGET == HWY_SSE4
-// Puts back the numbers that are not finite, which the emulated conversion of
-// `halves` to `floats` loses: a damaged weight must show.
+// Puts the numbers that are not finite back: the emulated conversion of
+// `halves` to `floats` loses them, but a damaged weight must show.
 HWY_INLINE VF KeepNonFinite(const uint16_t* halves, VF floats) {
   const hn::RebindToUnsigned<DF> du;
   const hn::Rebind<uint16_t, DF> dh;
@@ -155,7 +157,7 @@ HWY_INLINE Rows LoadBf16(const uint8_t* from) {
   return rows;
 }
 
-// 16 bytes as int32 lanes.
+// Loads 16 bytes as int32 lanes.
 HWY_INLINE RowSums LoadU8(const uint8_t* from) {
   const hn::Rebind<uint8_t, DI> db;
   RowSums rows;
@@ -165,22 +167,22 @@ HWY_INLINE RowSums LoadU8(const uint8_t* from) {
   return rows;
 }
 
-// 32 bytes as int16 lanes: row-major pairs, zero-extended.
+// Loads 32 bytes as int16 lanes: row-major pairs, zero-extended.
 HWY_INLINE VS LoadPairsU8(const uint8_t* from, size_t j) {
   const hn::Rebind<uint8_t, DS> db;
   return hn::PromoteTo(DS(), hn::LoadU(db, from + j * 2 * kLanes));
 }
 
-// Scales of 32 columns: value = d[half] * q - m, where a type with one scale
-// has only d[0], and m is negated: it is added.
+// The scales of 32 columns: value = d[half] * q + m. A type with one scale has
+// only d[0]. Only some types have m, which is added.
 struct Scales {
   Rows d[2];
   Rows m;
 };
 
-// Where 32 columns of a panel are.
+// Where 32 columns of a panel are stored.
 struct Columns {
-  const uint8_t* block;  // of the panel
+  const uint8_t* block;  // the panel's block
   int64_t sub;           // which of the block's columns, in units of 32
   const uint8_t* low;    // low parts, or null
 };
@@ -192,8 +194,8 @@ HWY_INLINE Columns ColumnsAt(const PanelData& panel, int64_t s) {
           panel.low == nullptr ? nullptr : panel.low + s * kNibblesBytes};
 }
 
-// Asks for the weights of the columns `ahead` bytes on, also across the end of
-// the panel.
+// Prefetches the weights `ahead` bytes after these columns, also beyond the end
+// of the panel.
 template <class Decoder>
 HWY_INLINE void PrefetchAhead(const Columns& at, int64_t ahead) {
   constexpr int64_t kSubBytes = Decoder::kBlockBytes / Decoder::kSubBlocks;
@@ -205,7 +207,7 @@ HWY_INLINE void PrefetchAhead(const Columns& at, int64_t ahead) {
   }
 }
 
-// Each decoder: kSubBlocks blocks of 32 columns share one panel block of
+// In each decoder, kSubBlocks groups of 32 columns share one panel block of
 // kBlockBytes. Decode gives column pairs i and i + 8, for i < 8.
 
 struct DecoderQ80 {
@@ -239,7 +241,7 @@ HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
   }
 }
 
-// The high parts of split Q8_0, times 16.
+// Decodes the high parts of split Q8_0, times 16.
 HWY_INLINE void DecodeHighParts(const uint8_t* nibbles, int i, Pairs& low,
                                 Pairs& high) {
   const hn::Rebind<int8_t, DS> db;
@@ -274,8 +276,8 @@ struct DecoderSplitQ80 {
   }
 };
 
-// The fifth bits of a column pair: q + 16 where one is set, or for types with
-// signed quants q - 16 where it is not.
+// Applies the fifth bits of a column pair. A set bit gives q + 16; for types
+// with signed quants, a bit that is not set gives q - 16.
 template <bool kIsSigned>
 HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
   const VS sixteen = hn::Set(DS(), 16);
@@ -286,7 +288,7 @@ HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
   }
 }
 
-// 16 masks of a column pair's fifth bits, then the nibbles.
+// Decodes 16 masks of a column pair's fifth bits, and the nibbles after them.
 template <bool kIsSigned>
 HWY_INLINE void DecodeFiveBits(const uint8_t* masks, int i, Pairs& low,
                                Pairs& high) {
@@ -448,7 +450,7 @@ struct DecoderQ6K {
   }
 };
 
-// Calls run with the decoder of a quantised matrix.
+// Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
   switch (dtype) {
@@ -477,7 +479,7 @@ HWY_INLINE void WithDecoder(const WeightMatrix& w, const Run& run) {
   WithDecoder(w.dtype, IsSplit(w.dtype, w.rows, w.cols), run);
 }
 
-// tile[c][row] for two columns from their int16 pair.
+// Stores two columns as float32, tile[c][row], from their int16 pair.
 template <class Decoder>
 HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
                              float* tile) {
@@ -496,7 +498,7 @@ HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
   }
 }
 
-// tile[32][16] = columns [32 s, 32 s + 32) of a panel, as float32.
+// Decodes columns [32 s, 32 s + 32) of a panel to tile[32][16] as float32.
 template <class Decoder>
 HWY_INLINE void DecodeTile(const PanelData& panel, int64_t s, float* tile) {
   const Columns at = ColumnsAt<Decoder>(panel, s);
@@ -512,8 +514,8 @@ HWY_INLINE void DecodeTile(const PanelData& panel, int64_t s, float* tile) {
   }
 }
 
-// Any weight type; float types may end with fewer than 32 columns.
-// Returns where the tile is: `tile`, or the panel itself for float32.
+// DecodeTile for any weight type. Float types may end with fewer than 32
+// columns. Returns where the tile is: `tile`, or the panel itself for float32.
 HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
                                    int64_t s, int64_t n_columns, float* tile) {
   switch (dtype) {

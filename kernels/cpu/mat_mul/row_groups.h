@@ -1,10 +1,10 @@
-// How packed rows lie that MatMulMany multiplies: rows that share a register
-// block are a group, and a group has its rows' columns side by side, block of
-// 32 after block of 32, in the order in which they are read:
+// The layout of packed rows that MatMulMany multiplies. Rows that share a
+// register block are a group. A group of n rows has its rows' columns side by
+// side, one block of 32 columns after another, in the order in which they are
+// read:
 //   int16 values[n][32], float scales[n], float sums[n],
 //   int32 cross products[n][2]
-// for a group of n rows. It is what packed_row.h keeps of them, in as many
-// bytes.
+// The numbers and their total bytes are those of packed_row.h.
 #ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
 
@@ -31,10 +31,11 @@ constexpr int64_t GroupCrossOffset(int64_t n) {
   return GroupSumsOffset(n) + n * 4;
 }
 
-// Rows in the fewest groups, of sizes as even as can be, the larger ones first.
+// Cuts rows into the fewest groups. Their sizes differ by one at most, and the
+// larger groups come first.
 class RowGroups {
  public:
-  // At least one row.
+  // `n_rows` is at least 1.
   explicit RowGroups(int64_t n_rows)
       : n_(CeilDiv(n_rows, kGroupRows)),
         smaller_(n_rows / n_),
@@ -44,7 +45,7 @@ class RowGroups {
   int64_t RowsOf(int64_t group) const {
     return smaller_ + (group < n_larger_ ? 1 : 0);
   }
-  // The first row of a group; the rows there are, of group n().
+  // The first row of a group. RowAt(n()) is the number of rows.
   int64_t RowAt(int64_t group) const {
     return group * smaller_ + std::min(group, n_larger_);
   }
@@ -60,16 +61,16 @@ class RowGroups {
   int64_t n_larger_;
 };
 
-// Whether so many rows are packed in groups. Decided alike when they are packed
-// and when they are multiplied.
+// True if a product of `n_rows` rows uses groups. Packing and multiplying both
+// ask here, so that they agree.
 inline bool IsGrouped(int64_t n_rows) {
   return UsesVnni512() &&
          n_rows >=
              (Uses(PathExtra::kWinograd) ? kMinWinogradRows : kMinManyRows);
 }
 
-// Rows of a task that packs them: whole groups, where there are some, so that
-// few lines of memory are written by two threads.
+// Rows of one packing task: whole groups where rows are grouped, so that two
+// threads seldom write the same cache line.
 inline int64_t PackingGrain(int64_t n_rows, int64_t grain) {
   return IsGrouped(n_rows) ? CeilDiv(grain, kGroupRows) * kGroupRows : grain;
 }

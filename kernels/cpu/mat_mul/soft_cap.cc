@@ -1,4 +1,4 @@
-// Outputs of a product saturate: cap * tanh(output / cap).
+// Soft-caps the outputs of a product: cap * tanh(output / cap).
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/soft_cap.cc"
@@ -15,7 +15,8 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Elements [begin, end) of all rows; those that are kNotComputed stay so.
+// Caps elements [begin, end) of all rows. Elements that are kNotComputed stay
+// so.
 void SoftCapRange(const MatMulArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));

@@ -1,6 +1,6 @@
-// Causal attention: tasks of a warp (attention_warp.cuh), each of which has a
-// few queries and either one span of what they see, or all of it. Prompts are
-// attention_prompt.cu's.
+// Causal attention in tasks of a warp (attention_warp.cuh). A task has a few
+// queries and either one span of what they see or all of it. Prompts are in
+// attention_prompt.cu.
 //
 // Where there are few queries, spans go to different warps and a second kernel
 // merges their results, with the same operations in the same order as a warp
@@ -22,13 +22,14 @@ namespace {
 
 constexpr int kThreads = kAttentionWarps * kWarpThreads;
 constexpr int kMaxMergeThreads = 256;
-// Spans that a thread reads before it merges them.
+// A thread reads this many spans before it merges them.
 constexpr int kSpanLoads = 8;
-// Warps for each multiprocessor below which spans go to different warps.
+// With fewer warps than this for each multiprocessor, spans go to different
+// warps.
 constexpr int64_t kEnoughWarps = 16;
 
-// Results of spans: for each query of a batch kStride floats a span: the
-// maximum, the sum of weights, the weighted sum of values.
+// Results of spans. Each query of a batch has kStride floats for each span: the
+// maximum, the sum of weights, and the weighted sums of values.
 struct Partials {
   float* data;
   int64_t n_spans;  // room for each query
@@ -45,7 +46,7 @@ __device__ inline float Quotient(float sum, float total) {
 
 // Warp i of the grid's first dimension has task i: tiles, then parts of a head
 // group, then KV heads. With `partials`, blocks of the second dimension have
-// one span each; without, a warp does all.
+// one span each; without, a warp does all spans.
 template <class S>
 __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     Attend(AttentionShape shape, const AttentionTile* tiles, int64_t n_tiles,
@@ -114,14 +115,14 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   });
 }
 
-// Element `at` of a query's result, from those of its spans.
+// Element `at` of a query's result, merged from its spans.
 __device__ inline float MergedValue(const AttentionShape& shape,
                                     const Partials& partials, int64_t query,
                                     int64_t n_spans, int64_t at) {
   Softmax state = {MinusInfinity(), 0};
   float sum = 0;
   for (int64_t begin = 0; begin < n_spans; begin += kSpanLoads) {
-    // All are on their way before the first is merged.
+    // The loop loads all of them before it merges the first.
     Softmax spans[kSpanLoads];
     float sums[kSpanLoads];
 #pragma unroll
@@ -142,8 +143,8 @@ __device__ inline float MergedValue(const AttentionShape& shape,
 }
 
 // Block (t, r, h) merges the spans of head h of row r of tile t, unless a warp
-// has done that, and packs the result where that is asked for: `packed` is of
-// the step's rows, and head_dim whole blocks.
+// has done that. It also packs the result if `packed` is not null: `packed` is
+// for the step's rows, and head_dim is whole blocks.
 __global__ void __launch_bounds__(kMaxMergeThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials, std::byte* packed) {
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(kMaxMergeThreads)
   }
 }
 
-// Up to `n_queries` queries are a task.
+// Returns the shape for tasks of up to `n_queries` queries.
 AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionShape shape = {};
@@ -197,7 +198,7 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   return shape;
 }
 
-// Tiles on both sides.
+// Tiles in the memory of the host and of the device.
 struct Tiles {
   std::span<const AttentionTile> host;
   const AttentionTile* device;
@@ -230,16 +231,16 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
   }
 }
 
-// Rounded up by a quarter at most, so that a growing context changes the grid
-// seldom; blocks without a span end at once.
+// Rounds `n` up by a quarter at most, so that a growing context seldom changes
+// the grid; blocks without a span end at once.
 int64_t RoundedSpans(int64_t n) {
   const auto step = static_cast<int64_t>(
       std::max(std::bit_floor(static_cast<uint64_t>(n)) / 4, uint64_t{1}));
   return (n + step - 1) / step * step;
 }
 
-// The first tiles whose results of spans fit in the scratch memory; at least
-// one, whose rows are consecutive with those of the next.
+// Returns how many of the first tiles have span results that fit in the scratch
+// memory. At least one does. Its rows are consecutive with those of the next.
 size_t TilesThatFit(const AttentionShape& shape,
                     std::span<const AttentionTile> tiles, Partials& partials) {
   size_t n = 0;
@@ -248,8 +249,7 @@ size_t TilesThatFit(const AttentionShape& shape,
   for (const AttentionTile& tile : tiles) {
     const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
     const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
-    // Rows of the step may come in any order; those before the first do not
-    // fit.
+    // Rows of the step may come in any order; rows before the first do not fit.
     if (n_rows < tile.n_rows ||
         spans > kScratchBytes / 4 / (partials.stride * shape.n_heads * n_rows))
       break;
@@ -284,7 +284,8 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
           "attention of ", shape.n_heads,
           " heads takes more than the kernels' ", kScratchBytes, " bytes"));
     }
-    // How many batches there are changes with the contexts: no list of a graph.
+    // The number of batches changes with the contexts, so a graph cannot hold
+    // them.
     if (n < tiles.host.size()) RETURN_IF_ERROR(context.queue->StartEach());
     const Tiles some = {tiles.host.first(n), tiles.device};
     AttendTiles(context, shape, some, partials);
@@ -294,7 +295,7 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
   return absl::OkStatus();
 }
 
-// Loads are of 16 bytes.
+// Kernels load 16 bytes at a time.
 absl::Status CheckAlignment(const AttentionArgs& args) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(args.q) |
                    reinterpret_cast<uintptr_t>(args.q_prefix);
@@ -335,7 +336,7 @@ absl::Status CheckLimits(const AttentionArgs& args) {
   return absl::OkStatus();
 }
 
-// Where the device finds each segment's table.
+// Copies each segment's page table to the device and returns where it lies.
 absl::StatusOr<std::vector<const PageEntry*>> PutTables(
     const Context& context, const AttentionArgs& args) {
   LaunchQueue& queue = *context.queue;
@@ -345,7 +346,7 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   for (const AttentionSegment& segment : args.segments) {
     longest = std::max(longest, static_cast<int64_t>(segment.pages.size()));
   }
-  // A step has each table once, for all layers.
+  // All layers of a step share one copy of each table.
   if (queue.is_held() &&
       queue.HasRoom(static_cast<int64_t>(tables.size()),
                     longest * static_cast<int64_t>(sizeof(PageEntry)))) {
@@ -357,8 +358,8 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
     return tables;
   }
   RETURN_IF_ERROR(queue.StartEach());
-  // All in one, so that what is staged for an operation stays within the parts
-  // that Staging keeps.
+  // All tables go in one copy, so that what an operation stages stays within
+  // the parts that Staging keeps.
   std::vector<PageEntry> pages;
   for (const AttentionSegment& segment : args.segments) {
     pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
@@ -372,8 +373,8 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   return tables;
 }
 
-// Whether the tensor cores attend for a segment. F32 keys or values are for
-// those who want float32's arithmetic.
+// True if the tensor cores attend for a segment. They do not for F32 keys or
+// values: those who choose F32 want float32's arithmetic.
 bool UsesTensorCores(const Context& context, const AttentionArgs& args,
                      const AttentionSegment& segment) {
   if (!HasPromptType(args.k_type) || !HasPromptType(args.v_type)) return false;
@@ -382,8 +383,8 @@ bool UsesTensorCores(const Context& context, const AttentionArgs& args,
          (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
 }
 
-// Rows that decode. Returns whether they are in `packed`. Within a step the
-// kernels are the same for any contexts.
+// Attends for rows that decode. Returns whether it stored them in `packed`.
+// Within a step the kernels are the same for any contexts.
 absl::StatusOr<bool> AttendFew(const Context& context,
                                const AttentionShape& shape,
                                std::span<const AttentionTile> host,
@@ -436,7 +437,7 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   }
   bool is_packed = args.packed == nullptr;
   if (!tiles.empty()) {
-    // Otherwise all together.
+    // With prompts in the step, all rows are packed together afterwards.
     std::byte* packed = prompt_tiles.empty() ? args.packed : nullptr;
     ASSIGN_OR_RETURN(const bool has_packed,
                      AttendFew(context, shape, tiles, packed));

@@ -1,4 +1,4 @@
-// Tiles end where a row's spans become longer than those of the row before.
+// A tile ends where a row's spans become longer than those of the row before.
 #include "kernels/cuda/attention/attention_plan.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ int64_t SpanUnits(int64_t n_units) {
   return static_cast<int64_t>(std::bit_ceil(std::max(least, uint64_t{1})));
 }
 
-// Pages of the table that the row at `position` sees; `begin` are known to be.
+// The number of the table's pages that the row at `position` sees. It is known
+// to see the first `begin`.
 int64_t VisiblePages(const AttentionSegment& segment, int64_t position,
                      int64_t begin) {
   const auto n = static_cast<int64_t>(segment.pages.size());
@@ -56,7 +57,7 @@ void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
                  int64_t tile_rows, const PageEntry* pages,
                  std::vector<AttentionTile>& tiles) {
   int64_t visible = 0;
-  int64_t open_rows = 0;  // of the last tile, if it may get more
+  int64_t open_rows = 0;  // rows that the last tile may still get
   for (int64_t r = 0; r < segment.n_rows; ++r) {
     const int64_t position = segment.first_position + r;
     visible = VisiblePages(segment, position, visible);

@@ -1,9 +1,10 @@
-// How a step's attention is cut into tasks of a warp: pure arithmetic, shared
-// by the host, which lists tiles, and the kernels.
+// How a step's attention is cut into tasks of a warp. This is pure arithmetic,
+// shared by the host, which lists tiles, and by the kernels.
 //
-// A row's keys are reduced in units of up to kUnitKeys, units in spans, spans
-// in order. Where those begin depends only on the row's position and on what it
-// sees, so neither chunks nor other rows change a bit of the result.
+// A row's keys are reduced in units of up to kUnitKeys, units in spans, and
+// spans in order. Where units and spans begin depends only on the row's
+// position and on what it sees, so neither chunks nor other rows change a bit
+// of the result.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 
@@ -15,22 +16,26 @@
 
 namespace plimsoll::kernels {
 
-// Keys of one softmax: it is exact for them, and merged with what came before.
+// A unit is the keys of one softmax. The softmax is exact for them and is then
+// merged with those of the units before.
 inline constexpr int64_t kUnitKeys = 128;
-// Spans of a row at most, up to twice as many where a ring's are cut.
+// A row has at most this many spans, or up to twice as many where a ring is
+// cut.
 inline constexpr int64_t kMaxAttentionSpans = 128;
 
-// Up to these many heads of one or more rows, all of which read one KV head,
-// are a warp's queries; of wide heads half as many, whose sums fill registers.
+// A warp takes up to this many queries: heads of one or more rows that all read
+// one KV head. With wide heads it takes half as many, because their sums fill
+// registers.
 inline constexpr int64_t kTaskQueries = 4;
 inline constexpr int64_t kNarrowHeadDim = 256;
 constexpr int64_t QueriesOf(int64_t head_dim) {
   return head_dim <= kNarrowHeadDim ? kTaskQueries : kTaskQueries / 2;
 }
-// Keys of a warp's step: a score for each lane.
+// Keys of one step of a warp: one score for each lane.
 constexpr int64_t StepKeys(int64_t n_queries) { return 32 / n_queries; }
 
-// Of a paged layer: pages of a unit, each of whole steps.
+// For a paged layer: a page takes whole steps of a unit, and a unit has whole
+// pages.
 constexpr int64_t PageSlots(int64_t page_tokens, int64_t step_keys) {
   return (page_tokens + step_keys - 1) / step_keys * step_keys;
 }
@@ -39,27 +44,28 @@ constexpr int64_t UnitPages(int64_t page_tokens, int64_t step_keys) {
   return slots < kUnitKeys ? kUnitKeys / slots : 1;
 }
 
-// Rows of one segment with the same spans; what a task's queries come from.
+// Consecutive rows of one segment that have the same spans. A task takes its
+// queries from a tile.
 struct AttentionTile {
   int64_t first_row;  // in the step's buffers
   int64_t n_rows;
   int64_t first_position;
-  // Units [first_unit, end_unit) hold all that the rows see; units of pages
-  // count in the table, units of a ring in positions. Spans begin at multiples
-  // of span_units.
+  // Units [first_unit, end_unit) hold all keys that the rows see. Units of
+  // pages count pages in the table, units of a ring count positions. Spans
+  // begin at multiples of span_units.
   int64_t first_unit;
   int64_t end_unit;
   int64_t span_units;
-  // Paged layers: the segment's table.
+  // The segment's page table; for paged layers.
   const PageEntry* pages;
   int64_t n_pages;
-  // Ring layers.
+  // The fields from here on are for ring layers.
   const std::byte* ring_k;
   const std::byte* ring_v;
   int64_t window;
   int64_t live_begin;
   int64_t chunk_position;  // position of chunk row 0 of the segment
-  int64_t chunk_row;       // that row
+  int64_t chunk_row;       // row of that position in chunk_k and chunk_v
 
   constexpr int64_t FirstSpan() const { return first_unit / span_units; }
   constexpr int64_t Spans() const {
@@ -67,21 +73,23 @@ struct AttentionTile {
   }
 };
 
-// The tiles of a segment's rows, none of which has more than `tile_rows`.
-// `pages` is where the device finds the segment's table.
+// Appends the tiles of a segment's rows, each of at most `tile_rows` rows.
+// `pages` is where the device finds the segment's page table.
 void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
                  int64_t tile_rows, const PageEntry* pages,
                  std::vector<AttentionTile>& tiles);
 
-// Prompts, on the tensor cores: 16 queries meet tiles of 64 keys, a page or
-// aligned positions of a ring. Units are the same as above: two tiles.
+// Prompts on the tensor cores: 16 queries meet tiles of 64 keys, which are a
+// page or aligned positions of a ring. Units have kUnitKeys keys here too: two
+// tiles.
 inline constexpr int64_t kPromptQueries = 16;
 inline constexpr int64_t kPromptKeys = 64;
 inline constexpr int64_t kPromptUnitSteps = kUnitKeys / kPromptKeys;
 
 constexpr bool HasPromptType(DType dtype) { return dtype != DType::kF32; }
 
-// The tiles of a segment's rows for that; spans are not used.
+// Appends the tiles of a segment's rows for attention on tensor cores. Spans
+// are not used.
 void AppendPromptTiles(const AttentionArgs& args,
                        const AttentionSegment& segment, int64_t tile_rows,
                        const PageEntry* pages,

@@ -1,16 +1,18 @@
-// A warp has 16 queries that read one KV head, and goes over their keys in
-// tiles of 64: a page, or 64 aligned positions.
+// A warp has 16 queries that read one KV head. It goes over their keys in tiles
+// of 64: a page, or 64 aligned positions.
 //
-// Queries and weights are split in two 16-bit floats, keys and values of 16
-// bits are what they are, those of Q8_0 are split too: scores and sums lose
-// about 2^-21 of their terms (BF16: 2^-16), little beside float32's own
-// rounding over a head. A row's result does not depend on the rows beside it,
-// nor on where a chunk ends: a tile of which it sees nothing changes nothing.
+// Queries and weights are split into two 16-bit floats. Keys and values of 16
+// bits are used as they are; those of Q8_0 are split too. So scores and sums
+// lose about 2^-21 of their terms (BF16: 2^-16), which is little beside
+// float32's own rounding over a head. A row's result does not depend on the
+// rows beside it, nor on where a chunk ends: a tile of which it sees nothing
+// changes nothing.
 //
-// Operands come from memory as they lie there, 16 bytes a lane. Which element
-// of a head an operand's column stands for is ours to choose, as long as both
-// sides agree: of 32 elements lane t has [8 t, 8 t + 8) in two products'
-// columns. Of 64 elements of values, product j has elements 8 g + j in column
+// Operands are loaded from memory in its order, 16 bytes a lane. The kernel may
+// choose which element of a head an operand's column stands for, as long as
+// both sides agree. Of 32 elements, lane t has [8 t, 8 t + 8) in the columns of
+// two products. Of 64 elements of values, product j has elements 8 g + j in
+// column g.
 // g.
 #include "kernels/cuda/attention/attention_prompt.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"
@@ -19,10 +21,11 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kKeys = static_cast<int>(kPromptKeys);
-constexpr int kGroups = kKeys / 8;  // of keys: columns of a product
+constexpr int kGroups = kKeys / 8;  // groups of keys: columns of a product
 
-// kHeadDim is rounded up to one of the shapes. kTeam warps share the queries of
-// wide heads: each has kDims of the values' elements.
+// The constants of a kernel. A head dimension is rounded up to one of the
+// shapes. With wide heads, kTeam warps share the queries, and each has kDims of
+// the values' elements.
 template <int kHeadDimOfShape>
 struct PromptShape {
   static constexpr int kStepKeys = kKeys;
@@ -30,11 +33,11 @@ struct PromptShape {
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
   static constexpr int kDims = kHead / kTeam;
-  // Those of a block read the same keys and values from its cache, as their
-  // queries are neighbours.
+  // Warps of a block. They read the same keys and values from its cache, as
+  // their queries are neighbours.
   static constexpr int kWarps = kHead <= 256 ? 4 : 2;
   static constexpr int kTeams = kWarps / kTeam;
-  static constexpr int kSums = kDims / 2;  // of a lane: 16 queries, 32 lanes
+  static constexpr int kSums = kDims / 2;  // a lane's: 16 queries, 32 lanes
   // Queries as operands: both halves of the split of both rows of a lane.
   static constexpr int64_t kQueryBytes = int64_t{kHead} / 32 * 4 * 512;
   static constexpr int64_t kRowBytes = int64_t{kKeys} * 2 * 8;
@@ -53,15 +56,15 @@ __device__ void SyncTeam() {
   }
 }
 
-// Of one lane: `high` and `low` (where the type is split) of 8 elements, two to
-// a word.
+// Eight elements of one lane, two to a word: their high parts, and their low
+// parts if the type is split.
 template <bool kIsSplit>
 struct Eight {
   uint32_t high[4];
   uint32_t low[kIsSplit ? 4 : 1];
 };
 
-// Elements [at, at + 8) of a row of keys or values.
+// Loads elements [at, at + 8) of a row of keys or values.
 template <DType kType>
 __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
                                                     int64_t at) {
@@ -83,14 +86,14 @@ __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
   return eight;
 }
 
-// Place `at` of a head, or its first one past its end: what is read there meets
-// zeros of queries, or is not written.
+// Returns `at`, or the head's first element if `at` is beyond the head. What is
+// read there meets zeros of queries, or is not written.
 __device__ inline int InHead(const AttentionShape& shape, int at) {
   return at < shape.head_dim ? at : 0;
 }
 
-// The queries of a team as operands in shared memory, 16 bytes a lane: of each
-// 32 elements those of two products' high halves, then of the low ones.
+// Stores the queries of a team as operands in shared memory, 16 bytes a lane:
+// for each 32 elements the high halves of two products, then the low halves.
 template <class S, bool kIsBf16>
 __device__ void StageQueries(const AttentionShape& shape, const Task& task,
                              bool is_prefix, uint4* queries) {
@@ -124,9 +127,9 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
   SyncTeam<S>();
 }
 
-// Where the rows of a tile's keys and values are, of a step that has live ones.
-// In place of others, of which there may be no row, the nearest live one is
-// read: their scores are not used, and their weights are zero.
+// Finds the rows of a tile's keys and values. The step has live keys. For a key
+// that is not live there may be no row, so the nearest live one is read
+// instead; its score is not used, and its weight is zero.
 __device__ inline void FindRows(const AttentionShape& shape, const Step& step,
                                 const std::byte** rows) {
   for (int i = LaneIndex(); i < kKeys; i += kWarpThreads) {
@@ -136,8 +139,8 @@ __device__ inline void FindRows(const AttentionShape& shape, const Step& step,
   }
 }
 
-// Scores of 16 queries and a tile of keys: entry n is that of keys 8 n + 2 t
-// and the next, of query g, then of g + 8.
+// Scores of 16 queries and a tile of keys: entry n has the scores of keys 8 n +
+// 2 t and the next one, for query g and then for query g + 8.
 template <class S, DType kType>
 __device__ void ScoreTile(const AttentionShape& shape, const Task& task,
                           const std::byte* const* rows, const uint4* queries,
@@ -177,8 +180,8 @@ __device__ void ScoreTile(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Scales and caps scores where the launch has a cap. Returns what they are
-// still to be multiplied by.
+// Scales and caps scores if the launch has a cap. Returns the factor by which
+// they are still to be multiplied.
 __device__ inline float CapTile(const AttentionShape& shape,
                                 float scores[kGroups][4]) {
   if (shape.soft_cap == 0.0f) return shape.scale;
@@ -191,15 +194,15 @@ __device__ inline float CapTile(const AttentionShape& shape,
   return 1.0f;
 }
 
-// Of queries g and g + 8: the running maximum, and this lane's part of the sum
-// of weights.
+// The softmax of queries g and g + 8: the running maximum, and this lane's part
+// of the sum of weights.
 struct PromptSoftmax {
   float max[2];
   float total[2];
 };
 
-// Turns scores into weights; `factors` is what earlier sums are multiplied by.
-// A score that is not a number makes the total one.
+// Turns scores into weights; `factors` gets what earlier sums are multiplied
+// by. A score that is not a number makes the total not a number.
 template <class S>
 __device__ void WeighTile(const AttentionShape& shape, const Task& task,
                           const Step& step, float scale, PromptSoftmax& state,
@@ -229,7 +232,7 @@ __device__ void WeighTile(const AttentionShape& shape, const Task& task,
     for (int mask = 1; mask < 4; mask *= 2) {
       max = fmaxf(max, __shfl_xor_sync(kFullWarp, max, mask));
     }
-    // Where none is seen yet all weights are zero.
+    // While no key is seen, all weights are zero.
     const float from = max == MinusInfinity() ? 0.0f : max;
     factors[half] = Exponential(state.max[half] - from);
     float total = 0;
@@ -246,7 +249,7 @@ __device__ void WeighTile(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Weights of a tile as operands of one product for 16 keys each.
+// Weights of a tile as operands: one product for each 16 keys.
 struct WeightOperands {
   uint32_t high[kKeys / 16][4];
   uint32_t low[kKeys / 16][4];
@@ -268,7 +271,7 @@ __device__ WeightOperands SplitWeights(const float weights[kGroups][4]) {
   return operands;
 }
 
-// The operand of product j of 64 elements, of the words of four keys.
+// The operand of product j of 64 elements, from the words of four keys.
 template <class Words>
 __device__ void ValueOperand(int j, const Words& words, uint32_t* b) {
 #pragma unroll
@@ -279,7 +282,7 @@ __device__ void ValueOperand(int j, const Words& words, uint32_t* b) {
   }
 }
 
-// sums += weights values, of this warp's elements of the head.
+// sums += weights times values, for this warp's elements of the head.
 template <class S, DType kType>
 __device__ void AddTile(const AttentionShape& shape, const Task& task,
                         const std::byte* const* rows,
@@ -318,7 +321,8 @@ __device__ void AddTile(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Writes this warp's elements: of 64 a lane has [16 t, 16 t + 16) of two rows.
+// Writes this warp's elements. Of each 64, a lane has [16 t, 16 t + 16) of two
+// rows.
 template <class S>
 __device__ void WriteRows(const AttentionShape& shape, const Task& task,
                           const PromptSoftmax& state, const float* sums) {
@@ -348,8 +352,8 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Team i of the grid has task i: tiles, the last ones, which see most, first;
-// then parts of a head group, then KV heads.
+// Team i of the grid has task i: tiles, then parts of a head group, then KV
+// heads. The last tiles, which see most, come first.
 template <class S, DType kKeyType, DType kValueType>
 __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
     AttendPrompt(AttentionShape shape, const AttentionTile* tiles,
@@ -417,7 +421,7 @@ void LaunchPrompt(const Context& context, const AttentionShape& shape,
          S::kSharedBytes, context.queue, shape, device, n_tiles);
 }
 
-// Calls `function` with a type that HasPromptType.
+// Calls `function` with the type, for which HasPromptType is true.
 template <class Function>
 void WithPromptType(DType dtype, const Function& function) {
   if (dtype == DType::kF16) return function(TypeConstant<DType::kF16>{});

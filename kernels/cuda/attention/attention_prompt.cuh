@@ -9,8 +9,9 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Attends for tiles of AppendPromptTiles. `shape` has part_heads of at most
-// kPromptQueries; its keys and values have types for which HasPromptType.
+// Attends for tiles of AppendPromptTiles, which `host` and `device` both hold.
+// `shape` has part_heads of at most kPromptQueries, and HasPromptType is true
+// for its types of keys and values.
 void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,
                    const AttentionTile* device);

@@ -1,9 +1,9 @@
 // How a warp attends: one softmax over the keys of a span for a few queries
 // that read the same KV head.
 //
-// Lanes share the elements of a head; 32 / kLanes keys are taken side by side.
-// Scores of a step are summed over lanes so that each lane ends up with one of
-// them. Nothing here needs more than a warp.
+// The lanes share the elements of a head; 32 / kLanes keys are taken side by
+// side. The scores of a step are summed over lanes so that each lane ends up
+// with one of them. Nothing here needs more than one warp.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
 
@@ -12,7 +12,7 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kAttentionWarps = 4;  // of a block of threads
+inline constexpr int kAttentionWarps = 4;  // in a block of threads
 
 // The part of AttentionArgs that the device reads.
 struct AttentionShape {
@@ -22,8 +22,8 @@ struct AttentionShape {
   int64_t n_heads;
   int64_t n_kv_heads;
   int64_t head_dim;
-  int64_t part_heads;  // heads of a task, of one row
-  int64_t n_parts;     // of the heads that read one KV head
+  int64_t part_heads;  // heads of a task, in one row
+  int64_t n_parts;     // parts of the heads that read one KV head
   float scale;
   float soft_cap;          // 0: none
   float inverse_soft_cap;  // finite
@@ -38,8 +38,8 @@ struct AttentionShape {
   const float* sinks;  // [n_heads] or nullptr
 };
 
-// Shapes of the kernels: kLanes lanes share a key, each of them has kChunks
-// times 8 elements of it, 8 * kLanes apart.
+// The constants of a kernel: kLanes lanes share a key, and each lane has
+// kChunks times 8 of its elements, 8 * kLanes apart.
 template <int kLanesOfKey, int kChunksOfLane>
 struct Shape {
   static constexpr int kLanes = kLanesOfKey;
@@ -49,11 +49,12 @@ struct Shape {
   static constexpr int kSums = kQueries * kElements;
   static constexpr int kSideBySide = kWarpThreads / kLanes;
   static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
-  // Of those, how many are on their way at once: more would fill registers.
+  // How many of those keys are loaded at once. More would fill the registers.
   static constexpr int kLoads = kInTurn < 8 / kChunks ? kInTurn : 8 / kChunks;
   static constexpr int kStepKeys = kSideBySide * kInTurn;
   static constexpr int kSteps = kUnitKeys / kStepKeys;
-  // Floats of a warp: scores of a unit; sums of a span; sums of all spans.
+  // Floats of a warp: the scores of a unit; the sums of a span; the sums of all
+  // spans.
   static constexpr int kScoreFloats = kSteps * kWarpThreads;
   static constexpr int kSumFloats = kSums * kWarpThreads;
   static constexpr int kWarpFloats = kScoreFloats + 2 * kSumFloats;
@@ -63,8 +64,8 @@ struct Shape {
   static_assert(kSharedBytes <= kMaxSharedBytes);
 };
 
-// A running softmax: maximum and sum of weights of the lane's own query; the
-// sums of values are in shared memory, each lane's by itself.
+// A running softmax: the maximum and the sum of weights of the lane's own
+// query. The sums of values are in shared memory, each lane's by itself.
 struct Softmax {
   float max;
   float total;
@@ -75,8 +76,8 @@ struct Task {
   const AttentionTile& tile;
   int kv_head;
   int first_head;
-  int n_heads;     // of each row
-  int part_heads;  // that a row may have here
+  int n_heads;     // in each row
+  int part_heads;  // heads that a row may have here
 
   __device__ int Row(int query) const { return query / part_heads; }
   __device__ bool Has(int query) const {
@@ -85,16 +86,17 @@ struct Task {
   __device__ int Head(int query) const {
     return first_head + query % part_heads;
   }
-  // Of the query in the step's [n_rows, n_heads] rows.
+  // The index of the query in the step's [n_rows, n_heads] rows.
   __device__ int64_t Index(int query, int64_t all_heads) const {
     return (tile.first_row + Row(query)) * all_heads + Head(query);
   }
 };
 
-// The keys of a step. Live ones, which some row of the tile may see, are
-// [begin, end); there may be none. Those before ring_end are rows of the ring:
-// key j is row cell + j, less the window from there on. All others are rows of
-// k and v, a page's or the chunk's: key j is row `row` + j.
+// The keys of a step. The live ones, which some row of the tile may see, are
+// [begin, end); there may be none. Keys before ring_end are rows of the ring:
+// key j is row cell + j, or row cell + j - window once that reaches the window.
+// All others are rows of k and v, in a page or in the chunk: key j is row `row`
+// + j.
 struct Step {
   int64_t position;  // of key 0
   int begin;
@@ -110,7 +112,7 @@ struct Step {
   int window;
 };
 
-// The first position that the tile's row `row` sees of a ring.
+// The first position of a ring that the tile's row `row` sees.
 __device__ inline int64_t FirstOfRing(const Task& task, int64_t row) {
   const int64_t first = task.tile.first_position + row - task.tile.window + 1;
   const int64_t live =
@@ -118,7 +120,8 @@ __device__ inline int64_t FirstOfRing(const Task& task, int64_t row) {
   return live > 0 ? live : 0;
 }
 
-// A key of a unit's or a page's as one of a step, or the step's nearest end.
+// Converts a key's index in a unit or page to one in a step, clamped to the
+// step's ends.
 template <class S>
 __device__ int StepKey(int64_t key) {
   if (key < 0) return 0;
@@ -128,9 +131,9 @@ __device__ int StepKey(int64_t key) {
 // Finds the steps of a unit.
 template <class S>
 struct Unit {
-  int64_t first;  // page, or position
+  int64_t first;  // first page, or first position
   int ring_cell;
-  int page_steps;  // of a paged layer
+  int page_steps;  // steps of a page, in a paged layer
   int n_steps;
 
   __device__ Unit(const AttentionShape& shape, const Task& task, int64_t unit) {
@@ -165,8 +168,8 @@ struct Unit {
       step.ring_end = StepKey<S>(ring_end);
       step.ring_k = task.tile.ring_k;
       step.ring_v = task.tile.ring_v;
-      // Live keys in a ring are fewer than its cells, so that from the first
-      // one on they come to its end once at most. All are below 2^31.
+      // A ring has more cells than live keys, so from the first live key on the
+      // cells wrap around at most once. All numbers are below 2^31.
       step.window = static_cast<int>(task.tile.window);
       step.cell =
           (ring_cell + index * S::kStepKeys + step.begin) % step.window -
@@ -197,14 +200,15 @@ __device__ inline bool HasLive(const Step& step) {
 __device__ inline bool IsLive(const Step& step, int key) {
   return key >= step.begin && key < step.end;
 }
-// Of a step that has a live key. Where there is none, memory may hold no row.
+// The live key that is nearest to `key`. The step must have a live key; without
+// one, memory may hold no row.
 __device__ inline int NearestLive(const Step& step, int key) {
   if (key < step.begin) return step.begin;
   return key < step.end ? key : step.end - 1;
 }
 
-// Where a live key's row is. Selected, so that no branch keeps the loads of a
-// step's keys apart.
+// The address of a live key's row. It is selected without a branch, so that the
+// loads of a step's keys stay together.
 __device__ inline const std::byte* RowOf(const Step& step, int key,
                                          const std::byte* rows,
                                          const std::byte* ring,
@@ -225,7 +229,8 @@ __device__ inline const std::byte* ValueRow(const AttentionShape& shape,
   return RowOf(step, key, step.v, step.ring_v, shape.v_row_bytes);
 }
 
-// This lane's elements of the queries; of those that are not there, zeros.
+// Loads this lane's elements of the queries, and zeros for queries that do not
+// exist.
 template <class S>
 __device__ void LoadQueries(const AttentionShape& shape, const Task& task,
                             bool is_prefix, float* q) {
@@ -243,8 +248,8 @@ __device__ void LoadQueries(const AttentionShape& shape, const Task& task,
 }
 
 // Sums values[i], i < 2 kStride, over lanes that are kStride and less apart;
-// lane t of them gets sum t. Strides are constants, or values would be in
-// memory.
+// lane t of them gets sum t. Strides are constants, because the values would
+// otherwise be in memory and not in registers.
 template <int kStride>
 __device__ float SumAcross(float* values) {
   if constexpr (kStride == 0) {
@@ -261,14 +266,14 @@ __device__ float SumAcross(float* values) {
   }
 }
 
-// Of a shape that has a soft-cap.
+// The soft-capped score; the shape has a cap.
 __device__ inline float Capped(const AttentionShape& shape, float score) {
   return shape.soft_cap * tanhf(score * shape.inverse_soft_cap);
 }
 
-// This lane's elements of kLoads keys or values, from key `first` on, of a step
-// that has live ones. In place of others, of which there may be no row, the
-// nearest live one is read.
+// This lane's elements of kLoads keys or values, from key `first` on. The step
+// has live keys. For a key that is not live there may be no row, so the nearest
+// live one is read instead.
 template <class S, DType kType>
 struct StoredKeys {
   using Head = StoredHead<kType, S::kLanes, S::kChunks>;
@@ -300,7 +305,7 @@ __device__ float StepScore(const AttentionShape& shape, const Task& task,
     const StoredKeys<S, kType> keys(shape, task, step, first + begin, row);
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
-      // A score of a key that is not live is not used.
+      // Scores of keys that are not live are never used.
       float k[S::kElements];
       keys.heads[u].ToFloats(is_in_head, k);
 #pragma unroll
@@ -317,8 +322,8 @@ __device__ float StepScore(const AttentionShape& shape, const Task& task,
   return SumAcross<S::kLanes / 2>(sums);
 }
 
-// Scores of a unit: entry step * 32 + lane is that of the lane's own query and
-// key. Masked ones are minus infinity.
+// Computes the scores of a unit: entry step * 32 + lane is the score of the
+// lane's own query and key. Masked scores are minus infinity.
 template <class S, DType kType>
 __device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
                           const Unit<S>& unit, float* scores) {
@@ -350,7 +355,7 @@ __device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Over the lanes that have the same query.
+// The maximum, and below the sum, over the lanes that have the same query.
 template <class S>
 __device__ float QueryMax(float x) {
   for (int mask = S::kQueries; mask < kWarpThreads; mask *= 2) {
@@ -367,7 +372,7 @@ __device__ float QuerySum(float x) {
 }
 
 // Turns a unit's scores into weights. A score that is not a number makes the
-// total one.
+// total not a number.
 template <class S>
 __device__ Softmax WeighUnit(int n_steps, float* scores) {
   const int lane = LaneIndex();
@@ -385,7 +390,8 @@ __device__ Softmax WeighUnit(int n_steps, float* scores) {
   return unit;
 }
 
-// The unit's values by their weights, over all keys, in every lane.
+// Sums the unit's values by their weights, over all keys. Every lane gets the
+// sums.
 template <class S, DType kType>
 __device__ void SumUnit(const AttentionShape& shape, const Task& task,
                         const Unit<S>& unit, const float* weights,
@@ -395,7 +401,7 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
   for (int n = 0; n < unit.n_steps; ++n) {
     const Step step = unit.At(shape, task, n);
     if (!HasLive(step)) {
-      // As zeros by zero weights would: a sum of -0 becomes 0.
+      // Zero values by zero weights would do this too: a sum of -0 becomes 0.
       for (int i = 0; i < S::kSums; ++i) sums[i] += 0.0f;
       continue;
     }
@@ -405,7 +411,7 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
       const StoredKeys<S, kType> values(shape, task, step, first + begin, row);
 #pragma unroll
       for (int u = 0; u < S::kLoads; ++u) {
-        // Sums past the end of the head are not used.
+        // Sums beyond the end of the head are not used.
         const bool is_live = IsLive(step, first + begin + u);
         float v[S::kElements];
         values.heads[u].ToFloats([&](int) { return is_live; }, v);
@@ -430,14 +436,16 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
   }
 }
 
-// How two softmaxes are put together: what each one's sums are multiplied by.
+// What the sums of each of two softmaxes are multiplied by when they are
+// merged.
 struct Factors {
   float state;
   float added;
 };
 
-// Adds `added` to `state`. What saw no key changes nothing. Without branches,
-// so that what does not depend on the state before is computed side by side.
+// Merges `added` into `state`. A softmax that saw no key changes nothing. There
+// are no branches, so that what does not depend on `state` is computed beside
+// what does.
 __device__ inline Factors Merge(const Softmax& added, Softmax& state) {
   const bool is_empty = added.max == MinusInfinity() && added.total == 0.0f;
   const float max = fmaxf(state.max, added.max);
@@ -457,7 +465,8 @@ __device__ inline float MergedSum(float added, float state,
              : Fma(added, factors.added, state * factors.state);
 }
 
-// The same for the lane's part of all queries' sums, kept in shared memory.
+// Merges, with the softmax, the lane's part of all queries' sums, which are in
+// shared memory.
 template <class S, class Added>
 __device__ void MergeSums(const Softmax& added, Softmax& state,
                           const Added& added_sum, float* state_sums) {
@@ -484,7 +493,7 @@ __device__ void Clear(Softmax& state, float* state_sums) {
   }
 }
 
-// One softmax over the units [begin, end).
+// Computes one softmax over the units [begin, end).
 template <class S>
 __device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
                               int64_t begin, int64_t end, float* scores,
@@ -509,16 +518,16 @@ __device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
   return span;
 }
 
-// The sum of a row's weights, all of them, with that of the head's sink. One
-// far above the scores makes it infinite: the row is zeros then.
+// The sum of all weights of a row, together with the weight of the head's sink.
+// A sink far above the scores makes it infinite; the row is then zeros.
 __device__ inline float TotalWithSink(const AttentionShape& shape, int64_t head,
                                       const Softmax& all) {
   if (shape.sinks == nullptr || all.total == 0.0f) return all.total;
   return all.total + expf(shape.sinks[head] - all.max);
 }
 
-// Calls write(query, element of the head, value) for what this lane has; the
-// lanes of the first key have it all.
+// Calls write(query, element of the head, value) for each sum that this lane
+// has. The lanes of the first key have all of them.
 template <class S, class Write>
 __device__ void WriteSums(const AttentionShape& shape, const Task& task,
                           const float* state_sums, const Write& write) {

@@ -7,7 +7,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Calls `function` with a KV type as a constant; the same for all threads.
+// Calls `function` with the KV type as a constant. All threads pass the same
+// type.
 template <class Function>
 __device__ void WithKvType(DType dtype, const Function& function) {
   switch (dtype) {
@@ -22,8 +23,9 @@ __device__ void WithKvType(DType dtype, const Function& function) {
   }
 }
 
-// A word of keys or values, which a kernel before may have written: no __ldg
-// (simt.cuh). That it is no shared memory the compiler cannot see.
+// Loads a word of keys or values. An earlier kernel may have written it, so
+// __ldg is not allowed (simt.cuh). The compiler cannot see that it is not
+// shared memory.
 template <class T>
 __device__ T LoadWord(const T* at) {
 #ifndef PLIMSOLL_CUDA_EMULATED
@@ -32,8 +34,8 @@ __device__ T LoadWord(const T* at) {
   return *at;
 }
 
-// Eight elements of a row as they are stored. Loads are apart from what is made
-// of them, so that a warp has many on their way before it waits for the first.
+// Eight elements of a row as they are stored. Loading and converting are apart,
+// so that a warp has many loads under way before it waits for the first.
 template <DType kType>
 struct StoredEight {
   uint4 words[kType == DType::kF32 ? 2 : 1];
@@ -44,8 +46,8 @@ struct StoredEight<DType::kQ8_0> {
   uint16_t pairs[4];
 };
 
-// Elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float types
-// begin at multiples of 16 bytes, those of Q8_0 at even ones.
+// Loads elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float
+// types begin at multiples of 16 bytes, rows of Q8_0 at even bytes.
 template <DType kType>
 __device__ StoredEight<kType> LoadStored(const std::byte* row, int64_t at) {
   StoredEight<kType> stored;
@@ -88,20 +90,20 @@ __device__ void FloatsOf(const StoredEight<kType>& stored, float* out) {
   }
 }
 
-// Both in one.
+// Loads and converts in one call.
 template <DType kType>
 __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
   FloatsOf<kType>(LoadStored<kType>(row, at), out);
 }
 
 // This lane's kChunks * 8 elements of a head: those at 8 * (lane % kLanes) and
-// every 8 * kLanes further. Past the end of the head they are what Load finds,
-// the head's first ones.
+// every 8 * kLanes further. Beyond the end of the head, Load reads the head's
+// first elements instead.
 template <DType kType, int kLanes, int kChunks>
 struct StoredHead {
   StoredEight<kType> eights[kChunks];
 
-  // Of chunk `c` of the lane.
+  // The first element of the lane's chunk `c`.
   static __device__ int64_t Place(int c) {
     return LaneIndex() % kLanes * 8 + c * kLanes * 8;
   }
@@ -115,7 +117,7 @@ struct StoredHead {
     }
   }
 
-  // Zeros of chunks that are not to be used.
+  // Converts the elements to floats; chunks that are not used give zeros.
   template <class IsUsed>
   __device__ void ToFloats(const IsUsed& is_used, float* out) const {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Rounding values to a cache's type (kv_row.h), by a warp or by a thread.
+// Rounds values to a cache's type (kv_row.h), by a warp or by a thread.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_STORE_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_KV_STORE_CUH_
 
@@ -9,8 +9,8 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 static_assert(kQ80Elements == kWarpThreads);
 
-// One block of a row, of which this lane has `x`; all lanes of the warp take
-// part. Blocks begin at even bytes.
+// Stores one block of a row; this lane has its value `x`. All lanes of the warp
+// take part. Blocks begin at even bytes.
 __device__ inline void StoreQ80(float x, std::byte* out) {
   const bool is_finite = WarpSum(IsFinite(x) ? 0 : 1) == 0;
   const float amax = WarpMax(fabsf(x));
@@ -25,7 +25,7 @@ __device__ inline void StoreQ80(float x, std::byte* out) {
   reinterpret_cast<int8_t*>(out)[2 + lane] = q;
 }
 
-// Element `c` of a row of a float type.
+// Stores element `c` of a row of a float type.
 template <DType kType>
 __device__ void StoreFloat(float x, int64_t c, std::byte* out) {
   static_assert(IsFloatType(kType));

@@ -1,6 +1,6 @@
-// What lies between a layer's products and its attention: a warp has a head of
-// a row, which it norms, rotates and stores while it is in shared memory. The
-// same bits as the operations by themselves.
+// Prepares a layer's heads for its attention. A warp takes a head of a row, and
+// norms, rotates and stores it while it is in shared memory. The bits are those
+// of the separate operations.
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/kv_store.cuh"
 #include "kernels/cuda/attention/rotate.cuh"
@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpThreads;
-// Pieces of a warp's width that the widest head has.
+// The widest head has this many pieces of a warp's width.
 constexpr int kMaxPieces = kMaxHeadDim / kWarpThreads;
 
-// x, normed if there is a weight, goes to `out`. The sum is that of RmsNorm:
-// of each 32 elements by a warp, then one after the other.
+// Writes x to `out`, normed if there is a weight. The sum has RmsNorm's order:
+// a warp sums each 32 elements, and these sums are added one after the other.
 template <int kPieces>
 __device__ void NormHead(const float* x, const float* weight, int64_t dim,
                          float eps, float* out) {
@@ -26,7 +26,8 @@ __device__ void NormHead(const float* x, const float* weight, int64_t dim,
   for (int i = 0; i < kPieces; ++i) {
     const int c = i * kWarpThreads + LaneIndex();
     value[i] = c < dim ? x[c] : 0;
-    // Before the sum, that it need not be waited for after it.
+    // The load comes before the sum, so that nothing waits for it after the
+    // sum.
     factor[i] = c < dim && weight != nullptr ? weight[c] : 1;
   }
   float scale = 1;
@@ -45,7 +46,7 @@ __device__ void NormHead(const float* x, const float* weight, int64_t dim,
   }
 }
 
-// Every lane rotates pairs of its own; `out` may be `x`.
+// Rotates a head; every lane has its own pairs. `out` may be `x`.
 __device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
                            const float* angles, float* out) {
   const int64_t n_pairs = p.n_rot / 2;
@@ -69,8 +70,8 @@ __device__ void StoreHead(const float* x, int64_t dim, std::byte* out) {
   }
 }
 
-// Head `head` of a row, in all of the row's places, of which `offsets` has the
-// first one.
+// Stores head `head` of a row in all of the row's places; `offsets` points to
+// the first one.
 __device__ void StoreHead(const PrepareHeadsArgs& p, const float* x,
                           int64_t head, DType dtype, const int64_t* offsets) {
   std::byte* base = p.base + KvBytes(dtype, head * p.head_dim);
@@ -92,7 +93,7 @@ __device__ void StoreHead(const PrepareHeadsArgs& p, const float* x,
   }
 }
 
-// `p.offsets` is the device's.
+// Prepares one head in each warp. `p.offsets` is in device memory.
 template <int kPieces>
 __global__ void PrepareEach(PrepareHeadsArgs p) {
   WaitForKernelsBefore();

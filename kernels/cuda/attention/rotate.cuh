@@ -7,8 +7,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Pair `pair` of `n_pairs` of the head at `x`, with the row's `angles` ([pair,
-// 2]: cos, sin), goes to the head at `out`, which may be `x`.
+// Rotates pair `pair` of `n_pairs` of the head at `x` by the row's `angles`
+// ([pair, 2]: cos, sin) and stores it in the head at `out`, which may be `x`.
 __device__ inline void RotatePair(const float* x, const float* angles,
                                   int64_t pair, int64_t n_pairs,
                                   RopeStyle style, float* out) {

@@ -1,5 +1,5 @@
-// Rows rounded to the cache's type (kv_row.h), and rows copied as they are: a
-// block of threads a row.
+// Stores rows rounded to the cache's type (kv_row.h), and copies rows as they
+// are. One block of threads takes a row.
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/kv_store.cuh"
 #include "kernels/cuda/numeric.cuh"

@@ -1,4 +1,4 @@
-// The CUDA backend on the emulator, for tests beside a device's or without one.
+// The CUDA backend on the emulator, for tests with or without a device.
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
 #define PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
 
@@ -12,10 +12,10 @@ namespace plimsoll::kernels {
 
 absl::StatusOr<std::unique_ptr<Backend>> NewEmulatedCudaBackend(
     const CudaOptions& options = {});
-// Of the one emulated device, which all its backends share.
+// The memory of the one emulated device, which all emulated backends share.
 absl::StatusOr<DeviceMemory> ReadEmulatedCudaMemory();
 
-// Of all graphs of the emulated device since the program began.
+// Counts of all graphs of the emulated device since the program began.
 struct EmulatedGraphCounts {
   int64_t built = 0;
   int64_t launched = 0;

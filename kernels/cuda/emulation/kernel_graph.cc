@@ -1,5 +1,5 @@
 // The emulator's graph keeps its own copies of the calls, as a device does.
-// Where kernels may overlap, those of every other pair do.
+// Where kernels may overlap, every other pair of them does.
 #include "kernels/cuda/emulation/kernel_graph.h"
 
 #include <atomic>

@@ -1,15 +1,15 @@
-// What a driver may refuse of graphs whose kernels overlap, for tests.
+// Lets tests make the emulated driver refuse graphs whose kernels overlap.
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_KERNEL_GRAPH_H_
 #define PLIMSOLL_KERNELS_CUDA_EMULATION_KERNEL_GRAPH_H_
 
 namespace plimsoll::kernels::cuda_emulated {
 
 struct Refusals {
-  bool graphs = false;   // to make them
-  bool updates = false;  // to change their calls
+  bool graphs = false;   // refuses to make them
+  bool updates = false;  // refuses to change their calls
 };
 
-// Of the emulator's driver, as tests set them; like it, not thread-safe.
+// The refusals of the emulated driver, which tests set. Not thread-safe.
 Refusals& DriverRefusals();
 
 }  // namespace plimsoll::kernels::cuda_emulated

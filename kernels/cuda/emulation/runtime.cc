@@ -1,4 +1,4 @@
-// The emulated device's memory is the host's; streams run at once.
+// The emulated device's memory is host memory; its streams run at once.
 #include "kernels/cuda/runtime.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 constexpr size_t kAlignment = 256;                   // cudaMalloc's
 constexpr int64_t kGarbageBytes = int64_t{1} << 20;  // all would take long
 
-// What the device pretends to have, and a context to take of it.
+// The memory that the device pretends to have, and what a context takes of it.
 constexpr int64_t kTotalBytes = int64_t{16} << 30;
 constexpr int64_t kContextBytes = int64_t{48} << 20;
 
-// The device's allocations, of all threads.
+// The device's allocations by all threads.
 struct Memory {
   std::mutex mu;
   std::map<const std::byte*, int64_t> bytes_at;
@@ -51,7 +51,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
     return absl::NotFoundError(absl::StrCat("no emulated device ", device));
   }
   const absl::StatusOr<DeviceMemory> memory = ReadMemory(device);
-  // Few multiprocessors, so that small tests get every shape of a kernel.
+  // There is one multiprocessor, so that small tests reach every shape of a
+  // kernel.
   return DeviceFacts{"cuda-emulated",     "emulated",         "EMULATED-0",
                      memory->total_bytes, memory->free_bytes, 1};
 }

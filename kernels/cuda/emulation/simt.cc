@@ -1,4 +1,4 @@
-// Fibers with a switch of our own: swapcontext would enter the kernel twice at
+// Fibers have a switch of our own: swapcontext would enter the kernel twice at
 // every barrier of every thread.
 #include "kernels/cuda/emulation/simt.h"
 
@@ -54,16 +54,16 @@ Dim3 gridDim;
 
 namespace {
 
-// Not a power of two, by an odd number of cache lines: the tops of all stacks,
-// which fibers switch among, would lie in the same few sets of every cache.
+// The size is an odd number of cache lines. With a power of two the tops of all
+// stacks, which fibers switch among, would share a few sets of every cache.
 constexpr size_t kStackBytes = (size_t{128} << 10) + size_t{17 * 64};
-constexpr int kMaxThreads = 1024;  // of a block, as on the device
+constexpr int kMaxThreads = 1024;  // in a block, as on the device
 
 struct Warp {
   int arrived = 0;
   int n_lanes = 0;
   uint64_t generation = 0;
-  // Two sets: a lane may be one exchange ahead of another.
+  // There are two sets, because a lane may be one exchange ahead of another.
   alignas(16) std::byte values[2][kWarpThreads * kExchangeBytes];
 };
 
@@ -77,13 +77,13 @@ struct Fiber {
   void* stack_pointer = nullptr;
   bool is_done = false;
   bool has_waited = false;  // for kernels before
-  // Groups of copies on their way, and those that are in none yet. Not a deque,
-  // which allocates when it is made.
+  // Groups of copies that have not arrived, and copies that are in no group
+  // yet. Not a deque, because a deque allocates when it is made.
   std::vector<std::vector<Copy>> copies = {};
   std::vector<Copy> started = {};
 };
 
-// The block that runs.
+// The block that is running.
 struct Block {
   std::byte* stacks = nullptr;
   std::vector<Fiber> fibers;
@@ -98,16 +98,15 @@ struct Block {
   int arrived = 0;
   uint64_t generation = 0;
   int64_t idle_switches = 0;
-  bool is_early = false;  // kernels before it have not run
-  int n_waiting = 0;      // for them
+  bool is_early = false;  // kernels before it have not run yet
+  int n_waiting = 0;      // threads that wait for them
 };
 
-// A grid that RunAfter is given is in one block while what runs before it has
-// the other.
+// While RunAfter runs a grid in one block, what runs before it uses the other.
 struct State {
   Block blocks[2];
   bool is_nested = false;
-  const absl::FunctionRef<void()>* earlier = nullptr;  // of the next grid
+  const absl::FunctionRef<void()>* earlier = nullptr;  // runs before the grid
 };
 
 State& TheState() {
@@ -127,8 +126,8 @@ std::byte* StackOf(Block& block, int thread) {
   return block.stacks + static_cast<size_t>(thread) * kStackBytes;
 }
 
-// Continues in the fibers until one of them leaves. To AddressSanitizer they
-// are one stack: telling it of every switch would take longer than the switch.
+// Continues in the fibers until one of them leaves. AddressSanitizer takes them
+// for one stack: telling it of every switch would take longer than the switch.
 void RunFibers(Block& block) {
   const Fiber& first = RunningFiber(block);
 #ifdef PLIMSOLL_SIMT_ASAN
@@ -189,8 +188,9 @@ void RunThread() {
 
 void StartFiber(Block& block, int thread) {
   Fiber& fiber = block.fibers[static_cast<size_t>(thread)];
-  // The top of the stack as Switch leaves it: six registers, then where to
-  // return to. RunThread finds the alignment that a call would give it.
+  // Builds the top of the stack as the switch leaves it: six registers, then
+  // the return address. RunThread finds the alignment that a call would give
+  // it.
   auto** top =
       reinterpret_cast<void**>(StackOf(block, thread) + kStackBytes) - 8;
   std::fill(top, top + 8, nullptr);
@@ -198,7 +198,8 @@ void StartFiber(Block& block, int thread) {
   fiber = {.stack_pointer = top};
 }
 
-// With `is_early`, until all threads wait for the kernels before.
+// Runs a block. With `is_early`, runs it until all threads wait for the kernels
+// before.
 void RunBlock(Block& block, bool is_early) {
   for (int t = 0; t < block.n_threads; ++t) StartFiber(block, t);
   for (Warp& warp : block.warps) {
@@ -216,7 +217,8 @@ void RunBlock(Block& block, bool is_early) {
   RunFibers(block);
 }
 
-// The first block of a grid, around what comes before the grid.
+// Runs the first block of a grid and, while it waits, what comes before the
+// grid.
 void RunFirstBlock(Block& block, const absl::FunctionRef<void()>& earlier) {
   RunBlock(block, /*is_early=*/true);
   PLIMSOLL_CHECK(block.n_waiting == block.n_threads,

@@ -1,14 +1,15 @@
-// CUDA's language on a CPU, as far as our kernels use it: a block's threads run
-// as fibers on one thread, so that the very text of a kernel can be tested, and
-// checked for addresses, where there is no device.
+// CUDA's language on a CPU, as far as our kernels use it. A block's threads run
+// as fibers on one thread, so that the text of a kernel can be tested, and
+// checked for bad addresses, where there is no device.
 //
 // Barriers and warp operations switch fibers. Every other block runs its
-// threads in the opposite order, so that a missing barrier shows. What CUDA
-// leaves undefined dies here: a barrier or warp operation that a thread of the
-// block or warp has left, a barrier that never completes; and so does a kernel
-// of a queue whose threads do not all wait for the kernels before.
+// threads in the opposite order, so that a missing barrier shows. The program
+// dies where CUDA's behaviour is undefined: at a barrier or warp operation that
+// a thread of the block or warp has left, and at a barrier that never
+// completes. It also dies if some thread of a queued kernel does not wait for
+// the kernels before.
 //
-// Not thread-safe: kernels of all emulated devices are run by one thread.
+// Not thread-safe: one thread runs the kernels of all emulated devices.
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
 #define PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
 
@@ -53,43 +54,43 @@ struct alignas(16) float4 {
   float w;
 };
 
-// Where the running thread is; the emulator sets them.
+// Indices of the running thread; the emulator sets them.
 extern Dim3 threadIdx;
 extern Dim3 blockIdx;
 extern Dim3 blockDim;
 extern Dim3 gridDim;
 
-// Most bytes that a lane can hand to its warp at once.
+// A lane can hand at most this many bytes to its warp at once.
 inline constexpr size_t kExchangeBytes = 48;
 
-// Runs `thread` once for each thread of each block, `shared_bytes` of garbage
-// behind DynamicShared() for each block.
+// Runs `thread` once for each thread of each block. Each block gets
+// `shared_bytes` of garbage behind DynamicShared().
 void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
              absl::FunctionRef<void()> thread);
 
 void SyncThreads();
 
-// Kernels of a graph (simt.cuh). Of the grid that RunAfter is given, the first
-// block's threads wait until `earlier` has run; elsewhere there is nothing to
-// wait for.
+// These are for kernels of a graph (simt.cuh). In the grid that RunAfter is
+// given, the threads of the first block wait until `earlier` has run. Elsewhere
+// there is nothing to wait for.
 void LetNextKernelBegin();
 void WaitForKernelsBefore();
-// Dies if the running thread has not waited.
+// Dies if the running thread has not waited for the kernels before.
 void CheckWaited();
 
-// Runs `grid`, one call of RunGrid, and before its first block is past its wait
-// `earlier`: what a kernel does before it waits for the one before shows in its
-// results.
+// Runs `grid`, which makes one call of RunGrid, and runs `earlier` when the
+// first block of the grid waits. So whatever a kernel does before it waits for
+// the kernel before it shows in its results.
 void RunAfter(absl::FunctionRef<void()> earlier,
               absl::FunctionRef<void()> grid);
 
-// Where the lane puts what it gives to its warp in the next Exchange().
+// The bytes that the lane gives to its warp in the next Exchange().
 std::byte* ExchangeSlot();
-// Returns what all lanes gave, lane by lane kExchangeBytes apart, valid until
-// the lane's next but one exchange.
+// Returns what all lanes gave, kExchangeBytes apart by lane. It stays valid
+// until the lane's next but one exchange.
 const std::byte* Exchange();
 
-// Gives `mine` to the warp; returns as Exchange() does.
+// Gives `mine` to the warp and returns what Exchange() returns.
 template <class T>
 const std::byte* ExchangeBytes(const T* mine, size_t bytes) {
   static_assert(sizeof(T) <= kExchangeBytes);
@@ -97,9 +98,9 @@ const std::byte* ExchangeBytes(const T* mine, size_t bytes) {
   return Exchange();
 }
 
-// Copies of the running thread (async_copy.cuh): what they are to bring arrives
-// when it waits for their group, and is garbage's place until then. Dies if a
-// thread ends before.
+// Copies of the running thread (async_copy.cuh). Their bytes arrive when the
+// thread waits for their group; until then their place holds garbage. The
+// program dies if a thread ends before it has waited.
 void CopyLater(std::byte* to, const std::byte* from, size_t bytes);
 void CommitCopies();
 void FinishCopies(int n_left);

@@ -9,8 +9,9 @@
 // in any batch. Prompts have a kernel with another division of the work and the
 // same operations (mat_mul_prompt.cu).
 //
-// Weights are asked for before the kernels before have ended: no kernel of a
-// step writes them, and an upload starts first what a step holds.
+// Weights are prefetched before the earlier kernels have ended. That is safe:
+// no kernel of a step writes weights, and an upload first starts what a step
+// holds.
 #include <algorithm>
 #include <vector>
 
@@ -19,7 +20,7 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// Adds the warps' sums, as a tree; warp 0 gets the result.
+// Adds the warps' sums as a tree; warp 0 gets the result.
 template <int kN>
 __device__ void AddWarps(float* sums, float* shared) {
   const int lane = LaneIndex();
@@ -40,16 +41,16 @@ __device__ void AddWarps(float* sums, float* shared) {
   }
 }
 
-// Blocks of threads that a multiprocessor shall hold, which bounds a thread's
+// Blocks of threads that a multiprocessor must hold. It bounds a thread's
 // registers: to 80, 128 and 255.
 [[maybe_unused]] constexpr int MinBlocks(int n_products) {
   if (n_products == 1) return 3;
   return n_products <= 4 ? 2 : 1;
 }
 
-// Tiles of columns that a warp has on their way while it works on one: about
-// 32 KiB for a multiprocessor are what its share of the bandwidth takes to
-// arrive, which Q8_0 has with fewer. Types with many scales, and many sums,
+// Tiles of columns that a warp has loading while it works on one. About 32 KiB
+// for a multiprocessor are what its share of the bandwidth takes to arrive;
+// Q8_0 reaches that with fewer tiles. Types with many scales, and many sums,
 // leave registers for fewer.
 constexpr int Depth(DType type, int n_products) {
   const bool is_plain =
@@ -59,15 +60,16 @@ constexpr int Depth(DType type, int n_products) {
   return is_plain ? 4 : 2;
 }
 
-// What a block of threads asks for before it has its activations: of the blocks
-// that a device runs at a time some 15 MB, which fit in the L2 cache.
+// A block of threads prefetches this much before it has its activations. The
+// blocks that a device runs at a time prefetch some 15 MB, which fit in the L2
+// cache.
 constexpr int64_t kPrefetchBytes = int64_t{32} << 10;
 
-// Asks for memory to be in the L2 cache when it is read. Begins and ends at
-// multiples of 16 bytes.
+// Asks for memory to be in the L2 cache when it is read. `data` and `bytes` are
+// multiples of 16.
 __device__ inline void Prefetch(const uint8_t* data, int64_t bytes) {
 #ifdef PLIMSOLL_CUDA_EMULATED
-  // For what checks addresses.
+  // These reads let address checkers see the range.
   [[maybe_unused]] volatile uint8_t last = data[0];
   last = data[bytes - 1];
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -77,8 +79,8 @@ __device__ inline void Prefetch(const uint8_t* data, int64_t bytes) {
 #endif
 }
 
-// The same for tiles of columns from `first` on, as many as are `bytes` of
-// quants, with all that is theirs in other planes.
+// Prefetches tiles of columns from `first` on: as many as have `bytes` of
+// quants, with their parts of the other planes.
 template <DType kType>
 __device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
                               int64_t first, int64_t bytes) {
@@ -101,8 +103,8 @@ __device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
   ask(w.at.scales, kPlanes.scales, kPlanes.block_tiles);
 }
 
-// A block of threads computes kRowTiles tiles of outputs for kGroups groups of
-// activations.
+// Computes, in a block of threads, kRowTiles tiles of outputs for kGroups
+// groups of activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
 __global__ void __launch_bounds__(kProductThreads,
                                   MinBlocks(kRowTiles* kGroups))
@@ -159,9 +161,8 @@ __global__ void __launch_bounds__(kProductThreads,
     weights.Advance(kDepth);
     left -= kDepth;
   };
-  // A loop that checks nothing in between is a fifth shorter. With more
-  // products the checks are a small part, and two loops take too many
-  // registers.
+  // A loop without checks is a fifth shorter. With more products the checks are
+  // a small part, and two loops take too many registers.
   while (kRowTiles * kGroups == 1 && left >= 2 * kDepth) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) multiply(d, true);
@@ -199,12 +200,12 @@ void LaunchMultiply(const Context& context,
          context.prefetches_weights);
 }
 
-// Rows of a block of threads that shares what it reads.
+// Rows of a block of threads whose warps share what they read.
 constexpr int64_t kWideRows = 4 * kGroupRows;
 
-// Reading weights bounds few rows, so those get many small blocks of threads.
-// More rows share what is read of both sides, where that leaves each
-// multiprocessor a block.
+// A product of few rows is bound by reading weights, so it gets many small
+// blocks of threads. With more rows, blocks share what they read of both sides,
+// if that leaves each multiprocessor a block.
 template <DType kType>
 void Multiply(const Context& context, std::span<const MatMulArgs> products) {
   const int64_t n_rows = products.front().n_rows;
@@ -226,7 +227,7 @@ void Multiply(const Context& context, std::span<const MatMulArgs> products) {
   }
 }
 
-// Whether two products can be one launch.
+// True if one launch can compute both products.
 bool IsAlike(const MatMulArgs& a, const MatMulArgs& b) {
   return a.w.dtype == b.w.dtype && a.w.cols == b.w.cols &&
          a.packed == b.packed && a.n_rows == b.n_rows &&
@@ -252,7 +253,7 @@ std::vector<MatMulArgs> TakeAlike(std::vector<MatMulArgs>& products) {
 }  // namespace
 
 std::vector<int64_t> StepRows(const Context& context) {
-  // Beyond, where prompts have no kernels of their own, the shape of few
+  // Beyond this, where prompts have no kernels of their own, the shape for few
   // matrices still changes.
   constexpr int64_t kMostRows = 256;
   std::vector<int64_t> rows = {1, kGroupRows, 2 * kGroupRows};

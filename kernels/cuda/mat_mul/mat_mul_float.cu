@@ -1,5 +1,6 @@
-// Products in float32: exact weights of any type on float activations, a warp
-// two outputs. The sum over the columns has one order, whatever the batch.
+// Products in float32: exact weights of any type with float activations. A warp
+// computes two outputs. The sum over the columns has one order, whatever the
+// batch.
 #include "kernels/cuda/mat_mul/weights.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int64_t kWarps = kThreads / kWarpThreads;
-constexpr int64_t kOutputs = 2;  // of a warp
+constexpr int64_t kOutputs = 2;  // of one warp
 constexpr int64_t kStep = 8;     // columns that a lane takes at a time
 
 struct FloatInput {
@@ -17,7 +18,8 @@ struct FloatInput {
   bool is_aligned;  // rows begin at multiples of 16 bytes
 };
 
-// Up to kStep columns of a row of weights; those past the end are zero.
+// Loads up to kStep columns of a row of weights. Columns beyond the end are
+// zero.
 template <DType kType>
 __device__ void LoadWeights(const DeviceMatrix& w, int64_t row, int64_t col,
                             float* values) {

@@ -1,11 +1,11 @@
-// Products of many rows in F16: weights and activations are rounded, 2^-12 of
-// each, and their products added up in float32, over the columns in order. So
-// a row has the same bits in any batch that this kernel computes.
+// Products of many rows in F16. Weights and activations are rounded (2^-12 of
+// each), and their products are added up in float32, over the columns in order.
+// So a row has the same bits in any batch that this kernel computes.
 //
-// Activations are rounded once, for all outputs: each row is multiplied by a
-// power of two that keeps it in F16's range, and lies in memory as the lanes
-// read it. Weights are rounded by the warps that multiply them, which is what
-// a block's many rows pay for.
+// Activations are rounded once for all outputs. Each row is multiplied by a
+// power of two that keeps it in F16's range, and is stored in the order in
+// which the lanes read it. The warps that multiply weights also round them; a
+// block has many rows, so that this pays.
 #include <algorithm>
 #include <vector>
 
@@ -18,14 +18,15 @@ namespace {
 
 constexpr int kBlockRows = 128;
 constexpr int kBlockGroups = kBlockRows / kGroupRows;
-constexpr int kTiles = 2;  // of outputs of a warp
+constexpr int kTiles = 2;  // tiles of outputs of a warp
 
 // ---- Activations -----------------------------------------------------------
 
-// Rounded activations, kBlockRows rows at a time: of each column of tiles the
-// rows' groups, in a group's kGroupBytes the lanes' operands of two products.
-// Lane 4g + t has of row g columns 4t .. 4t + 3 and those 16 further, in pairs
-// of every other column as HalfTile has them. Then the rows' scales.
+// Rounded activations, kBlockRows rows at a time. For each column of tiles
+// there are the rows' groups, and in a group's kGroupBytes the lanes' operands
+// of two products. Lane 4g + t has, of row g, columns 4t .. 4t + 3 and the four
+// columns 16 further, in pairs of every other column as HalfTile has them. The
+// rows' scales come last.
 constexpr int kLaneBytes = 16;
 constexpr int kGroupBytes = kWarpThreads * kLaneBytes;
 constexpr int kColumnBytes = kBlockGroups * kGroupBytes;
@@ -47,9 +48,9 @@ constexpr int64_t BatchBytes(int64_t col_tiles) {
   return col_tiles * kColumnBytes + kBlockRows * int64_t{sizeof(float)};
 }
 
-// The power of two above x, which is not negative; 1 for 0, and for what has
-// none. A row whose blocks' scales are at most x, times its inverse, is less
-// than 2^15.
+// The power of two above x, which is not negative. It is 1 if x is 0, or if
+// there is no such power. If the scales of a row's blocks are at most x, the
+// row times its inverse is less than 2^15.
 __device__ inline float PowerAbove(float x) {
   constexpr uint32_t kExponent = 0x7F800000u;
   constexpr uint32_t kOne = 0x00800000u;
@@ -60,7 +61,7 @@ __device__ inline float PowerAbove(float x) {
 
 constexpr int kRoundThreads = 128;
 
-// A block of threads rounds a row; those past the end become zeros.
+// Rounds one row in each block of threads. Rows beyond the end become zeros.
 __global__ void RoundActivations(Activations x, HalfRows out) {
   WaitForKernelsBefore();
   const auto row = static_cast<int>(blockIdx.x);
@@ -103,12 +104,13 @@ __global__ void RoundActivations(Activations x, HalfRows out) {
 
 // ---- Weights ---------------------------------------------------------------
 
-// A tile's weights in F16: of each half of its columns the operand of a
-// product, rows g and g + 8, columns 4t and 4t + 2, then 4t + 1 and 4t + 3.
+// A tile's weights in F16: for each half of its columns the operand of a
+// product, with rows g and g + 8, columns 4t and 4t + 2, then 4t + 1 and 4t +
+// 3.
 struct HalfTile {
   uint32_t a[2][4];
 
-  // Pairs of a row and half.
+  // Sets the pairs of one row and half.
   __device__ void Set(int row, int half, uint32_t even, uint32_t odd) {
     a[half][row] = even;
     a[half][2 + row] = odd;
@@ -159,11 +161,12 @@ struct HalfReader {
   }
 };
 
-// The same for weights that are 16-bit floats, row after row.
+// Where a lane reads a warp's tiles of weights that are 16-bit floats, stored
+// row after row.
 template <bool kIsBf16>
 struct FloatReader {
   struct Raw {
-    uint2 four[2][2];  // of rows g and g + 8, of each half of the columns
+    uint2 four[2][2];  // rows g and g + 8, each half of the columns
   };
   const uint8_t* rows[kTiles][2];
 
@@ -210,8 +213,8 @@ struct HalfReader<DType::kBF16> : FloatReader<true> {};
 
 // ---- Products --------------------------------------------------------------
 
-// Columns of tiles of activations that are copied together, and how many such
-// stages there are at a time.
+// Columns of tiles of activations that are copied together as a stage, and the
+// number of stages.
 constexpr int kStageTiles = 2;
 constexpr int kStages = 3;
 constexpr int64_t kSharedBytes = int64_t{kStages} * kStageTiles * kColumnBytes;
@@ -230,18 +233,18 @@ __device__ inline void CopyStage(const HalfRows& x, int64_t batch, int first,
   CommitCopies();
 }
 
-// Tiles of outputs of a block of threads whose warps share rows in so many
-// parts.
+// Tiles of outputs of a block of threads whose warps cut the rows into
+// `n_row_warps` parts.
 constexpr int BlockTiles(int n_row_warps) {
   return kProductWarps / n_row_warps * kTiles;
 }
 
-// sums += the products of a warp's tiles of one column and of its groups of
-// rows, of which this lane's operands are `groups`, kGroupBytes apart.
+// sums += the products of a warp's tiles of one column with its groups of rows.
+// `groups` has this lane's operands, kGroupBytes apart.
 template <int kGroups>
 __device__ void MultiplyColumn(const HalfTile (&tiles)[kTiles],
                                const std::byte* groups, float* sums) {
-  // Two groups at a time, so that products with the same sums are apart.
+  // Groups are taken in twos, so that products with the same sums are apart.
 #pragma unroll
   for (int g = 0; g < kGroups; g += 2) {
     uint4 rows[2];
@@ -265,8 +268,8 @@ __device__ void MultiplyColumn(const HalfTile (&tiles)[kTiles],
   }
 }
 
-// A block of threads computes kBlockRows rows: a warp kTiles tiles of outputs
-// for one of kRowWarps parts of the rows.
+// Computes kBlockRows rows in a block of threads. A warp takes kTiles tiles of
+// outputs for one of kRowWarps parts of the rows.
 template <DType kType, int kRowWarps>
 __global__ void __launch_bounds__(kProductThreads, 1)
     MultiplyHalves(const __grid_constant__ Products products, HalfRows x,
@@ -300,7 +303,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       first_row < n_rows && first_tile < product.w.at.row_tiles;
   for (int stage = 0; stage * kStageTiles < x.col_tiles; ++stage) {
     WaitForCopies<kStages - 2>();
-    // The stage has arrived, and nobody reads the one before any more.
+    // After this barrier the stage has arrived, and nobody reads the one
+    // before.
     __syncthreads();
     CopyStage(x, batch, (stage + kStages - 1) * kStageTiles,
               stage_at(stage + kStages - 1));
@@ -348,10 +352,10 @@ void LaunchHalves(const Context& context, std::span<const MatMulArgs> products,
          static_cast<uint32_t>(n_batches));
 }
 
-// Blocks of 256 outputs, whose warps round weights for all rows of a block and
-// not for half of them, unless more and smaller ones leave fewer
-// multiprocessors without work at the end. From four batches of rows on the
-// choice is the matrices' alone, so that long steps have the same kernels.
+// Uses blocks of 256 outputs, whose warps round weights for all rows of a block
+// and not for half of them, unless smaller blocks leave fewer multiprocessors
+// without work at the end. From four batches of rows on, only the matrices
+// decide, so that long steps have the same kernels.
 template <DType kType>
 void Multiply(const Context& context, std::span<const MatMulArgs> products,
               const HalfRows& x) {
@@ -370,7 +374,7 @@ void Multiply(const Context& context, std::span<const MatMulArgs> products,
   }
 }
 
-// All of as many rows as the scratch memory holds.
+// Multiplies rows in batches of as many as fit in the scratch memory.
 void MultiplyRows(const Context& context,
                   std::span<const MatMulArgs> products) {
   const MatMulArgs& first = products.front();

@@ -1,17 +1,18 @@
-// Products of many rows: a block of threads has 128 outputs for 128 rows, whose
-// operands its warps share in the cache, so that reading them does not bound
-// it. The operations of mat_mul.cu in the same order, so the same bits.
+// Products of many rows. A block of threads computes 128 outputs for 128 rows.
+// Its warps share these operands in the cache, so that reading them is not the
+// limit. The operations are those of mat_mul.cu in the same order, so the bits
+// are the same.
 //
-// There warp w has tiles w, w + 8, ... of the columns; here a warp goes through
-// those classes one after another, in the order of the tree that adds them up,
-// with at most three sums of classes put by.
+// There, warp w has tiles w, w + 8, ... of the columns. Here, a warp goes
+// through these classes of tiles one after another, in the order of the tree
+// that adds them up, and keeps at most three sums of classes pending.
 #include "kernels/cuda/mat_mul/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-constexpr int kTiles = 4;   // of outputs of a warp
-constexpr int kGroups = 4;  // of rows of a warp
+constexpr int kTiles = 4;   // tiles of outputs of a warp
+constexpr int kGroups = 4;  // groups of rows of a warp
 constexpr int kTileWarps = 2;
 constexpr int kRowWarps = kProductWarps / kTileWarps;
 constexpr int kBlockTiles = kTileWarps * kTiles;
@@ -21,7 +22,7 @@ constexpr int kClasses = kProductWarps;
 constexpr int kPending = 3;  // log2(kClasses) sums of classes
 static_assert(kClasses == 1 << kPending);
 
-// sums += the products of a column of tiles and all groups.
+// sums += the products of a column of tiles with all groups.
 template <DType kType>
 __device__ void AccumulateColumn(const Tile<kType>* tiles,
                                  const ActivationReader<kGroups>& x, int step,
@@ -43,7 +44,7 @@ __device__ inline int ClassAt(int i) {
   return (i & 1) * 4 + (i & 2) + (i & 4) / 4;
 }
 
-// Columns of tiles that a warp has on their way: what registers are left for.
+// Columns of tiles that a warp has loading; registers allow no more.
 constexpr int Depth(DType type) {
   return type == DType::kQ4_0 || type == DType::kQ4_1 ? 2 : 1;
 }
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   for (int i = 0; i < kClasses; ++i) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    __syncthreads();  // warps stay close, for what they share in the cache
+    __syncthreads();  // keeps warps close: they share the cache
     const int first_col = ClassAt(i);
     ActivationReader<kGroups> rows;
     rows.Begin(x, first_row, first_col);

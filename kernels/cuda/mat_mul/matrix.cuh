@@ -1,5 +1,5 @@
-// Products of 16-bit floats on the tensor cores, and float32 numbers as sums of
-// two of them, so that such a product loses little of float32.
+// Products of 16-bit floats on the tensor cores. A float32 number becomes a sum
+// of two such floats, so that a product loses little of float32.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
 
@@ -7,7 +7,7 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// kIsBf16: BF16, else F16, here and below.
+// With kIsBf16 the 16-bit type is BF16, otherwise F16, here and below.
 template <bool kIsBf16>
 __device__ uint16_t Rounded(float x) {
   return kIsBf16 ? BfloatOfFloat(x) : HalfOfFloat(x);
@@ -17,14 +17,15 @@ __device__ float Widened(uint16_t bits) {
   return kIsBf16 ? FloatOfBfloat(bits) : FloatOfHalf(bits);
 }
 
-// Two values in one word, the first one in its low half.
+// Packs two values into one word, the first one into its low half.
 template <bool kIsBf16>
 __device__ uint32_t PackPair(float first, float second) {
   return static_cast<uint32_t>(Rounded<kIsBf16>(first)) |
          (static_cast<uint32_t>(Rounded<kIsBf16>(second)) << 16);
 }
 
-// a * b, a * b + c and -a of pairs in F16, rounded once.
+// FmaPairs, MultiplyPairs and Negated compute a * b + c, a * b and -a of pairs
+// in F16, rounded once.
 #ifdef PLIMSOLL_CUDA_EMULATED
 
 inline uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
@@ -62,7 +63,7 @@ __device__ inline uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
 
 #endif
 
-// Two of a word's bytes, exactly.
+// Converts two bytes of a word to F16, exactly.
 template <bool kIsSigned, int kFirst, int kSecond>
 __device__ uint32_t PairOfBytes(uint32_t bytes) {
 #ifdef PLIMSOLL_CUDA_EMULATED
@@ -78,8 +79,8 @@ __device__ uint32_t PairOfBytes(uint32_t bytes) {
 #endif
 }
 
-// high + low is the value, to 22 bits with F16 (2^-25 at least of what is
-// small) and to 16 bits with BF16.
+// high + low is the value: to 22 bits with F16 (small values to 2^-25 at
+// least), and to 16 bits with BF16.
 struct SplitPair {
   uint32_t high;
   uint32_t low;
@@ -93,7 +94,7 @@ __device__ SplitPair Split(float first, float second) {
   return pair;
 }
 
-// The low, or the high, halves of two words.
+// LowHalves joins the low halves of two words, HighHalves the high halves.
 #ifdef PLIMSOLL_CUDA_EMULATED
 inline uint32_t LowHalves(uint32_t a, uint32_t b) {
   return (a & 0xFFFFu) | (b << 16);

@@ -1,4 +1,4 @@
-// Packing activations (packed_row.h): a warp a block of 32 values.
+// Packs activations (packed_row.h): one warp packs a block of 32 values.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
 
@@ -9,12 +9,12 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 static_assert(kActivationBlock == kWarpThreads);
 
-// Packs block `block` of a row of `dim` values, of which this lane has `x`.
-// All lanes of the warp take part. The same bits as the reference.
+// Packs block `block` of a row of `dim` values; this lane has its value `x`.
+// All lanes of the warp take part. The bits are those of the reference.
 __device__ inline void PackBlock(float x, int64_t dim, int64_t block,
                                  std::byte* row) {
   const bool is_finite = WarpSum(IsFinite(x) ? 0 : 1) == 0;
-  // fmaxf drops what is not a number.
+  // The reduction drops NaN, because fmaxf does.
   float amax = WarpMax(fabsf(x));
   if (!(amax >= kMinBlockAmax) || !is_finite) amax = 0;
   const float scale = is_finite ? amax / kActivationMax : NotANumber();
@@ -24,7 +24,7 @@ __device__ inline void PackBlock(float x, int64_t dim, int64_t block,
   const auto value = static_cast<int16_t>(q);
   const int32_t sum = WarpSum(static_cast<int32_t>(value));
   const int lane = LaneIndex();
-  // Every other pair of lanes has a group's cross products.
+  // Every other pair of lanes computes a group's cross products.
   const int32_t other = __shfl_xor_sync(kFullWarp, int32_t{value}, 2);
   const auto cross = static_cast<uint32_t>(value * other);
   const bool is_kept = lane % 4 < 2 && lane < 4 * kCrossGroups;

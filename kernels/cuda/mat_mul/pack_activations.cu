@@ -1,4 +1,4 @@
-// Packs rows of activations: a warp a block.
+// Packs rows of activations. A warp takes one block.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 

@@ -1,4 +1,4 @@
-// A thread makes one 32-bit word of a plane from the file's bytes.
+// Each thread makes one 32-bit word of a plane from the file's bytes.
 #include <algorithm>
 
 #include "base/status_macros.h"
@@ -10,18 +10,18 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Some rows of a matrix as they are in the file.
+// Some rows of a matrix as the file has them.
 struct FileRows {
   const uint8_t* bytes;
   int64_t n_rows;
   int64_t row_bytes;
 };
 
-// A block of columns of one tile of rows in the file; rows that are missing
+// A block of columns of one tile of rows in the file. Rows that are missing
 // read as zeros.
 template <DType kType>
 struct FileBlock {
-  const uint8_t* bytes;  // of the block in the tile's first row
+  const uint8_t* bytes;  // the block in the tile's first row
   int64_t row_bytes;
   int64_t n_rows;
 
@@ -36,7 +36,7 @@ struct FileBlock {
   }
 };
 
-// Where quants begin in a block of the file, for types with 32 columns.
+// The offset of the quants in a block of the file, for types with 32 columns.
 constexpr int QuantsOffset(DType type) {
   switch (type) {
     case DType::kQ4_1:
@@ -50,8 +50,7 @@ constexpr int QuantsOffset(DType type) {
   }
 }
 
-// The four low bits of column `col` of tile `sub` of a block, which is row
-// `row`'s.
+// The four low bits of column `col` of tile `sub` of the block, in row `row`.
 template <DType kType>
 __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
                                int col) {
@@ -70,7 +69,7 @@ __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
   }
 }
 
-// Word `word` of a tile's quants.
+// Returns word `word` of a tile's quants.
 template <DType kType>
 __device__ uint32_t QuantWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
@@ -116,8 +115,8 @@ __device__ uint32_t HighWord(const FileBlock<kType>& file, int sub, int word) {
   return value;
 }
 
-// Of Q4_K and Q5_K in the file: the scale (or minimum) of tile `tile`.
-// Source: the GGUF specification's block layouts.
+// The six-bit scale (or minimum) of tile `tile` as Q4_K and Q5_K store it in
+// the file. Source: the GGUF specification's block layouts.
 template <DType kType>
 __device__ uint32_t FileScale6(const FileBlock<kType>& file, int row, int tile,
                                bool is_minimum) {
@@ -164,8 +163,8 @@ __device__ uint32_t ScaleWord(const FileBlock<kType>& file, int word) {
   }
 }
 
-// Thread i makes word i of the tiles of the rows that were given, plane after
-// plane: first all quants, then all highs, and so on.
+// Thread i makes word i of the tiles of the given rows, plane after plane:
+// first all quants, then all highs, and so on.
 template <DType kType>
 __global__ void PackWords(FileRows file, DeviceMatrix to, uint8_t* data,
                           int64_t first_row_tile, int64_t n_row_tiles) {

@@ -1,5 +1,5 @@
-// Uploads of weight rows: through pinned memory to the device, which brings
-// them into the layout of weight_layout.h.
+// Uploads weight rows through pinned memory to the device, which converts them
+// to the layout of weight_layout.h.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_WEIGHTS_H_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_WEIGHTS_H_
 

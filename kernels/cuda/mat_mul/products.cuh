@@ -15,14 +15,14 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 inline constexpr int kProductWarps = kStepTiles;
 inline constexpr int kProductThreads = kProductWarps * kWarpThreads;
-inline constexpr int kGroupRows = 8;       // activations of one product
+inline constexpr int kGroupRows = 8;       // activation rows of one product
 inline constexpr size_t kMaxProducts = 4;  // of one launch
 static_assert(kTileCols == kActivationBlock);
 
-// Offsets among a warp's rows, 4 groups at most, have 32 bits.
+// Offsets between a warp's rows, which are 4 groups at most, fit in 32 bits.
 static_assert(PackedRowBytes(kMaxTiledCols) <= INT32_MAX / (4 * kGroupRows));
 
-// Packed rows, with the places of packed_row.h.
+// Packed rows, in the layout of packed_row.h.
 struct Activations {
   const std::byte* rows;
   int32_t n_rows;
@@ -38,11 +38,12 @@ struct Activations {
         to_sums(static_cast<int32_t>(PackedSumsOffset(args.w.cols)) - scales) {}
 };
 
-// Matrices of one type that meet the same activations in one launch.
+// A matrix of a launch. All matrices of a launch have one type and the same
+// activations.
 struct Product {
   DeviceMatrix w;
   float* out;
-  int32_t end;  // of its groups of row tiles, which follow the one's before
+  int32_t end;  // where its groups of row tiles end in the launch
 };
 struct Products {
   Product of[kMaxProducts];
@@ -52,20 +53,20 @@ __device__ inline float FloatAt(const std::byte* base, int64_t byte) {
   return *reinterpret_cast<const float*>(base + byte);
 }
 
-// Where a lane reads the activations of a warp's groups of rows, a column of
-// tiles after another, kStepTiles apart. Rows past the end repeat the last one;
-// their outputs are not stored.
+// Where a lane reads the activations of a warp's groups of rows. It reads
+// columns of tiles that are kStepTiles apart. Rows beyond the end repeat the
+// last one; their outputs are not stored.
 template <int kGroups>
 struct ActivationReader {
   const std::byte* values;  // of the first group: row g, this lane's columns
   const std::byte* scales;  // row 2t
-  // From there, in bytes. A warp's rows are within 2 GiB, and 32 bits take half
-  // the registers of pointers.
+  // Offsets from `values` and `scales`, in bytes. A warp's rows are within 2
+  // GiB, and 32 bits take half the registers of a pointer.
   uint32_t to_values[kGroups];
   uint32_t to_scales[kGroups][2];  // of rows 2t and 2t + 1
   uint32_t to_sums;
 
-  // Reads nothing.
+  // Sets the pointers; it reads nothing.
   __device__ void Begin(const Activations& x, int first_row, int col_tile) {
     const int lane = LaneIndex();
     const auto row_at = [&](int row) {
@@ -95,7 +96,7 @@ struct ActivationReader {
     scales += n_steps * (kStepTiles * 4);
   }
 
-  // The values of half of a column of tiles, so many steps ahead.
+  // The values of half of a column of tiles, `step` steps ahead.
   __device__ uint2 Values(int group, int step, int half) const {
     return *reinterpret_cast<const uint2*>(
         values + to_values[group] +
@@ -117,7 +118,7 @@ struct Operands {
   float scale[2];
   float sum[2];  // scale * sum of values
 
-  // Of the tile so many steps ahead.
+  // Loads the operands of the tile `step` steps ahead.
   template <bool kHasOffset, int kGroups>
   __device__ void Load(const ActivationReader<kGroups>& x, int group,
                        int step) {
@@ -133,8 +134,8 @@ struct Operands {
   }
 };
 
-// sums += the exact product of a tile and a group. kIsSingle leaves out what
-// is of no row if there is only one.
+// sums += the exact product of a tile and a group. kIsSingle skips the columns
+// of rows that do not exist, for a product of one row.
 template <DType kType, bool kIsSingle>
 __device__ void Accumulate(const Tile<kType>& w, const Operands& x,
                            float* sums) {
@@ -170,8 +171,9 @@ __device__ void Accumulate(const Tile<kType>& w, const Operands& x,
   }
 }
 
-// One launch of `products`, alike and kMaxProducts at most, each cut into
-// groups of `group_tiles` tiles of outputs; `n_groups` is the number of those.
+// Makes one launch of `products`, which are alike and at most kMaxProducts.
+// Each is cut into groups of `group_tiles` tiles of outputs; `n_groups` gets
+// their number.
 inline Products ProductsOf(std::span<const MatMulArgs> products,
                            int64_t group_tiles, int64_t& n_groups) {
   Products all = {};
@@ -184,7 +186,8 @@ inline Products ProductsOf(std::span<const MatMulArgs> products,
   return all;
 }
 
-// The product that group `index` is of; `index` becomes the group in it.
+// Returns the product that group `index` belongs to; `index` becomes the
+// group's index in it.
 __device__ inline const Product& FindProduct(const Products& products,
                                              int& index) {
   int which = 0;
@@ -193,9 +196,10 @@ __device__ inline const Product& FindProduct(const Products& products,
   return products.of[which];
 }
 
-// Stores a warp's sums of tiles from `first_tile` on for groups of rows from
-// `first_row` on, or adds them; sums[(t * kGroups + g) * 4 ...] are tile t's
-// and group g's, as the instruction spreads them over the lanes.
+// Stores a warp's sums, or adds them to the outputs, for tiles from
+// `first_tile` on and groups of rows from `first_row` on. sums[(t * kGroups +
+// g) * 4 ...] belong to tile t and group g, spread over the lanes as the
+// instruction does it.
 template <int kGroups, int kSums>
 __device__ inline void StoreSums(const float (&sums)[kSums],
                                  const Product& product, int first_tile,
@@ -214,9 +218,10 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
   }
 }
 
-// Products of many rows: exact ones (mat_mul_prompt.cu), and with weights and
-// activations rounded to F16 (mat_mul_half.cu), which not too many columns
-// have.
+// Products of many rows. MultiplyPrompt is exact (mat_mul_prompt.cu).
+// MultiplyHalf rounds weights and activations to F16 (mat_mul_half.cu);
+// HasHalfProduct is true for matrices that it can take, which have not too many
+// columns.
 void MultiplyPrompt(const Context& context,
                     std::span<const MatMulArgs> products);
 void MultiplyHalf(const Context& context, std::span<const MatMulArgs> products);

@@ -1,4 +1,4 @@
-// Outputs of a product saturate: cap * tanh(output / cap).
+// Soft-caps the outputs of a product: cap * tanh(output / cap).
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 

@@ -1,5 +1,5 @@
 // Tiles of quantised weights as a warp multiplies them: 16 rows by 32 columns
-// of 8-bit quants with a scale (and what is added) for each row.
+// of 8-bit quants, with a scale, and for some types an offset, for each row.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
 
@@ -9,31 +9,31 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Signed quants are the values themselves; the others are the file's numbers,
-// whose zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
+// Signed quants are the values themselves. Others are the file's numbers, whose
+// zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K;
 }
-// Scales of 16 columns: Q6_K's.
+// The number of scales of 32 columns: Q6_K has one for every 16 columns.
 constexpr int HalvesOf(DType type) { return type == DType::kQ6_K ? 2 : 1; }
 
-// A warp's tiles of a row of tiles are so many columns apart. They are whole
-// blocks of every type: each plane is read at a constant stride, and a tile has
-// the same place in its block in every step.
+// A warp takes every kStepTiles-th tile of a row of tiles. This many tiles are
+// whole blocks of every type, so each plane is read at a constant stride and a
+// tile has the same place in its block in every step.
 inline constexpr int kStepTiles = 8;
 
-// What a lane reads of a tile. Loads are far ahead of their use, so they are
+// What a lane reads of a tile. Loads happen long before their use, so they are
 // kept apart from the arithmetic.
 template <DType kType>
 struct RawTile {
   uint32_t quants[kType == DType::kQ8_0 ? 4 : 2];
-  uint32_t highs[2];      // one of Q6_K, of others one a row
+  uint32_t highs[2];      // one word in Q6_K, else one for each row
   uint32_t subscales[6];  // of rows g and g + 8 in turn
   uint32_t scales[2];
 };
 
-// Where a lane reads a warp's tiles: kRowTiles of a column, and columns
-// kStepTiles apart. A pointer for each plane, at the first row of tiles.
+// Where a lane reads a warp's tiles: kRowTiles tiles of a column, in columns
+// kStepTiles apart. It has a pointer for each plane, at the first row of tiles.
 template <DType kType, int kRowTiles>
 struct TileReader {
   static constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -47,7 +47,8 @@ struct TileReader {
   const uint8_t* scales;
   uint32_t to_row[kRowTiles];  // in tiles
 
-  // Rows of tiles past the end repeat the last one. Reads nothing.
+  // Sets the pointers; it reads nothing. Rows of tiles beyond the end repeat
+  // the last one.
   __device__ void Begin(const DeviceMatrix& w, int first_row_tile,
                         int col_tile) {
     const int lane = LaneIndex();
@@ -82,19 +83,20 @@ struct TileReader {
     scales += n_tiles * (kPlanes.scales / kShare);
   }
 
-  // The tile of row t so many steps ahead.
+  // Loads the tile of row t, `step` steps ahead.
   __device__ RawTile<kType> Load(int t, int step) const {
     return LoadTile(t, static_cast<uint32_t>(step * kStepTiles));
   }
 
-  // The tile of row t so many columns of tiles ahead: whole steps, or any
-  // number from the beginning of a block on.
+  // Loads the tile of row t, `n_tiles` columns of tiles ahead. `n_tiles` is
+  // whole steps, or any number if the reader stands at the beginning of a
+  // block.
   __device__ RawTile<kType> LoadTile(int t, uint32_t n_tiles) const {
     RawTile<kType> raw;
     const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
       return plane + to_row[t] * tile_bytes + n_tiles * tile_bytes;
     };
-    // What a block's tiles share.
+    // Finds what the tiles of a block share.
     const auto of_block = [&](const uint8_t* plane, int64_t block_bytes) {
       return plane + to_row[t] * (block_bytes / kShare) +
              n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
@@ -143,20 +145,20 @@ struct TileReader {
   }
 };
 
-// A tile as operands: rows g and g + 8 of scale and offset.
+// A tile as operands; scale and offset are those of rows g and g + 8.
 template <DType kType>
 struct Tile {
   uint32_t a[4] = {};
   float scale[2][HalvesOf(kType)] = {};
-  float offset[2] = {};  // not of signed quants
+  float offset[2] = {};  // unused with signed quants
 };
 
-// Bits 0..3 as bit 4 of four bytes.
+// Moves bits 0..3 to bit 4 of four bytes.
 __device__ inline uint32_t SpreadFifths(uint32_t bits) {
   return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4;
 }
 
-// Four bytes in [0, 64), minus 32 each.
+// Subtracts 32 from each of four bytes in [0, 64).
 __device__ inline uint32_t Minus32(uint32_t bytes) {
   return ((bytes | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
 }

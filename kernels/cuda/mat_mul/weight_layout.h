@@ -13,8 +13,9 @@
 //   subscales  for each block of 256 columns of the K types
 //   scales     for each block (of 32 or 256 columns): f16 d, or d and m, a row
 //
-// Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and those 16
-// further. What there is one of a row comes in pairs too: rows 0, 8, 1, 9, ...
+// Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
+// columns 16 further. Values that a row has one of come in pairs too: rows 0,
+// 8, 1, 9, ...
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_LAYOUT_H_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_LAYOUT_H_
 
@@ -28,14 +29,14 @@ inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTileCols = 32;
 inline constexpr int64_t kMaxTiledCols = int64_t{1} << 24;  // of a matrix
 
-// Bytes of each plane for one tile, or (subscales, scales) for the tiles that
-// share a block of columns; all zero for float types.
+// Bytes of each plane for one tile; subscales and scales are for the tiles that
+// share a block of columns. All are zero for float types.
 struct TilePlanes {
   int64_t quants;
   int64_t highs;
   int64_t subscales;
   int64_t scales;
-  int64_t block_tiles;  // 32 or 256 columns
+  int64_t block_tiles;  // tiles of a block of 32 or 256 columns
 };
 
 constexpr TilePlanes PlanesOf(DType dtype) {
@@ -63,7 +64,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
 
 constexpr bool IsTiled(DType dtype) { return PlanesOf(dtype).quants != 0; }
 
-// Where the planes of a matrix begin, and how many tiles it has.
+// The byte offsets at which the planes of a matrix begin, and its numbers of
+// tiles.
 struct TiledMatrix {
   int64_t row_tiles;
   int64_t col_tiles;
@@ -77,7 +79,7 @@ struct TiledMatrix {
   }
 };
 
-// `cols` are whole blocks of a quantised type.
+// Lays a matrix out. `cols` is a whole number of blocks of a quantised type.
 constexpr TiledMatrix LayOut(DType dtype, int64_t rows, int64_t cols) {
   const TilePlanes planes = PlanesOf(dtype);
   TiledMatrix matrix = {};
@@ -92,32 +94,32 @@ constexpr TiledMatrix LayOut(DType dtype, int64_t rows, int64_t cols) {
   return matrix;
 }
 
-// The place of a row among values that come one a row.
+// The index of a row among values of which each row has one.
 constexpr int RowSlot(int row) { return row % 8 * 2 + row / 8; }
 constexpr int SlotRow(int slot) { return slot / 2 + slot % 2 * 8; }
 
 // The lane that holds an element of a tile.
 constexpr int LaneOf(int row, int col) { return row % 8 * 4 + col % 16 / 4; }
 
-// Byte of an 8-bit quant inside its tile.
+// The byte of an 8-bit quant inside its tile.
 constexpr int QuantByte(int row, int col) {
   return LaneOf(row, col) * 16 + (col / 16 * 2 + row / 8) * 4 + col % 4;
 }
-// Byte and shift of a 4-bit quant.
+// The byte and the shift of a 4-bit quant.
 constexpr int NibbleByte(int row, int col) {
   return LaneOf(row, col) * 8 + row / 8 * 4 + col % 4;
 }
 constexpr int NibbleShift(int col) { return col / 16 * 4; }
-// Byte and shift of the two high bits of a 6-bit quant.
+// The byte and the shift of the two high bits of a 6-bit quant.
 constexpr int HighByte(int row, int col) {
   return LaneOf(row, col) * 4 + col % 4;
 }
 constexpr int HighShift(int row, int col) { return col / 16 * 4 + row / 8 * 2; }
 
-// Six-bit scales and minima of Q4_K and Q5_K: three words a row, word w at
-// (16 w + slot) * 4 of a block. Of tile j, bits [4 j, 4 j + 4) are the low four
-// of the scale (word 0) and of the minimum (word 1), and the high two of the
-// scale and then of the minimum (word 2).
+// Six-bit scales and minima of Q4_K and Q5_K: a row has three words, word w at
+// (16 w + slot) * 4 of a block. For tile j, bits [4 j, 4 j + 4) are the low
+// four bits of the scale (word 0), the low four bits of the minimum (word 1),
+// and the high two bits of the scale and then of the minimum (word 2).
 constexpr int ScaleOf(uint32_t lows, uint32_t highs, int tile) {
   return static_cast<int>(((lows >> (4 * tile)) & 15u) |
                           (((highs >> (4 * tile)) & 3u) << 4));
@@ -127,7 +129,7 @@ constexpr int MinimumOf(uint32_t lows, uint32_t highs, int tile) {
                           (((highs >> (4 * tile + 2)) & 3u) << 4));
 }
 
-// Eight-bit scales of Q6_K, one for 16 columns: byte of tile j of a block.
+// Eight-bit scales of Q6_K, one for 16 columns: the byte of tile j of a block.
 constexpr int Scale8Byte(int tile, int row, int half) {
   return (tile * 16 + RowSlot(row)) * 2 + half;
 }

@@ -1,4 +1,4 @@
-// Reading weights: one element of any type, for gathers and float products.
+// Reads one element of any weight type, for gathers and float products.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 
@@ -8,7 +8,7 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// A matrix as kernels get it.
+// A weight matrix as kernels get it.
 struct DeviceMatrix {
   const uint8_t* data;
   TiledMatrix at;
@@ -62,7 +62,7 @@ constexpr bool HasFifths(DType type) {
 }
 constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 
-// The quant of an element of a tile, in the file's numbers.
+// The quant of an element of a tile, as the file numbers it.
 template <DType kType>
 __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -82,7 +82,8 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   }
 }
 
-// The value of an element of a tiled matrix, as the reference rounds it.
+// The value of an element of a tiled matrix, rounded as the reference rounds
+// it.
 template <DType kType>
 __device__ float TiledElement(const DeviceMatrix& w, int64_t row, int64_t col) {
   constexpr TilePlanes kPlanes = PlanesOf(kType);
