@@ -17,9 +17,9 @@ namespace plimsoll::worker {
 class Arena {
  public:
   Arena() = default;
-  // Takes exactly the plan's arena from the backend, in one allocation whose
-  // chunks are fenced (Backend::Allocate).
-  // Errors: kResourceExhausted with the bytes wanted; those of the fence.
+  // Allocates exactly the plan's arena from the backend, in one allocation
+  // whose chunks are fenced (Backend::Allocate).
+  // Errors: kResourceExhausted with the bytes wanted; the fence's errors.
   static absl::StatusOr<Arena> Allocate(const planner::MemoryPlan& plan,
                                         kernels::Backend& backend,
                                         kernels::ChunkFence fence);
@@ -27,7 +27,7 @@ class Arena {
   // The region called `name`; the plan must have it inside the arena.
   kernels::BufferView Region(const planner::MemoryPlan& plan,
                              absl::string_view name) const;
-  // What the device really took.
+  // Bytes that the device took.
   int64_t bytes() const { return buffer_.bytes(); }
 
  private:

@@ -27,12 +27,12 @@ constexpr int kMaxDepth = 2'048;
 struct Mount {
   bool is_v2;
   std::string root;   // the cgroup that is seen at `point`
-  std::string point;  // where
+  std::string point;  // where it is mounted
 };
 
 using Lines = std::vector<std::string>;
 
-// None for a file that does not exist. Errors: kUnavailable.
+// The lines of a file; none if it does not exist. Errors: kUnavailable.
 absl::StatusOr<Lines> LinesOf(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadKernelFile(path);
   if (absl::IsNotFound(text.status())) return Lines();
@@ -40,7 +40,7 @@ absl::StatusOr<Lines> LinesOf(const std::string& path) {
   return Lines(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
 }
 
-// A number of bytes or microseconds; "max" and other texts are nothing.
+// A number of bytes or microseconds; nothing for "max" and other texts.
 std::optional<int64_t> ParseCount(absl::string_view text) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(text, &value) || value < 0) return std::nullopt;

@@ -15,8 +15,9 @@
 namespace plimsoll::worker {
 namespace {
 
-// For what a process takes of its device after its first backend: an engine's
-// stream and events, and the driver's pages for them. Each is some KiB.
+// Reserved for what a process takes of its device after its first backend: an
+// engine's stream and events, and the driver's pages for them. Each is some
+// KiB.
 constexpr int64_t kRuntimeSafetyBytes = int64_t{8} << 20;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
@@ -95,7 +96,8 @@ absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
 
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenAccelerator(
     BackendFactory factory, MemoryReading reading) {
-  // The first one makes the context; what a backend takes shows with a second.
+  // The first backend makes the context; only a second one shows what a backend
+  // takes.
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> first, factory());
   ASSIGN_OR_RETURN(const kernels::DeviceMemory before, reading());
   ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> second, factory());

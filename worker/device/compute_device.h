@@ -22,40 +22,40 @@ class ComputeDevice {
  public:
   virtual ~ComputeDevice() = default;
 
-  // A backend for one engine. The CPU's computes on `pool`, which outlives it.
-  // Errors: those of the backend's factory.
+  // Makes a backend for one engine. The CPU's backend computes on `pool`, which
+  // outlives it. Errors: those of the backend's factory.
   virtual absl::StatusOr<std::unique_ptr<kernels::Backend>> NewBackend(
       kernels::ThreadPool& pool) const = 0;
 
-  // The device with its memory as it is now. Nothing is free on a device that
-  // does not answer.
+  // The device's profile, with its memory as it is now. A device that does not
+  // answer has no free memory.
   virtual planner::DeviceProfile Profile() const = 0;
 
-  // Whether it answers. Errors: kUnavailable once it is lost: nothing works on
-  // it any more in this process.
+  // Checks whether the device answers. Errors: kUnavailable once it is lost;
+  // nothing works on it any more in this process.
   virtual absl::Status Check() const { return absl::OkStatus(); }
 
-  // Whether its memory and its threads are the host's.
+  // True if the device's memory and threads are the host's.
   virtual bool is_host() const = 0;
 
-  // Of the hardware, the same in every process and container; empty for a CPU.
+  // Identifies the hardware, in every process and container. Empty for a CPU.
   virtual std::string unique_id() const { return ""; }
 };
 
 // This machine's CPU.
 const ComputeDevice& LocalCpu();
 
-// What a GPU's backend does for engines of this precision.
+// The options of a GPU's backend for engines of this precision.
 kernels::CudaOptions CudaOptionsFor(Precision precision);
 
-// "cpu" or "cuda:N", of which the latter has `options`. Errors:
-// kInvalidArgument for another name; those of NewCudaBackend.
+// Opens "cpu" or "cuda:N"; a "cuda:N" gets `options`. Errors: kInvalidArgument
+// for another name; those of NewCudaBackend.
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
     absl::string_view name, const kernels::CudaOptions& options = {});
 
-// A device with memory of its own, from its backends' factory and its reading.
-// What the process takes of it beside its plans is measured here: the context,
-// and what the first backend takes.
+// Opens a device with memory of its own, given its backends' factory and its
+// memory reading. It measures what the process takes of the device beside its
+// plans: the context, and what the first backend takes.
 // Errors: those of the factory and of the reading.
 using BackendFactory =
     std::function<absl::StatusOr<std::unique_ptr<kernels::Backend>>()>;

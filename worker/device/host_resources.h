@@ -12,13 +12,13 @@
 namespace plimsoll::worker {
 
 // Bytes of memory that this process may still use: the system's available
-// memory, or what its cgroups leave if that is less. A file's pages in the
-// cache that can be dropped at once count as available in both. 0 if either
-// cannot be read, as where no descriptor is left: what is not known to be free
-// is not. `root` is put in front of every path that is read; tests have their
-// own.
+// memory, or what its cgroups leave if that is less. In both, a file's cached
+// pages count as available if they can be dropped at once. Returns 0 if either
+// cannot be read (for example if no descriptor is left): memory counts as free
+// only if it is known to be. `root` is put in front of every path that is read,
+// for tests.
 int64_t AvailableMemoryBytes(const std::string& root = "");
-// Physical memory, or the smallest limit of its cgroups if that is less and can
+// Physical memory, or the smallest limit of the cgroups if that is less and can
 // be read.
 int64_t TotalMemoryBytes();
 
@@ -28,10 +28,11 @@ int UsableThreads();
 // This process's peak and current resident memory (VmHWM, VmRSS).
 int64_t PeakResidentBytes();
 int64_t ResidentBytes();
-// The current one again, counted page by page: slower, and free of the error of
-// the kernel's counters, which grows with the number of CPUs.
+// The current resident memory, counted page by page. This is slower than
+// ResidentBytes(), but it does not have the error of the kernel's counters,
+// which grows with the number of CPUs.
 int64_t ExactResidentBytes();
-// From now on the peak is that of what comes. False if it cannot be reset.
+// Starts a new peak at the current memory. Returns false if the system refuses.
 bool ResetPeakResidentBytes();
 
 // Turns a backend's facts into the planner's profile.

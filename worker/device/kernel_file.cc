@@ -13,8 +13,8 @@ namespace plimsoll::worker {
 namespace {
 
 absl::Status Failed(const std::string& path, int why) {
-  // ENODEV is what a file of a control group says that was removed meanwhile,
-  // and ESRCH what one of a process says that ended.
+  // ENODEV is the error of a control group's file after the group was removed,
+  // and ESRCH that of a process's file after the process ended.
   const bool is_absent =
       why == ENOENT || why == ENOTDIR || why == ENODEV || why == ESRCH;
   const std::string text = absl::StrCat(path, ": ", std::strerror(why));

@@ -1,5 +1,5 @@
-// Reads the small text files in which the kernel says what there is, and tells
-// a file that does not exist from one that cannot be read.
+// Reads the small text files in which the kernel reports its state. It tells a
+// file that does not exist from one that cannot be read.
 #ifndef PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
 #define PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
 
@@ -14,8 +14,8 @@ namespace plimsoll::worker {
 constexpr size_t kMaxKernelFileBytes = size_t{16} << 20;
 
 // The whole text of the file at `path`. Errors: kNotFound if there is no such
-// file; kUnavailable if it cannot be read, as where no descriptor is left, or
-// has more than kMaxKernelFileBytes.
+// file; kUnavailable if it cannot be read (for example if no descriptor is
+// left) or has more than kMaxKernelFileBytes.
 absl::StatusOr<std::string> ReadKernelFile(const std::string& path);
 
 }  // namespace plimsoll::worker

@@ -1,4 +1,4 @@
-// How a load tells how far it is, and is stopped.
+// How a load reports its progress, and how it is stopped.
 #ifndef PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
 #define PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
 
@@ -15,8 +15,9 @@ struct LoadProgress {
   int64_t bytes_done;
   int64_t bytes_total;
 };
-// Asked before each chunk of a load, of at most kernels::kMaxChunkBytes; a
-// status that is not OK stops the load, and all its memory is given back.
+// A load calls its fence before each chunk, which has at most
+// kernels::kMaxChunkBytes. A status that is not OK stops the load, and all its
+// memory is given back.
 using LoadFence = std::function<absl::Status(const LoadProgress&)>;
 
 }  // namespace plimsoll::worker

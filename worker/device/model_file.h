@@ -14,21 +14,21 @@
 
 namespace plimsoll::worker {
 
-// Reads with pread, so that the file's pages never count as ours. Not
-// thread-safe.
+// Reads with pread, so that the file's pages never count as this process's
+// memory. Not thread-safe.
 class ModelFile final : public planner::ByteSource {
  public:
   // Opens a regular file and reads its header and shape.
   // Errors: kNotFound if there is no such file; kFailedPrecondition if it is
-  // not a regular file or cannot be read; kUnimplemented for one of several
-  // files; what ReadGgufHeader and ShapeFromGguf report.
+  // not a regular file or cannot be read; kUnimplemented if it is one of
+  // several files of a model; the errors of ReadGgufHeader and ShapeFromGguf.
   static absl::StatusOr<std::unique_ptr<ModelFile>> Open(
       const std::string& path);
-  // Only the header, of a file that need not be a whole model: shape() is
-  // empty. Errors: as Open, without those of ShapeFromGguf.
+  // Opens a file and reads only its header; the file need not be a whole model.
+  // shape() is empty. Errors: those of Open without those of ShapeFromGguf.
   static absl::StatusOr<std::unique_ptr<ModelFile>> OpenHeader(
       const std::string& path);
-  // The header that OpenHeader reads, and its errors.
+  // Returns the header that OpenHeader reads. Errors: those of OpenHeader.
   static absl::StatusOr<planner::GgufHeader> ReadHeader(
       const std::string& path);
   ~ModelFile() override;

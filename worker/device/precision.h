@@ -5,13 +5,13 @@
 namespace plimsoll::worker {
 
 enum class Precision {
-  // Activations of quantised products are rounded to 16 bits; on a GPU, where a
-  // step has many rows, those of all products and weights to F16.
+  // Activations of quantised products are rounded to 16 bits. On a GPU, steps
+  // with many rows round the activations and weights of all products to F16.
   kDefault,
-  // The same, but that a row has the same bits in any batch and however its
-  // prompt is cut on a GPU as well, which takes prompts twice the time or more.
+  // Rounds like kDefault on a CPU. On a GPU too, a row has the same bits in any
+  // batch and however its prompt is cut; prompts take twice the time or more.
   kInvariant,
-  kExact,  // float32 activations
+  kExact,  // all activations are float32
 };
 
 }  // namespace plimsoll::worker

@@ -14,16 +14,17 @@ namespace {
 
 using planner::StepBuffer;
 
-// Whether the step's rows may enter their rings before attention reads these. A
-// row takes the cell of the position a window before, which it does not attend
-// itself; rows of the same chunk before it do. Drafts may not enter at all.
+// True if the step's rows may enter their rings before attention reads the
+// rings. A row takes the cell of the position one window before, which the row
+// itself does not attend to; earlier rows of the same chunk do. Drafts may
+// never enter at once.
 bool EntersRingsAtOnce(const StepBatch& batch) {
   return std::ranges::all_of(batch.sequences, [](const SequenceRows& rows) {
     return rows.n_rows == 1 && rows.n_draft == 0;
   });
 }
 
-// Whether the last layer goes on with every row of the step.
+// True if the last layer goes on with every row of the step.
 bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
   return batch.keeps_all_rows ||
          static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
@@ -41,7 +42,7 @@ int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
 
 AttentionScratch::AttentionScratch(int64_t n_rows) {
   const auto rows = static_cast<size_t>(n_rows);
-  // Keys and values in two places.
+  // Keys and values go to two places each.
   offsets.reserve(4 * rows);
   more_offsets.reserve(rows);
   segments.reserve(rows);
@@ -220,8 +221,8 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
 absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
   std::vector<int64_t>& from_offsets = scratch_.offsets;
   std::vector<int64_t>& to_offsets = scratch_.more_offsets;
-  // All sequences' rows in one copy: where theirs go is counted from the first
-  // one's ring, in the same arena.
+  // One copy moves all sequences' rows. Its targets count from the first
+  // sequence's ring, as all rings are in one arena.
   const auto move = [&](StepBuffer from, std::byte* kernels::RingKv::*cells,
                         int64_t row_bytes) {
     std::byte* const base =
@@ -238,8 +239,8 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
     };
     for (const SequenceRows& rows : batch.sequences) {
       const kernels::RingKv ring = cache_.Ring(layer_, rows.slot);
-      // Of a chunk longer than the window only the last `window` rows are kept,
-      // so no cell is written twice.
+      // If a chunk is longer than the window, only its last `window` rows are
+      // kept, so that no cell is written twice.
       const int64_t n_certain = rows.n_rows - rows.n_draft;
       const int64_t n = std::min(n_certain, ring.window);
       const int64_t skipped = n_certain - n;
@@ -284,7 +285,7 @@ void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
 absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const float* const q_prefix, PrepareHeads(batch));
 
-  // Of the last layer only sampled rows have a reader; those of a ring need the
+  // In the last layer only sampled rows are read. Rows of a ring need the
   // others beside them.
   const bool is_last =
       context_.HasLogits() && layer_ + 1 == context_.EndLayer();

@@ -13,8 +13,8 @@
 
 namespace plimsoll::worker {
 
-// Lists of a step's rows, which the layers of a graph share, for they run one
-// after the other; kept to avoid allocation.
+// Lists of a step's rows. The layers of a graph share them because they run one
+// after the other. They are kept to avoid allocation.
 struct AttentionScratch {
   explicit AttentionScratch(int64_t n_rows);
 
@@ -28,39 +28,41 @@ class AttentionMixer final : public Sublayer {
   AttentionMixer(const planner::Architecture& architecture, int64_t layer,
                  StepContext& context, AttentionScratch& scratch);
 
-  // What of such a layer, the il-th of those that `layers` begins with, this
-  // class cannot do, for "architecture X with ..."; empty if it can do all.
+  // What of layer `layer`, number il of its model's, this class
+  // cannot compute, as a text for "architecture X with ..."; empty if it can
+  // compute all of it.
   static absl::string_view Missing(const planner::Architecture& architecture,
                                    const planner::LayerShape& layer,
                                    int64_t il);
-  // Whether it reads a layer's tensor of that name.
+  // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
 
-  // x += Wo attention(RMS(x)), normed where the architecture norms it. After
-  // the last layer's attention, rows that nobody asks for are left out.
+  // x += Wo attention(RMS(x)); the sum is normed if the architecture norms it.
+  // After the last layer's attention, rows that nobody needs are dropped.
   absl::Status Add(const StepBatch& batch) override;
 
  private:
   // Fills the query, key and value buffers.
   absl::Status ProjectHeads(const ProductInput& x);
-  // Query, key and value buffers -> Attended(): norms, rotates, stores keys and
-  // values, attends, and moves a ring layer's new rows into its rings.
+  // Turns the query, key and value buffers into Attended(): norms, rotates,
+  // stores keys and values, attends, and moves a ring layer's new rows to its
+  // rings.
   absl::StatusOr<ProductInput> Attend(const StepBatch& batch);
   const RopeParameters& Rope() const;
   // Angles of this layer's base, for the recent or the prefix rotation.
   const float* Angles(planner::StepBuffer buffer) const;
-  // Makes the scratch's offsets those of the step's keys and values, [places,
-  // 2, n_rows], and returns what they are counted from: in the layer's pages;
-  // in the chunk's buffers, and in the layer's rings too where it may enter
-  // them.
+  // Sets the scratch's offsets to those of the step's keys and values, [places,
+  // 2, n_rows], and returns the address from which they count. PlaceInPages
+  // places rows in the layer's pages. PlaceInChunk places them in the chunk's
+  // buffers, and in the layer's rings too if the step may enter them at once.
   std::byte* PlaceInPages(const StepBatch& batch);
   std::byte* PlaceInChunk(const StepBatch& batch);
   // Norms and rotates queries and keys, and stores keys and values. Returns the
   // queries to use for prefix pages.
   absl::StatusOr<const float*> PrepareHeads(const StepBatch& batch);
-  // Makes the scratch's segments those of the step; of the last layer, where
-  // `is_cut`, those of its sampled rows.
+  // Sets the scratch's segments to those of the step or, if `is_cut`, to those
+  // of the last layer's sampled rows.
   void ListSegments(const StepBatch& batch, bool is_cut);
   absl::Status MoveChunkToRings(const StepBatch& batch);
 

@@ -59,7 +59,7 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
       static_cast<size_t>(batch.first_row * context_.model_dim());
   const kernels::BufferView rows = {context_.Bytes(StepBuffer::kResidual),
                                     static_cast<int64_t>(n * sizeof(float))};
-  // Both copies are outside of the piece that a backend starts at once.
+  // Both copies happen outside of the piece that a backend starts at once.
   if (!inputs().input.empty()) {
     RETURN_IF_ERROR(
         backend.Upload(std::as_bytes(inputs().input.subspan(first, n)), rows));
@@ -76,8 +76,8 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
 absl::Status DecoderGraph::Compute(const StepBatch& batch) {
   kernels::Backend& backend = context_.backend();
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
-  // Where decodes have them anyway, a sequence that rolls changes nothing in
-  // the list of a step's operations, which a device keeps.
+  // If decodes have these operations anyway, a sequence that rolls does not
+  // change a step's list of operations, which a device keeps.
   const bool keeps_lists = !backend.Device().step_rows.empty();
   if (batch.has_rolled_prefix || (keeps_lists && batch.only_decodes)) {
     RETURN_IF_ERROR(

@@ -24,10 +24,10 @@ class DecoderGraph final : public Model {
   DecoderGraph(const planner::Architecture& architecture,
                const GraphInputs& inputs, const GraphParameters& parameters);
 
-  // What of such a model, outside of its layers, this class cannot do, for
-  // "architecture X with ..."; empty if it can do all.
+  // What of such a model, outside of its layers, this class cannot compute, as
+  // a text for "architecture X with ..."; empty if it can compute all of it.
   static absl::string_view Missing(const planner::ModelShape& shape);
-  // Whether it reads a tensor of that name, which is no layer's.
+  // True if it reads a tensor of that name that belongs to no layer.
   static bool Reads(absl::string_view tensor);
 
   absl::Status Step(const StepBatch& batch) override;
@@ -40,14 +40,14 @@ class DecoderGraph final : public Model {
     std::unique_ptr<Sublayer> ffn;
   };
 
-  // Everything between the rows that come in and those that go out.
+  // Computes everything between the input rows and the output rows.
   absl::Status Compute(const StepBatch& batch);
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
-  // Logits of the batch's sampled rows.
+  // Computes logits of the batch's sampled rows.
   absl::Status StepLogits(const StepBatch& batch);
-  // Logits of the first n_sampled rows of the buffer kSampled; they are the
-  // step's from `first` on.
+  // Computes logits of the first n_sampled rows of the buffer kSampled. They
+  // are the step's logits from `first` on.
   absl::Status SampledLogits(int64_t n_sampled, int64_t first,
                              std::span<const kernels::TopOutputs> top);
 
@@ -56,8 +56,8 @@ class DecoderGraph final : public Model {
   StepContext context_;
   AttentionScratch attention_scratch_;
   std::vector<Layer> layers_;
-  kernels::WeightMatrix embedding_ = {};  // where the layers begin with it
-  kernels::WeightMatrix output_ = {};     // where logits are made
+  kernels::WeightMatrix embedding_ = {};  // if the layers begin with it
+  kernels::WeightMatrix output_ = {};     // if logits are made here
   const float* output_norm_ = nullptr;
   float* logits_;
 };

@@ -17,16 +17,16 @@ class GatedFfn final : public Sublayer {
   GatedFfn(const planner::Architecture& architecture, int64_t layer,
            StepContext& context);
 
-  // What of such a layer this class cannot do, for "architecture X with ...";
-  // empty if it can do all.
+  // What of such a layer this class cannot compute, as a text for "architecture
+  // X with ..."; empty if it can compute all of it.
   static absl::string_view Missing(const planner::Architecture& architecture,
                                    const planner::LayerShape& layer);
-  // Whether it reads a layer's tensor of that name.
+  // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
 
-  // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)), normed where the
-  // architecture norms it.
+  // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)); the sum is normed if
+  // the architecture norms it.
   absl::Status Add(const StepBatch& batch) override;
 
  private:

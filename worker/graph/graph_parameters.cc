@@ -31,7 +31,7 @@ absl::StatusOr<double> PositiveFloat(const GgufHeader& header,
   return result;
 }
 
-// 0 if there is none.
+// Returns the cap, or 0 if there is none.
 absl::StatusOr<float> ReadCap(const Architecture& architecture,
                               const GgufHeader& header,
                               const planner::SoftCap& cap) {

@@ -1,5 +1,5 @@
-// The numbers of a forward pass: what an architecture's specification says,
-// with the values that a file gives.
+// The numbers of a forward pass: those of an architecture's specification, with
+// the values that a file gives.
 #ifndef PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
 #define PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
 
@@ -25,14 +25,14 @@ struct GraphParameters {
   float rms_eps;
   float embedding_scale;
   float attention_scale;
-  float score_cap;             // of attention's scores; 0: none
+  float score_cap;             // cap of attention's scores; 0: none
   float logit_cap;             // 0: none
   RopeParameters rope;         // full-attention layers
   RopeParameters window_rope;  // sliding-window layers
   kernels::Activation activation;
 };
 
-// Requires CheckArchitecture.
+// Reads the parameters from a file's header. Requires CheckArchitecture.
 // Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
 // sense; kUnimplemented naming a rope scaling that this build cannot run.
 absl::StatusOr<GraphParameters> ReadParameters(

@@ -35,7 +35,7 @@ int64_t RowMultiple(const kernels::DeviceInfo& device, DType dtype) {
   return 1;
 }
 
-// Rows of a tensor that are read at once: a vector's one.
+// Rows of a tensor that are read at once. A vector has one row.
 int64_t ChunkRows(const planner::WeightTensor& tensor,
                   const kernels::DeviceInfo& device) {
   if (tensor.is_vector) return tensor.rows;
@@ -44,7 +44,7 @@ int64_t ChunkRows(const planner::WeightTensor& tensor,
   return std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
 }
 
-// Every tensor's bytes, chunk by chunk.
+// The pieces of all tensors, chunk by chunk.
 std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
                                      const kernels::DeviceInfo& device) {
   std::vector<ReadAhead::Piece> pieces;

@@ -27,49 +27,50 @@ struct SequenceRows {
   int64_t first_row;
   int64_t n_rows;
   int64_t first_position;
-  int64_t n_draft = 0;     // of its last rows: tokens that may be taken back
-  bool is_prompt = false;  // no row of a token that was generated
+  int64_t n_draft = 0;     // last rows that may be taken back
+  bool is_prompt = false;  // no row is of a generated token
 };
 
 // One step: at most plan.n_rows rows, at most plan.n_sampled of them sampled.
 struct StepBatch {
   std::vector<int32_t> tokens;     // [n_rows]
   std::vector<int64_t> positions;  // [n_rows]
-  // Positions less the tokens that left each row's sequence: from there it
-  // looks at a pinned prefix.
+  // Each row's position less the number of tokens that left its sequence. A row
+  // attends to a pinned prefix from this position.
   std::vector<int64_t> prefix_positions;  // [n_rows]
-  bool has_rolled_prefix = false;         // of any sequence
+  bool has_rolled_prefix = false;         // in any of the sequences
   std::vector<SequenceRows> sequences;    // in the order of their rows
-  std::vector<int32_t> sampled_rows;      // ascending, the last of sequences
-  // For ComputeLogits; otherwise the last layer goes on with sampled rows only.
+  std::vector<int32_t> sampled_rows;      // ascending, at the end of sequences
+  // Keeps all rows for ComputeLogits. Otherwise the last layer goes on with the
+  // sampled rows only.
   bool keeps_all_rows = false;
-  // Every row is of a sequence that decodes: a backend may start such a step as
-  // one piece.
+  // True if every row belongs to a sequence that decodes. A backend may start
+  // such a step as one piece.
   bool only_decodes = false;
-  // Of each sampled row, what is looked at of its logits; empty: everything.
+  // What is read of each sampled row's logits; empty: everything.
   std::span<const kernels::TopOutputs> top;
-  // Of a piece of a step (step_pieces.h): the rows, and the sampled rows, of
-  // the pieces before.
+  // For a piece of a step (step_pieces.h): the numbers of rows and of sampled
+  // rows in the pieces before it.
   int64_t first_row = 0;
   int64_t first_sampled = 0;
 };
 
-// Used from one thread at a time: the step thread's, or one that computes a
+// Used from one thread at a time: the step thread, or a thread that computes a
 // part of a step for it.
 class Model {
  public:
   virtual ~Model() = default;
 
   // Runs the batch. The cache must have room for every position (Extend).
-  // Logits of the i-th sampled row are then at Logits() + (batch.first_sampled
-  // + i) * vocab_size, those that batch.top does not look at perhaps
-  // kernels::kNotComputed; keys and values of all rows are in the cache, those
-  // of draft rows in its drafts instead of its rings.
+  // Afterwards the logits of the i-th sampled row are at Logits() +
+  // (batch.first_sampled + i) * vocab_size; logits that batch.top does not name
+  // may be kernels::kNotComputed. The cache has the keys and values of all
+  // rows; those of draft rows are in its drafts instead of its rings.
   // Errors: those of the backend.
   virtual absl::Status Step(const StepBatch& batch) = 0;
 
-  // Replaces the logits by those of other rows of the last step, which kept all
-  // of them; at most plan.n_sampled at a time.
+  // Replaces the logits by those of other rows of the last step, which must
+  // have kept all rows; at most plan.n_sampled rows at a time.
   // Errors: those of the backend.
   virtual absl::Status ComputeLogits(std::span<const int32_t> rows) = 0;
 
@@ -97,9 +98,8 @@ struct GraphInputs {
 };
 
 // Copies the file's weights into the arena, in the backend's storage, through a
-// small buffer, or two for a device with memory of its own: one is read into
-// while the other one is copied.
-// `fence` is asked between chunks.
+// small buffer. A device with memory of its own has two buffers: one is filled
+// while the other is copied. `fence` is called between chunks.
 // Errors: kDataLoss if the file cannot be read or has changed; what `fence`
 // returned.
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,

@@ -19,37 +19,40 @@
 namespace plimsoll::worker {
 
 // A step with few rows, or one that only decodes, passes the parts one after
-// the other on the step thread: while one computes, the others' devices wait.
-// A step with many rows passes them in pieces: while a part works on one, the
-// part before works on the next one.
+// the other on the step thread: while one part computes, the devices of the
+// others wait. A step with many rows passes them in pieces: while a part works
+// on one piece, the part before it works on the next.
 //
-// What parts of one device have to do they do in turns, on one thread, their
-// lane: lane 0 is the step thread, the others have one each, which sleeps
-// between such steps. Rows go from part to part through the host's memory,
-// which is there before the first step and holds a whole step's: each piece has
-// its own place there.
+// The parts of one device take turns on one thread, which is their lane. Lane 0
+// is the step thread; every other lane has a thread that sleeps between such
+// steps. Rows go from part to part through host memory, which is allocated
+// before the first step and holds the rows of a whole step: each piece has its
+// own place in it.
 //
 // Used from the step thread only.
 class ModelPipeline final : public Model {
  public:
-  // For steps whose rows between two parts fit in `rows`, f32 in the host's
-  // memory, in pieces of `piece_rows` as of CutStep.
+  // `rows` is f32 host memory for a step's rows between two parts. Steps are
+  // cut into pieces of `piece_rows` by CutStep.
   ModelPipeline(kernels::Buffer rows, int64_t piece_rows);
-  // No step is under way.
+  // No step may be running.
   ~ModelPipeline() override;
 
-  // Where a part leaves its rows, and where the next one finds them.
+  // The host memory in which a part leaves its rows and the next part finds
+  // them.
   std::span<float> Rows() {
     return {reinterpret_cast<float*>(rows_.data()),
             static_cast<size_t>(rows_.bytes()) / sizeof(float)};
   }
   // The parts come in the order of their layers; the last one has the logits.
   void Add(std::unique_ptr<Model> part, size_t lane);
-  // After the last part, before the first step: makes the lanes' threads.
+  // Starts the lanes' threads; called after the last part and before the first
+  // step.
   // Errors: kResourceExhausted if the system gives too few threads.
   absl::Status Start();
 
-  // Errors: the first one of any part, once none of them computes any more.
+  // Errors: the first error of any part. It returns when no part computes any
+  // more.
   absl::Status Step(const StepBatch& batch) override;
   absl::Status ComputeLogits(std::span<const int32_t> rows) override;
   const float* Logits() const override { return parts_.back().model->Logits(); }
@@ -59,36 +62,38 @@ class ModelPipeline final : public Model {
     std::unique_ptr<Model> model;
     size_t lane;
   };
-  // A part's with a piece.
+  // A part that computes a piece.
   struct Turn {
     size_t part;
     size_t piece;
   };
 
   absl::Status StepInPieces(size_t n_pieces) ABSL_LOCKS_EXCLUDED(mu_);
-  // Has the lane's parts compute what they can until the lane is over.
+  // Runs the lane's parts whenever they have something to compute, until the
+  // lane is over.
   void RunLane(size_t lane) ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits for something to do; nothing when the lane is over.
+  // Waits for the next turn; returns nothing when the lane is over.
   std::optional<Turn> BeginTurn(size_t lane) ABSL_LOCKS_EXCLUDED(mu_);
   void EndTurn(const Turn& turn, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // A part of the lane whose next piece is there: of several the last one, so
-  // that what has begun ends.
+  // A part of the lane whose next piece has arrived. Among several it is the
+  // last part, so that pieces which have begun end soon.
   std::optional<size_t> ReadyPart(size_t lane) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The step thread's at the end of a step, the others' at the end of all.
+  // The step thread's lane is over at the end of a step, the others when the
+  // pipeline ends.
   bool IsOver(size_t lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t piece_rows_;
   const kernels::Buffer rows_;
-  std::vector<Part> parts_;  // as they are since Start
-  // Of the step under way, written while every other lane waits.
+  std::vector<Part> parts_;  // do not change after Start
+  // The pieces of the running step, written while all other lanes wait.
   std::vector<StepBatch> pieces_;
 
   absl::Mutex mu_;
   size_t n_pieces_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<size_t> n_done_ ABSL_GUARDED_BY(mu_);  // pieces, by part
-  int n_computing_ ABSL_GUARDED_BY(mu_) = 0;         // parts that do, now
+  int n_computing_ ABSL_GUARDED_BY(mu_) = 0;         // parts that compute now
   absl::Status error_ ABSL_GUARDED_BY(mu_);          // of the step
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
 

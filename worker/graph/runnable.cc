@@ -17,7 +17,7 @@ namespace {
 using planner::Architecture;
 using planner::LayerShape;
 
-// What the classes of the graph lack for the model; empty if nothing.
+// The feature that the model needs and the graph's classes lack; empty if none.
 absl::string_view MissingFeature(const Architecture& architecture,
                                  const planner::ModelShape& shape) {
   for (size_t il = 0; il < shape.layers.size(); ++il) {
@@ -31,14 +31,14 @@ absl::string_view MissingFeature(const Architecture& architecture,
   return DecoderGraph::Missing(shape);
 }
 
-// The name of a layer's tensor after "blk.N."; empty if it is no layer's.
+// The name of a layer's tensor after "blk.N."; empty if no layer has it.
 absl::string_view LayerTensor(absl::string_view name) {
   if (!absl::ConsumePrefix(&name, "blk.")) return "";
   const size_t dot = name.find('.');
   return dot == absl::string_view::npos ? "" : name.substr(dot + 1);
 }
 
-// Whether any class of the graph reads the tensor.
+// True if some class of the graph reads the tensor.
 bool IsRead(const Architecture& architecture, absl::string_view name) {
   const absl::string_view of_layer = LayerTensor(name);
   if (of_layer.empty()) return DecoderGraph::Reads(name);

@@ -9,14 +9,15 @@
 
 namespace plimsoll::worker {
 
-// Whether this build can run models of this shape. To be asked before anything
-// else about a load, for nothing else helps a user whom it refuses.
+// Checks whether this build can run models of this shape. Callers ask this
+// before anything else about a load: no other error helps a user whose model is
+// refused here.
 // Errors: kUnimplemented naming the architecture and what of it is missing.
 absl::Status CheckArchitecture(const planner::ModelShape& shape);
 
-// Whether this build can run the model under the plan.
+// Checks whether this build can run the model under the plan.
 // Errors: kUnimplemented naming what is missing, or the element type that it
-// cannot; kInvalidArgument for a plan made for another engine.
+// cannot run; kInvalidArgument for a plan made for another engine.
 absl::Status CheckRunnable(const planner::ModelShape& shape,
                            const planner::MemoryPlan& plan);
 

@@ -12,7 +12,7 @@
 namespace plimsoll::worker {
 namespace {
 
-// That the parts are all layers, each once and in order.
+// Checks that the parts have all layers, each once and in order.
 absl::Status CheckLayers(const planner::ModelShape& shape,
                          std::span<const EnginePart> parts) {
   int64_t next = 0;
@@ -33,8 +33,8 @@ absl::Status CheckLayers(const planner::ModelShape& shape,
                    " layers, the model has ", shape.n_layers));
 }
 
-// That every part's plan is for the same steps: one book of slots and pages is
-// kept for all of them.
+// Checks that all parts have plans for the same steps, because one book of
+// slots and pages is kept for all of them.
 absl::Status CheckAlike(std::span<const EnginePart> parts) {
   const planner::MemoryPlan& first = parts.front().plan;
   for (size_t i = 1; i < parts.size(); ++i) {
@@ -68,7 +68,7 @@ absl::Status CheckAlike(std::span<const EnginePart> parts) {
   return absl::OkStatus();
 }
 
-// That the plan is of these layers' shape.
+// Checks that the plan was made for the shape of these layers.
 absl::Status CheckPlan(const planner::ModelShape& shape,
                        const planner::MemoryPlan& plan, size_t i) {
   if (plan.weights.size() != shape.weights.size()) {
@@ -118,7 +118,7 @@ bool AnyOnHost(std::span<const EnginePart> parts) {
 }
 
 std::vector<size_t> LanesOf(std::span<const EnginePart> parts) {
-  std::vector<const ComputeDevice*> devices;  // of the lanes
+  std::vector<const ComputeDevice*> devices;  // one for each lane
   if (AnyOnHost(parts)) devices.push_back(&LocalCpu());
   std::vector<size_t> lanes;
   for (const EnginePart& part : parts) {

@@ -1,5 +1,5 @@
 // What an engine has on one device: a part of its model's layers, with the
-// backend and the memory that they run on.
+// backend and the memory that they use.
 #ifndef PLIMSOLL_WORKER_GRAPH_STAGE_H_
 #define PLIMSOLL_WORKER_GRAPH_STAGE_H_
 
@@ -27,16 +27,16 @@ struct Stage {
   const ComputeDevice* device;
   std::unique_ptr<kernels::Backend> backend = nullptr;
   Arena arena = {};
-  // The plan's kv_parked, where it is not in the arena.
+  // Memory for the plan's kv_parked, if it is not in the arena.
   kernels::Buffer parked = {};
   int64_t allocations_at_load = 0;
-  int64_t free_before = 0;  // bytes of a device of its own, before the load
+  int64_t free_before = 0;  // before the load; not on the host
   std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load
 };
 
-// The parts as stages without a backend; they outlive them.
-// Errors: those of Engine::Load for parts that make no model together, or that
-// this build cannot run.
+// Returns the parts as stages without a backend. The parts outlive them.
+// Errors: those of Engine::Load for parts that do not make one model together,
+// or that this build cannot run.
 absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
                                             std::span<const EnginePart> parts);
 
@@ -45,10 +45,11 @@ inline const ComputeDevice& DeviceOf(const EnginePart& part) {
   return part.device != nullptr ? *part.device : LocalCpu();
 }
 bool AnyOnHost(std::span<const EnginePart> parts);
-// Of each part, who computes it where parts compute at the same time: a number
-// for each device, without gaps, as what lies on one would only be in its own
-// way. 0, the step thread, is the host's, whose threads are called from there,
-// or else the first part's.
+// The lane that computes each part when parts compute at the same time. Each
+// device has one lane, because parts on one device would only slow each other
+// down; lanes are numbered without gaps. Lane 0, the step thread, is the
+// host's, whose threads are called from there; without a host part it is the
+// first part's.
 std::vector<size_t> LanesOf(std::span<const EnginePart> parts);
 
 }  // namespace plimsoll::worker

@@ -22,13 +22,13 @@ namespace plimsoll::worker {
 // The vector `name` in the arena, or nullptr if the model has none.
 const float* FindVector(const GraphInputs& inputs, absl::string_view name);
 
-// An input of products: its packed form too unless the precision is exact.
+// An input of products, with its packed form unless the precision is exact.
 struct ProductInput {
   const float* x;
   const std::byte* packed;
 };
 
-// out = w x of an input, or out += w x.
+// out = w x of an input; with `accumulate`, out += w x.
 struct Projection {
   const kernels::WeightMatrix& w;
   float* out;
@@ -38,17 +38,17 @@ struct Projection {
 // How a sublayer ends: residual += norm(w x + bias).
 struct ResidualEnd {
   kernels::WeightMatrix w = {};
-  const float* bias = nullptr;       // or null
-  const float* post_norm = nullptr;  // weight of the norm; null: there is none
+  const float* bias = nullptr;       // may be null
+  const float* post_norm = nullptr;  // weight of the norm; may be null
 };
 
-// The graph owns it, and sublayers refer to it. Layers are counted from the
-// model's first one, wherever it lies; nothing here allocates device memory.
+// The graph owns it, and sublayers refer to it. Layer numbers count from the
+// whole model's first layer. Nothing here allocates device memory.
 class StepContext {
  public:
   StepContext(const GraphInputs& inputs, const GraphParameters& parameters);
 
-  // A step of `n_rows` rows begins.
+  // Begins a step of `n_rows` rows.
   void Begin(int64_t n_rows);
 
   const GraphInputs& inputs() const { return inputs_; }
@@ -64,7 +64,8 @@ class StepContext {
   int64_t EndLayer() const {
     return inputs_.first_layer + inputs_.shape->n_layers;
   }
-  // Whether logits are made here, and not after layers on another device.
+  // True if this part makes the logits; false if layers on another device
+  // follow.
   bool HasLogits() const { return inputs_.output.empty(); }
 
   // The weight called `name`; the shape guarantees that it exists.
@@ -80,20 +81,21 @@ class StepContext {
   }
   float* Residual() const { return residual_; }
   float* Normed() const { return Buffer(planner::StepBuffer::kNormed); }
-  // What attention gives.
+  // The output of attention.
   float* Attended() const { return attended_; }
-  // Where inputs of `dim` are packed; null if they are not.
+  // Where inputs of `dim` elements are packed; null if they are not packed.
   std::byte* PackedInputs(
       int64_t dim,
       planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
 
-  // Normed() = RMSNorm(Residual()) * weight, after what is left to add to it.
+  // Normed() = RMSNorm(Residual()) * weight, after any addition that is
+  // pending.
   absl::StatusOr<ProductInput> NormedResidual(const float* weight);
-  // Residual() += what `end` makes of the input. Where it is normed, that is
-  // done with the norm that follows, or by FinishResidual; until then neither
-  // Normed() nor Residual() is read or written.
+  // Residual() += the product of `input` that `end` describes. If it is normed,
+  // the addition stays pending until the next norm, or until FinishResidual;
+  // meanwhile neither Normed() nor Residual() may be read or written.
   absl::Status AddToResidual(const ProductInput& input, const ResidualEnd& end);
-  // Adds what AddToResidual left to be added.
+  // Does the addition that AddToResidual left pending.
   absl::Status FinishResidual();
 
   absl::Status Project(const ProductInput& input,
@@ -104,13 +106,14 @@ class StepContext {
   // Row i of `to` = row rows[i] of `from`, `dim` floats each.
   absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
                           int64_t dim, float* to);
-  // From now on the step has its sampled rows only: those of Residual() and of
-  // Attended(), which are `attended_dim` wide. Returns the latter as an input.
+  // Drops all rows of Residual() and of Attended() but the sampled ones for the
+  // rest of the step. Attended() is `attended_dim` wide. Returns Attended() as
+  // an input.
   absl::StatusOr<ProductInput> KeepSampled(const StepBatch& batch,
                                            int64_t attended_dim);
 
  private:
-  // The norm that AddToResidual left to be done.
+  // The norm whose addition is pending.
   kernels::RmsNormArgs AddedNorm();
 
   GraphInputs inputs_;
@@ -120,7 +123,7 @@ class StepContext {
   int64_t n_rows_ = 0;
   float* residual_ = nullptr;
   float* attended_ = nullptr;
-  const float* added_weight_ = nullptr;  // of a norm that is left to be done
+  const float* added_weight_ = nullptr;  // of the pending norm
   // Host scratch of a step, kept to avoid allocation.
   std::vector<int64_t> from_offsets_;
   std::vector<int64_t> to_offsets_;

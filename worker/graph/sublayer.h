@@ -1,4 +1,4 @@
-// The two halves of a layer: a mixer, which looks at other tokens, and an FFN,
+// The two halves of a layer: a mixer, which reads other tokens, and an FFN,
 // which does not. Each kind is a class of its own.
 #ifndef PLIMSOLL_WORKER_GRAPH_SUBLAYER_H_
 #define PLIMSOLL_WORKER_GRAPH_SUBLAYER_H_
@@ -13,9 +13,9 @@ class Sublayer {
  public:
   virtual ~Sublayer() = default;
 
-  // Adds to the residual stream of the step's rows what the sublayer makes of
-  // it. A mixer may leave out rows that nobody asks for; an FFN is not run
-  // where none is left.
+  // Computes the sublayer for the step's rows of the residual stream and adds
+  // the result to it. A mixer may drop rows that nobody needs; an FFN does not
+  // run if no row is left.
   // Errors: those of the backend.
   virtual absl::Status Add(const StepBatch& batch) = 0;
 };

@@ -13,24 +13,24 @@ namespace plimsoll::worker {
 
 inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
 
-// Both ends included.
+// A range of code points; both ends are included.
 struct CodePointRange {
   uint32_t first;
   uint32_t last;
 };
 using CodePoints = std::vector<CodePointRange>;
 
-// The same set as ranges in order that neither touch nor overlap, without
-// surrogates and what is above kMaxCodePoint.
+// Returns the set as ranges in ascending order that neither touch nor overlap,
+// without surrogates and code points above kMaxCodePoint.
 CodePoints Normalized(const CodePoints& set);
-// All code points that are not in `set`; normalized.
+// Returns all code points that are not in `set`, normalized.
 CodePoints Complement(const CodePoints& set);
 CodePoints Intersection(const CodePoints& a, const CodePoints& b);
 
-// Takes the first code point off `text`, which is not empty; nothing if it is
-// ill-formed there.
+// Removes the first code point from `text`, which is not empty, and returns it.
+// Returns nothing if `text` begins with ill-formed UTF-8.
 std::optional<uint32_t> TakeCodePoint(absl::string_view& text);
-// Appends the UTF-8 form of `code_point`, which is no surrogate.
+// Appends the UTF-8 form of `code_point`, which must not be a surrogate.
 void AppendUtf8(uint32_t code_point, std::string& out);
 
 struct ByteRange {
@@ -38,10 +38,10 @@ struct ByteRange {
   uint8_t last;
   friend auto operator<=>(const ByteRange&, const ByteRange&) = default;
 };
-// One to four ranges: a byte of each, one after the other, is a code point.
+// One to four ranges. One byte from each range, in order, is a code point.
 using ByteSequence = std::vector<ByteRange>;
 
-// The sequences that together spell exactly the code points of `set`.
+// The sequences that together spell the code points of `set` and no others.
 std::vector<ByteSequence> Utf8Sequences(const CodePoints& set);
 
 }  // namespace plimsoll::worker

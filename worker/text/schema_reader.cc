@@ -57,7 +57,7 @@ class Checker : public nlohmann::json_sax<SchemaJson> {
     return true;
   }
 
-  std::vector<absl::flat_hash_set<std::string>> names_;  // of what is open
+  std::vector<absl::flat_hash_set<std::string>> names_;  // by open object
   absl::Status status_;
 };
 

@@ -1,4 +1,4 @@
-// JSON text of a schema as a tree, within limits.
+// Reads the JSON text of a schema to a tree, within limits.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
 
@@ -9,13 +9,13 @@
 
 namespace plimsoll::worker {
 
-// Keeps members in the order of the text.
+// It keeps members in the order of the text.
 using SchemaJson = nlohmann::ordered_json;
 
-inline constexpr int kMaxSchemaDepth = 64;  // of arrays and objects
+inline constexpr int kMaxSchemaDepth = 64;  // arrays and objects
 
-// Errors: kInvalidArgument naming the byte where `text` is not JSON, is nested
-// deeper than kMaxSchemaDepth or names a member twice.
+// Parses `text`. Errors: kInvalidArgument naming the byte where `text` is not
+// JSON, is nested deeper than kMaxSchemaDepth or names a member twice.
 absl::StatusOr<SchemaJson> ReadSchemaJson(absl::string_view text);
 
 }  // namespace plimsoll::worker

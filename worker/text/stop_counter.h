@@ -1,4 +1,4 @@
-// Asks now and then whether a computation should go on.
+// Calls a stop check now and then.
 #ifndef PLIMSOLL_WORKER_TEXT_STOP_COUNTER_H_
 #define PLIMSOLL_WORKER_TEXT_STOP_COUNTER_H_
 
@@ -9,18 +9,18 @@
 
 namespace plimsoll::worker {
 
-// For one computation, whose elements are so small that asking for each of them
+// For a computation whose elements are so small that a stop check for each
 // would cost more than they do.
 class StopCounter {
  public:
-  // Bytes of text, or steps that cost as much: well below a millisecond.
+  // A stop check comes after this many bytes of text, or steps that cost as
+  // much: well below a millisecond.
   static constexpr int64_t kUnits = 4 << 10;
 
   // `check` must outlive it.
   explicit StopCounter(StopCheck check) : check_(check) {}
 
-  // Says that so much was done.
-  // Errors: what the check says.
+  // Counts `units` more. Errors: those of the check.
   absl::Status Spend(int64_t units) {
     left_ -= units;
     if (left_ > 0) return absl::OkStatus();

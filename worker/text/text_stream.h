@@ -1,5 +1,5 @@
-// Text of one stream as it may be shown: whole code points, and nothing that
-// may still turn out to be a stop string.
+// Turns one stream's bytes into text that may be shown: whole code points, and
+// nothing that may still become a stop string.
 #ifndef PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
 #define PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
 
@@ -18,17 +18,18 @@ class TextStream {
       : stop_strings_(std::move(stop_strings)) {}
 
   // Takes the bytes of the next token and appends the text that is now certain.
-  // Once a stop string is complete, text ends before it and stopped() is true;
-  // of several the one that ends first counts, and of those that end together
-  // the longest, so that it does not matter how the bytes were cut.
+  // When a stop string is complete, the text ends before it and stopped() is
+  // true. Among several stop strings the one that ends first counts, and among
+  // those that end together the longest, so that it does not matter how the
+  // bytes were cut.
   void Push(absl::string_view bytes, std::string& out);
-  // Returns it.
+  // Push that returns the text.
   std::string Push(absl::string_view bytes) {
     std::string out;
     Push(bytes, out);
     return out;
   }
-  // The rest, at the end of the stream.
+  // Appends the rest, at the end of the stream.
   void Finish(std::string& out);
   std::string Finish() {
     std::string out;
@@ -40,7 +41,7 @@ class TextStream {
   const std::string& stop_string() const { return stop_string_; }
 
  private:
-  // Moves what can no longer be part of a stop string out of `pending_`.
+  // Moves what can no longer be a part of a stop string out of `pending_`.
   void Release(std::string& out);
 
   std::vector<std::string> stop_strings_;

@@ -72,7 +72,7 @@ void Utf8Stream::Push(absl::string_view bytes, std::string& out) {
 }
 
 std::string Utf8Stream::Finish() {
-  // What is held is the beginning of one code point: one maximal subsequence.
+  // The held bytes begin one code point: they are one maximal subsequence.
   std::string out;
   if (!held_.empty()) out.assign(kReplacement.data(), kReplacement.size());
   held_.clear();

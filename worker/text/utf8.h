@@ -1,4 +1,5 @@
-// UTF-8 for text that arrives in pieces: whole code points out, the rest held.
+// UTF-8 for text that arrives in pieces: it gives whole code points and holds
+// the rest back.
 #ifndef PLIMSOLL_WORKER_TEXT_UTF8_H_
 #define PLIMSOLL_WORKER_TEXT_UTF8_H_
 
@@ -9,18 +10,18 @@
 
 namespace plimsoll::worker {
 
-// Bytes of the code point that starts with `lead` (1..4), or 0 if no code
-// point starts so.
+// Bytes (1..4) of a code point that begins with the byte `lead`, or 0 if none
+// begins so.
 int Utf8Length(unsigned char lead);
 
 // True if `text` is well-formed UTF-8 (Unicode table 3-7: no overlong forms, no
 // surrogates, nothing above U+10FFFF).
 bool IsValidUtf8(absl::string_view text);
 
-// What the front of a byte string is.
+// How a byte string begins.
 enum class Utf8Kind {
   kWhole,      // one well-formed code point
-  kCut,        // the beginning of one; the string ends inside it
+  kCut,        // the string ends inside a code point
   kIllFormed,  // a maximal ill-formed subsequence (Unicode, chapter 3.9)
 };
 struct Utf8Front {
@@ -40,13 +41,13 @@ class Utf8Stream {
  public:
   // Appends the text that is now complete to `out`.
   void Push(absl::string_view bytes, std::string& out);
-  // Returns it.
+  // Push that returns the text.
   std::string Push(absl::string_view bytes) {
     std::string out;
     Push(bytes, out);
     return out;
   }
-  // Ends the stream: what is still held becomes U+FFFD.
+  // Ends the stream; what is still held becomes U+FFFD.
   std::string Finish();
 
  private:

@@ -1,4 +1,4 @@
-// A format is recognised from a file's template, which is never run.
+// A file's template is recognised, but never run.
 #include "worker/text/chat/chat_format.h"
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace {
 constexpr absl::string_view kFormatNames =
     "chatml, functiongemma, gemma3, smollm2";
 
-// Formats that we can tell but not render.
+// Formats that are recognised but not supported.
 struct KnownMarker {
   absl::string_view marker;
   absl::string_view family;
@@ -30,7 +30,7 @@ constexpr KnownMarker kRefused[] = {
     {"<|channel|>", "gpt-oss"},
 };
 
-// A template without what does not change its output: white space and dashes
+// The template without what does not change its output: white space and dashes
 // of the tags, and the kind of quotes.
 std::string Canonical(absl::string_view text) {
   std::string out;

@@ -14,12 +14,13 @@ enum class ChatFormat {
   kSmolLm2,  // ChatML with SmolLM2's default system message
   kChatMl,   // ChatML without a default system message
   kGemma3,
-  kFunctionGemma,  // the one with tools
+  kFunctionGemma,  // Gemma's turns, with tools
 };
 
-// Names as in --chat-format: "smollm2", "chatml", "gemma3", "functiongemma".
+// Names as --chat-format takes them: "smollm2", "chatml", "gemma3",
+// "functiongemma".
 absl::string_view ChatFormatName(ChatFormat format);
-// Errors: kInvalidArgument listing the names.
+// Errors: kInvalidArgument listing the names that there are.
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
 
 struct ChatFormatChoice {
@@ -27,10 +28,10 @@ struct ChatFormatChoice {
   std::string reason;  // "the file's template", "the file has none: ..."
 };
 
-// The format of the model: recognised from the file's template, or its
-// architecture's where the file has none.
-// Errors: kUnimplemented for a template we do not know, with the formats that
-// --chat-format takes.
+// Chooses the model's format: the one that is recognised from the file's
+// template, or its architecture's if the file has no template.
+// Errors: kUnimplemented for a template that is not known, with the formats
+// that --chat-format takes.
 absl::StatusOr<ChatFormatChoice> ChooseChatFormat(
     const planner::GgufHeader& header);
 

@@ -12,7 +12,7 @@
 namespace plimsoll::worker {
 namespace {
 
-// What the model was trained to read before declarations.
+// The text before declarations that the model was trained on.
 constexpr absl::string_view kTrigger =
     "You are a model that can do function calling with the following functions";
 
@@ -49,8 +49,8 @@ class Renderer {
     return at_ < messages_.size() && messages_[at_].role == role;
   }
 
-  // All but the marks is content: as one run of text it is cut into tokens as
-  // the model was trained on it, and becomes no control token.
+  // All but the marks is content. One run of text is cut into tokens as in the
+  // model's training, and becomes no control token.
   void Marked(absl::string_view begin, absl::string_view text,
               absl::string_view end) {
     out_.Scaffold(begin);
@@ -89,8 +89,8 @@ class Renderer {
     return absl::OkStatus();
   }
 
-  // The assistant's messages up to the next user's, with the responses between
-  // them. It stays open where it ends with calls or responses.
+  // Renders the assistant's messages up to the next user's, with the responses
+  // between them. The turn stays open if it ends with calls or responses.
   absl::Status ModelTurn() {
     if (!Is(ChatRole::kAssistant)) return WrongRole("assistant");
     out_.Scaffold("<start_of_turn>model\n");
@@ -148,9 +148,9 @@ class Renderer {
   const std::vector<ChatMessage>& messages_;
   const std::vector<Tool>& tools_;
   SegmentWriter out_;
-  size_t at_ = 0;  // of the next message
+  size_t at_ = 0;  // index of the next message
   bool is_turn_open_ = false;
-  bool are_calls_open_ = false;  // the last ones have no responses
+  bool are_calls_open_ = false;  // the last calls have no responses
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// FunctionGemma's conversations, with declarations, calls and responses of
-// tools.
+// FunctionGemma's conversations, with tool declarations, calls and responses.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_FUNCTION_GEMMA_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_FUNCTION_GEMMA_H_
 
@@ -11,11 +10,12 @@
 
 namespace plimsoll::worker {
 
-// Renders a conversation in this format.
+// Renders a conversation in this format. A turn is "<start_of_turn>ROLE\n", its
+// text and "<end_of_turn>\n". Declarations go into a first turn of the role
+// "developer". A response follows its call in the model's turn, without a new
+// turn.
 // Errors: kInvalidArgument for an order of messages that the format does not
-// allow, and those of WriteToolDeclaration, WriteToolCall and
-// WriteToolResponse.
-// Source: MODELS.md 5.1.
+// allow; those of WriteToolDeclaration, WriteToolCall and WriteToolResponse.
 absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
     const std::vector<ChatMessage>& messages, const std::vector<Tool>& tools,
     bool add_generation_prompt);

@@ -19,7 +19,7 @@ uint32_t CodePoint(absl::string_view bytes) {
   return value;
 }
 
-// What the templates' own `trim` takes away: Python's str.isspace.
+// True for what the templates' own `trim` removes: Python's str.isspace.
 bool IsTrimmed(uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 ||
          c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||

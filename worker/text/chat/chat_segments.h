@@ -1,5 +1,5 @@
-// What chat formats are written with: runs of scaffold and content, and the
-// white space that templates take away.
+// What chat formats are written with: runs of scaffold and of content, and the
+// trimming that templates do.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
 
@@ -46,10 +46,11 @@ class SegmentWriter {
   std::vector<ChatSegment> segments_;
 };
 
-// "system", "user", "assistant", "tool".
+// Returns "system", "user", "assistant" or "tool".
 absl::string_view RoleName(ChatRole role);
 
-// Without what the templates' own `trim` takes away: Python's str.isspace.
+// Removes what the templates' own `trim` removes, which is Python's
+// str.isspace.
 absl::string_view TrimChat(absl::string_view text);
 
 }  // namespace plimsoll::worker

@@ -43,8 +43,8 @@ absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
   return absl::OkStatus();
 }
 
-// Errors: kInvalidArgument for what only formats with tools have, in one
-// without, and beyond the limits.
+// Checks the tools of a conversation. Errors: kInvalidArgument if a format
+// without tools gets any, and beyond the limits.
 absl::Status CheckTools(ChatFormat format,
                         const std::vector<ChatMessage>& messages,
                         const std::vector<Tool>& tools) {
@@ -90,8 +90,8 @@ std::vector<ChatSegment> RenderChatMl(const std::vector<ChatMessage>& messages,
   return out.Take();
 }
 
-// Source: MODELS.md 5.1. A leading system text goes, as it is, in front of the
-// first user turn's content, which like all content is trimmed.
+// A leading system text goes unchanged, with an empty line after it, in front
+// of the first user turn's content. All content is trimmed.
 absl::StatusOr<std::vector<ChatSegment>> RenderGemma3(
     const std::vector<ChatMessage>& messages, bool add_generation_prompt) {
   const size_t first = messages[0].role == ChatRole::kSystem ? 1 : 0;
@@ -122,9 +122,10 @@ absl::StatusOr<std::vector<ChatSegment>> RenderGemma3(
   return out.Take();
 }
 
-// Appends the ids of text that users wrote. Where a vocabulary has markers of
-// tools as user-defined tokens, which text without special tokens matches too,
-// they are cut behind their first character, so that text stays text.
+// Appends the ids of text that users wrote. Some vocabularies have the markers
+// of tools as user-defined tokens, which match text even without special
+// tokens. Such a marker is cut behind its first character, so that text stays
+// text.
 absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
                            StopCheck stop, std::vector<int32_t>& ids) {
   std::vector<absl::string_view> markers;
@@ -221,7 +222,8 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
   ASSIGN_OR_RETURN(
       std::vector<ChatSegment> segments,
       RenderChat(format, messages, /*add_generation_prompt=*/false));
-  // From the end: what closes the turn, 3, between turns, 2, after a user, 1.
+  // From `first` on, segment 1 follows the user's content and segment 3 the
+  // reply.
   PLIMSOLL_CHECK(segments.size() > 6, "a scaffold is around every message");
   const size_t first = segments.size() - 6;
   ChatFrame frame;

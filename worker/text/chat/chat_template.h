@@ -1,5 +1,5 @@
-// Chat formats of known model families, rendered in C++: scaffold is special,
-// what users wrote is text.
+// Renders the chat formats of known model families in C++. Scaffold may become
+// special tokens; what users wrote stays text.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
 
@@ -19,13 +19,13 @@ enum class ChatRole { kSystem, kUser, kAssistant, kTool };
 
 struct ChatMessage {
   ChatRole role;
-  std::string content;                    // of a tool, its response as JSON
-  std::vector<ToolCall> tool_calls = {};  // the assistant's, behind `content`
-  std::string tool_name = {};             // only of a tool
+  std::string content;                    // a tool's response is JSON
+  std::vector<ToolCall> tool_calls = {};  // of the assistant, after content
+  std::string tool_name = {};             // only in a tool's message
 };
 
-// A run of template text. Scaffold is tokenised with special tokens parsed,
-// content never.
+// A run of template text. Special tokens are parsed in scaffold, never in
+// content.
 struct ChatSegment {
   std::string text;
   bool is_scaffold;
@@ -35,31 +35,32 @@ struct ChatSegment {
 inline constexpr int64_t kMaxChatMessages = 4'096;
 inline constexpr int64_t kMaxChatBytes = 16 << 20;
 
-// Renders the conversation, with the opening of the assistant's turn if
-// `add_generation_prompt`.
+// Renders the conversation; with `add_generation_prompt`, it ends with the
+// opening of the assistant's turn.
 // Errors: kInvalidArgument if there are no messages, for an order of roles that
-// the format does not allow, for tools, calls and responses that make no sense
-// or whose format has none, or beyond the limits.
+// the format does not allow, for tools, calls and responses that are invalid or
+// that the format does not have, or beyond the limits.
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
     bool add_generation_prompt, const std::vector<Tool>& tools = {});
 
-// The whole prompt as one string, for people.
+// The whole prompt as one string that people can read.
 std::string ChatText(const std::vector<ChatSegment>& segments);
 
-// Token ids of the rendered conversation: adjacent segments of the same kind
-// are one text, BOS once if the model's rule or the template says so. Control
-// tokens appear only where the scaffold put them.
-// Errors: those of CheckFits, before anything is tokenised; what the stop
-// check says.
+// Token ids of the rendered conversation. Adjacent segments of the same kind
+// are one text. BOS comes once if the model's rule or the template asks for it.
+// Control tokens appear only where the scaffold has them.
+// Errors: those of CheckFits, before anything is tokenised; those of
+// limits.stop.
 absl::StatusOr<std::vector<int32_t>> EncodeChat(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
 
-// Token ids of a chat that goes on turn by turn: `opening`, then of each turn
-// the user's content, `after_user` and the model's own reply; `after_reply`
-// between two turns. Together they are EncodeChat's of the whole conversation,
-// so a turn may be left out from its content up to the next one's.
+// Token ids of a chat that goes on turn by turn. The whole is `opening`, then
+// for each turn the user's content, `after_user` and the model's own reply,
+// with `after_reply` between two turns. Together these are what EncodeChat
+// gives for the whole conversation, so a turn may be left out, from its content
+// up to the content of the next turn.
 struct ChatFrame {
   std::vector<int32_t> opening;  // with the system message, if there is one
   std::vector<int32_t> after_user;
@@ -67,13 +68,13 @@ struct ChatFrame {
 };
 
 // Errors: those of RenderChat; those of CheckFits for the opening, before
-// anything is tokenised; what the stop check says.
+// anything is tokenised; those of limits.stop.
 absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
                                       ChatFormat format,
                                       const std::string* system,
                                       const EncodeLimits& limits = {});
 // Ids of a user's content as the format shows it.
-// Errors: as EncodeFrame, for the content.
+// Errors: those of EncodeFrame, for the content.
 absl::StatusOr<std::vector<int32_t>> EncodeContent(
     const Tokenizer& tokenizer, ChatFormat format, const std::string& content,
     const EncodeLimits& limits = {});

@@ -15,7 +15,7 @@
 namespace plimsoll::worker {
 namespace {
 
-constexpr size_t kShownBytes = 64;  // of a text that is wrong
+constexpr size_t kShownBytes = 64;  // of an invalid text
 
 absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(what);
@@ -27,7 +27,7 @@ bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// A JSON string. What is not UTF-8 becomes U+FFFD.
+// Writes `text` as a JSON string. Ill-formed UTF-8 becomes U+FFFD.
 std::string Quoted(absl::string_view text) {
   return nlohmann::json(std::string(text))
       .dump(-1, ' ', /*ensure_ascii=*/false,
@@ -41,7 +41,7 @@ bool TakeDigits(absl::string_view& text) {
   return text.size() < before;
 }
 
-// As JSON has numbers.
+// True if `text` is a number as JSON writes it.
 bool IsNumber(absl::string_view text) {
   absl::ConsumePrefix(&text, "-");
   if (!absl::ConsumePrefix(&text, "0") && !TakeDigits(text)) return false;
@@ -95,7 +95,7 @@ class Parser {
     return true;
   }
 
-  // What is before the next character of the syntax.
+  // Takes the text before the next character of the syntax.
   absl::string_view TakePlain() {
     constexpr absl::string_view kSyntax = ":,{}[]\xFF";
     const size_t n = std::min(rest_.find_first_of(kSyntax), rest_.size());
@@ -105,7 +105,7 @@ class Parser {
     return plain;
   }
 
-  // After the opening mark.
+  // Takes a string; its opening mark has been taken.
   absl::StatusOr<absl::string_view> TakeString() {
     const size_t n = rest_.find(kEscapeMark);
     if (n == absl::string_view::npos) return Bad("a string is not closed");
@@ -115,7 +115,7 @@ class Parser {
     return text;
   }
 
-  // The mark that opens a string; what follows is not skipped.
+  // Takes the mark that opens a string; white space after it is not skipped.
   bool TakeMark() {
     if (rest_.empty() || rest_[0] != kEscapeMark) return false;
     rest_.remove_prefix(1);
@@ -141,7 +141,7 @@ class Parser {
         json_ += ',';
       }
       ASSIGN_OR_RETURN(const std::string key, Key());
-      const std::string quoted = Quoted(key);  // as others will compare it
+      const std::string quoted = Quoted(key);  // as others compare it
       if (!names.insert(quoted).second) {
         return Bad(
             absl::StrCat("'", absl::CEscape(Shown(key)), "' is named twice"));

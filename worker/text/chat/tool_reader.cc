@@ -32,10 +32,10 @@ std::optional<ReadToolCall> ToolReader::Push(int32_t id) {
   if (!is_open_) return std::nullopt;
   if (id == markers_.call_end) {
     const std::string text = TakeText();
-    // One that is cut to its limit is a byte past it, and refused for that.
+    // A call that was cut at its limit is a byte longer, and refused for that.
     return ReadToolCall{ParseToolCall(text), ReadableToolText(text)};
   }
-  // What ends the reply is no part of a call, though it may have a text.
+  // A token that ends the reply is no part of a call, even if it has a text.
   if (is_too_long_ || tokenizer_->IsEnd(id)) return std::nullopt;
   if (id == markers_.escape) {
     text_ += utf8_.Finish();

@@ -1,4 +1,4 @@
-// Tool calls in a reply, found by the ids of its tokens.
+// Finds the tool calls in a reply by the ids of its tokens.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_READER_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_READER_H_
 
@@ -13,7 +13,7 @@
 
 namespace plimsoll::worker {
 
-// Ids of the tokens that FunctionGemma frames calls with.
+// Ids of the tokens around FunctionGemma's calls.
 struct ToolMarkers {
   int32_t call_begin;
   int32_t call_end;
@@ -22,16 +22,17 @@ struct ToolMarkers {
   bool is_call_open = false;  // the prompt ends with call_begin
 };
 
-// Looked up by their texts; absent unless all markers of the format are there.
+// Finds the markers by their texts; absent unless all markers of the format
+// exist.
 std::optional<ToolMarkers> FindToolMarkers(const Tokenizer& tokenizer);
 
-// A call as it was read.
+// A call as the reader found it.
 struct ReadToolCall {
-  absl::StatusOr<ToolCall> call;  // an error if it is none
-  std::string text;               // as the model wrote it, for people
+  absl::StatusOr<ToolCall> call;  // an error if it is no valid call
+  std::string text;               // as the model wrote it
 };
 
-// Takes a reply token by token. Memory: one call's text, at most
+// Takes a reply token by token. It keeps one call's text, at most
 // kMaxToolCallBytes.
 class ToolReader {
  public:
@@ -41,9 +42,9 @@ class ToolReader {
         markers_(markers),
         is_open_(markers.is_call_open) {}
 
-  // The call that `id` completes, or breaks off by beginning another.
+  // Returns the call that `id` completes, or breaks off because another begins.
   std::optional<ReadToolCall> Push(int32_t id);
-  // The call that the reply's end cut off.
+  // Returns the call that the end of the reply cut off.
   std::optional<ReadToolCall> Finish();
 
  private:
@@ -57,12 +58,12 @@ class ToolReader {
   Utf8Stream utf8_;
 };
 
-// Which tokens of a reply are its text: those outside of calls.
+// Tells which tokens of a reply are its text: those outside of calls.
 class ToolSilence {
  public:
   explicit ToolSilence(const std::optional<ToolMarkers>& markers)
       : markers_(markers), is_open_(markers && markers->is_call_open) {}
-  // Whether the reply's next token is part of a call, or a marker.
+  // True if `id`, the reply's next token, is a marker or a part of a call.
   bool Covers(int32_t id);
 
  private:

@@ -14,7 +14,7 @@
 namespace plimsoll::worker {
 namespace {
 
-// What is written is read again, so neither may be deeper than the other.
+// The reader must accept all that is written, so both have the same depth.
 static_assert(kMaxToolCallDepth == kMaxSchemaDepth);
 
 absl::Status BadTool(absl::string_view what) {
@@ -55,7 +55,7 @@ struct Member {
   const SchemaJson* value;
 };
 
-// Sorted without regard to case, as the format's template does.
+// Sorts members without regard to case, as the format's template does.
 std::vector<Member> Sorted(const SchemaJson& object) {
   std::vector<Member> members;
   for (const auto& [key, value] : object.items()) {
@@ -67,7 +67,7 @@ std::vector<Member> Sorted(const SchemaJson& object) {
   return members;
 }
 
-// At most kMaxSchemaDepth deep, as the reader sees to.
+// Appends a value. The reader limits its depth to kMaxSchemaDepth.
 void AppendValue(const SchemaJson& json, std::string& out) {
   if (json.is_string()) return AppendString(TextOf(json), out);
   if (!json.is_structured()) {
@@ -128,7 +128,7 @@ absl::Status AppendType(const SchemaJson& type, std::string& out) {
   return absl::OkStatus();
 }
 
-// The value of a keyword that is shown.
+// Appends the value of a keyword that is shown.
 absl::Status AppendKeyword(absl::string_view key, const SchemaJson& value,
                            std::string& out) {
   if (key == "properties") return AppendProperties(value, out);
@@ -149,7 +149,7 @@ absl::Status AppendSchema(const SchemaJson& schema, std::string& out) {
   if (!schema.is_object()) return BadTool("a schema is not an object");
   out += '{';
   bool is_first = true;
-  // In the order that sorting gives.
+  // The keys are in the order of the template's sorting.
   for (const char* key : {"description", "enum", "items", "nullable",
                           "properties", "required", "type"}) {
     const auto found = schema.find(key);

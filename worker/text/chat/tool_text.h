@@ -1,5 +1,5 @@
-// Tools, calls and responses as FunctionGemma reads them: the text between its
-// markers, with kEscapeMark where the token <escape> goes.
+// Writes tools, calls and responses as FunctionGemma reads them: the text
+// between its markers, with kEscapeMark where the token <escape> goes.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
 
@@ -11,22 +11,22 @@
 
 namespace plimsoll::worker {
 
-// "declaration:NAME{description:...,parameters:{...}}". Of the schema the
-// keywords description, enum, items, nullable, properties, required and type
-// are shown, the others are left out. Keys are sorted as the format's template
-// sorts them, types are upper-case.
-// Errors: kInvalidArgument for a name that is none, beyond kMaxToolBytes, or
-// for parameters that are no JSON schema of an object.
-// Source: MODELS.md 5.1, FunctionGemma.
+// Writes "declaration:NAME{description:...,parameters:{...}}". From the schema
+// it shows the keywords description, enum, items, nullable, properties,
+// required and type, and leaves the others out. Keys are sorted as the format's
+// template sorts them; types are upper-case.
+// Errors: kInvalidArgument for an invalid name, beyond kMaxToolBytes, or if the
+// parameters are not a JSON schema of an object.
 absl::StatusOr<std::string> WriteToolDeclaration(const Tool& tool);
 
-// "call:NAME{...}", which ParseToolCall reads again.
-// Errors: kInvalidArgument for a name that is none, beyond kMaxToolCallBytes,
-// or if the arguments are not a JSON object.
+// Writes "call:NAME{...}", which ParseToolCall can read.
+// Errors: kInvalidArgument for an invalid name, beyond kMaxToolCallBytes, or if
+// the arguments are not a JSON object.
 absl::StatusOr<std::string> WriteToolCall(const ToolCall& call);
 
-// "response:NAME{...}": a JSON object's members, or any other JSON as `value`.
-// Errors: kInvalidArgument for a name that is none, or if `json` is not JSON.
+// Writes "response:NAME{...}": the members of a JSON object, or any other JSON
+// as `value`.
+// Errors: kInvalidArgument for an invalid name, or if `json` is not JSON.
 absl::StatusOr<std::string> WriteToolResponse(absl::string_view name,
                                               absl::string_view json);
 

@@ -124,7 +124,7 @@ class GbnfParser {
     return absl::OkStatus();
   }
 
-  // `a | b | c`, inside `depth` parentheses.
+  // Parses `a | b | c`, inside `depth` parentheses.
   absl::StatusOr<Expr> ParseChoices(int depth) {
     std::vector<Expr> choices;
     while (true) {
@@ -213,7 +213,7 @@ class GbnfParser {
     return builder_.Literal(bytes);
   }
 
-  // After the opening bracket.
+  // Parses a class; its opening bracket has been taken.
   absl::StatusOr<Expr> ParseClass() {
     const bool is_negated = Take("^");
     CodePoints set;
@@ -233,7 +233,7 @@ class GbnfParser {
     return builder_.Chars(is_negated ? Complement(set) : set);
   }
 
-  // A code point, written as itself or escaped.
+  // Takes a code point, written as itself or escaped.
   absl::StatusOr<uint32_t> TakeChar() {
     if (rest_.empty()) return Error("the text ends too early");
     if (!Take("\\")) return TakeCodePoint(rest_).value_or(0);  // valid UTF-8
@@ -281,7 +281,7 @@ class GbnfParser {
   absl::string_view rest_;
   GrammarBuilder builder_;
   std::vector<RuleUse> rules_;
-  absl::flat_hash_map<std::string, size_t> numbers_;  // of rules_, by name
+  absl::flat_hash_map<std::string, size_t> numbers_;  // by name
   size_t counted_ = 0;  // bytes whose lines are in n_lines_
   int64_t n_lines_ = 0;
 };

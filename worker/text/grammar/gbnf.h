@@ -1,4 +1,4 @@
-// Grammars as GBNF, the notation of rules that llama.cpp's users know.
+// Grammars as GBNF, the rule notation that users of llama.cpp know.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GBNF_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GBNF_H_
 
@@ -11,7 +11,7 @@
 
 namespace plimsoll::worker {
 
-// The grammar of rule `root` of `text`:
+// Compiles the grammar of rule `root` of `text`:
 //
 //   root  ::= item ("," item)*     # a comment
 //   item  ::= [a-z]+ | "\"" [^"\x00-\x1F]{0,8} "\"" | .
@@ -20,7 +20,7 @@ namespace plimsoll::worker {
 // begins with `|`. Escapes are \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH and
 // \UHHHHHHHH; the last three are code points.
 // Errors: kInvalidArgument naming the line and what is wrong there, or the
-// limit that was passed; what `stop` says.
+// limit that was passed; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
     absl::string_view text, StopCheck stop = NeverStop);
 

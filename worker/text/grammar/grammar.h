@@ -12,14 +12,14 @@ namespace plimsoll::worker {
 
 using ByteSet = std::bitset<256>;
 
-// One step of a rule; what is true of every text of the rule follows the
-// instructions from its entry to kReturn.
+// One step of a rule. A text matches the rule if it takes a way from the rule's
+// entry to kReturn.
 struct GrammarInstruction {
   enum class Op : uint8_t {
     kReturn,  // the rule is complete
-    kFail,    // from here on it never is
+    kFail,    // the rule can no longer complete
     kByte,    // the byte `arg`, then `next`
-    kSet,     // a byte of the set of number `arg`, then `next`
+    kSet,     // a byte of set number `arg`, then `next`
     kSplit,   // `next` or `arg`
     kCall,    // the rule whose entry is `arg`, then `next`
   };
@@ -28,34 +28,37 @@ struct GrammarInstruction {
   uint32_t arg;
 };
 
-// A repetition is written out, and what is left of it is told by which copy one
-// stands in. Of copies that may all be left out, an earlier one, of a higher
-// rank, allows all that a later one does.
+// The compiler writes repetitions out as copies. The copy that a text stands in
+// says how many more may follow. Among copies that may all be left out, an
+// earlier copy has a higher rank and allows all that a later one allows.
 struct GrammarCopy {
-  uint32_t chain;  // the instruction's place in the last copy, or its own
+  uint32_t chain;  // place in the last copy, or its own
   uint32_t rank;   // copies that may still follow
 };
 
-// How an instruction's rule is left from there with the fewest rules open.
+// The way out of an instruction's rule that has the fewest rules open.
 struct GrammarExit {
-  // Rules that are open at once on the way to the rule's end, beside it; more
-  // than kMaxDepth where that is more than there may be.
+  // Rules that are open at once on the way to the rule's end, without this
+  // rule. More than kMaxDepth if every way would pass that limit.
   uint32_t depth;
-  // The instruction that the way comes to before any byte: one of a byte, a
-  // call that takes a byte and goes on after it, or the end of the rule.
+  // Where the way stands before its first byte: at an instruction that takes a
+  // byte, a call that takes a byte and goes on after it, or the end of the
+  // rule.
   uint32_t nearest;
-  bool is_empty;  // whether the rule's end is reached without a byte, too
+  bool is_empty;  // the end can also be reached without a byte
 };
 
-// Made by GrammarBuilder, which sees to it that every rule can end, none begins
-// with itself, and what leads nowhere is kFail. Immutable, so thread-safe.
+// GrammarBuilder makes it and guarantees that every rule can end, that no rule
+// begins with itself, and that kFail stands for whatever leads nowhere.
+// Immutable, so thread-safe.
 struct Grammar {
-  // Limits, whatever it was written as; each has a test at it and one past it.
+  // Limits for every notation; each has a test at it and one past it.
   static constexpr size_t kMaxSourceBytes = 64 << 10;
   static constexpr size_t kMaxInstructions = 1 << 16;
   static constexpr int64_t kMaxRepeat = 1 << 16;  // a count in {m,n}
-  static constexpr int kMaxNesting = 64;          // of groups in the source
-  // Rules open at once. What would nest deeper may not follow.
+  static constexpr int kMaxNesting = 64;          // groups in the source
+  // At most this many rules are open at once. Text that would nest deeper may
+  // not follow.
   static constexpr uint32_t kMaxDepth = 4'096;
 
   // The instruction at kReturnPc is the only kReturn.
@@ -66,7 +69,7 @@ struct Grammar {
   std::vector<GrammarExit> exits;   // [program]
   std::vector<ByteSet> sets;
   uint32_t start = kReturnPc;
-  // Bytes that no instruction tells apart are of one class.
+  // Bytes that all instructions treat alike are one class.
   std::array<uint8_t, 256> class_of = {};
   std::vector<uint8_t> class_bytes;  // one byte of each class
 };

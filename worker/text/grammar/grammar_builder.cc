@@ -18,7 +18,7 @@ using Op = GrammarInstruction::Op;
 
 namespace {
 
-// What adding an expression costs beside a step.
+// The cost of adding an expression, in units of a step.
 constexpr size_t kNodeUnits = 4;
 
 // Takes a count off `text`.
@@ -58,7 +58,7 @@ GrammarBuilder::Expr GrammarBuilder::Add(Node node) {
         "it is too large: it has more than ", kMaxExpressions, " parts")));
   }
   Spend(kNodeUnits + node.literal.size() / 16);
-  // What comes after an error costs nothing.
+  // An expression after an error costs nothing.
   if (!status_.ok()) return {0};
   for (const Expr part : node.parts) {
     node.depth = std::max(node.depth, At(part).depth + 1);
@@ -91,7 +91,7 @@ GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
     AppendUtf8(set[0].first, bytes);
     return Literal(bytes);
   }
-  // First bytes that the same bytes may follow go together.
+  // First bytes that have the same continuation are grouped.
   std::map<ByteSequence, ByteSet> first_bytes;
   for (const ByteSequence& sequence : Utf8Sequences(set)) {
     const ByteSequence rest(sequence.begin() + 1, sequence.end());
@@ -117,7 +117,7 @@ GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
 
 GrammarBuilder::Expr GrammarBuilder::Sequence(std::vector<Expr> parts) {
   if (!status_.ok()) return {0};
-  // Literals beside one another are one.
+  // Adjacent literals become one literal.
   std::vector<Expr> joined;
   for (size_t i = 0; i < parts.size();) {
     std::string bytes;
@@ -138,7 +138,7 @@ GrammarBuilder::Expr GrammarBuilder::Sequence(std::vector<Expr> parts) {
 GrammarBuilder::Expr GrammarBuilder::Choice(std::vector<Expr> choices) {
   if (choices.empty()) return Set(ByteSet());
   if (!status_.ok()) return {0};
-  // Literals go together, so that what is common to them is there once.
+  // Literals are grouped, so that a common beginning is stored once.
   const auto first_literal = std::stable_partition(
       choices.begin(), choices.end(),
       [this](Expr one) { return At(one).kind != Kind::kLiteral; });
@@ -175,7 +175,7 @@ GrammarBuilder::Expr GrammarBuilder::Repeat(Expr part, int64_t min,
   const bool is_short =
       kind == Kind::kSet || kind == Kind::kRule || At(part).literal.size() == 1;
   if ((is_limited ? max : min) > 1 && !is_short) {
-    // Copies of a call instead of copies of all of it.
+    // The copies are calls of one rule, instead of copies of the whole part.
     const int32_t rule = NewRule("repeated");
     Define(rule, part);
     part = Rule(rule);
@@ -212,8 +212,8 @@ uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {
   return at;
 }
 
-// The recursion is at most kMaxDepth deep. What follows is emitted first, so
-// that its place is known.
+// The recursion is at most kMaxDepth deep. The instructions after `expr` are
+// emitted first, so that their place is known.
 uint32_t GrammarBuilder::Emit(Expr expr, uint32_t next) {
   if (!status_.ok()) return Grammar::kReturnPc;
   const Node& node = At(expr);
@@ -263,7 +263,7 @@ uint32_t GrammarBuilder::EmitWords(std::span<const std::string> words,
                                    size_t n_shared, uint32_t next) {
   bool is_first = true;
   uint32_t entry = next;
-  // One that ends here comes first.
+  // A word that ends here comes first.
   if (words[0].size() == n_shared) {
     words = words.subspan(1);
     is_first = false;
@@ -310,7 +310,7 @@ uint32_t GrammarBuilder::EmitRepeat(const Node& node, uint32_t next) {
         first_part = at;
         first_split = entry;
       } else if (status_.ok()) {
-        // Of more than one copy each is a single instruction.
+        // If there is more than one copy, each copy is a single instruction.
         const auto rank = static_cast<uint32_t>(i - min);
         grammar_.copies[at] = {first_part, rank};
         grammar_.copies[entry] = {first_split, rank};
@@ -384,7 +384,7 @@ std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
 absl::Status GrammarBuilder::CheckRules(
     int32_t root, const std::vector<bool>& can_end,
     const std::vector<bool>& is_empty) const {
-  // The root first: where it cannot end, that is what to say.
+  // The root comes first: if it cannot end, that is the error to report.
   std::vector<size_t> order = {static_cast<size_t>(root)};
   for (size_t i = 0; i < rules_.size(); ++i) order.push_back(i);
   for (const size_t i : order) {
@@ -397,7 +397,7 @@ absl::Status GrammarBuilder::CheckRules(
   return CheckLeftRecursion(is_empty);
 }
 
-// Rules that a rule may begin with, and theirs, must not come back to it.
+// Checks that no rule can begin with itself, also by way of other rules.
 absl::Status GrammarBuilder::CheckLeftRecursion(
     const std::vector<bool>& is_empty) const {
   const auto& program = grammar_.program;
@@ -424,8 +424,8 @@ absl::Status GrammarBuilder::CheckLeftRecursion(
       }
     }
   }
-  // What nothing left begins with is taken away; only circles are kept, and
-  // what they begin with.
+  // Rules that no remaining rule begins with are removed. Circles remain, and
+  // the rules that they begin with.
   std::vector<size_t> n_begun_by(n_rules);
   std::vector<uint32_t> free;
   for (uint32_t i = 0; i < n_rules; ++i) {
@@ -444,7 +444,7 @@ absl::Status GrammarBuilder::CheckLeftRecursion(
   }
   if (n_taken == n_rules) return absl::OkStatus();
   while (n_begun_by[kept] == 0) ++kept;
-  // Backwards until one comes again, which is on a circle.
+  // This goes backwards until a rule comes again; that rule is on a circle.
   std::vector<bool> was_kept(n_rules, false);
   while (!was_kept[kept]) {
     was_kept[kept] = true;

@@ -1,5 +1,4 @@
-// Grammars from expressions: what the languages in which a constraint may be
-// written have in common.
+// Builds grammars from expressions. All notations of constraints use it.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_
 
@@ -21,8 +20,8 @@
 
 namespace plimsoll::worker {
 
-// Errors are kept until Build, so that expressions can be written down in one
-// go. One use: build once.
+// It keeps errors until Build, so that callers can write expressions without
+// checks. Build may be called once.
 class GrammarBuilder {
  public:
   // `stop` must outlive it.
@@ -34,36 +33,35 @@ class GrammarBuilder {
     int32_t index;
   };
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-  static constexpr int kMaxDepth = 512;  // of one expression in another
+  static constexpr int kMaxDepth = 512;  // of expressions in each other
   static constexpr size_t kMaxExpressions = 1 << 18;
 
   Expr Literal(absl::string_view bytes);  // may be empty
   Expr Chars(const CodePoints& set);      // one code point, as UTF-8
   Expr Sequence(std::vector<Expr> parts);
-  Expr Choice(std::vector<Expr> choices);  // of none: nothing matches
-  // From `min` to `max` times `part`.
+  Expr Choice(std::vector<Expr> choices);  // an empty one matches nothing
+  // `part` repeated from `min` to `max` times.
   Expr Repeat(Expr part, int64_t min, int64_t max);
   Expr Optional(Expr part) { return Repeat(part, 0, 1); }
 
-  // A rule that may be used before it is defined, and in its own definition.
-  // `name` is for errors.
+  // Makes a rule that may be used before it is defined, and in its own
+  // definition. Errors show `name`.
   int32_t NewRule(absl::string_view name);
   void Define(int32_t rule, Expr definition);
   Expr Rule(int32_t rule);
 
-  // The grammar of `root`.
+  // Builds the grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
-  // or begins with itself; one that says which limit was passed; what `stop`
-  // says.
+  // or begins with itself, or saying which limit was passed; those of `stop`.
   absl::StatusOr<std::shared_ptr<Grammar>> Build(int32_t root);
 
-  // False after an error: then whatever is added is ignored.
+  // False after an error; whatever is added then is ignored.
   bool ok() const { return status_.ok(); }
 
  private:
   enum class Kind : uint8_t {
     kLiteral,
-    kWords,  // one of them
+    kWords,  // one of these words
     kSet,
     kSequence,
     kChoice,
@@ -92,25 +90,26 @@ class GrammarBuilder {
   }
   Expr Add(Node node);
   Expr Set(const ByteSet& set);
-  // Of literals.
+  // An expression that matches one of `words`, which are literals.
   Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);
-  // Asks whether to go on after `n` small steps.
+  // Calls `stop` after enough small steps; `n` more are done.
   void Spend(size_t n);
   // Appends instructions; returns the first one's place.
   uint32_t Emit(Expr expr, uint32_t next);
   uint32_t EmitRepeat(const Node& node, uint32_t next);
   uint32_t EmitLiteral(absl::string_view bytes, uint32_t next);
-  // The rest of `words`, in order, which have `n_shared` first bytes in common.
+  // Emits what follows the first `n_shared` bytes of `words`, which are sorted
+  // and have these bytes in common.
   uint32_t EmitWords(std::span<const std::string> words, size_t n_shared,
                      uint32_t next);
   uint32_t Push(GrammarInstruction instruction);
   void EmitRules(int32_t root);
-  // `can_end` is ReachEnd(false), `is_empty` ReachEnd(true).
+  // `can_end` is ReachEnd(false), `is_empty` is ReachEnd(true).
   absl::Status CheckRules(int32_t root, const std::vector<bool>& can_end,
                           const std::vector<bool>& is_empty) const;
   absl::Status CheckLeftRecursion(const std::vector<bool>& is_empty) const;
-  // Which instructions reach their rule's end; with `only_empty` without a
+  // Which instructions reach their rule's end; with `only_empty`, without a
   // byte.
   std::vector<bool> ReachEnd(bool only_empty) const;
   void ClassifyBytes();
@@ -129,9 +128,9 @@ struct RepeatCounts {
   int64_t min;
   int64_t max;  // may be GrammarBuilder::kUnlimited
 };
-// Takes "m}", "m,}" or "m,n}" off `text`, what follows the brace of a
-// repetition.
-// Errors: kInvalidArgument, with `text` where the mistake is.
+// Takes "m}", "m,}" or "m,n}", which follow the brace of a repetition, from
+// `text`.
+// Errors: kInvalidArgument; `text` then begins at the mistake.
 absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text);
 
 }  // namespace plimsoll::worker

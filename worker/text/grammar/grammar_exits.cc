@@ -11,7 +11,7 @@ using Op = GrammarInstruction::Op;
 constexpr uint32_t kTooDeep = Grammar::kMaxDepth + 1;
 
 // Dijkstra's algorithm, as Knuth generalised it to grammars: an instruction is
-// settled after all that its best way leads through. Source: Knuth, "A
+// settled after all instructions on its best way. Source: Knuth, "A
 // generalization of Dijkstra's algorithm", 1977.
 class ExitFinder {
  public:
@@ -32,7 +32,7 @@ class ExitFinder {
   void Find() {
     found_[0].push_back({Grammar::kReturnPc, Grammar::kReturnPc});
     for (uint32_t depth = 0; depth <= Grammar::kMaxDepth; ++depth) {
-      // Grows while it is looked at.
+      // The list grows during this loop.
       for (size_t i = 0; i < found_[depth].size(); ++i) {
         const Found one = found_[depth][i];
         if (IsSettled(one.pc)) continue;
@@ -57,7 +57,7 @@ class ExitFinder {
     if (depth <= Grammar::kMaxDepth) found_[depth].push_back(one);
   }
 
-  // That `to`, which `pc` leads to, is settled now.
+  // Tells `pc` that `to`, to which it leads, is settled.
   void Reach(uint32_t pc, uint32_t to) {
     const GrammarInstruction& one = program_[pc];
     const GrammarExit& after = exits_[to];
@@ -74,10 +74,10 @@ class ExitFinder {
         break;
     }
     if (exits_[one.arg].is_empty) {
-      // It is left out.
+      // The rule is left out here.
       if (to == one.next) Add(after.depth, {pc, after.nearest});
     } else if (one.next == Grammar::kReturnPc) {
-      // Its end is the end of this rule.
+      // The called rule's end is also the end of this rule.
       if (to == one.arg) Add(after.depth, {pc, after.nearest});
     } else if (IsSettled(one.arg) && IsSettled(one.next)) {
       Add(std::max(exits_[one.arg].depth + 1, exits_[one.next].depth),

@@ -1,4 +1,4 @@
-// How deep the rest of a rule nests at least.
+// Finds the least depth to which the rest of a rule nests.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
 
@@ -8,8 +8,8 @@
 
 namespace plimsoll::worker {
 
-// Fills `exits` of a grammar whose program is complete. `is_empty` says of each
-// instruction whether it reaches its rule's end without a byte.
+// Fills `exits` of a grammar whose program is complete. `is_empty` says for
+// each instruction whether it reaches its rule's end without a byte.
 void FindExits(const std::vector<bool>& is_empty, Grammar& grammar);
 
 }  // namespace plimsoll::worker

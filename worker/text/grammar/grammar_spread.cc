@@ -15,9 +15,9 @@ namespace {
 
 using Op = GrammarInstruction::Op;
 
-// Counts places by rules and the copies that called them. Of places that
-// differ in the copies they stand in, those at once are an antichain: fixing
-// all copies but the longest chain's leaves one of them at most.
+// Counts places by rules and by the copies that called them. Places that a text
+// stands at together and that differ in their copies are an antichain: fixing
+// all copies but those of the longest chain leaves at most one of them.
 class PlaceCounter {
  public:
   explicit PlaceCounter(const Grammar& grammar) : grammar_(grammar) {}
@@ -26,17 +26,17 @@ class PlaceCounter {
     int64_t written_out = 0;
     int64_t at_once = 0;
   };
-  // Stops where both are beyond their limits.
+  // Stops when both counts are beyond their limits.
   Counts Count() {
     Add(grammar_.start, 1, 1);
     return counts_;
   }
 
  private:
-  // A rule's own instructions, the copies of one chain together.
+  // A rule's own instructions; the copies of one chain count together.
   struct Body {
-    std::map<uint32_t, int64_t> places;  // that take a byte; by chain
-    // By the chain of what follows, and the rule that is called.
+    std::map<uint32_t, int64_t> places;  // places that take a byte, by chain
+    // Keyed by the chain of what follows and the rule that is called.
     std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>> calls;
   };
 

@@ -1,4 +1,4 @@
-// Whether a grammar without recursion is at few places at once.
+// Proves that a text stands at few places of a grammar at once.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
 
@@ -12,17 +12,17 @@
 
 namespace plimsoll::worker {
 
-// Places that a text may be at, all at once: a stack each.
+// A text may stand at this many places at once. Each place is a stack.
 inline constexpr int64_t kMaxPlaces = int64_t{GrammarState::kMaxReadings};
-// Places there are, with repetitions in repetitions written out.
+// A grammar may have this many places, with nested repetitions written out.
 inline constexpr int64_t kMaxWrittenOut = 1 << 18;
-// Steps of looking at every state there is, some 0.1 s.
+// Looking at all states may take this many steps, some 0.1 s.
 inline constexpr int64_t kMaxProofWork = 1 << 20;
 
-// That a text is never at more than kMaxPlaces of `grammar`, whose rules do not
-// call themselves.
-// Errors: kInvalidArgument if it may be, or if nobody can tell within the
-// limits; what `stop` says.
+// Proves that a text never stands at more than kMaxPlaces places of `grammar`,
+// whose rules do not call themselves.
+// Errors: kInvalidArgument if it may, or if the limits do not suffice to find
+// out; those of `stop`.
 absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
                           StopCheck stop);
 

@@ -34,7 +34,7 @@ size_t VectorBytes(const std::vector<T>& vector) {
 template <typename Map>
 constexpr size_t kEntryBytes = (sizeof(typename Map::value_type) + 1) * 16 / 7;
 
-// Room for `wanted` elements, and not for far more.
+// Gives the vector room for `wanted` elements, but not for many more.
 template <typename T>
 void Fit(std::vector<T>& vector, size_t wanted) {
   if (vector.capacity() > 2 * wanted) {
@@ -43,7 +43,7 @@ void Fit(std::vector<T>& vector, size_t wanted) {
   vector.reserve(wanted);
 }
 
-// An empty one with such room.
+// Empties a table and gives it room for `wanted` elements.
 template <typename Table>
 void FitEmpty(Table& table, size_t wanted) {
   if (table.capacity() >= wanted && table.capacity() <= 4 * wanted) {
@@ -55,13 +55,13 @@ void FitEmpty(Table& table, size_t wanted) {
   }
 }
 
-// Stacks of a state that there is room for. A state can be a few, or some
-// dozens.
+// A state has room for this many stacks on average. A state can have a few, or
+// some dozens.
 constexpr size_t kStacksAState = 8;
-// Stacks, followed on the way to one state, that there is always room for. In a
-// table that is not larger clear() is quick, and keeps its memory.
+// There is always room for this many stacks that are followed on the way to one
+// state. clear() is quick on a table of this size, and keeps its memory.
 constexpr size_t kSeenStacks = 100;
-// Room beside what cannot be forgotten.
+// The room is this many times what cannot be forgotten.
 constexpr size_t kTimesKept = 4;
 
 }  // namespace
@@ -171,7 +171,7 @@ void GrammarState::Follow() {
   seen_.reserve(kSeenStacks);
   kept_.assign(open_.begin(), open_.end());
   open_.clear();
-  // Those that others cover come later.
+  // Stacks that others cover come later.
   for (const Stack& stack : kept_) Open(stack.pc, stack.frame);
   std::reverse(open_.begin(), open_.end());
   int64_t n_followed = 0;
@@ -208,7 +208,7 @@ void GrammarState::Follow() {
     }
   }
   SpendWork(static_cast<size_t>(n_followed));
-  // All that was followed led to others.
+  // All stacks that were followed led to others.
   if (closed_.empty() && !kept_.empty()) {
     closed_.push_back(Nearest(kept_.front()));
   }
@@ -240,7 +240,7 @@ GrammarState::State GrammarState::Close() {
   return Intern();
 }
 
-// The order stays.
+// Thins in place; the order of stacks stays.
 void GrammarState::Thin() {
   was_thinned_ = true;
   const auto is_better = [this](const Stack& a, const Stack& b) {
@@ -283,7 +283,7 @@ void GrammarState::Sort() {
     sorted_.push_back(
         {grammar_->copies[stack.pc].chain, frame.shape, frame.key, stack});
   }
-  // Of all instructions kReturnPc sorts first.
+  // The order puts kReturnPc before all other instructions.
   std::sort(sorted_.begin(), sorted_.end(),
             [](const Sorted& a, const Sorted& b) {
               if (a.chain != b.chain) return a.chain < b.chain;
@@ -296,14 +296,14 @@ void GrammarState::Sort() {
 }
 
 void GrammarState::Prune() {
-  // Only stacks of one shape can cover one another; of those, ones that cover
-  // others mostly come first.
+  // Only stacks of one shape can cover one another. Among these, stacks that
+  // cover others mostly come first.
   Sort();
   const auto chain_of = [this](const Stack& stack) {
     return grammar_->copies[stack.pc].chain;
   };
   kept_.clear();
-  size_t group = 0;  // where it begins in kept_
+  size_t group = 0;  // its beginning in kept_
   int64_t n_looks = 0;
   for (const Stack& stack : closed_) {
     if (group < kept_.size() &&
@@ -341,7 +341,7 @@ GrammarState::State GrammarState::Intern() {
     if (std::equal(same.begin(), same.end(), closed_.begin(), closed_.end())) {
       return found->second;
     }
-    // Another state of the same hash: this one is not found again.
+    // Another state has the same hash; this one will not be found again.
   }
   SpendWork(1 + n_classes_ / 16 + closed_.size());
   const size_t begin = stacks_.size();

@@ -1,4 +1,4 @@
-// Where one stream stands in its grammar: what may follow, byte by byte.
+// Where one stream stands in its grammar: which bytes may follow.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 
@@ -17,72 +17,73 @@
 
 namespace plimsoll::worker {
 
-// The stacks of a pushdown automaton, all at once: a state is the set of every
-// stack that what was said so far can have led to. States and the steps between
-// them are computed when they are first asked for, and remembered within a
-// limit. Every stack leads to the grammar's end, so where there are more of
-// them than a limit allows some are left out: what follows then is less than
-// the grammar allows, but always something, and never anything else. Which ones
-// are left out depends on the text only. Not thread-safe.
+// The stacks of a pushdown automaton. A state is the set of all stacks that the
+// text so far can have led to. States and the steps between them are computed
+// when they are first needed, and kept within a limit. Every stack leads to the
+// grammar's end. If there are more stacks than a limit allows, some are
+// dropped: the stream may then say less than the grammar allows, but always
+// something, and never anything else. Only the text decides which stacks are
+// dropped. Not thread-safe.
 class GrammarState {
  public:
-  // A state; good until the next BeginStep.
+  // Names a state; valid until the next BeginStep.
   using State = uint32_t;
   static constexpr State kDead = 0;  // nothing leads to the grammar's end
 
   // Limits; each has a test at it and one past it.
   static constexpr uint32_t kMaxDepth = Grammar::kMaxDepth;
-  // Stacks of one state. Beyond, those with the fewest rules open are kept.
+  // A state has at most this many stacks. Beyond that, those with the fewest
+  // open rules are kept.
   static constexpr size_t kMaxReadings = 2'048;
-  // Stacks followed from one byte to the next.
+  // At most this many stacks are followed from one byte to the next.
   static constexpr int64_t kMaxFollowed = 16'384;
-  // Looks at open rules, of two stacks each, to see whether one stack of a
-  // state allows all that another one does. Beyond, both are kept.
+  // At most this many open rules are compared, in pairs of stacks, to find a
+  // stack of a state that allows all that another one allows. Beyond that, both
+  // are kept.
   static constexpr int64_t kMaxPruneSteps = 1 << 16;
-  // Work between two calls of BeginStep, in stacks followed: some 3 ms. Beyond,
-  // states that are not known yet are not computed.
+  // Work between two calls of BeginStep, in followed stacks: some 3 ms. Beyond
+  // that, states that are not known yet are not computed.
   static constexpr int64_t kMaxStepWork = 1 << 15;
-  // Room for what is remembered, made at the start. A step takes more only
-  // where more comes in it than half of this holds, or where the state itself
-  // does.
+  // Memory for known states, allocated at the start. A step takes more only if
+  // it finds more than half of this holds, or if the current state alone does.
   static constexpr size_t kMemoBytes = 256 << 10;
 
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
 
-  // The most stacks that any state has, for a grammar without recursion;
-  // nothing if finding out takes more than `max_work`, or if a limit was
-  // passed. All states are kept. Errors: what `stop` says.
+  // The largest number of stacks of any state, for a grammar without recursion.
+  // Returns nothing if finding out takes more than `max_work` or passes a
+  // limit. All states are kept. Errors: those of `stop`.
   absl::StatusOr<std::optional<size_t>> MostStacks(int64_t max_work,
                                                    StopCheck stop);
 
-  // Begins to count work anew, and forgets states if they have become many.
-  // True if it forgot them: then only current() is a state.
+  // Begins to count work anew, and forgets states if there are many. Returns
+  // true if it forgot them; then only current() is a state.
   bool BeginStep();
 
   State current() const { return current_; }
-  // Whether `byte` may follow; costs nothing.
+  // True if `byte` may follow. Costs nothing.
   bool MayFollow(State state, uint8_t byte) const {
     return next_[state * n_classes_ + grammar_->class_of[byte]] != kDead;
   }
-  // The state after `byte`. kDead if it may not follow, or if the step's work
-  // is done and the state is not known: see is_exhausted().
+  // The state after `byte`. Returns kDead if `byte` may not follow, or if the
+  // step's work is used up and the state is not known; see is_exhausted().
   State Next(State state, uint8_t byte) {
     const State known = Known(state, byte);
     return known != kUnknown || is_exhausted() ? KnownOrDead(known)
                                                : Compute(state, byte);
   }
-  // Whether what was said is a whole text of the grammar.
+  // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
 
-  // Makes the state after `bytes` the current one, whatever that takes. False,
-  // and nothing is changed, if they may not follow.
+  // Makes the state after `bytes` the current one, whatever work that takes.
+  // Returns false, and changes nothing, if they may not follow.
   bool Advance(absl::string_view bytes);
 
-  // Whether the step's work is done, so that Next finds known states only.
+  // True if the step's work is used up, so that Next finds known states only.
   bool is_exhausted() const { return work_ > max_work_; }
   // Begins to count work anew, and keeps all states.
   void GrantWork() { work_ = 0; }
-  // Whether a state has fewer stacks than the text leads to, by a limit.
+  // True if a limit made a state drop stacks.
   bool was_thinned() const { return was_thinned_; }
   int64_t MemoryBytes() const;
 
@@ -98,28 +99,28 @@ class GrammarState {
       return H::combine(std::move(h), s.pc, s.frame);
     }
   };
-  // An open rule: where it goes on after it, and the open rule below.
+  // An open rule: the instruction after its call, and the open rule below it.
   struct Frame {
     uint32_t return_pc;
     uint32_t parent;
     uint32_t depth;
-    uint32_t shape;  // a hash of the chains of what is open
-    uint64_t key;    // a hash of what is open
+    uint32_t shape;  // hash of the chains of what is open
+    uint64_t key;    // hash of what is open
   };
   struct StateInfo {
-    size_t begin;  // of its stacks: all at bytes, or at the end
+    size_t begin;  // of its stacks, all at bytes or at the end
     size_t end;
     bool accepts;
   };
-  // A stack, and what its place among others depends on: never on the numbers
-  // of frames, which depend on what was looked at before.
+  // A stack with the keys by which it is sorted. They never depend on frame
+  // numbers, which depend on what was looked at before.
   struct Sorted {
     uint32_t chain;
     uint32_t shape;
     uint64_t key;
     Stack stack;
   };
-  // How many of each there is room for.
+  // How many elements of each kind fit.
   struct Room {
     size_t states;
     size_t stacks;
@@ -137,38 +138,37 @@ class GrammarState {
     return known == kUnknown ? kDead : known;
   }
   State Compute(State state, uint8_t byte);
-  // Follows everything but bytes from `open_`, and turns what it comes to into
-  // a state.
+  // Follows everything but bytes from `open_`, and makes a state of the stacks
+  // that it reaches.
   State Close();
-  // The same into closed_ only, within kMaxFollowed.
+  // Follows into closed_ only, within kMaxFollowed.
   void Follow();
-  // Opens a stack unless one that was opened allows all that it does.
+  // Opens a stack, unless an open one allows all that it allows.
   void Open(uint32_t pc, uint32_t frame);
   void OpenCall(const GrammarInstruction& call, uint32_t frame);
-  // One stack that `stack` comes to before any byte.
+  // One stack that `stack` reaches before any byte.
   Stack Nearest(Stack stack);
-  // Leaves no more than kMaxReadings in closed_.
+  // Drops all but kMaxReadings stacks of closed_.
   void Thin();
   State Intern();
-  // Takes those stacks away from closed_ that allow nothing that another one
-  // does not allow, too.
+  // Removes from closed_ the stacks that allow nothing that another one does
+  // not also allow.
   void Prune();
   void Sort();
-  // Whether `a` allows all that `b` does, by the copies they stand in. Adds the
-  // looks it takes to `n_looks`.
+  // True if `a` allows all that `b` allows, judged by the copies that they
+  // stand in. Adds the comparisons made to `n_looks`.
   bool Covers(const Stack& a, const Stack& b, int64_t& n_looks) const;
-  // The frame of a rule called from `below` that goes on at `return_pc`.
+  // The frame of a rule that is called from `below` and goes on at `return_pc`.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
   void SpendWork(size_t work) { work_ += static_cast<int64_t>(work); }
-  // What kMemoBytes hold.
+  // The room that kMemoBytes give.
   Room RoomAtStart() const;
   bool IsHalfFull() const;
-  // Forgets all states, and sees to it that there is room_ for others.
+  // Forgets all states and makes room_ for others.
   void Clear();
-  // Keeps the current state and its frames only.
+  // Forgets all but the current state and its frames.
   void Forget();
-  // The same of frames: those of the stacks in closed_, which get their new
-  // numbers.
+  // Forgets all frames but those of the stacks in closed_, and renumbers them.
   void ForgetFrames();
 
   std::shared_ptr<const Grammar> grammar_;
@@ -184,7 +184,7 @@ class GrammarState {
   int64_t work_ = 0;
   int64_t max_work_ = kMaxStepWork;
   bool was_thinned_ = false;
-  // Scratch: of Close,
+  // These are scratch of Close,
   std::vector<Stack> open_;
   std::vector<Stack> closed_;
   std::vector<Stack> kept_;

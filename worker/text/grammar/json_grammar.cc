@@ -140,7 +140,7 @@ Expr JsonGrammar::OtherFrom(const CodePoints& excluded) {
   return builder_.Rule(found->second);
 }
 
-// As deep as a name is long, which the caller limits.
+// The recursion is as deep as a name is long; the caller limits that.
 Expr JsonGrammar::ExceptFrom(std::span<const std::vector<uint32_t>> names,
                              size_t depth) {
   if (!builder_.ok()) return builder_.Literal("");
@@ -199,7 +199,7 @@ Expr JsonGrammar::MakeNumber() {
             Digits(1, kMaxExponentDigits)}))});
 }
 
-// As deep as there are digits.
+// The recursion is as deep as the number of digits.
 Expr JsonGrammar::DigitsBetween(const std::string& low,
                                 const std::string& high) {
   if (low.empty()) return builder_.Literal("");

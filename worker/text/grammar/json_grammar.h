@@ -13,44 +13,46 @@
 
 namespace plimsoll::worker {
 
-// Writes JSON's parts into a builder, which outlives it. Rules that are used
-// in many places are made once.
+// Writes JSON's parts into a builder, which outlives it. A rule that is used in
+// many places is made once.
 class JsonGrammar {
  public:
   using Expr = GrammarBuilder::Expr;
 
-  // Digits before and after the point, and of an exponent: a number that goes
-  // on for ever is of no use, and 16 digits are what a double holds.
+  // Most digits before the point, after it, and in an exponent. A double holds
+  // 16 digits, and a number must not go on for ever.
   static constexpr int kMaxDigits = 16;
   static constexpr int kMaxExponentDigits = 2;
-  // Integers that have at most kMaxDigits.
+  // The largest integer with kMaxDigits digits.
   static constexpr int64_t kMaxInteger = 9'999'999'999'999'999;
 
   explicit JsonGrammar(GrammarBuilder& builder) : builder_(builder) {}
 
-  // What may stand between tokens: nothing, a space, or a line feed and at most
-  // 20 spaces. Unlimited, a model might never end it.
+  // The white space between tokens: nothing, a space, or a line feed and at
+  // most 20 spaces. Without a limit a model might never end it.
   Expr Space();
-  // One code point of `set` as a string has it: as itself, or where that is
-  // impossible by its shortest escape.
+  // One code point of `set` in a string: itself or, if JSON forbids that, its
+  // shortest escape.
   Expr StringChar(const CodePoints& set);
   // Any string of `min` to `max` code points.
   Expr String(int64_t min = 0, int64_t max = GrammarBuilder::kUnlimited);
-  // Any string but these.
+  // Any string except `excluded`.
   Expr StringExcept(const std::vector<std::string>& excluded);
   Expr Number();
   Expr Integer();
-  // Integers in [min, max], which are in order and within kMaxInteger.
+  // Integers in [min, max]; min <= max, both within kMaxInteger.
   Expr IntegerIn(int64_t min, int64_t max);
   Expr Boolean();
   Expr Null();
-  // "[" items "]", where `items` (with commas) cannot be empty.
+  // "[" items "]"; `items` (with commas) cannot be empty. `may_be_empty` also
+  // allows none.
   Expr Array(std::optional<Expr> items, bool may_be_empty);
-  // The same in braces.
+  // "{" members "}"; `members` (with commas) cannot be empty. `may_be_empty`
+  // also allows none.
   Expr Object(std::optional<Expr> members, bool may_be_empty);
   // key ":" value; the key is a whole string.
   Expr Member(Expr key, Expr value);
-  // Space included.
+  // A comma with its space.
   Expr Comma();
   // Any value.
   Expr Any();
@@ -66,12 +68,12 @@ class JsonGrammar {
   Expr MakeInteger();
   Expr MakeAnyChar();
   Expr MakeAny();
-  // The rest of a string of which the code points before `depth` are those of
-  // `names`, sorted: anything but the rest of one of them.
+  // The rest of a string whose code points before `depth` are those of the
+  // sorted `names`: anything but the rest of one of them.
   Expr ExceptFrom(std::span<const std::vector<uint32_t>> names, size_t depth);
-  // A string from here on that begins with none of `excluded`.
+  // The rest of a string that does not begin with a code point of `excluded`.
   Expr OtherFrom(const CodePoints& excluded);
-  // Numbers of as many digits as `low` and `high` have, between them.
+  // Numbers between `low` and `high`, with as many digits as both have.
   Expr DigitsBetween(const std::string& low, const std::string& high);
   Expr Naturals(int64_t min, int64_t max);
 
@@ -81,7 +83,7 @@ class JsonGrammar {
   std::optional<int32_t> integer_;
   std::optional<int32_t> any_char_;
   std::optional<int32_t> any_;
-  // The rules of OtherFrom, by what is excluded.
+  // The rules of OtherFrom, by `excluded`.
   std::map<std::vector<uint32_t>, int32_t> others_;
 };
 

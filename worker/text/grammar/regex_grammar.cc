@@ -186,7 +186,7 @@ class RegexParser {
     return builder_.Repeat(part, min, max);
   }
 
-  // After the opening bracket.
+  // Parses a class; its opening bracket has been taken.
   absl::StatusOr<Expr> ParseClass() {
     const bool is_negated = Take("^");
     CodePoints set;
@@ -216,7 +216,8 @@ class RegexParser {
     return Chars(is_negated ? Complement(set) : set);
   }
 
-  // One code point of a class, or all those of \d and the like in `named`.
+  // Takes one code point of a class, or adds the set of \d and the like to
+  // `named`.
   absl::StatusOr<uint32_t> TakeClassChar(CodePoints& named) {
     if (rest_.empty()) return Error("a class [...] is not closed");
     if (!Take("\\")) return TakeCodePoint(rest_).value_or(0);  // valid UTF-8
@@ -230,7 +231,7 @@ class RegexParser {
     return TakeEscape(/*in_class=*/true);
   }
 
-  // After the backslash.
+  // Takes an escape; its backslash has been taken.
   absl::StatusOr<uint32_t> TakeEscape(bool in_class) {
     if (rest_.empty()) return Error("the pattern ends after a backslash");
     const char c = rest_[0];

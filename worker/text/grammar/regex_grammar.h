@@ -1,4 +1,4 @@
-// Regular expressions as grammars.
+// Compiles regular expressions to grammars.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_GRAMMAR_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_GRAMMAR_H_
 
@@ -14,25 +14,26 @@
 
 namespace plimsoll::worker {
 
-// The texts that `pattern` matches from beginning to end. It has literals, `.`
-// (all but a line feed), classes, \d \w \s and their negations (ASCII), the
-// escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...} and of punctuation, groups,
-// alternation, * + ? {m} {m,} {m,n}, and ^ or $ at the ends.
+// Compiles a grammar of the texts that `pattern` matches from beginning to end.
+// Patterns have literals, `.` (all but a line feed), classes, \d \w \s and
+// their negations (ASCII), the escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...}
+// and those of punctuation, groups, alternation, * + ? {m} {m,} {m,n}, and ^ or
+// $ at the ends.
 // Errors: kInvalidArgument naming the byte and what is wrong or not supported
 // there (look-around, back references, lazy and possessive repetition, ...);
-// for a pattern that ProveBounded refuses; what `stop` says.
+// for a pattern that ProveBounded refuses; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
     absl::string_view pattern, StopCheck stop = NeverStop);
 
 struct RegexOptions {
-  // Whether the pattern may match a part of the text, as a search does, where
-  // ^ and $ do not bind it.
+  // If true, the pattern may match a part of the text, as a search does, unless
+  // ^ or $ bind it.
   bool is_search = false;
-  // How one code point of a set is spelled; the default is UTF-8.
+  // Writes one code point of a set; the default is UTF-8.
   std::function<GrammarBuilder::Expr(const CodePoints&)> chars = nullptr;
 };
 
-// The same as an expression of `builder`.
+// Adds a pattern to `builder` and returns its expression.
 absl::StatusOr<GrammarBuilder::Expr> AddRegex(absl::string_view pattern,
                                               const RegexOptions& options,
                                               GrammarBuilder& builder);

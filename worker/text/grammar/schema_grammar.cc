@@ -25,7 +25,8 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-// As JsonGrammar spells it. The text was valid UTF-8 when it was read.
+// Writes a value as JsonGrammar spells it. Its text is valid UTF-8, which the
+// reader checked.
 std::string Spelled(const SchemaJson& value) {
   return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
 }
@@ -61,8 +62,8 @@ class SchemaCompiler {
     std::string path;
   };
 
-  // The rule of the schema at `path`, which is compiled later: so a schema's
-  // depth is not ours.
+  // The rule of the schema at `path`. It is compiled later, so that a deep
+  // schema does not make this recursion deep.
   int32_t RuleAt(const std::string& path, const SchemaJson& schema) {
     const auto [found, is_new] = rules_.try_emplace(&schema, 0);
     if (is_new) {
@@ -289,7 +290,7 @@ class SchemaCompiler {
       return Later(absl::StrCat(path, "/prefixItems/", i),
                    (*prefix)[static_cast<size_t>(i)]);
     };
-    // From the last one that has a schema of its own to the first.
+    // This goes from the last item with a schema of its own to the first.
     const int64_t n_own = std::min(n_prefix, max);
     Expr rest = builder_.Literal("");
     const int64_t n_before = std::max<int64_t>(n_own, 1);
@@ -356,8 +357,9 @@ class SchemaCompiler {
                               const std::string& path) {
     ASSIGN_OR_RETURN(const std::vector<Property> properties,
                      Properties(schema, path));
-    // `members` are those from one property on, `rest` what may follow the one
-    // before, comma included; absent and empty where there is no more.
+    // `members` are the members from one property on. `rest` is what may follow
+    // the property before, with the comma. Both are absent or empty if nothing
+    // follows.
     std::optional<Expr> members;
     Expr rest = builder_.Literal("");
     const SchemaJson* others = Member(schema, "additionalProperties");
@@ -392,7 +394,8 @@ class SchemaCompiler {
     return json_.Object(members, may_be_empty);
   }
 
-  // So that what is used twice is there once.
+  // Makes a rule of an expression, so that it is stored once if it is used
+  // twice.
   Expr AsRule(const std::string& path, Expr definition) {
     const int32_t rule = builder_.NewRule(path);
     builder_.Define(rule, definition);

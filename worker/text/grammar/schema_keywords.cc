@@ -10,12 +10,13 @@
 namespace plimsoll::worker {
 namespace {
 
-// Says nothing about what is valid.
+// These keywords say nothing about what is valid.
 constexpr absl::string_view kAnnotations[] = {
     "title",    "description", "default",    "examples", "$comment",
     "readOnly", "writeOnly",   "deprecated", "$defs",    "definitions",
 };
-// The same, but at the root only: elsewhere they change what $ref means.
+// These are annotations at the root only: elsewhere they change what $ref
+// means.
 constexpr absl::string_view kRootAnnotations[] = {"$schema", "$id"};
 constexpr absl::string_view kAlone[] = {"$ref",  "const", "enum",
                                         "anyOf", "oneOf", "allOf"};
@@ -90,7 +91,7 @@ absl::StatusOr<SchemaType> TypeNamed(const SchemaJson& name,
                      "boolean or null, nor a list of them");
 }
 
-// Formats by what they look like. Every date exists: February has 28 days.
+// Patterns of formats. A February has 28 days, so that every date exists.
 constexpr absl::string_view kDate =
     "\\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|"
     "(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|1\\d|2[0-8]))";
@@ -123,7 +124,7 @@ absl::Status CheckKeywords(const SchemaJson& schema, const std::string& path) {
     if (IsAnnotation(name, path) || name == alone) continue;
     const bool is_known =
         name == "type" || IsIn(kAlone, name) || FindTyped(name) != nullptr;
-    // What forbids nothing is as good as absent.
+    // A keyword that forbids nothing counts as absent.
     if (name == "uniqueItems" && value == false) continue;
     if (!is_known) {
       return SchemaError(path, absl::StrCat("the keyword '", name.substr(0, 64),

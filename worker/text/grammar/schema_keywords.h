@@ -1,4 +1,4 @@
-// The keywords of JSON schema that constrain output here, and which of them go
+// The JSON schema keywords that constrain output, and which of them go
 // together.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_KEYWORDS_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_KEYWORDS_H_
@@ -15,13 +15,13 @@
 
 namespace plimsoll::worker {
 
-// Every function: kInvalidArgument naming `path`, which is where `schema`
-// stands ("#/properties/name"), and the keyword.
+// Every function returns kInvalidArgument naming `path`, which is the place of
+// `schema` ("#/properties/name"), and the keyword.
 
 // An error at `path`, or at its keyword.
 absl::Status SchemaError(absl::string_view path, absl::string_view what);
 
-// What a schema without $ref, enum and the like is made of.
+// The types of a schema without $ref, enum and the like.
 enum class SchemaType {
   kObject,
   kArray,
@@ -32,36 +32,36 @@ enum class SchemaType {
   kNull
 };
 
-// That `schema`, an object, has supported keywords only, and that those which
-// decide alone ($ref, const, enum, anyOf, oneOf, allOf) stand alone, but for
-// annotations and, beside const and enum, `type`.
+// Checks that `schema`, an object, has supported keywords only. Those that
+// decide alone ($ref, const, enum, anyOf, oneOf, allOf) must stand alone,
+// except for annotations and, beside const and enum, `type`.
 absl::Status CheckKeywords(const SchemaJson& schema, const std::string& path);
 
-// The types that `schema` allows: those of `type`, or without it those that its
-// other keywords are about; empty = any value.
+// The types that `schema` allows: those of `type` or, without it, those that
+// its other keywords belong to. Empty = any value.
 absl::StatusOr<std::vector<SchemaType>> TypesOf(const SchemaJson& schema,
                                                 const std::string& path);
-// Whether `value` is of one of `types`, or there are none.
+// True if `value` has one of `types`, or if `types` is empty.
 bool IsOneOf(const SchemaJson& value, const std::vector<SchemaType>& types);
 
-// A member, or null.
+// The member `name`, or null.
 const SchemaJson* Member(const SchemaJson& schema, const std::string& name);
 // The count at `keyword`, at most Grammar::kMaxRepeat.
 absl::StatusOr<std::optional<int64_t>> CountAt(const SchemaJson& schema,
                                                const char* keyword,
                                                const std::string& path);
-// The least and the greatest integer that minimum, exclusiveMinimum and so on
-// allow, within [-most, most].
+// The least and the greatest integer in [-most, most] that minimum,
+// exclusiveMinimum and so on allow.
 struct IntegerRange {
   int64_t min;
   int64_t max;
-  bool is_limited;  // false without any of the keywords
+  bool is_limited;  // false if no keyword limits it
 };
 absl::StatusOr<IntegerRange> IntegerRangeOf(const SchemaJson& schema,
                                             int64_t most,
                                             const std::string& path);
 
-// The regular expression of a `format`, if it is one that is supported.
+// The regular expression of a `format`; absent if it is not supported.
 std::optional<std::string> FormatPattern(absl::string_view name);
 
 }  // namespace plimsoll::worker

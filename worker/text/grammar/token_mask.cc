@@ -6,7 +6,7 @@
 
 namespace plimsoll::worker {
 
-// With room for all of its steps.
+// The states have room for all of their steps.
 TokenMask::TokenMask(std::shared_ptr<const Grammar> grammar,
                      const TokenIndex& index)
     : index_(index), state_(std::move(grammar)) {
@@ -42,8 +42,8 @@ bool TokenMask::Walk(std::vector<uint64_t>& bits) {
     const TokenIndex::Entry entry = index_.At(i);
     const auto id = static_cast<uint32_t>(entry.id);
     if (entry.bytes.empty()) {
-      // The same text as the token before, which is allowed, or else this one
-      // would have been skipped.
+      // The token has the text of the token before, which is allowed: otherwise
+      // this one would have been skipped.
       bits[id / 64] |= uint64_t{1} << (id % 64);
       ++i;
       continue;
@@ -57,13 +57,14 @@ bool TokenMask::Walk(std::vector<uint64_t>& bits) {
       states_[++depth] = state;
     }
     if (!state_.MayFollow(state, static_cast<uint8_t>(last))) {
-      // Neither does what begins like it, up to the byte that may not follow.
+      // Tokens with the same beginning, up to the byte that may not follow, may
+      // not follow either.
       i = index_.SkipTo(i + 1, depth);
       continue;
     }
     is_any = true;
     bits[id / 64] |= uint64_t{1} << (id % 64);
-    // The state after it is for those that begin with it.
+    // The state after this token serves the tokens that begin with it.
     ++i;
     if (i == index_.size() || index_.At(i).n_shared <= depth) continue;
     states_[depth + 1] = state_.Next(state, static_cast<uint8_t>(last));

@@ -1,4 +1,4 @@
-// Which tokens of the vocabulary a stream with a grammar may say next.
+// Which tokens of the vocabulary may come next in a stream with a grammar.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
 
@@ -18,35 +18,36 @@
 
 namespace plimsoll::worker {
 
-// One stream's. A token of text is allowed where its bytes may follow, one that
-// ends generation where what was said is complete, all others never. Not
-// thread-safe.
+// The mask of one stream. A text token is allowed if its bytes may follow; a
+// token that ends generation is allowed if the text so far is complete; no
+// other token is ever allowed. Not thread-safe.
 class TokenMask {
  public:
-  // Masks that are remembered, by state: inside a string it is mostly one.
+  // It keeps this many masks, by state. Inside a string there is mostly one
+  // state.
   static constexpr size_t kMaxMasks = 4;
-  // Times a step's work that finding any token may take, in a vocabulary that
-  // has none for the single bytes that may follow.
+  // Finding any allowed token may take a step's work this many times, if the
+  // vocabulary has no tokens for the single bytes that may follow.
   static constexpr int kMaxSearches = 16;
 
   // `index` must outlive it.
   TokenMask(std::shared_ptr<const Grammar> grammar, const TokenIndex& index);
 
-  // Called before what follows, once for every token.
+  // Call it once before each token.
   void BeginStep();
 
-  // Whether token `id` may come next, as far as a step's work tells: beyond
-  // GrammarState::kMaxStepWork false, but for what is known by then. A token of
-  // a single byte is always told.
+  // True if token `id` may come next, as far as the work of a step can tell.
+  // Beyond GrammarState::kMaxStepWork it is false, unless the state is known by
+  // then. A token of a single byte always gets its true answer.
   bool Allows(int32_t id);
-  // The same for all: token i is bit i % 64 of word i / 64. Valid until the
-  // next call.
+  // Allows() for all tokens: token i is bit i % 64 of word i / 64. Valid until
+  // the next call.
   // Errors: kInvalidArgument if no token is allowed.
   absl::StatusOr<std::span<const uint64_t>> AllowedTokens();
-  // Whether this step looked for more than a step's work finds.
+  // True if this step needed more than a step's work.
   bool is_exhausted() const { return state_.is_exhausted(); }
 
-  // Goes on after token `id`, which is allowed.
+  // Goes on after token `id`, which must be allowed.
   // Errors: kInternal if it is not.
   absl::Status Accept(int32_t id);
 
@@ -54,18 +55,18 @@ class TokenMask {
 
  private:
   struct Mask {
-    std::optional<GrammarState::State> state = {};  // nothing yet, or any more
+    std::optional<GrammarState::State> state = {};  // nothing yet, or no longer
     int64_t last_use = 0;
     std::vector<uint64_t> bits;
   };
-  // Of a mask.
+  // Words of a mask.
   size_t n_words() const {
     return (static_cast<size_t>(index_.tokenizer().vocab_size()) + 63) / 64;
   }
-  // Of the beginnings of a token, the empty one and itself included.
+  // Number of prefixes of the longest token, from the empty one to itself.
   size_t n_depths() const { return size_t{index_.longest_token_bytes()} + 1; }
-  // Sets the bits of text tokens that may follow the current state, all that
-  // are told. Whether there are any.
+  // Sets the bits of all text tokens that are known to be allowed in the
+  // current state. Returns whether there are any.
   bool Walk(std::vector<uint64_t>& bits);
 
   const TokenIndex& index_;

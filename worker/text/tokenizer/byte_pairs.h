@@ -7,7 +7,7 @@
 
 namespace plimsoll::worker {
 
-// 8 KiB.
+// The set takes 8 KiB.
 class BytePairs {
  public:
   void Add(char left, char right) { set_.set(PlaceOf(left, right)); }

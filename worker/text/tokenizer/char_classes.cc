@@ -49,7 +49,7 @@ class PropertyRuns {
       return absl::InternalError(
           absl::StrCat("PCRE2 refuses ", pattern, ": error ", error));
     }
-    // Without a compiler for this machine the interpreter does the same.
+    // If PCRE2 has no compiler for this machine, its interpreter does the same.
     (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
     return absl::OkStatus();
   }

@@ -17,11 +17,11 @@ enum class CharClass : uint8_t {
   kSpace,   // Unicode's White_Space
 };
 
-// By PCRE2's own tables of Unicode. Immutable, so thread-safe.
+// The classes are those of PCRE2's Unicode tables. Immutable, so thread-safe.
 class CharClasses {
  public:
-  // One table for the whole process, made when it is first asked for: some 20
-  // ms and 60 KiB.
+  // The process has one table, which the first call makes: some 20 ms and 60
+  // KiB.
   // Errors: kInternal if PCRE2 refuses our expressions.
   static absl::StatusOr<const CharClasses*> Get();
 

@@ -1,4 +1,4 @@
-// How long a text can be that begins with two given bytes.
+// The largest length of a text that begins with two given bytes.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_FRONT_LENGTHS_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_FRONT_LENGTHS_H_
 
@@ -11,17 +11,17 @@
 
 namespace plimsoll::worker {
 
-// 8 KiB. Different beginnings may share a place, so an answer may be too large,
-// never too small.
+// It takes 8 KiB. Different beginnings may share a place, so an answer may be
+// too large, but never too small.
 class FrontLengths {
  public:
-  // `text` has two bytes at least and fewer than 2^16.
+  // Adds `text`, which has at least two bytes and fewer than 2^16.
   void Add(absl::string_view text) {
     uint16_t& most = most_[PlaceOf(text)];
     most = std::max(most, static_cast<uint16_t>(text.size()));
   }
-  // At least the bytes of each added text whose first two bytes are those of
-  // `text`, which has as many; 0 if there is none.
+  // At least the length of each added text that begins with the first two bytes
+  // of `text`; 0 if there is none. `text` has two bytes or more.
   size_t Most(absl::string_view text) const { return most_[PlaceOf(text)]; }
 
  private:

@@ -1,4 +1,4 @@
-// Says quickly that something is not in a set.
+// Tells quickly that an element is not in a set.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
 
@@ -12,8 +12,8 @@
 
 namespace plimsoll::worker {
 
-// Of the first and the last eight bytes, and of the length: quick, and good
-// enough for a filter.
+// A hash of the first and the last eight bytes and of the length. It is quick,
+// and good enough for a filter.
 inline uint64_t HashEnds(absl::string_view text) {
   constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
   const size_t n = text.size();
@@ -32,15 +32,15 @@ inline uint64_t HashEnds(absl::string_view text) {
   return (mixed ^ mixed >> 32) * kMix;
 }
 
-// One bit for each hash, eight for each element there is room for: small enough
-// for a near cache where the table behind it is not.
+// Has one bit for each hash, eight bits for each element that fits: small
+// enough for a near cache where the table behind it is not.
 class HashFilter {
  public:
-  // Makes room for so many elements and forgets all.
+  // Makes room for `n_elements` elements and forgets all.
   void Reset(size_t n_elements) {
     bits_.assign(std::bit_ceil(n_elements / 8 + 1), 0);
   }
-  // Before Reset nothing may be added or asked.
+  // Reset must come before Add and MayHave.
   void Add(uint64_t hash) { bits_[WordOf(hash)] |= BitOf(hash); }
   // False only if no element of this hash was added.
   bool MayHave(uint64_t hash) const {
@@ -51,7 +51,7 @@ class HashFilter {
   }
 
  private:
-  // By the upper half, which tables do not use.
+  // The place comes from the upper half of the hash, which tables do not use.
   size_t WordOf(uint64_t hash) const {
     return static_cast<size_t>(hash >> 38) & (bits_.size() - 1);
   }

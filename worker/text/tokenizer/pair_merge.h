@@ -1,5 +1,5 @@
-// The merging that SPM and byte-level BPE share: join the best adjacent pair of
-// symbols until no pair has a rule.
+// The merging that SPM and byte-level BPE share: it joins the best adjacent
+// pair of symbols until no pair has a rule.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PAIR_MERGE_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_PAIR_MERGE_H_
 
@@ -17,13 +17,13 @@
 
 namespace plimsoll::worker {
 
-// What joining two symbols gives.
+// The result of joining two symbols.
 struct MergeRule {
   uint32_t rank;  // lower goes first; less than kNoRank
   int32_t id;     // of the joined symbol
 };
 
-// Later than every rank.
+// A rank after all other ranks.
 inline constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
 
 struct MergeSymbol {
@@ -32,22 +32,23 @@ struct MergeSymbol {
   int32_t id;  // in the vocabulary, or -1
 };
 
-// Scratch of one Encode call; not thread-safe. Few symbols are scanned again
-// after every join, which is quick. Of many, the pairs wait by rank and place:
-// those of the start are sorted, later ones are in a heap.
+// Scratch of one Encode call; not thread-safe. If there are few symbols, they
+// are scanned again after every join, which is quick. If there are many, the
+// pairs wait by rank and place: those of the start in a sorted list, later ones
+// in a heap.
 class PairMerger {
  public:
   static constexpr size_t kMaxScanned = 32;  // symbols
 
-  // The symbols of one piece, set by the caller in order; after Run, those that
-  // are left.
+  // The symbols of one piece. The caller sets them in order; Run leaves those
+  // that remain.
   std::vector<MergeSymbol> symbols;
 
   // Joins pairs, lowest rank first and leftmost among equals. `find_rule(left,
   // right)` returns std::optional<MergeRule> for two adjacent symbols.
   // `on_join(left, right, rule, is_last)` is called before each join; `is_last`
   // says that `right` is the last symbol.
-  // Errors: what `stop` says.
+  // Errors: those of `stop`.
   template <typename FindRule, typename OnJoin>
   absl::Status Run(const FindRule& find_rule, StopCounter& stop,
                    const OnJoin& on_join) {
@@ -70,14 +71,15 @@ class PairMerger {
   struct Link {
     int32_t prev;
     int32_t next;    // -1 after the last
-    MergeRule rule;  // of a symbol with the next one; kNoRule if it is gone
+    MergeRule rule;  // with the next symbol; kNoRule if gone
   };
-  // A rank and the index of the pair's left symbol, ordered as they are joined.
+  // A rank and the index of the pair's left symbol. Keys have the order of
+  // joins.
   using Key = uint64_t;
 
   template <typename FindRule, typename OnJoin>
   void RunByScan(const FindRule& find_rule, const OnJoin& on_join) {
-    std::array<MergeRule, kMaxScanned> rules;  // of a symbol with the next one
+    std::array<MergeRule, kMaxScanned> rules;  // with the next symbol
     size_t n = symbols.size();
     const auto look_up = [&](size_t i) {
       rules[i] = find_rule(symbols[i], symbols[i + 1]).value_or(kNoRule);
@@ -129,8 +131,8 @@ class PairMerger {
         later_.pop_back();
       }
       const auto left = static_cast<int32_t>(key & kNoRank);
-      // Else the pair is out of date. Another pair of the same rank at the same
-      // place is as good: it is what comes next.
+      // Otherwise the pair is out of date. Another pair of the same rank at the
+      // same place is as good: it comes next.
       if (LinkAt(left).rule.rank == key >> 32) Join(left, find_rule, on_join);
     }
     Compact();
@@ -143,7 +145,8 @@ class PairMerger {
     return Key{LinkAt(left).rule.rank} << 32 | static_cast<uint32_t>(left);
   }
 
-  // Looks for the rule of a symbol with the next one; whether there is one.
+  // Looks up the rule of a symbol with the next one. Returns whether there is
+  // one.
   template <typename FindRule>
   bool LookUp(int32_t left, const FindRule& find_rule) {
     Link& link = LinkAt(left);
@@ -178,8 +181,8 @@ class PairMerger {
   }
 
   std::vector<Link> links_;  // by index into `symbols`
-  std::vector<Key> early_;   // of the pairs there were at the start; sorted
-  std::vector<Key> later_;   // of those found since; a heap, lowest first
+  std::vector<Key> early_;   // pairs of the start; sorted
+  std::vector<Key> later_;   // pairs found since; a heap, lowest first
 };
 
 }  // namespace plimsoll::worker

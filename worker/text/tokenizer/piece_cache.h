@@ -1,4 +1,4 @@
-// The token ids of short pieces of a text, remembered while it is tokenised.
+// Remembers the token ids of short pieces of a text while it is tokenised.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PIECE_CACHE_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_PIECE_CACHE_H_
 
@@ -15,20 +15,21 @@
 
 namespace plimsoll::worker {
 
-// Each piece has one place; what comes later takes it. So the size is fixed and
-// nothing is ever moved. Scratch of one Encode call; not thread-safe.
+// Each piece has one place, and a later piece replaces an earlier one there. So
+// the size is fixed and nothing is ever moved. Scratch of one Encode call; not
+// thread-safe.
 class PieceCache {
  public:
   static constexpr size_t kMaxPieceBytes = 16;
   static constexpr size_t kMaxIds = 5;
-  static constexpr size_t kMaxEntries = 8'192;  // of 40 bytes
+  static constexpr size_t kMaxEntries = 8'192;  // 40 bytes each
 
-  // With room for the pieces of a text of so many bytes.
+  // Makes room for the pieces of a text of `text_bytes` bytes.
   explicit PieceCache(size_t text_bytes)
       : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // A piece as it is looked for; only one whose IsShort() is true.
+  // The key of a piece whose IsShort() is true.
   struct Key {
     uint64_t low;
     uint64_t high;
@@ -38,12 +39,12 @@ class PieceCache {
   static bool IsShort(absl::string_view piece) {
     return piece.size() <= kMaxPieceBytes;
   }
-  // Pieces of different `kind` are different.
+  // Pieces that differ only in `kind` have different keys.
   static Key KeyOf(absl::string_view piece, bool kind) {
     const size_t n = piece.size();
     Key key = {0, 0, static_cast<uint32_t>(2 * n + 2 + (kind ? 1 : 0))};
     if (n >= 8) {
-      // Both halves, which may overlap.
+      // Takes both halves of the piece, which may overlap.
       std::memcpy(&key.low, piece.data(), 8);
       std::memcpy(&key.high, piece.data() + n - 8, 8);
     } else if (n >= 4) {
@@ -55,7 +56,7 @@ class PieceCache {
     return key;
   }
 
-  // Appends the ids of the piece; false if they are not known.
+  // Appends the ids of the piece; returns false if they are not known.
   bool Append(const Key& key, std::vector<int32_t>& ids) const {
     const Entry& entry = entries_[PlaceOf(key)];
     if (!(entry.key == key)) return false;

@@ -1,4 +1,5 @@
-// Pre-tokenizers by hand; tests hold them equal to their expressions in PCRE2.
+// Hand-written pre-tokenizers. Tests compare them with their regular
+// expressions in PCRE2.
 #include "worker/text/tokenizer/pretokenizer.h"
 
 #include "absl/strings/ascii.h"
@@ -12,7 +13,7 @@ namespace {
 
 using Rule = PreTokenizer::Rule;
 
-// A name of tokenizer.ggml.pre and what comes with it. Source: MODELS.md 4.4.
+// A name of tokenizer.ggml.pre and what follows from it.
 struct Family {
   absl::string_view name;
   Rule rule;
@@ -25,7 +26,7 @@ constexpr Family kFamilies[] = {
     {"smollm", Rule::kEachDigitGpt2, kPlain},
     {"llama-bpe", Rule::kLlama3, kLlama3},
     {"qwen2", Rule::kQwen2, kPlain},
-    // Other names of the same.
+    // These are other names of the same rules.
     {"llama3", Rule::kLlama3, kLlama3},
     {"llama-v3", Rule::kLlama3, kLlama3},
     {"falcon3", Rule::kLlama3, kLlama3},
@@ -47,12 +48,12 @@ constexpr Family kFamilies[] = {
     {"exaone", Rule::kEachDigitGpt2, kPlain},
 };
 
-// The endings that a word is parted from.
+// The endings that are cut off from a word.
 constexpr absl::string_view kContractions[] = {"'s", "'t",  "'re", "'ve",
                                                "'m", "'ll", "'d"};
 
-// The bytes of the contraction that `text` begins with, or 0. Either case is
-// ASCII's: U+017F is no s.
+// The bytes of the contraction that `text` begins with, or 0. Case means
+// ASCII's case: U+017F is no s.
 size_t ContractionBytes(absl::string_view text, bool any_case) {
   if (text[0] != '\'') return 0;
   for (const absl::string_view one : kContractions) {
@@ -149,7 +150,7 @@ size_t PreTokenizer::SkipRun(absl::string_view text, size_t at,
 // `\s*[\r\n]+` with `lines_first`, then `\s+(?!\S)|\s+`.
 size_t PreTokenizer::SpacePiece(absl::string_view text,
                                 bool lines_first) const {
-  size_t last_begin = 0;  // of the run's last space
+  size_t last_begin = 0;  // of the run
   size_t lines_end = 0;   // after the last end of a line
   size_t end = 0;
   Front front = ReadFront(text, 0);

@@ -10,15 +10,17 @@
 
 namespace plimsoll::worker {
 
-// The regular expressions of the known pre-tokenizers, as scanners by hand: one
-// pass over the text, whatever it is. Immutable after Create, so thread-safe.
-// Any bytes are accepted: a run of ill-formed UTF-8 is a piece of its own.
+// Hand-written scanners for the regular expressions of the known
+// pre-tokenizers. Each makes one pass over any text. Immutable after Create, so
+// thread-safe. Any bytes are accepted: a run of ill-formed UTF-8 is a piece of
+// its own.
 class PreTokenizer {
  public:
-  // What a file leaves unsaid about the tokenizer around the expressions.
+  // Facts of the tokenizer that follow from the pre-tokenizer and not from the
+  // file.
   struct Traits {
     bool whole_pieces_first;  // a piece that is a token is not merged
-    bool add_bos;             // where tokenizer.ggml.add_bos_token is absent
+    bool add_bos;             // default of tokenizer.ggml.add_bos_token
   };
   // The expression that cuts the text; see the .cc for each.
   enum class Rule { kGpt2, kEachDigitGpt2, kLlama3, kQwen2 };
@@ -28,16 +30,17 @@ class PreTokenizer {
   // Errors: kUnimplemented naming a pre-tokenizer that we do not know.
   static absl::StatusOr<PreTokenizer> Create(absl::string_view name);
 
-  // The bytes of the first piece of `text`, which is not empty. The pieces of a
-  // text follow one another: none depends on what comes before it.
+  // The length in bytes of the first piece of `text`, which is not empty. The
+  // pieces of a text follow one another, and none depends on what comes before
+  // it.
   size_t FirstPiece(absl::string_view text) const;
 
   const Traits& traits() const { return traits_; }
 
  private:
-  // What comes next in a text.
+  // What a text begins with.
   struct Front {
-    // kEnd: the text ends here, or what follows is cut off from it.
+    // kEnd: the text ends here, or what follows is cut off.
     enum class Kind { kOther, kLetter, kNumber, kSpace, kEnd };
     Kind kind;
     size_t bytes;
@@ -47,11 +50,12 @@ class PreTokenizer {
       : classes_(&classes), rule_(rule), traits_(traits) {}
 
   Front ReadFront(absl::string_view text, size_t at) const;
-  // Where the run of `kind` ends that `at` is in.
+  // The end of the run of `kind` that contains `at`.
   size_t SkipRun(absl::string_view text, size_t at, Front::Kind kind) const;
-  // Of a text that begins with white space which goes to no word.
+  // The first piece of a text that begins with white space which belongs to no
+  // word.
   size_t SpacePiece(absl::string_view text, bool lines_first) const;
-  // Of a text that begins with something well-formed.
+  // The first piece of a text that begins with a well-formed code point.
   size_t Gpt2Piece(absl::string_view text, Front first) const;
   size_t Llama3Piece(absl::string_view text, Front first) const;
 

@@ -14,9 +14,10 @@
 namespace plimsoll::worker {
 namespace {
 
-// Texts that end generation where their token is a control token. In Gemma 3
+// These texts end generation if their token is a control token. In Gemma 3
 // `</s>` is an ordinary HTML tag, so the type decides.
-// FunctionGemma's: files have it as a control or as a user-defined token.
+// This one is FunctionGemma's: files have it as a control or a user-defined
+// token.
 constexpr absl::string_view kToolWait = "<start_function_response>";
 constexpr absl::string_view kEndTexts[] = {
     "<end_of_turn>",
@@ -102,7 +103,7 @@ void AddEndTexts(const VocabTable& vocab, std::vector<int32_t>& ends) {
 
 }  // namespace
 
-// One search: the text, what is taken of it, and what may be.
+// One search: the text, what is taken of it, and the candidates.
 struct SpecialTokens::Search {
   struct Candidate {
     uint32_t begin;
@@ -112,7 +113,8 @@ struct SpecialTokens::Search {
   bool parse_special;
   StopCounter& stop;
   std::vector<bool> taken;  // [bytes of text]
-  // By length: the longest that may still be taken, of every place one begins.
+  // Lists by length: for every place where candidates begin, the longest one
+  // that may still be taken.
   std::array<std::vector<Candidate>, kMaxSpecialBytes + 1> candidates = {};
   std::vector<TextFragment> matches = {};  // in the order taken
 };
@@ -128,7 +130,7 @@ absl::StatusOr<SpecialTokens> SpecialTokens::Build(const VocabTable& vocab) {
           absl::StrCat("tokenizer.ggml.tokens[", id, "] is a special token of ",
                        text.size(), " bytes, more than ", kMaxSpecialBytes));
     }
-    // Where tokens have equal text the first is meant.
+    // Among tokens with equal text the first counts.
     if (vocab.Find(text) != id) continue;
     special.AddPrefix(text, type == TokenType::kUserDefined);
     special.sorted_.push_back(id);
@@ -148,7 +150,8 @@ void SpecialTokens::Sort(const VocabTable& vocab) {
   for (size_t i = 0; i < sorted_.size(); ++i) {
     const absl::string_view text = vocab.Text(sorted_[i]);
     ++n_with[ByteAt(text, 0)];
-    // What it begins with is the one before it, or a beginning of that one.
+    // The token begins with the token before it, or with a beginning of that
+    // one.
     int32_t before = static_cast<int32_t>(i) - 1;
     while (before != kNone) {
       const auto at = static_cast<size_t>(before);
@@ -211,8 +214,8 @@ int32_t SpecialTokens::Longest(const VocabTable& vocab, absl::string_view text,
   const size_t lead = ByteAt(text, 0);
   const auto begin = sorted_.begin() + first_byte_[lead];
   const auto end = sorted_.begin() + first_byte_[lead + 1];
-  // What `text` begins with is the last one that does not come after it, or a
-  // beginning of that one.
+  // `text` begins with the last token that does not come after it, or with a
+  // beginning of that token.
   const auto after = std::upper_bound(
       begin, end, text, [&](absl::string_view wanted, int32_t id) {
         return wanted < vocab.Text(id);
@@ -245,8 +248,8 @@ absl::Status SpecialTokens::TakeLength(const VocabTable& vocab, size_t bytes,
   }
   for (const Candidate& one : candidates) {
     RETURN_IF_ERROR(search.stop.Spend(1));
-    // What is taken so far is at least as long, so the two overlap iff it
-    // covers the first or the last byte.
+    // Texts that were taken before are at least as long, so they overlap this
+    // one only if they cover its first or its last byte.
     if (search.taken[one.begin]) continue;
     if (!search.taken[one.begin + bytes - 1]) {
       std::fill_n(search.taken.begin() + one.begin, bytes, true);
@@ -267,7 +270,7 @@ absl::StatusOr<std::vector<TextFragment>> SpecialTokens::Split(
     StopCounter& stop) const {
   Search search = {text, parse_special, stop, {}};
   const std::bitset<65'536>& prefixes = prefixes_[parse_special ? 1 : 0];
-  size_t asked = 0;  // up to where
+  size_t asked = 0;  // checked up to here
   for (size_t i = 0; i < text.size(); ++i) {
     if (i >= asked + StopCounter::kUnits) {
       RETURN_IF_ERROR(stop.Spend(static_cast<int64_t>(i - asked)));

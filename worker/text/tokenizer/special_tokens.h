@@ -1,5 +1,5 @@
-// Special tokens inside text: where they are found, and which ids a file's
-// metadata gives a role.
+// Special tokens: finds them in text, and reads which ids a file's metadata
+// gives a role.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_SPECIAL_TOKENS_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_SPECIAL_TOKENS_H_
 
@@ -26,8 +26,8 @@ struct TextFragment {
   int32_t id;      // of the special token, or kRaw
 };
 
-// Finds special tokens. Immutable, so thread-safe; the vocabulary is given to
-// every call and must be the one it was built from.
+// Finds special tokens. Immutable, so thread-safe. Every call gets the
+// vocabulary, which must be the one that Build got.
 class SpecialTokens {
  public:
   static constexpr int64_t kMaxSpecialBytes = 256;  // of one special token
@@ -40,8 +40,8 @@ class SpecialTokens {
   // user-defined tokens and, with `parse_special`, control and unknown tokens.
   // They are taken longest first over the whole text (equal lengths: lowest id
   // first), each at all its occurrences from left to right that do not overlap
-  // what is already taken: not the same as leftmost-longest.
-  // Errors: what `stop` says.
+  // what is already taken. This is not the same as leftmost-longest.
+  // Errors: those of `stop`.
   absl::StatusOr<std::vector<TextFragment>> Split(const VocabTable& vocab,
                                                   absl::string_view text,
                                                   bool parse_special,
@@ -59,24 +59,25 @@ class SpecialTokens {
   // kNone.
   int32_t Longest(const VocabTable& vocab, absl::string_view text,
                   bool parse_special) const;
-  // The longest candidate from `at` on down its beginnings that has `most`
-  // bytes at most, or kNone.
+  // The longest candidate of at most `most` bytes among the one at `at` and the
+  // candidates that it begins with, or kNone.
   int32_t Shorten(const VocabTable& vocab, int32_t at, size_t most,
                   bool parse_special) const;
   absl::Status TakeLength(const VocabTable& vocab, size_t bytes,
                           Search& search) const;
 
-  // The tokens that a text may become, in the order of their bytes.
+  // Tokens that text may become, sorted by their bytes.
   std::vector<int32_t> sorted_;
-  // By place in `sorted_`: the longest other one that it begins with, or kNone.
+  // For each place in `sorted_`: the longest other token that it begins with,
+  // or kNone.
   std::vector<int32_t> beginnings_;
-  // By first byte: where in `sorted_` they begin.
+  // For each first byte: the place in `sorted_` where its tokens begin.
   std::array<int32_t, 257> first_byte_ = {};
-  // Two different candidates of this length might overlap in some text, so that
-  // the order of ids matters.
+  // True for a length if two different candidates of that length might overlap
+  // in some text, so that the order of ids matters.
   std::bitset<kMaxSpecialBytes + 1> may_overlap_;
-  // First two bytes of candidates: [0] user-defined only, [1] all. They keep
-  // text without candidates cheap.
+  // The first two bytes of candidates: [0] user-defined only, [1] all. Text
+  // without candidates is cheap because of them.
   std::bitset<65'536> prefixes_[2];
 };
 
@@ -85,22 +86,25 @@ struct TokenRoles {
   std::optional<int32_t> bos;
   std::optional<int32_t> unknown;
   bool add_bos = false;
-  std::vector<int32_t> end_tokens;  // sorted; MODELS.md 4.7
+  std::vector<int32_t> end_tokens;  // sorted; they end generation
 };
 
-// What a tokenizer model means where a key is absent.
+// The values that a tokenizer model implies if a key is absent.
 struct TokenRoleDefaults {
   int32_t bos;
   int32_t eos;
   int32_t unknown;
   bool add_bos;
-  // Take a default id only if that token is a control token: the defaults of
-  // byte-level BPE name an ordinary token in most vocabularies.
+  // True if a default id counts only if that token is a control token. In most
+  // vocabularies the defaults of byte-level BPE name an ordinary token.
   bool only_control;
 };
 
-// Errors: kInvalidArgument naming the key for an id outside the vocabulary or
-// a value of the wrong type.
+// Reads the roles. The end tokens are those of the eos, eot, eom, fim_pad,
+// fim_rep and fim_sep keys, and the control tokens with texts that are known to
+// end generation, such as <end_of_turn> and <|im_end|>.
+// Errors: kInvalidArgument naming the key for an id outside the vocabulary or a
+// value of the wrong type.
 // Source: GGUF keys tokenizer.ggml.{bos,eos,eot,eom,unknown,fim_*}_token_id and
 // tokenizer.ggml.add_bos_token.
 absl::StatusOr<TokenRoles> ReadTokenRoles(const planner::GgufHeader& header,

@@ -1,5 +1,5 @@
-// Merges texts of any length in windows, so that scratch memory is small and
-// stays in a near cache.
+// Merges texts of any length in windows, so that its scratch memory is small
+// and stays in a near cache.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TEXT_MERGE_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_TEXT_MERGE_H_
 
@@ -18,26 +18,27 @@
 
 namespace plimsoll::worker {
 
-// A rule that joins a symbol to so many bytes that follow it.
+// A rule that joins a symbol to the `bytes` bytes that follow it.
 struct AcrossRule {
   uint32_t rank;
   size_t bytes;
 };
 
 // Merging a text gives the same symbols as merging its parts by themselves if
-// no join reaches across where they meet. That is certain of the end of a
-// symbol, whatever follows the window, if
-// - until the symbol is whole, each rule that joins its last part to what the
-//   text goes on with has at least the rank of what the symbol joins next: of
-//   equals the left one goes first;
-// - once it is whole there is no such rule.
-// What the symbol does until then depends on its own text only, so that is
-// merged again. Of what the text may go on with is left out
-// - what does not become one symbol when it is merged by itself;
-// - what has itself joined the character after it before the rule's turn comes:
-//   all its own ranks, and that of this join, are lower, and nothing joins that
-//   character to the right earlier, which is asked in the same way.
-// A window of which no such end is found is made twice as long.
+// no join reaches across the place where they meet. The end of a symbol is
+// certain to be such a place, whatever follows the window, if
+// - until the symbol is whole, each rule that could join its last part to the
+// text after it has at least the rank of the symbol's own next join (among
+// equal ranks the left join goes first);
+// - once the symbol is whole, there is no such rule.
+// What the symbol does until it is whole depends on its own text only, so that
+// text is merged again. Two kinds of following text do not count:
+// - text that does not become one symbol when it is merged by itself;
+// - text that has joined the character after it before the rule's turn comes:
+// all of its own ranks, and the rank of this join, are lower than the rule's,
+// and nothing joins that character to the right earlier, which is checked in
+// the same way.
+// If a window has no such end, it is made twice as long.
 //
 // `Rules` has
 //   MergeSymbol First(text, begin): the symbol of one character or byte;
@@ -50,16 +51,16 @@ struct AcrossRule {
 class TextMerger {
  public:
   static constexpr size_t kWindow = 512;  // symbols at first
-  // Ends of symbols that are looked at before a window grows.
+  // A window grows after this many ends of symbols have been looked at.
   static constexpr size_t kMaxEnds = 32;
-  // Joins to the right that one join may depend on, each on the next one; what
-  // depends on more counts as possible.
+  // A join may depend on a chain of at most this many joins to its right. A
+  // longer chain counts as possible.
   static constexpr size_t kMaxDepth = 4;
-  // Joins that are looked at for one end, of which more count as possible.
+  // For one end, at most this many joins are looked at; more count as possible.
   static constexpr int kMaxLooks = 128;
 
   // Calls `emit(symbol)` for each symbol that merging `text` gives, in order.
-  // Errors: what `stop` says.
+  // Errors: those of `stop`.
   template <typename Rules, typename Emit>
   absl::Status Run(absl::string_view text, Rules& rules, StopCounter& stop,
                    const Emit& emit) {
@@ -93,8 +94,8 @@ class TextMerger {
     return size_t{symbol.begin} + symbol.bytes;
   }
 
-  // Makes the window `n` symbols of the text from `begin` on, or as many as
-  // there are. Returns where it ends.
+  // Fills the window with `n` symbols of the text from `begin` on, or as many
+  // as there are. Returns where the window ends.
   template <typename Rules>
   size_t Fill(absl::string_view text, size_t begin, size_t n, Rules& rules) {
     window_.symbols.clear();
@@ -105,8 +106,8 @@ class TextMerger {
     return begin;
   }
 
-  // Sets `n` to how many symbols of the merged window are certain: 0, or so
-  // many that they reach to `least_end`.
+  // Sets `n` to the number of symbols of the merged window that are certain: 0,
+  // or enough to reach `least_end`.
   template <typename Rules>
   absl::Status CountCertain(absl::string_view text, size_t least_end,
                             Rules& rules, StopCounter& stop, size_t& n) {
@@ -122,7 +123,8 @@ class TextMerger {
     return absl::OkStatus();
   }
 
-  // Whether nothing that follows `symbol` can be joined to it or to a part.
+  // Sets `is_certain` if nothing after `symbol` can be joined to it or to a
+  // part of it.
   template <typename Rules>
   absl::Status CheckEnd(absl::string_view text, const MergeSymbol& symbol,
                         Rules& rules, StopCounter& stop, bool& is_certain) {
@@ -148,7 +150,7 @@ class TextMerger {
   }
 
   // The lowest rank below `limit` of the rules that may join `symbol` to what
-  // follows it, or `limit`.
+  // follows it; `limit` if there is none.
   template <typename Rules>
   uint32_t LowestAcross(absl::string_view text, const MergeSymbol& symbol,
                         uint32_t limit, size_t depth, Rules& rules,
@@ -164,8 +166,8 @@ class TextMerger {
     return limit;
   }
 
-  // Whether what `rule` joins, which begins at `begin`, may be one symbol when
-  // it is the rule's turn, if nothing was joined to it from the left.
+  // True if what `rule` joins, which begins at `begin`, may be one symbol at
+  // the rule's turn, provided that nothing joined it from the left.
   template <typename Rules>
   bool IsThere(absl::string_view text, size_t begin, const AcrossRule& rule,
                size_t depth, Rules& rules, StopCounter& stop) {
@@ -205,7 +207,7 @@ class TextMerger {
   PairMerger window_;
   PairMerger part_;  // one symbol of the window, merged again
   struct Look {
-    std::vector<AcrossRule> across;  // of a symbol
+    std::vector<AcrossRule> across;  // of one symbol
     PairMerger next;                 // what one of them joins, merged
   };
   std::array<Look, kMaxDepth> looks_;

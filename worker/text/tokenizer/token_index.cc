@@ -64,7 +64,7 @@ TokenIndex::TokenIndex(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   }
   begins_.push_back(static_cast<uint32_t>(bytes_.size()));
   bytes_.shrink_to_fit();
-  // Of a byte that no token begins with: where those before it end.
+  // A byte that no token begins with gets the end of the bytes before it.
   for (size_t b = 1; b < first_byte_.size(); ++b) {
     first_byte_[b] = std::max(first_byte_[b], first_byte_[b - 1]);
   }

@@ -1,5 +1,5 @@
-// The vocabulary in the order of its tokens' bytes, so that what is known of a
-// prefix is known of all tokens that begin with it.
+// The vocabulary sorted by its tokens' bytes, so that what holds for a prefix
+// holds for all tokens that begin with it.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
 
@@ -12,10 +12,10 @@
 
 namespace plimsoll::worker {
 
-// Immutable, so thread-safe. Tokens that are never text are not in it: control,
-// unknown and unused ones, those without bytes, and those that end generation.
-// Memory: 10 bytes a token, and the bytes in which each differs from the one
-// before it.
+// Immutable, so thread-safe. Tokens that are never text are left out: control,
+// unknown and unused tokens, tokens without bytes, and tokens that end
+// generation. It takes 10 bytes for each token, and the bytes in which each
+// differs from the token before it.
 class TokenIndex {
  public:
   // `tokenizer` must outlive it.
@@ -23,7 +23,7 @@ class TokenIndex {
 
   struct Entry {
     int32_t id;
-    uint32_t n_shared;        // first bytes that the entry before has, too
+    uint32_t n_shared;        // leading bytes that the entry before has too
     absl::string_view bytes;  // the rest
   };
 
@@ -35,7 +35,7 @@ class TokenIndex {
                               begins_[at + 1] - begins_[at])};
   }
   // The first entry from `i` on that shares at most `n_shared` bytes with the
-  // one before it; size() if there is none.
+  // entry before it; size() if there is none.
   int64_t SkipTo(int64_t i, uint32_t n_shared) const;
   uint32_t longest_token_bytes() const { return longest_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -47,7 +47,7 @@ class TokenIndex {
   std::vector<uint16_t> shared_;  // VocabTable::kMaxTokenBytes fits
   std::vector<uint32_t> begins_;  // [size + 1]; of bytes_
   std::vector<char> bytes_;
-  std::array<int64_t, 257> first_byte_ = {};  // where tokens begin with it
+  std::array<int64_t, 257> first_byte_ = {};  // where tokens of a byte begin
   uint32_t longest_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What all tokenizers share, and the choice among them.
+// The parts that all tokenizers share, and the choice among tokenizers.
 #include "worker/text/tokenizer/tokenizer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Text to token ids and back, by the tables of the model's own file.
+// Converts text to token ids and back, by the tables of the model's own file.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKENIZER_H_
 
@@ -22,10 +22,10 @@
 
 namespace plimsoll::worker {
 
-// What encoding a text may come to.
+// Limits for encoding a text.
 struct EncodeLimits {
   int64_t max_tokens = std::numeric_limits<int64_t>::max();
-  StopCheck stop = NeverStop;  // asked now and then
+  StopCheck stop = NeverStop;  // called now and then
 };
 
 // Immutable after loading, so thread-safe.
@@ -36,27 +36,27 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Token ids of `text`, without BOS. With `parse_special`, the text of control
-  // tokens becomes those tokens; without it only user-defined tokens are
-  // matched and control-token text stays text. Any bytes are accepted.
-  // `stop` is asked now and then.
-  // Errors: kInvalidArgument beyond kMaxTextBytes; what `stop` says.
+  // tokens becomes those tokens. Without it, only user-defined tokens are
+  // matched, and the text of control tokens stays text. Any bytes are accepted.
+  // `stop` is called now and then.
+  // Errors: kInvalidArgument beyond kMaxTextBytes; those of `stop`.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
                                               bool parse_special,
                                               StopCheck stop = NeverStop) const;
 
-  // The same with BOS in front if the model's rule says so (the rule of
-  // `--raw` and `--special`).
+  // Encode with BOS in front if the model's rule says so, as `--raw` and
+  // `--special` do.
   absl::StatusOr<std::vector<int32_t>> EncodeWithBos(
       absl::string_view text, bool parse_special,
       StopCheck stop = NeverStop) const;
 
-  // What is refused before it is tokenised, because it cannot fit. No token
-  // stands for more than longest_span() bytes of text, and bytes that may be
-  // dropped are not counted: LeastBytes() are those of `text` that are.
+  // These refuse a text that cannot fit before it is tokenised. No token stands
+  // for more than longest_span() bytes of text. LeastBytes() counts the bytes
+  // of `text` without those that may be dropped.
   int64_t LeastBytes(absl::string_view text) const;
   int64_t longest_span() const { return longest_span_; }
-  // Errors: kOutOfRange if texts of so many counted bytes are more than
-  // `max_tokens` tokens, whatever they say.
+  // Errors: kOutOfRange if any text of `least_bytes` counted bytes has more
+  // than `max_tokens` tokens.
   absl::Status CheckFits(int64_t least_bytes, int64_t max_tokens) const;
 
   // Appends the bytes that token `id` stands for. Control and unknown tokens
@@ -64,22 +64,21 @@ class Tokenizer {
   // nothing. The bytes of one token need not be valid UTF-8.
   void AppendBytes(int32_t id, bool render_special, std::string& out) const;
 
-  // The text of a sequence (ill-formed bytes become U+FFFD).
+  // The text of a sequence; ill-formed bytes become U+FFFD.
   std::string Decode(std::span<const int32_t> ids, bool render_special) const;
-  // The same; `stop` is asked now and then.
-  // Errors: what `stop` says.
+  // Decode that calls `stop` now and then. Errors: those of `stop`.
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids,
                                      bool render_special, StopCheck stop) const;
 
   // The token whose stored text is exactly `text`, if any.
   std::optional<int32_t> Find(absl::string_view text) const;
   TokenType Type(int32_t id) const { return vocab_.Type(id); }
-  virtual int64_t MemoryBytes() const = 0;  // of all tables, measured
+  virtual int64_t MemoryBytes() const = 0;  // all tables, measured
 
   int32_t vocab_size() const { return vocab_.size(); }
   std::optional<int32_t> bos() const { return roles_.bos; }
   bool add_bos() const { return roles_.add_bos; }
-  // True for tokens that end generation (MODELS.md 4.7).
+  // True for tokens that end generation (TokenRoles::end_tokens).
   bool IsEnd(int32_t id) const;
   const std::vector<int32_t>& end_tokens() const { return roles_.end_tokens; }
 
@@ -91,12 +90,12 @@ class Tokenizer {
                                 StopCounter& stop,
                                 std::vector<int32_t>& ids) const = 0;
 
-  // Appends what a normal token's stored text stands for.
+  // Appends the bytes that a normal token's stored text stands for.
   virtual void AppendNormal(absl::string_view text, std::string& out) const = 0;
 
-  // For LeastBytes, once the tables are there. `span` gives the most bytes of
-  // text that a token stands for, by its id; `is_kept` says whether a byte that
-  // is in no longer token becomes one.
+  // Prepares LeastBytes when the tables are there. `span` gives, by a token's
+  // id, the most bytes of text that the token stands for. `is_kept` says if a
+  // byte becomes a token when it is in no longer token.
   template <typename Span, typename IsKept>
   void SetSpans(const Span& span, const IsKept& is_kept) {
     for (int32_t id = 0; id < vocab_size(); ++id) {
@@ -107,13 +106,13 @@ class Tokenizer {
     }
   }
 
-  // Of the tables below.
+  // Memory of the tables below.
   int64_t TableBytes() const;
 
   VocabTable vocab_;
   SpecialTokens special_;
   TokenRoles roles_;
-  bool strip_leading_space_ = false;  // add_space_prefix models, in Decode
+  bool strip_leading_space_ = false;  // for Decode; add_space_prefix models
 
  private:
   int64_t longest_span_ = 1;
@@ -122,9 +121,8 @@ class Tokenizer {
 
 // Loads the tokenizer that `header` describes, reading its string tables from
 // `source`.
-// Errors: kUnimplemented naming a tokenizer model or pre-tokenizer that we do
-// not know; kInvalidArgument naming the key for tables that contradict each
-// other.
+// Errors: kUnimplemented naming a tokenizer model or pre-tokenizer that is not
+// known; kInvalidArgument naming the key for tables that contradict each other.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     const planner::GgufHeader& header, planner::ByteSource& source);
 

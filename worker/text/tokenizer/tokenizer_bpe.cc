@@ -88,7 +88,7 @@ void AppendUnmapped(absl::string_view text, std::string& out) {
   }
 }
 
-// One multiplication: it is asked for every pair of symbols there is.
+// The hash is one multiplication: every pair of symbols is looked up.
 uint64_t HashPair(int32_t left, int32_t right) {
   constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
   const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |

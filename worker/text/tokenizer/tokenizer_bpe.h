@@ -24,14 +24,15 @@
 
 namespace plimsoll::worker {
 
-// Which two tokens merge into which, and how early. Immutable after Load.
+// The table of merges: which two tokens merge into which, and at which rank.
+// Immutable after Load.
 class MergeTable {
  public:
   static constexpr int64_t kMaxMerges = 1 << 24;
-  // Of one merge, "left right".
+  // The largest length of one merge, "left right".
   static constexpr int64_t kMaxMergeBytes = 2 * VocabTable::kMaxTokenBytes + 1;
 
-  // Reads tokenizer.ggml.merges. Of equal merges the first counts.
+  // Reads tokenizer.ggml.merges. Among equal merges the first counts.
   // Errors: kInvalidArgument naming the merge that has no space or names a
   // token outside the vocabulary.
   static absl::StatusOr<MergeTable> Load(const planner::GgufHeader& header,
@@ -45,7 +46,7 @@ class MergeTable {
       if (slot.left >= 0) visit(slot.left, slot.right);
     }
   }
-  // At least as many as there are merges.
+  // At least the number of merges.
   size_t n_slots() const { return slots_.size(); }
   int64_t MemoryBytes() const;
 
@@ -59,16 +60,16 @@ class MergeTable {
                    const VocabTable& vocab);
 
   std::vector<Slot> slots_;  // open addressing
-  HashFilter filter_;        // most pairs that are asked for have no merge
+  HashFilter filter_;        // most pairs have no merge
 };
 
-// Text is cut by the pre-tokenizer; within a piece bytes are merged, lowest
+// The pre-tokenizer cuts the text. Within a piece, bytes are merged, lowest
 // rank first and leftmost among equals. Bytes that the vocabulary lacks are
 // dropped. Immutable, so thread-safe.
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Errors: kUnimplemented naming an unknown pre-tokenizer; kInvalidArgument
-  // naming the key that is missing or wrong.
+  // Loads the tokenizer. Errors: kUnimplemented naming an unknown
+  // pre-tokenizer; kInvalidArgument naming the key that is missing or wrong.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const planner::GgufHeader& header, planner::ByteSource& source);
 
@@ -78,9 +79,9 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                PreTokenizer pretokenizer, MergeTable merges);
 
-  // What one call needs beside the text.
+  // The memory that one call needs beside the text.
   struct Scratch;
-  // How the bytes of a part are merged.
+  // The rules by which the bytes of a part are merged.
   class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
@@ -92,18 +93,18 @@ class BpeTokenizer final : public Tokenizer {
   int32_t FindWhole(absl::string_view piece, std::string& mapped) const;
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
-  // A part of a piece that no merge reaches beyond.
+  // Encodes a part of a piece; no merge reaches beyond the part.
   absl::Status EncodePart(absl::string_view part, Scratch& scratch,
                           std::vector<int32_t>& ids) const;
 
   PreTokenizer pretokenizer_;
   MergeTable merges_;
-  std::array<int32_t, 256> byte_ids_;  // of single bytes, or -1
-  // The last byte of a merge's left token beside the first one of its right
-  // token. Between two other bytes nothing is ever merged, so a piece can be
-  // cut there.
+  std::array<int32_t, 256> byte_ids_;  // ids of single bytes, or -1
+  // The last byte of a merge's left token and the first byte of its right
+  // token, for all merges. Nothing is ever merged between two other bytes, so a
+  // piece can be cut there.
   BytePairs joined_;
-  // Of the right tokens of merges that have two bytes or more.
+  // Lengths of the right tokens of merges that have two bytes or more.
   FrontLengths right_lengths_;
   HashFilter right_filter_;
 };

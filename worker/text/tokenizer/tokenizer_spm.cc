@@ -34,20 +34,20 @@ uint32_t RankOfScore(float score) {
   return ~ascending;
 }
 
-// The rules of pairs of tokens, remembered while a text is tokenised: finding
-// one hashes the text of both. Each pair has one place; what comes later takes
-// it.
+// Remembers the rules of pairs of tokens while a text is tokenised, because
+// finding a rule hashes the text of both tokens. Each pair has one place, and a
+// later pair replaces an earlier one there.
 class RuleCache {
  public:
-  static constexpr size_t kMaxEntries = 16'384;  // of 16 bytes
+  static constexpr size_t kMaxEntries = 16'384;  // 16 bytes each
 
-  // With room for a text of so many bytes.
+  // Makes room for a text of `text_bytes` bytes.
   explicit RuleCache(size_t text_bytes)
       : entries_(std::clamp(std::bit_ceil(text_bytes / 4 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // The rule of the two tokens: what `find()` returns, which depends on them
-  // only.
+  // Returns the rule of the two tokens: what `find()` returned for them, which
+  // must depend on these tokens only.
   template <typename FindAnew>
   std::optional<MergeRule> Find(int32_t left, int32_t right,
                                 const FindAnew& find) {
@@ -74,7 +74,7 @@ class RuleCache {
 };
 
 // Sets `marked` to `text` with U+2581 for each space.
-// Errors: what `stop` says.
+// Errors: those of `stop`.
 absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
                         StopCounter& stop, std::string& marked) {
   marked.clear();
@@ -121,7 +121,7 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
       unknown_(roles_.unknown),
       add_space_prefix_(add_space_prefix) {
   strip_leading_space_ = add_space_prefix;
-  // What text cannot become must not be a control token either.
+  // Text that is in no token must not become a control token either.
   if (unknown_ && vocab_.Type(*unknown_) == TokenType::kControl) {
     unknown_.reset();
   }
@@ -191,7 +191,7 @@ bool SpmTokenizer::MayBeToken(absl::string_view joined) const {
 
 class SpmTokenizer::Rules {
  public:
-  // For a text of so many bytes.
+  // Makes rules for a text of `text_bytes` bytes.
   Rules(const SpmTokenizer& tokenizer, size_t text_bytes)
       : tokenizer_(tokenizer), cache_(text_bytes) {}
 
@@ -209,7 +209,7 @@ class SpmTokenizer::Rules {
       if (!tokenizer_.MayBeToken(joined)) return std::nullopt;
       return tokenizer_.FindRule(joined);
     };
-    // Without ids the texts alone say what they are.
+    // If a symbol has no id, only the texts identify the pair.
     if (left.id < 0 || right.id < 0) return find();
     return cache_.Find(left.id, right.id, find);
   }
@@ -283,7 +283,7 @@ absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
   RETURN_IF_ERROR(MarkSpaces(text, with_space_prefix, scratch.stop, marked));
   const absl::string_view all = marked;
   size_t part = 0;
-  size_t asked = 0;  // up to where
+  size_t asked = 0;  // checked up to here
   bool after_mark = true;
   for (size_t i = 0; i < all.size();) {
     if (i >= asked + StopCounter::kUnits) {

@@ -24,12 +24,14 @@
 
 namespace plimsoll::worker {
 
-// Spaces become U+2581; then the adjacent pair of symbols whose text is the
-// token of the highest score is merged, leftmost among equals, until none is.
-// What is in no token becomes byte tokens. Immutable, so thread-safe.
+// Spaces become U+2581. Then the adjacent pair of symbols whose text is the
+// token of the highest score is merged, leftmost among equals, until no pair is
+// a token. Symbols that are no token become byte tokens. Immutable, so
+// thread-safe.
 class SpmTokenizer final : public Tokenizer {
  public:
-  // Errors: kInvalidArgument naming the key that is missing or wrong.
+  // Loads the tokenizer. Errors: kInvalidArgument naming the key that is
+  // missing or wrong.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const planner::GgufHeader& header, planner::ByteSource& source);
 
@@ -39,9 +41,9 @@ class SpmTokenizer final : public Tokenizer {
   SpmTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
                bool add_space_prefix);
 
-  // What one call needs beside the text.
+  // The memory that one call needs beside the text.
   struct Scratch;
-  // How the characters of a part are merged.
+  // The rules by which the characters of a part are merged.
   class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
@@ -51,39 +53,39 @@ class SpmTokenizer final : public Tokenizer {
 
   absl::Status EncodeRaw(absl::string_view text, bool with_space_prefix,
                          Scratch& scratch, std::vector<int32_t>& ids) const;
-  // A part of a text that no merge reaches beyond.
+  // Encodes a part of a text; no merge reaches beyond the part.
   absl::Status EncodePart(absl::string_view text, Scratch& scratch,
                           std::vector<int32_t>& ids) const;
   void AppendAsBytes(absl::string_view text, std::vector<int32_t>& ids) const;
 
-  // The id of `text` as merging may produce it: never a control token, so that
-  // user text cannot become one. -1 if there is none.
+  // The id of `text` as merging may produce it, or -1. It is never a control
+  // token, so that user text cannot become one.
   int32_t FindMergeable(absl::string_view text) const;
   // The mergeable token of one character, or -1.
   int32_t FindChar(absl::string_view c) const;
-  // The rule of two symbols that are the whole of `joined`, which has two bytes
-  // at least.
+  // The rule that joins two symbols to `joined`, which has at least two bytes.
   std::optional<MergeRule> FindRule(absl::string_view joined) const;
-  // Whether a token may be `joined`.
+  // False if no token can be `joined`.
   bool MayBeToken(absl::string_view joined) const;
   void IndexJoins(absl::string_view token);
   void IndexSpans();
-  // Whether a merge may join what ends before `at` and what begins there.
+  // True if a merge may join the text that ends before `at` to the text that
+  // begins there.
   bool MayJoin(absl::string_view text, size_t at, bool is_mark,
                bool after_mark) const;
 
-  std::optional<int32_t> unknown_;  // for bytes in no token; else dropped
+  std::optional<int32_t> unknown_;  // for bytes in no token; absent: dropped
   bool add_space_prefix_;
-  std::array<int32_t, 256> byte_ids_;   // of the byte tokens, or -1
-  std::array<int32_t, 128> ascii_ids_;  // of characters, or -1
+  std::array<int32_t, 256> byte_ids_;   // ids of the byte tokens, or -1
+  std::array<int32_t, 128> ascii_ids_;  // ids of characters, or -1
   // Bytes that some token has in front of a U+2581 which is not part of the
-  // run it begins with. After any other byte no merge reaches across a space,
-  // so words can be merged one at a time.
+  // token's first run of U+2581. After any other byte no merge reaches across a
+  // space, so words can be merged one at a time.
   std::bitset<256> joins_space_;
-  // Bytes that stand side by side in some token. Between two others nothing is
-  // ever merged.
+  // Bytes that stand side by side in some token. Nothing is ever merged between
+  // two other bytes.
   BytePairs adjacent_;
-  // Of tokens with two bytes or more.
+  // Lengths of tokens with two bytes or more.
   FrontLengths lengths_;
   HashFilter filter_;
 };

@@ -28,14 +28,14 @@ enum class TokenType : uint8_t {
 class VocabTable {
  public:
   static constexpr int64_t kMaxTokens = 1 << 24;
-  static constexpr int64_t kMaxTokenBytes = 4'096;             // of one token
-  static constexpr int64_t kMaxTableBytes = int64_t{1} << 30;  // of all
+  static constexpr int64_t kMaxTokenBytes = 4'096;             // one token
+  static constexpr int64_t kMaxTableBytes = int64_t{1} << 30;  // all tokens
 
   // Reads `tokenizer.ggml.tokens`, `.token_type` (absent: all normal) and, if
-  // `with_scores`, `.scores`. Of tokens with equal text the index knows the
-  // one with the lowest id; empty texts are not in it.
+  // `with_scores`, `.scores`. Among tokens with equal text the index has the
+  // one with the lowest id; empty texts are not in the index.
   // Errors: kInvalidArgument naming the key that is missing, too short or holds
-  // a value we cannot use.
+  // a value that cannot be used.
   static absl::StatusOr<VocabTable> Load(const planner::GgufHeader& header,
                                          planner::ByteSource& source,
                                          bool with_scores);
@@ -49,7 +49,7 @@ class VocabTable {
     return static_cast<TokenType>(types_[static_cast<size_t>(id)]);
   }
   float Score(int32_t id) const { return scores_[static_cast<size_t>(id)]; }
-  // True for tokens that text never becomes unless special text is parsed.
+  // True for tokens that text becomes only if special text is parsed.
   bool IsControl(int32_t id) const {
     return Type(id) == TokenType::kControl || Type(id) == TokenType::kUnknown;
   }
@@ -75,11 +75,11 @@ class VocabTable {
   int64_t longest_token_bytes_ = 0;
 };
 
-// `status` with `key` in front of an error message that does not name it.
+// Puts `key` in front of the message of `status` if that does not name the key.
 absl::Status NameKey(absl::string_view key, const absl::Status& status);
 
-// The byte that a byte token's text `<0xHH>` names, or -1 if `text` is not
-// exactly that.
+// The byte that a byte token's text `<0xHH>` names, or -1 if `text` has another
+// form.
 int ParseByteToken(absl::string_view text);
 
 }  // namespace plimsoll::worker
