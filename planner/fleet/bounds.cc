@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kGib = int64_t{1} << 30;
 
-// Matrices of a tensor that a step reads at least: of experts those that one
-// token chooses, of tables of embeddings single rows.
+// Matrices of a tensor that every step reads: of experts, those that one token
+// chooses; of an embedding table, none, because a step reads single rows.
 int64_t MatricesRead(const ModelShape& shape, const WeightTensor& tensor) {
   switch (tensor.kind) {
     case WeightKind::kDense:
@@ -62,7 +62,7 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
     return absl::OutOfRangeError("a step's bytes do not fit in int64");
   }
   bound.kv_bytes = *all_kv / n_sequences;
-  // A model without weights and caches is not one; its step takes no time.
+  // This avoids a division by 0 for a model without weights and caches.
   bound.steps_per_s = static_cast<double>(bandwidth_bytes_per_s) /
                       static_cast<double>(std::max<int64_t>(*step, 1));
   bound.tokens_per_s = bound.steps_per_s * static_cast<double>(n_sequences);

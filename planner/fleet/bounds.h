@@ -1,5 +1,6 @@
-// What a device allows at most: tokens a second from its memory's bandwidth,
-// sessions and context from its bytes, and which devices are large enough.
+// Upper bounds of what a device allows: tokens a second from its memory's
+// bandwidth, sessions and context from its bytes, and which devices are large
+// enough.
 #ifndef PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
 #define PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
 
@@ -16,25 +17,27 @@
 
 namespace plimsoll::planner {
 
-// What a decode step must read, and how often a second that can be done. All
-// ESTIMATED: a bound that leaves out computing, launching and everything else.
+// What a decode step must read, and how often a second that is possible. All
+// numbers are ESTIMATED: the bound leaves out computing, launching and
+// everything else.
 struct DecodeBound {
   int64_t weight_bytes;  // read once a step
   int64_t kv_bytes;      // read once a step for each sequence
   double steps_per_s;
-  double tokens_per_s;  // of all sequences
+  double tokens_per_s;  // all sequences together
 };
 
-// Bytes of the weights that every decode step reads, whatever the batch: all
-// but tables of embeddings that are not also the output projection, of which it
-// gathers single rows, and experts that one token does not choose.
-// Errors: kInvalidArgument, kOutOfRange as of RowBytes.
+// Bytes of the weights that every decode step reads, whatever the batch. Two
+// kinds of weights are left out: embedding tables that are not also the output
+// projection, from which a step gathers single rows, and experts that one token
+// does not choose.
+// Errors: kInvalidArgument and kOutOfRange, as RowBytes returns them.
 absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape);
 
-// The bound for steps of `n_sequences` sequences with caches for `n_ctx` tokens
-// that are full:
+// The bound for steps of `n_sequences` sequences whose caches for `n_ctx`
+// tokens are full:
 //   steps a second = bandwidth / (weights + n_sequences * kv),
-// kv as KvCacheBytes counts it: whole pages, rings of `window` cells.
+// where KvCacheBytes counts kv: whole pages, rings of `window` cells.
 // Errors: kInvalidArgument for a count or bandwidth that is not positive;
 // kOutOfRange on overflow.
 absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
@@ -42,32 +45,33 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
                                         DType v_type,
                                         int64_t bandwidth_bytes_per_s);
 
-// Further tokens of context of one slot that a GiB more of memory holds, in
-// whole pages, when the plan's other regions stay as they are; absent if
-// context costs nothing more, because every layer keeps a ring.
+// Tokens of context, in whole pages, that one slot gains from a further GiB of
+// memory while the plan's other regions stay as they are. Absent if context
+// costs nothing more, because every layer keeps a ring.
 std::optional<int64_t> TokensPerGib(const MemoryPlan& plan);
 
 // The largest number of slots, up to LoadOptions::kMaxSlots, whose plan with
-// options.n_ctx tokens each fits `budget_bytes`; 0 if not even one does.
-// options.n_slots plays no part.
+// options.n_ctx tokens each fits `budget_bytes`; 0 if not even one slot fits.
+// options.n_slots is ignored.
 // Errors: kInvalidArgument if options.n_ctx is absent; those of Layout.
 absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
                                     const LoadOptions& options,
                                     const DeviceProfile& profile,
                                     int64_t budget_bytes);
 
-// What a device allows a model at most.
+// The upper bounds for a model on a device.
 struct DeviceBounds {
-  MemoryPlan plan;       // that fits, with options.n_ctx or the longest context
+  MemoryPlan plan;       // fits, with options.n_ctx or the longest context
   int64_t max_sessions;  // slots of plan.n_ctx tokens
   std::optional<int64_t> tokens_per_gib;
-  // With all slots of the plan at work and their context full; absent if the
-  // bandwidth is not known.
+  // The bound with all slots of the plan at work and their contexts full.
+  // Absent if the bandwidth is not known.
   std::optional<DecodeBound> decode;
 };
 
-// All of the above for one device, or nothing if no plan fits `budget_bytes`.
-// Errors: those of Layout but kOutOfRange; kInvalidArgument for a bandwidth
+// Computes the bounds for one device; returns nothing if no plan fits
+// `budget_bytes`.
+// Errors: those of Layout except kOutOfRange; kInvalidArgument for a bandwidth
 // that is not positive.
 absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
     const ModelShape& shape, const LoadOptions& options,
@@ -81,7 +85,7 @@ struct FittingDevice {
 };
 
 // The devices whose whole memory is enough, the smallest first.
-// Errors: as BoundsOn; what `stop` says, which is asked for each device.
+// Errors: those of BoundsOn; those of `stop`, which is called for each device.
 absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
     const ModelShape& shape, const LoadOptions& options,
     const DeviceCatalogue& catalogue, StopCheck stop = NeverStop);

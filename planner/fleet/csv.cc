@@ -12,7 +12,7 @@
 namespace plimsoll::planner {
 namespace {
 
-constexpr size_t kMaxQuotedBytes = 40;  // of a cell, in a message
+constexpr size_t kMaxQuotedBytes = 40;  // shown of a cell, in a message
 
 absl::Status CheckCells(const CsvRow& row) {
   for (size_t c = 0; c < row.cells.size(); ++c) {

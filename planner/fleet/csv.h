@@ -21,7 +21,7 @@ struct CsvRow {
   std::span<const absl::string_view> columns;  // their names
   std::vector<absl::string_view> cells;  // one a column, without blanks around
 
-  // kInvalidArgument: "line 7, column year: ...".
+  // Returns kInvalidArgument with a message like "line 7, column year: ...".
   absl::Status Error(size_t column, absl::string_view what) const;
   // The cell as a whole number from `min` to `max`.
   absl::StatusOr<int64_t> Number(size_t column, int64_t min, int64_t max) const;

@@ -1,4 +1,4 @@
-// Real devices and fleets of them, from text files that people extend.
+// Real devices and fleets of them, from text files that users can extend.
 #ifndef PLIMSOLL_PLANNER_FLEET_DEVICE_CATALOGUE_H_
 #define PLIMSOLL_PLANNER_FLEET_DEVICE_CATALOGUE_H_
 
@@ -13,10 +13,10 @@
 
 namespace plimsoll::planner {
 
-// What a device's memory_bytes is.
+// What the number memory_bytes of a device means.
 enum class MemoryBasis {
   kDriver,   // the total that its driver reports
-  kNominal,  // as it is sold, in GiB; what is usable is less
+  kNominal,  // as it is sold; less is usable, in GiB
 };
 const char* MemoryBasisName(MemoryBasis basis);  // "driver", "nominal"
 
@@ -44,39 +44,40 @@ class DeviceCatalogue {
 
   // Reads a table with the columns name, title, kind, memory_bytes,
   // memory_basis, bandwidth_bytes_per_s, year, source (see csv.h).
-  // Errors: kInvalidArgument naming line and column; also for a name that is
-  // there twice.
+  // Errors: kInvalidArgument naming line and column, also for a name that comes
+  // twice.
   static absl::StatusOr<DeviceCatalogue> Parse(absl::string_view text);
 
-  // Adds the devices of `other`, which replace those of the same name.
+  // Adds the devices of `other`; they replace devices of the same name.
   void Merge(const DeviceCatalogue& other);
 
-  // By memory, then by bandwidth, then by name.
+  // The devices, sorted by memory, then by bandwidth, then by name.
   const std::vector<CatalogueDevice>& devices() const { return devices_; }
 
-  // The device called `name` in any case, or nullptr.
+  // The device called `name`, in any case, or nullptr.
   const CatalogueDevice* Find(absl::string_view name) const;
-  // Errors: kNotFound with the names that come closest.
+  // Find with an error. Errors: kNotFound with the names that come closest.
   absl::StatusOr<CatalogueDevice> Get(absl::string_view name) const;
 
  private:
   std::vector<CatalogueDevice> devices_;
 };
 
-// What a plan needs to know of a catalogue's device: all of its memory, with
-// the storage rules and the runtime of the profile that is committed for its
-// kind: CommittedGpuProfile for "gpu", CommittedCpuProfile for the others.
+// The profile with which a catalogue's device is planned: all of its memory,
+// with the storage rules and the runtime of the committed profile for its kind,
+// which is CommittedGpuProfile for "gpu" and CommittedCpuProfile for the
+// others.
 DeviceProfile ProfileOf(const CatalogueDevice& device);
 
 // One line of a fleet's file.
 struct FleetDevice {
   std::string id;                          // unique
   std::string device;                      // a name in the catalogue
-  std::optional<int64_t> available_bytes;  // absent: all of its memory
+  std::optional<int64_t> available_bytes;  // absent: all its memory
 };
 
-// Reads a table with the columns id, device, available_bytes, the last of which
-// may be left empty.
+// Reads a table with the columns id, device, available_bytes. The last column
+// may be empty.
 // Errors: kInvalidArgument naming line and column.
 absl::StatusOr<std::vector<FleetDevice>> ParseFleet(absl::string_view text);
 

@@ -40,7 +40,7 @@ absl::Status ValidateModel(const PlacementModel& model, int64_t n_classes) {
   return absl::OkStatus();
 }
 
-// The order of `items` by `key`.
+// Indices of `items`, sorted by `key`.
 template <typename T>
 std::vector<int64_t> OrderBy(const std::vector<T>& items, std::string T::*key) {
   std::vector<int64_t> order(items.size());
@@ -73,7 +73,8 @@ std::string Reason(const PlacementProblem& problem, const UnplacedModel& u) {
                       WithThousands(u.missing_bytes), " are missing");
 }
 
-// Why `model` has fewer replicas than wanted; both are in sorted order.
+// Explains why `model` has fewer replicas than wanted. `problem` and `packing`
+// are both in sorted order.
 UnplacedModel Certify(const PlacementProblem& problem, const Packing& packing,
                       int64_t model) {
   UnplacedModel unplaced = {};
@@ -113,8 +114,8 @@ std::vector<int64_t> Placed(const Packing& packing) {
   return counts;
 }
 
-// The result for `problem`, whose models and devices are sorted.
-// Once `stop` has said so it is any result.
+// Solves `problem`, whose models and devices are sorted. After `stop` says so,
+// it returns any valid result.
 Placement Solve(const PlacementProblem& problem, const StopCheck& stop) {
   Packing packing = PackByHeuristics(problem, stop);
   std::vector<int64_t> wanted;
@@ -219,7 +220,7 @@ absl::StatusOr<Placement> PlaceModels(const PlacementProblem& problem,
   const Placement solved = Solve(sorted, stop);
   RETURN_IF_ERROR(stop());
 
-  // Back to the caller's order.
+  // The result is put back into the caller's order.
   Placement result = solved;
   for (size_t m = 0; m < models.size(); ++m) {
     std::vector<int64_t>& replicas = result.devices_of[Index(models[m])];

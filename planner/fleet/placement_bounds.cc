@@ -10,31 +10,32 @@
 namespace plimsoll::planner {
 namespace {
 
-// Fixed-point ones. Shares are rounded down, so that bounds stay bounds.
+// Shares are fixed-point numbers. They are rounded down, so that bounds stay
+// bounds.
 constexpr int64_t kOneShare = int64_t{1} << 20;
 constexpr int64_t kOnePrice = int64_t{1} << 12;
 constexpr int64_t kMaxPrice = kOnePrice << 10;
-// Within the limits of a problem no sum of prices or costs overflows.
+// No sum of prices or costs overflows within the limits of a problem.
 static_assert(kMaxPrice <= std::numeric_limits<int64_t>::max() /
                                PlacementProblem::kMaxReplicas / kOneShare / 2);
 
-// Devices are taken together in about this many groups, each as large as its
-// largest: fewer make the bound faster and a little weaker.
+// Devices form about this many groups, each counted as large as its largest
+// device. Fewer groups make the bound faster and a little weaker.
 constexpr int64_t kMaxGroups = 128;
 constexpr int64_t kRounds = 48;
 
-// A replica that cannot run on a group's devices.
+// Marks a replica that cannot run on a group's devices.
 constexpr int64_t kNoShare = -1;
 
 struct Group {
   int64_t device_class;
-  int64_t bytes;  // of its largest device
+  int64_t bytes;  // of the group's largest device
   int64_t n_devices;
 };
 
-// How a replica's bytes become its share of a device. With n = 0 and m = 0 by
-// volume; m > 0: nearly the whole device counts as whole, less than one m-th
-// as nothing; n > 0: in steps of one n-th.
+// How a replica's bytes become its share of a device. With n = 0 and m = 0 the
+// share is the volume. With m > 0, nearly the whole device counts as whole, and
+// less than one m-th as nothing. With n > 0, shares go in steps of one n-th.
 struct Measure {
   int64_t m;
   int64_t n;
@@ -91,7 +92,8 @@ int64_t Share(const Measure& measure, int64_t bytes, int64_t capacity) {
   return volume;
 }
 
-// The problem in one measure: what replicas take of the groups' devices.
+// The problem in one measure: the shares of the groups' devices that replicas
+// take.
 class Relaxation {
  public:
   Relaxation(const PlacementProblem& problem, const std::vector<Group>& groups,
@@ -162,7 +164,7 @@ class Relaxation {
       for (size_t g = 0; g < groups_.size(); ++g) {
         const int64_t n = groups_[g].n_devices;
         value -= (prices[g] - floor) * n * kOneShare;
-        // By at most a half, less from round to round.
+        // A price changes by at most a half, and less from round to round.
         const int64_t excess =
             std::clamp((loads[g] / n - kOneShare) / (kOneShare / 1'024),
                        int64_t{-512}, int64_t{512});
@@ -182,7 +184,7 @@ class Relaxation {
   std::vector<int64_t> shares_;  // [n_models, n_groups]
 };
 
-// Bytes of a replica where it needs least; 0 if it runs nowhere.
+// Bytes of a replica on the class where it needs least; 0 if it runs nowhere.
 int64_t LeastBytes(const PlacementModel& model) {
   int64_t least = 0;
   for (const auto& bytes : model.bytes) {
@@ -191,7 +193,7 @@ int64_t LeastBytes(const PlacementModel& model) {
   return least;
 }
 
-// Prices in proportion to the groups' bytes, one for `unit_bytes` of them.
+// Prices in proportion to the groups' bytes; `unit_bytes` cost one.
 std::vector<int64_t> PricesByVolume(const std::vector<Group>& groups,
                                     int64_t unit_bytes, int64_t floor) {
   std::vector<int64_t> prices;
@@ -212,7 +214,8 @@ int64_t MaxPlacedBound(const PlacementProblem& problem,
   int64_t room = 0;
   for (const Group& group : groups) room += group.bytes * group.n_devices;
   // By volume alone, the smallest replicas are placed until the room is used
-  // up; the price of a device is then how many of the last ones it could hold.
+  // up. The price of a device is then the number of the last replicas that it
+  // could hold.
   std::vector<std::pair<int64_t, int64_t>> sizes;  // bytes, replicas
   for (size_t m = 0; m < counts.size(); ++m) {
     if (counts[m] > 0) {
@@ -248,8 +251,8 @@ int64_t MinDevicesBound(const PlacementProblem& problem,
     bytes += counts[m] * LeastBytes(problem.models[m]);
   }
   if (n_replicas == 0) return 0;
-  // By volume alone, the largest devices are used until all have room; a
-  // larger device is worth more than one of the last.
+  // By volume alone, the largest devices are used until all replicas have room.
+  // A larger device is worth more than one like the last.
   std::sort(groups.begin(), groups.end(),
             [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
   int64_t last_bytes = 1;
@@ -260,8 +263,8 @@ int64_t MinDevicesBound(const PlacementProblem& problem,
   }
   const std::vector<int64_t> prices =
       PricesByVolume(groups, last_bytes, kOnePrice);
-  // More than any replica can cost, so that all are assigned; what was gained
-  // is added back.
+  // The gain is more than any replica can cost, so that all are assigned; what
+  // was gained is added back.
   constexpr int64_t kGain = (kMaxPrice + 1) * kOneShare;
   int64_t bound = 1;
   for (const Measure& measure : kMeasures) {

@@ -1,5 +1,5 @@
-// What no placement can beat: upper bounds on the replicas placed and lower
-// bounds on the devices used, without solving the problem.
+// Bounds that no placement can beat: upper bounds on the replicas placed and
+// lower bounds on the devices used, without solving the problem.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_BOUNDS_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_BOUNDS_H_
 
@@ -14,12 +14,12 @@ namespace plimsoll::planner {
 // No assignment places more than this many of counts[model] replicas of each
 // model. Requires a valid problem.
 //
-// Every device is turned into one unit of each of several measures (its bytes;
-// how many replicas of more than a half, a third, ... of it it could hold), of
-// which a replica takes a share; a fractional assignment that respects one
-// measure is then bounded by prices of the devices (Lagrangian duality). Any
-// prices give a valid bound; a few rounds make them good ones. Once `stop` says
-// so there are no more rounds.
+// Every device becomes one unit of each of several measures (its bytes; how
+// many replicas of more than a half, a third, ... of it it could hold), and a
+// replica takes a share of it. Prices of the devices then bound a fractional
+// assignment that respects one measure (Lagrangian duality). Any prices give a
+// valid bound; a few rounds make them good ones. The rounds end when `stop`
+// says so.
 // Source: dual feasible functions, Fekete and Schepers, "New classes of fast
 // lower bounds for bin packing problems", 2001.
 int64_t MaxPlacedBound(const PlacementProblem& problem,

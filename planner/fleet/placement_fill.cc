@@ -18,7 +18,7 @@ void Fill(const std::vector<int64_t>& order, const std::vector<int64_t>& want,
     while (left > 0 && !packing.IsStopped()) {
       const int64_t device = BestFit(packing, model, opening);
       if (device < 0) break;
-      // A device that was the closest fit stays it while it has room.
+      // The device that fits most closely keeps doing so while it has room.
       do {
         packing.Add(model, device);
         --left;
@@ -28,14 +28,14 @@ void Fill(const std::vector<int64_t>& order, const std::vector<int64_t>& want,
 }
 
 // Chooses the replicas that fill one device best: the largest that fits, and
-// beside it the combination of others that leaves least.
+// with it the combination of others that leaves least.
 class DeviceFiller {
  public:
   DeviceFiller(const std::vector<int64_t>& order, std::vector<int64_t>& left,
                Packing& packing)
       : order_(order), left_(left), packing_(packing) {}
 
-  // Adds replicas to `device` until none that is left fits.
+  // Adds replicas to `device` until no remaining one fits.
   void Fill(int64_t device) {
     while (true) {
       Collect(device);
@@ -53,7 +53,7 @@ class DeviceFiller {
   }
 
  private:
-  // A rest of one part in so many is as good as none.
+  // A rest of less than one part in this many counts as none.
   static constexpr int64_t kTolerance = 512;
   static constexpr int64_t kMaxSteps = 400;
   static constexpr size_t kMaxDepth = 64;
@@ -61,10 +61,10 @@ class DeviceFiller {
   struct Candidate {
     int64_t model;
     int64_t bytes;
-    int64_t n;  // that may be taken
+    int64_t n;  // replicas that may be taken
   };
 
-  // What may go on `device`, the largest first.
+  // Lists what may go on `device`, the largest first.
   void Collect(int64_t device) {
     candidates_.clear();
     for (int64_t model : order_) {
@@ -80,7 +80,8 @@ class DeviceFiller {
                      });
   }
 
-  // Takes candidate `i` and then, in all ways, candidates from `i` on.
+  // Takes candidate `i`, and then tries all combinations of candidates from `i`
+  // on.
   void Take(size_t i, int64_t free) {
     ++steps_;
     free -= candidates_[i].bytes;
@@ -115,7 +116,7 @@ class DeviceFiller {
   int64_t steps_ = 0;
 };
 
-// The `count` largest devices, the smallest of them first.
+// Returns the `count` largest devices, the smallest of them first.
 std::vector<int64_t> LargestDevices(const Packing& packing, int64_t count) {
   std::vector<int64_t> devices(Index(packing.n_devices()));
   std::iota(devices.begin(), devices.end(), int64_t{0});
@@ -130,7 +131,7 @@ std::vector<int64_t> LargestDevices(const Packing& packing, int64_t count) {
   return devices;
 }
 
-// Fills one of `devices` after the other.
+// Fills `devices` one after the other.
 void FillDevices(const std::vector<int64_t>& devices,
                  const std::vector<int64_t>& order, std::vector<int64_t> want,
                  Packing& packing) {
@@ -147,7 +148,7 @@ enum class Method { kByDevice, kLargestDevice, kSmallestDevice };
 void FillBy(Method method, const std::vector<int64_t>& order,
             const std::vector<int64_t>& want, Packing& packing) {
   if (method == Method::kByDevice) {
-    // Small devices first, so that small replicas are not used up on large
+    // Small devices come first, so that small replicas are not used up on large
     // ones.
     FillDevices(LargestDevices(packing, packing.n_devices()), order, want,
                 packing);
@@ -159,7 +160,8 @@ void FillBy(Method method, const std::vector<int64_t>& order,
   }
 }
 
-// Models that some device can hold, the largest first, ties in order.
+// Models that some device can hold, the largest first; equal ones keep their
+// order.
 std::vector<int64_t> LargestFirst(const Packing& packing) {
   std::vector<int64_t> order;
   for (int64_t m = 0; m < packing.n_models(); ++m) {
@@ -179,7 +181,7 @@ std::vector<int64_t> Missing(const Packing& packing) {
   return want;
 }
 
-// How many replicas of each model of `order` are among the `count` smallest.
+// The number of replicas of each model of `order` among the `count` smallest.
 std::vector<int64_t> Smallest(const std::vector<int64_t>& order, int64_t count,
                               const Packing& packing) {
   std::vector<int64_t> want(Index(packing.n_models()));
@@ -191,8 +193,9 @@ std::vector<int64_t> Smallest(const std::vector<int64_t>& order, int64_t count,
   return want;
 }
 
-// Fills one level of priority after the other: of each the largest number of
-// its smallest replicas that fit together, then whatever else finds a place.
+// Fills one level of priority after the other: first the largest number of the
+// level's smallest replicas that fit together, then whatever else finds a
+// place.
 Packing FillByLevels(const std::vector<int64_t>& all, Method method,
                      Packing packing) {
   for (int64_t level = 0; level < packing.n_levels(); ++level) {
@@ -223,8 +226,8 @@ Packing FillByLevels(const std::vector<int64_t>& all, Method method,
   return packing;
 }
 
-// Packs the replicas that `packing` holds into `again`, which is empty, on the
-// fewest of the largest devices that will do; false if none do.
+// Packs the replicas of `packing` into `again`, which is empty, on the fewest
+// of the largest devices that suffice. Returns false if no number suffices.
 bool RepackOnFewer(const std::vector<int64_t>& order, const Packing& packing,
                    Packing& again) {
   std::vector<int64_t> placed;

@@ -1,4 +1,4 @@
-// Packings built up from nothing: by best fit, or one device after the other.
+// Builds packings from nothing: by best fit, or one device after the other.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_FILL_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_FILL_H_
 
@@ -6,11 +6,11 @@
 
 namespace plimsoll::planner {
 
-// Adds every missing replica that some device can hold as things lie.
+// Adds every missing replica that some device can hold as it is now.
 void AddWhatFits(Packing& packing);
 
-// A good packing, found in a bounded number of steps; any packing once `stop`,
-// which must outlive the packing, has said so.
+// Returns a good packing, found in a bounded number of steps. After `stop` says
+// so it returns any packing. `stop` must outlive the packing.
 Packing PackByHeuristics(const PlacementProblem& problem,
                          const StopCheck& stop);
 

@@ -6,11 +6,11 @@
 namespace plimsoll::planner {
 namespace {
 
-// Devices that one phase of the search looks at; beyond it the packing stays as
-// it is.
+// One phase of the search looks at this many devices. Beyond that the packing
+// stays as it is.
 constexpr int64_t kMaxLooks = 4'000'000;
 
-// Moves replicas about, as long as its budget of looks lasts.
+// Moves replicas as long as its budget of looks lasts.
 class LocalSearch {
  public:
   explicit LocalSearch(Packing& packing) : packing_(packing) {}
@@ -20,7 +20,7 @@ class LocalSearch {
     looks_ = 0;
     while (EmptyOneDevice()) {
     }
-    // What was emptied may hold another.
+    // A device that was emptied may hold another replica.
     PlaceMissing();
   }
 
@@ -49,7 +49,7 @@ class LocalSearch {
     }
   }
 
-  // Places one replica, if need be by moving one resident elsewhere.
+  // Places one replica; if necessary, it moves one resident elsewhere.
   bool PlaceOne(int64_t model) {
     if (packing_.IsStopped()) return false;
     looks_ += packing_.n_devices();
@@ -94,7 +94,8 @@ class LocalSearch {
     return false;
   }
 
-  // Empties the used device that holds least, or one of the next.
+  // Empties the used device that holds least or, if that fails, one of the
+  // next.
   bool EmptyOneDevice() {
     std::vector<int64_t> used;
     std::vector<int64_t> load(Index(packing_.n_devices()));
@@ -149,8 +150,8 @@ class LocalSearch {
     return true;
   }
 
-  // Moves `model` from `device` to where another resident makes room for it by
-  // moving on to a third used device.
+  // Moves `model` from `device` to a device where another resident makes room
+  // by moving to a third used device.
   bool Exchange(int64_t model, int64_t device, std::vector<Move>& moves) {
     for (int64_t d = 0; d < packing_.n_devices(); ++d) {
       const int64_t bytes = packing_.BytesOn(model, d);

@@ -6,8 +6,8 @@
 
 namespace plimsoll::planner {
 
-// Moves replicas about so that more find a place and fewer devices are used, as
-// long as moves that each help are found within a number of steps. No score
+// Moves replicas so that more find a place and fewer devices are used. It ends
+// when it finds no move that helps within a number of steps. The score never
 // gets worse.
 void ImprovePacking(Packing& packing);
 

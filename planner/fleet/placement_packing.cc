@@ -39,7 +39,8 @@ Packing::Packing(const PlacementProblem& problem, const StopCheck& stop)
       const int64_t bytes = BytesOn(m, d);
       if (bytes == kCannotRun) continue;
       if (least == kCannotRun || bytes < least) least = bytes;
-      // No more than the model wants, so that the sum stays small.
+      // The count is limited to what the model wants, so that the sum stays
+      // small.
       placeable += std::min({Free(d) / bytes, spread_, model.n_replicas});
     }
     least_bytes_.push_back(least);
@@ -93,7 +94,7 @@ int64_t BestFit(const Packing& packing, int64_t model, Opening opening,
   int64_t empty = -1;
   int64_t empty_rest = 0;
   for (int64_t d = 0; d < packing.n_devices(); ++d) {
-    // What takes longest is asked last: most devices are no better.
+    // The most expensive question comes last: most devices are no better.
     const int64_t rest = packing.Free(d) - packing.BytesOn(model, d);
     if (rest < 0 || rest >= best_rest || d == except) continue;
     const bool is_used = packing.IsUsed(d);

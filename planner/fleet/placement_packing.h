@@ -1,4 +1,4 @@
-// What lies on which device while a placement is sought.
+// What each device holds while a placement is sought.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
 
@@ -12,10 +12,10 @@
 
 namespace plimsoll::planner {
 
-// A place in a vector.
+// Converts an index of this file's vectors to size_t.
 inline size_t Index(int64_t index) { return static_cast<size_t>(index); }
 
-// What a packing is judged by, the larger the better.
+// The score of a packing; larger is better.
 struct PackingScore {
   std::vector<int64_t> placed;  // replicas by level of priority, highest first
   int64_t n_unused = 0;         // devices that hold nothing
@@ -25,11 +25,11 @@ struct PackingScore {
 
 class Packing {
  public:
-  // Nothing placed yet. Requires a valid problem. `stop` must outlive it and
-  // its copies.
+  // A packing in which nothing is placed yet. Requires a valid problem. `stop`
+  // must outlive it and its copies.
   Packing(const PlacementProblem& problem, const StopCheck& stop);
 
-  // Nobody waits for the result any more: what is sought need not be found.
+  // True if nobody waits for the result any more, so that it need not be good.
   bool IsStopped() const { return !(*stop_)().ok(); }
 
   int64_t n_models() const { return static_cast<int64_t>(placed_.size()); }
@@ -40,15 +40,15 @@ class Packing {
   int64_t BytesOn(int64_t model, int64_t device) const {
     return bytes_[Index(model * n_classes_ + class_[Index(device)])];
   }
-  // The least of them over all devices, or kCannotRun.
+  // The least of these over all devices, or kCannotRun.
   int64_t LeastBytes(int64_t model) const { return least_bytes_[Index(model)]; }
-  // 0 is the highest priority.
+  // The level of the model's priority; 0 is the highest.
   int64_t LevelOf(int64_t model) const { return level_[Index(model)]; }
   int64_t n_levels() const { return n_levels_; }
 
   int64_t Free(int64_t device) const { return free_[Index(device)]; }
   bool IsUsed(int64_t device) const { return !Residents(device).empty(); }
-  // Models on `device`, one entry a replica.
+  // Models on `device`; a model is listed once for each of its replicas.
   const std::vector<int64_t>& Residents(int64_t device) const {
     return residents_[Index(device)];
   }
@@ -60,8 +60,8 @@ class Packing {
   bool CanHold(int64_t model, int64_t device) const;
 
   int64_t n_placed(int64_t model) const { return placed_[Index(model)]; }
-  // Replicas that would find a place if the model were alone, and how many of
-  // these have none.
+  // Replicas that would find a place if the model were alone, and the number of
+  // these that have no place yet.
   int64_t n_placeable(int64_t model) const { return placeable_[Index(model)]; }
   int64_t n_missing(int64_t model) const {
     return n_placeable(model) - n_placed(model);
@@ -69,7 +69,7 @@ class Packing {
   int64_t n_used() const { return n_used_; }
   PackingScore Score() const;
 
-  // Requires CanHold(model, device), and a resident of that model.
+  // Add requires CanHold(model, device); Remove requires a replica of `model`.
   void Add(int64_t model, int64_t device);
   void Remove(int64_t model, int64_t device);
 
@@ -89,11 +89,11 @@ class Packing {
   int64_t n_used_ = 0;
 };
 
-// Which empty device a replica opens if no used one can hold it.
+// Which empty device a replica takes if no used one can hold it.
 enum class Opening { kLargest, kSmallest };
 
-// The used device that `model` fills most closely, else an empty one, other
-// than `except`; -1 if none can hold it. Ties: the first.
+// The used device that `model` fills most closely, else an empty one; never
+// `except`. Returns -1 if none can hold it. Among equals it is the first.
 int64_t BestFit(const Packing& packing, int64_t model, Opening opening,
                 int64_t except = -1);
 

@@ -17,7 +17,7 @@ class Search {
         replicas_.push_back(m);
       }
     }
-    // Large ones have the fewest choices.
+    // Large replicas come first, because they have the fewest choices.
     std::stable_sort(replicas_.begin(), replicas_.end(),
                      [this](int64_t a, int64_t b) {
                        if (packing_.LevelOf(a) != packing_.LevelOf(b)) {
@@ -38,8 +38,9 @@ class Search {
   }
 
  private:
-  // Decides replicas_[next] and those after it. Replicas of one model are alike
-  // and go to devices from `first` on, those that are not placed last.
+  // Decides replicas_[next] and those after it. Replicas of one model are
+  // alike: they go to devices from `first` on, and those that are not placed
+  // come last.
   void Descend(size_t next, int64_t first) {
     if (trials_ > kMaxSearchTrials || packing_.IsStopped()) return;
     if (next == replicas_.size()) {
@@ -67,7 +68,7 @@ class Search {
     Descend(after, 0);
   }
 
-  // True if what `device` can still hold is what a device in `tried` can.
+  // True if `device` can still hold exactly what a device in `tried` can hold.
   bool IsLikeOneOf(const std::vector<int64_t>& tried, int64_t model,
                    int64_t device) const {
     return std::any_of(tried.begin(), tried.end(), [&](int64_t other) {
@@ -79,7 +80,7 @@ class Search {
     });
   }
 
-  // No packing that keeps what is placed so far scores higher.
+  // The score that no packing can exceed which keeps what is placed so far.
   PackingScore Optimistic(size_t next) const {
     PackingScore score = packing_.Score();
     int64_t free_used = 0;
@@ -93,8 +94,8 @@ class Search {
         largest_unused = std::max(largest_unused, packing_.Free(d));
       }
     }
-    // Of each level as many as its smallest replicas' bytes allow, which stand
-    // last in the order.
+    // Each level counts as many replicas as the bytes of its smallest ones
+    // allow; these are last in the order.
     int64_t bytes = 0;
     bool all = true;
     for (size_t end = replicas_.size(); end > next;) {
@@ -110,7 +111,7 @@ class Search {
       score.placed[Index(level)] += n;
       bytes += level_bytes;
     }
-    // Where all are to be placed, what the used devices cannot hold needs more.
+    // If all must be placed, new devices must hold what the used ones cannot.
     if (all && bytes > free_used && largest_unused > 0) {
       score.n_unused -= CeilDiv(bytes - free_used, largest_unused);
     }

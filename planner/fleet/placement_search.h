@@ -8,15 +8,15 @@
 
 namespace plimsoll::planner {
 
-// Problems with more are not searched.
+// Larger problems are not searched.
 inline constexpr int64_t kMaxSearchReplicas = 64;
 inline constexpr int64_t kMaxSearchDevices = 64;
-// Devices tried for replicas, all together; then the search gives up.
+// The search gives up after trying this many devices for replicas.
 inline constexpr int64_t kMaxSearchTrials = 200'000;
 
-// Replaces `best` by a packing of a higher score if there is one, and returns
-// whether the search went through to its end: then `best` is optimal.
-// It ends early once `stop`, which must outlive `best`, says so.
+// Replaces `best` by a packing of a higher score if there is one. Returns true
+// if the search was complete, so that `best` is optimal. It ends early when
+// `stop` says so. `stop` must outlive `best`.
 bool SearchPlacement(const PlacementProblem& problem, Packing& best,
                      const StopCheck& stop);
 

@@ -21,13 +21,14 @@ absl::Status Bad(absl::string_view axis, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(axis, " ", what));
 }
 
-// 256 times the bits of one element, exactly: blocks are at most 256 elements.
+// 256 times the bits of one element. This is exact: blocks have at most 256
+// elements.
 int64_t Precision(DType dtype) {
   const DTypeInfo& info = InfoOf(dtype);
   return info.block_bytes * 8 * 256 / info.block_elems;
 }
 
-// The same of all matrices together. Saturates: it is only compared.
+// The precision of all matrices together. It saturates: it is only compared.
 int64_t Precision(const ModelShape& shape) {
   Checked sum = 0;
   for (const WeightTensor& tensor : shape.weights) {
@@ -46,8 +47,9 @@ bool CanRun(const ModelShape& shape, const DeviceProfile& profile) {
                      });
 }
 
-// Least values over a grid whose cells are found by "at least as large in all
-// three ranks": a Fenwick tree in three dimensions.
+// Least values over a grid of three ranks. A query asks for the least value of
+// all cells that are at least as large in all three: a Fenwick tree in three
+// dimensions.
 class LeastAbove {
  public:
   using Ranks = std::array<size_t, 3>;
@@ -76,7 +78,7 @@ class LeastAbove {
     return next <= n ? next : 0;
   }
 
-  // Indices of the tree count from 1; `next` gives 0 at its end.
+  // The tree's indices count from 1; `next` returns 0 at its end.
   template <typename Next, typename Use>
   void Visit(const Ranks& ranks, const Next& next, const Use& use) {
     for (size_t a = ranks[0] + 1; a > 0; a = next(a, sizes_[0])) {
@@ -92,8 +94,8 @@ class LeastAbove {
   std::vector<int64_t> least_;
 };
 
-// For each value the number of different smaller ones, and how many different
-// ones there are.
+// For each value, the number of different smaller values; and the number of
+// different values.
 std::pair<std::vector<size_t>, size_t> RanksOf(
     const std::vector<int64_t>& values) {
   std::vector<int64_t> sorted = values;
@@ -154,7 +156,7 @@ absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
   return what_if;
 }
 
-// Every value alone, so that no point can fail later for any other reason than
+// Checks every value by itself, so that later a point can only fail by
 // overflow.
 absl::Status WhatIf::CheckAxes(StopCheck stop) const {
   LoadOptions options = base_;
@@ -310,10 +312,10 @@ absl::StatusOr<std::vector<int64_t>> WhatIf::Frontier(StopCheck stop) const {
   return frontier;
 }
 
-// Points are taken from the longest context down, ties by the other goods, so
-// that whatever is better than a point is seen before it; the tree then says in
-// how few bytes a point at least as good in the other three was had. Equal
-// points are asked for together: none of them beats another.
+// Points are taken from the longest context down, and equal contexts by the
+// other measures, so that every better point comes before a point. The tree
+// then gives the fewest bytes of the points that are at least as good in the
+// other three. Equal points are queried together: none of them beats another.
 absl::Status WhatIf::MarkFrontierOf(const std::vector<Candidate>& candidates,
                                     StopCheck stop,
                                     std::vector<int64_t>& frontier) const {

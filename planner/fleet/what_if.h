@@ -1,5 +1,5 @@
-// What if: the numbers of many plans of one model, over a grid of contexts,
-// slots, element types, chunks and devices.
+// What-if grids: the numbers of many plans of one model, over contexts, slots,
+// element types, chunks and devices.
 #ifndef PLIMSOLL_PLANNER_FLEET_WHAT_IF_H_
 #define PLIMSOLL_PLANNER_FLEET_WHAT_IF_H_
 
@@ -18,15 +18,15 @@
 
 namespace plimsoll::planner {
 
-// The axes of a grid; each has at least one value. Points are visited with the
-// last axis running fastest: devices, weights, kv, n_ubatch, n_slots, n_ctx.
+// The axes of a grid; each has at least one value. The last axis runs fastest:
+// devices, weights, kv, n_ubatch, n_slots, n_ctx.
 struct WhatIfAxes {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxPoints = 1'000'000;
-  // Points times the model's layers: what computing them costs.
+  // Points times the model's layers: the cost of computing them.
   static constexpr int64_t kMaxLayerPoints = 128 * kMaxPoints;
   static constexpr int64_t kMaxDevices = 64;
-  static constexpr int64_t kMaxTypes = 64;  // of weights, and of kv
+  static constexpr int64_t kMaxTypes = 64;  // weights, and kv
 
   struct Device {
     DeviceProfile profile;
@@ -38,50 +38,50 @@ struct WhatIfAxes {
   };
 
   std::vector<Device> devices;
-  // Absent: as the base has them. A type: every matrix in it (see
+  // Absent: the element types of the base. A type: every matrix has it (see
   // WithWeightType).
   std::vector<std::optional<DType>> weights = {std::nullopt};
   std::vector<KvType> kv = {{DType::kF16, DType::kF16}};
   std::vector<int64_t> n_ubatch = {512};
   std::vector<int64_t> n_slots = {1};
-  // Absent: the largest that fits.
+  // Absent: the largest context that fits.
   std::vector<std::optional<int64_t>> n_ctx = {std::nullopt};
 };
 
 struct WhatIfPoint {
   int64_t index;  // in the order of the grid, from 0
-  // What was asked: the axes' values here.
+  // The axes' values at this point.
   int64_t device;  // index into WhatIfAxes::devices
   std::optional<DType> weights;
   WhatIfAxes::KvType kv;
   int64_t n_ubatch;
   int64_t n_slots;
   std::optional<int64_t> wanted_ctx;
-  // What a plan says; the fields' names and meanings are MemoryPlan's.
+  // The plan's numbers; names and meanings are those of MemoryPlan.
   int64_t n_ctx;
   bool fits;
   int64_t budget_bytes;
-  // INT64_MAX, and the two below 0, if they do not fit in 63 bits.
+  // INT64_MAX if it does not fit in 63 bits; the two below are then 0.
   int64_t total_bytes;
   int64_t arena_bytes;
   int64_t kv_bytes;  // kv_full and kv_window
   int64_t missing_bytes;
   int64_t kv_bytes_per_token;
-  // False if this build cannot run it on the device; the bytes are right all
-  // the same.
+  // False if this build cannot run the plan on the device. The bytes are right
+  // all the same.
   bool can_run;
 };
 
-// Walks a grid, a few points at a time: a caller holds no more than it asks
-// for, and may stop at any time. Not thread-safe.
+// Walks a grid, a few points at a time. A caller holds no more points than it
+// asks for, and may stop at any time. Not thread-safe.
 class WhatIf {
  public:
-  // `base` gives every option that is no axis. What depends on the weights only
-  // is computed here, once for each device and type.
+  // `base` gives every option that is no axis. Create computes, once for each
+  // device and type, what depends on the weights only.
   // Errors: kInvalidArgument naming the axis that is empty, too long or has a
-  // value that makes no sense for this model; what Layout says of the shape
-  // and of the profiles; kOutOfRange if the weights overflow; what `stop` says,
-  // which is asked for each device.
+  // value that makes no sense for this model; the errors of Layout about the
+  // shape and the profiles; kOutOfRange if the weights overflow; those of
+  // `stop`, which is called for each device.
   static absl::StatusOr<WhatIf> Create(ModelShape shape,
                                        const LoadOptions& base, WhatIfAxes axes,
                                        StopCheck stop = NeverStop);
@@ -89,36 +89,36 @@ class WhatIf {
   int64_t n_points() const { return n_points_; }
   bool done() const { return next_ == n_points_; }
 
-  // The next points, at most `max_points`; none once done. Each is what Layout
-  // says of that load, to the byte.
-  // Errors: those of Layout but kOutOfRange; what `stop` says, which is asked
-  // for each point.
+  // Returns the next points, at most `max_points`; none once done. Each equals
+  // the result of Layout for that load, to the byte.
+  // Errors: those of Layout except kOutOfRange; those of `stop`, which is
+  // called for each point.
   absl::StatusOr<std::vector<WhatIfPoint>> Next(int64_t max_points,
                                                 StopCheck stop = NeverStop);
 
-  // Indices of the visited points that are on their device's Pareto frontier,
-  // in ascending order. A point is on it if it fits, can run, and no other such
-  // point of its device is at least as good in all of these and better in one:
-  // a longer context, more slots, more bits of a key and a value together, more
-  // bits of weights, fewer bytes in all. (The chunk is none of them: it costs
-  // time, not quality.) O(n log n) for n points and short axes.
-  // Errors: what `stop` says, which is asked again and again.
+  // Indices, ascending, of the visited points that are on their device's Pareto
+  // frontier. A point is on it if it fits, can run, and no other such point of
+  // its device is at least as good in all of these and better in one: a longer
+  // context, more slots, more bits of a key and a value together, more bits of
+  // weights, fewer bytes in all. The chunk does not count: it costs time, not
+  // quality. O(n log n) for n points and short axes.
+  // Errors: those of `stop`, which is called repeatedly.
   absl::StatusOr<std::vector<int64_t>> Frontier(
       StopCheck stop = NeverStop) const;
 
  private:
-  // What a weight type comes to on a device.
+  // The bytes of one weight type on one device.
   struct Weights {
     WeightBytes bytes;
     bool can_run;
   };
-  // A point that fits, as far as the frontier is concerned.
+  // A point that fits, with what the frontier compares.
   struct Candidate {
     int64_t index;
     int64_t n_ctx;
     int64_t total_bytes;
   };
-  // Where a point lies on each axis.
+  // A point's place on each axis.
   struct Place {
     size_t device, weights, kv, n_ubatch, n_slots, n_ctx;
   };
@@ -141,7 +141,7 @@ class WhatIf {
   int64_t next_ = 0;
   std::vector<Weights> weights_;           // [devices, weights]
   std::vector<int64_t> weight_precision_;  // [weights], bits of all matrices
-  std::vector<Candidate> candidates_;      // of the points visited so far
+  std::vector<Candidate> candidates_;      // points visited so far
 };
 
 }  // namespace plimsoll::planner

@@ -1,4 +1,4 @@
-// Where the bytes of a file come from.
+// A source of the bytes of a file.
 #ifndef PLIMSOLL_PLANNER_GGUF_BYTE_SOURCE_H_
 #define PLIMSOLL_PLANNER_GGUF_BYTE_SOURCE_H_
 
@@ -10,13 +10,13 @@
 
 namespace plimsoll::planner {
 
-// The planner does no I/O itself: the worker gives
-// it a file, a test gives it memory.
+// The planner does no I/O itself: the worker gives it a file, a test gives it
+// memory.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual int64_t Size() const = 0;
-  // The bytes that are there, from the beginning. A message holds only the
+  // Bytes that are present, from the beginning: a message may hold only the
   // beginning of a file. No header is read beyond them, whatever it claims.
   virtual int64_t PresentBytes() const { return Size(); }
   // Fills all of `out` from `offset`. The caller stays within Size().

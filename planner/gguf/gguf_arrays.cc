@@ -11,7 +11,7 @@
 namespace plimsoll::planner {
 namespace {
 
-// Whether `array` is one that a header of this source could declare.
+// True if a header of this source could declare `array`.
 bool LiesWithin(const GgufArray& array, const ByteSource& source) {
   return array.n >= 0 && array.offset >= 0 && array.bytes >= 0 &&
          array.bytes <= source.Size() &&

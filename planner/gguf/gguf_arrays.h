@@ -1,4 +1,4 @@
-// The elements of a header's arrays, which stay in the file.
+// Reads the elements of a header's arrays, which stay in the file.
 #ifndef PLIMSOLL_PLANNER_GGUF_GGUF_ARRAYS_H_
 #define PLIMSOLL_PLANNER_GGUF_GGUF_ARRAYS_H_
 
@@ -15,9 +15,9 @@
 namespace plimsoll::planner {
 
 // Calls `visit(index, bytes)` for every string of a string array, in order, in
-// chunked reads. `visit`'s view is valid during the call only.
+// chunked reads. `visit`'s view is valid only during the call.
 // Errors: kInvalidArgument if it is not an array of strings; kDataLoss if the
-// file changed under us; the first error `visit` returns.
+// file has changed; the first error of `visit`.
 absl::Status ForEachString(
     ByteSource& source, const GgufArray& array,
     const std::function<absl::Status(int64_t, absl::string_view)>& visit);

@@ -1,4 +1,5 @@
-// A GGUF header that was read and checked, with typed access to its values.
+// A GGUF header that has been read and checked, with typed access to its
+// values.
 #ifndef PLIMSOLL_PLANNER_GGUF_GGUF_HEADER_H_
 #define PLIMSOLL_PLANNER_GGUF_GGUF_HEADER_H_
 
@@ -36,20 +37,20 @@ enum class GgufType : uint32_t {
 // The type's name in messages: "u8", "string", "array" ...
 absl::string_view GgufTypeName(GgufType type);
 
-// An array value. Long arrays (a vocabulary) stay in the file: `offset` and
-// `bytes` say where. Numeric and bool arrays of at most kMaxInlineElements
-// elements are kept in `numbers` too (exact for integers up to 2^53).
+// An array value. Long arrays (a vocabulary) stay in the file, at `offset` with
+// `bytes` bytes. Numeric and bool arrays of at most kMaxInlineElements elements
+// are also kept in `numbers` (exact for integers up to 2^53).
 struct GgufArray {
   GgufType element_type;
-  int64_t n;       // elements
-  int64_t offset;  // of the first element, from the start of the file
-  int64_t bytes;   // of all elements, string lengths included
+  int64_t n;                    // elements
+  int64_t offset;               // of the first element, in the file
+  int64_t bytes;                // all elements, with string lengths
   std::vector<double> numbers;  // [n] or empty
 };
 
 struct GgufValue {
   GgufType type;
-  // Unsigned types and bool as uint64, signed as int64, floats as double.
+  // Unsigned types and bool are uint64, signed ones int64, floats double.
   std::variant<uint64_t, int64_t, double, std::string, GgufArray> value;
 };
 
@@ -57,14 +58,14 @@ struct GgufTensor {
   std::string name;
   DType dtype;
   int n_dims;                 // 1..4
-  std::array<int64_t, 4> ne;  // ne[0] is the contiguous one; unused are 1
+  std::array<int64_t, 4> ne;  // ne[0] is contiguous; unused ones are 1
   int64_t offset;             // from the start of the data section
   int64_t bytes;
 };
 
 // A whole header, every rule checked. Immutable after ReadGgufHeader.
 struct GgufHeader {
-  // Limits on what a file may ask of us. Each has a test at it and one past it.
+  // Limits on what a file may demand. Each has a test at it and one past it.
   static constexpr int64_t kMaxMetadata = 65'536;
   static constexpr int64_t kMaxTensors = 65'536;
   static constexpr int64_t kMaxKeyBytes = 65'535;

@@ -13,14 +13,15 @@
 namespace plimsoll::planner {
 namespace {
 
-// Smallest records that the format allows: what a count must at least take.
+// The smallest records that the format allows, to check counts.
 constexpr int64_t kMinMetadataBytes = 8 + 1 + 4 + 1;
 constexpr int64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr int64_t kDefaultAlignment = 32;
-// Elements of short arrays that are kept, as doubles, all arrays together.
+// The elements of all short arrays together, as doubles, take at most this
+// much.
 constexpr int64_t kMaxInlineBytes = 8 << 20;
 
-// A stream over what may hold the header.
+// A stream over the bytes that may hold the header.
 GgufStream HeaderStream(ByteSource& source) {
   const int64_t present = std::min(source.Size(), source.PresentBytes());
   if (present > GgufHeader::kMaxHeaderBytes) {
@@ -321,7 +322,7 @@ absl::Status HeaderReader::SizeTensor(GgufTensor& tensor,
 
 absl::Status HeaderReader::CheckPlacement() {
   header_.header_bytes = stream_.Offset();
-  // Both are within their limits: a header ends within the file.
+  // Both terms are within their limits: a header ends within the file.
   header_.data_offset =
       CeilDiv(header_.header_bytes, header_.alignment) * header_.alignment;
   if (header_.tensors.empty()) return absl::OkStatus();

@@ -14,8 +14,12 @@ namespace plimsoll::planner {
 // source.PresentBytes() or kMaxHeaderBytes, and the strings of long arrays are
 // skipped, not stored.
 //
+// A header is refused if any count, length, type, offset or size in it is out
+// of its limits, if a name comes twice, if the alignment is no power of two, or
+// if a tensor's data would lie outside of the file, off its alignment or over
+// another tensor's.
 // Errors: kInvalidArgument or kDataLoss, with the field and what is wrong with
-// it, for anything MODELS.md's reader rules forbid; what `source` reports.
+// it; those of `source`.
 // Source: the GGUF specification, versions 2 and 3.
 absl::StatusOr<GgufHeader> ReadGgufHeader(ByteSource& source);
 

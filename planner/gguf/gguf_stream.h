@@ -1,5 +1,5 @@
-// A cursor over a ByteSource: little-endian values and strings through one
-// small buffer, every read checked against what is left.
+// A cursor over a ByteSource: it reads little-endian values and strings through
+// one small buffer and checks every read against what is left.
 #ifndef PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
 #define PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
 
@@ -21,20 +21,20 @@ namespace plimsoll::planner {
 static_assert(std::endian::native == std::endian::little,
               "the reader copies little-endian values as they are");
 
-// `bytes` in quotes, with unprintable bytes escaped and long ones cut, safe to
-// put in a message.
+// Puts `bytes` in quotes, escapes unprintable bytes and cuts long texts, so
+// that a message can show them.
 std::string Quoted(absl::string_view bytes);
 
 // Bytes of a value of a fixed size, or 0 for strings, arrays and unknown ids.
 int64_t ScalarBytes(uint64_t type);
 
-// Unsigned types and bool as uint64, signed as int64, floats as double.
+// Unsigned types and bool are uint64, signed ones int64, floats double.
 using GgufScalar = std::variant<uint64_t, int64_t, double>;
 
-// Not thread-safe. Reads [offset, end) of the source, and never past `end`.
+// Reads [offset, end) of the source, and never beyond `end`. Not thread-safe.
 class GgufStream {
  public:
-  // `end_reason` says in errors why there is nothing behind `end`.
+  // `end_reason` tells, in errors, why there is nothing behind `end`.
   GgufStream(ByteSource& source, int64_t offset, int64_t end,
              std::string end_reason = "the file is truncated")
       : source_(source),
@@ -46,27 +46,27 @@ class GgufStream {
   int64_t Remaining() const { return end_ - offset_; }
   const std::string& end_reason() const { return end_reason_; }
 
-  // An unsigned number of `bytes` (1, 2, 4 or 8) bytes. Errors: kDataLoss
+  // Reads an unsigned number of `bytes` (1, 2, 4 or 8) bytes. Errors: kDataLoss
   // naming `what` if it does not fit.
   absl::StatusOr<uint64_t> Unsigned(int64_t bytes, absl::string_view what);
 
-  // One value of a scalar type. Errors: as Unsigned; kInvalidArgument for a
-  // bool that is not 0 or 1, a string or an array.
+  // Reads one value of a scalar type. Errors: those of Unsigned;
+  // kInvalidArgument for a bool that is not 0 or 1, a string or an array.
   absl::StatusOr<GgufScalar> Scalar(GgufType type, absl::string_view what);
 
-  // The same as a double.
+  // Reads one value of a scalar type as a double.
   absl::StatusOr<double> Number(GgufType type, absl::string_view what);
 
-  // A length-prefixed string of at most `max_bytes`; the view is valid until
-  // the next call. Errors: kDataLoss if it does not fit, kInvalidArgument if it
-  // is too long, both naming `what`.
+  // Reads a length-prefixed string of at most `max_bytes`; the view is valid
+  // until the next call. Errors: kDataLoss if it does not fit, kInvalidArgument
+  // if it is too long, both naming `what`.
   absl::StatusOr<absl::string_view> String(int64_t max_bytes,
                                            absl::string_view what);
 
-  // Passes over `bytes` bytes. Requires 0 <= bytes <= Remaining().
+  // Skips `bytes` bytes. Requires 0 <= bytes <= Remaining().
   void Skip(int64_t bytes);
 
-  // Passes over `n` strings of at most `max_bytes` each. Errors: as String,
+  // Skips `n` strings of at most `max_bytes` each. Errors: those of String,
   // naming `what` and the index.
   absl::Status SkipStrings(int64_t n, int64_t max_bytes,
                            absl::string_view what);
@@ -85,13 +85,13 @@ class GgufStream {
   static constexpr int64_t kBufferBytes = 64 << 10;
 
   ByteSource& source_;
-  int64_t offset_;  // of the next byte, in the source
+  int64_t offset_;  // the next byte, in the source
   int64_t end_;
   std::string end_reason_;
   std::vector<std::byte> buffer_;
-  size_t begin_ = 0;  // of the unread part of the buffer
+  size_t begin_ = 0;  // beginning of the unread part of buffer_
   size_t filled_ = 0;
-  std::string long_string_;  // one that does not fit in the buffer
+  std::string long_string_;  // a string that does not fit in the buffer
 };
 
 }  // namespace plimsoll::planner

@@ -1,5 +1,5 @@
-// Writes the header of a model that has no file: its numbers under the keys
-// that a GGUF file would have them under.
+// Writes the header of a model that has no file: its numbers, under the keys
+// that a GGUF file would use.
 #ifndef PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 #define PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 
@@ -14,8 +14,8 @@
 
 namespace plimsoll::planner {
 
-// Holds a header without tensors, which AddTensors then adds. The vocabulary is
-// counted, not known. Keys are given without the architecture in front.
+// Holds a header without tensors; AddTensors adds them. It has the vocabulary's
+// counts, not its tokens. Keys are given without the architecture's prefix.
 class HeaderNumbers {
  public:
   explicit HeaderNumbers(absl::string_view architecture)

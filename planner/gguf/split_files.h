@@ -14,16 +14,16 @@ namespace plimsoll::planner {
 
 inline constexpr int64_t kMaxSplits = 1'024;
 
-// The names of all parts, given that of the first one: "m-00001-of-00003.gguf"
-// gives three. Empty if `name` is no such name.
+// The names of all parts, given the name of the first one:
+// "m-00001-of-00003.gguf" gives three. Empty if `name` has another form.
 std::vector<std::string> SplitNames(absl::string_view name);
 
-// One header with the metadata of the first part and the tensors of all, as if
-// their data lay in one file.
-// Errors: kInvalidArgument naming the part whose split.no, split.count or
-// split.tensors.count contradicts the others, or a tensor that is there twice;
+// Returns one header with the metadata of the first part and the tensors of all
+// parts, as if their data lay in one file. Only the first part needs the
+// model's metadata.
+// Errors: kInvalidArgument naming the part whose split.no (from 0), split.count
+// or split.tensors.count contradicts the others, or a tensor that occurs twice;
 // kOutOfRange on overflow.
-// Source: GGUF keys split.*, MODELS.md 1.2.
 absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts);
 
 }  // namespace plimsoll::planner

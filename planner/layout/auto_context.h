@@ -9,9 +9,10 @@
 
 namespace plimsoll::planner {
 
-// The contexts up to `cap` tokens that a solver chooses among, smallest first:
-// 16, 32, 48 and 64 tokens (one short page), then whole pages of 64, the last
-// one cut to `cap`; or every number of tokens.
+// The contexts up to `cap` tokens among which a solver chooses, smallest first.
+// Without `counts_tokens` they are 16, 32, 48 and 64 tokens (one short page),
+// then whole pages of 64, the last one cut to `cap`; with it, every number of
+// tokens.
 class ContextGrid {
  public:
   // Requires cap > 0.
@@ -21,7 +22,7 @@ class ContextGrid {
   int64_t size() const;
   // Requires 0 <= index < size().
   int64_t At(int64_t index) const;
-  // The context after `n_ctx`, which is one of them and not the last.
+  // The context after `n_ctx`, which must be one of them and not the last.
   int64_t Next(int64_t n_ctx) const;
 
  private:
@@ -29,15 +30,15 @@ class ContextGrid {
   bool counts_tokens_;
 };
 
-// Whether the plan for `n_ctx` fits its budgets. What does not fit in int64
-// does not.
+// True if the plan for `n_ctx` fits its budgets. A plan whose bytes overflow
+// int64 does not fit.
 bool Fits(const PlanInputs& inputs, int64_t n_ctx);
 
-// Total bytes of the plan for `n_ctx`; nothing if they do not fit in int64.
+// Total bytes of the plan for `n_ctx`; nothing if they overflow int64.
 std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx);
 
-// Returns the largest of the contexts up to `cap` whose plan fits, or 0 if none
-// does. Exact, because a plan's bytes never shrink as its context grows.
+// Returns the largest context up to `cap` whose plan fits, or 0 if none does.
+// Exact, because a plan's bytes never shrink as its context grows.
 int64_t LargestContext(const PlanInputs& inputs, int64_t cap);
 
 }  // namespace plimsoll::planner

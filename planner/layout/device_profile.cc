@@ -8,18 +8,18 @@
 namespace plimsoll::planner {
 namespace {
 
-// The process itself beside arena and tokenizer: code, libraries, stacks,
-// channels. A committed upper bound until it is measured.
+// The process itself beside arena and tokenizer: code, libraries, stacks and
+// channels. It is a committed upper bound until it is measured.
 constexpr int64_t kCpuRuntimeBytes = 28 << 20;
 // The arena is one mapping of whole huge pages.
 constexpr int64_t kCpuGranularityBytes = 2 << 20;
 
 // A GPU's context, modules, library workspaces and graphs: 512 MiB for context
-// and modules (Ollama sets 457 MiB aside for them, gguf-parser-go 250), 32 MiB
-// for cuBLAS (the workspace that its manual names for Hopper; 4 MiB on older
-// ones) and 96 MiB for graphs and streams. Nothing of it is measured.
+// and modules (Ollama reserves 457 MiB for them, gguf-parser-go 250 MiB), 32
+// MiB for cuBLAS (its manual names that workspace for Hopper, and 4 MiB for
+// older devices) and 96 MiB for graphs and streams. None of it is measured.
 constexpr int64_t kGpuRuntimeBytes = int64_t{512 + 32 + 96} << 20;
-// cudaMalloc takes whole pages of 2 MiB and aligns to 256 bytes.
+// cudaMalloc allocates whole pages of 2 MiB and aligns to 256 bytes.
 constexpr int64_t kGpuGranularityBytes = 2 << 20;
 constexpr int64_t kGpuAlignment = 256;
 
@@ -79,7 +79,7 @@ DeviceProfile CommittedCpuProfile() {
 }
 
 DeviceProfile CommittedGpuProfile() {
-  // Steps are planned as the CPU's, whose packed rows are the wider ones.
+  // Steps are planned like the CPU's, whose packed rows are wider.
   const WorkspaceParameters workspace = CommittedCpuProfile().workspace;
   DeviceProfile profile = {
       .id = "gpu",

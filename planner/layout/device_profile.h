@@ -1,5 +1,5 @@
-// What differs between backends, as data: how much memory a device has, how it
-// allocates, and how it stores each element type.
+// The differences between backends, as data: how much memory a device has, how
+// it allocates, and how it stores each element type.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_DEVICE_PROFILE_H_
 #define PLIMSOLL_PLANNER_LAYOUT_DEVICE_PROFILE_H_
 
@@ -14,7 +14,7 @@
 
 namespace plimsoll::planner {
 
-// Where a number of a plan comes from.
+// The origin of a number in a plan.
 enum class Basis {
   kDerived,    // computed from the file's header
   kMeasured,   // read off a running worker on this device and build
@@ -24,22 +24,23 @@ enum class Basis {
 // How the device's allocator rounds a request.
 enum class AllocationRule { kExact, kGranularity, kPow2 };
 
-// How a matrix of one element type is stored on the device. Packing permutes
-// and pads rows; it never requantises, so a packed row has the file's bytes.
+// How the device stores a matrix of one element type. Packing permutes and pads
+// rows; it never requantises, so a packed row has the file's bytes.
 struct StorageRule {
   DType dtype;
   int64_t row_multiple;  // rows are padded to a multiple of this
 };
 
-// What the step's buffers depend on besides the model.
+// What the step's buffers depend on, besides the model.
 struct WorkspaceParameters {
-  // Bytes of one activation row of n elements in the form that matrix products
-  // read: n / activation_block * activation_block_bytes (n is rounded up).
+  // Bytes of one packed activation row of n elements, the form that matrix
+  // products read: n / activation_block * activation_block_bytes (n is rounded
+  // up to whole blocks).
   int64_t activation_block;
   int64_t activation_block_bytes;
-  // Per-thread scratch of the kernels, all threads together.
+  // Scratch of the kernels, all threads together.
   int64_t kernel_scratch_bytes;
-  // Sampled rows of one step whose logits are kept: max(n_slots, this).
+  // A step keeps logits of max(n_slots, this) sampled rows.
   int64_t min_logits_rows;
   // The largest number of candidates per sampled row.
   int64_t max_candidates;
@@ -53,35 +54,35 @@ struct DeviceProfile {
   int64_t free_bytes;  // what a new grant may use now
   AllocationRule allocation;
   int64_t granularity_bytes;  // for kGranularity
-  int64_t alignment;          // of every region and tensor; a power of two
-  std::vector<StorageRule> storage;  // the element types it can run
-  std::vector<DType> kv_types;       // those of keys and values
+  int64_t alignment;          // of all regions and tensors; a power of two
+  std::vector<StorageRule> storage;  // element types of weights that it runs
+  std::vector<DType> kv_types;       // element types of keys and values
   WorkspaceParameters workspace;
   int64_t runtime_bytes;  // context, libraries, code: outside the arena
   Basis runtime_basis;
-  std::string runtime_note = {};  // what it comes from; may be empty
-  // Host memory for requests and replies of the process, which it enforces.
+  std::string runtime_note = {};  // its origin; may be empty
+  // Host memory that the process allows for its requests and replies.
   int64_t message_bytes = 0;
 };
 
-// The committed profile of this build's CPU backend, for what-ifs where no
-// worker runs; total and free are 0 and must be filled in. A test holds it
-// equal to what the worker builds from the kernels' own constants.
+// The committed profile of this build's CPU backend, for what-ifs without a
+// running worker. Total and free are 0, and the caller must set them. A test
+// compares it with what the worker builds from the kernels' own constants.
 DeviceProfile CommittedCpuProfile();
 
 // The committed profile of an accelerator with memory of its own, for what-ifs
-// about devices that are not there: every tensor as it is in the file, and a
-// bound on what context, libraries and graphs take. It says nothing of what
-// this build runs. Total and free are 0 and must be filled in.
+// about devices that are not there. Every tensor is as in the file, and a bound
+// stands for context, libraries and graphs. It does not say what this build
+// runs. Total and free are 0, and the caller must set them.
 DeviceProfile CommittedGpuProfile();
 
 // The rule for `dtype`, or nullptr if the device cannot run it.
 const StorageRule* FindStorageRule(const DeviceProfile& profile, DType dtype);
 
-// Whether the device runs keys or values of `dtype`.
+// True if the device runs keys or values of `dtype`.
 bool HasKvType(const DeviceProfile& profile, DType dtype);
 
-// `bytes` rounded up by an allocator's rule; `granularity_bytes` is that of
+// `bytes` rounded up by an allocator's rule; `granularity_bytes` belongs to
 // kGranularity.
 // Errors: kInvalidArgument for a negative request or a bad granularity;
 // kOutOfRange on overflow.
@@ -89,17 +90,19 @@ absl::StatusOr<int64_t> RoundAllocation(AllocationRule rule,
                                         int64_t granularity_bytes,
                                         int64_t bytes);
 
-// The same for a sum: overflow stays overflow, and so does an error.
+// RoundAllocation for a sum: overflow stays overflow, and an error counts as
+// overflow.
 Checked RoundedUp(AllocationRule rule, int64_t granularity_bytes,
                   Checked bytes);
 
-// Bytes that the device's allocator really takes for a request of `bytes`.
+// Bytes that the device's allocator takes for a request of `bytes`.
 // Errors: kInvalidArgument for a negative request or a bad granularity;
 // kOutOfRange on overflow.
 absl::StatusOr<int64_t> AllocatedBytes(const DeviceProfile& profile,
                                        int64_t bytes);
 
-// Errors: kInvalidArgument naming the field that makes no sense.
+// Checks a profile. Errors: kInvalidArgument naming the field that makes no
+// sense.
 absl::Status ValidateProfile(const DeviceProfile& profile);
 
 }  // namespace plimsoll::planner

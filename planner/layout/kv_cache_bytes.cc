@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kPageTokens = 64;
 constexpr int64_t kShortPageMultiple = 16;
-// What kWindowPlusUbatch rounds cells up to. Source: PLANNER.md 1.1.
+// llama.cpp rounds cells up to a multiple of this; kWindowPlusUbatch plans for
+// it.
 constexpr int64_t kPaddedCells = 256;
 
 absl::Status CheckPositive(absl::string_view name, int64_t count) {
@@ -27,8 +28,8 @@ int64_t PageTokensOf(const KvRules& rules, int64_t n_ctx) {
   return rules.has_pages ? PageTokens(n_ctx) : 1;
 }
 
-// Cells of a ring layer, or 0 if it is kept like a full one. `cells` are those
-// of a full layer.
+// The cells of a ring layer, or 0 if it is kept like a full-attention layer.
+// `cells` are the cells of a full-attention layer.
 int64_t RingCells(const KvRules& rules, int64_t window, Checked cells) {
   if (window == 0 || rules.ring == RingRule::kFull) return 0;
   const auto full = cells.Get();
@@ -90,7 +91,7 @@ absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
   KvModel model;
   model.rules_ = rules;
   int64_t widest_v_row = 0;
-  // Layers are of few kinds: the last two that differed are kept.
+  // Layers are of few kinds, so the last two different ones are kept.
   std::array<std::pair<const LayerShape*, Group>, 2> seen = {};
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     const LayerShape& layer = shape.layers[il];
@@ -132,7 +133,8 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
     n_pages = std::clamp(CeilDiv(rules_.pool_tokens, page_tokens), pages,
                          std::max(n_pages, pages));
   }
-  // A buffer of `row` bytes a cell, rounded as the engine's allocator does.
+  // Bytes of a buffer with `row` bytes a cell, rounded by the engine's
+  // allocator.
   const auto buffer = [this](int64_t row, Checked n_cells) -> Checked {
     return RoundedUp(rules_.allocation, rules_.granularity_bytes,
                      n_cells * row);

@@ -59,7 +59,7 @@ absl::Status Validate(const ModelShape& shape, const LoadOptions& options,
 }
 
 // The largest context that the model and the options allow, and which of them
-// says so.
+// limits it.
 struct Cap {
   int64_t n_ctx;
   ContextLimit limit;
@@ -73,7 +73,7 @@ Cap CapOf(const ModelShape& shape, const LoadOptions& options) {
   return {shape.n_ctx_train, ContextLimit::kTrainedContext};
 }
 
-// The one place where n_ctx is decided. 0 if nothing fits.
+// The one place where n_ctx is decided. Returns 0 if nothing fits.
 int64_t ResolveContext(const PlanInputs& inputs, const Cap& cap,
                        ContextLimit& limit) {
   if (inputs.options().n_ctx) {
@@ -95,8 +95,8 @@ int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
          std::max<int64_t>(host, 0);
 }
 
-// What more of everything would cost before the allocator rounds; 0 where it
-// does not fit in int64.
+// The cost of more of everything before the allocator rounds; 0 if it overflows
+// int64.
 int64_t Growth(const PlanInputs& more, int64_t n_ctx, const MemoryPlan& plan) {
   const auto sizes = SizeRegions(more, n_ctx, false);
   if (!sizes.ok()) return 0;
@@ -174,7 +174,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
   plan.options = options;
   plan.budget_bytes = budget_bytes;
   plan.n_ctx = ResolveContext(inputs, cap, plan.context_limit);
-  // Where nothing fits the regions are those of the smallest context.
+  // If nothing fits, the regions are those of the smallest context.
   const ContextGrid grid(cap.n_ctx, inputs.counts_tokens());
   const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : grid.At(0);
   ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx, true));

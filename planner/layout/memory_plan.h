@@ -1,5 +1,5 @@
-// The memory plan: an ordered list of regions that sum exactly, computed by the
-// one code path that planner, worker and command line share.
+// The memory plan: an ordered list of regions whose bytes sum exactly. Planner,
+// worker and command line compute it by the same code.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_MEMORY_PLAN_H_
 #define PLIMSOLL_PLANNER_LAYOUT_MEMORY_PLAN_H_
 
@@ -19,13 +19,13 @@
 
 namespace plimsoll::planner {
 
-// How an engine's allocator rounds, where that is not the device's own rule.
+// How an engine's allocator rounds, if it does not use the device's own rule.
 struct AllocationChoice {
   AllocationRule rule = AllocationRule::kExact;
   int64_t granularity_bytes = 0;  // for kGranularity
 };
 
-// Weights that stay in host memory although the device is another.
+// Weights that stay in host memory although the model runs on another device.
 struct HostWeights {
   bool experts = false;
   bool per_layer_embeddings = false;
@@ -34,10 +34,10 @@ struct HostWeights {
 // A multimodal projector in the same process.
 struct ProjectorBytes {
   int64_t weights = 0;    // as in its file
-  int64_t workspace = 0;  // of one image or sound; an estimate
+  int64_t workspace = 0;  // for one image or sound; an estimate
 };
 
-// How a model is to be loaded.
+// The options with which a model is loaded.
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
   static constexpr int64_t kMaxUbatch = 65'536;
@@ -47,121 +47,124 @@ struct LoadOptions {
 
   // Tokens of context per slot; absent = the largest that fits.
   std::optional<int64_t> n_ctx;
-  // Upper limit on context, KV and every length-dependent buffer.
+  // Upper limit of the context, the KV cache and every buffer whose size
+  // depends on the length.
   std::optional<int64_t> max_inference_len;
   int64_t n_slots = 1;
-  // Tokens of the KV cache's pages, of all slots together; absent = n_ctx for
-  // each. At least one slot's n_ctx, at most all slots', is taken.
+  // Tokens in the KV cache's pages, for all slots together; absent = n_ctx for
+  // each slot. Smaller and larger values are clamped to one slot's n_ctx and to
+  // all slots' n_ctx.
   std::optional<int64_t> kv_tokens;
   int64_t n_ubatch = 512;
-  int64_t n_idle_sessions = 0;  // sequences that keep rings between calls
-  int64_t n_draft = 0;  // tokens that a slot may guess and verify in one step
-  // Contexts that may wait in host memory while others use their slots.
+  int64_t n_idle_sessions = 0;  // idle, with rings between calls
+  int64_t n_draft = 0;          // guessed and verified in one step, per slot
+  // Contexts that may wait in host memory while other contexts use their slots.
   int64_t n_parked = 0;
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
 
-  // What follows plans for engines other than this one's worker, which refuses
-  // it, and for hosts with a device of its own memory.
+  // The fields from here on plan other engines, and hosts whose device has
+  // memory of its own. This engine's worker refuses them.
   ReservePolicy policy = ReservePolicy::kExact;
   RingRule ring = RingRule::kExact;
   int64_t ring_tokens = 0;  // for kWindowPlusTokens
   bool flash_attention = true;
   std::optional<AllocationChoice> allocation;  // absent = the device's rule
   std::optional<int64_t> weight_bytes;         // absent = from the tensors
-  std::optional<DType> weight_type;  // of every matrix; absent = as in the file
+  std::optional<DType> weight_type;  // of every matrix; absent = the file's
   HostWeights host_weights;
-  bool mmap_weights = false;  // read from the mapped file, never packed
+  bool mmap_weights = false;  // stay in the mapped file, never packed
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
   std::optional<ProjectorBytes> projector;
 };
 
 struct Region {
-  absl::string_view name;  // one of DESIGN's: "weights", "kv_full", ...
-  int64_t offset;          // in the arena; -1 for what lies outside it
+  absl::string_view name;  // "weights", "kv_full", ...
+  int64_t offset;          // in the arena; -1 outside of it
   int64_t bytes;
   int64_t alignment;
   Basis basis;
-  std::string formula;   // how `bytes` came about, for people
-  bool on_host = false;  // in host memory, and the device is not the host
+  std::string formula;   // how `bytes` came about, to show
+  bool on_host = false;  // in host memory; the device is not the host
 };
 
-// Where a weight tensor lies in the region `weights`.
+// The place of a weight tensor in the region `weights`.
 struct WeightPlacement {
-  int64_t offset;  // from the start of the region; -1 = in host memory
-  int64_t bytes;   // in the device's storage rule, row padding included
+  int64_t offset;  // in the region; -1 = in host memory
+  int64_t bytes;   // as the device stores it, with row padding
 };
 
-// What bounds n_ctx.
+// What limits n_ctx.
 enum class ContextLimit {
   kRequested,        // the request asked for exactly this
   kMaxInferenceLen,  // cut to max_inference_len
-  kTrainedContext,   // cut to (or solved up to) what the model was trained for
+  kTrainedContext,   // cut to, or solved up to, the trained context
   kMemory,           // the largest that fits the budget
 };
 
-// A change that makes a plan fit, or its context longer, verified by planning
-// again with it.
+// A change that makes a plan fit, or its context longer. It was verified by
+// planning again with it.
 struct Suggestion {
   std::string text;  // "--kv-type q8_0", in the command line's words
   int64_t saves_bytes;
-  int64_t n_ctx;  // that it gives
+  int64_t n_ctx;  // the n_ctx that it gives
 };
 
 struct MemoryPlan {
-  LoadOptions options;  // as asked, counts clamped
-  int64_t n_ctx;        // resolved; 0 if not even the smallest context fits
+  LoadOptions options;  // as requested, counts clamped
+  int64_t n_ctx;        // decided; 0 if even the smallest does not fit
   int64_t n_rows;       // rows of a step: min(n_ubatch, n_ctx rounded to pages)
-  int64_t n_sampled;    // rows of logits
+  int64_t n_sampled;    // rows whose logits are kept
   ContextLimit context_limit;
   std::string n_ctx_reason;  // one sentence with numbers
   bool fits;
   int64_t budget_bytes;
   int64_t arena_bytes;    // one allocation: all regions with offset >= 0
-  int64_t total_bytes;    // arena after the allocator's rounding + vocab +
+  int64_t total_bytes;    // arena as allocated + vocab +
                           // runtime + margin
-  int64_t host_bytes;     // of regions in host memory, not in total_bytes
-  int64_t reserve_bytes;  // of a reserve-first policy; 0 for kExact
-  // In the arena's order, then those outside. The bytes of those on the device
-  // sum to total_bytes: `margin` includes what the allocator's rounding adds.
+  int64_t host_bytes;     // regions in host memory, not in total_bytes
+  int64_t reserve_bytes;  // for reserve-first policies; else 0
+  // The regions in the arena's order, then those outside of it. The bytes of
+  // the regions on the device sum to total_bytes: `margin` includes what the
+  // allocator's rounding adds.
   std::vector<Region> regions;
   KvBytes kv;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
-  // Why the device's backend cannot run this yet, one sentence each. The bytes
-  // are right all the same.
+  // Why the device's backend cannot run this plan yet, one sentence each. The
+  // bytes are right all the same.
   std::vector<std::string> not_runnable;
-  // What keeps the context from growing, or the plan from fitting, in words;
-  // empty if memory does not.
+  // What keeps the context from growing or the plan from fitting, in words.
+  // Empty if memory does not limit it.
   std::string binding_term;
-  // What one more token of context in every slot, averaged over a page, and
-  // one more slot would cost before the allocator rounds.
+  // The cost, before the allocator rounds, of one more token of context in
+  // every slot (averaged over a page) and of one more slot.
   int64_t bytes_per_token;
   int64_t bytes_per_slot;
   int64_t missing_bytes;  // 0 if it fits
-  // What would make it fit, or its context longer; the cheapest loss first.
+  // Changes that would make the plan fit or its context longer; the one that
+  // loses least comes first.
   std::vector<Suggestion> suggestions;
 
   const Region* FindRegion(absl::string_view name) const;
 };
 
-// Computes the plan. n_ctx = min(requested or solved, max_inference_len if
-// given, trained context) at this one place; a solved n_ctx is the largest
+// Computes the plan. It alone decides n_ctx = min(requested or solved,
+// max_inference_len if given, trained context). A solved n_ctx is the largest
 // multiple of a page (of a token, for reserve-first policies) whose plan fits,
-// so one more does not fit. A plan
-// that does not fit is still an OK result with `fits` false, its bytes and
-// suggestions.
+// so one more does not fit. A plan that does not fit is still an OK result,
+// with `fits` false, its bytes and suggestions.
 //
 // Pure. More context, slots or bytes per element never costs less.
-// Errors: kInvalidArgument naming the field for options or profile that make no
-// sense; kOutOfRange on overflow.
+// Errors: kInvalidArgument naming the field for options or a profile that make
+// no sense; kOutOfRange on overflow.
 absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes);
 
-// What a plan comes to in numbers; see MemoryPlan.
+// The numbers of a plan; see MemoryPlan.
 struct PlanNumbers {
   int64_t n_ctx;
   bool fits;
@@ -173,7 +176,7 @@ struct PlanNumbers {
 
 class PlanInputs;  // plan_regions.h
 
-// The numbers of Layout's plan alone, for searches among many plans.
+// Computes only the numbers of Layout's plan, for searches among many plans.
 // Errors: kOutOfRange on overflow.
 absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs);
 // Errors: those of Layout.
@@ -182,8 +185,8 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes);
 
-// Host bytes that the tokenizer's tables take, from the header's counts alone.
-// An upper bound that the tokenizers' tests hold them to (ESTIMATED).
+// Host bytes of the tokenizer's tables, from the header's counts alone. It is
+// an upper bound (ESTIMATED); tests hold the tokenizers to it.
 int64_t VocabBytes(const VocabShape& vocab);
 
 }  // namespace plimsoll::planner

@@ -11,8 +11,8 @@
 namespace plimsoll::planner {
 namespace {
 
-// The bytes of all members with `n_ctx` tokens where they ask for none;
-// `bytes_of` plans one of them.
+// Bytes of all members, with `n_ctx` tokens for those that ask for none.
+// `bytes_of` plans one member.
 using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
     const ModelShape&, const LoadOptions&, const DeviceProfile&)>;
 absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
@@ -32,7 +32,7 @@ absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
           absl::StrCat("model ", i + 1, ": ", bytes.status().message()));
     }
     total += *bytes;
-    // The process is there already.
+    // The first member's plan has counted the process.
     shared.runtime_bytes = 0;
     shared.message_bytes = 0;
   }

@@ -1,5 +1,5 @@
-// Several models in one process on one device: a model and its draft, or a few
-// that share what there is.
+// Plans several models in one process on one device: a model and its draft, or
+// a few models that share the memory.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_MODEL_SET_H_
 #define PLIMSOLL_PLANNER_LAYOUT_MODEL_SET_H_
 
@@ -13,7 +13,7 @@
 namespace plimsoll::planner {
 
 inline constexpr int64_t kMaxModelsInSet = 64;
-// Layers of all models: 256 of each.
+// Layers of all models together: 256 for each.
 inline constexpr int64_t kMaxLayersInSet = 256 * kMaxModelsInSet;
 
 struct SetMember {
@@ -23,17 +23,18 @@ struct SetMember {
 
 struct SetPlan {
   std::vector<MemoryPlan> plans;  // by member
-  int64_t total_bytes;            // of all; the process is counted once
+  int64_t total_bytes;            // all members; the process counts once
   int64_t budget_bytes;
   bool fits;
 };
 
-// Plans all members within one budget. Those that ask for no context get the
-// same one, each up to its own limit: the largest with which all fit. A draft
-// therefore is planned at the context that it will really have.
+// Plans all members within one budget. Members that ask for no context get the
+// same one, each up to its own limit: the largest with which all fit. So a
+// draft is planned at the context that it will have.
 // Errors: kInvalidArgument for no members or more than kMaxModelsInSet, and
 // beyond kMaxLayersInSet; those of Layout, with the member's number in front;
-// what `stop` says, which is asked for each member and context that is tried.
+// those of `stop`, which is called for each member and each context that is
+// tried.
 absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile,
                                 int64_t budget_bytes,

@@ -44,7 +44,7 @@ absl::StatusOr<int64_t> ImageBytes(const GgufHeader& header) {
   return EncoderBytes(header, prefix, side * side);
 }
 
-// Whether the file says that it has such an encoder. Older files say nothing of
+// True if the file says that it has this encoder. Older files say nothing of
 // sound and mean images.
 absl::StatusOr<bool> Has(const GgufHeader& header, absl::string_view encoder,
                          bool fallback) {

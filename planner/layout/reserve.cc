@@ -16,7 +16,7 @@ absl::StatusOr<int64_t> FittingReserve(Checked value) {
   return absl::OutOfRangeError("the reserve does not fit in int64 bytes");
 }
 
-// The floats of one token but for per-layer inputs.
+// The floats of one token without per-layer inputs.
 Checked LayerFloats(const ModelShape& shape) {
   int64_t head_dim = 0;
   int64_t n_kv_heads = 0;

@@ -1,4 +1,4 @@
-// How much of a device is kept back by engines that must reserve before they
+// The memory that some engines keep back because they must reserve before they
 // know their buffers.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_RESERVE_H_
 #define PLIMSOLL_PLANNER_LAYOUT_RESERVE_H_
@@ -10,14 +10,14 @@
 
 namespace plimsoll::planner {
 
-// What is kept free beside weights and KV.
+// What an engine keeps free beside weights and KV cache.
 enum class ReservePolicy {
   kExact,     // the buffers themselves, laid out to the byte
   kDense,     // DenseReserve
   kWindowed,  // WindowedReserve
 };
 
-// max(total / 3, 2 GiB). All in bytes. Source: PLANNER.md, "Reserve policies".
+// max(total / 3, 2 GiB), in bytes.
 int64_t DenseReserve(int64_t total_bytes);
 
 // Floats that one token's activations take: 3 residual streams, queries and
@@ -25,13 +25,13 @@ int64_t DenseReserve(int64_t total_bytes);
 // Errors: kOutOfRange on overflow.
 absl::StatusOr<int64_t> FloatsPerToken(const ModelShape& shape);
 
-// min(DenseReserve, max(2 GiB, total / 6) + 4,096 tokens' activations) for a
-// model that gives window layers a head_dim of their own and has some; else
-// DenseReserve. Errors: kOutOfRange on overflow.
+// min(DenseReserve, max(2 GiB, total / 6) + 4,096 tokens' activations), in
+// bytes, for a model that has layers with a window and gives them a head_dim of
+// their own; DenseReserve for all others. Errors: kOutOfRange on overflow.
 absl::StatusOr<int64_t> WindowedReserve(const ModelShape& shape,
                                         int64_t total_bytes);
 
-// One token's buffers and its logits. Errors: kOutOfRange on overflow.
+// Bytes of one token's buffers and its logits. Errors: kOutOfRange on overflow.
 absl::StatusOr<int64_t> TokenScratchBytes(const ModelShape& shape);
 
 }  // namespace plimsoll::planner

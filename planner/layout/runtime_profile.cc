@@ -13,17 +13,19 @@ namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-// Attention's scratch (212 KiB), top-k's, the stack and the allocator's arena.
+// A thread takes attention's scratch (212 KiB), top-k's, its stack and the
+// allocator's arena.
 constexpr int64_t kThreadBytes = 512 << 10;
-// Handles, queues and messages of one more stream.
+// A slot takes the handles, queues and messages of one more stream.
 constexpr int64_t kSlotBytes = 64 << 10;
-// Token, position and where it belongs, in vectors that double.
+// A row takes its token, its position and its place, in vectors that double.
 constexpr int64_t kRowBytes = 64;
-// A biased logit, of a row that is sorted whole a logit with its id, a weight
-// as a double and a number; and 12 bytes in the index of tokens by their bytes,
-// which is made for the first reply with a constraint.
+// A token takes a biased logit and, in a row that is sorted whole, a logit with
+// its id, a weight as a double and a number. It also takes 12 bytes in the
+// index of tokens by their bytes, which the first reply with a constraint
+// makes.
 constexpr int64_t kTokenBytes = 36;
-// Code, libraries, server and channels, before any of the above.
+// Code, libraries, server and channels take this before anything else.
 constexpr int64_t kCpuBaseBytes = 22 * kMiB;
 
 int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
@@ -38,8 +40,8 @@ absl::Status CheckCount(absl::string_view name, int64_t value, int64_t min,
 }  // namespace
 
 std::string FileStem(const RuntimeKey& key) {
-  // FNV-1a: the same everywhere and for ever, as a file's name must be. The
-  // lengths keep fields apart.
+  // FNV-1a gives the same hash everywhere and always, as a file's name must be.
+  // The lengths keep fields apart.
   uint64_t hash = 14695981039346656037u;
   for (const std::string* field : {&key.device, &key.driver, &key.build}) {
     for (const char c : absl::StrCat(field->size(), ":", *field)) {

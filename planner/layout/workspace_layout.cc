@@ -12,8 +12,8 @@ namespace {
 
 using enum StepBuffer;
 
-// Stages of a layer, in the order in which a graph runs them. Sampled rows come
-// after the last layer.
+// The stages of a layer, in the order in which a graph runs them. Sampled rows
+// come after the last layer.
 enum Stage {
   kAttnNorm,
   kQkv,
@@ -37,9 +37,10 @@ struct Lifetime {
   int last;
 };
 
-// One lifetime each: the hull of the uses. Buffers are placed in this order,
-// each above all earlier ones that live at the same time. The offset is thus a
-// longest path over a fixed graph, so no buffer can grow and the whole shrink.
+// Each buffer has one lifetime: the hull of its uses. Buffers are placed in
+// this order, each above all earlier ones that live at the same time. So an
+// offset is a longest path over a fixed graph, and no buffer can grow while the
+// whole shrinks.
 //
 // Inputs of products live until the product, because exact kernels read them
 // beside the packed form.
@@ -80,7 +81,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   };
   const auto floats = [](int64_t n) { return Checked(n) * kFloatBytes; };
   const Checked rows = n_rows;
-  // A second base only where some layers slide.
+  // There is a second base only if some layers have a window.
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
 
@@ -112,7 +113,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   return sizes;
 }
 
-// Of every lifetime, the earlier ones that it meets, as bits.
+// For every lifetime, the earlier lifetimes that overlap it, as bits.
 constexpr auto kMeets = [] {
   std::array<uint32_t, kNumStepBuffers> meets = {};
   for (size_t i = 0; i < kLifetimes.size(); ++i) {
@@ -125,7 +126,7 @@ constexpr auto kMeets = [] {
   return meets;
 }();
 
-// Where all placed buffers end that the i-th lifetime's meets.
+// The end of the placed buffers that overlap the i-th lifetime.
 int64_t EndBelow(size_t i, const WorkspacePlan& plan) {
   int64_t end = 0;
   for (uint32_t rest = kMeets[i]; rest != 0; rest &= rest - 1) {
@@ -161,8 +162,8 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     overflow |= width.overflow();
     widest = std::max(widest, width.Get().value_or(0));
   };
-  // Layers are of few kinds: the last two that differed are not looked at
-  // again.
+  // Layers are of few kinds, so layers like the last two different ones are
+  // skipped.
   const LayerShape* seen[2] = {nullptr, nullptr};
   for (const LayerShape& layer : shape.layers) {
     if (seen[0] != nullptr && layer.IsLike(*seen[0])) continue;

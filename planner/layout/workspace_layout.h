@@ -1,5 +1,5 @@
-// The buffers of one step, with lifetimes, packed into as few bytes as the
-// lifetimes allow. The worker uses these very offsets.
+// The buffers of one step, with their lifetimes, packed into as few bytes as
+// the lifetimes allow. The worker uses these offsets.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_
 #define PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_
 
@@ -13,29 +13,29 @@
 
 namespace plimsoll::planner {
 
-// R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim,
-// KV = n_kv_heads * head_dim, F = ffn_dim or that of all experts of a token,
-// widest layer each; S = sampled rows.
+// R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, KV =
+// n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token; each
+// is that of the widest layer. S = sampled rows.
 enum class StepBuffer {
   kResidual,      // f32 [R, streams, D]
   kNormed,        // f32 [R, D], input of projections and output of post-norms
   kActivations,   // packed activations of the widest product input
   kAngles,        // f32 [R, 2, head_dim / 2, cos|sin]: local and global base
-  kPrefixAngles,  // the same for the second rotation of q
+  kPrefixAngles,  // like kAngles, for the prefix rotation of q
   kQuery,         // f32 [R, Q]
   kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
   kKey,           // f32 [R, KV]
   kValue,         // f32 [R, KV]
-  kChunkKey,      // KV type [R, KV]: the chunk's own keys of a ring layer
+  kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk
   kChunkValue,    // KV type [R, KV]
   kAttention,     // f32 [R, Q], output of attention
   kGate,          // f32 [R, F]
   kUp,            // f32 [R, F]
-  kRouter,        // f32 [R, experts], scores of experts
+  kRouter,        // f32 [R, experts], the experts' scores
   kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
-  kSampled,       // f32 [S, D], the rows whose logits are wanted
+  kSampled,       // f32 [S, D], rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
-  kScratch,             // kernels' own
+  kScratch,             // of the kernels
 };
 inline constexpr int kNumStepBuffers = 19;
 const char* StepBufferName(StepBuffer buffer);
@@ -55,14 +55,14 @@ struct WorkspacePlan {
   }
 };
 
-// The widest layer of every kind: all that a step's buffers depend on besides
-// its rows.
+// The widest layer of every kind. A step's buffers depend on these and on its
+// rows only.
 struct StepWidths {
   int64_t query = 0;  // n_heads * head_dim
   int64_t kv = 0;     // n_kv_heads * head_dim
-  int64_t ffn = 0;    // of a dense FFN, or of a token's experts together
+  int64_t ffn = 0;    // a dense FFN's, or all experts' of a token
   int64_t head_dim = 0;
-  int64_t chunk_key_bytes = 0;  // of one row of a layer with a window
+  int64_t chunk_key_bytes = 0;  // one row of a layer with a window
   int64_t chunk_value_bytes = 0;
   bool has_windows = false;
 };
@@ -72,10 +72,10 @@ struct StepWidths {
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type);
 
-// Lays out the buffers of one step of at most `n_rows` rows of which at most
-// `n_sampled` are sampled. `has_rings` says whether any layer has a ring (else
-// the chunk buffers are empty). Buffers whose lifetimes overlap never overlap
-// in memory; offsets are multiples of the profile's alignment.
+// Lays out the buffers of one step of at most `n_rows` rows, of which at most
+// `n_sampled` are sampled. `has_rings` says whether any layer has a ring; if
+// not, the chunk buffers are empty. Buffers whose lifetimes overlap never
+// overlap in memory; offsets are multiples of the profile's alignment.
 //
 // Requires a valid profile.
 // Errors: kInvalidArgument for a count that is not positive; kOutOfRange on

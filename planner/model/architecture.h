@@ -1,5 +1,6 @@
 // The specification of one architecture, as data. The planner's tensor table
-// and the worker's graph read the same one; architectures/NAME.cc holds it.
+// and the worker's graph read the same specification; architectures/NAME.cc
+// holds it.
 #ifndef PLIMSOLL_PLANNER_MODEL_ARCHITECTURE_H_
 #define PLIMSOLL_PLANNER_MODEL_ARCHITECTURE_H_
 
@@ -13,34 +14,34 @@
 
 namespace plimsoll::planner {
 
-// Which layers see a sliding window, if the model has one.
+// Which layers have a sliding window, if the model has one.
 enum class WindowRule {
   kNone,     // a window is refused
-  kPattern,  // all but every n-th layer, or as a list of flags says
+  kPattern,  // all but every n-th layer, or by a list of flags
   kAll,      // every layer
 };
 
-// Which biases the products of the attention have.
+// Which biases attention's products have.
 enum class BiasRule {
   kNone,
   kOptional,  // of queries, keys, values and output: any that the file has
-  kQkv,       // of queries, keys and values
-  kAll,       // of these, the output and the experts
+  kQkv,       // queries, keys and values
+  kAll,       // these, the output and the experts
 };
 
 // Which elements of a head are rotated together.
 enum class RopePairs {
   kAdjacent,  // 2p and 2p + 1
-  kHalves,    // p and p + half the rotated ones
+  kHalves,    // p and p + half of the rotated ones
 };
 
-// How layers with a window rotate.
+// How layers with a window rotate queries and keys.
 enum class WindowRope {
   kAsOthers,
-  kOwnBase,  // by A.rope.freq_base_swa or 10,000, and without scaling
+  kOwnBase,  // A.rope.freq_base_swa or 10,000, no scaling
 };
 
-// What a query's product with a key is multiplied by.
+// The factor by which attention scores (query times key) are multiplied.
 enum class ScoreScale {
   kHeadDim,  // 1 / sqrt(head_dim)
   kOne,
@@ -49,65 +50,65 @@ enum class ScoreScale {
 enum class GateActivation {
   kSilu,
   kGeluTanh,
-  kClampedSwish,  // x sigmoid(1.702 x) of clamped inputs, and up + 1
+  kClampedSwish,  // x sigmoid(1.702 x), clamped inputs, up + 1
 };
 
-// x becomes cap * tanh(x / cap). The cap is the value of `key` (after "A.") or
-// `fallback`; 0 is no cap, and an empty key means that there is never one.
+// Turns x into cap * tanh(x / cap). The cap is the value of `key` (after "A.")
+// or `fallback`. 0 is no cap; an empty key means that there is never one.
 struct SoftCap {
   absl::string_view key;
   double fallback = 0;
 };
 
-// Fields stand by subject, which costs some padding.
+// Fields are grouped by subject, which costs some padding.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct Architecture {
   // The value of general.architecture, and the prefix A of the keys "A.*".
   absl::string_view name;
   // The model_type that config.json gives such models; unused ones are empty.
   std::array<absl::string_view, 3> config_types = {};
-  // Whether config.json means a tied output where it does not say so. A GGUF
-  // file shows it: an output of its own has a tensor.
+  // True if config.json implies a tied output where it does not say so. A GGUF
+  // file shows it, because an output of its own is a tensor.
   bool is_tied = false;
-  // The chat format of a file without a template, as --chat-format names it;
-  // empty: there is none.
+  // The chat format of files without a template, as --chat-format names it.
+  // Empty: there is none.
   absl::string_view chat_format = {};
 
-  // What a layer is made of.
+  // These are the parts of a layer.
   MixerKind mixer = MixerKind::kAttention;
-  FfnKind ffn = FfnKind::kGated;           // of layers without experts
-  FfnKind expert_ffn = FfnKind::kExperts;  // of layers with experts
+  FfnKind ffn = FfnKind::kGated;           // in layers without experts
+  FfnKind expert_ffn = FfnKind::kExperts;  // in layers with experts
   absl::string_view ffn_norm = "ffn_norm.weight";
   bool has_post_norms = false;  // after attention and after the FFN
   GateActivation activation = GateActivation::kSilu;
 
-  // Attention.
+  // These describe attention.
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
   BiasRule biases = BiasRule::kNone;
   bool is_qkv_fused = false;        // queries, keys and values in one tensor
   bool has_head_norms = false;      // of each head of queries and keys
   bool has_value_norms = false;     // of each head of values, without a weight
-  bool values_may_be_keys = false;  // of full layers without attn_v
-  bool has_sinks = false;           // a logit a head that takes no value
+  bool values_may_be_keys = false;  // in full layers without attn_v
+  bool has_sinks = false;           // a logit per head that takes no value
   ScoreScale score_scale = ScoreScale::kHeadDim;
-  // Models of so many layers scale by model_dim / n_heads, not head_dim; 0:
-  // none do.
+  // Models with this many layers scale scores by model_dim / n_heads and not by
+  // head_dim. 0: no model does.
   int64_t width_scaled_layers = 0;
   SoftCap score_cap = {};
 
-  // Rotation of queries and keys.
+  // These describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;
   WindowRope window_rope = WindowRope::kAsOthers;
 
-  // Both ends.
+  // These are at both ends of the model.
   bool scales_embedding = false;  // by sqrt(model_dim)
   SoftCap logit_cap = {};
 
   // Several residual streams, mixed in every layer.
   bool has_altup = false;
-  // Tensors beside those that the fields above mean, of the model and of each
-  // layer.
+  // Tensors in addition to those that the fields above imply, of the model and
+  // of each layer.
   std::span<const TensorRole> model_tensors = {};
   std::span<const TensorRole> layer_tensors = {};
 };

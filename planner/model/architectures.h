@@ -10,10 +10,10 @@
 
 namespace plimsoll::planner {
 
-// All of them, in alphabetical order.
+// All architectures, in alphabetical order.
 std::span<const Architecture* const> Architectures();
 
-// The architecture of that name, or nullptr.
+// The architecture called `name`, or nullptr.
 const Architecture* FindArchitecture(absl::string_view name);
 
 // The architectures that this build can describe, for messages:

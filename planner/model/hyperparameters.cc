@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<int64_t>> Hyperparameters::PerLayer(
   values.reserve(n);
   for (size_t i = 0; i < n; ++i) {
     const double value = array.numbers[i];
-    // Written so that NaN is out of range as well.
+    // The comparison also refuses NaN.
     if (!(value >= 1 && value <= static_cast<double>(max)) ||
         value != std::floor(value)) {
       return OutOfRange(absl::StrCat(key, "[", i, "]"), value, 1, max);

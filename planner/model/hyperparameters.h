@@ -14,8 +14,8 @@
 
 namespace plimsoll::planner {
 
-// Refers to a header that outlives it. Every error is kInvalidArgument and
-// names the whole key.
+// Refers to a header, which must outlive it. Every error is kInvalidArgument
+// and names the whole key.
 class Hyperparameters {
  public:
   Hyperparameters(const GgufHeader& header, const std::string& architecture)
@@ -25,19 +25,20 @@ class Hyperparameters {
   const GgufHeader& header() const { return header_; }
   const std::string& architecture() const { return architecture_; }
 
-  // The integer at A.suffix, in [min, max]; `fallback` if the key is absent.
-  // Errors: absent and no fallback; another type; out of range.
+  // The integer at A.suffix, in [min, max]; `fallback` if the key is absent. It
+  // is an error if the key is absent without a fallback, has another type or is
+  // out of range.
   absl::StatusOr<int64_t> Int(
       absl::string_view suffix, int64_t min, int64_t max,
       std::optional<int64_t> fallback = std::nullopt) const;
 
-  // The same for a number that may be given once for all layers or as an array
-  // of at least `n_layers`. Returns [n_layers].
+  // Integers of all layers, [n_layers]. The file has one number for all of them
+  // or an array of at least `n_layers`.
   absl::StatusOr<std::vector<int64_t>> PerLayer(
       absl::string_view suffix, int64_t n_layers, int64_t max,
       const std::vector<int64_t>& fallback = {}) const;
 
-  // A finite float above 0.
+  // The number at A.suffix, finite and above 0.
   absl::StatusOr<double> PositiveFloat(
       absl::string_view suffix,
       std::optional<double> fallback = std::nullopt) const;

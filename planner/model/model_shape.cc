@@ -31,8 +31,8 @@ absl::StatusOr<const Architecture*> ReadArchitecture(const GgufHeader& header) {
                    SupportedArchitectures(), " are)"));
 }
 
-// Which layers slide by pattern: true = local. By default the last layer of
-// every period is global. Source: MODELS.md 3.
+// Which layers have a window, by pattern: true = it has one. By default the
+// last layer of every period has full attention.
 absl::StatusOr<std::vector<bool>> SlidingLayers(const Hyperparameters& keys,
                                                 int64_t n_layers,
                                                 int64_t default_period) {
@@ -85,8 +85,8 @@ absl::Status ReadWindows(const Hyperparameters& keys,
   return absl::OkStatus();
 }
 
-// head_dim of keys, values and queries alike; `suffix` is "_swa" for layers
-// with a window and empty for the others.
+// The common head_dim of keys, values and queries. `suffix` is "_swa" for
+// layers with a window and empty for the others.
 absl::StatusOr<int64_t> ReadHeadDim(const Hyperparameters& keys,
                                     absl::string_view suffix,
                                     std::optional<int64_t> fallback) {
@@ -163,8 +163,8 @@ absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
   return ReadHeadDims(keys, shape);
 }
 
-// The last layers may read keys and values of the last layer before them that
-// sees as far as they do. Source: MODELS.md 3.7.
+// The last layers may read the keys and values of another layer: the last one
+// before all of them that has the same window. Gemma 4 has such layers.
 absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
   constexpr absl::string_view kSuffix = "attention.shared_kv_layers";
   ASSIGN_OR_RETURN(const int64_t n_shared,
@@ -191,8 +191,8 @@ absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
   return absl::OkStatus();
 }
 
-// Which layers have experts: those whose router the file has; all of them where
-// no tensor is known.
+// Finds the layers that have experts: those whose router the file has, or all
+// of them if no tensor is known.
 absl::Status ReadExperts(const Hyperparameters& keys,
                          const Architecture& architecture, ModelShape& shape) {
   ASSIGN_OR_RETURN(shape.n_experts,
@@ -203,7 +203,7 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   ASSIGN_OR_RETURN(const int64_t ffn_dim,
                    keys.Int("expert_feed_forward_length", 1,
                             ModelShape::kMaxDim, shape.layers.front().ffn_dim));
-  // A set, because FindTensor for every layer would be layers times tensors.
+  // The set avoids a search through all tensors for every layer.
   std::set<absl::string_view> tensors;
   for (const GgufTensor& tensor : keys.header().tensors) {
     tensors.insert(tensor.name);
@@ -236,8 +236,8 @@ absl::Status ReadLayers(const Hyperparameters& keys,
   return ReadExperts(keys, architecture, shape);
 }
 
-// Checks what does not change memory but would make the model nonsense, and
-// returns how many dimensions of a head are rotated.
+// Checks values that do not change memory but would make the model nonsense.
+// Returns how many dimensions of a head are rotated.
 absl::StatusOr<int64_t> CheckRotation(const Hyperparameters& keys,
                                       const ModelShape& shape) {
   RETURN_IF_ERROR(
@@ -276,7 +276,7 @@ absl::StatusOr<int64_t> ReadVocabSize(const Hyperparameters& keys,
   return keys.Int("vocab_size", 1, ModelShape::kMaxVocab, rows);
 }
 
-// Everything but the tensors.
+// All of the shape except its tensors.
 struct Numbers {
   ModelShape shape;
   const Architecture* architecture;
@@ -325,7 +325,7 @@ TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
               header.FindTensor("blk.0.ffn_gate_up_exps.weight") != nullptr};
 }
 
-// The type of a tensor, or as near to it as its rows allow.
+// The type of a tensor, or the nearest one that its rows allow.
 DType TypeOf(const TensorSpec& spec, const TensorTypes& types) {
   if (spec.is_vector) return DType::kF32;
   DType wanted = types.dense;

@@ -1,5 +1,5 @@
-// What one tensor of an architecture is, as data: its name, its size in terms
-// of the model, and when a model has it.
+// One tensor of an architecture, as data: its name, its size in terms of the
+// model, and when a model has it.
 #ifndef PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
 #define PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
 
@@ -26,7 +26,7 @@ enum class Dim {
   kExpertFfn,  // expert_ffn_dim
   kTwoExpertFfn,
   kExperts,  // n_experts
-  kRotary,   // half the rotated dimensions
+  kRotary,   // half of the rotated dimensions
   kPle,      // ple_dim
   kAllPle,   // ple_dim of every layer
   kStreams,  // n_streams
@@ -40,10 +40,10 @@ enum class When {
   kAlways,
   kSeparateQkv,
   kOwnKv,      // the layer has keys and values of its own
-  kOwnValues,  // as kOwnKv; but values may be the keys
+  kOwnValues,  // kOwnKv, unless values are the keys
   kFusedQkv,
   kHeadNorms,
-  kOwnKeyNorm,  // kHeadNorms, of a layer with keys of its own
+  kOwnKeyNorm,  // kHeadNorms, in a layer with keys of its own
   kOptionalBias,
   kQkvBias,
   kAllBiases,
@@ -57,11 +57,11 @@ enum class When {
   kPle,
 };
 
-// A tensor that is kUsual may be missing from a file, but models have it.
+// A kUsual tensor may be missing from a file, but models have it.
 enum class Presence { kRequired, kUsual, kOptional };
 
 struct TensorRole {
-  absl::string_view name;  // what follows "blk.N." if it is of a layer
+  absl::string_view name;  // in a layer, the part after "blk.N."
   When when;
   Presence presence;
   std::array<Dim, 3> dims;

@@ -16,7 +16,7 @@
 namespace plimsoll::planner {
 namespace {
 
-// Stands for Architecture::ffn_norm.
+// In the table, this name means Architecture::ffn_norm.
 constexpr absl::string_view kFfnNorm = "ffn_norm.weight";
 
 using enum Dim;
@@ -192,7 +192,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
   return context.shape.ple_dim > 0;
 }
 
-// Layers that read another layer's keys and values may ship theirs.
+// True for tensors of keys and values in a layer that reads another layer's: a
+// file may have them, and nothing reads them.
 bool IsIgnored(When when, bool owns_kv) {
   return !owns_kv && (when == When::kOwnKv || when == When::kOwnValues ||
                       when == When::kOwnKeyNorm);
@@ -210,7 +211,8 @@ TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
   for (size_t i = 0; i < role.dims.size(); ++i) {
     spec.ne[i] = SizeOf(role.dims[i], context, layer);
   }
-  // Full layers whose values are their keys have no projection for them.
+  // Full-attention layers whose values are their keys have no projection for
+  // them.
   if (role.when == When::kOwnValues && layer.window == 0 &&
       context.architecture.values_may_be_keys) {
     spec.is_optional = true;
@@ -219,7 +221,7 @@ TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
   return spec;
 }
 
-// Adds the layer's tensor of that role, if it has one.
+// Adds the tensor that the layer has in this role, if it has one.
 void AddLayerSpec(const TensorRole& role, const TensorContext& context,
                   size_t il, std::vector<TensorSpec>& specs) {
   const LayerShape& layer = context.shape.layers[il];

@@ -1,5 +1,5 @@
-// Which tensors an architecture has and of what shape, as one table, and the
-// check of a file's tensors against it.
+// The table of an architecture's tensors and their shapes, and the check of a
+// file's tensors against it.
 #ifndef PLIMSOLL_PLANNER_MODEL_TENSOR_TABLE_H_
 #define PLIMSOLL_PLANNER_MODEL_TENSOR_TABLE_H_
 
@@ -14,7 +14,7 @@
 
 namespace plimsoll::planner {
 
-// What the table's dimensions and conditions refer to.
+// What the dimensions and conditions of the table depend on.
 struct TensorContext {
   const ModelShape& shape;  // all but `weights` is set
   const Architecture& architecture;
@@ -30,16 +30,15 @@ struct TensorSpec {
   bool is_vector;             // 1-D: a norm or a bias
   bool is_optional;           // a file may lack it
   bool is_usual;              // a model of this kind has it
-  bool is_ignored;            // the file may have it, nothing reads it
+  bool is_ignored;            // the file may have it; nothing reads it
   WeightKind kind;
 };
 
-// The tensors of a model, those of no layer first.
+// The tensors of a model; those that belong to no layer come first.
 std::vector<TensorSpec> TensorSpecs(const TensorContext& context);
 
-// Returns the tensors of the file, in its order, each checked to have exactly
-// the shape of its spec, none missing and none unknown; ignored ones are left
-// out.
+// Returns the tensors of the file, in its order, without ignored ones. Each
+// must have exactly the shape of its spec; none may be missing or unknown.
 // Errors: kInvalidArgument naming the tensor; kUnimplemented naming a bias or
 // another tensor that the format knows and this build does not.
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(

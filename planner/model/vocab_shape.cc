@@ -12,10 +12,10 @@ namespace {
 
 constexpr absl::string_view kPrefix = "tokenizer.ggml.";
 constexpr absl::string_view kCountedModel = "plimsoll.vocab.model";
-// No header within its limits counts more bytes of strings.
+// A header within its limits never counts more bytes of strings.
 constexpr int64_t kMaxCountedBytes = int64_t{1} << 40;
 
-// Source: the GGUF specification; "seperator" is spelt like that.
+// The spelling "seperator" is the GGUF specification's.
 constexpr std::array<absl::string_view, 14> kSpecialIds = {
     "bos_token_id",     "eos_token_id",       "eot_token_id",
     "eom_token_id",     "unknown_token_id",   "padding_token_id",
@@ -37,7 +37,8 @@ absl::StatusOr<const GgufArray*> StringArray(const GgufHeader& header,
   return array;
 }
 
-// An array beside the tokens: of one of two 4-byte types and long enough.
+// Checks an array beside the tokens: it has one of two 4-byte types and is long
+// enough.
 absl::Status CheckCompanion(const GgufHeader& header, const std::string& key,
                             GgufType type, GgufType other, int64_t n_tokens) {
   ASSIGN_OR_RETURN(const GgufArray* array, header.Array(key));
@@ -64,7 +65,7 @@ absl::Status CheckSpecialIds(const GgufHeader& header, int64_t n_tokens) {
   return absl::OkStatus();
 }
 
-// The counts of a header that came without its tokenizer, under
+// Reads the counts of a header that came without its tokenizer, under
 // plimsoll.vocab.*: {model, n_tokens, token_bytes, n_merges, merge_bytes}.
 absl::StatusOr<VocabShape> ReadVocabCounts(const GgufHeader& header) {
   VocabShape vocab;

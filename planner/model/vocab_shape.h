@@ -1,5 +1,5 @@
-// The tokenizer's tables as a GGUF header declares them: counts, lengths and
-// types checked, no string read.
+// The tokenizer's tables as a GGUF header declares them. Counts, lengths and
+// types are checked; no string is read.
 #ifndef PLIMSOLL_PLANNER_MODEL_VOCAB_SHAPE_H_
 #define PLIMSOLL_PLANNER_MODEL_VOCAB_SHAPE_H_
 
@@ -11,10 +11,10 @@ namespace plimsoll::planner {
 
 // Returns the vocabulary's shape; n_tokens is 0 for "no_vocab" and "none".
 // Errors: kInvalidArgument naming the key that is missing, of a wrong type or
-// length, or a special id that is no token; kUnimplemented naming another
+// length, or a special id that is not a token; kUnimplemented naming another
 // tokenizer model.
-// Source: GGUF keys `tokenizer.ggml.*`; for a header that travels without its
-// tokenizer `plimsoll.vocab.*`.
+// Source: GGUF keys `tokenizer.ggml.*`, and `plimsoll.vocab.*` for a header
+// that is sent without its tokenizer.
 absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header);
 
 }  // namespace plimsoll::planner

@@ -7,7 +7,8 @@
 namespace plimsoll::planner {
 namespace {
 
-// Integers, doubles and the types that only activations are stored in are none.
+// True for types of weights; integers, doubles and the types that only
+// activations use are not.
 bool IsWeightType(DType dtype) {
   switch (dtype) {
     case DType::kI8:

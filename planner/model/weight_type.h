@@ -1,4 +1,5 @@
-// A model's shape with its weights in another element type than in its file.
+// The shape of a model whose weights get another element type than their file
+// has.
 #ifndef PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
 #define PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
 
@@ -11,14 +12,14 @@
 
 namespace plimsoll::planner {
 
-// `shape` with every matrix stored as `dtype`, or as StorableType has it;
-// vectors stay. File offsets mean nothing afterwards.
+// Returns `shape` with every matrix stored as `dtype`, or as StorableType
+// replaces it; vectors stay. File offsets in the result mean nothing.
 // Errors: kInvalidArgument for a type that no weights are stored in;
-// kOutOfRange if a tensor's bytes do not fit in int64.
+// kOutOfRange if a tensor's bytes overflow int64.
 absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
 
-// A shape as LoadOptions::weight_type asks: a copy only where it does. Refers
-// to `shape`, which outlives it.
+// A shape as LoadOptions::weight_type asks for it. It copies only if that has a
+// type. Refers to `shape`, which must outlive it.
 class StoredShape {
  public:
   // Errors: those of WithWeightType.

@@ -22,7 +22,7 @@ inline ModelShape ShapeWith(HeaderNumbers numbers, DType dtype, DType embedding,
   return shape.ok() ? *shape : ModelShape{};
 }
 
-// Gemma 4 12B. Source: MODELS.md 3.7.
+// Gemma 4 12B, with the numbers of its GGUF file.
 inline HeaderNumbers Gemma4Numbers() {
   constexpr int kLayers = 48;
   std::vector<double> slides;
@@ -48,7 +48,7 @@ inline HeaderNumbers Gemma4Numbers() {
   return numbers;
 }
 
-// Qwen3-8B. Source: MODELS.md 3.3.
+// Qwen3-8B, with the numbers of its GGUF file.
 inline HeaderNumbers Qwen3Numbers() {
   HeaderNumbers numbers("qwen3");
   numbers.Int("context_length", 40'960)

@@ -45,7 +45,8 @@ inline ModelShape MakeShape(const ShapeNumbers& n) {
   return shape;
 }
 
-// Source: MODELS.md 3.5 and 3.1.
+// The numbers of Gemma 3 270M and of SmolLM2 135M, as their GGUF files give
+// them.
 inline ModelShape Gemma270m() {
   return MakeShape({18, 640, 4, 1, 256, 2048, 262'144, 32'768, 512,
                     DType::kQ8_0, DType::kQ5_0});

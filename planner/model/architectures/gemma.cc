@@ -1,5 +1,5 @@
-// The first Gemma: no norms after sublayers, none of heads, no window. Weights
-// of norms in the file already contain the "+ 1" of Gemma.
+// The first Gemma: no norms after sublayers or of heads, and no window. The
+// weights of norms in the file already contain Gemma's "+ 1".
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {

@@ -1,4 +1,4 @@
-// Gemma 2: both soft-caps, and every second layer has a window.
+// Gemma 2: both soft-caps, and a window in every second layer.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {
@@ -12,7 +12,7 @@ extern constexpr Architecture kGemma2 = {
     .activation = GateActivation::kGeluTanh,
     .windows = WindowRule::kPattern,
     .window_period = 2,
-    // 27B scales by the width of a head of the model.
+    // The 27B model scales by model_dim / n_heads.
     .width_scaled_layers = 46,
     .score_cap = {"attn_logit_softcapping", 50},
     .rope_pairs = RopePairs::kHalves,

@@ -1,5 +1,5 @@
-// Gemma 3 text models and what is built on them. Weights of norms in the file
-// already contain the "+ 1" of Gemma.
+// Gemma 3 text models and models built on them. The weights of norms in the
+// file already contain Gemma's "+ 1".
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {
@@ -14,8 +14,8 @@ extern constexpr Architecture kGemma3 = {
     .windows = WindowRule::kPattern,
     .window_period = 6,
     .has_head_norms = true,
-    // 27B scales by the width of a head of the model (query_pre_attn_scalar of
-    // its published configuration).
+    // The 27B model scales by model_dim / n_heads (query_pre_attn_scalar of its
+    // published configuration).
     .width_scaled_layers = 62,
     .rope_pairs = RopePairs::kHalves,
     .window_rope = WindowRope::kOwnBase,

@@ -1,5 +1,5 @@
-// Gemma 4: two widths of heads, values that may be keys, a scale of each
-// layer, experts beside the dense FFN, per-layer embeddings.
+// Gemma 4: two head widths, values that may be keys, a scale in each layer,
+// experts beside the dense FFN, and per-layer embeddings.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {

@@ -1,4 +1,4 @@
-// gpt-oss: attention sinks, biases everywhere, experts.
+// gpt-oss: attention sinks, experts, and biases everywhere.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {

@@ -21,7 +21,7 @@ using ::testing::AnyOf;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 
-// Gemma 3 270M with weights in F32, 1.07 GB. Source: MODELS.md.
+// Gemma 3 270M with weights in F32, 1.07 GB.
 ModelShape Gemma270mInF32() {
   HeaderNumbers numbers("gemma3");
   numbers.Int("context_length", 32'768)
