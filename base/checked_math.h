@@ -7,22 +7,22 @@
 
 namespace plimsoll {
 
-// a + b, or nothing if it does not fit in int64.
+// Returns a + b, or nothing if it does not fit in int64.
 constexpr std::optional<int64_t> CheckedAdd(int64_t a, int64_t b) {
   int64_t result = 0;
   if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
   return result;
 }
 
-// a * b, or nothing if it does not fit in int64.
+// Returns a * b, or nothing if it does not fit in int64.
 constexpr std::optional<int64_t> CheckedMul(int64_t a, int64_t b) {
   int64_t result = 0;
   if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
   return result;
 }
 
-// The smallest multiple of `multiple` (> 0) that is not below `value` (>= 0),
-// or nothing if it does not fit in int64.
+// Returns the smallest multiple of `multiple` (> 0) that is not below `value`
+// (>= 0), or nothing if it does not fit in int64.
 constexpr std::optional<int64_t> CheckedRoundUp(int64_t value,
                                                 int64_t multiple) {
   const int64_t rest = value % multiple;
@@ -30,18 +30,18 @@ constexpr std::optional<int64_t> CheckedRoundUp(int64_t value,
   return CheckedAdd(value, multiple - rest);
 }
 
-// ceil(a / b) for a >= 0, b > 0; cannot overflow.
+// Returns ceil(a / b) for a >= 0, b > 0; it cannot overflow.
 constexpr int64_t CeilDiv(int64_t a, int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-// An int64 sum or product that remembers whether any step overflowed. Lets a
-// long formula be written as one expression and checked once at its end.
+// An int64 sum or product that remembers whether any step overflowed. A long
+// formula can be written as one expression and checked once at its end.
 class Checked {
  public:
   constexpr Checked(int64_t value) : value_(value) {}  // NOLINT: a number
 
-  // What has overflowed already.
+  // A value that has overflowed already.
   static constexpr Checked Overflow() {
     Checked checked = 0;
     checked.overflow_ = true;
@@ -73,7 +73,7 @@ class Checked {
   bool overflow_ = false;
 };
 
-// `value` rounded up to a multiple of `multiple` (> 0), as CheckedRoundUp.
+// Rounds `value` up to a multiple of `multiple` (> 0), as CheckedRoundUp does.
 constexpr Checked RoundUp(Checked value, int64_t multiple) {
   const auto rounded = CheckedRoundUp(value.Get().value_or(0), multiple);
   return value.overflow() || !rounded ? Checked::Overflow() : Checked(*rounded);

@@ -50,12 +50,13 @@ enum class DType : int32_t {
   kNvfp4 = 40,
 };
 
-// Whether elements are floats by themselves, as products take them.
+// True if the elements are plain floats, which products read without blocks.
 constexpr bool IsFloatType(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// `block_bytes` hold `block_elems` elements; rows are whole blocks.
+// A block of `block_bytes` bytes holds `block_elems` elements; rows are whole
+// blocks.
 struct DTypeInfo {
   DType dtype;
   absl::string_view name;
@@ -100,7 +101,7 @@ inline constexpr std::array<DTypeInfo, 33> kDTypes = {{
     {DType::kNvfp4, "nvfp4", 64, 36},
 }};
 
-// Rows of the table by type id; -1 where there is no such type.
+// Indices into the table by type id; -1 where there is no such type.
 inline constexpr auto kDTypeRows = [] {
   std::array<int, 41> rows = {};
   for (int& row : rows) row = -1;
@@ -110,14 +111,14 @@ inline constexpr auto kDTypeRows = [] {
   return rows;
 }();
 
-// The table's row for a type id read from a file, or nullptr if it is unknown
+// The table's entry for a type id from a file, or nullptr if the id is unknown
 // or was removed from the format.
 constexpr const DTypeInfo* FindDType(uint32_t id) {
   if (id >= kDTypeRows.size() || kDTypeRows[id] < 0) return nullptr;
   return &kDTypes[static_cast<size_t>(kDTypeRows[id])];
 }
 
-// The row for a name as users write it ("f16", "q8_0"), or nullptr.
+// The table's entry for a name as users write it ("f16", "q8_0"), or nullptr.
 constexpr const DTypeInfo* FindDType(absl::string_view name) {
   for (const DTypeInfo& info : kDTypes) {
     if (info.name == name) return &info;

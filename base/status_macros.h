@@ -1,5 +1,5 @@
-// The only three macros of the project: early return on error, and death on a
-// broken invariant of our own.
+// The only three macros of the project: two return early on an error, and one
+// ends the process on a broken invariant of our own.
 #ifndef PLIMSOLL_BASE_STATUS_MACROS_H_
 #define PLIMSOLL_BASE_STATUS_MACROS_H_
 
@@ -22,7 +22,8 @@
 #define PLIMSOLL_CONCAT_INNER_(a, b) a##b
 #define PLIMSOLL_CONCAT_(a, b) PLIMSOLL_CONCAT_INNER_(a, b)
 
-// ASSIGN_OR_RETURN(auto value, MightFail()): the value, or return the error.
+// ASSIGN_OR_RETURN(auto value, MightFail()) assigns the value or returns the
+// error.
 #define ASSIGN_OR_RETURN(declaration, expression)                         \
   ASSIGN_OR_RETURN_IMPL_(PLIMSOLL_CONCAT_(status_or_value_, __COUNTER__), \
                          declaration, expression)
@@ -34,8 +35,8 @@
   declaration = *std::move(temporary)
 // NOLINTEND(bugprone-macro-parentheses)
 
-// Dies with a sentence if an invariant of our own code is broken. Nothing that
-// a file or a request can cause may reach a CHECK.
+// Ends the process with a sentence if an invariant of our own code is broken.
+// Nothing that a file or a request can cause may reach a CHECK.
 #define PLIMSOLL_CHECK(condition, sentence)                           \
   do {                                                                \
     if (!(condition)) [[unlikely]] {                                  \

@@ -1,4 +1,4 @@
-// How long work learns that nobody waits for it any more.
+// How long work learns that nobody waits for its result any more.
 #ifndef PLIMSOLL_BASE_STOP_CHECK_H_
 #define PLIMSOLL_BASE_STOP_CHECK_H_
 
@@ -7,13 +7,14 @@
 
 namespace plimsoll {
 
-// OK: go on. Else the error to return at once: kCancelled if the caller left,
-// kDeadlineExceeded if its deadline has passed, kUnavailable if the process
-// ends. Costs less than 0.1 us, so work asks it once for each element that
-// costs more. It is only valid during the call that it was passed to.
+// Returns OK if the work should go on, else the error to return at once:
+// kCancelled if the caller left, kDeadlineExceeded if its deadline has passed,
+// kUnavailable if the process ends. A check costs less than 0.1 us, so work
+// makes one for each element that costs more. It is only valid during the call
+// that it was passed to.
 using StopCheck = absl::FunctionRef<absl::Status()>;
 
-// For callers that wait until the end.
+// A check for callers that wait until the end.
 inline absl::Status NeverStop() { return absl::OkStatus(); }
 
 }  // namespace plimsoll
