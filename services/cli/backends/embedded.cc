@@ -1,4 +1,4 @@
-// The embedded default: plan, load and generate in this process.
+// The default backend: it plans, loads and generates in this process.
 #include "services/cli/backends/embedded.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string BaseName(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// Says on stderr what the user may not expect of the plan.
+// Prints on stderr what the user may not expect of the plan.
 void NotePlan(const LoadFlags& flags, const planner::MemoryPlan& plan,
               Streams& streams) {
   if (flags.n_ctx.kind == ContextFlag::Kind::kTokens &&
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
       [&](const worker::LoadProgress& at) -> absl::Status {
         if (Interrupted()) return InterruptedError();
         if (at.phase == "allocate") return absl::OkStatus();
-        // "ready" counts the whole arena; the bar is about what is read.
+        // "ready" counts the whole arena, but the bar shows what is read.
         const bool is_ready = at.phase == "ready";
         if (!is_ready) weight_bytes = at.bytes_total;
         progress.Update(is_ready ? weight_bytes : at.bytes_done, weight_bytes,
@@ -159,7 +159,7 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 
 namespace {
 
-// Which layers go on which device; the whole model where there is one.
+// Chooses which layers go on which device. One device gets the whole model.
 absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::ModelShape& shape, const LoadFlags& flags,
     const services::ComputeDevices& devices, Streams& streams) {
@@ -200,7 +200,7 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
   return std::move(split.parts);
 }
 
-// Says first of all if the model cannot run here: no other flag would help.
+// Reports first if the model cannot run here, because no other flag would help.
 absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenRunnable(
     const std::string& model) {
   ASSIGN_OR_RETURN(auto file, OpenModel(model));
@@ -241,7 +241,7 @@ absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams) {
-  // Opening a device takes a second; a mistake is told before.
+  // Opening a device takes a second, so mistakes are reported before.
   RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
   ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
   ASSIGN_OR_RETURN(services::ComputeDevices devices,

@@ -1,4 +1,4 @@
-// The embedded default: plan, load and generate in this process.
+// The default backend: it plans, loads and generates in this process.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_EMBEDDED_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_EMBEDDED_H_
 
@@ -22,16 +22,17 @@
 
 namespace plimsoll::cli {
 
-// Context that one-shot commands take if nobody asks for more.
+// One-shot commands use this context if nobody asks for more.
 inline constexpr int64_t kDefaultContext = 4'096;
 
-// What an omitted --n-ctx means.
+// The meaning of an omitted --n-ctx.
 enum class ContextDefault { kShort, kLongestThatFits };
 
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
-// A device of this machine, with `budget_bytes` or what is available there.
+// A device of this machine, with `budget_bytes` or, without it, what is
+// available there.
 planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                                 const LoadFlags& flags,
                                 const worker::ComputeDevice& device,
@@ -39,44 +40,44 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
 
 // A model loaded in this process.
 struct LoadedModel {
-  std::string name;  // the file's, without folders
-  // Where the engine runs, which they outlive; of several, those that hold
-  // layers, and their names.
+  std::string name;  // the file's name, without folders
+  // Devices on which the engine runs. They outlive it. If there are several,
+  // `used` and `used_names` are those that hold layers.
   services::ComputeDevices devices;
   std::vector<const worker::ComputeDevice*> used;
   std::vector<std::string> used_names;
   std::unique_ptr<worker::Engine> engine;
-  // Absent if no chat format was asked for.
+  // Absent if the load needs no chat format.
   std::optional<worker::ChatFormatChoice> chat;
 };
 
-// Which chat format a load is to settle before it reads the weights.
+// The chat format that a load must find before it reads the weights.
 struct ChatWish {
   bool wanted = false;
   std::string name;  // --chat-format; empty: the model's own
 };
 
-// Devices of --device, opened for --precision. Errors: a usage error that says
-// what is there instead.
+// Opens the devices of --device for --precision. Errors: a usage error that
+// names the devices that exist.
 absl::StatusOr<services::ComputeDevices> OpenDevices(
     const std::vector<std::string>& names, const LoadFlags& flags);
-// --device-memory for each device. Errors: a usage error.
+// Returns --device-memory for each device. Errors: a usage error.
 absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
     const LoadFlags& flags, size_t n_devices);
 
-// Plans and loads `model`, with progress and notes on `streams.err`.
-// Errors: DoesNotFit; what the device, the file or the load report.
+// Plans and loads `model`; progress and notes go to `streams.err`.
+// Errors: DoesNotFit; those of the device, the file or the load.
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);
 
-// The same on devices that are open and called as flags.devices says.
+// LoadHere on open devices, whose names are those of flags.devices.
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
                                    const LoadFlags& flags, const ChatWish& chat,
                                    Streams& streams);
 
-// Text from `model`, which it owns.
+// Makes a generator of text from `model`, which it owns.
 std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model);
 
 }  // namespace plimsoll::cli

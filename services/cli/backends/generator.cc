@@ -1,4 +1,4 @@
-// Where text comes from, as commands see it.
+// Reads the parts of a call to its end.
 #include "services/cli/backends/generator.h"
 
 #include "base/status_macros.h"

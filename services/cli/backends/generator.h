@@ -1,5 +1,5 @@
-// Where text comes from, as commands see it: a loaded model of this process, or
-// a worker behind an address. Both speak plimsoll.v1.
+// A generator of text as commands see it: a loaded model of this process, or a
+// worker behind an address. Both speak plimsoll.v1.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_GENERATOR_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_GENERATOR_H_
 
@@ -14,16 +14,17 @@
 
 namespace plimsoll::cli {
 
-// One call's parts, in order. Dropping it cancels the call.
+// The parts of one call, in order. Dropping the stream cancels the call.
 class PartStream {
  public:
   virtual ~PartStream() = default;
-  // Waits for the next part; nothing after the last, which has `finish`.
-  // Errors: what ended the call; an interruption (InterruptedError).
+  // Waits for the next part. Returns nothing after the last part, which has
+  // `finish`. Errors: the error that ended the call; an interruption
+  // (InterruptedError).
   virtual absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() = 0;
 };
 
-// Calls may run at once; they must end before this does.
+// Several calls may run at once; they must end before the generator does.
 class Generator {
  public:
   virtual ~Generator() = default;
@@ -31,7 +32,7 @@ class Generator {
   virtual absl::StatusOr<std::unique_ptr<PartStream>> Start(
       const v1::StreamGenerateRequest& request) = 0;
 
-  // A chat that stays between calls, as SessionService has it.
+  // These calls are for a chat that stays between calls, as in SessionService.
   virtual absl::StatusOr<v1::Session> OpenSession(
       const v1::OpenSessionRequest& request) = 0;
   virtual absl::StatusOr<v1::Session> GetSession(
@@ -39,11 +40,11 @@ class Generator {
   // Starts a call of the session.
   virtual absl::StatusOr<std::unique_ptr<PartStream>> Chat(
       const v1::ChatRequest& request) = 0;
-  // Also after an interruption.
+  // Commands call this after an interruption too.
   virtual absl::Status CloseSession(const v1::CloseSessionRequest& request) = 0;
 };
 
-// Reads a call to its end. `on_part`, if any, sees every part as it comes.
+// Reads a call to its end. `on_part` is called with every part as it comes.
 absl::StatusOr<v1::GenerateResponse> Collect(
     PartStream& stream,
     absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_part);

@@ -1,4 +1,4 @@
-// What the planner's queries about devices and fleets need.
+// Supplies the planner's queries about devices and fleets.
 #include "services/cli/backends/local_queries.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
   ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
   v1::ModelHeader& header = *requested.source.mutable_header();
   header.set_gguf(services::HeaderBytes(source.header, source.shape.vocab));
-  // At least what the header's own bytes are, where there is no file.
+  // If there is no file, the size is at least that of the header.
   header.set_file_bytes(std::max<uint64_t>(
       services::ToUint64(source.header.file_bytes), header.gguf().size()));
   requested.n_ctx_train = source.shape.n_ctx_train;
@@ -72,7 +72,7 @@ absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
 }
 
 std::optional<int64_t> SizeOfDevice(absl::string_view name) {
-  // Names of devices are numbers to some: "4090" is none of 4,090 bytes.
+  // Some devices have numbers as names: "4090" does not mean 4,090 bytes.
   if (name.empty() ||
       absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) {
     return std::nullopt;

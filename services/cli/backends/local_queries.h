@@ -1,5 +1,5 @@
-// What the planner's queries about devices and fleets need in this process, or
-// in a request to a planner: models, devices and the catalogue.
+// Supplies the planner's queries about devices and fleets, in this process or
+// in a request to a planner, with models, devices and the catalogue.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
 
@@ -14,12 +14,12 @@
 
 namespace plimsoll::cli {
 
-// This machine's CPU as a planner would list it.
+// This machine's CPU, as a planner would list it.
 v1::ListDevicesResponse LocalDevices();
 
-// Queries that are answered in this process: models come as headers, the one
+// Queries that this process answers itself. Models come as headers, the only
 // registered device is this machine's CPU, and the catalogue is the installed
-// one with the user's own file `catalogue_path` over it, unless that is empty.
+// one with the devices of the user's file `catalogue_path` (may be empty).
 // Errors: those of LoadCatalogue.
 absl::StatusOr<services::PlacementQueries> LocalQueries(
     const std::string& catalogue_path);
@@ -27,20 +27,20 @@ absl::StatusOr<services::PlacementQueries> LocalQueries(
 // A model as a request names it.
 struct RequestedModel {
   v1::ModelSource source;
-  int64_t n_ctx_train;  // 2^32 - 1 for a planner's model: it is not known here
+  int64_t n_ctx_train;  // 2^32 - 1 if only the planner knows it
 };
 
-// The header of the file `model`; where `is_remote` and there is no such file,
-// a model that the planner was configured with.
+// Returns the header of the file `model`. If `is_remote` and there is no such
+// file, returns a model of the planner's configuration.
 // Errors: those of OpenPlanSource.
 absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
                                             bool is_remote);
 
-// The bytes of a device that is given by its size, such as "24GiB"; nothing if
+// The bytes of a device that is given by its size, such as "24GiB". Absent if
 // `name` is not a size with a unit.
 std::optional<int64_t> SizeOfDevice(absl::string_view name);
 
-// Names the catalogue's device `name` in `device`, or makes it a device of that
+// Fills `device` with the catalogue's device `name`, or with a device of that
 // size.
 void RequestDevice(const std::string& name, v1::DeviceToFill& device);
 

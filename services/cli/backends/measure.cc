@@ -22,8 +22,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Control tokens are among the first; what the others say does not change the
-// work.
+// Control tokens are among the first ids. Which of the others a prompt has does
+// not change the work.
 constexpr int32_t kFirstOrdinary = 1'000;
 
 class Waiter final : public worker::TokenSink {
@@ -84,7 +84,7 @@ double MedianOf(std::vector<double> found) {
   return *middle;
 }
 
-// The median of what `take` gives, in the order of Repeats.
+// The median of the values of `take`, measured as Repeats says.
 absl::StatusOr<double> Median(
     const Repeats& repeats,
     absl::FunctionRef<absl::StatusOr<double>(uint64_t seed)> take) {
@@ -97,7 +97,8 @@ absl::StatusOr<double> Median(
   return MedianOf(std::move(found));
 }
 
-// Tokens per second of sequences that generate after prompts of `n_prompt`.
+// Tokens per second of sequences that generate after prompts of `n_prompt`
+// tokens.
 absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_prompt, int64_t n_tokens,
                                   Logits logits, uint64_t seed) {
@@ -114,7 +115,7 @@ absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
   for (const auto& waiter : waiters) {
     ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
     decode = std::max(decode, info.decode);
-    // The first token of each came before the decode began.
+    // The first token of each sequence came before the decode began.
     n_decoded += info.n_generated - 1;
   }
   if (n_decoded == 0) {
@@ -183,7 +184,8 @@ absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads) {
   for (int i = 0; i < kTimes; ++i) {
     if (Interrupted()) return InterruptedError();
     const absl::Time begin = services::BootTime();
-    // Stored, or the reading could be left out.
+    // The result is stored, because the compiler could otherwise drop the
+    // reading.
     words[0] = kernels::ReadAll({words, n_words}, pool);
     best =
         std::max(best, static_cast<double>(n_bytes) /

@@ -1,4 +1,5 @@
-// What an engine does on this machine, measured: rates, and what memory gives.
+// Measures what an engine does on this machine: its rates, and the memory
+// bandwidth.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
 
@@ -12,17 +13,17 @@
 
 namespace plimsoll::cli {
 
-// Tokens of the prompts before a decode, and of the first request.
+// Tokens of the prompt before a decode, and of the first request's prompt.
 inline constexpr int64_t kShortPrompt = 16;
 
-// How often a figure is taken; the median counts.
+// How often a rate is measured; the median counts.
 struct Repeats {
   int64_t n = 3;
-  // No further one once they took so long together.
+  // No further measurement begins once they took this long together.
   absl::Duration limit = absl::Seconds(1);
 };
 
-// When the first token after a short prompt came, from now on.
+// Returns the time from now to the first token after a short prompt.
 // Errors: those of the engine; an interruption.
 absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine);
 
@@ -32,14 +33,14 @@ absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine);
 absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
                                    const Repeats& repeats);
 
-// What a decode computes of the logits.
+// Which logits a decode computes.
 enum class Logits {
-  kLargest,  // what a greedy draw looks at
+  kLargest,  // those that a greedy draw needs
   kAll,      // as log-probabilities need them
 };
 
-// Tokens per second of all of `n_sequences` that generate `n_tokens` >= 2 each
-// at once, after short prompts; fewer where the context is full.
+// Tokens per second of `n_sequences` together, each of which generates
+// `n_tokens` >= 2 after a short prompt; fewer tokens if the context fills up.
 // Errors: those of the engine; kOutOfRange if the context is full at once; an
 // interruption.
 absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
@@ -47,15 +48,16 @@ absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                   const Repeats& repeats);
 
 // Tokens per second of one sequence that generates `n_tokens` >= 2 after a
-// prompt of so many tokens, for each of `positions`: the median of `n_runs`
-// runs, in which they take turns, so that what disturbs one disturbs all.
-// Errors: as DecodeRate.
+// prompt of each length in `positions`. Each result is the median of `n_runs`
+// runs; the positions take turns, so that a disturbance affects all of them.
+// Errors: those of DecodeRate.
 absl::StatusOr<std::map<int64_t, double>> DecodeRatesAt(
     worker::Engine& engine, const std::vector<int64_t>& positions,
     int64_t n_tokens, int64_t n_runs);
 
 // Bytes per second at which `n_threads` threads (0 = UsableThreads()) read a
-// buffer of `n_bytes`, the best of a few times: others only take away.
+// buffer of `n_bytes`. It is the best of a few runs, because other processes
+// can only slow them down.
 // Errors: kResourceExhausted if there is no memory for it.
 absl::StatusOr<double> ReadBandwidth(int64_t n_bytes, int n_threads);
 

@@ -39,7 +39,7 @@ absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     ASSIGN_OR_RETURN(services::PlanSource source, OpenPlannable(model));
     planner::LoadOptions options = ToLoadOptions(
         flags, source.shape.n_ctx_train, ContextDefault::kLongestThatFits);
-    // It stands before the first model.
+    // The line comes before the first model.
     if (!members.empty()) options.projector.reset();
     load.n_vocab = std::max(load.n_vocab, source.shape.vocab_size);
     members.push_back({std::move(source.shape), options});

@@ -1,4 +1,5 @@
-// Plans of more than one model or device: `plan --with` and `plan --split`.
+// Plans several models, or one model on several devices: `plan --with` and
+// `plan --split`.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_PLAN_MANY_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_PLAN_MANY_H_
 
@@ -13,12 +14,13 @@
 
 namespace plimsoll::cli {
 
-// The models within one budget on this machine's CPU, or on a device like it.
+// Plans the models within one budget on this machine's CPU, or on a device like
+// it.
 // Errors: those of OpenPlannable and of planner::PlanSet.
 absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     const std::vector<std::string>& models, const LoadFlags& flags);
 
-// One model over devices with `budgets`, each with its own memory.
+// Plans one model over devices with `budgets`, each with its own memory.
 // Errors: those of OpenPlannable and of planner::SplitLayers.
 absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
     const std::string& model, const std::vector<int64_t>& budgets,
@@ -27,7 +29,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
 std::string RenderSet(const v1::PlanSetResponse& set,
                       const std::vector<std::string>& models,
                       const Style& style);
-// Devices are called what `names` says, or by number if that is empty.
+// `names` has the names of the devices; if it is empty, they have numbers.
 std::string RenderSplit(const v1::PlanSplitResponse& split,
                         const std::vector<std::string>& names,
                         const Style& style);

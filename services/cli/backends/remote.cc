@@ -1,4 +1,4 @@
-// The other side of an address: channels, calls and their errors.
+// Calls to a server at an address: channels, waiting and errors.
 #include "services/cli/backends/remote.h"
 
 #include <grpcpp/create_channel.h>

@@ -1,4 +1,4 @@
-// The other side of an address: channels, calls and their errors.
+// Calls to a server at an address: channels, waiting and errors.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_REMOTE_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_REMOTE_H_
 
@@ -20,25 +20,26 @@
 
 namespace plimsoll::cli {
 
-// What a unary call may take.
+// The deadline of a unary call.
 inline constexpr std::chrono::seconds kUnaryTimeout{30};
 
 // Connects lazily, without retries.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address);
 
-// The status of a call to `address`, with what to do if nobody answers there.
+// The status of a call to `address`. If nobody answers there, it says what to
+// do.
 absl::Status CallStatus(const grpc::Status& status, const std::string& address);
 
 // Waits for an asynchronous call. Ctrl-C cancels it.
 class CallWaiter {
  public:
-  // For the call's callback.
+  // The call's callback calls this.
   void Done(const grpc::Status& status);
   // Errors: CallStatus; InterruptedError.
   absl::Status Wait(grpc::ClientContext& context, const std::string& address);
 
  private:
-  // True once the call is done; false after a while.
+  // Returns true once the call is done, or false after a while.
   bool WaitOnce();
 
   absl::Mutex mu_;
@@ -46,15 +47,15 @@ class CallWaiter {
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Starts a unary call with `start(context, done)` and waits for its answer,
-// without end if there is no `timeout`.
+// Starts a unary call with `start(context, done)` and waits for its answer.
+// Without `timeout` it waits without limit.
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
                   const std::string& address,
                   std::optional<std::chrono::seconds> timeout = kUnaryTimeout);
 
-// Text from the worker at `address`.
+// Makes a generator of text from the worker at `address`.
 std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address);
 
 }  // namespace plimsoll::cli

@@ -80,7 +80,7 @@ class RemoteStream final : public PartStream,
  private:
   enum class State { kReading, kMessage, kEnd };
 
-  // Drops a message that nobody took. True once gRPC is done.
+  // Drops a message that nobody took. Returns true once gRPC is done.
   bool DrainOne() {
     {
       absl::MutexLock lock(&mu_);
@@ -114,7 +114,7 @@ class RemoteStream final : public PartStream,
   grpc::ClientContext context_;
   absl::Mutex mu_;
   absl::CondVar changed_;
-  // Written by gRPC while kReading, ours while kMessage.
+  // gRPC writes it while kReading; this object reads it while kMessage.
   Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
@@ -170,7 +170,8 @@ class RemoteGenerator final : public Generator {
   }
 
   absl::Status CloseSession(const v1::CloseSessionRequest& request) override {
-    // Not interrupted: this is how an interrupted chat tidies up.
+    // An interruption does not stop this call: an interrupted chat ends with
+    // it.
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCloseTimeout);
     v1::CloseSessionResponse response;

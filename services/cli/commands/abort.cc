@@ -33,7 +33,7 @@ struct AbortFlags {
   std::string output;
 };
 
-// Errors: kNotFound if a request was named that is not there.
+// Errors: kNotFound if a request that was named does not exist.
 absl::Status VerdictOf(const v1::AbortResponse& response) {
   const auto& unknown = response.unknown_request_ids();
   if (unknown.empty()) return absl::OkStatus();

@@ -18,8 +18,9 @@
 namespace plimsoll::cli {
 namespace {
 
-// Lines that run or wait to be printed. More than the slots, so that a long
-// line does not leave the other slots idle; within the engine's queue.
+// Lines that run or wait to be printed. There are more than slots, so that a
+// long line does not leave the other slots idle, and fewer than fit in the
+// engine's queue.
 constexpr int64_t kLinesPerSlot = 4;
 
 struct Line {

@@ -1,4 +1,4 @@
-// `plimsoll bench`: what a model does on this machine.
+// `plimsoll bench`: measures a model on this machine.
 #include <google/protobuf/struct.pb.h>
 #include <unistd.h>
 
@@ -51,10 +51,10 @@ constexpr char kBenchFooter[] =
     "  plimsoll bench --model model.gguf --kv-type q8_0 "
     "--at-positions 100,8000";
 
-// Sequences and prompts that are measured at most, and how large.
+// Limits of the numbers of sequences and prompts, and of their sizes.
 constexpr size_t kMaxFigures = 16;
 constexpr int64_t kMaxTokens = 1 << 20;
-// Of the buffer that is read.
+// Limits of the buffer whose reading is measured.
 constexpr int64_t kMinBuffer = 64 << 20;
 constexpr int64_t kMaxBuffer = int64_t{1} << 30;
 
@@ -76,15 +76,15 @@ struct BenchResult {
   int64_t n_threads = 0;                        // on a CPU
   std::map<int64_t, double> prefill;            // tokens/s by tokens of prompt
   std::map<int64_t, double> decode;             // tokens/s by sequences
-  std::map<int64_t, double> decode_all_logits;  // the same with every logit
+  std::map<int64_t, double> decode_all_logits;  // with every logit
   std::map<int64_t, double> decode_at;          // tokens/s of one, by position
   absl::Duration first_token;                   // from the start of the process
   double bandwidth = 0;                         // bytes/s, of a CPU
-  int64_t step_bytes = 0;                       // of weights that a step reads
-  int64_t peak_rss_bytes = 0;                   // of one sequence
+  int64_t step_bytes = 0;                       // weights that a step reads
+  int64_t peak_rss_bytes = 0;                   // with one sequence
 };
 
-// "512,4096", each in [1, max].
+// Parses a list such as "512,4096", each number in [1, max].
 auto ParseCounts(int64_t max) {
   return
       [max](const std::string& text) -> absl::StatusOr<std::vector<int64_t>> {
@@ -98,7 +98,8 @@ auto ParseCounts(int64_t max) {
       };
 }
 
-// Since this process started; since `begin` where the system does not tell.
+// Time since this process started, or since `begin` if the system does not
+// tell.
 absl::Duration SinceStart(absl::Time begin) {
   const std::optional<int64_t> ticks = services::StartTicks(getpid());
   if (!ticks) return services::BootTime() - begin;
@@ -106,7 +107,7 @@ absl::Duration SinceStart(absl::Time begin) {
   return services::BootTime() - absl::UnixEpoch() - start;
 }
 
-// What one sequence does, in the order in which users meet it.
+// Measures one sequence, in the order in which users meet its numbers.
 absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
                         Streams& streams, BenchResult& result) {
   LoadFlags load = flags.load;
@@ -139,7 +140,7 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
   return absl::OkStatus();
 }
 
-// What several do, in a model loaded for just that.
+// Measures several sequences, with a model loaded for just that.
 absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
                             BenchResult& result) {
   const int64_t most =
@@ -161,7 +162,7 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
   return absl::OkStatus();
 }
 
-// How decode slows down as the context fills.
+// Measures how decode slows down as the context fills.
 absl::Status MeasurePositions(const BenchFlags& flags, Streams& streams,
                               BenchResult& result) {
   if (flags.positions.empty()) return absl::OkStatus();

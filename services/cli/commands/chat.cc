@@ -1,5 +1,4 @@
-// `plimsoll chat`: a conversation in a session, which goes on for as long as
-// anybody likes.
+// `plimsoll chat`: a conversation in a session, which goes on without limit.
 #include <memory>
 #include <utility>
 
@@ -46,7 +45,7 @@ struct ChatFlags {
   SessionRollFlags roll;
 };
 
-// A session that is closed in the end, unless the user named it.
+// A session that is closed at the end, unless the user named it.
 class Conversation {
  public:
   Conversation(const ChatFlags& flags, Generator& generator, Streams& streams)
@@ -57,7 +56,7 @@ class Conversation {
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
-  // Opens the session, or takes up the one of the name.
+  // Opens the session, or continues the one with the user's name.
   absl::Status Open() {
     v1::OpenSessionRequest request;
     request.set_model(flags_.model);
@@ -87,7 +86,7 @@ class Conversation {
     return Open();
   }
 
-  // One turn.
+  // Sends one message and prints the reply.
   absl::Status Say(std::string message) {
     const InterruptScope interrupts;
     const v1::StreamGenerateRequest wanted =

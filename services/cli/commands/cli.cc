@@ -36,7 +36,7 @@ void AddGlobals(CLI::App& app, GlobalFlags* globals) {
       ->type_name("HOST:PORT");
 }
 
-// CLI11 reports by exceptions; this is the one place where they end.
+// CLI11 reports errors by exceptions; no exception leaves this function.
 int Parse(CLI::App& app, const std::vector<std::string>& args,
           Streams& streams) {
   std::vector<std::string> reversed(args.rbegin(), args.rend());

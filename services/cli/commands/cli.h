@@ -1,5 +1,5 @@
-// The command `plimsoll` as a function: arguments and streams in, exit code
-// out, so that tests run it without a process.
+// The command `plimsoll` as a function: it takes arguments and streams and
+// returns the exit code, so that tests run it without a process.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_CLI_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_CLI_H_
 

@@ -1,5 +1,5 @@
-// The commands of `plimsoll`, one file each: a function that adds a command to
-// the parser and says what to run when it was chosen.
+// The commands of `plimsoll`, one file each. A function adds a command to the
+// parser and sets what to run if the command is chosen.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_COMMANDS_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_COMMANDS_H_
 
@@ -12,11 +12,11 @@
 
 namespace plimsoll::cli {
 
-// What the commands share while one command line is parsed and run.
+// The state that commands share while one command line is parsed and run.
 struct Commands {
   Streams& streams;
   GlobalFlags globals;
-  // The chosen command; set by parsing.
+  // Runs the chosen command; parsing sets it.
   std::function<absl::Status()> run;
 };
 

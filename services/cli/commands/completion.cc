@@ -34,7 +34,7 @@ struct Flag {
   ValueHint hint;
 };
 
-// One command: what may follow its name.
+// One command and what may follow its name.
 struct Node {
   std::string path;  // "models describe"; empty for the root
   std::vector<std::pair<std::string, std::string>> commands;  // name, help
@@ -58,8 +58,8 @@ void AddFlags(const CLI::App& app, Node& node) {
   }
 }
 
-// `app` and all commands below it. Flags of the root go anywhere, but --help is
-// every command's own.
+// Lists `app` and all commands below it. Flags of the root may follow any
+// command, but every command has its own --help.
 void AddNodes(const CLI::App& app, const std::string& path, const Node* root,
               std::vector<Node>& nodes) {
   Node node;
@@ -90,8 +90,8 @@ void AddNodes(const CLI::App& app, const std::string& path, const Node* root,
   }
 }
 
-// What the words before the cursor are matched with: "models describe" after
-// "models" is 'models describe', a command of the root is ' plan'.
+// The patterns for the words before the cursor: "models describe" after
+// "models" is 'models describe', and a command of the root is ' plan'.
 std::string CommandPatterns(const std::vector<Node>& nodes,
                             absl::string_view separator) {
   std::vector<std::string> patterns;
@@ -119,7 +119,7 @@ std::string CommandNames(const Node& node) {
   return names;
 }
 
-// 'path:--flag' | 'path:-f', as both bash and zsh match them.
+// Patterns such as 'path:--flag' | 'path:-f', which bash and zsh both match.
 std::string FlagPatterns(const Node& node, const Flag& flag) {
   return absl::StrJoin(flag.names, " | ",
                        [&node](std::string* out, const std::string& name) {
@@ -127,12 +127,13 @@ std::string FlagPatterns(const Node& node, const Flag& flag) {
                        });
 }
 
-// In single quotes, for any of the shells.
+// Puts text in single quotes, for any of the shells.
 std::string Quoted(absl::string_view text, absl::string_view quote) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", quote}}), "'");
 }
 
-// The cases of every flag with a value; `value` says what a shell does there.
+// The cases of every flag that has a value; `value` writes the shell's code for
+// it.
 std::string ValueCases(const std::vector<Node>& nodes,
                        absl::FunctionRef<std::string(const ValueHint&)> value) {
   std::string out;
@@ -146,7 +147,7 @@ std::string ValueCases(const std::vector<Node>& nodes,
   return out;
 }
 
-// What may follow a flag, and each command; read together with Bash.
+// The completions of a flag's value, and below, of each command, for bash.
 std::string BashValue(const ValueHint& hint) {
   std::vector<std::string> out;
   if (hint.is_file) out.push_back("files=1");
@@ -212,14 +213,14 @@ std::string Bash(const std::vector<Node>& nodes) {
       "complete -F _plimsoll plimsoll\n");
 }
 
-// name:help, as _describe wants it.
+// Text as name:help, which _describe takes.
 std::string Described(absl::string_view name, absl::string_view help) {
   return Quoted(
       absl::StrCat(name, ":", absl::StrReplaceAll(help, {{":", "\\:"}})),
       "'\\''");
 }
 
-// The same for zsh.
+// The completions of a flag's value, and below, of each command, for zsh.
 std::string ZshValue(const ValueHint& hint) {
   return absl::StrCat(hint.is_list ? "compset -P '*,'; " : "",
                       hint.is_file ? "_files" : "compadd -- ",
@@ -341,7 +342,7 @@ ValueHint HintOf(absl::string_view type_name) {
     } else if (word == "TYPE") {
       if (absl::StrContains(absl::StrJoin(hint.values, " "), "f32")) continue;
       for (const DTypeInfo& info : kDTypes) {
-        // Neither weights nor keys are integers or doubles.
+        // Weights and keys are never integers or doubles.
         const bool is_number =
             info.dtype >= DType::kI8 && info.dtype <= DType::kF64;
         if (!is_number) hint.values.emplace_back(info.name);

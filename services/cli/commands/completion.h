@@ -1,4 +1,4 @@
-// Completion scripts for shells, made from the tree of commands.
+// Makes completion scripts for shells from the tree of commands.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_COMPLETION_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_COMPLETION_H_
 
@@ -10,19 +10,20 @@
 
 namespace plimsoll::cli {
 
-// What may stand in the place of a value.
+// What may be given as a value.
 struct ValueHint {
   bool is_file = false;
-  bool is_list = false;             // several, parted by commas
-  std::vector<std::string> values;  // words that mean something
+  bool is_list = false;             // several, with commas between them
+  std::vector<std::string> values;  // words that have a meaning
 };
 
-// Reads an option's type name as the help shows it: words in lower case are
-// values ("N|auto|max"), FILE is a file, TYPE an element type, "..." a list.
+// Reads an option's type name as the help shows it. Words in lower case are
+// values ("N|auto|max"), FILE is a file, TYPE an element type, and "..." a
+// list.
 ValueHint HintOf(absl::string_view type_name);
 
-// A script for "bash", "zsh" or "fish" that completes commands, flags, values
-// and files of `root`.
+// Returns a script for "bash", "zsh" or "fish" that completes commands, flags,
+// values and files of `root`.
 std::string CompletionScript(const CLI::App& root, absl::string_view shell);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// `plimsoll models describe`: what decides a model's memory.
+// `plimsoll models describe`: shows what decides a model's memory.
 #include <filesystem>
 #include <memory>
 

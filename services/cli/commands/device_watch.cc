@@ -12,7 +12,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Keeps the newest message; gRPC reads on as soon as one is there.
+// Keeps the newest message; gRPC reads on as soon as there is one.
 class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
  public:
   explicit Reader(v1::PlannerService::Stub& stub) {
@@ -30,8 +30,8 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
     mu_.Await(absl::Condition(&is_done));
   }
 
-  // The newest message that was not taken yet; nothing after a while without
-  // one. Once the stream has ended, `end` is its status.
+  // Returns the newest message that was not taken yet, or nothing after a while
+  // without one. Once the stream has ended, `end` is its status.
   std::optional<v1::WatchDevicesResponse> Take(
       std::optional<grpc::Status>& end) {
     absl::MutexLock lock(&mu_);

@@ -1,4 +1,4 @@
-// A planner's devices as a stream: at once, and after every change.
+// Streams a planner's devices: at once, and after every change.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
 

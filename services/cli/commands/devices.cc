@@ -1,5 +1,5 @@
-// `plimsoll devices`: this machine's CPU, the devices of a planner (once or for
-// as long as they change), or those of the catalogue.
+// `plimsoll devices`: shows this machine's CPU, the devices of a planner (once,
+// or every change), or those of the catalogue.
 #include <memory>
 #include <utility>
 
@@ -60,7 +60,8 @@ absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
   return response;
 }
 
-// Fills `response` by asking the planner with `remote`, or here with `local`.
+// Fills `response`: asks the planner with `remote`, or this process with
+// `local`.
 template <typename Response, typename Local, typename Remote>
 absl::Status AskCatalogue(const DevicesFlags& flags, const GlobalFlags& globals,
                           const Local& local, const Remote& remote,
@@ -162,7 +163,7 @@ absl::Status RunWatch(const DevicesFlags& flags, const Commands& commands) {
       streams.out << DeviceTable(devices.devices(), streams.out_style) << "\n";
     }
     streams.out.flush();
-    // A pipe that nobody reads any more ends the watch.
+    // A pipe whose reader has gone ends the watch.
     return streams.out.good() ? absl::OkStatus()
                               : absl::DataLossError("the output was closed");
   };
@@ -210,7 +211,7 @@ void AddDevices(CLI::App& app, Commands& commands) {
                    "smallest first")
       ->type_name("MODEL");
   AddPlanFlags(*command, &flags->load);
-  // The devices say what their memory is.
+  // The memory is the devices' own, so this flag would mean nothing.
   command->remove_option(command->get_option("--device-memory"));
   AddOutput(*command, &flags->output, {"table", "json"});
   command->add_flag("--watch", flags->watch,

@@ -1,4 +1,4 @@
-// `plimsoll drain`: a worker takes nothing new and ends what it has begun.
+// `plimsoll drain`: a worker refuses new calls and ends those that run.
 #include <memory>
 #include <optional>
 

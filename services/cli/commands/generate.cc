@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
   return NewEmbeddedGenerator(std::move(model));
 }
 
-// One line about how it went, for who watches.
+// Prints one line about the reply's speed, for users who watch.
 void PrintSummary(const v1::GenerateResponse& response, Streams& streams) {
   const v1::TokenUsage& usage = response.usage();
   if (response.finish_reason() == v1::FINISH_REASON_LENGTH) {
@@ -122,7 +122,7 @@ absl::Status RunOne(Generator& generator, std::string prompt,
                    RequestFor(std::move(prompt), flags));
   ASSIGN_OR_RETURN(const auto stream, generator.Start(request));
   const bool is_json = flags.output == "json";
-  // A cut answer ends its line too, before the error is printed.
+  // A reply that was cut also ends its line before the error is printed.
   bool is_line_open = false;
   const auto response =
       Collect(*stream, [&](const v1::StreamGenerateResponse& part) {

@@ -1,4 +1,4 @@
-// What `generate` was asked to do, and its two ways: one prompt, or a batch.
+// The flags of `generate`, and its two ways: one prompt, or a batch.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
 
@@ -27,23 +27,23 @@ struct GenerateFlags {
   std::string system;
   std::string chat_format;
   ToolFlags tool_flags;
-  std::vector<v1::Tool> tools;  // of their file
+  std::vector<v1::Tool> tools;  // read from the file
   LoadFlags load;
   SamplingFlags sampling;
   RollFlags roll;
   ConstraintFlags constraint;
-  // What the constraint's flags say; absent without them.
+  // What the constraint's flags ask for; absent without them.
   std::optional<v1::OutputConstraint> output_constraint;
   std::string output;
 };
 
-// The request for `prompt`, by flags --raw, --system and the rest.
+// Makes the request for `prompt` from --raw, --system and the other flags.
 // Errors: kInvalidArgument if a chat message is not UTF-8.
 absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
     std::string prompt, const GenerateFlags& flags);
 
-// One object a line for every line of the batch, in order, as many at once as
-// there are slots.
+// Prints one JSON object for every line of the batch, in order. As many lines
+// run at once as there are slots.
 // Errors: those of a line, naming its number; earlier lines are printed first.
 absl::Status RunBatch(Generator& generator, const GenerateFlags& flags,
                       Streams& streams);

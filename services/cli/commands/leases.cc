@@ -1,4 +1,4 @@
-// `plimsoll leases`: who holds how much of which device of a planner.
+// `plimsoll leases`: shows which process holds how much of a planner's devices.
 #include <memory>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// `plimsoll memory`: what was planned beside what was measured.
+// `plimsoll memory`: shows what was planned beside what was measured.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -107,7 +107,7 @@ std::string PlannedBesideMeasured(const v1::GetMemoryResponse& response,
   }
   add("arena", measured.planned_bytes(), measured.allocated_bytes());
   add("vocab", vocab, measured.vocab_bytes());
-  // Which of several devices is the host is not told.
+  // The reply does not say which of several devices is the host.
   if (response.parts().empty()) {
     add("peak resident", response.plan().total_bytes(),
         measured.peak_rss_bytes());

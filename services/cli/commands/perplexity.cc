@@ -1,5 +1,5 @@
-// `plimsoll perplexity`: how well a model predicts a text, with a context that
-// may be much shorter than the text.
+// `plimsoll perplexity`: measures how well a model predicts a text, with a
+// context that may be much shorter than the text.
 #include <google/protobuf/struct.pb.h>
 
 #include <cmath>
@@ -44,9 +44,9 @@ struct PerplexityFlags {
   std::string output;
 };
 
-// What was measured. Memory does not grow with the text.
+// The result of a measurement. Its memory does not grow with the text.
 struct Score {
-  double logprob = 0;  // of all tokens scored
+  double logprob = 0;  // sum over all scored tokens
   int64_t n_tokens = 0;
   int64_t n_evictions = 0;
   int64_t n_evicted = 0;
@@ -64,14 +64,14 @@ v1::StreamGenerateRequest RequestFor(std::string text,
   request.mutable_text()->set_add_bos(true);
   request.mutable_text()->set_parse_special(false);
   request.mutable_sampling()->set_temperature(0);
-  // The prompt is what matters; one token must follow it.
+  // Only the prompt matters, but one token must follow it.
   request.mutable_stopping()->set_max_tokens(1);
   request.mutable_response()->set_prompt_logprobs(true);
   SetRoll(flags.roll, request);
   return request;
 }
 
-// A line on a terminal, at every percent.
+// Prints a line on a terminal, at every percent.
 class ScoreProgress {
  public:
   explicit ScoreProgress(Streams& streams) : streams_(streams) {}

@@ -1,4 +1,4 @@
-// `plimsoll place`: which replica of which model goes on which device.
+// `plimsoll place`: decides which replica of which model goes on which device.
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -56,8 +56,8 @@ struct PlaceFlags {
   std::string output;
 };
 
-// Splits the number after the last ':' off `text`; `otherwise` if there is
-// none. A ':' within a name stays.
+// Takes the number after the last ':' off `text`. Returns `otherwise` if there
+// is none. A ':' within a name stays.
 absl::StatusOr<int64_t> TakeNumber(std::string& text, int64_t otherwise,
                                    int64_t min, int64_t max) {
   const size_t colon = text.rfind(':');
@@ -74,7 +74,7 @@ absl::StatusOr<int64_t> TakeNumber(std::string& text, int64_t otherwise,
   return *value;
 }
 
-// FILE[:REPLICAS[:PRIORITY]].
+// Parses FILE[:REPLICAS[:PRIORITY]].
 absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
                       bool is_remote, std::set<std::string>& names,
                       v1::PlaceModelsRequest& request) {
@@ -116,7 +116,8 @@ absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
   return absl::OkStatus();
 }
 
-// NAME[:COUNT] of all --device, as NAME or NAME/1, NAME/2, ...
+// Parses NAME[:COUNT] of all --device flags; the ids are NAME, or NAME/1,
+// NAME/2, ...
 absl::Status AddDevices(const std::vector<std::string>& devices,
                         v1::PlaceModelsRequest& request) {
   std::vector<std::pair<std::string, int64_t>> counted;
@@ -270,7 +271,7 @@ void AddPlace(CLI::App& app, Commands& commands) {
            PlacementProblem::kMaxReplicas, "N",
            "Replicas of one model on one device at most");
   AddPlanFlags(*command, &flags->load);
-  // The devices say what their memory is.
+  // The memory is the devices' own, so this flag would mean nothing.
   command->remove_option(command->get_option("--device-memory"));
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {

@@ -1,4 +1,4 @@
-// `plimsoll plan`: what a model would take of a device's memory.
+// `plimsoll plan`: shows what a model would take of a device's memory.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -66,7 +66,7 @@ struct Planned {
   std::string title;
 };
 
-// Whether --device names one of this machine's.
+// True if --device names a device of this machine.
 bool IsLocal(absl::string_view device) {
   return device.empty() || device == "cpu" || absl::StartsWith(device, "cuda:");
 }
@@ -77,11 +77,11 @@ std::vector<std::string> NamesOf(const PlanFlags& flags) {
   return absl::StrSplit(flags.device, ',');
 }
 
-// A device with what may be used of it: this machine's, unless its name is one
-// of the catalogue; its memory is then the most.
+// A device with the memory that may be used. It is a device of the catalogue,
+// with all of its memory, if that has the name; else one of this machine.
 struct Here {
   std::string name;
-  std::unique_ptr<worker::ComputeDevice> device;  // of this machine
+  std::unique_ptr<worker::ComputeDevice> device;  // if it is of this machine
   planner::SplitDevice target;
 };
 absl::StatusOr<Here> DeviceHere(const std::string& name,
@@ -124,8 +124,8 @@ absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
                               " on ", here.name)};
 }
 
-// One model over the devices of --device. Cards of the catalogue may be of one
-// kind; this machine's are each named once.
+// Plans one model over the devices of --device. A device of the catalogue may
+// be named several times, a device of this machine only once.
 absl::StatusOr<v1::PlanSplitResponse> PlanDevices(
     const PlanFlags& flags, const std::vector<std::string>& names) {
   ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, names.size()));
@@ -191,13 +191,13 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
                                         : flags.device)};
 }
 
-// Of several models, or of one on several devices.
+// The verdict for several models, or for one model on several devices.
 template <typename Plan>
 absl::Status VerdictOf(const Plan& plan) {
   return plan.fits() ? absl::OkStatus() : DoesNotFit("the plan does not fit");
 }
 
-// Several models, or several devices: in this process only.
+// Plans several models or several devices; only in this process.
 absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
   const std::vector<std::string> names = NamesOf(flags);
   if (!commands.globals.planner.empty()) {

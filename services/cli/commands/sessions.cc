@@ -1,4 +1,4 @@
-// `plimsoll sessions`: the chats that a worker keeps.
+// `plimsoll sessions`: shows the chats that a worker keeps.
 #include <memory>
 #include <string>
 

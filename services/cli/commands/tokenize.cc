@@ -1,4 +1,4 @@
-// `plimsoll tokenize`: text to token ids, and back.
+// `plimsoll tokenize`: converts text to token ids and back.
 #include <limits>
 #include <memory>
 #include <optional>

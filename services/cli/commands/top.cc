@@ -1,4 +1,4 @@
-// `plimsoll top`: what a worker does now, once or for as long as one looks.
+// `plimsoll top`: shows what a worker does now, once or repeatedly.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -65,7 +65,7 @@ absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
   return absl::OkStatus();
 }
 
-// Waits, unless interrupted.
+// Waits, unless it is interrupted.
 void Pause(absl::Duration duration) {
   const absl::Time end = absl::Now() + duration;
   for (absl::Time now = absl::Now(); now < end && !Interrupted();
@@ -87,7 +87,7 @@ absl::Status RunTop(const TopFlags& flags, const Commands& commands) {
     RETURN_IF_ERROR(ShowOnce(*stub, flags, commands));
     if (flags.output != "json") out << "\n";
     out.flush();
-    // A pipe that nobody reads any more ends it.
+    // A pipe whose reader has gone ends the command.
     if (!out.good()) return absl::DataLossError("the output was closed");
     Pause(absl::Seconds(*flags.interval));
     if (Interrupted()) return InterruptedError();

@@ -1,4 +1,4 @@
-// `plimsoll version`: what this binary is made of.
+// `plimsoll version`: shows what this binary consists of.
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/stubs/common.h>
 #include <grpcpp/version_info.h>
@@ -19,7 +19,7 @@ namespace {
 
 std::vector<std::pair<std::string, std::string>> Facts() {
   const int protobuf = GOOGLE_PROTOBUF_VERSION;
-  kernels::TimeCpuTargets();  // as a load would
+  kernels::TimeCpuTargets();  // a load does this too
   return {
       {"version", PLIMSOLL_VERSION},
       {"build_type", PLIMSOLL_BUILD_TYPE},

@@ -1,4 +1,4 @@
-// `plimsoll what-if`: many plans of one model side by side.
+// `plimsoll what-if`: shows many plans of one model side by side.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -100,8 +100,8 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
   return answer;
 }
 
-// Rows and columns that were asked for; else contexts and slots, or in place of
-// one that has a single value another axis that has more.
+// The rows and columns that the user asked for, else contexts and slots. An
+// axis with a single value is replaced by another one that has more.
 absl::StatusOr<MapAxes> ChooseAxes(const WhatIfFlags& flags,
                                    const GridAnswer& answer) {
   const auto choose = [&](std::optional<GridAxis> wanted,

@@ -1,4 +1,4 @@
-// What `plimsoll what-if` asks for.
+// Converts the flags of `plimsoll what-if` to a request.
 #include "services/cli/commands/what_if_request.h"
 
 #include <utility>
@@ -14,7 +14,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// "a,b,c", each part by `parse`.
+// Parses a list such as "a,b,c"; `parse` converts each part.
 template <typename Parse>
 auto ListOf(const Parse& parse) {
   return
@@ -34,7 +34,7 @@ auto CountList(int64_t max) {
       [max](const std::string& text) { return ParseCount(text, 1, max); });
 }
 
-// "q8_0" for both, or "q8_0/q4_0": here a comma parts the list.
+// Parses "q8_0" for both, or "q8_0/q4_0"; commas separate the list's entries.
 absl::StatusOr<KvTypes> ParseKvPair(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   if (parts.size() > 2) {
@@ -65,8 +65,8 @@ std::string ContextLabel(uint32_t n_ctx) {
   return n_ctx == kMostContext ? "max" : FormatCount(n_ctx);
 }
 
-// Contexts for who names none: powers of four below the trained one, and the
-// longest that fits.
+// The contexts if the user names none: powers of four below the trained
+// context, and the longest that fits.
 std::vector<ContextFlag> DefaultContexts(int64_t n_ctx_train) {
   std::vector<ContextFlag> contexts;
   for (int64_t n = 2'048; n < n_ctx_train && contexts.size() < 4; n *= 4) {

@@ -1,4 +1,4 @@
-// What `plimsoll what-if` asks for: its flags, and the request they make.
+// The flags of `plimsoll what-if`, and the request that they make.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_WHAT_IF_REQUEST_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_WHAT_IF_REQUEST_H_
 
@@ -31,15 +31,15 @@ struct WhatIfFlags {
   std::string output;
 };
 
-// The flags that take lists: one for each axis.
+// Adds the flags that take lists, one for each axis.
 void AddAxisFlags(CLI::App& app, WhatIfFlags* flags);
 
-// What a context of 'max' is where the file is not here: more than any model
-// has.
+// The context 'max' stands for this if the file is not on this machine: no
+// model has more.
 inline constexpr int64_t kMostContext = std::numeric_limits<uint32_t>::max();
 
-// The request for `flags` but its source, and the labels of its axes in
-// `answer`.
+// Makes the request for `flags` without its source, and puts the labels of its
+// axes into `answer`.
 v1::WhatIfRequest ToRequest(const WhatIfFlags& flags, int64_t n_ctx_train,
                             GridAnswer& answer);
 

@@ -59,7 +59,7 @@ absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
   } else {
     constraint.set_regex(*flags.regex);
   }
-  // Here as well as in the worker: before a model is loaded for nothing.
+  // The worker checks this too; here no model is loaded for nothing.
   RETURN_IF_ERROR(services::FromProto(constraint).status());
   return constraint;
 }

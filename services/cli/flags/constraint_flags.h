@@ -1,4 +1,4 @@
-// Flags of what a reply must be, and how they enter a request.
+// Flags that say what a reply must be, and how they enter a request.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 
@@ -15,24 +15,25 @@ namespace plimsoll::cli {
 
 struct ConstraintFlags {
   std::string json_schema;           // a file, or - for standard input
-  std::string grammar;               // the same
-  std::optional<std::string> regex;  // the text itself
+  std::string grammar;               // a file, or - for standard input
+  std::optional<std::string> regex;  // the expression itself
 
   bool IsAny() const {
     return !json_schema.empty() || !grammar.empty() || regex.has_value();
   }
 };
 
-// --json-schema, --grammar and --regex.
+// Adds --json-schema, --grammar and --regex.
 void AddConstraintFlags(CLI::App& app, ConstraintFlags* flags);
 
-// Errors: UsageError if there is more than one, or where an end token does not
-// end a reply.
+// Checks the flags. Errors: UsageError if there is more than one, or if end
+// tokens do not end a reply.
 absl::Status CheckConstraintFlags(const ConstraintFlags& flags,
                                   bool ignore_eos);
 
-// The constraint, its file read; absent without a flag.
-// Errors: as ReadText; kInvalidArgument naming what is wrong or not supported.
+// Reads the constraint, and its file if it has one; absent without a flag.
+// Errors: those of ReadText; kInvalidArgument naming what is wrong or not
+// supported.
 absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
     const ConstraintFlags& flags, std::istream& in);
 

@@ -1,4 +1,4 @@
-// Flags that several commands share, and how their values are checked.
+// Flags that several commands share, and the checks of their values.
 #include "services/cli/flags/flags.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ absl::StatusOr<DType> ParseDType(absl::string_view text) {
   return info->dtype;
 }
 
-// A finite number in [min, max].
+// Parses a finite number in [min, max].
 absl::StatusOr<float> ParseNumber(absl::string_view text, float min,
                                   float max) {
   float value = 0;

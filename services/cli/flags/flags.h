@@ -1,4 +1,4 @@
-// Flags that several commands share, and how their values are checked.
+// Flags that several commands share, and the checks of their values.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_FLAGS_H_
 
@@ -16,7 +16,7 @@
 
 namespace plimsoll::cli {
 
-// Flags before or after any command.
+// Flags that may come before or after any command.
 struct GlobalFlags {
   std::string address;  // of a worker; empty = this process
   std::string planner;  // of a planner; empty = this process
@@ -40,7 +40,7 @@ struct RingFlag {
   int64_t tokens = 0;  // for window+N
 };
 
-// How a model is planned and loaded.
+// The flags for planning and loading a model.
 struct LoadFlags {
   ContextFlag n_ctx;
   int64_t slots = 1;
@@ -51,25 +51,25 @@ struct LoadFlags {
   int64_t draft_tokens = 0;
   std::optional<int64_t> kv_tokens;
   std::vector<int64_t> device_memory;  // none, one, or one for each device
-  // Those of AddEngineFlags.
+  // AddEngineFlags adds the flags from here on.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;
   std::optional<planner::AllocationChoice> allocation;
   RingFlag ring;
   bool no_flash_attention = false;
   std::optional<int64_t> weight_bytes;
-  std::optional<DType> weight_type;  // absent = as in the file
+  std::optional<DType> weight_type;  // absent = the file's
   planner::HostWeights host_weights;
   bool mmap_weights = false;
   std::optional<int64_t> host_memory;
   std::optional<planner::ProjectorBytes> projector;
-  // Those below are for commands that load.
+  // Commands that load have the flags from here on.
   std::vector<std::string> devices = {"cpu"};  // in a token's order
   int64_t threads = 0;
   worker::Precision precision = worker::Precision::kDefault;
-  bool shares_prefixes = true;  // no flag: what is measured must be computed
+  bool shares_prefixes = true;  // not a flag; benchmarks clear it
 };
 
-// How tokens are drawn and when they end.
+// The flags for drawing tokens and for ending a reply.
 struct SamplingFlags {
   worker::SamplingOptions sampling;
   worker::LogitBiasOptions logit_bias;
@@ -80,29 +80,29 @@ struct SamplingFlags {
   int64_t top_logprobs = -1;
 };
 
-// A whole decimal number in [min, max].
+// Parses a whole decimal number in [min, max].
 // Errors: kInvalidArgument saying what is allowed.
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
                                    int64_t max);
 absl::StatusOr<ContextFlag> ParseContext(absl::string_view text);
 absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text);
-// "exact", "pow2" or "granularity:BYTES".
+// Parses "exact", "pow2" or "granularity:BYTES".
 absl::StatusOr<planner::AllocationChoice> ParseAllocation(
     absl::string_view text);
 absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
-// "experts", "per-layer-embeddings" or both with a comma.
+// Parses "experts", "per-layer-embeddings", or both with a comma.
 absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
-// "24GiB,24GiB,64GiB".
+// Parses a list of sizes, such as "24GiB,24GiB,64GiB".
 absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text);
-// "f16" for both, or "q8_0,f16" for keys and values.
+// Parses "f16" for both, or "q8_0,f16" for keys and values.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
-// "ID:BIAS".
+// Parses "ID:BIAS".
 absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text);
-// "file" for nothing, or an element type.
+// Parses an element type, or "file", which gives nothing.
 absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 
-// Adds an option whose value `parse` turns into `*out`; what `parse` reports
-// becomes the usage error. `T` may be wrapped in std::optional.
+// Adds an option whose value `parse` converts to `*out`. An error of `parse`
+// becomes a usage error. `T` may be wrapped in std::optional.
 template <typename Out, typename Parse>
 CLI::Option* AddParsed(CLI::App& app, const std::string& name, Out* out,
                        const Parse& parse, const std::string& type,
@@ -120,7 +120,7 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& name, Out* out,
           "");
 }
 
-// A count in [min, max].
+// Adds an option for a count in [min, max].
 template <typename Out>
 CLI::Option* AddCount(CLI::App& app, const std::string& name, Out* out,
                       int64_t min, int64_t max, const std::string& type,
@@ -131,14 +131,16 @@ CLI::Option* AddCount(CLI::App& app, const std::string& name, Out* out,
   return AddParsed(app, name, out, parse, type, help);
 }
 
-// -o, --output with the formats a command knows; the first is the default.
+// Adds -o, --output with the formats that a command knows. The first format is
+// the default.
 void AddOutput(CLI::App& app, std::string* out,
                const std::vector<std::string>& formats);
-// Flags of planning: --n-ctx, --slots, --kv-type, ...
+// Adds the flags of planning: --n-ctx, --slots, --kv-type, ...
 void AddPlanFlags(CLI::App& app, LoadFlags* flags);
-// Flags that plan for other engines and devices: --policy, --alloc, --ring, ...
+// Adds the flags that plan for other engines and devices: --policy, --alloc,
+// --ring, ...
 void AddEngineFlags(CLI::App& app, LoadFlags* flags);
-// Those of AddPlanFlags and --device, --threads, --precision.
+// Adds the flags of AddPlanFlags, and --device, --threads and --precision.
 void AddLoadFlags(CLI::App& app, LoadFlags* flags);
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 

@@ -1,4 +1,4 @@
-// Where models lie: a path as given, or a name in the cache.
+// Finds models: by a path, or by a name in the cache.
 #include "services/cli/flags/model_path.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where models lie: a path as given, or a name in the cache.
+// Finds models: by a path, or by a name in the cache.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_MODEL_PATH_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_MODEL_PATH_H_
 
@@ -14,36 +14,38 @@
 
 namespace plimsoll::cli {
 
-// Files of the cache that are listed at most.
+// At most this many files of the cache are listed.
 inline constexpr size_t kMaxCachedModels = 1'024;
 
-// ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models.
+// The folder ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models.
 std::string CacheDirectory();
 
 // Paths of the cache's *.gguf files, sorted.
 std::vector<std::string> CachedModels();
 
-// `model` if there is such a file or it contains a slash; else the cached file
-// of that name, with or without ".gguf"; else `model`, for the error message.
+// Returns `model` if there is such a file or it contains a slash; else the
+// cached file of that name, with or without ".gguf"; else `model`, for the
+// error message.
 std::string ResolveModel(const std::string& model);
 
 // Opens ResolveModel(model).
-// Errors: those of ModelFile::Open, naming the file; for one that is not there,
-// with where models come from.
+// Errors: those of ModelFile::Open, naming the file; if there is no file, the
+// message says where models come from.
 absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
     const std::string& model);
 
-// The tokenizer in ResolveModel(model), of whatever architecture; a file with a
-// vocabulary alone will do.
-// Errors: those of ModelFile::OpenHeader and LoadTokenizer, as OpenModel's.
+// Opens the tokenizer in ResolveModel(model), of any architecture; the file may
+// have only a vocabulary.
+// Errors: those of ModelFile::OpenHeader and LoadTokenizer, with the messages
+// of OpenModel.
 absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
     const std::string& model);
 
-// Reads what can be planned of ResolveModel(model), which need not be one file.
-// Errors: those of OpenPlanSource, as OpenModel's.
+// Reads what can be planned of ResolveModel(model), which may be several files.
+// Errors: those of OpenPlanSource, with the messages of OpenModel.
 absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model);
 
-// What the projector in ResolveModel(path) takes.
+// Returns the bytes of the projector in ResolveModel(path).
 // Errors: those of the reader and of planner::ProjectorFromGguf, naming the
 // file.
 absl::StatusOr<planner::ProjectorBytes> OpenProjector(const std::string& path);

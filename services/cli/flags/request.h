@@ -1,4 +1,5 @@
-// Flags as a request of plimsoll.v1, the same for this process and a worker.
+// Converts flags to a request of plimsoll.v1, which is the same for this
+// process and a worker.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 
@@ -10,12 +11,13 @@
 
 namespace plimsoll::cli {
 
-// The parts of a request that are not its prompt, with `draft_tokens` guessed.
+// Makes the parts of a request other than its prompt. `draft_tokens` may be
+// guessed in a step.
 v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
                                     int64_t draft_tokens);
 
-// Any bytes, without a chat format, with the model's BOS rule and special
-// tokens parsed (--raw).
+// Sets a prompt of any bytes, without a chat format, with the model's BOS rule
+// and special tokens parsed (--raw).
 void SetRawPrompt(std::string text, v1::StreamGenerateRequest& request);
 
 void AddMessage(v1::ChatRole role, std::string content,

@@ -1,4 +1,4 @@
-// Flags of a context that rolls, and how they enter a request.
+// Flags for a rolling context, and how they enter a request.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
 
@@ -19,21 +19,22 @@ struct RollFlags {
   std::optional<int64_t> evict_to;
 };
 
-// --context-policy, --roll-method, --pin-tokens and --evict-to.
+// Adds --context-policy, --roll-method, --pin-tokens and --evict-to.
 void AddRollFlags(CLI::App& app, RollFlags* flags);
 
-// Errors: UsageError for a flag that means nothing under the policy.
+// Checks the flags. Errors: UsageError for a flag without meaning under the
+// policy.
 absl::Status CheckRollFlags(const RollFlags& flags);
 
 void SetRoll(const RollFlags& flags, v1::StreamGenerateRequest& request);
 
-// The same of a chat, which always rolls and pins its system message.
+// The flags of a chat, which always rolls and pins its system message.
 struct SessionRollFlags {
   std::optional<v1::RollMethod> method;
   std::optional<int64_t> evict_to;
 };
 
-// --roll-method and --evict-to.
+// Adds --roll-method and --evict-to.
 void AddSessionRollFlags(CLI::App& app, SessionRollFlags* flags);
 
 void SetRoll(const SessionRollFlags& flags, v1::OpenSessionRequest& request);

@@ -16,7 +16,7 @@ using worker::SchemaJson;
 
 constexpr int64_t kMaxFileBytes = worker::kMaxTools * worker::kMaxToolBytes;
 
-// What is not UTF-8 becomes U+FFFD.
+// Writes JSON; text that is not UTF-8 becomes U+FFFD.
 std::string Dump(const SchemaJson& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false,
                    SchemaJson::error_handler_t::replace);
@@ -46,7 +46,7 @@ absl::StatusOr<v1::Tool> ToolFrom(const SchemaJson& json) {
         key == "name" ? *tool.mutable_name() : *tool.mutable_description();
     field = value.get_ref<const std::string&>();
   }
-  // Here as well as in the worker: before a model is loaded for nothing.
+  // The worker checks this too; here no model is loaded for nothing.
   RETURN_IF_ERROR(worker::WriteToolDeclaration(
                       {tool.name(), tool.description(), tool.parameters()})
                       .status());

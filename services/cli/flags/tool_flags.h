@@ -1,4 +1,4 @@
-// The flag for tools, and calls of them as lines.
+// The flags for tools, and the output of tool calls.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_TOOL_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_TOOL_FLAGS_H_
 
@@ -18,21 +18,22 @@ struct ToolFlags {
   bool must = false;  // --must-call
 };
 
-// --tools and --must-call.
+// Adds --tools and --must-call.
 void AddToolFlags(CLI::App& app, ToolFlags* flags);
 
-// The tools that `json` lists: an array of {"name", "description",
+// Parses the tools in `json`: an array of {"name", "description",
 // "parameters"}, each of which may be wrapped as {"type": "function",
 // "function": {...}}.
 // Errors: kInvalidArgument naming the tool.
 absl::StatusOr<std::vector<v1::Tool>> ToolsFromJson(absl::string_view json);
 
-// The same of a file, or of `in` if it is "-"; none without a file.
-// Errors: as ReadText too.
+// Reads tools from a file, or from `in` if it is "-"; none without a file.
+// Errors: those of ReadText and ToolsFromJson.
 absl::StatusOr<std::vector<v1::Tool>> ReadTools(const std::string& file,
                                                 std::istream& in);
 
-// {"name":...,"arguments":{...}}, or {"error":...,"text":...}, and a line feed.
+// Returns {"name":...,"arguments":{...}}, or {"error":...,"text":...}, with a
+// line feed.
 std::string ToolCallLine(const v1::ToolCall& call);
 
 }  // namespace plimsoll::cli

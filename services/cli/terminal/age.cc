@@ -1,4 +1,4 @@
-// How long something has lasted, for people.
+// Shows how long something has lasted.
 #include "services/cli/terminal/age.h"
 
 #include <cstdint>

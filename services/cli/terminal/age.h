@@ -1,4 +1,4 @@
-// How long something has lasted, for people.
+// Shows how long something has lasted.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_AGE_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_AGE_H_
 
@@ -8,7 +8,7 @@
 
 namespace plimsoll::cli {
 
-// "47 s", "12 min", "3 h", "9 d": the largest unit alone.
+// Returns only the largest unit: "47 s", "12 min", "3 h", "9 d".
 std::string AgeText(const google::protobuf::Duration& age);
 
 }  // namespace plimsoll::cli

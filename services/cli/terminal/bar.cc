@@ -16,7 +16,7 @@ struct Glyph {
   Color color;
 };
 
-// By order of segments; further ones share the last.
+// The glyph of each segment, by its index; further segments share the last.
 constexpr std::array<Glyph, 5> kGlyphs = {{{"█", "#", Color::kBlue},
                                            {"▓", "=", Color::kCyan},
                                            {"▒", "+", Color::kMagenta},
@@ -43,7 +43,7 @@ int64_t Sum(const std::vector<Segment>& segments) {
   return sum;
 }
 
-// The legend's entries, as many to a line as fit.
+// Writes the legend's entries, as many to a line as fit.
 std::string Legend(const std::vector<Segment>& segments, int64_t free_bytes,
                    const Style& style) {
   std::string out = "  ";
@@ -91,7 +91,7 @@ std::vector<int64_t> SegmentCells(const std::vector<Segment>& segments,
     out.push_back(n);
     used += n;
   }
-  // Rounding up small segments is paid for by the largest.
+  // Small segments were rounded up; the largest one gives up those cells.
   for (; used > cells; --used) {
     auto largest = std::max_element(out.begin(), out.end());
     if (largest == out.end() || *largest == 0) break;

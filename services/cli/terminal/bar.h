@@ -16,15 +16,15 @@ struct Segment {
   int64_t bytes;
 };
 
-// Cells of each segment in a bar of `cells` cells that stands for
-// `scale_bytes`: in proportion, at least one for a segment that is not empty,
-// and together never more than `cells`.
+// The cells of each segment in a bar of `cells` cells that stands for
+// `scale_bytes`. They are in proportion, at least one for a segment that is not
+// empty, and never more than `cells` together.
 std::vector<int64_t> SegmentCells(const std::vector<Segment>& segments,
                                   int64_t scale_bytes, int64_t cells);
 
-// Four lines or so: the bar as long as the larger of the sum and the budget,
-// the load line under the cell where the budget ends, and a legend. Segments
-// are told apart by glyph; colour only repeats it.
+// Draws about four lines: the bar, which is as long as the larger of the sum
+// and the budget, the load line under the cell where the budget ends, and a
+// legend. Glyphs tell the segments apart; colour only repeats that.
 std::string RenderBar(const std::vector<Segment>& segments,
                       int64_t budget_bytes, const Style& style);
 

@@ -1,4 +1,4 @@
-// Byte sizes as people write and read them.
+// Reads and writes byte sizes.
 #include "services/cli/terminal/bytes.h"
 
 #include <array>
@@ -27,7 +27,7 @@ constexpr std::array<Unit, 5> kUnits = {{{"B", 1},
                                          {"GiB", int64_t{1} << 30},
                                          {"TiB", int64_t{1} << 40}}};
 
-// Digits of a fraction that are looked at: more would overflow int64.
+// Only this many digits of a fraction are used: more would overflow int64.
 constexpr size_t kMaxFractionDigits = 6;
 
 absl::Status NotASize(absl::string_view text) {
@@ -46,7 +46,7 @@ absl::Status DecimalUnit(absl::string_view text, absl::string_view number,
       binary, " or the number of bytes"));
 }
 
-// whole.fraction * unit, the fraction of a byte dropped.
+// Returns whole.fraction * unit; a fraction of a byte is dropped.
 absl::StatusOr<int64_t> Scale(absl::string_view text, int64_t whole,
                               absl::string_view fraction, int64_t unit) {
   const auto bytes = CheckedMul(whole, unit);

@@ -1,4 +1,4 @@
-// Byte sizes as people write and read them: "12GiB" in, "12.0 GiB" out.
+// Reads and writes byte sizes: it reads "12GiB" and writes "12.0 GiB".
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_
 
@@ -19,14 +19,14 @@ namespace plimsoll::cli {
 // kOutOfRange if it does not fit in int64.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
-// A number of a message as ours; messages count bytes without a sign.
+// Converts a number of a message; messages count bytes without a sign.
 inline int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 
-// "0 B", "999 B", "1.5 KiB", "12.0 GiB": one decimal, the largest unit that
-// keeps the number at or above 1.
+// Writes "0 B", "999 B", "1.5 KiB" or "12.0 GiB": one decimal, and the largest
+// unit that keeps the number at or above 1.
 std::string FormatBytes(int64_t bytes);
 
-// "1,234,567".
+// Writes a count like "1,234,567".
 std::string FormatCount(int64_t count);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// What goes wrong, as exit codes and as lines for people.
+// Turns errors into exit codes and messages.
 #include "services/cli/terminal/failure.h"
 
 #include <utility>
@@ -12,7 +12,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Payloads that tell apart what the status code alone does not.
+// Payloads that distinguish errors with the same status code.
 constexpr absl::string_view kErrorInfoUrl =
     "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr absl::string_view kUsageUrl = "plimsoll.dev/cli/usage";
@@ -106,7 +106,7 @@ int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   if (status.GetPayload(kUsageUrl).has_value()) return kExitUsage;
   if (status.GetPayload(kInterruptedUrl).has_value()) return kExitInterrupted;
-  // Without details of its own it may be a full queue as well.
+  // Without details of its own, this code may also mean a full queue.
   if (status.code() == absl::StatusCode::kResourceExhausted &&
       status.GetPayload(kErrorInfoUrl).has_value() &&
       services::DetailsOf(status).reason ==

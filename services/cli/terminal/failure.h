@@ -1,4 +1,4 @@
-// What goes wrong, as exit codes and as lines for people.
+// Turns errors into exit codes and messages.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_FAILURE_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_FAILURE_H_
 
@@ -13,28 +13,29 @@
 
 namespace plimsoll::cli {
 
-// A command line that makes no sense; ends with kExitUsage.
+// The error of a command line that makes no sense; exits with kExitUsage.
 absl::Status UsageError(absl::string_view message);
-// Ctrl-C; ends with kExitInterrupted and says nothing.
+// The error after Ctrl-C; exits with kExitInterrupted and prints nothing.
 absl::Status InterruptedError();
-// A plan that does not fit: bytes wanted, there and missing, and what to try.
-// Ends with kExitDoesNotFit.
+// The error of a plan that does not fit, with the bytes wanted, available and
+// missing, and what to try. Exits with kExitDoesNotFit.
 absl::Status DoesNotFit(const v1::MemoryPlan& plan);
-// The same for layers over devices with these names.
+// The error of a split over devices with these names that does not fit.
 absl::Status DoesNotFit(const v1::PlanSplitResponse& split,
                         const std::vector<std::string>& names);
-// The same code for a load that ran out of memory, with its own message.
+// The error of a load that ran out of memory, with its own message. Exits with
+// kExitDoesNotFit.
 absl::Status DoesNotFit(absl::string_view message);
 
-// `status` for its exit code only: what it says stands in the output already.
+// Keeps only the exit code of `status`: the output already has the message.
 absl::Status AlreadySaid(absl::Status status);
 
 int ExitCodeOf(const absl::Status& status);
 
-// Prints "plimsoll: message" to `streams.err`, and returns the exit code.
+// Prints "plimsoll: message" to `streams.err` and returns the exit code.
 int Report(const absl::Status& status, Streams& streams);
 
-// `status` with `prefix` in front of its message, details kept.
+// Puts `prefix` in front of the message of `status` and keeps its details.
 absl::Status Prefixed(absl::string_view prefix, const absl::Status& status);
 
 }  // namespace plimsoll::cli

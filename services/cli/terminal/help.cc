@@ -1,4 +1,4 @@
-// Help texts in 80 columns.
+// Writes help texts in 80 columns.
 #include "services/cli/terminal/help.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kNameColumns = 26;  // names up to here, then text
 
-// "  name    text", the text wrapped beside the name or under it.
+// Writes "  name    text", with the text wrapped beside the name or under it.
 void AppendEntry(absl::string_view name, absl::string_view text,
                  std::string& out) {
   std::string line = absl::StrCat("  ", name);

@@ -1,4 +1,4 @@
-// Help texts in 80 columns, the same with every version of CLI11.
+// Writes help texts in 80 columns, the same with every version of CLI11.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_HELP_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_HELP_H_
 

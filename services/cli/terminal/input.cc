@@ -1,4 +1,4 @@
-// Text that a command reads: from standard input or a file, within a limit.
+// Reads text from standard input or a file, within a limit.
 #include "services/cli/terminal/input.h"
 
 #include <array>

@@ -1,10 +1,10 @@
-// Ctrl-C: asked for by a signal, noticed by whoever waits.
+// Ctrl-C: a signal sets a flag, and waiting code checks it.
 #include "services/cli/terminal/interrupt.h"
 
 namespace plimsoll::cli {
 namespace {
 
-// The one variable: a signal handler can reach nothing else.
+// This is the one global variable: a signal handler can reach nothing else.
 volatile std::sig_atomic_t g_interrupted = 0;
 
 void OnSignal(int) { g_interrupted = 1; }

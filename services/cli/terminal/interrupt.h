@@ -1,4 +1,4 @@
-// Ctrl-C: asked for by a signal, noticed by whoever waits.
+// Ctrl-C: a signal sets a flag, and waiting code checks it.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
 
@@ -8,11 +8,11 @@
 
 namespace plimsoll::cli {
 
-// How often a waiting command looks whether it was interrupted.
+// A waiting command checks this often whether it was interrupted.
 inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 
-// While one lives, SIGINT and SIGTERM set a flag; a second one kills the
-// process, so that nothing can hang. Not nested.
+// While an object of this class lives, SIGINT and SIGTERM set a flag. A second
+// signal kills the process, so that nothing can hang. Objects are not nested.
 class InterruptScope {
  public:
   InterruptScope();
@@ -25,7 +25,7 @@ class InterruptScope {
   struct sigaction old_term_;
 };
 
-// True once a signal came.
+// Returns true once a signal came.
 bool Interrupted();
 
 }  // namespace plimsoll::cli

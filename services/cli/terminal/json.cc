@@ -1,4 +1,4 @@
-// Messages as JSON: proto JSON with the protos' own names.
+// Writes messages as JSON: proto JSON with the protos' own names.
 #include "services/cli/terminal/json.h"
 
 #include <google/protobuf/struct.pb.h>
@@ -50,7 +50,7 @@ absl::StatusOr<std::string> JsonStringField(absl::string_view text,
   const auto status =
       google::protobuf::util::JsonStringToMessage(std::string(text), &object);
   if (!status.ok()) {
-    // Further lines of the message repeat the text.
+    // Further lines of the error message repeat the text.
     const std::string message(status.message().data(), status.message().size());
     return absl::InvalidArgumentError(absl::StrCat(
         "not a JSON object: ", message.substr(0, message.find('\n'))));

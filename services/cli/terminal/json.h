@@ -1,4 +1,4 @@
-// Messages as JSON: proto JSON with the protos' own names.
+// Writes messages as JSON: proto JSON with the protos' own names.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_JSON_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_JSON_H_
 
@@ -16,24 +16,25 @@ namespace plimsoll::cli {
 
 enum class JsonForm { kPretty, kLine };
 
-// `message` as JSON that ends with a newline; snake_case names, 64-bit
-// integers as strings. Fields that are absent are left out; with `keep_empty`,
+// Returns `message` as JSON that ends with a newline, with snake_case names and
+// 64-bit integers as strings. Absent fields are left out; with `keep_empty`,
 // empty lists are printed too.
 // Errors: kInternal for a string that is not UTF-8.
 absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
                                    JsonForm form, bool keep_empty = false);
-// The same, written to `out`.
+// Writes the JSON to `out`.
 absl::Status PrintJson(const google::protobuf::Message& message,
                        std::ostream& out, JsonForm form = JsonForm::kPretty,
                        bool keep_empty = false);
 
-// Prints what a command answers: `message` as JSON if `output` is "json", else
-// `text`, which says what `verdict` does. Returns `verdict`.
+// Prints a command's answer: `message` as JSON if `output` is "json", else
+// `text`, which already includes `verdict`'s message. Returns `verdict`.
 absl::Status Show(const google::protobuf::Message& message,
                   const std::string& text, const absl::Status& verdict,
                   const std::string& output, Streams& streams);
 
-// The string field `name` of the JSON object `text`; other fields are ignored.
+// Returns the string field `name` of the JSON object `text`; other fields are
+// ignored.
 // Errors: kInvalidArgument if it is not an object or has no such string.
 absl::StatusOr<std::string> JsonStringField(absl::string_view text,
                                             const std::string& name);

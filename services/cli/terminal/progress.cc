@@ -1,4 +1,4 @@
-// How far a load is, on standard error.
+// Shows on standard error how far a load is.
 #include "services/cli/terminal/progress.h"
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +26,7 @@ Progress::~Progress() {
 
 void Progress::Update(int64_t bytes_done, int64_t bytes_total, absl::Time now) {
   if (bytes_total <= 0) return;
-  // In double: the product could overflow.
+  // The product is a double because an int64 could overflow.
   auto percent = static_cast<int64_t>(static_cast<double>(bytes_done) * 100 /
                                       static_cast<double>(bytes_total));
   if (!streams_.err_style.is_tty) percent -= percent % kLinePercent;
@@ -55,7 +55,7 @@ void Progress::Draw(int64_t percent, int64_t bytes_done,
     }
   }
   line_is_open_ = percent < 100;
-  // The finished bar disappears: the text comes next.
+  // The finished bar disappears, because the text comes next.
   streams_.err << "\r\033[K";
   if (line_is_open_) streams_.err << "  [" << bar << "] " << state;
   streams_.err << std::flush;

@@ -1,5 +1,5 @@
-// How far a load is, on standard error: a bar on a terminal, else a line per
-// quarter.
+// Shows on standard error how far a load is: a bar on a terminal, else a line
+// at every quarter.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 
@@ -16,12 +16,12 @@ class Progress {
   // `now` is when the load began, on a monotonic clock.
   Progress(std::string name, absl::Time now, Streams& streams)
       : name_(std::move(name)), start_(now), streams_(streams) {}
-  // Leaves the line of a bar that did not end.
+  // Ends the line of an unfinished bar.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Prints if there is something new to say.
+  // Prints if something has changed.
   void Update(int64_t bytes_done, int64_t bytes_total, absl::Time now);
 
  private:

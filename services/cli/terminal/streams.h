@@ -1,4 +1,4 @@
-// Where a command reads and writes, and how it ends.
+// The streams that a command reads and writes, and its exit codes.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_STREAMS_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_STREAMS_H_
 
@@ -16,8 +16,8 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitDoesNotFit = 3;
 inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
 
-// Where a command reads and writes. Results go to `out`, everything meant for
-// people beside them (progress, notes, errors) to `err`.
+// Results go to `out`. Everything else that people read (progress, notes,
+// errors) goes to `err`.
 struct Streams {
   std::istream& in;
   std::ostream& out;

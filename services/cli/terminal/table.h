@@ -1,4 +1,5 @@
-// Plain text tables: columns as wide as their cells, the last one wrapped.
+// Plain text tables: columns are as wide as their cells, and the last one
+// wraps.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_TABLE_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_TABLE_H_
 
@@ -17,7 +18,7 @@ struct Column {
   Align align = Align::kLeft;
 };
 
-// Rows of cells under titles. Rows shorter than the columns end early.
+// Rows of cells under titles. A row with fewer cells than columns ends early.
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -26,9 +27,9 @@ class Table {
     rows_.push_back(std::move(cells));
   }
 
-  // The table with a line of titles, every line indented by two and at most
-  // `style.width` columns wide as long as the other columns leave the last one
-  // at least kMinLastColumn; lines do not end in blanks.
+  // Writes the table with a line of titles. Every line is indented by two and
+  // is at most `style.width` columns wide, if the other columns leave the last
+  // one at least kMinLastColumn. Lines do not end in blanks.
   std::string Render(const Style& style) const;
 
   static constexpr int64_t kMinLastColumn = 16;
@@ -38,8 +39,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// `text` in lines of at most `width` columns, broken at blanks (a longer word
-// stands alone).
+// Breaks `text` into lines of at most `width` columns at blanks. A longer word
+// has a line of its own.
 std::vector<std::string> Wrap(absl::string_view text, int64_t width);
 
 }  // namespace plimsoll::cli

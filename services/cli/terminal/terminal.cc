@@ -1,4 +1,4 @@
-// What the terminal can show: colour, UTF-8, width.
+// Finds the abilities of the terminal: colour, UTF-8, width.
 #include "services/cli/terminal/terminal.h"
 
 #include <sys/ioctl.h>
@@ -19,7 +19,7 @@ absl::string_view Env(const char* name) {
   return value == nullptr ? absl::string_view() : absl::string_view(value);
 }
 
-// The locale that rules character types: the first of these that is set.
+// The locale of character types is the first of these that is set.
 absl::string_view CharacterLocale() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const absl::string_view value = Env(name); !value.empty()) return value;

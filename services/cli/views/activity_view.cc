@@ -1,4 +1,4 @@
-// What a worker's models do, as tables.
+// Tables of what a worker's models do.
 #include "services/cli/views/activity_view.h"
 
 #include "absl/strings/ascii.h"

@@ -1,4 +1,4 @@
-// What a worker's models do, as tables.
+// Tables of what a worker's models do.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
 
@@ -11,11 +11,11 @@
 
 namespace plimsoll::cli {
 
-// "no call is in flight", "1 call is in flight", "3 calls are in flight".
+// Returns a sentence such as "no call is in flight" or "3 calls are in flight".
 std::string CallsText(uint32_t n_calls);
 
-// A table of the models and, if something runs or waits, one of the requests;
-// empty without models.
+// Writes a table of the models and, if something runs or waits, one of the
+// requests. Empty if there are no models.
 std::string RenderActivity(
     const google::protobuf::RepeatedPtrField<v1::ModelActivity>& models,
     const Style& style);

@@ -1,4 +1,4 @@
-// Devices of the catalogue for people.
+// Tables of the catalogue's devices.
 #include "services/cli/views/catalogue_view.h"
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Bandwidths are sold in powers of 1000.
+// Bandwidths are given in powers of 1000, as they are sold.
 std::string Bandwidth(uint64_t bytes_per_s) {
   const double giga = static_cast<double>(bytes_per_s) / 1e9;
   return absl::StrFormat("%.*f GB/s", giga < 100 ? 1 : 0, giga);

@@ -1,4 +1,4 @@
-// Devices of the catalogue for people.
+// Tables of the catalogue's devices.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_CATALOGUE_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_CATALOGUE_VIEW_H_
 
@@ -9,12 +9,12 @@
 
 namespace plimsoll::cli {
 
-// A line a device, by memory.
+// Writes one line for each device, by memory.
 std::string RenderCatalogue(const v1::ListCatalogueResponse& catalogue,
                             const Style& style);
 
-// A line a device that a model fits on, with what it allows at most; the
-// smallest first. Requires at least one.
+// Writes one line for each device that a model fits on, the smallest first,
+// with its bounds. Requires at least one device.
 std::string RenderFitting(const v1::FindDevicesResponse& fitting,
                           const Style& style);
 

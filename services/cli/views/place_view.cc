@@ -1,4 +1,4 @@
-// A placement for people.
+// Shows a placement.
 #include "services/cli/views/place_view.h"
 
 #include <utility>
@@ -18,7 +18,7 @@ std::string Counted(int64_t n, absl::string_view what) {
   return absl::StrCat(FormatCount(n), " ", what, n == 1 ? "" : "s");
 }
 
-// How full a device is: "[####......]".
+// Shows how full a device is: "[####......]".
 std::string LoadBar(const v1::FilledDevice& device, const Style& style) {
   const int64_t used =
       SegmentCells({{"used", Signed(device.used_bytes())}},
@@ -52,14 +52,14 @@ std::string DeviceTable(const v1::PlaceModelsResponse& placement,
       cells.push_back(FormatCount(model.n_replicas()));
       cells.push_back(Printable(model.name()));
       table.AddRow(std::move(cells));
-      // What the device's first line says is not repeated.
+      // Further lines of a device do not repeat the cells of its first line.
       cells = {"", "", "", ""};
     }
   }
   return table.Render(style);
 }
 
-// What is proven of the placement, in a few words.
+// Says in a few words what is proven about the placement.
 std::string Proof(const v1::PlaceModelsResponse& placement) {
   const bool all = placement.n_placed() == placement.n_wanted();
   if (placement.is_optimal()) {

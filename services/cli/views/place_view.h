@@ -1,4 +1,5 @@
-// A placement for people: a line a device, then what found no place and why.
+// Shows a placement: a line for each device, then the models without a place
+// and why.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
 
@@ -9,12 +10,13 @@
 
 namespace plimsoll::cli {
 
-// The table of the devices that hold something, the verdict with the bounds,
+// Writes the table of devices that hold something, the verdict with its bounds,
 // and a certificate for every model with replicas that found no place.
 std::string RenderPlacement(const v1::PlaceModelsResponse& placement,
                             const Style& style);
 
-// The certificates alone, a line each; empty if all replicas found a place.
+// Writes only the certificates, one line each; empty if all replicas found a
+// place.
 std::string Certificates(const v1::PlaceModelsResponse& placement);
 
 }  // namespace plimsoll::cli

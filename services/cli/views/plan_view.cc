@@ -1,4 +1,4 @@
-// A memory plan for people.
+// Shows a memory plan.
 #include "services/cli/views/plan_view.h"
 
 #include "absl/strings/ascii.h"
@@ -11,7 +11,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Index into SegmentsOf's list.
+// Indices into SegmentsOf's list.
 size_t KindOf(absl::string_view region) {
   if (absl::StartsWith(region, "weights")) return 0;
   if (absl::StartsWith(region, "kv_")) return 1;

@@ -1,4 +1,4 @@
-// A memory plan for people: bar, table, verdict, reason and what to try.
+// Shows a memory plan: bar, table, verdict, reason and what to try.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_PLAN_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_PLAN_VIEW_H_
 
@@ -13,11 +13,11 @@
 namespace plimsoll::cli {
 
 // The plan's bytes by kind: weights, kv, scratch, host, margin. They sum to
-// total_bytes; what regions leave of it (alignment, the allocator's rounding)
-// counts as scratch.
+// total_bytes. What the regions leave of it (alignment, the allocator's
+// rounding) counts as scratch.
 std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan);
 
-// The whole view. `title` names model and device.
+// Writes the whole view. `title` names model and device.
 std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
                        const Style& style);
 

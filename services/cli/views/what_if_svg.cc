@@ -1,4 +1,4 @@
-// A grid of what-ifs as a picture.
+// Draws a grid of what-ifs.
 #include "services/cli/views/what_if_svg.h"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace plimsoll::cli {
 namespace {
 
-// In pixels.
+// These sizes are in pixels.
 constexpr int64_t kCellWidth = 76;
 constexpr int64_t kCellHeight = 26;
-constexpr int64_t kCharWidth = 7;  // of a label, at most
+constexpr int64_t kCharWidth = 7;  // at most, in a label
 constexpr int64_t kMargin = 16;
 constexpr int64_t kPictureWidth = 960;  // panels go on below
 constexpr int64_t kHeaderHeight = 62;
@@ -35,7 +35,7 @@ constexpr std::array<absl::string_view, kNumHeats> kClasses = {"a", "b", "c",
 constexpr std::array<absl::string_view, kNumHeats> kMeanings = {
     "to 50%", "to 75%", "to 90%", "to 100%", "does not fit", "cannot run"};
 
-// `text` as XML: short, valid UTF-8, no control characters, nothing that is
+// Writes `text` as XML: short, valid UTF-8, without control characters and
 // markup.
 std::string Xml(absl::string_view text) {
   std::string clean = Printable(text.substr(0, kMaxSvgTextBytes));
@@ -78,7 +78,7 @@ std::string Cell(const GridCell& cell, int64_t x, int64_t y) {
            absl::StrCat(CellText(point), cell.is_best ? "*" : "")));
 }
 
-// The edges between cells that fit and cells that do not.
+// Draws the edges between cells that fit and cells that do not.
 std::string LoadLine(const GridPanel& panel, int64_t left, int64_t top) {
   std::string out;
   const auto fits = [&](size_t r, size_t c) {
@@ -99,7 +99,7 @@ std::string LoadLine(const GridPanel& panel, int64_t left, int64_t top) {
   return out;
 }
 
-// Pixels of a panel and of the row labels in it.
+// The size in pixels of a panel and of its row labels.
 struct PanelSize {
   int64_t label_width;
   int64_t width;

@@ -1,4 +1,4 @@
-// A grid of what-ifs as a picture: heat maps in one self-contained SVG file.
+// Draws a grid of what-ifs: heat maps in one self-contained SVG file.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_SVG_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_SVG_H_
 
@@ -11,16 +11,16 @@
 
 namespace plimsoll::cli {
 
-// Cells of all panels together; more would be a picture beyond
-// kMaxSvgBytes that nobody can read.
+// Limit of the cells of all panels together. A larger picture would exceed
+// kMaxSvgBytes, and nobody could read it.
 inline constexpr size_t kMaxSvgCells = 400;
 inline constexpr size_t kMaxSvgBytes = 100'000;
-// Of a title or a label in it.
+// The largest title or label in the picture.
 inline constexpr size_t kMaxSvgTextBytes = 200;
 
-// Well-formed XML without scripts, fonts or links; readable on light and on
-// dark ground. Every cell has its numbers as a tooltip, and the load line runs
-// between what fits and what does not.
+// Returns well-formed XML without scripts, fonts or links, readable on light
+// and on dark ground. Every cell has its numbers as a tooltip, and the load
+// line runs between what fits and what does not.
 // Errors: kInvalidArgument beyond kMaxSvgCells.
 absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
                                       const MapAxes& axes,

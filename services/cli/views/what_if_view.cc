@@ -1,4 +1,4 @@
-// A grid of what-ifs for people and for spreadsheets.
+// Shows a grid of what-ifs, on a terminal and in spreadsheets.
 #include "services/cli/views/what_if_view.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<absl::string_view, kNumGridAxes> kAxisNames = {
     "device", "weights", "kv-type", "n-ubatch", "slots", "n-ctx"};
-// What is shown at most; -o csv has all.
+// At most this much is shown; -o csv has all.
 constexpr size_t kMaxPanels = 24;
 constexpr size_t kMaxBest = 10;
 
@@ -28,7 +28,7 @@ struct Shade {
   absl::string_view meaning;
 };
 
-// By Heat. The glyph says it all; colour only repeats it.
+// Shades by Heat. The glyph has all information; colour only repeats it.
 constexpr std::array<Shade, kNumHeats> kShades = {
     {{"░", ".", Color::kGreen, "to 50%"},
      {"▒", "-", Color::kCyan, "to 75%"},
@@ -48,7 +48,7 @@ std::string PadLeft(absl::string_view text, int64_t width) {
   return absl::StrCat(std::string(static_cast<size_t>(n), ' '), text);
 }
 
-// Where point `index` lies on each axis.
+// The position of point `index` on each axis.
 std::array<size_t, kNumGridAxes> PlaceOf(const GridAnswer& answer,
                                          size_t index) {
   std::array<size_t, kNumGridAxes> place = {};
@@ -66,7 +66,7 @@ std::string HeadingOf(const GridAnswer& answer, const MapAxes& axes,
   for (size_t axis = 0; axis < kNumGridAxes; ++axis) {
     const auto here = static_cast<GridAxis>(axis);
     if (here == axes.rows || here == axes.columns) continue;
-    // What the title says for all panels is left out.
+    // The title already shows axes that have one value for all panels.
     if (answer.labels[axis].size() < 2) continue;
     parts.push_back(
         absl::StrCat(kAxisNames[axis], " ", answer.labels[axis][place[axis]]));
@@ -82,14 +82,14 @@ std::string CellOf(const GridCell& cell, int64_t width, const Style& style) {
   return Paint(style, ShadeOf(heat).color, text);
 }
 
-// Columns [begin, end) of one panel.
+// Writes columns [begin, end) of one panel.
 void AppendColumns(const GridPanel& panel, const std::vector<std::string>& rows,
                    const std::vector<std::string>& columns, size_t begin,
                    size_t end, absl::string_view corner, int64_t row_width,
                    int64_t text_width, const Style& style, std::string& out) {
   std::string line = PadLeft(corner, row_width + 2);
   for (size_t c = begin; c < end; ++c) {
-    // Two glyphs and a blank stand before the text, a mark behind it.
+    // Two glyphs and a blank come before the text, and a mark after it.
     absl::StrAppend(&line, "  ", PadLeft(columns[c], text_width + 3), " ");
   }
   absl::StrAppend(&out, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
@@ -161,8 +161,9 @@ std::string ElementTypeName(v1::ElementType type) {
   return info == nullptr ? "file" : std::string(info->name);
 }
 
-// Points of the frontier, those with the most tokens of context in all slots
-// first, and of equal loads (a context that was asked for and solved too) one.
+// The points of the frontier, ordered by the tokens of context in all slots,
+// most first. Points with equal loads (a context that was both requested and
+// solved) are shown once.
 std::vector<size_t> BestFirst(const GridAnswer& answer) {
   const v1::WhatIfResponse& all = answer.all;
   const auto key = [&all](size_t index) {
@@ -186,7 +187,7 @@ std::string BestTable(const GridAnswer& answer, const Style& style) {
     return "  Nothing fits. Try fewer slots, a smaller --kv-type or --weights, "
            "or a\n  larger --device-memory.\n";
   }
-  // What the title says for all is left out.
+  // The title already shows axes that have one value.
   std::vector<GridAxis> axes;
   std::vector<Column> columns = {{"n-ctx", Align::kRight},
                                  {"slots", Align::kRight}};
@@ -222,7 +223,7 @@ std::string BestTable(const GridAnswer& answer, const Style& style) {
                              : "");
 }
 
-// A server's answer is no more trusted than a file.
+// A server's answer is trusted no more than a file.
 absl::Status CheckWhole(const GridAnswer& answer) {
   size_t n_points = 1;
   for (const auto& labels : answer.labels) n_points *= labels.size();
@@ -278,7 +279,7 @@ std::string CellText(const v1::WhatIfPoint& point) {
   }
   const double percent = 100.0 * static_cast<double>(point.total_bytes()) /
                          static_cast<double>(point.budget_bytes());
-  // What does not fit never reads as 100%, and what fits never as more.
+  // A plan that does not fit never shows 100%, and one that fits never more.
   if (!(percent < 999)) return ">999%";
   const auto rounded = static_cast<int>(point.fits() ? percent : percent + 1);
   return absl::StrCat(rounded, "%");
@@ -288,7 +289,7 @@ absl::StatusOr<std::vector<GridPanel>> PanelsOf(const GridAnswer& answer,
                                                 const MapAxes& axes) {
   RETURN_IF_ERROR(CheckWhole(answer));
   const auto n_points = static_cast<size_t>(answer.all.points_size());
-  // A mark on all that fits would say nothing.
+  // If all that fits were marked, the mark would say nothing.
   std::vector<bool> is_best(n_points);
   int n_fitting = 0;
   for (const v1::WhatIfPoint& point : answer.all.points()) {

@@ -1,5 +1,5 @@
-// A grid of what-ifs for people and for spreadsheets: heat maps, the frontier,
-// comma-separated values.
+// Shows a grid of what-ifs: heat maps, the frontier, and comma-separated
+// values.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_WHAT_IF_VIEW_H_
 
@@ -14,15 +14,15 @@
 
 namespace plimsoll::cli {
 
-// The axes of a grid, the slowest first, as WhatIfRequest orders them.
+// The axes of a grid, in WhatIfRequest's order, the slowest first.
 enum class GridAxis { kDevice, kWeights, kKvType, kUbatch, kSlots, kContext };
 inline constexpr size_t kNumGridAxes = 6;
-// As the flag that gives its values, without dashes: "kv-type".
+// The flag that gives the axis's values, without dashes: "kv-type".
 absl::string_view GridAxisName(GridAxis axis);
-// Errors: kInvalidArgument listing the names.
+// Errors: kInvalidArgument listing the names that there are.
 absl::StatusOr<GridAxis> ParseGridAxis(absl::string_view name);
 
-// All that WhatIf answered, and how the axes' values are called.
+// The whole answer of WhatIf, with the labels of the axes' values.
 struct GridAnswer {
   std::string title;
   std::array<std::vector<std::string>, kNumGridAxes> labels;  // by GridAxis
@@ -33,13 +33,13 @@ struct GridAnswer {
   }
 };
 
-// Which axes a heat map spans; different ones. The others are panels.
+// The two axes of a heat map, which are different. The others make panels.
 struct MapAxes {
   GridAxis rows = GridAxis::kContext;
   GridAxis columns = GridAxis::kSlots;
 };
 
-// What a cell says of a plan.
+// What a cell shows of a plan.
 enum class Heat {
   kLow,     // to 50 % of the budget
   kMiddle,  // to 75 %
@@ -50,35 +50,37 @@ enum class Heat {
 };
 inline constexpr size_t kNumHeats = 6;
 Heat HeatOf(const v1::WhatIfPoint& point);
-// "63%", ">999%"; for a solved context its tokens, such as "30,840".
+// Returns "63%" or ">999%" or, for a solved context, its tokens, such as
+// "30,840".
 std::string CellText(const v1::WhatIfPoint& point);
 
 struct GridCell {
   const v1::WhatIfPoint* point;
-  bool is_best;  // on the frontier, where not all that fits is
+  bool is_best;  // on the frontier, and not all that fits is
 };
 
-// One heat map: every value of two axes, one value of each other.
+// One heat map: all values of two axes, and one value of each other axis.
 struct GridPanel {
   std::string heading;  // the other axes that have several values
   std::vector<std::vector<GridCell>> rows;
 };
 
-// Errors: kInternal if the answer is not as long as its axes say or names
-// points that it does not have.
+// Makes the panels. Errors: kInternal if the answer's length does not match its
+// axes, or if it names points that it does not have.
 absl::StatusOr<std::vector<GridPanel>> PanelsOf(const GridAnswer& answer,
                                                 const MapAxes& axes);
 
-// The axes of one value each, which no heading names: "weights file, slots 1".
+// The axes with one value each, which no heading names: "weights file, slots
+// 1".
 std::string FixedPart(const GridAnswer& answer);
 
-// Heat maps, a legend and the frontier, in style.width columns.
+// Writes heat maps, a legend and the frontier, in style.width columns.
 std::string RenderGrid(const GridAnswer& answer, const MapAxes& axes,
                        const std::vector<GridPanel>& panels,
                        const Style& style);
 
-// A header and a line for every point, in the grid's order, of an answer that
-// PanelsOf accepts.
+// Writes a header and a line for every point, in the grid's order. PanelsOf
+// must accept the answer.
 std::string RenderCsv(const GridAnswer& answer);
 
 }  // namespace plimsoll::cli
