@@ -1,4 +1,4 @@
-// The threads of services.
+// Threads that services start.
 #ifndef PLIMSOLL_SERVICES_HOST_BACKGROUND_H_
 #define PLIMSOLL_SERVICES_HOST_BACKGROUND_H_
 
@@ -15,15 +15,16 @@
 
 namespace plimsoll::services {
 
-// Work on a thread of its own, which is joined at the end. Movable; not
+// A thread that does one piece of work and is joined at the end. Movable; not
 // thread-safe.
 class Background {
  public:
   Background() = default;
-  // For threads that a process needs to begin at all: throws std::system_error
-  // where the system gives no thread, which ends the start (NeedsThreads).
+  // Starts a thread without which the process cannot run. Throws
+  // std::system_error if the system gives no thread, which ends the start
+  // (NeedsThreads).
   explicit Background(std::function<void()> work) : thread_(std::move(work)) {}
-  // For threads that are made later.
+  // Starts a thread that is made later.
   // Errors: kResourceExhausted; `work` is then not run.
   static absl::StatusOr<Background> Start(std::function<void()> work) {
     ASSIGN_OR_RETURN(std::thread thread, kernels::StartThread(std::move(work)));
@@ -32,16 +33,17 @@ class Background {
     return background;
   }
   Background(Background&&) noexcept = default;
-  // Only for one that is idle.
+  // Only for an object that runs nothing.
   Background& operator=(Background&&) noexcept = default;
   ~Background() { Join(); }
 
-  // Waits until the work is done, if there is any.
+  // Waits until the work is done; returns at once if there is none.
   void Join() {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Lets the work go on whatever becomes of this; it must own all that it uses.
+  // Lets the work go on after this object ends; the work must own all that it
+  // uses.
   void Detach() {
     if (thread_.joinable()) thread_.detach();
   }
@@ -50,7 +52,7 @@ class Background {
   std::thread thread_;
 };
 
-// Runs `start`, which makes the threads that a process cannot do without.
+// Runs `start`, which starts threads without which the process cannot run.
 // Errors: those of `start`; kResourceExhausted if the system refused a thread.
 inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
   try {

@@ -1,4 +1,4 @@
-// Whether the system gives as many threads as somebody needs who cannot say so.
+// Checks that the system gives enough threads to code that cannot report it.
 #ifndef PLIMSOLL_SERVICES_HOST_CHECK_THREADS_H_
 #define PLIMSOLL_SERVICES_HOST_CHECK_THREADS_H_
 
@@ -6,9 +6,10 @@
 
 namespace plimsoll::services {
 
-// Starts `n` threads, which exist together and do nothing, and ends them. gRPC
-// waits for ever for threads that it was refused, so a start asks first.
-// Errors: kResourceExhausted, with what to raise, if the system gives fewer.
+// Starts `n` threads that do nothing, all at once, and ends them. gRPC waits
+// for ever for a thread that the system refused, so a start checks first.
+// Errors: kResourceExhausted, with the limits to raise, if the system gives
+// fewer.
 absl::Status CheckThreads(int n);
 
 }  // namespace plimsoll::services

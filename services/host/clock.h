@@ -1,4 +1,4 @@
-// The clocks that services read and pass down.
+// The clocks that services use.
 #ifndef PLIMSOLL_SERVICES_HOST_CLOCK_H_
 #define PLIMSOLL_SERVICES_HOST_CLOCK_H_
 
@@ -6,8 +6,8 @@
 
 namespace plimsoll::services {
 
-// Time since this machine started, suspension included (CLOCK_BOOTTIME), as a
-// time from the epoch on: it never jumps, so leases and deadlines count on it.
+// Time since this machine started, with suspension (CLOCK_BOOTTIME), as a time
+// after the epoch. It never jumps, so leases and deadlines use it.
 absl::Time BootTime();
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// Several devices on one command line: their names, and what belongs to each.
+// Several devices on one command line: their names, and the memory of each.
 #ifndef PLIMSOLL_SERVICES_HOST_DEVICE_LIST_H_
 #define PLIMSOLL_SERVICES_HOST_DEVICE_LIST_H_
 
@@ -14,25 +14,26 @@
 
 namespace plimsoll::services {
 
-// "cuda:0,cuda:1,cpu": the devices of --device, in the order in which a token
-// passes them. What a name means is not looked at.
-// Errors: kInvalidArgument for an empty name, one that is there twice, and more
+// Parses the devices of --device, such as "cuda:0,cuda:1,cpu", in the order in
+// which a token passes them. It does not check that such devices exist.
+// Errors: kInvalidArgument for an empty name, a name that comes twice, and more
 // than planner::kMaxSplitDevices.
 absl::StatusOr<std::vector<std::string>> ParseDevices(absl::string_view text);
 
-// The bytes of --device-memory for each of `n_devices`: absent without a value;
-// one value is each device's own.
+// The bytes of --device-memory for each of `n_devices`. Without a value they
+// are absent; a single value holds for each device.
 // Errors: kInvalidArgument for another number of values than of devices.
 absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
     const std::vector<int64_t>& values, size_t n_devices);
 
 using ComputeDevices = std::vector<std::unique_ptr<worker::ComputeDevice>>;
 
-// For engines of one precision. Errors: those of OpenComputeDevice, naming the
-// device; kInvalidArgument if two names turn out to be one device.
+// Opens devices for engines of one precision. Errors: those of
+// OpenComputeDevice, naming the device; kInvalidArgument if two names mean one
+// device.
 absl::StatusOr<ComputeDevices> OpenDevices(
     const std::vector<std::string>& names, worker::Precision precision);
-// The second half of OpenDevices, for devices that are open.
+// Checks that open devices are different, as OpenDevices does.
 absl::Status CheckDistinct(
     const std::vector<std::string>& names,
     const std::vector<const worker::ComputeDevice*>& devices);

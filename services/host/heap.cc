@@ -5,8 +5,8 @@
 namespace plimsoll::services {
 namespace {
 
-// Below messages of some size, above everything that a step or a small call
-// allocates.
+// The threshold is below messages of some size and above everything that a step
+// or a small call allocates.
 constexpr int kMappedBytes = 512 << 10;
 
 }  // namespace

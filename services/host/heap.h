@@ -4,14 +4,13 @@
 
 namespace plimsoll::services {
 
-// From now on large blocks are mappings of their own, which go back to the
-// system as soon as they are freed. By default glibc raises the size of such
-// blocks, up to 32 MiB, with every larger one that is freed; the heap then
-// keeps the most that requests ever took. Called once, before any thread
-// starts.
+// From now on large blocks are separate mappings, which go back to the system
+// as soon as they are freed. By default glibc raises the size of such blocks,
+// up to 32 MiB, with every larger block that is freed; the heap then keeps the
+// most that requests ever took. Call it once, before any thread starts.
 void KeepHeapSmall();
 
-// Gives back what the heap holds and nobody uses. Takes milliseconds.
+// Gives unused memory of the heap back to the system. Takes milliseconds.
 void TrimHeap();
 
 }  // namespace plimsoll::services

@@ -12,7 +12,7 @@
 namespace plimsoll::services {
 namespace {
 
-// Control characters as \xNN, so that nobody can forge a line.
+// Escapes control characters as \xNN, so that nobody can forge a line.
 std::string Printable(absl::string_view text) {
   std::string result;
   for (const char c : text) {

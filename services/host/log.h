@@ -1,5 +1,5 @@
-// Lines for the operator on standard error: no prompt, completion or token is
-// ever written there.
+// Writes lines for the operator on standard error. No prompt, completion or
+// token is ever written there.
 #ifndef PLIMSOLL_SERVICES_HOST_LOG_H_
 #define PLIMSOLL_SERVICES_HOST_LOG_H_
 

@@ -17,21 +17,22 @@
 namespace plimsoll::services {
 namespace {
 
-// What /proc/PID/stat says after the program's name: empty if there is no such
-// process, absent if that cannot be told, as where no descriptor is left.
+// The fields of /proc/PID/stat after the program's name. Empty if there is no
+// such process; absent if that cannot be determined, for example if no
+// descriptor is left.
 std::optional<std::vector<std::string>> StatOf(int64_t pid) {
   const absl::StatusOr<std::string> stat =
       worker::ReadKernelFile(absl::StrCat("/proc/", pid, "/stat"));
   if (absl::IsNotFound(stat.status())) return std::vector<std::string>();
   if (!stat.ok()) return std::nullopt;
-  // The second field is the program's name, with any characters in it.
+  // The second field is the program's name, which may have any characters.
   const size_t end = stat->rfind(')');
   if (end == std::string::npos) return std::nullopt;
   return std::vector<std::string>(absl::StrSplit(
       absl::string_view(*stat).substr(end + 1), ' ', absl::SkipEmpty()));
 }
 
-// Where proc(5) has its fields 20 and 22, among those after the name.
+// Indices of proc(5)'s fields 20 and 22 among those after the name.
 constexpr size_t kThreadCount = 20 - 3;
 constexpr size_t kStartTime = 22 - 3;
 
@@ -48,7 +49,7 @@ std::optional<int64_t> StartOf(const std::vector<std::string>& stat) {
   return FieldOf(stat, kStartTime);
 }
 
-// Whether a process with this stat has no thread left that runs.
+// True if no thread of a process with this stat runs any more.
 bool IsOver(const std::vector<std::string>& stat) {
   if (stat[0] == "X") return true;
   // The first thread waits for the others before its parent can collect it.

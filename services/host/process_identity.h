@@ -11,13 +11,13 @@
 
 namespace plimsoll::services {
 
-// A pid alone comes again; with the start of its process and of its host, and
-// in its namespace, it does not.
+// A pid alone may be used again. Together with the start time of its process,
+// the boot of its host and its namespace it never is.
 struct ProcessIdentity {
   static constexpr size_t kMaxBootIdBytes = 64;
 
   int64_t pid = 0;
-  int64_t start_ticks = 0;  // they count from the start of the host
+  int64_t start_ticks = 0;  // counted from the start of the host
   std::string boot_id;
   int64_t pid_namespace = 0;
 };

@@ -9,7 +9,8 @@ namespace plimsoll::services {
 
 std::string RandomId() {
   std::string bytes(16, '\0');
-  // At most 256 bytes never fail once the system's generator is seeded.
+  // A request for 256 bytes or fewer never fails once the system's generator is
+  // seeded.
   PLIMSOLL_CHECK(getentropy(bytes.data(), bytes.size()) == 0,
                  "the system has no random numbers");
   return absl::BytesToHexString(bytes);

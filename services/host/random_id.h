@@ -1,4 +1,4 @@
-// Names that nobody can guess.
+// Makes names that nobody can guess.
 #ifndef PLIMSOLL_SERVICES_HOST_RANDOM_ID_H_
 #define PLIMSOLL_SERVICES_HOST_RANDOM_ID_H_
 

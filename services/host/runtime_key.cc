@@ -18,10 +18,10 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr size_t kMaxSegments = 256;       // of a program that is looked at
-constexpr uint64_t kMaxNoteBytes = 65536;  // of one of its segments
+constexpr size_t kMaxSegments = 256;       // of a program's file
+constexpr uint64_t kMaxNoteBytes = 65536;  // of one segment
 
-// `n` bytes of the file from `offset`; fewer at its end.
+// Reads `n` bytes of the file from `offset`; fewer at its end.
 std::string ReadAt(std::ifstream& file, uint64_t offset, uint64_t n) {
   std::string bytes(n, '\0');
   file.clear();
@@ -32,7 +32,7 @@ std::string ReadAt(std::ifstream& file, uint64_t offset, uint64_t n) {
   return bytes;
 }
 
-// A plain struct at the start of `bytes`, if they are enough.
+// Reads a plain struct from the start of `bytes`, if they are long enough.
 template <typename T>
 std::optional<T> As(absl::string_view bytes) {
   if (bytes.size() < sizeof(T)) return std::nullopt;
@@ -41,8 +41,8 @@ std::optional<T> As(absl::string_view bytes) {
   return value;
 }
 
-// The build id among the notes of a segment. Names and descriptions are padded
-// to 4 bytes. Source: elf(5).
+// Finds the build id among the notes of a segment. Names and descriptions are
+// padded to 4 bytes. Source: elf(5).
 std::string BuildIdIn(absl::string_view notes) {
   const auto padded = [](size_t n) { return (n + 3) / 4 * 4; };
   while (const auto note = As<Elf64_Nhdr>(notes)) {
@@ -97,7 +97,7 @@ planner::RuntimeKey RuntimeKeyOf(const planner::DeviceProfile& device,
   }
   std::string id = BuildIdOf(program);
   if (id.empty()) {
-    // Weaker, but another program hardly has the same.
+    // This key is weaker, but another program hardly has the same one.
     std::error_code error;
     id = absl::StrCat("bytes-", std::filesystem::file_size(program, error));
   }

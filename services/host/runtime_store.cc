@@ -49,7 +49,7 @@ absl::Status NoProfile(absl::string_view why) {
   return absl::DataLossError(absl::StrCat("it is no profile: ", why));
 }
 
-// The numbers of a file and where they belong.
+// A profile's numbers and its key, as the file has them.
 struct Number {
   const char* name;
   int64_t* value;
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> Format(planner::RuntimeProfile profile) {
 }
 
 // Writes `bytes` to `path` in one step that survives a crash. `temporary` is
-// another file of the folder, ours alone while it is locked.
+// another file of the folder; the lock makes it this process's own.
 absl::Status Replace(const std::string& folder, const std::string& temporary,
                      const std::string& path, const std::string& bytes) {
   {
@@ -153,7 +153,7 @@ absl::Status Replace(const std::string& folder, const std::string& temporary,
 
 std::string DefaultProfileFolder() {
   const char* state = std::getenv("XDG_STATE_HOME");
-  // A relative path is to be ignored, says the XDG specification.
+  // The XDG specification says that a relative path must be ignored.
   if (state != nullptr && state[0] == '/') {
     return absl::StrCat(state, "/plimsoll/profiles");
   }
@@ -192,7 +192,7 @@ absl::StatusOr<planner::RuntimeProfile> RuntimeStore::Keep(
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   const std::string path = PathOf(seen.key);
-  // A lock of its own file, since the profile's is replaced.
+  // The lock has a file of its own, because the profile's file is replaced.
   const std::string lock_path = path + ".lock";
   const File lock(lock_path, O_RDWR | O_CREAT);
   if (lock.fd() < 0) return Denied(lock_path);

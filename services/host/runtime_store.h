@@ -1,4 +1,4 @@
-// Measurements of what a program takes beside its plans, kept in a folder: one
+// Keeps measurements of what a program takes beside its plans in a folder: one
 // small JSON file for each device, driver and build.
 #ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
 #define PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
@@ -15,8 +15,8 @@
 
 namespace plimsoll::services {
 
-// ${XDG_STATE_HOME}/plimsoll/profiles, or below ~/.local/state; empty if the
-// environment names no home.
+// ${XDG_STATE_HOME}/plimsoll/profiles, or that folder below ~/.local/state.
+// Empty if the environment names no home.
 std::string DefaultProfileFolder();
 
 // Any number of processes may share a folder. Stateless and thread-safe.
@@ -24,26 +24,29 @@ class RuntimeStore {
  public:
   static constexpr int64_t kMaxFileBytes = 64 << 10;
 
-  // An empty `folder` keeps and has nothing.
+  // With an empty `folder` the store keeps and has nothing.
   explicit RuntimeStore(std::string folder) : folder_(std::move(folder)) {}
 
-  // What is kept for `key`: nothing if there is no file.
-  // Errors: kDataLoss for a file that is no profile; kFailedPrecondition for
-  // one of another version or key; kPermissionDenied if it cannot be opened.
+  // Reads the profile for `key`; returns nothing if there is no file.
+  // Errors: kDataLoss for a file that is no profile; kFailedPrecondition for a
+  // profile of another version or key; kPermissionDenied if it cannot be
+  // opened.
   absl::StatusOr<std::optional<planner::RuntimeProfile>> Read(
       const planner::RuntimeKey& key) const;
 
-  // What is to be kept, of what is kept and what was seen.
+  // Returns the profile to keep, given the profile that is kept and the new
+  // one.
   using Settle = std::function<planner::RuntimeProfile(
       const planner::RuntimeProfile& kept,
       const planner::RuntimeProfile& seen)>;
 
-  // Has `settle` choose between `seen` and what is kept, writes that if it is
-  // another, and returns it. Where nothing is kept, or a file that Read
-  // refuses, it is `seen`. After a crash there is the old file or the new one,
-  // whole.
-  // Errors: kUnavailable if another process is writing: to be tried again;
-  // kPermissionDenied naming file and reason if it cannot be written.
+  // Lets `settle` choose between `seen` and the kept profile, writes the choice
+  // if it is new, and returns it. If nothing is kept, or if Read refuses the
+  // file, the choice is `seen`. After a crash there is the old file or the new
+  // one, never a part of one.
+  // Errors: kUnavailable if another process is writing, so that the caller may
+  // try again; kPermissionDenied naming file and reason if it cannot be
+  // written.
   absl::StatusOr<planner::RuntimeProfile> Keep(
       const planner::RuntimeProfile& seen, const Settle& settle) const;
 

@@ -11,13 +11,13 @@
 
 namespace plimsoll::services {
 
-// Has its thread from the beginning, so that nothing can fail when a task
-// comes. Thread-safe. Its owner bounds the number of tasks.
+// It has its thread from the beginning, so that nothing can fail when a task
+// comes. Thread-safe. Its owner limits the number of tasks.
 class TaskThread {
  public:
-  // Throws std::system_error where the system gives no thread, as Background.
+  // Throws std::system_error if the system gives no thread, as Background does.
   TaskThread();
-  // Runs the tasks that are left, then ends the thread.
+  // Runs the remaining tasks, then ends the thread.
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;

@@ -9,7 +9,7 @@
 namespace plimsoll::services {
 namespace {
 
-// Telling may take this part of the time of a core at most, 1 in so many.
+// Messages may take this part of a core's time at most: one in so many.
 constexpr int kShare = 4;
 
 absl::Status ShuttingDown() {
@@ -100,7 +100,7 @@ void DeviceFeed::Loop() {
       mu_.Await(absl::Condition(this, &DeviceFeed::HasWork));
       if (is_stopping_) return;
       joining.swap(fresh_);
-      // They count from here on, so that Stop and End find them.
+      // They count from now on, so that Stop and End find them.
       listeners_.insert(joining.begin(), joining.end());
       if (!is_all_touched_) ids.emplace(std::move(touched_));
       touched_.clear();
@@ -191,7 +191,7 @@ DeviceFeed::Message DeviceFeed::ChangesSince(int64_t version) {
   std::set<std::string> gone;
   for (auto it = removed_.rbegin();
        it != removed_.rend() && it->first > version; ++it) {
-    // It may be there again.
+    // The device may have been registered again.
     if (told_.count(it->second) == 0) gone.insert(it->second);
   }
   for (const std::string& id : gone) message->add_removed_ids(id);

@@ -45,22 +45,22 @@ class DeviceListener {
   virtual void OnWatchEnd(const absl::Status& status) = 0;
 };
 
-// Messages are made on a thread of its own, never under the ledger's mutex, at
-// most every kPause, and once for all watchers that are equally far. A watcher
-// that is slow costs nothing: it takes what it needs when it is ready.
-// Thread-safe.
+// It makes messages on its own thread, never under the ledger's mutex, at most
+// one every kPause, and one for all watchers with the same version. A slow
+// watcher costs nothing: it takes what it needs when it is ready. Thread-safe.
 class DeviceFeed {
  public:
   static constexpr size_t kMaxListeners = 256;
   static constexpr absl::Duration kPause = absl::Milliseconds(100);
-  // So many devices are noted as changed one by one; with more, all are looked
-  // at.
+  // Up to this many changed devices are noted one by one; with more, all
+  // devices are read.
   static constexpr size_t kMaxTouched = 1'024;
-  // So many removed devices are remembered. Who is further behind gets all.
+  // It remembers this many removed devices. A watcher that is further behind
+  // gets all devices.
   static constexpr size_t kMaxRemoved = 4'096;
 
-  // It returns the devices with these ids, or all of them, by id, and leaves
-  // out those that are not there. It is called on the feed's thread.
+  // Returns the devices with these ids, or all of them, keyed by id, without
+  // ids that do not exist. It is called on the feed's thread.
   using Source = std::function<std::map<std::string, DeviceState>(
       const std::optional<std::set<std::string>>& ids)>;
 
@@ -74,7 +74,7 @@ class DeviceFeed {
   void Touch(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   void TouchAll() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From here on `listener` is told: at once, and after changes.
+  // From now on `listener` is told, at once and after every change.
   // Errors: kResourceExhausted (kMaxListeners); kUnavailable once ended.
   absl::Status Start(std::shared_ptr<DeviceListener> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -88,8 +88,8 @@ class DeviceFeed {
         message;  // it is null if there is none
     int64_t version = 0;
   };
-  // Returns what somebody needs who knows of everything up to `version`, or of
-  // nothing at 0: all devices, or, with `only_changes`, what changed since.
+  // Returns what a watcher needs that knows the state at `version`, or nothing
+  // (0): all devices, or, with `only_changes`, the changes since then.
   News Take(int64_t version, bool only_changes) ABSL_LOCKS_EXCLUDED(told_mu_);
 
  private:
@@ -98,12 +98,13 @@ class DeviceFeed {
   struct Told {
     DeviceState state;
     v1::Device message;
-    int64_t version = 0;  // its last change had it
+    int64_t version = 0;  // of its last change
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_, told_mu_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Brings what is told up to date with `devices`, which are all or have `ids`.
+  // Updates what watchers are told to `devices`, which are all devices or those
+  // in `ids`.
   void Update(std::map<std::string, DeviceState> devices,
               const std::optional<std::set<std::string>>& ids)
       ABSL_LOCKS_EXCLUDED(told_mu_);
@@ -115,7 +116,7 @@ class DeviceFeed {
 
   absl::Mutex mu_;
   Listeners listeners_ ABSL_GUARDED_BY(mu_);
-  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // they were told of nothing yet
+  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // nothing was told to these yet
   std::set<std::string> touched_ ABSL_GUARDED_BY(mu_);
   bool is_all_touched_ ABSL_GUARDED_BY(mu_) = true;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -124,18 +125,18 @@ class DeviceFeed {
   absl::Mutex told_mu_;
   std::map<std::string, Told> told_ ABSL_GUARDED_BY(told_mu_);
   int64_t version_ ABSL_GUARDED_BY(told_mu_) = 1;
-  // The newest comes last. Each is gone from its version on.
+  // The newest comes last. Each device is gone from its version on.
   std::deque<std::pair<int64_t, std::string>> removed_
       ABSL_GUARDED_BY(told_mu_);
   // Removals up to this version are not remembered.
   int64_t forgotten_version_ ABSL_GUARDED_BY(told_mu_) = 0;
-  // The last messages are kept for those who need the same.
+  // The last messages, kept for watchers that need the same one.
   Message all_ ABSL_GUARDED_BY(told_mu_);
   int64_t all_version_ ABSL_GUARDED_BY(told_mu_) = 0;
   Message changes_ ABSL_GUARDED_BY(told_mu_);
   std::pair<int64_t, int64_t> changes_versions_ ABSL_GUARDED_BY(told_mu_);
 
-  Background thread_;  // it is last, as it uses everything above
+  Background thread_;  // last: it uses everything above
 };
 
 }  // namespace plimsoll::services

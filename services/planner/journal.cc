@@ -22,7 +22,7 @@ using planner::JournalFound;
 
 constexpr int64_t kSchema = 1;
 constexpr int kBusyMillis = 1'000;
-// Released rows that go at once where there are too many.
+// This many released rows are deleted at once if there are too many.
 constexpr int64_t kPrunedRows = 4'096;
 
 constexpr char kTables[] =
@@ -37,7 +37,7 @@ constexpr char kTables[] =
     "next_epoch INTEGER NOT NULL, is_partial INTEGER NOT NULL) STRICT;"
     "INSERT INTO meta VALUES(1, '', 1, 1);";
 
-// A lease that is there already keeps what never changes of it; one whose id
+// A row that exists already keeps the fields that never change; a row whose id
 // is used again is a new lease.
 constexpr char kPut[] =
     "INSERT INTO lease VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
@@ -76,7 +76,7 @@ struct Statement {
   int code;
 };
 
-// A lease's state as it is kept: suspicion is not.
+// A lease's state as the journal keeps it, without suspicion.
 absl::string_view KeptState(const planner::Lease& lease) {
   if (lease.state == planner::LeaseState::kReleased) return "RELEASED";
   return lease.was_confirmed ? "CONFIRMED" : "RESERVED";
@@ -99,7 +99,7 @@ absl::Status SetState(absl::string_view text, planner::Lease& lease) {
 
 constexpr char kBadSuffix[] = ".bad-";
 
-// Whether a journal that was not sound lies beside `path`.
+// True if a journal that was not sound lies beside `path`.
 bool HasBadOne(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string prefix = file.filename().string() + kBadSuffix;
@@ -115,7 +115,7 @@ bool HasBadOne(const std::string& path) {
 constexpr char kOpen[] = "open";
 constexpr char kClosed[] = "closed";
 
-// Whether SQLite's log lies beside `path` and is not empty.
+// True if SQLite's log lies beside `path` and is not empty.
 bool HasLog(const std::string& path) {
   std::error_code error;
   return std::filesystem::file_size(path + "-wal", error) > 0 && !error;
@@ -153,7 +153,7 @@ Journal::~Journal() {
   Flush().IgnoreError();
   const bool is_marked = is_open_ && !has_failed_ && has_mark_;
   Close();
-  // All is in the file itself now, if its log is gone.
+  // If its log is gone, all data is in the file itself.
   if (is_marked && !HasLog(path_) && lock_.Verify(path_).ok()) {
     WriteMark(MarkPath(path_), About(kClosed)).IgnoreError();
   }
@@ -195,10 +195,11 @@ absl::Status Journal::Start() {
     image_.is_partial = true;
     return status;
   }
-  // The nonce tells one run of the planner from the next in the file, and that
-  // it can be written. Where there is no room for it, what was read counts all
-  // the same.
-  // Partial it stays until it is whole, also if this run ends before.
+  // The nonce distinguishes this run of the planner from the next one in the
+  // file, and shows that the file can be written. If there is no room for it,
+  // what was read is valid all the same.
+  // A partial journal stays partial until it is whole, even if this run ends
+  // before.
   status = Transact([this] {
     RETURN_IF_ERROR(PutNonce());
     if (!image_.is_partial) return absl::OkStatus();
@@ -206,7 +207,7 @@ absl::Status Journal::Start() {
   });
   was_good_ = status.ok();
   if (was_good_) {
-    // One that cannot be written now is written before the next grant.
+    // A mark that cannot be written now is written before the next grant.
     if (has_mark_) PutMark().IgnoreError();
     return absl::OkStatus();
   }
@@ -250,7 +251,7 @@ absl::Status Journal::RenameAside(const absl::Status& why) {
   Close();
   std::string aside =
       absl::StrCat(path_, kBadSuffix, absl::ToUnixSeconds(absl::Now()));
-  // What is set aside is never written over.
+  // A file that was set aside is never overwritten.
   while (Exists(aside)) aside += "-again";
   if (std::rename(path_.c_str(), aside.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat(
@@ -341,11 +342,12 @@ absl::Status Journal::Load() {
   } else if (HasBadOne(path_)) {
     history_.found = JournalFound::kBad;
   } else {
-    // Ours has its tables from its first moment: an empty one was emptied.
+    // A journal has its tables from the beginning, so an empty file was
+    // emptied.
     history_.found =
         lock_.was_found() ? JournalFound::kPartial : JournalFound::kNew;
   }
-  // What was opened is to be what is locked.
+  // The opened file must be the locked one.
   return lock_.Verify(path_);
 }
 

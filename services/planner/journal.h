@@ -42,19 +42,19 @@ struct JournalHistory {
 // thread-safe.
 class Journal final : public planner::LeaseJournal {
  public:
-  // Released leases are kept for so many epochs, so that late calls about them
-  // are answered after a restart too.
+  // Released leases are kept for this many epochs, so that late calls about
+  // them are answered after a restart too.
   static constexpr int64_t kKeptEpochs = 4'096;
-  // At most so many rows are read; a file with more is not ours.
+  // At most this many rows are read; a file with more is not a planner's.
   static constexpr int64_t kMaxRows = 131'072;
-  // So many leases may wait to be written while that is not possible. After one
-  // more nothing is written until the next start.
+  // This many leases may wait to be written while writing fails. After one
+  // more, nothing is written until the next start.
   static constexpr size_t kMaxNoted = 131'072;
 
-  // Opens or makes the file at `path`. What is not a sound journal is renamed
-  // to PATH.bad-SECONDS, with a loud log line, and a new one is begun. If no
-  // journal can be had, its Write refuses until Resume finds one. `clock` is
-  // that of the book; `vfs` is SQLite's file system, null = its default.
+  // Opens or makes the file at `path`. A file that is not a sound journal is
+  // renamed to PATH.bad-SECONDS, with a loud log line, and a new one is begun.
+  // If no journal can be opened, Write refuses until Resume opens one. `clock`
+  // is the book's clock; `vfs` is SQLite's file system, null = its default.
   // Errors: kFailedPrecondition if another process uses the journal, or if it
   // has several names.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
@@ -64,22 +64,23 @@ class Journal final : public planner::LeaseJournal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Returns what it held when it was opened. A new one is partial.
+  // Returns the leases that the journal held when it was opened. A new journal
+  // is partial.
   const planner::LeaseImage& image() const { return image_; }
   const JournalHistory& history() const { return history_; }
-  // Returns where the file is, without symbolic links; empty if there is no
-  // folder.
+  // Returns the file's path without symbolic links; empty if its folder does
+  // not exist.
   const std::string& path() const { return path_; }
   // Returns whether the last write reached the disk.
   bool can_write() const { return !has_failed_ && is_open_ && was_good_; }
 
-  // Tries again to open it, if it could not be opened. Returns whether it is
-  // open from now on; image() then is what it holds of leases of which nothing
-  // was noted.
+  // Tries again to open a journal that could not be opened. Returns true if it
+  // is open from now on; image() is then what it holds of leases that were not
+  // noted meanwhile.
   bool Resume();
-  // Nothing is written any more until the next start, because of `why`.
+  // Stops all writing until the next start, because of `why`.
   void Fail(const absl::Status& why);
-  // The recovery of a partial journal is over: from here on it is whole, with
+  // Ends the recovery of a partial journal: it is whole from now on, with
   // epochs from `next_epoch` on. Errors: kUnavailable.
   absl::Status MarkWhole(int64_t next_epoch);
 
@@ -112,7 +113,7 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Put(const planner::Lease& lease, const std::string& request_id);
   absl::Status PutNoted();
   absl::Status PutNonce();
-  // Returns what the mark says while this journal is in that state.
+  // Returns the line of the mark for this journal in state `state`.
   std::string About(absl::string_view state) const;
   // Writes the mark of a journal that is in use.
   absl::Status PutMark();
@@ -125,7 +126,8 @@ class Journal final : public planner::LeaseJournal {
   // Errors: kUnavailable.
   absl::Status Save(absl::FunctionRef<absl::Status()> work);
   absl::Status Transact(absl::FunctionRef<absl::Status()> work);
-  // Forgets what was noted after a transaction, or says how that failed.
+  // Forgets the noted leases after a transaction that succeeded, else reports
+  // why it failed.
   absl::Status Settle(const absl::Status& status);
 
   const std::string given_path_;
@@ -136,10 +138,10 @@ class Journal final : public planner::LeaseJournal {
   JournalHistory history_;
   sqlite3* db_ = nullptr;
   int last_code_ = SQLITE_OK;
-  int64_t n_rows_ = 0;  // there are at most so many
+  int64_t n_rows_ = 0;  // an upper bound
   bool is_open_ = false;
-  bool has_mark_ = false;  // the mark says what it is to say
-  std::string nonce_;      // the last run that is in the file has this name
+  bool has_mark_ = false;  // the mark has its current text
+  std::string nonce_;      // the name of the last run in the file
   bool has_failed_ = false;
   bool was_good_ = true;  // the last write reached the disk
   planner::LeaseImage image_;

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;  // as the kernel
-// How often the file may be replaced between its opening and its locking.
+constexpr int kMaxLinks = 40;  // the kernel's limit
+// The file may be replaced this often between its opening and its locking.
 constexpr int kMaxTries = 16;
 
 absl::Status NoFile(const std::string& path, const std::string& why) {
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> ResolvedPath(const std::string& path) {
     const fs::path folder = fs::canonical(named.empty() ? "." : named, error);
     if (error) return NoFile(named.string(), error.message());
     file = folder / file.filename();
-    // A link to a file that is not there yet is a link too.
+    // A link to a file that does not exist yet counts as a link too.
     if (!fs::is_symlink(fs::symlink_status(file, error))) return file.string();
     const fs::path target = fs::read_symlink(file, error);
     if (error) return NoFile(file.string(), error.message());

@@ -29,13 +29,13 @@ class JournalLock {
   JournalLock(const JournalLock&) = delete;
   JournalLock& operator=(const JournalLock&) = delete;
 
-  // Makes the file at `path` (a resolved one) if there is none, and locks it.
-  // What was held before is released. Errors: kFailedPrecondition if another
-  // process holds the file, or if it has a second name, beside which another
-  // planner would look for the log in vain; kUnavailable if it cannot be
-  // opened.
+  // Locks the file at `path` (a resolved path), and makes it if there is none.
+  // Releases a lock that was held before. Errors: kFailedPrecondition if
+  // another process holds the file, or if it has a second name (a planner that
+  // opens it by that name would look for the log beside that name);
+  // kUnavailable if it cannot be opened.
   absl::Status Take(const std::string& path);
-  // Returns what tells the held file from others of its folder; empty if none
+  // Returns an id of the held file that is unique in its folder; empty if none
   // is held.
   std::string FileId() const;
   // Returns whether Take found the file rather than made it.

@@ -41,7 +41,7 @@ absl::Status Unhealthy(const std::string& id, absl::Duration retry_after) {
       {v1::ERROR_REASON_DEVICE_UNHEALTHY, {{"device_id", id}}, retry_after});
 }
 
-// What the book says of a lease, for clients.
+// Adds the details that clients need to the book's error about a lease.
 absl::Status LeaseError(absl::Status status, const std::string& id) {
   const bool unknown = status.code() == absl::StatusCode::kNotFound;
   const bool lost = status.code() == absl::StatusCode::kFailedPrecondition;
@@ -53,7 +53,8 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
        std::nullopt});
 }
 
-// What the book calls the process. One that is not sound holds nothing.
+// The name of the process in the book. An identity that is not valid holds
+// nothing.
 std::string BookName(const v1::ProcessIdentity& process) {
   return ToString(
       {.pid = process.pid(),
@@ -80,7 +81,7 @@ Ledger::Ledger(LedgerOptions options)
   if (journal_ != nullptr) image = journal_->image();
   is_partial_ = image.is_partial;
   image.is_partial &= !options.is_first;
-  // The journal has tried it already.
+  // The journal has tried this already.
   PLIMSOLL_CHECK(TakeOver(image, now).ok(), "the journal was checked");
   MarkWholeIfRecovered(now);
   if (image.is_partial) {
@@ -113,7 +114,7 @@ absl::Status Ledger::Watch(const std::string& name, absl::Time now) {
     case ProcessWatch::Result::kUnwatchable:
       break;
     case ProcessWatch::Result::kWatching:
-      // At the book's limit readings count, as for one that nobody watches.
+      // If the book is full, the process counts as one that nobody watches.
       book_.SetProcessLive(name, /*is_live=*/true, now).IgnoreError();
   }
   return absl::OkStatus();
@@ -159,7 +160,7 @@ void Ledger::Tick() {
 void Ledger::MarkWholeIfRecovered(absl::Time now) {
   if (journal_ == nullptr || !is_partial_) return;
   if (book_.RecoveryLeft(now) > absl::ZeroDuration()) return;
-  // All that is held has been presented.
+  // All leases that are held have been presented.
   int64_t next_epoch = first_epoch_;
   for (const planner::Lease& lease : book_.Leases()) {
     next_epoch = std::max(next_epoch, lease.epoch + 1);
@@ -206,7 +207,7 @@ absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
   }
   *response.mutable_lease() = Describe(*lease, now);
   DropIfProcessDied(process, is_watched);
-  ForgetIdle(process, now);  // the reply may be that of a lease that has ended
+  ForgetIdle(process, now);  // the reply may be for an ended lease
   feed_.Touch(request.device_id());
   return absl::OkStatus();
 }
@@ -261,7 +262,7 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
   const absl::StatusOr<planner::Lease> lease =
       book_.Confirm(request.lease_id(), epoch, measured, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
-  // The memory is allocated, whatever becomes of the journal.
+  // The memory is allocated, whether or not the journal can be written.
   FlushJournal();
   if (request.has_device_free_bytes()) {
     RETURN_IF_ERROR(
@@ -334,7 +335,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
          {"bytes", absl::StrCat(shortfall)}});
   }
   ForgetIdle(lease->process, now);
-  // The bytes are free, whatever becomes of the journal.
+  // The bytes are free, whether or not the journal can be written.
   FlushJournal();
   *response.mutable_lease() = Describe(*lease, now);
   feed_.Touch(lease->device_id);
@@ -420,7 +421,7 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   message->clear_free_bytes();
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
-  // One that failed is not made healthy by who says so.
+  // A failed device does not become healthy because its holder says so.
   ASSIGN_OR_RETURN(const std::string evicted,
                    book_.RegisterDevice(
                        device, request.unhealthy() ? "" : request.holder()));
@@ -432,7 +433,7 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   Registered& registered = devices_[profile.id];
   registered.profile = profile;
   registered.headroom_bytes = headroom_bytes;
-  // A profile that is the same stays the same to watchers.
+  // A profile that did not change stays the same object for watchers.
   if (registered.message == nullptr ||
       registered.message->SerializeAsString() != message->SerializeAsString()) {
     registered.message = std::move(message);
@@ -476,7 +477,7 @@ absl::Status Ledger::ListLeases(const v1::ListLeasesRequest& request,
                                                  : v1::JOURNAL_STATE_FAILED);
     }
   }
-  // Many leases take long to describe, and nobody waits for that.
+  // Describing many leases takes long; this happens without the mutex.
   for (const planner::Lease& lease : leases) {
     if (!request.device_id().empty() &&
         lease.device_id != request.device_id()) {

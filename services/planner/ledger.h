@@ -30,11 +30,10 @@ namespace plimsoll::services {
 struct LedgerOptions {
   std::function<absl::Time()> clock;           // it never goes back
   std::unique_ptr<Journal> journal = nullptr;  // null if there is none
-  // No earlier planner has granted what may still be held, so that a ledger
-  // without its whole journal need not recover.
+  // True if no earlier planner has granted a lease that may still be held. A
+  // ledger without its whole journal then need not recover.
   bool is_first = true;
-  // It is above the epochs of all earlier planners. A whole journal knows
-  // better.
+  // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
 };
@@ -44,10 +43,10 @@ struct LedgerOptions {
 // ErrorDetails.
 class Ledger {
  public:
-  // So many devices are described at one go under the mutex.
+  // This many devices are described at a time under the mutex.
   static constexpr size_t kDeviceBatch = 128;
 
-  // This is a registered device, and what a Reserve could get of it now.
+  // A registered device, and the bytes that a Reserve could get of it now.
   struct Device {
     planner::DeviceProfile profile;
     int64_t available_bytes;
@@ -81,11 +80,11 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Does what time brings: leases expire, and what could not be written is
-  // tried again. The ledger calls it about every ProcessWatch::kTick by itself.
+  // Does what is due: expires leases, and writes again what could not be
+  // written. The ledger calls it by itself about every ProcessWatch::kTick.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns what tells watchers of the devices.
+  // Returns the feed that tells watchers about the devices.
   DeviceFeed& feed() { return feed_; }
 
  private:
@@ -97,17 +96,16 @@ class Ledger {
   using Ids = std::set<std::string>;
   using States = std::map<std::string, DeviceState>;
 
-  // Watches `name` from here on, where that is possible, and tells the book
-  // that it lives. Errors: kFailedPrecondition if the process has ended
-  // already.
+  // Watches the process `name` from now on, if that is possible, and tells the
+  // book that it lives. Errors: kFailedPrecondition if the process has ended.
   absl::Status Watch(const std::string& name, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Watches `process` no longer if it holds nothing: only so many processes can
-  // be watched.
+  // Stops watching `process` if it holds nothing, because only a limited number
+  // of processes can be watched.
   void ForgetIdle(const std::string& process, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Frees what `process` holds if it has ended. It may have ended before a
-  // lease came to it, so nobody told the book then.
+  // Frees what `process` holds if it has ended. It may have ended before it got
+  // a lease; the book was not told then.
   void DropIfProcessDied(const std::string& process, bool was_watched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProcessEnd(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
@@ -118,7 +116,7 @@ class Ledger {
   absl::StatusOr<planner::Lease> Present(const v1::RenewRequest& request,
                                          int64_t epoch, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes over how much the device itself says is free.
+  // Records the free bytes that the device itself reports.
   absl::Status Read(const std::string& device_id, uint64_t free_bytes,
                     const std::string& vouching_lease, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -132,14 +130,14 @@ class Ledger {
   // Returns up to kDeviceBatch ids from `first` on, in order.
   std::vector<std::string> IdsFrom(const std::string& first)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Takes over what a journal held, and watches its holders.
-  // Errors: as LeaseBook::Restore.
+  // Restores the leases of a journal and watches their holders.
+  // Errors: those of LeaseBook::Restore.
   absl::Status TakeOver(const planner::LeaseImage& image, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Marks the journal as whole once nothing needs to be presented any more.
+  // Marks the journal as whole once no lease has to be presented any more.
   void MarkWholeIfRecovered(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Writes what waits to be written, before a call is answered. What cannot be
-  // written is tried again later.
+  // Writes everything that waits to be written, before a call is answered. What
+  // cannot be written is tried again later.
   void FlushJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::function<absl::Time()> clock_;
@@ -148,11 +146,11 @@ class Ledger {
   absl::Mutex mu_;
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;
-  // The journal is still to be marked as whole.
+  // True while the journal must still be marked as whole.
   bool is_partial_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Registered> devices_ ABSL_GUARDED_BY(mu_);
   DeviceFeed feed_;     // its thread uses what is above
-  ProcessWatch watch_;  // it is last, as its thread uses everything above
+  ProcessWatch watch_;  // last: its thread uses everything above
 };
 
 }  // namespace plimsoll::services

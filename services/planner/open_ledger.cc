@@ -14,10 +14,10 @@
 namespace plimsoll::services {
 namespace {
 
-// Whether an earlier planner of this host left its mark, with a journal
-// wherever or without one. This one's is made here, before it grants anything.
-// Where none can be made, later planners could not tell; so this one takes it
-// as there.
+// True if an earlier planner of this host left its mark, with or without a
+// journal. This planner makes its own mark here, before it grants anything. If
+// it cannot make one, later planners could not know of it; so it then acts as
+// if there were a mark.
 bool HasMarkOfHost() {
   const std::string mark = HostMarkPath();
   if (mark.empty()) {
@@ -43,8 +43,8 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
   planner::StartEvidence evidence{
       .is_said_first = options.is_first,
       .wall_millis = absl::ToUnixMillis(absl::Now())};
-  // That this host was started anew is not used as evidence: the journal may
-  // have moved here from a host that runs on.
+  // A new boot of this host is not used as evidence: the journal may have been
+  // moved here from a host that still runs.
   if (options.journal.empty()) {
     Log(LogLevel::kWarning,
         "no --journal: a restart forgets the leases, and asks for them again");
@@ -53,7 +53,8 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
     evidence.journal = ledger.journal->history().found;
     evidence.has_mark = ledger.journal->history().has_mark;
   }
-  // Devices are the host's: a journal in another place says nothing of them.
+  // Devices belong to the host: a journal in another place tells nothing about
+  // them.
   if (HasMarkOfHost()) evidence.has_mark = true;
   const planner::PlannerStart start = planner::StartOf(evidence, options.times);
   ledger.first_epoch = start.first_epoch;

@@ -1,5 +1,5 @@
-// A planner's ledger starts with what the journal and the marks of earlier
-// planners say of leases that may still be held.
+// Makes the options of a planner's ledger from the journal and the marks of
+// earlier planners, which tell which leases may still be held.
 #ifndef PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_
 #define PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_
 
@@ -10,8 +10,8 @@
 namespace plimsoll::services {
 
 // Opens the journal, if there is one, and collects what planner::StartOf needs
-// to know. Logs why --first does not count, where it does not.
-// Errors: kFailedPrecondition, as Journal::Open.
+// to know. If --first does not count, logs why.
+// Errors: kFailedPrecondition, as Journal::Open returns it.
 absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options);
 
 }  // namespace plimsoll::services

@@ -21,7 +21,7 @@ namespace {
 
 using planner::PlacementProblem;
 
-// A device that a request names, with what may be used of it.
+// A device that a request names, with the memory that may be used.
 struct Target {
   planner::DeviceProfile profile;
   int64_t available_bytes;
@@ -87,8 +87,8 @@ absl::Status CheckCount(int count, int64_t max, absl::string_view field) {
       absl::StrCat(field, ": more than ", max, " of them"));
 }
 
-// The devices of a request as the pure planner's, those that plans cannot tell
-// apart in one class.
+// The devices of a request for the pure planner. Devices for which all plans
+// are equal are in one class.
 class Fleet {
  public:
   absl::Status Add(const std::string& id, Target target,
@@ -113,11 +113,11 @@ class Fleet {
     return absl::OkStatus();
   }
 
-  // One device of each class.
+  // Profiles with one device of each class.
   const std::vector<planner::DeviceProfile>& profiles() const {
     return profiles_;
   }
-  // What device `index` is called.
+  // The name of device `index`.
   const std::string& Name(size_t index) const { return names_[index]; }
 
  private:
@@ -126,7 +126,8 @@ class Fleet {
   std::vector<std::string> names_;
 };
 
-// Adds all devices of the request, or those that are registered.
+// Adds all devices of the request or, if it has none, those that are
+// registered.
 absl::Status AddDevices(const v1::PlaceModelsRequest& request,
                         const v1::ListDevicesResponse& registered,
                         const planner::DeviceCatalogue& catalogue, Fleet& fleet,
@@ -207,7 +208,7 @@ void FillResponse(const PlacementProblem& problem, const Fleet& fleet,
   for (size_t m = 0; m < problem.models.size(); ++m) {
     const planner::PlacementModel& model = problem.models[m];
     const std::vector<int64_t>& devices = placement.devices_of[m];
-    // Replicas on one device stand side by side.
+    // Replicas on one device are adjacent.
     for (size_t first = 0; first < devices.size();) {
       const int64_t d = devices[first];
       size_t last = first;
@@ -271,7 +272,7 @@ v1::DeviceBounds Describe(const planner::DeviceBounds& bounds) {
   return message;
 }
 
-// The plan that does not fit, as an error.
+// The error of a plan that does not fit.
 absl::Status DoesNotFit(const planner::ModelShape& shape,
                         const planner::LoadOptions& options,
                         const Target& target) {
@@ -341,7 +342,7 @@ absl::Status PlacementQueries::PlaceModels(
   if (request.has_max_replicas_per_device()) {
     problem.max_replicas_per_device = request.max_replicas_per_device();
   }
-  // Plans cost more than all else, so what is wrong is refused before them.
+  // Plans cost more than all else, so mistakes are refused before them.
   RETURN_IF_ERROR(planner::ValidatePlacement(problem));
   ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                    ShapesOf(request, problem.n_classes, stop));

@@ -1,5 +1,5 @@
-// The placement queries answer where models go in a fleet, which device is
-// large enough, and what a device allows at most.
+// The placement queries: where models go in a fleet, which device is large
+// enough, and what a device allows at most.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 
@@ -18,7 +18,7 @@
 
 namespace plimsoll::services {
 
-// The queries ask these for what they need.
+// The functions with which queries read models and devices.
 struct PlacementSources {
   std::function<absl::StatusOr<std::shared_ptr<const planner::ModelShape>>(
       const v1::ModelSource&)>
@@ -29,20 +29,20 @@ struct PlacementSources {
 
 // Thread-safe if its sources are. Every method answers one call of
 // PlannerService; planner.proto says what each does, and errors carry their
-// ErrorDetails. What may take long returns what `stop` says as soon as that is
-// an error.
+// ErrorDetails. Long work returns the error of `stop` as soon as there is one.
 class PlacementQueries {
  public:
-  // A model that is placed without n_ctx has so much context, if it was trained
-  // for that.
+  // The context of a model that is placed without n_ctx, if it was trained for
+  // that much.
   static constexpr int64_t kDefaultContext = 4'096;
   static constexpr size_t kMaxNameBytes = 256;
-  // One PlaceModels may take so many plans: its models times the kinds of its
+  // One PlaceModels may take this many plans: its models times the kinds of its
   // devices.
   static constexpr int64_t kMaxPlans = 16'384;
-  // Layers of all plans of one PlaceModels together, with those of its shapes.
+  // The layers of all plans of one PlaceModels together, with those of its
+  // shapes, are at most this many.
   static constexpr int64_t kMaxLayerPlans = int64_t{1} << 20;
-  // What making the shape of a source costs for each layer, in layers of plans
+  // The cost per layer of making a source's shape, in layers of plans
   // (measured: 12 us and 0.3 us). Models with an equal source share a shape; a
   // configured model has its own.
   static constexpr int64_t kShapeLayerPlans = 32;
@@ -63,7 +63,7 @@ class PlacementQueries {
  private:
   using Shape = std::shared_ptr<const planner::ModelShape>;
 
-  // By model.
+  // Returns the shapes of the request's models, in their order.
   absl::StatusOr<std::vector<Shape>> ShapesOf(
       const v1::PlaceModelsRequest& request, int64_t n_classes,
       StopCheck stop) const;

@@ -88,7 +88,8 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
     RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(const Shape shape, shapes.Get(model.source()));
     n_layers += shape->n_layers;
-    // Shapes cost more than plans, so they are not made for what is refused.
+    // Shapes cost more than plans, so requests are checked before shapes are
+    // made.
     if (n_layers > planner::kMaxLayersInSet) {
       return absl::InvalidArgumentError(
           absl::StrCat("models have ", n_layers, " layers or more, at most ",

@@ -1,5 +1,5 @@
-// The planner answers the planning calls. They are pure plans, on devices that
-// the ledger knows or that need not exist.
+// Answers the planning calls. They are pure plans, on devices that the ledger
+// knows or that need not exist.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 
@@ -19,13 +19,14 @@
 namespace plimsoll::services {
 
 // Thread-safe. Every method answers one call of PlannerService; planner.proto
-// says what each does, and errors carry their ErrorDetails. What may take long
-// returns what `stop` says as soon as that is an error.
+// says what each does, and errors carry their ErrorDetails. Long work returns
+// the error of `stop` as soon as there is one.
 class Planner {
  public:
-  // It is shared, because a large model's many tensors take long to copy.
+  // Shapes are shared, because the many tensors of a large model take long to
+  // copy.
   using Shape = std::shared_ptr<const planner::ModelShape>;
-  using Models = std::map<std::string, Shape>;  // the keys are their names
+  using Models = std::map<std::string, Shape>;  // by name
 
   // `ledger` must outlive it.
   Planner(Models models, Ledger& ledger)
@@ -35,7 +36,7 @@ class Planner {
                              v1::DescribeModelResponse& response) const;
   absl::Status Plan(const v1::PlanRequest& request,
                     v1::PlanResponse& response) const;
-  // Plans like Plan, for a shape that is known already.
+  // Plans like Plan, for a shape that the caller has.
   absl::Status PlanShape(const planner::ModelShape& shape,
                          const v1::PlanRequest& request,
                          v1::PlanResponse& response) const;
@@ -46,9 +47,9 @@ class Planner {
                          v1::PlanSplitResponse& response,
                          StopCheck stop = NeverStop) const;
 
-  // Returns the shape of the model that a request means.
+  // Returns the shape of the model that a request names or describes.
   absl::StatusOr<Shape> ShapeOf(const v1::ModelSource& source) const;
-  // A plan is for this device and budget. Queries of many plans use it.
+  // The device and budget of a plan. Queries of many plans use it.
   struct Target {
     planner::DeviceProfile profile;
     int64_t budget_bytes;

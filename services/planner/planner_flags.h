@@ -1,4 +1,4 @@
-// The command line of plimsoll-planner is parsed here.
+// Parses the command line of plimsoll-planner.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 
@@ -14,9 +14,9 @@ namespace plimsoll::services {
 
 struct PlannerOptions {
   std::vector<ModelFlag> models;
-  std::string catalogue;  // a file of devices; it is empty if there is none
-  std::string journal;    // a file; it is empty if there is none
-  bool is_first = false;  // somebody says that no earlier lease may be held
+  std::string catalogue;  // a file of devices; empty = none
+  std::string journal;    // a file; empty = none
+  bool is_first = false;  // --first: no earlier lease may be held
   planner::LeaseTimes times = {};
 };
 

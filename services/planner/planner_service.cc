@@ -14,9 +14,9 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// What touches one lease or one device is answered at once, on gRPC's threads;
-// whatever plans or lists is answered from the pool, so that neither waits for
-// the other.
+// Calls about one lease or one device are answered at once, on gRPC's threads.
+// Calls that plan or list are answered from the pool, so that neither kind
+// waits for the other.
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
   PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,

@@ -1,5 +1,4 @@
-// This is PlannerService on the wire. Each call goes to the Planner or to the
-// Ledger.
+// PlannerService on the wire. Each call goes to the Planner or to the Ledger.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_SERVICE_H_
 
@@ -20,13 +19,13 @@ class Service;
 
 namespace plimsoll::services {
 
-// What the requests and replies of all its calls together may hold.
+// The requests and replies of all its calls together hold at most this much.
 inline constexpr int64_t kPlannerMessageBytes = 64 << 20;
 
 // Makes the service. `planner`, `ledger`, `gate` and `pool` must outlive it,
-// and the pool its server's calls. `catalogue` is what it knows of devices that
-// are not registered. A call whose client does not read is cancelled after
-// `reader_timeout`.
+// and the pool must outlive its server's calls. `catalogue` has the devices
+// that are known without being registered. A call whose client does not read is
+// cancelled after `reader_timeout`.
 std::unique_ptr<grpc::Service> NewPlannerService(
     Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
     planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),

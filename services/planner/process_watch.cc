@@ -35,7 +35,7 @@ ProcessWatch::~ProcessWatch() {
 
 void ProcessWatch::Wake() {
   const uint64_t one = 1;
-  // A full counter wakes as well, so the result tells nothing.
+  // A full counter wakes the thread as well, so the result does not matter.
   [[maybe_unused]] const ssize_t n = write(wake_fd_, &one, sizeof(one));
 }
 
@@ -46,7 +46,7 @@ ProcessWatch::Result ProcessWatch::Watch(const std::string& process) {
       identity->pid_namespace != own_->pid_namespace) {
     return Result::kUnwatchable;
   }
-  // The end of one thread says nothing of what its process holds.
+  // The end of one thread says nothing about what its process holds.
   if (IsLaterThread(identity->pid)) return Result::kUnwatchable;
   absl::MutexLock lock(&mu_);
   if (pidfds_.count(process) + looked_at_.count(process) > 0) {
@@ -73,7 +73,8 @@ std::optional<int> ProcessWatch::Open(const ProcessIdentity& identity) {
       syscall(SYS_pidfd_open, static_cast<pid_t>(identity.pid), 0));
   if (fd < 0 && errno == ESRCH) return std::nullopt;
   if (fd < 0) return -1;
-  // The pid may be another process's by now; the fd cannot change any more.
+  // The pid may belong to another process by now; the fd cannot change any
+  // more.
   if (StartTicks(identity.pid) == identity.start_ticks) return fd;
   close(fd);
   if (!HasEnded(identity)) return -1;

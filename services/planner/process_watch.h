@@ -1,4 +1,4 @@
-// The process watch sees processes of this host end.
+// Watches processes of this host for their end.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 #define PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 
@@ -17,10 +17,10 @@
 
 namespace plimsoll::services {
 
-// It holds a pidfd of each watched process and polls them on one thread. Where
-// there are too many for that, or descriptors run out, it looks at the process
-// once a tick instead: one that lives must never count as one that nobody can
-// watch.
+// It holds a pidfd of each watched process and polls all of them on one thread.
+// If there are too many processes for that, or no descriptors are left, it
+// checks the process once a tick instead: a process that lives must never count
+// as one that cannot be watched.
 // Thread-safe. Processes are named by ToString(ProcessIdentity).
 class ProcessWatch {
  public:
@@ -30,19 +30,19 @@ class ProcessWatch {
 
   struct Limits {
     size_t descriptors = kMaxDescriptors;
-    size_t watched = kMaxWatched;  // so many in all
+    size_t watched = kMaxWatched;  // watched processes in all
   };
 
   enum class Result {
     kWatching,
     kGone,  // the process has ended
-    // It is of another host or namespace, or not the first thread of its
-    // process, or there are too many.
+    // The process is of another host or namespace, or is not the first thread
+    // of its process, or too many are watched.
     kUnwatchable,
   };
 
-  // `on_end` is told each watched process once, when it has ended and is
-  // watched no longer. `on_tick` is called about every kTick. Both are called
+  // `on_end` is called once for each watched process, when it has ended and is
+  // no longer watched. `on_tick` is called about every kTick. Both are called
   // on the watch's own thread.
   ProcessWatch(std::function<void(const std::string&)> on_end,
                std::function<void()> on_tick, const Limits& limits);
@@ -54,33 +54,33 @@ class ProcessWatch {
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
   Result Watch(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
-  // Watches it no longer; on_end is not told.
+  // Stops watching `process`; on_end is not called for it.
   void Forget(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsWatching(const std::string& process) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake();
-  // Returns a pidfd, or -1 if there is none to be had; absent if the process
-  // has ended.
+  // Returns a pidfd, or -1 if none can be opened; absent if the process has
+  // ended.
   std::optional<int> Open(const ProcessIdentity& identity)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns those that have ended of those without a pidfd, and watches them no
-  // longer.
+  // Returns the processes without a pidfd that have ended, and stops watching
+  // them.
   std::vector<std::string> TakeEnded() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<void(const std::string&)> on_end_;
   const std::function<void()> on_tick_;
   const std::optional<ProcessIdentity> own_;
-  const int wake_fd_;  // it is an eventfd
+  const int wake_fd_;  // an eventfd
   const Limits limits_;
   mutable absl::Mutex mu_;
   std::map<std::string, int> pidfds_ ABSL_GUARDED_BY(mu_);
-  // These pidfds are to be closed by the thread that polls.
+  // The polling thread closes these pidfds.
   std::vector<int> forgotten_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ProcessIdentity> looked_at_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  Background thread_;  // it is last, as it uses everything above
+  Background thread_;  // last: it uses everything above
 };
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// The shapes of one request's models.
+// Makes the shapes of one request's models.
 #ifndef PLIMSOLL_SERVICES_PLANNER_REQUEST_SHAPES_H_
 #define PLIMSOLL_SERVICES_PLANNER_REQUEST_SHAPES_H_
 
@@ -15,7 +15,7 @@
 
 namespace plimsoll::services {
 
-// Makes a shape once for all models with an equal source, because that costs
+// Makes one shape for all models with an equal source, because a shape costs
 // far more than a plan. Not thread-safe.
 class RequestShapes {
  public:
@@ -24,13 +24,13 @@ class RequestShapes {
 
   explicit RequestShapes(Make make) : make_(std::move(make)) {}
 
-  // Errors: those of `make`, again for each equal source.
+  // Errors: those of `make`, returned again for each equal source.
   absl::StatusOr<Shape> Get(const v1::ModelSource& source) {
     const auto [found, is_new] =
         shapes_.try_emplace(source.SerializeAsString(), nullptr);
     if (!is_new) return found->second;
     found->second = make_(source);
-    // The shape of a configured model is there already.
+    // The shape of a configured model exists already.
     if (found->second.ok() && !source.has_model()) {
       n_made_layers_ += (*found->second)->n_layers;
     }

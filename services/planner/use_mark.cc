@@ -26,7 +26,7 @@ constexpr absl::string_view kMarkText =
     "A plimsoll-planner has granted memory here. While this file lies here,\n"
     "--first is not enough to start without waiting for workers.\n";
 
-// Makes what `path` names, opened with `flags`, durable, with `text` if any.
+// Opens `path` with `flags`, writes `text`, if any, and makes the file durable.
 absl::Status Sync(const std::string& path, int flags, absl::string_view text) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0600);
   bool is_good = fd >= 0;
@@ -65,7 +65,8 @@ absl::Status WriteMark(const std::string& path, const std::string& about) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
-  // Its name is what counts first; a last line that is cut off is none.
+  // The existence of the file is what counts most; an incomplete last line is
+  // ignored.
   RETURN_IF_ERROR(Sync(path, O_WRONLY | O_CREAT | O_TRUNC,
                        absl::StrCat(kMarkText, about, "\n")));
   return Sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY,

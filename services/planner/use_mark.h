@@ -1,9 +1,9 @@
-// The mark is a small file that says that a planner has been here. It outlives
-// the journal beside it: who loses a journal often keeps its folder.
+// A mark is a small file that shows that a planner has run here. It outlives
+// the journal beside it: a user who loses a journal often keeps its folder.
 //
-// It does not name the boot of the host. Another boot would not prove that the
-// holders of before are gone: the journal may have moved to another host, and
-// workers may run on several.
+// It does not name the boot of the host. Another boot would not prove that
+// earlier holders are gone: the journal may have moved to another host, and
+// workers may run on several hosts.
 #ifndef PLIMSOLL_SERVICES_PLANNER_USE_MARK_H_
 #define PLIMSOLL_SERVICES_PLANNER_USE_MARK_H_
 
@@ -13,19 +13,19 @@
 
 namespace plimsoll::services {
 
-// Returns where the mark of planners with the journal at `journal` lies.
+// Returns the path of the mark of planners with the journal at `journal`.
 std::string MarkPath(const std::string& journal);
-// Returns where the mark of all planners of this host lies, with a journal
-// wherever or without one: below ${XDG_STATE_HOME}, or ~/.local/state. It is
-// empty if the environment names neither.
+// Returns the path of the mark that all planners of this host share, with or
+// without a journal: below ${XDG_STATE_HOME} or ~/.local/state. Empty if the
+// environment names neither.
 std::string HostMarkPath();
 
-// Returns whether something lies at `path`, or whether that cannot be told.
+// Returns true if a file exists at `path`, or if that cannot be determined.
 bool Exists(const std::string& path);
-// Writes a mark to the disk, with its folder if need be. It ends with the line
-// `about`, if any. Errors: kUnavailable.
+// Writes a mark to the disk, and its folder if there is none. It ends with the
+// line `about`, if that is not empty. Errors: kUnavailable.
 absl::Status WriteMark(const std::string& path, const std::string& about = "");
-// Returns that line of a mark; empty if there is none.
+// Returns the line `about` of a mark; empty if there is none.
 std::string AboutOfMark(const std::string& path);
 
 }  // namespace plimsoll::services

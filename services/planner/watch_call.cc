@@ -30,8 +30,8 @@ WatchCall* WatchCall::Start(grpc::CallbackServerContext& context,
 
 absl::Status WatchCall::Begin(grpc::CallbackServerContext& context,
                               CallGate& gate) {
-  // The pass is given back at once: a watch without end must not hold up a
-  // drain, and the feed ends it.
+  // The pass is given back at once: a watch without end must not delay a drain.
+  // The feed ends the watch.
   RETURN_IF_ERROR(BeginCall(context, gate).status());
   return feed_.Start(shared_from_this());
 }

@@ -19,9 +19,9 @@
 
 namespace plimsoll::services {
 
-// While a message is in flight nothing is kept of what comes. The next message
-// is made of all that changed meanwhile, so a reader that is slow costs nothing
-// and misses states in between; one that reads nothing is cancelled.
+// While a message is in flight, no changes are kept. The next message has
+// everything that changed meanwhile, so a slow reader costs nothing and misses
+// states in between. A reader that reads nothing is cancelled.
 //
 // gRPC and the feed each hold one reference to it; gRPC's ends in OnDone.
 class WatchCall final
@@ -55,7 +55,7 @@ class WatchCall final
   absl::Mutex mu_;
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool has_news_ ABSL_GUARDED_BY(mu_) = false;
-  // This is in flight, and may be other watchers' too; it says how far it goes.
+  // The message in flight, with its version. Other watchers may share it.
   DeviceFeed::News written_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;

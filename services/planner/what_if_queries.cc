@@ -50,7 +50,7 @@ v1::WhatIfPoint ToProto(const planner::WhatIfPoint& point) {
   return message;
 }
 
-// The grid of `request`, with its model and devices looked up.
+// The grid of `request`, with its model and devices.
 absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
                                        const v1::WhatIfRequest& request,
                                        StopCheck stop) {
@@ -74,11 +74,11 @@ absl::Status TooManyLayers(int64_t n_layers) {
                    kMaxBatchLayers, " are made at a time"));
 }
 
-// One WhatIf call. The next message is computed, on the pool, when the last one
-// was sent, so that a call holds one message however slow its reader is, takes
-// turns with others, and stops with its reader.
+// One WhatIf call. When a message was sent, the next one is computed on the
+// pool. So a call holds one message however slow its reader is, takes turns
+// with others, and stops with its reader.
 //
-// Lifetime: gRPC's, until OnDone.
+// gRPC owns it until OnDone.
 class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
   WhatIfCall(grpc::CallbackServerContext& context, Planner& planner,
@@ -116,21 +116,21 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   void OnDone() override { delete this; }
 
  private:
-  // What a message takes, and once more what is sent of it.
+  // Memory of a message and of its bytes to be sent.
   static constexpr int64_t kMessageBytes = 512 << 10;
 
   absl::Status Begin(CallGate& gate) {
     ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
     is_counted_ = calls_.Enter();
-    // It holds its request to the end, and one message.
+    // The call holds its request to the end, and one message.
     if (is_counted_) return held_.Grow(MemoryOf(request_) + kMessageBytes);
     return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
                            kMaxWhatIfCalls, " WhatIf calls run already")),
                        {v1::ERROR_REASON_QUEUE_FULL, {}, absl::Seconds(1)});
   }
 
-  // Has the next message made. Never twice at once: work waits or runs, or a
-  // write is in flight.
+  // Has the next message made. It never runs twice at once: either work waits
+  // or runs, or a write is in flight.
   void Queue() {
     const absl::Status queued = pool_.Submit(
         {peer_, WorkCost::kLong, stop_,
@@ -157,13 +157,14 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     return messages_->Next(stop);
   }
 
-  // Has no lock afterwards: the call may be gone once gRPC goes on.
+  // It holds no lock afterwards: the call may be gone once gRPC goes on.
   void AwaitReader() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     slow_reader_.Start();
   }
 
-  // Before the client knows the end: its next call may be here before OnDone.
+  // This comes before the client learns of the end: its next call may arrive
+  // before OnDone.
   void StopCounting() {
     if (std::exchange(is_counted_, false)) calls_.Leave();
   }

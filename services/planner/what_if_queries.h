@@ -1,4 +1,4 @@
-// These calls make many plans at once: BatchPlan, and WhatIf as a stream of
+// The calls that make many plans at once: BatchPlan, and WhatIf as a stream of
 // messages.
 #ifndef PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
 #define PLIMSOLL_SERVICES_PLANNER_WHAT_IF_QUERIES_H_
@@ -23,33 +23,33 @@
 
 namespace plimsoll::services {
 
-// One BatchPlan has at most so many requests.
+// One BatchPlan has at most this many requests.
 inline constexpr int kMaxBatchPlans = 256;
-// The most layers that the plans of one BatchPlan have: 128 for each plan.
+// The plans of one BatchPlan have at most this many layers: 128 for each plan.
 inline constexpr int64_t kMaxBatchLayers = 128 * kMaxBatchPlans;
-// So many WhatIf calls run at once: each holds memory in proportion to its
+// This many WhatIf calls run at once: each holds memory in proportion to its
 // grid.
 inline constexpr int kMaxWhatIfCalls = 8;
 
 // Answers each request of a BatchPlan as Plan would.
 // Errors: kInvalidArgument beyond kMaxBatchPlans and kMaxBatchLayers, before
-// any plan is made; what `stop` says.
+// any plan is made; those of `stop`.
 absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
                        v1::BatchPlanResponse& response,
                        StopCheck stop = NeverStop);
 
-// Makes the grid of `request` for a model and devices that were looked up
-// already.
+// Makes the grid of `request` for a model and devices that the caller has
+// found.
 // Errors: kInvalidArgument naming the field; those of planner::WhatIf::Create.
 absl::StatusOr<planner::WhatIf> ToWhatIf(
     const v1::WhatIfRequest& request, planner::ModelShape shape,
     std::vector<planner::WhatIfAxes::Device> devices,
     StopCheck stop = NeverStop);
 
-// It makes the messages of one WhatIf, one at a time.
+// Makes the messages of one WhatIf, one at a time.
 class WhatIfMessages {
  public:
-  // One message has at most so many.
+  // One message has at most this many points, and frontier indices.
   static constexpr int64_t kMaxPoints = 512;
   static constexpr size_t kMaxFrontier = 1 << 16;
 
@@ -63,12 +63,12 @@ class WhatIfMessages {
  private:
   planner::WhatIf grid_;
   bool is_first_ = true;
-  // It is there once all points are out; so much of it was sent.
+  // Made when all points are sent; `n_sent_` of its indices were sent.
   std::optional<std::vector<int64_t>> frontier_;
   size_t n_sent_ = 0;
 };
 
-// It counts the WhatIf calls that run, and outlives them. Thread-safe.
+// Counts the running WhatIf calls, and outlives them. Thread-safe.
 class WhatIfCalls {
  public:
   bool Enter() {
@@ -82,8 +82,8 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// Starts a WhatIf call. Its messages are computed on the pool, and it is
-// cancelled if no message was taken for the reader timeout. All but the context
+// Starts a WhatIf call. Its messages are computed on the pool. It is cancelled
+// if no message was taken for the reader timeout. All arguments but the context
 // and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, Planner& planner,

@@ -22,8 +22,8 @@ bool IsGoodId(absl::string_view id) {
          });
 }
 
-// A unary call that is answered from the pool. Until it ends the work is queued
-// or runs.
+// A unary call that is answered from the pool. Until it ends, its work is
+// queued or runs.
 class PooledCall final : public UnaryReply {
  public:
   PooledCall(grpc::CallbackServerContext& context, const CallLimits& limits,
@@ -52,7 +52,7 @@ class PooledCall final : public UnaryReply {
     if (!queued.ok()) End(queued);
   }
 
-  // Also at the deadline.
+  // gRPC calls it at the deadline too.
   void OnCancel() override { pool_.Cancel(*stop_); }
 
  private:
@@ -151,7 +151,7 @@ void UnaryReply::End(const absl::Status& status) {
     Free(response_);
     held_.Shrink(0);
   }
-  // First: the reply may be gone once it is finished.
+  // This comes first: the reply may be gone once it is finished.
   slow_reader_.Start();
   Finish(ToGrpc(end, request_id_));
 }

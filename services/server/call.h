@@ -1,5 +1,5 @@
-// What every call has in common: the gate, the request id, the error details,
-// and what is held until its reply is sent.
+// The parts that all calls share: the gate, the request id, the error details,
+// and the memory that is held until the reply is sent.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_H_
 
@@ -24,78 +24,80 @@
 
 namespace plimsoll::services {
 
-// An x-request-id of at most this length is taken over. A call with a longer
-// one gets a new one.
+// A call keeps its x-request-id up to this length. A call with a longer one
+// gets a new id.
 inline constexpr size_t kMaxRequestIdBytes = 128;
-// What a unary call without a deadline gets.
+// The deadline of a unary call that has none.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
 
-// A call is not refused for messages of at most this size that wait to be sent,
+// Messages of at most this size that wait to be sent never make a call fail,
 // because gRPC itself takes as much for any call.
 inline constexpr int64_t kUncountedBytes = 16 << 10;
 
-// What the calls of one server have in common. All of it outlives them.
+// What the calls of one server share. All of it outlives them.
 struct CallLimits {
   CallGate& gate;
   ByteBudget& messages;
-  // A client that reads nothing for so long has its call cancelled.
+  // A call whose client reads nothing for this long is cancelled.
   absl::Duration reader_timeout;
 };
 
-// The call's x-request-id if it is printable and short, else a new one. It is
-// sent back in the initial metadata.
+// Returns the call's x-request-id if it is printable and short, else a new one.
+// It is sent back in the initial metadata.
 std::string TakeRequestId(grpc::CallbackServerContext& context);
 
-// Time that is left of the call; infinite if it has no deadline.
+// The time until the call's deadline; infinite if it has none.
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 
 // Enters the gate.
-// Errors: kUnavailable while draining; kDeadlineExceeded if nobody waits.
+// Errors: kUnavailable while draining; kDeadlineExceeded if nobody waits any
+// more.
 absl::StatusOr<CallGate::Pass> BeginCall(
     const grpc::CallbackServerContext& context, CallGate& gate);
 
-// The call's share of the memory of messages, empty at first.
+// The call's share of the memory of messages. It is empty at first.
 ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
                             const CallLimits& limits);
 
-// What stops the work of the call: its deadline, or kUnaryDeadline from now.
+// Stops the work of the call at its deadline, or at kUnaryDeadline from now.
 std::shared_ptr<CallStop> NewCallStop(
     const grpc::CallbackServerContext& context);
 
-// What a message takes in memory.
+// Bytes that a message takes in memory.
 int64_t MemoryOf(const google::protobuf::Message& message);
 
-// What a reply takes in memory: the message, and what is sent of it.
+// Bytes that a reply takes in memory: the message, and its bytes to be sent.
 int64_t MemoryOfReply(const google::protobuf::Message& reply);
 
-// Frees what a message takes. gRPC keeps requests until their calls are done,
-// and hands them out as const; nobody may look at this one again.
+// Frees the memory of a message. gRPC keeps requests until their calls are done
+// and passes them as const; nobody may read this one again.
 void Free(const google::protobuf::Message& message);
 
-// A unary call. What it holds for its messages it holds until gRPC has sent the
+// A unary call. It holds the memory of its messages until gRPC has sent the
 // reply, and it is cancelled if its client does not read that.
 //
-// Lifetime: gRPC's, until OnDone, which follows End.
+// gRPC owns it until OnDone, which follows End.
 class UnaryReply : public grpc::ServerUnaryReactor {
  public:
-  // `request` and `response` are gRPC's, until OnDone. `held` is the call's.
+  // gRPC owns `request` and `response` until OnDone. `held` is the call's
+  // share.
   UnaryReply(grpc::CallbackServerContext& context,
              absl::Duration reader_timeout,
              const google::protobuf::Message& request,
              google::protobuf::Message& response, ByteBudget::Share held);
 
   const std::string& request_id() const { return request_id_; }
-  // What the call holds; whoever answers may have it grow.
+  // The call's share; the code that answers may grow it.
   ByteBudget::Share& held() { return held_; }
   // Sends the response if `status` is OK and there is memory for it, else the
-  // status. Afterwards the reply may be gone. From here on the request must not
-  // be looked at.
+  // status. Afterwards this object may be gone, and the request must not be
+  // read.
   void End(const absl::Status& status);
 
   void OnDone() override { delete this; }
 
  private:
-  // Counts what is held until OnDone.
+  // Sets the share to what is held until OnDone.
   absl::Status Settle(const absl::Status& status);
 
   const std::string request_id_;
@@ -105,9 +107,9 @@ class UnaryReply : public grpc::ServerUnaryReactor {
   ReaderAlarm slow_reader_;
 };
 
-// Answers a unary call at once, on gRPC's thread: `answer()`, or `answer(held)`
-// that has what the call holds grow, fills the response and returns an
-// absl::Status. It must not block, nor compute for long.
+// Answers a unary call at once, on gRPC's thread. `answer()`, or `answer(held)`
+// which may grow the call's share, fills the response and returns an
+// absl::Status. It must not block or compute for long.
 template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
                                       const CallLimits& limits,
@@ -129,12 +131,12 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
   return reply;
 }
 
-// Fills the response of a call; may ask whether the client still waits, and
-// have what the call holds grow.
+// Fills the response of a call. It may check whether the client still waits,
+// and may grow the call's share.
 using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
 
 // Answers a unary call from the pool: `answer` runs on one of its threads. The
-// request and the response live as long as it runs; what else it uses must
+// request and the response live as long as it runs. What else it uses must
 // outlive the server, as the limits and `pool` must. The call holds its pass of
 // the gate until it is done, and the memory of its request while it waits.
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,

@@ -1,4 +1,4 @@
-// Counts the calls that run and refuses new ones once the server drains.
+// Counts the running calls, and refuses new ones once the server drains.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 
@@ -14,10 +14,10 @@
 
 namespace plimsoll::services {
 
-// Thread-safe. Outlives every pass.
+// Thread-safe. It outlives every pass.
 class CallGate {
  public:
-  // Held by a call while it runs.
+  // A call holds a pass while it runs.
   class Pass {
    public:
     Pass() = default;
@@ -37,22 +37,22 @@ class CallGate {
 
   // Errors: kUnavailable, with a retry delay of 0, once closed.
   absl::StatusOr<Pass> Enter() ABSL_LOCKS_EXCLUDED(mu_);
-  // Closes it for good; the listener is told before this returns.
+  // Closes the gate for good. The listener is called before this returns.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
   bool is_closed() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Calls that run.
+  // The number of running calls.
   int64_t running() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits until no call runs. False if that took longer than `timeout`.
+  // Waits until no call runs. Returns false if that took longer than `timeout`.
   bool AwaitIdle(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Has `listener` called by every Close(); null: nobody. It may use the gate.
+  // Every Close() calls `listener`, which may use the gate. Null = no listener.
   void SetCloseListener(std::function<void()> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Has `told` called once, as soon as no call runs, maybe at once. It is
-  // called by whoever ends the last call, whatever locks that one holds: it
-  // must not block and not use the gate. Returns what Forget() takes.
+  // Calls `told` once, as soon as no call runs, maybe at once. The thread that
+  // ends the last call makes that call, with whatever locks it holds: `told`
+  // must not block and must not use the gate. Returns the id for Forget().
   int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
-  // What NotifyWhenIdle() was given is not kept any more.
+  // Drops the function that NotifyWhenIdle() registered under `id`.
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -1,4 +1,4 @@
-// Why the work of one call should stop.
+// Tells the work of one call that it should stop, and why.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_STOP_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_STOP_H_
 
@@ -12,17 +12,18 @@ namespace plimsoll::services {
 // Thread-safe. A call and its work share it, because either may end first.
 class CallStop {
  public:
-  // `deadline` is by the system's clock.
+  // `deadline` is a time of the system's clock.
   explicit CallStop(absl::Time deadline = absl::InfiniteFuture())
       : deadline_(deadline) {}
 
-  // The client is gone.
+  // Says that the client is gone.
   void Cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
-  // The process ends and waits no longer.
+  // Says that the process ends and does not wait.
   void Abort() { is_aborted_.store(true, std::memory_order_relaxed); }
 
-  // OK, or the first that is true: kDeadlineExceeded, kCancelled (gRPC cancels
-  // at the deadline too), kUnavailable. This is a base/stop_check.h.
+  // A StopCheck (base/stop_check.h). Returns OK, or the first of these that is
+  // true: kDeadlineExceeded, kCancelled (gRPC also cancels at the deadline),
+  // kUnavailable.
   absl::Status Check() const;
 
  private:

@@ -20,7 +20,7 @@ bool IsGoodName(absl::string_view name) {
          });
 }
 
-// The complaint about one --model, or nothing.
+// Returns what is wrong with one --model, or nothing.
 std::string AddModel(const std::string& text, std::vector<ModelFlag>& models) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size()) {

@@ -1,4 +1,4 @@
-// Flags that both servers share.
+// Flags that worker and planner share.
 #ifndef PLIMSOLL_SERVICES_SERVER_FLAGS_H_
 #define PLIMSOLL_SERVICES_SERVER_FLAGS_H_
 
@@ -16,7 +16,7 @@ class Option;
 
 namespace plimsoll::services {
 
-// One --model NAME=FILE. Clients know the name only.
+// One --model NAME=FILE. Clients know only the name.
 struct ModelFlag {
   static constexpr size_t kMaxNameBytes = 128;
 
@@ -24,29 +24,32 @@ struct ModelFlag {
   std::string path;
 };
 
-// --listen, --drain-timeout, --i-understand-this-is-insecure and --version.
+// Adds --listen, --drain-timeout, --i-understand-this-is-insecure and
+// --version.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 
-// --model, repeatable.
+// Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);
 
-// An option for a size in bytes: a plain number, or one with KiB...TiB or B.
+// Adds an option for a size in bytes: a plain number, or one with KiB...TiB or
+// B.
 CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
                           std::optional<int64_t>& bytes,
                           const std::string& help);
 
-// The same for several sizes, with commas between them.
+// Adds an option for several sizes with commas between them.
 void AddBytesListFlag(CLI::App& app, const std::string& name,
                       std::vector<int64_t>& bytes, const std::string& help);
 
-// Parses; the exit code if the process is to end now: 0 after --help, 2 for a
-// mistake, which was printed.
+// Parses the flags. Returns the exit code if the process must end now: 0 after
+// --help, 2 for a mistake, which was printed.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
 
 // Prints "listening on ADDRESS" on standard output at once.
 void AnnounceAddress(const std::string& address);
 
-// Prints the error, if any; 0 or 1, or 2 for a flag that made no sense.
+// Prints the error, if any. Returns 0 or 1, or 2 for a flag that makes no
+// sense.
 int ExitCode(const absl::Status& status);
 
 }  // namespace plimsoll::services

@@ -12,7 +12,7 @@
 namespace plimsoll::services {
 namespace {
 
-// The first 64 bits; "" if it is none.
+// Returns the first 64 bits, or "" if it is no IPv6 address.
 std::string NetworkOf(const std::string& ipv6) {
   std::array<unsigned char, 16> bytes = {};
   if (inet_pton(AF_INET6, ipv6.c_str(), bytes.data()) != 1) return "";
@@ -31,7 +31,7 @@ std::string PeerOf(absl::string_view uri) {
   for (const char* bracket : {"%5B", "%5D", "[", "]"}) {
     address = absl::StrReplaceAll(address, {{bracket, ""}});
   }
-  // Without the zone of a link-local one.
+  // A link-local address loses its zone.
   return NetworkOf(address.substr(0, address.find('%')));
 }
 

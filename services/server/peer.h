@@ -1,4 +1,4 @@
-// Who calls.
+// Who makes a call.
 #ifndef PLIMSOLL_SERVICES_SERVER_PEER_H_
 #define PLIMSOLL_SERVICES_SERVER_PEER_H_
 
@@ -8,10 +8,10 @@
 
 namespace plimsoll::services {
 
-// Who calls, by what gRPC says of the other end of a call: an IPv4 address, or
-// the first 64 bits of an IPv6 one, which one user has as a rule; ports say
-// nothing. "" for a socket of this machine's file system and where it is not
-// known. Turns, shares and limits of a peer all go by this.
+// The peer of a call, from gRPC's name for the other end: an IPv4 address, or
+// the first 64 bits of an IPv6 address, which usually belong to one user. Ports
+// are ignored. Empty for a Unix socket of this machine and if it is not known.
+// All turns, shares and limits of peers use this.
 std::string PeerOf(absl::string_view uri);
 
 }  // namespace plimsoll::services

@@ -7,7 +7,7 @@
 
 namespace plimsoll::services {
 
-// What an alarm cancels; nothing once it was stopped.
+// The call that an alarm cancels, or nothing once it was stopped.
 struct ReaderAlarm::Target {
   absl::Mutex mu;
   grpc::CallbackServerContext* context ABSL_GUARDED_BY(mu);
@@ -25,7 +25,7 @@ void ReaderAlarm::Start() {
       std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_),
       [target = target_](bool expired) {
         absl::MutexLock lock(&target->mu);
-        // Under the lock, so that the context outlives the call of it.
+        // The lock is held, so that the context outlives the call of it.
         if (expired && target->context != nullptr) {
           target->context->TryCancel();
         }

@@ -1,4 +1,4 @@
-// Cancels a call whose client reads nothing of what is sent to it.
+// Cancels a call whose client does not read what is sent to it.
 #ifndef PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 #define PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 
@@ -11,8 +11,8 @@
 
 namespace plimsoll::services {
 
-// Not thread-safe: its call's lock guards it. May be stopped or destroyed while
-// it goes off.
+// Not thread-safe: its call's lock guards it. It may be stopped or destroyed
+// while it goes off.
 class ReaderAlarm {
  public:
   // `context` must live until Stop().
@@ -22,10 +22,10 @@ class ReaderAlarm {
   ReaderAlarm(const ReaderAlarm&) = delete;
   ReaderAlarm& operator=(const ReaderAlarm&) = delete;
 
-  // Cancels the call, whose OnCancel follows, unless stopped within the
-  // timeout. Does nothing if it runs already.
+  // Cancels the call (OnCancel follows) unless Stop() comes within the timeout.
+  // Does nothing if it runs already.
   void Start();
-  // Afterwards the call is not cancelled, unless it already is.
+  // Afterwards the call is not cancelled, unless it already was.
   void Stop();
 
  private:
@@ -33,7 +33,7 @@ class ReaderAlarm {
 
   grpc::CallbackServerContext& context_;
   const absl::Duration timeout_;
-  // Shared with gRPC's timer thread, which may be late.
+  // gRPC's timer thread, which may be late, shares it.
   std::shared_ptr<Target> target_;
   std::unique_ptr<grpc::Alarm> alarm_;
 };

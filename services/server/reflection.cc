@@ -37,7 +37,7 @@ using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 
-// The names of the two versions, whose messages are alike to the byte.
+// The names of both versions, whose messages are equal to the byte.
 struct V1 {
   using Service = reflection_v1::ServerReflection::CallbackService;
   using Request = reflection_v1::ServerReflectionRequest;
@@ -56,8 +56,8 @@ void SetError(grpc::StatusCode code, const char* message, Response& response) {
   error.set_error_message(message);
 }
 
-// Appends what `file` imports, directly or not, and then itself; those in
-// `seen` are left out.
+// Appends the files that `file` imports, directly or not, and then `file`
+// itself. Files in `seen` are left out.
 void AppendFiles(const FileDescriptor* file,
                  std::set<const FileDescriptor*>& seen,
                  std::vector<const FileDescriptor*>& files) {
@@ -68,7 +68,8 @@ void AppendFiles(const FileDescriptor* file,
   files.push_back(file);
 }
 
-// `file`, before what it imports; null means that it was not found.
+// Lists `file` before the files that it imports; null means that it was not
+// found.
 template <typename Response>
 void SetFile(const FileDescriptor* file, Response& response) {
   if (file == nullptr) {
@@ -150,17 +151,17 @@ typename Version::Response Answer(const typename Version::Request& request,
   return response;
 }
 
-// What the calls of one server share; all of it outlives them.
+// The state that the calls of one server share; all of it outlives them.
 struct Shared {
-  // The server's own list, complete before it takes a call.
+  // The names of the server's services, complete before it takes a call.
   const std::vector<std::string>& services;
   ByteBudget& answers;
 };
 
-// One stream. The next request is read when the last answer was sent, so it
-// holds one of each at most: an answer in memory that it has taken, until the
-// client has read it. A client that reads nothing is cancelled. Owned by gRPC
-// until OnDone.
+// One stream. The next request is read when the last answer was sent, so a
+// stream holds at most one of each. It holds the memory of an answer until the
+// client has read it. A client that reads nothing is cancelled. gRPC owns the
+// stream until OnDone.
 template <typename Version>
 class ReflectionCall final
     : public grpc::ServerBidiReactor<typename Version::Request,
@@ -218,7 +219,7 @@ class ReflectionCall final
 template <typename Version>
 class ReflectionService final : public Version::Service {
  public:
-  // `answers` is that of both versions.
+  // `answers` is shared by both versions.
   ReflectionService(const std::vector<std::string>& services,
                     std::shared_ptr<ByteBudget> answers)
       : answers_(std::move(answers)), shared_{services, *answers_} {}

@@ -1,4 +1,4 @@
-// The reflection services of our servers, both versions.
+// Both versions of the reflection service of our servers.
 #ifndef PLIMSOLL_SERVICES_SERVER_REFLECTION_H_
 #define PLIMSOLL_SERVICES_SERVER_REFLECTION_H_
 
@@ -7,14 +7,14 @@
 
 namespace plimsoll::services {
 
-// The largest request of reflection: names are short.
+// The largest request of reflection. Names are short.
 inline constexpr size_t kMaxReflectionRequestBytes = 4 << 10;
-// What answers that were not read yet may hold, all together. It is taken from
-// what gRPC itself may buffer.
+// Answers that clients have not read yet may hold this much together. It is a
+// part of what gRPC itself may buffer.
 inline constexpr int64_t kReflectionBytes = 4 << 20;
 
-// Gives every server that is built from now on grpc.reflection.v1alpha and
-// grpc.reflection.v1. Call it once.
+// Adds grpc.reflection.v1alpha and grpc.reflection.v1 to every server that is
+// built from now on. Call it once.
 void EnableReflection();
 
 }  // namespace plimsoll::services

@@ -22,7 +22,8 @@
 namespace plimsoll::services {
 namespace {
 
-// What open health watches and finished calls get to leave in peace.
+// The time that open health watches and finished calls get to end by
+// themselves.
 constexpr std::chrono::seconds kShutdownGrace(1);
 
 int Millis(absl::Duration duration) {
@@ -34,7 +35,7 @@ struct Address {
   std::string port;
 };
 
-// host:port or [host]:port.
+// Parses host:port or [host]:port.
 absl::StatusOr<Address> Split(absl::string_view listen) {
   const size_t colon = listen.rfind(':');
   int port = 0;
@@ -72,7 +73,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       Millis(kMinPingInterval));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // A client whose host vanished is noticed, and its slots freed.
+  // Finds clients whose host has vanished, so that their slots are freed.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
                              Millis(absl::Seconds(30)));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
@@ -184,7 +185,8 @@ void AwaitSignal() {
   sigaddset(&set, SIGINT);
   int signal = 0;
   sigwait(&set, &signal);
-  // From now on the system's own answer counts: the end of the process.
+  // From now on the system's own reaction to the signals applies: it ends the
+  // process.
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 

@@ -1,5 +1,5 @@
-// A gRPC server with the project's limits, health and reflection, and the way
-// it ends.
+// A gRPC server with the project's limits, health and reflection, and with an
+// orderly end.
 #ifndef PLIMSOLL_SERVICES_SERVER_SERVER_H_
 #define PLIMSOLL_SERVICES_SERVER_SERVER_H_
 
@@ -23,48 +23,49 @@ class Service;
 
 namespace plimsoll::services {
 
-// Edge limits.
+// Limits at the edge.
 inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr int kMaxRequestMetadataBytes = 16 << 10;
 inline constexpr int kMaxStreamsPerConnection = 128;
-// What gRPC itself may buffer of all connections, and reflection; beyond it, it
-// ends some.
+// gRPC itself, with reflection, may buffer this much for all connections.
+// Beyond it, it ends some of them.
 inline constexpr size_t kMaxBufferBytes = 64 << 20;
 inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
-// A call whose client reads nothing for so long is cancelled.
+// A call whose client reads nothing for this long is cancelled.
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
-// Threads of gRPC beside those that it has for each core (measured on 2 cores:
-// 9 at the start).
+// gRPC has this many threads beside those that it has for each core (measured
+// on 2 cores: 9 at the start).
 inline constexpr int kServerThreads = 10;
 inline constexpr int kServerThreadsPerCore = 2;
 
-// The health service of this name is SERVING while the process lives; the empty
+// The health service of this name is SERVING while the process lives. The empty
 // name is readiness.
 inline constexpr char kLivenessService[] = "liveness";
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
-  bool allow_insecure = false;         // other than loopback
+  bool allow_insecure = false;         // also other than loopback
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
 };
 
-// Errors: kInvalidArgument if `listen` is not host:port; kFailedPrecondition
-// if it is not loopback and `allow_insecure` is false.
+// Checks options.listen. Errors: kInvalidArgument if it is not host:port;
+// kFailedPrecondition if it is not loopback and `allow_insecure` is false.
 absl::Status CheckListen(const ServerOptions& options);
 
 // Threads that gRPC may take in this process, as client and as server.
 int GrpcThreads();
 
-// Thread-safe, but for construction and destruction.
+// Thread-safe, except for construction and destruction.
 class Server {
  public:
-  // Starts to serve `services`, which must outlive it, not ready yet. Closing
-  // `gate`, which must outlive it too, makes it not ready for good.
-  // Errors: as CheckListen; kResourceExhausted if the system does not give
-  // GrpcThreads() more; kUnavailable if the address cannot be bound.
+  // Starts to serve `services`, which must outlive it; it is not ready yet.
+  // Closing `gate`, which must outlive it too, makes it not ready for good.
+  // Errors: those of CheckListen; kResourceExhausted if the system does not
+  // give GrpcThreads() more threads; kUnavailable if the address cannot be
+  // bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       CallGate& gate);
@@ -72,15 +73,16 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // What it listens on, with the real port.
+  // The address on which it listens, with the actual port.
   const std::string& address() const { return address_; }
 
-  // Readiness, the health of the empty name. Ignored once the gate is closed.
+  // Sets readiness, the health of the empty name. Ignored once the gate is
+  // closed.
   void SetReady(bool ready);
 
-  // Closes the gate: refuses new calls, and is not ready at once; waits up to
-  // drain_timeout for those that run; then calls `abort`, which must end them;
-  // then shuts down.
+  // Closes the gate, so that new calls are refused and it is not ready at once.
+  // Waits up to drain_timeout for the running calls, then calls `abort`, which
+  // must end them, then shuts down.
   void Drain(const std::function<void()>& abort);
 
  private:
@@ -88,7 +90,7 @@ class Server {
 
   const ServerOptions options_;
   CallGate& gate_;
-  absl::Mutex mu_;  // orders changes of the health of the empty name
+  absl::Mutex mu_;  // orders changes of readiness
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -96,7 +98,7 @@ class Server {
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread
 // starts.
 void HoldSignals();
-// Returns on the first of them; a second one ends the process at once.
+// Returns on the first of these signals; a second one ends the process at once.
 void AwaitSignal();
 
 }  // namespace plimsoll::services

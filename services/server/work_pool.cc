@@ -22,7 +22,7 @@ int DefaultThreads() {
   return std::clamp(half, 2, WorkPool::kMaxThreads);
 }
 
-// Changes the calling thread only. Nothing is lost if the system refuses.
+// This changes only the calling thread. A refusal of the system does no harm.
 void LowerPriority() {
   const auto thread = static_cast<id_t>(syscall(SYS_gettid));
   errno = 0;
@@ -93,7 +93,8 @@ absl::Status WorkPool::Submit(Job job) {
   Jobs dropped;
   {
     absl::MutexLock lock(&mu_);
-    // Under our lock, so that a Cancel() either comes before this or finds it.
+    // The lock is held, so that a Cancel() either comes before this or finds
+    // it.
     if (is_aborted_) job.stop->Abort();
     if (absl::Status status = job.stop->Check(); !status.ok()) return status;
     if (!MakeRoom(job, dropped)) return QueueFull();
@@ -117,7 +118,7 @@ bool WorkPool::MakeRoom(const Job& job, Jobs& dropped) {
         places.begin(), places.end(),
         [](const auto& a, const auto& b) { return a.second < b.second; });
     if (own >= greediest->second) return false;
-    // Peers have as much in turn, so the search begins anew.
+    // Several peers may have the most in turn, so the search begins anew.
     auto newest = queue_.end();
     do {
       --newest;
@@ -165,12 +166,13 @@ bool WorkPool::MayRunLong() const {
   return n_long_running_ < std::max(n_started_ - 1, 1);
 }
 
-// Some long work always runs where there is any; a single thread takes turns.
+// If there is long work, some of it always runs; a single thread takes turns.
 bool WorkPool::PrefersLong() const {
   return n_long_running_ == 0 && (n_started_ > 1 || !last_was_long_);
 }
 
-// The next peer's oldest work; peers take turns in the order of their names.
+// Returns the next peer's oldest work; peers take turns in the order of their
+// names.
 WorkPool::Jobs::iterator WorkPool::NextOf(WorkCost cost) {
   auto after = queue_.end();
   auto first = queue_.end();
@@ -214,7 +216,7 @@ void WorkPool::RunThread() {
       job = next;
     }
     job->work(job->stop->Check());
-    Jobs done;  // ends without our lock
+    Jobs done;  // ends without the lock
     absl::MutexLock lock(&mu_);
     if (job->cost == WorkCost::kLong) --n_long_running_;
     done.splice(done.end(), running_, job);

@@ -27,7 +27,7 @@ absl::StatusOr<planner::DeviceCatalogue> ReadCatalogue(
   if (!file.is_open()) {
     return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   }
-  // One byte more than allowed, so that a longer file is refused.
+  // Reads one byte more than allowed, so that a longer file is refused.
   std::string text(static_cast<size_t>(planner::CsvRow::kMaxTextBytes + 1),
                    '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));

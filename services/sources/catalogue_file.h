@@ -1,5 +1,5 @@
-// The catalogue of devices as files: the one that is installed with the
-// binaries, and the user's own.
+// Reads the catalogue of devices from files: the file that is installed with
+// the binaries, and the user's own.
 #ifndef PLIMSOLL_SERVICES_SOURCES_CATALOGUE_FILE_H_
 #define PLIMSOLL_SERVICES_SOURCES_CATALOGUE_FILE_H_
 
@@ -10,18 +10,19 @@
 
 namespace plimsoll::services {
 
-// ../share/plimsoll/devices.csv, seen from the folder of this executable; also
-// in a build folder.
+// The path ../share/plimsoll/devices.csv relative to the folder of this
+// executable. It also works in a build folder.
 std::string InstalledCataloguePath();
 
-// The catalogue in the file `path`.
+// Reads the catalogue in the file `path`.
 // Errors: kNotFound if it cannot be opened; kInvalidArgument naming file, line
 // and column.
 absl::StatusOr<planner::DeviceCatalogue> ReadCatalogue(const std::string& path);
 
-// The installed catalogue, empty if there is none, extended and overridden by
-// the file `own_path` unless that is empty.
-// Errors: as ReadCatalogue.
+// Reads the installed catalogue (empty if there is none) and adds the devices
+// of the file `own_path`, which replace those of the same name. An empty
+// `own_path` adds nothing.
+// Errors: those of ReadCatalogue.
 absl::StatusOr<planner::DeviceCatalogue> LoadCatalogue(
     const std::string& own_path);
 

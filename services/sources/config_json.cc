@@ -25,7 +25,7 @@ using planner::Architecture;
 using planner::GgufType;
 using planner::HeaderNumbers;
 
-// A count of config.json and the header's key for it, after "A.".
+// A number of config.json and the header's key for it, after "A.".
 struct CountKey {
   absl::string_view from;
   absl::string_view to;
@@ -58,7 +58,7 @@ absl::Status Bad(absl::string_view key, absl::string_view what) {
       absl::StrCat("config.json: \"", key, "\" ", what));
 }
 
-// Reads one object and writes the header's metadata.
+// Reads one object and writes the header's metadata from it.
 class ConfigReader {
  public:
   ConfigReader(const Struct& config, const Architecture& architecture,
@@ -69,7 +69,7 @@ class ConfigReader {
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
-    // Others carry a sliding_window that nothing uses.
+    // Other architectures may have a sliding_window that nothing uses.
     if (architecture_.windows == planner::WindowRule::kNone) {
       return absl::OkStatus();
     }
@@ -98,7 +98,7 @@ class ConfigReader {
     return static_cast<uint64_t>(number);
   }
 
-  // A number, or a list with one a layer.
+  // Takes a number, or a list with one for each layer.
   absl::Status SetCounts(absl::string_view name, absl::string_view suffix) {
     const Value* value = Find(name);
     if (value == nullptr) return absl::OkStatus();
@@ -116,7 +116,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Which layers slide.
+  // Sets which layers have a window.
   absl::Status SetPattern() {
     const Value* types = Find("layer_types");
     if (types == nullptr ||
@@ -135,7 +135,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Full layers with heads of their own: gemma4.
+  // Gemma 4 has full-attention layers with a head_dim of their own.
   absl::Status SetGlobalHeads() {
     const Value* dim = Find("global_head_dim");
     if (dim != nullptr) {
@@ -189,7 +189,7 @@ absl::StatusOr<const Architecture*> ArchitectureOf(const Struct& config) {
       "config.json: model_type \"", name.substr(0, 64), "\" is not known"));
 }
 
-// The type of most tensors, and that of experts.
+// The type of most tensors, and the type of experts.
 struct TensorTypes {
   DType dense = DType::kBF16;
   DType experts = DType::kBF16;
@@ -233,7 +233,7 @@ absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
   const auto text = whole.fields().find("text_config");
   Struct config = whole;
   if (text != whole.fields().end()) {
-    // What the text part does not say, the whole does.
+    // The whole config supplies what its text part does not have.
     for (const auto& [name, value] : text->second.struct_value().fields()) {
       (*config.mutable_fields())[name] = value;
     }

@@ -22,7 +22,7 @@ using planner::GgufValue;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 60;
 
-// Appends the low `n` bytes of `value`, little end first.
+// Appends the low `n` bytes of `value`, least significant byte first.
 void PutBytes(std::string& out, uint64_t value, int n) {
   for (int i = 0; i < n; ++i) {
     out.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
@@ -37,7 +37,7 @@ void PutString(std::string& out, absl::string_view text) {
   out.append(text.data(), text.size());
 }
 
-// Bytes of a number of `type`; 0 for what is no number.
+// Bytes of a number of `type`; 0 if the type is not a number.
 int Width(GgufType type) {
   switch (type) {
     case GgufType::kU8:
@@ -87,7 +87,7 @@ void PutArray(std::string& out, const GgufArray& array) {
   }
 }
 
-// Whether the value travels.
+// True if the value is sent.
 bool Keep(absl::string_view key, const GgufValue& value) {
   if (absl::StartsWith(key, "tokenizer.") ||
       absl::StartsWith(key, "plimsoll.vocab.")) {
@@ -117,7 +117,8 @@ void PutValue(std::string& out, const GgufValue& value) {
   }
 }
 
-// The beginning of a file of `file_bytes`: only `bytes` of it are there.
+// A source with the beginning of a file of `file_bytes`: only `bytes` of it
+// exist.
 class HeaderSource final : public planner::ByteSource {
  public:
   HeaderSource(absl::string_view bytes, int64_t file_bytes)
@@ -190,7 +191,8 @@ absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
         "header.file_bytes ", file_bytes,
         " cannot be the size of a file with this header of ", size, " bytes"));
   }
-  // A header that counts a vocabulary of few tokens is longer than the file's.
+  // The header with the counts of a small vocabulary may be longer than the
+  // file's.
   HeaderSource source(bytes, static_cast<int64_t>(file_bytes) + size);
   const auto header = planner::ReadGgufHeader(source);
   if (!header.ok()) {

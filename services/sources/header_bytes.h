@@ -1,5 +1,5 @@
-// A GGUF header small enough for a message: without the vocabulary, with its
-// counts.
+// A GGUF header that is small enough for a message: it has the counts of the
+// vocabulary instead of the vocabulary.
 #ifndef PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
 #define PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
 
@@ -13,24 +13,24 @@
 
 namespace plimsoll::services {
 
-// Of a ModelHeader's `gguf`.
+// The limit of a ModelHeader's `gguf`.
 inline constexpr int64_t kMaxHeaderBytes = 1 << 20;
-// Strings longer than this (a chat template) play no part in a plan.
+// Longer strings, such as a chat template, play no part in a plan.
 inline constexpr int64_t kMaxHeaderStringBytes = 4'096;
 
-// The header as GGUF bytes (version 3, little-endian) with everything that
-// decides memory: all tensors, all numbers, short strings, arrays of numbers
-// that are inline. Of the tokenizer only the counts in `vocab` stay, under
+// Returns the header as GGUF bytes (version 3, little-endian) with everything
+// that decides memory: all tensors, all numbers, short strings, and inline
+// arrays of numbers. The tokenizer is replaced by the counts in `vocab`, under
 // plimsoll.vocab.{model,n_tokens,token_bytes,n_merges,merge_bytes}.
 std::string HeaderBytes(const planner::GgufHeader& header,
                         const planner::VocabShape& vocab);
 
-// The shape of the model whose header such bytes are, in a file of
-// `file_bytes`. Bytes of a real file's beginning are accepted as well, if they
-// hold its whole header.
-// The work is bounded by the bytes that are given, not by what they claim.
-// Errors: kInvalidArgument beyond kMaxHeaderBytes, if the header ends early and
-// for what ReadGgufHeader refuses; what ShapeFromGguf reports.
+// Returns the shape of the model whose header `bytes` are, in a file of
+// `file_bytes`. The beginning of a real file is accepted too, if it holds the
+// whole header. The work is limited by the bytes that are given, not by what
+// they claim.
+// Errors: kInvalidArgument beyond kMaxHeaderBytes, if the header ends early,
+// and for what ReadGgufHeader refuses; those of ShapeFromGguf.
 absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(
     absl::string_view bytes, uint64_t file_bytes);
 

@@ -17,7 +17,7 @@ using planner::GgufHeader;
 using planner::GgufType;
 using planner::HeaderNumbers;
 
-// A value a layer; none, where there is none.
+// One value for each layer; empty if there are none.
 template <typename Values>
 void PerLayer(absl::string_view key, GgufType type, const Values& values,
               HeaderNumbers& out) {

@@ -1,4 +1,4 @@
-// The model that a request means, from whatever it gives of it.
+// Finds the model that a request means, by whatever the request has of it.
 #ifndef PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
 #define PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
 
@@ -9,13 +9,13 @@
 
 namespace plimsoll::services {
 
-// The header that a GGUF file of these numbers would have.
+// Returns the header that a GGUF file of these numbers would have.
 // Errors: kInvalidArgument naming the field or key that makes no sense;
 // kUnimplemented naming an unknown architecture.
 absl::StatusOr<planner::GgufHeader> HeaderFromNumbers(
     const v1::Hyperparameters& numbers);
 
-// The shape of a header, a config.json or hyperparameters.
+// Returns the shape from a header, a config.json or hyperparameters.
 // Errors: kInvalidArgument naming what is wrong, or if `source` is a name or
 // empty; kUnimplemented.
 absl::StatusOr<planner::ModelShape> ShapeFromSource(

@@ -15,7 +15,7 @@
 namespace plimsoll::services {
 namespace {
 
-// The config.json that `path` means, or empty if it means a GGUF file.
+// Returns the config.json that `path` means, or empty if it means a GGUF file.
 std::filesystem::path ConfigOf(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return path / "config.json";
@@ -30,7 +30,8 @@ std::filesystem::path ConfigOf(const std::filesystem::path& path) {
 absl::StatusOr<planner::GgufHeader> ReadConfig(
     const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  // One byte more than may be, so that a longer file is refused, not cut.
+  // Reads one byte more than allowed, so that a longer file is refused, not
+  // cut.
   std::string json(static_cast<size_t>(kMaxConfigBytes) + 1, '\0');
   file.read(json.data(), static_cast<std::streamsize>(json.size()));
   if (!file && !file.eof()) {

@@ -1,4 +1,5 @@
-// What can be planned: a GGUF file, the first of several, or a config.json.
+// The files that can be planned: a GGUF file, the first of several, or a
+// config.json.
 #ifndef PLIMSOLL_SERVICES_SOURCES_PLAN_SOURCE_H_
 #define PLIMSOLL_SERVICES_SOURCES_PLAN_SOURCE_H_
 
@@ -15,10 +16,10 @@ struct PlanSource {
   planner::ModelShape shape;
 };
 
-// Reads the headers of a GGUF file, of all parts of a split one (given its
-// first part), or the config.json that is `path`, lies in the folder `path` or
-// beside a *.safetensors or *.safetensors.index.json.
-// Errors: those of the readers; of several files, naming the one.
+// Reads a GGUF file's header, the headers of all parts of a split file (given
+// its first part), or a config.json. The config.json is `path` itself, or it is
+// in the folder `path`, or beside a *.safetensors or *.safetensors.index.json.
+// Errors: those of the readers; if there are several files, they name the file.
 absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path);
 
 }  // namespace plimsoll::services

@@ -1,5 +1,5 @@
-// Conversations with tools: from a request to token ids, and from a reply's
-// tokens to calls.
+// Conversations with tools: turns a request into token ids, and a reply's
+// tokens into calls.
 #ifndef PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 #define PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 
@@ -20,31 +20,33 @@ namespace plimsoll::services {
 // A conversation as one model sees it.
 struct EncodedChat {
   std::vector<int32_t> ids;
-  std::string text;  // for people
-  // What frames calls in the reply, if the format and the vocabulary have it.
+  std::string text;  // to show to people
+  // The tokens around calls in the reply, if the format and the vocabulary have
+  // them.
   std::optional<worker::ToolMarkers> tool_markers;
 };
 
-// Errors: kInvalidArgument naming the field; also where tools are meant for a
-// vocabulary without their markers; those of worker::EncodeChat.
+// Errors: kInvalidArgument naming the field, also if the request has tools and
+// the vocabulary lacks their markers; those of worker::EncodeChat.
 absl::StatusOr<EncodedChat> EncodeChatPrompt(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits = {});
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 
-// The calls of one reply, as its tokens come. Used by one thread at a time.
+// Finds the calls of one reply while its tokens come. Used by one thread at a
+// time.
 class ReplyTools {
  public:
-  ReplyTools() = default;  // of a reply that has none
+  ReplyTools() = default;  // for a reply without calls
   // The tokenizer must outlive it.
   ReplyTools(const worker::Tokenizer& tokenizer,
              const std::optional<worker::ToolMarkers>& markers) {
     if (markers) reader_.emplace(tokenizer, *markers);
   }
 
-  // Adds the calls that are complete with `output` to `message`, which may be
-  // of a kind without calls.
+  // Adds to `message` the calls that `output` completes. Some kinds of message
+  // have no calls.
   template <typename Message>
   void Append(const worker::StepOutput& output, Message& message) {
     if (!reader_) return;
@@ -53,7 +55,8 @@ class ReplyTools {
     }
   }
 
-  // Adds the call that the reply's end cut off, and says why it ended.
+  // Adds the call that the end of the reply cut off. Returns why the reply
+  // ended.
   template <typename Message>
   v1::FinishReason End(const worker::FinishInfo& info, Message& message) {
     if (reader_) Add(reader_->Finish(), message);
@@ -72,7 +75,7 @@ class ReplyTools {
   v1::FinishReason Reason(const worker::FinishInfo& info) const;
 
   std::optional<worker::ToolReader> reader_;
-  bool has_call_ = false;  // without an error
+  bool has_call_ = false;  // a call without an error
 };
 
 }  // namespace plimsoll::services

@@ -26,7 +26,7 @@ std::string ReasonText(v1::ErrorReason reason) {
   return std::string(name);
 }
 
-// What a code says when nobody said more.
+// The reason that a code implies if no details were attached.
 v1::ErrorReason DefaultReason(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -173,7 +173,7 @@ std::string WithoutSecrets(absl::string_view text) {
     if (i < text.size() && !IsWordBreak(text[i])) continue;
     const absl::string_view word = text.substr(start, i - start);
     if (IsPath(word)) {
-      // What follows the path ("FILE: no such file") stays readable.
+      // The text after the path ("FILE: no such file") stays readable.
       absl::StrAppend(&result, "<path>", absl::EndsWith(word, ":") ? ":" : "");
     } else if (IsAddress(word)) {
       absl::StrAppend(&result, "<address>");

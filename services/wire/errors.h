@@ -1,5 +1,5 @@
-// Errors as clients see them: an absl::Status that carries google.rpc details,
-// turned into a gRPC status and back.
+// Errors as clients see them: an absl::Status with google.rpc details, and its
+// conversion to a gRPC status and back.
 #ifndef PLIMSOLL_SERVICES_WIRE_ERRORS_H_
 #define PLIMSOLL_SERVICES_WIRE_ERRORS_H_
 
@@ -18,33 +18,33 @@ namespace plimsoll::services {
 
 inline constexpr absl::string_view kErrorDomain = "plimsoll.dev";
 
-// What a client can act on besides code and message.
+// What a client can use in addition to the code and the message.
 struct ErrorDetails {
   v1::ErrorReason reason = v1::ERROR_REASON_UNSPECIFIED;
   std::map<std::string, std::string> metadata;
   std::optional<absl::Duration> retry_after;
 };
 
-// `status` with `details` attached (as payloads under google.rpc's type URLs).
-// An OK status stays as it is.
+// Attaches `details` to `status`, as payloads under google.rpc's type URLs. An
+// OK status stays as it is.
 absl::Status WithDetails(absl::Status status, const ErrorDetails& details);
 
-// `status`, with what says that no device is called `id`.
+// Adds to `status` the details that no device is called `id`.
 absl::Status NoSuchDevice(absl::Status status, const std::string& id);
 
 bool HasDetails(const absl::Status& status);
 
-// The details that `status` carries, or what its code alone says.
+// The details that `status` carries, or those that its code implies.
 ErrorDetails DetailsOf(const absl::Status& status);
 
-// The status to finish a call with. It always carries an ErrorInfo, with
+// The status with which a call ends. It always carries an ErrorInfo, with
 // `request_id` in its metadata, and names no path and no address.
 grpc::Status ToGrpc(const absl::Status& status, absl::string_view request_id);
 
-// The status of a call that we made, with its details.
+// Converts the status of a call that this process made, with its details.
 absl::Status FromGrpc(const grpc::Status& status);
 
-// `text` with file paths and addresses blotted out.
+// Replaces the file paths and addresses in `text`.
 std::string WithoutSecrets(absl::string_view text);
 
 }  // namespace plimsoll::services

@@ -92,7 +92,7 @@ absl::StatusOr<planner::RingRule> FromProto(v1::RingRule rule) {
   }
 }
 
-// What plans of other engines are made with.
+// Sets the options that plan for other engines.
 absl::Status FillOtherEngines(const v1::LoadOptions& message,
                               planner::LoadOptions& options) {
   ASSIGN_OR_RETURN(options.policy, FromProto(message.policy()));
@@ -188,8 +188,7 @@ absl::Status FillStopping(const v1::StoppingOptions& stopping,
   return absl::OkStatus();
 }
 
-// What is in range is for worker::ValidateLogitBias, which knows the
-// vocabulary.
+// worker::ValidateLogitBias checks the ranges, because it knows the vocabulary.
 absl::Status FillLogitBias(const v1::SamplingOptions& message,
                            worker::LogitBiasOptions& options) {
   if (message.has_repetition_penalty()) {

@@ -1,5 +1,5 @@
-// Messages of plimsoll.v1 as the planner's and the worker's values: checked
-// here, once, and valid afterwards.
+// Converts messages of plimsoll.v1 to values of planner and worker. The
+// conversion checks them, so that they are valid afterwards.
 #ifndef PLIMSOLL_SERVICES_WIRE_FROM_PROTO_H_
 #define PLIMSOLL_SERVICES_WIRE_FROM_PROTO_H_
 
@@ -25,15 +25,16 @@
 
 namespace plimsoll::services {
 
-// Every function below: kInvalidArgument naming the field that makes no sense.
+// Every function below returns kInvalidArgument naming the field that makes no
+// sense.
 
-// A count or size on the wire as ours. In what follows `field` is the name for
-// the message of an error.
+// Converts a count or size to int64. Here and below, errors call the value
+// `field`.
 absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field);
 
 absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field);
 
-// What is absent in `message` is as in `defaults`.
+// Fields that `message` does not have are taken from `defaults`.
 absl::StatusOr<planner::LoadOptions> FromProto(
     const v1::LoadOptions& message, const planner::LoadOptions& defaults);
 
@@ -46,29 +47,29 @@ absl::StatusOr<worker::SamplingOptions> FromProto(
 absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
     const v1::ChatPrompt& message);
 
-// The parts of a request for text that are not its prompt.
+// Converts the parts of a request for text other than its prompt.
 absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
 
-// All but the owner, with a new id where the request has none. `format` is what
-// came of the request's chat_format.
+// Converts all but the owner; a request without an id gets a new one. `format`
+// is the parsed chat_format of the request.
 absl::StatusOr<worker::SessionOptions> FromProto(
     const v1::OpenSessionRequest& request, worker::ChatFormat format,
     const worker::Tokenizer& tokenizer,
     const worker::EncodeLimits& limits = {});
 
-// How the context of `options` rolls.
-// Errors: kInvalidArgument naming the field, also where the policy is not to
-// roll and `message` is not empty.
+// Sets how the context of `options` rolls.
+// Errors: kInvalidArgument naming the field, also if the policy does not roll
+// and `message` is not empty.
 absl::Status FillRoll(const v1::RollOptions& message,
                       worker::GenerateOptions& options);
 
-// The grammar of a constraint that is there.
-// Errors: kInvalidArgument naming the field; what `stop` says.
+// Compiles the grammar of a constraint, which must be set.
+// Errors: kInvalidArgument naming the field; those of `stop`.
 absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
     const v1::OutputConstraint& message, StopCheck stop = NeverStop);
-// The same of a request that may have one.
+// Sets the constraint of `options` if the request has one.
 template <typename Request>
 absl::Status FillConstraint(const Request& request,
                             worker::GenerateOptions& options,

@@ -1,4 +1,4 @@
-// A model's parts on several devices as messages of plimsoll.v1.
+// Converts a model's parts on several devices to messages of plimsoll.v1.
 #ifndef PLIMSOLL_SERVICES_WIRE_MODEL_PARTS_H_
 #define PLIMSOLL_SERVICES_WIRE_MODEL_PARTS_H_
 
@@ -11,13 +11,14 @@
 
 namespace plimsoll::services {
 
-// Layers on a device, with their plan. `part` is a planner::SplitPart or a
-// worker::EnginePart.
+// Converts layers on a device, with their plan. `part` is a planner::SplitPart
+// or a worker::EnginePart.
 template <typename Part>
 v1::ModelPart PartToProto(const std::string& device_id, const Part& part);
 
-// What an engine takes beside its plans. `device_ids` are those of its parts; a
-// model on a single device has no parts on the wire.
+// Converts an engine's memory: its plan and what it takes. `device_ids` name
+// the devices of its parts. A model on a single device has no parts on the
+// wire.
 v1::GetMemoryResponse MemoryToProto(const worker::Engine& engine,
                                     const std::vector<std::string>& device_ids);
 

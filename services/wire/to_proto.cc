@@ -113,7 +113,7 @@ void AddWeightSummaries(const planner::ModelShape& shape,
   }
 }
 
-// What differs from this engine's own ways; absent where it does not.
+// Sets only the options that differ from this engine's own ways.
 void SetOtherEngines(const planner::LoadOptions& options,
                      v1::LoadOptions& message) {
   if (options.policy != planner::ReservePolicy::kExact) {

@@ -1,4 +1,4 @@
-// The planner's and the worker's values as messages of plimsoll.v1.
+// Converts values of planner and worker to messages of plimsoll.v1.
 #ifndef PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
 #define PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
 
@@ -21,7 +21,8 @@
 
 namespace plimsoll::services {
 
-// Counts that are 32 bits on the wire are cut to what fits; negative ones to 0.
+// Cuts a count to the 32 bits that it has on the wire; a negative one becomes
+// 0.
 uint32_t ToUint32(int64_t value);
 uint64_t ToUint64(int64_t value);
 
@@ -31,7 +32,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options);
 v1::Suggestion ToProto(const planner::Suggestion& suggestion);
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
 v1::PlanSetResponse ToProto(const planner::SetPlan& set);
-// With what each of the devices offered.
+// The response also has what each device offered.
 v1::PlanSplitResponse ToProto(const planner::SplitPlan& split,
                               const std::vector<planner::SplitDevice>& devices);
 v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);
@@ -41,16 +42,16 @@ v1::Lease ToProto(const planner::Lease& lease, absl::Time now);
 v1::MemoryReport ToProto(const worker::MemoryReport& report);
 v1::GeneratedToken ToProto(const worker::TokenOutput& token);
 v1::Eviction ToProto(const worker::Eviction& eviction);
-// Appends what a step brought to a reply, or to a part of a stream.
+// Appends the output of a step to a reply or to a part of a stream.
 void AppendOutput(const worker::StepOutput& output,
                   v1::GenerateResponse& response);
 void AppendOutput(const worker::StepOutput& output,
                   v1::StreamGenerateResponse& part);
 void AppendOutput(const worker::StepOutput& output, v1::ChatResponse& part);
-// All but its model.
+// Converts a session; the caller sets its model.
 v1::Session ToProto(const worker::SessionInfo& info);
 v1::FinishReason ToProto(worker::FinishReason reason);
-// `total` is from the request to the end.
+// `total` is the time from the request to the end.
 v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,
                                    absl::Duration total);
 v1::TokenUsage UsageToProto(const worker::FinishInfo& info);
