@@ -295,9 +295,10 @@ Expr JsonGrammar::MakeAny() {
         {one, builder_.Repeat(builder_.Sequence({Comma(), one}), 0,
                               GrammarBuilder::kUnlimited)});
   };
-  return builder_.Choice({Object(list_of(Member(String(), value)), true),
-                          Array(list_of(value), true), String(), Number(),
-                          Boolean(), Null()});
+  return builder_.Choice(
+      {Object(list_of(Member(String(), value)), /*may_be_empty=*/true),
+       Array(list_of(value), /*may_be_empty=*/true), String(), Number(),
+       Boolean(), Null()});
 }
 
 }  // namespace plimsoll::worker

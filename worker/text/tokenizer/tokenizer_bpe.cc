@@ -185,7 +185,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
         "trained with cannot be guessed");
   }
   ASSIGN_OR_RETURN(PreTokenizer pretokenizer, PreTokenizer::Create(*pre));
-  ASSIGN_OR_RETURN(VocabTable vocab, VocabTable::Load(header, source, false));
+  ASSIGN_OR_RETURN(VocabTable vocab,
+                   VocabTable::Load(header, source, VocabTable::Scores::kNone));
   ASSIGN_OR_RETURN(SpecialTokens special, SpecialTokens::Build(vocab));
   const TokenRoleDefaults defaults = {.bos = 11,
                                       .eos = 11,

@@ -103,7 +103,8 @@ absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SpmTokenizer::Load(
     const planner::GgufHeader& header, planner::ByteSource& source) {
-  ASSIGN_OR_RETURN(VocabTable vocab, VocabTable::Load(header, source, true));
+  ASSIGN_OR_RETURN(VocabTable vocab,
+                   VocabTable::Load(header, source, VocabTable::Scores::kRead));
   ASSIGN_OR_RETURN(SpecialTokens special, SpecialTokens::Build(vocab));
   const TokenRoleDefaults defaults = {
       .bos = 1, .eos = 2, .unknown = 0, .add_bos = true, .only_control = false};

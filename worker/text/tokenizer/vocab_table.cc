@@ -57,11 +57,12 @@ int ParseByteToken(absl::string_view text) {
 
 absl::StatusOr<VocabTable> VocabTable::Load(const planner::GgufHeader& header,
                                             planner::ByteSource& source,
-                                            bool with_scores) {
+                                            Scores scores) {
   VocabTable table;
   RETURN_IF_ERROR(table.LoadTexts(header, source));
   RETURN_IF_ERROR(table.LoadTypes(header, source));
-  if (with_scores) RETURN_IF_ERROR(table.LoadScores(header, source));
+  if (scores == Scores::kRead)
+    RETURN_IF_ERROR(table.LoadScores(header, source));
   table.BuildIndex();
   return table;
 }

@@ -31,14 +31,17 @@ class VocabTable {
   static constexpr int64_t kMaxTokenBytes = 4'096;             // one token
   static constexpr int64_t kMaxTableBytes = int64_t{1} << 30;  // all tokens
 
+  // Whether a vocabulary has a score for each token.
+  enum class Scores { kNone, kRead };
+
   // Reads `tokenizer.ggml.tokens`, `.token_type` (absent: all normal) and, if
-  // `with_scores`, `.scores`. Among tokens with equal text the index has the
+  // asked for, `.scores`. Among tokens with equal text the index has the
   // one with the lowest id; empty texts are not in the index.
   // Errors: kInvalidArgument naming the key that is missing, too short or holds
   // a value that cannot be used.
   static absl::StatusOr<VocabTable> Load(const planner::GgufHeader& header,
                                          planner::ByteSource& source,
-                                         bool with_scores);
+                                         Scores scores);
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
   absl::string_view Text(int32_t id) const {

@@ -23,7 +23,7 @@ absl::StatusOr<VocabTable> LoadVocab(const GgufFixture& fixture) {
   planner::MemorySource source(bytes);
   auto header = planner::ReadGgufHeader(source);
   if (!header.ok()) return header.status();
-  return VocabTable::Load(*header, source, false);
+  return VocabTable::Load(*header, source, VocabTable::Scores::kNone);
 }
 
 VocabTable MakeVocab(const std::vector<FixtureToken>& tokens) {
@@ -189,7 +189,7 @@ absl::StatusOr<TokenRoles> Roles(const std::vector<FixtureToken>& tokens,
   planner::MemorySource source(bytes);
   auto header = planner::ReadGgufHeader(source);
   if (!header.ok()) return header.status();
-  auto vocab = VocabTable::Load(*header, source, false);
+  auto vocab = VocabTable::Load(*header, source, VocabTable::Scores::kNone);
   if (!vocab.ok()) return vocab.status();
   return ReadTokenRoles(*header, *vocab, defaults);
 }

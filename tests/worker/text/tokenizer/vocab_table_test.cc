@@ -15,13 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<VocabTable> Load(const GgufFixture& fixture,
-                                bool with_scores = true) {
+absl::StatusOr<VocabTable> Load(
+    const GgufFixture& fixture,
+    VocabTable::Scores scores = VocabTable::Scores::kRead) {
   const std::vector<std::byte> bytes = fixture.Bytes();
   planner::MemorySource source(bytes);
   auto header = planner::ReadGgufHeader(source);
   if (!header.ok()) return header.status();
-  return VocabTable::Load(*header, source, with_scores);
+  return VocabTable::Load(*header, source, scores);
 }
 
 void ExpectRefused(const GgufFixture& fixture, const std::string& key) {
@@ -65,7 +66,8 @@ TEST(VocabTableTest, TextsMayHoldAnyBytes) {
 
 TEST(VocabTableTest, WithoutTypesEveryTokenIsNormal) {
   const auto vocab =
-      Load(GgufFixture().Strings("tokenizer.ggml.tokens", {"a", "<s>"}), false);
+      Load(GgufFixture().Strings("tokenizer.ggml.tokens", {"a", "<s>"}),
+           VocabTable::Scores::kNone);
   ASSERT_TRUE(vocab.ok()) << vocab.status();
   EXPECT_EQ(vocab->Type(1), TokenType::kNormal);
 }
