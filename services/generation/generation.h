@@ -30,8 +30,8 @@ struct Generation {
   worker::GenerateOptions options;  // with the ids, except in a Score call
 };
 
-// Who calls, the id of the call, the memory that it holds for its messages, and
-// a check whether the caller still waits.
+// The caller of a call: its identity, the call's id, the memory that the call
+// holds for its messages, and a check whether the caller still waits.
 struct Caller {
   worker::Claim claim;
   std::string request_id;
@@ -39,14 +39,14 @@ struct Caller {
   StopCheck stop = NeverStop;
 };
 
-// A unary call may generate so many tokens where the context rolls and does not
-// end the reply: the whole reply is kept until the end.
+// A unary call whose context rolls may generate this many tokens, because its
+// whole reply is kept until the end.
 inline constexpr int64_t kMaxUnaryTokens = 65'536;
 
 // Turns a request into options for `model`. The input of the request is freed
-// once it is understood: from then on the call holds tokens.
-// Errors: what the prompt and the options report. A prompt whose bytes alone
-// say that it cannot fit is refused before it is tokenised.
+// once it is parsed: from then on the call holds tokens.
+// Errors: those of the prompt and the options. A prompt that cannot fit by its
+// bytes alone is refused before it is tokenised.
 absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                                    v1::GenerateRequest& request);
 absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
@@ -59,7 +59,7 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
 absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                                    const v1::ScoreRequest& request);
 
-// Says in a reply, or in the first message of a stream, what the prompt became.
+// Puts into a reply, or the first message of a stream, what the prompt became.
 template <typename Message>
 void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
                const std::string& request_id, Message& message) {
@@ -72,7 +72,7 @@ void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
 
 // Submits `options` to the engine of `model`. The sequence ends at
 // `options.deadline` at the latest.
-// Errors: as Engine::Submit, with details.
+// Errors: those of Engine::Submit, with details.
 absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
                     std::shared_ptr<worker::TokenSink> sink);
 

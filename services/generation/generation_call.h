@@ -23,22 +23,22 @@ namespace plimsoll::services {
 // block. The engine holds a reference until Complete. Thread-safe.
 class GenerationCall : public worker::TokenSink {
  public:
-  // From the step thread.
+  // The engine's step thread calls these.
   bool OnOutput(worker::StepOutput& output) final ABSL_LOCKS_EXCLUDED(mu_);
   void OnEnd(const absl::Status& status, const worker::FinishInfo& info) final
       ABSL_LOCKS_EXCLUDED(mu_);
   bool Abandoned() const final ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nobody reads any more: output is dropped from now on, and the engine ends
-  // the sequence.
+  // Says that nobody reads any more: output is dropped from now on, and the
+  // engine ends the sequence.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 
  protected:
-  // `start` is when the request came, on the clock of BootTime().
+  // `start` is the time at which the request came, by BootTime().
   explicit GenerationCall(absl::Time start) : start_(start) {}
 
   // Submits a sequence. Its output comes to `self`, which is this call.
-  // Errors: as services::Submit; then OnEnd is never called.
+  // Errors: those of services::Submit; OnEnd is then never called.
   absl::Status Submit(Generation generation,
                       std::shared_ptr<GenerationCall> self)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -48,7 +48,8 @@ class GenerationCall : public worker::TokenSink {
   // again.
   virtual bool Deliver(worker::StepOutput& output)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
-  // The sequence has ended. False if the call goes on with another sequence.
+  // Called when the sequence has ended. Returns false if the call goes on with
+  // another sequence.
   virtual bool Complete(const absl::Status& status,
                         const worker::FinishInfo& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
@@ -73,7 +74,7 @@ class GenerationCall : public worker::TokenSink {
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
 
  private:
-  // Reads the model's tokenizer, so it is used until the end only.
+  // It reads the model's tokenizer, so it is only used until the end.
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,4 +1,4 @@
-// What the messages of a worker's calls may take of its memory.
+// How much memory the messages of a worker's calls may take.
 #ifndef PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
 #define PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
 
@@ -20,59 +20,58 @@
 
 namespace plimsoll::services {
 
-// What all calls together may hold. With what gRPC itself buffers
+// All calls together hold at most this much. With what gRPC itself buffers
 // (kMaxBufferBytes) it is the region "messages" of a plan.
 inline constexpr int64_t kMessageBytes = 64 << 20;
-// Bytes of one reply on the wire: clients of gRPC take no more unless they are
+// Bytes of one reply on the wire. Clients of gRPC take no more unless they are
 // told otherwise.
 inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;
 // Tags, lengths and names in a reply, beside text and ids.
 inline constexpr int64_t kReplyFrameBytes = 1'024;
 
-// What a call holds for each byte of its request on the wire while it turns the
-// request into tokens: the message, the ids in a vector that doubles, and those
-// of the reply.
+// Bytes that a call holds for each byte of its request on the wire while it
+// turns the request into tokens: the message, the ids in a vector that doubles,
+// and the ids of the reply.
 inline constexpr int64_t kWorkPerByte = 12;
-// What it holds afterwards, until its end, for each byte of what is left of its
-// request: the message, and what was made of it.
+// Bytes that the call holds afterwards, until its end, for each byte of the
+// rest of its request: the message, and what was made of it.
 inline constexpr int64_t kHeldPerByte = 4;
-// And for each token of its prompt: in the engine, and in the reply, which says
-// what was understood.
+// Bytes that the call holds, in addition, for each token of its prompt: in the
+// engine and in the reply, which repeats the prompt's tokens.
 inline constexpr int64_t kHeldPerId = 8;
 static_assert(kWorkPerByte * kMaxMessageBytes <= kMessageBytes / 4 * 3,
               "the largest request must be possible");
 static_assert(kHeldPerId + 1 <= kWorkPerByte,
               "an id has a byte on the wire at least");
-// What a reply takes in memory for each byte on the wire while it grows:
+// Bytes that a growing reply takes in memory for each byte on the wire:
 // objects, pointers, and vectors that double.
 inline constexpr int64_t kReplyPerByte = 8;
 
 int64_t WorkBytes(const google::protobuf::MessageLite& request);
-// What a request holds once its input became `ids` and was freed.
+// The bytes that a request holds once its input became `ids` and was freed.
 int64_t HeldBytes(const google::protobuf::MessageLite& request,
                   std::span<const int32_t> ids);
 
-// What a Score call holds for so many tokens, each counted once, and a reply of
-// so many bytes on the wire: its continuations as ids, those of one in the
-// engine, and the reply.
+// The bytes that a Score call holds for `n_ids` tokens, each counted once, and
+// a reply of `reply_bytes` on the wire: its continuations as ids, those of one
+// continuation in the engine, and the reply.
 int64_t ScoreBytes(int64_t n_ids, int64_t reply_bytes);
 
-// What a call holds that turns so many ids into so many bytes of text.
+// The bytes of a call that turns `n_ids` ids into `text_bytes` bytes of text.
 int64_t DetokenizeBytes(int64_t n_ids, int64_t text_bytes);
 
-// On the wire: exactly, and at most.
+// Bytes on the wire: exact for ids, an upper bound for a step's output.
 int64_t WireBytes(std::span<const int32_t> ids);
 int64_t WireBytes(const worker::StepOutput& output);
 
-// Bytes that the ids stand for; counted until they are more than
-// kMaxReplyBytes. `stop` is asked now and then.
-// Errors: what `stop` says.
+// The bytes of text of the ids; counting stops beyond kMaxReplyBytes. `stop` is
+// called now and then. Errors: those of `stop`.
 absl::StatusOr<int64_t> TextBytes(const worker::Tokenizer& tokenizer,
                                   std::span<const int32_t> ids,
                                   bool render_special, StopCheck stop);
 
-// Errors: kInvalidArgument with both numbers and `advice` beyond
-// kMaxReplyBytes.
+// Checks the size of a reply. Errors: kInvalidArgument with both numbers and
+// `advice` beyond kMaxReplyBytes.
 absl::Status CheckReplyBytes(int64_t bytes, absl::string_view advice);
 
 // A reply that is collected until its call ends, in the memory that the call
@@ -80,16 +79,16 @@ absl::Status CheckReplyBytes(int64_t bytes, absl::string_view advice);
 class ReplyMeter {
  public:
   ReplyMeter() = default;
-  // `share` is what the call holds already; of the reply it holds `reply_bytes`
-  // on the wire.
+  // `share` is what the call holds already. It includes `reply_bytes` of the
+  // reply on the wire.
   explicit ReplyMeter(ByteBudget::Share share, int64_t reply_bytes = 0)
       : share_(std::move(share)),
         first_held_(share_.bytes()),
         first_bytes_(reply_bytes),
         reply_bytes_(reply_bytes) {}
 
-  // Makes room for so many more bytes on the wire.
-  // Errors: kResourceExhausted beyond kMaxReplyBytes, and as
+  // Makes room for `bytes` more on the wire.
+  // Errors: kResourceExhausted beyond kMaxReplyBytes; those of
   // ByteBudget::Share::Grow.
   absl::Status Add(int64_t bytes);
   // The reply is complete: it takes `bytes` of memory until it is sent.

@@ -12,8 +12,8 @@ namespace plimsoll::services {
 
 // Opens a session of the caller's tenant. Its system message is tokenised and
 // stays in the context.
-// Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
-// chat format that we know; as Engine::OpenSession, with details.
+// Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat
+// format is not known; those of Engine::OpenSession, with details.
 absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
                                         const Caller& caller,
                                         const v1::OpenSessionRequest& request);

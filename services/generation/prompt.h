@@ -1,4 +1,4 @@
-// What a request's input becomes: token ids of one model.
+// Converts a request's input to token ids of one model.
 #ifndef PLIMSOLL_SERVICES_GENERATION_PROMPT_H_
 #define PLIMSOLL_SERVICES_GENERATION_PROMPT_H_
 
@@ -15,21 +15,21 @@ namespace plimsoll::services {
 
 struct Prompt {
   std::vector<int32_t> ids;
-  // Of a conversation only:
-  std::optional<worker::ToolMarkers> tool_markers;  // of calls in its reply
-  std::string text;                                 // for people
+  // These are set for conversations only.
+  std::optional<worker::ToolMarkers> tool_markers;  // around calls in its reply
+  std::string text;                                 // to show to people
   std::string chat_format;                          // its name
-  std::string chat_format_reason;                   // why this one
+  std::string chat_format_reason;                   // why it was chosen
 };
 
-// The chat format of this name, or the model's where there is none.
-// Errors: kInvalidArgument; kUnimplemented if the model has none that we know.
+// Returns the chat format `name` or, if that is null, the model's.
+// Errors: kInvalidArgument; kUnimplemented if the model's format is not known.
 absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name);
 
-// Errors: kInvalidArgument naming the field; kUnimplemented if the model has no
-// chat format that we know; kOutOfRange beyond `limits`, as
-// Tokenizer::CheckFits; what the stop check says.
+// Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat
+// format is not known; kOutOfRange beyond `limits`, as Tokenizer::CheckFits
+// returns it; those of limits.stop.
 absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const v1::TextPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});

@@ -17,10 +17,10 @@ struct ServedModel {
 
   std::string name;
   worker::Engine* engine = nullptr;
-  // An error says why the model has none: only chats fail then.
+  // If it is an error, the model has no chat format, and only chats fail.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
-  // The model is not unloaded while a copy of this exists. Null where the model
+  // The model is not unloaded while a copy of this exists. Null if the model
   // outlives its calls anyway.
   std::shared_ptr<const void> use = nullptr;
 };

@@ -25,10 +25,10 @@ namespace {
 // stream and the engine share it: either may end first.
 class EmbeddedCall final : public services::GenerationCall {
  public:
-  // At most so many tokens wait, of the prompt where it is scored and generated
-  // ones; beyond, only this sequence pauses. Enough for a whole default
-  // context, so that a batch keeps its slots busy while an earlier line is
-  // printed.
+  // At most this many tokens wait: those of the prompt if it is scored, and
+  // generated ones. Beyond that, only this sequence pauses. It is enough for a
+  // whole default context, so that a batch keeps its slots busy while an
+  // earlier line is printed.
   static constexpr int kMaxPendingTokens = 4'096;
 
   explicit EmbeddedCall(absl::Time start) : GenerationCall(start) {}
@@ -48,8 +48,8 @@ class EmbeddedCall final : public services::GenerationCall {
     return call.Submit(std::move(generation), std::move(self));
   }
 
-  // Waits for the next part; nothing after the last one, which has `finish`.
-  // Errors: InterruptedError; what ended the call.
+  // Waits for the next part. Returns nothing after the last one, which has
+  // `finish`. Errors: InterruptedError; the error that ended the call.
   absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() {
     absl::MutexLock lock(&mu_);
     while (!has_part_ && !end_.has_value()) {
