@@ -32,10 +32,10 @@ class DecodeStep {
 
   // From now on steps run on another backend of the same device.
   void UseBackend(Backend& backend) { backend_ = &backend; }
-  // One step, to its end. With `is_held` as one piece.
+  // Runs one step to its end; with `is_held`, as one piece.
   absl::Status Run(bool is_held);
 
-  // Of weights and the cache, read by a step.
+  // Bytes of weights and of the cache that a step reads.
   int64_t bytes_read() const { return bytes_read_; }
 
  private:

@@ -28,8 +28,8 @@ struct SyntheticShape {
   DType type = DType::kQ4_0;  // of matrices: Q4_0 or Q8_0
 };
 
-// The same seed gives the same file. The embedding is the output as well, in
-// Q8_0.
+// Writes a model; the same seed gives the same file. The embedding, in Q8_0, is
+// also the output.
 // Errors: kInvalidArgument for a shape that is not of whole blocks, or another
 // type; kUnknown if the file cannot be written.
 absl::Status WriteSyntheticModel(const std::string& path,

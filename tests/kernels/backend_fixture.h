@@ -33,11 +33,11 @@ namespace plimsoll::kernels {
 inline constexpr char kReferenceName[] = "reference";
 inline constexpr char kCudaEmulatedName[] = "cuda_emulated";
 inline constexpr char kCudaName[] = "cuda_0";
-// The same, with the kernel of prompts for attention of every row.
+// These backends use the kernel of prompts for attention of every row.
 inline constexpr char kCudaEmulatedPromptName[] = "cuda_emulated_prompt";
 inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
 
-// The same, with products in F16 from two rows on.
+// These backends have products in F16 from two rows on.
 inline constexpr char kCudaEmulatedHalfName[] = "cuda_emulated_half";
 inline constexpr char kCudaHalfName[] = "cuda_0_half";
 
@@ -56,7 +56,7 @@ inline std::vector<std::string> BackendNames() {
   return names;
 }
 
-// The same for attention.
+// The names of BackendNames, and those whose attention differs.
 inline std::vector<std::string> AttentionBackendNames() {
   std::vector<std::string> names = BackendNames();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION

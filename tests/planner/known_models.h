@@ -11,7 +11,7 @@
 
 namespace plimsoll::planner {
 
-// With tensors of these types.
+// The shape of a header's numbers with tensors of these types.
 inline ModelShape ShapeWith(HeaderNumbers numbers, DType dtype, DType embedding,
                             bool tied_output) {
   EXPECT_TRUE(

@@ -13,7 +13,7 @@ inline constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kGiB = int64_t{1} << 30;
 
-// So many seconds after a book's first moment.
+// The time `seconds` after a book's first moment.
 inline absl::Time At(double seconds) {
   return absl::UnixEpoch() + absl::Seconds(seconds);
 }

@@ -47,9 +47,9 @@ const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped.
 const std::vector<RandomModel>& FamilyModels();
-// One of either list.
+// Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);
-// Of layers that take more than an arena is rounded up to.
+// Makes a model whose layers take more than an arena is rounded up to.
 RandomModel WideModel();
 
 // Changes a tensor's bytes before they are written.

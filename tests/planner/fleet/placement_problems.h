@@ -11,7 +11,7 @@
 
 namespace plimsoll::planner {
 
-// From `min` to `max`, both included.
+// A random number from `min` to `max`, both included.
 inline int64_t Between(std::mt19937_64& random, int64_t min, int64_t max) {
   return min +
          static_cast<int64_t>(random() % static_cast<uint64_t>(max - min + 1));

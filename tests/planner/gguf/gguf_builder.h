@@ -142,8 +142,8 @@ inline absl::StatusOr<GgufHeader> Parse(absl::string_view file) {
 }
 
 // A header in memory that claims to be followed by `size` bytes in all; the
-// bytes past it are zeros. It can also end early: a truncated file. Of the
-// `size` bytes `present_bytes` are there.
+// bytes beyond it are zeros. If it ends early, it is a truncated file. Only the
+// first `present_bytes` of the `size` bytes are present.
 class HeaderSource final : public ByteSource {
  public:
   HeaderSource(absl::string_view header, int64_t size,

@@ -23,7 +23,7 @@ class LeaseScript {
     naive_.nameless = kNameless;
   }
 
-  // One call. Returns what went wrong, or nothing.
+  // Makes one call. Returns what went wrong, or nothing.
   std::string Step() {
     now_ += Below(3) * 750;
     if (Below(40) == 0) now_ += 12'000;

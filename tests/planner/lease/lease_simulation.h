@@ -45,7 +45,8 @@ class LeaseSimulation {
   // Runs one history. Returns what went wrong, or nothing.
   std::string Run();
 
-  // Of all histories of this object: how often something came about.
+  // These count, over all histories of this object, how often something
+  // happened.
   int64_t n_granted = 0, n_adopted = 0, n_proven = 0, n_restarts = 0;
   int64_t n_protected = 0;  // a reading freed nothing, for its process lived
   int64_t n_believed = 0;   // a start without its journal that granted at once

@@ -233,7 +233,8 @@ class NaiveBook {
     if (is_written) Write();
     return true;
   }
-  // Its holder says, or its process's death proves, that the bytes are free.
+  // Called when the holder says, or its process's death proves, that the bytes
+  // are free.
   void End(Entry& e, int64_t shortfall = 0) {
     e.read_gone = false;
     if (e.released) return;

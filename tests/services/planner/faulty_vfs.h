@@ -15,7 +15,7 @@ struct VfsFaults {
   int64_t at = 0;
   // Ends the process there; what was written and not synced may be lost.
   bool is_power_cut = false;
-  // Else what writes answer, and what syncs answer; SQLITE_OK = as usual.
+  // Otherwise these are the results of writes and syncs; SQLITE_OK = as usual.
   int write_code = 0;
   int sync_code = 0;
   // Decides which unsynced writes a power cut loses.

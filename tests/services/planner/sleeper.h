@@ -33,7 +33,7 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  // As kill -9.
+  // Kills the process as kill -9 does.
   void Kill() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
@@ -41,7 +41,7 @@ class Sleeper {
     pid_ = 0;
   }
 
-  // As kill -STOP; it still lives.
+  // Stops the process as kill -STOP does; it still lives.
   void Stop() { kill(pid_, SIGSTOP); }
 
   ProcessIdentity OwnName() const {
@@ -81,7 +81,7 @@ class NoDescriptors {
  public:
   NoDescriptors() {
     EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-    // Not 0: those that are open may still be polled.
+    // The limit is not 0, so that open descriptors may still be polled.
     const int next = dup(0);
     close(next);
     const rlimit none = {static_cast<rlim_t>(next), before_.rlim_max};

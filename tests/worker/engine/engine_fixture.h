@@ -42,7 +42,7 @@ inline std::vector<int32_t> RandomIds(int64_t n, uint32_t seed) {
 
 class EngineFixture : public ::testing::Test {
  protected:
-  // In place of the engine there was.
+  // Loads an engine in place of the one before.
   void Load(const RandomModel& model, const EngineSetup& setup) {
     engine_.reset();
     file_.emplace(RandomModelBytes(model));

@@ -22,7 +22,7 @@
 
 namespace plimsoll::testing {
 
-// Of this process, now.
+// Resident memory of this process.
 int64_t ResidentBytes();
 
 // "cpu", "cuda:0", or the emulated one, whose memory the host cannot touch
@@ -47,8 +47,9 @@ struct EngineSetup {
   // Null: what the variable PLIMSOLL_TEST_DEVICE names, else the CPU; several
   // names, with commas, are devices that share the model's layers.
   const worker::ComputeDevice* device = nullptr;
-  // In place of it: devices that share the model's layers, and the layers that
-  // the second one and those after it begin with.
+  // Used instead of `device` if not empty: devices that share the model's
+  // layers. `cuts` has the first layer of the second device and of those after
+  // it.
   std::vector<const worker::ComputeDevice*> devices = {};
   std::vector<int64_t> cuts = {};
   // Absent: what the variable PLIMSOLL_TEST_PIECE_ROWS says, else the engine's.

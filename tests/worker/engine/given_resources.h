@@ -20,7 +20,7 @@ namespace plimsoll::worker {
 
 inline constexpr int64_t kGivenContext = 256;  // four pages of 64 tokens
 
-// One layer of full attention. `n_pages` of them are there for all slots.
+// A model of one layer with full attention. All slots share `n_pages` pages.
 inline EngineResources GivenResources(int64_t n_slots, int64_t n_pages) {
   EngineResources given;
   given.shape.n_layers = 1;

@@ -29,16 +29,16 @@ struct BackendHooks {
   std::function<void(int64_t)> begun = [](int64_t) {};
   std::function<void(const kernels::AttentionArgs&)> attending =
       [](const kernels::AttentionArgs&) {};
-  // Before rows are copied.
+  // Called before rows are copied.
   std::function<void()> copying = [] {};
   // Changes what the backend says of itself.
   std::function<void(kernels::DeviceInfo&)> described =
       [](kernels::DeviceInfo&) {};
-  // After so many bytes came down.
+  // Called after a download, with its bytes.
   std::function<void(int64_t)> downloaded = [](int64_t) {};
-  // Before a draw from a whole row.
+  // Called before a draw from a whole row.
   std::function<void()> sampling = [] {};
-  // What the kernels were given for themselves.
+  // Called with the scratch that the kernels were given.
   std::function<void(kernels::BufferView)> scratch = [](kernels::BufferView) {};
 };
 

@@ -28,7 +28,7 @@ class HookedDevice : public worker::ComputeDevice {
   bool is_host() const override { return false; }
 
  private:
-  // Without workers: whoever calls it computes.
+  // The pool has no workers: its caller computes.
   static kernels::ThreadPool& OwnPool() {
     static auto* const pool =
         new kernels::ThreadPool(/*n_threads=*/1, /*pin=*/false);

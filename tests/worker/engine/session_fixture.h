@@ -80,7 +80,7 @@ class SessionTest : public plimsoll::testing::EngineFixture {
     EXPECT_TRUE(info.ok()) << info.status();
     return info.value_or(SessionInfo{});
   }
-  // The same tokens as one prompt, laid out in pages alike.
+  // Generates from the same tokens as one prompt, laid out in equal pages.
   plimsoll::testing::Generated Fresh(Ids prompt, int64_t max_tokens) {
     GenerateOptions options = PlainText(std::move(prompt), max_tokens);
     options.roll.policy = ContextPolicy::kRoll;
