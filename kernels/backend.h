@@ -106,7 +106,7 @@ struct RmsNormArgs {
   int64_t dim;
   float eps;
   bool accumulate;
-  // If not null, gets `out` packed (PackActivations).
+  // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
 };
 
@@ -275,7 +275,7 @@ struct AttentionArgs {
   PagedKv paged;             // paged layers
   const std::byte* chunk_k;  // ring layers: [n_rows, n_kv_heads * head_dim]
   const std::byte* chunk_v;
-  // If not null, gets `out` packed (PackActivations). The rows of `out` are
+  // If not null, it gets `out` packed (PackActivations). The rows of `out` are
   // then exactly those of the segments.
   std::byte* packed = nullptr;
   // Finite, not negative: scores saturate at it. 0: there is no cap.
@@ -304,7 +304,7 @@ struct GatedActivationArgs {
   int64_t n_rows;
   int64_t dim;
   Activation activation;
-  // If not null, gets `out` packed (PackActivations).
+  // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
 };
 
@@ -315,7 +315,8 @@ struct GatedMatMulArgs {
                     // accumulate, top or soft_cap
   MatMulArgs up;    // has as many outputs as gate
   Activation activation;
-  // If not null, gets the result packed (PackActivations). May be gate.packed.
+  // If not null, it gets the result packed (PackActivations). May be
+  // gate.packed.
   std::byte* packed = nullptr;
   // False if the result is only read where it is packed, not in gate.out.
   bool keeps_floats = true;

@@ -50,7 +50,7 @@ __device__ inline void LetNextKernelBegin() {
 #endif
 }
 
-// Also lets the next kernel begin.
+// It also lets the next kernel begin.
 __device__ inline void WaitForKernelsBefore() {
   LetNextKernelBegin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

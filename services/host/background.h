@@ -33,7 +33,7 @@ class Background {
     return background;
   }
   Background(Background&&) noexcept = default;
-  // Only for an object that runs nothing.
+  // The assigned object must not run anything.
   Background& operator=(Background&&) noexcept = default;
   ~Background() { Join(); }
 

@@ -14,9 +14,9 @@ namespace plimsoll::services {
 inline constexpr int64_t kMaxConfigBytes = 1 << 20;
 
 // Returns the header that a GGUF file of this model would have. Tensors have
-// the type that the config names ("dtype", "torch_dtype"), or bf16. Of
-// multimodal configs only the text part is read. The vocabulary's size is
-// known, its tokens are not.
+// the type that the config names ("dtype", "torch_dtype"), or bf16. Only the
+// text part of multimodal configs is read. The vocabulary's size is known, its
+// tokens are not.
 // Errors: kInvalidArgument naming the key that is missing or wrong;
 // kUnimplemented naming a model_type or quantisation that is not known.
 absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json);

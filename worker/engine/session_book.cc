@@ -113,7 +113,7 @@ std::optional<int64_t> SessionBook::ChooseToClose(
     const int64_t n_more = n - CountLike(newcomer, among);
     const absl::Duration idle = now - session.last_used;
     if (n_more < 1 || (n_more == 1 && idle < kKeptIdle)) continue;
-    // One that a call has is closed only if there is no other.
+    // A session with a running call is closed only if there is no other.
     const std::tuple one(!session.is_busy, n, idle);
     if (!first || one > most) {
       first = key;

@@ -79,8 +79,8 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
 
 RecentTokens::RecentTokens(std::span<const int32_t> prompt, int64_t limit)
     : ring_(static_cast<size_t>(limit), -1) {
-  // With as much again for what was erased, no later one makes the table grow;
-  // small tables have other rules.
+  // The table has as much room again for erased entries, so that no later one
+  // makes it grow. Small tables have other rules.
   counts_.reserve(std::max<size_t>(2 * ring_.size(), 32));
   const size_t n = std::min(prompt.size(), ring_.size());
   for (const int32_t id : prompt.last(n)) Add(id);

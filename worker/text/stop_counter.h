@@ -9,7 +9,7 @@
 
 namespace plimsoll::worker {
 
-// For a computation whose elements are so small that a stop check for each
+// Serves a computation whose elements are so small that a stop check for each
 // would cost more than they do.
 class StopCounter {
  public:
