@@ -41,9 +41,10 @@ class WorkPool {
   static constexpr size_t kMaxQueued = 64;
   static constexpr size_t kPlaceBytes = 512 << 10;
   static constexpr int kMaxThreads = 8;
-  // Its threads add this to their "nice" value: each takes a twentieth of a core
-  // from a thread that wants all of it. A step waits for the slowest of its
-  // threads, so with a pool thread on each of two cores it takes a tenth longer.
+  // Its threads add this to their "nice" value: each takes a twentieth of a
+  // core from a thread that wants all of it. A step waits for the slowest of
+  // its threads, so with a pool thread on each of two cores it takes a tenth
+  // longer.
   static constexpr int kNice = 13;
   // A client that was refused should come back after this time.
   static constexpr absl::Duration kRetryDelay = absl::Seconds(1);
