@@ -1,4 +1,4 @@
-// What AdminService says of a worker's models and does to their requests.
+// Reports what a worker's models do, and ends their requests, for AdminService.
 #ifndef PLIMSOLL_SERVICES_WORKER_CALLS_ADMIN_H_
 #define PLIMSOLL_SERVICES_WORKER_CALLS_ADMIN_H_
 
@@ -11,13 +11,13 @@
 
 namespace plimsoll::services {
 
-// Requests of one model that are listed; the rest is counted.
+// At most so many requests of a model are listed; the others are only counted.
 inline constexpr size_t kMaxListedRequests = 256;
-// Of one Abort call.
+// Limits of one Abort call.
 inline constexpr int kMaxAbortIds = 256;
 inline constexpr size_t kMaxAbortReasonBytes = 256;
 
-// What every loaded model does, by name.
+// Returns what every loaded model does, by name.
 std::vector<v1::ModelActivity> Activity(ModelRegistry& registry);
 
 // Ends the requests that `request` names.

@@ -1,4 +1,5 @@
-// Whose a call is and how urgent, by its metadata: x-tenant and x-priority.
+// Reads from a call's metadata who calls and how urgent it is: x-tenant and
+// x-priority.
 #ifndef PLIMSOLL_SERVICES_WORKER_CALLS_CLAIM_H_
 #define PLIMSOLL_SERVICES_WORKER_CALLS_CLAIM_H_
 
@@ -13,9 +14,9 @@ namespace plimsoll::services {
 
 inline constexpr size_t kMaxTenantBytes = 64;
 
-// x-tenant is printable ASCII, absent for nobody in particular; x-priority is
-// low, normal (as if absent) or high. Nobody proves who they are: all names
-// that come from one peer share what one peer gets.
+// x-tenant is printable ASCII; without it the call is of nobody in particular.
+// x-priority is low, normal or high; without it, normal. Nobody proves who they
+// are, so all names that come from one peer share what one peer gets.
 // Errors: kInvalidArgument naming the key.
 absl::StatusOr<worker::Claim> ClaimOf(
     const grpc::CallbackServerContext& context);

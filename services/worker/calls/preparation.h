@@ -21,11 +21,11 @@
 
 namespace plimsoll::services {
 
-// Requests up to so many bytes and without a constraint take well below a
-// millisecond to prepare: gRPC's thread does it, which the first token waits
-// for.
+// Preparing a request of so many bytes at most takes well below a millisecond
+// if it has no constraint. gRPC's thread does it at once, because the first
+// token waits for it.
 inline constexpr size_t kMaxInlineBytes = 4 << 10;
-// Up to so many take some milliseconds.
+// Preparing a request of so many bytes at most takes some milliseconds.
 inline constexpr size_t kMaxQuickBytes = 64 << 10;
 
 template <typename Request>
@@ -36,7 +36,7 @@ bool HasConstraint(const Request& request) {
   return false;
 }
 
-// What preparing `request` costs.
+// Estimates what it costs to prepare `request`.
 template <typename Request>
 WorkCost CostOf(const Request& request) {
   return request.ByteSizeLong() <= kMaxQuickBytes && !HasConstraint(request)
@@ -44,8 +44,8 @@ WorkCost CostOf(const Request& request) {
              : WorkCost::kLong;
 }
 
-// Answers a unary call with `answer`: at once if the request is small, else as
-// AnswerOnPool.
+// Answers a unary call with `answer`, at once if the request is small, else on
+// the pool.
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
                                          const CallLimits& limits,
@@ -61,13 +61,13 @@ grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
                       std::move(answer));
 }
 
-// One call has one; the call outlives the work. Thread-safe.
+// The preparation of one call, which must outlive the work. Thread-safe.
 class Preparation {
  public:
   Preparation(const grpc::CallbackServerContext& context, WorkPool& pool)
       : pool_(pool), stop_(NewCallStop(context)) {}
 
-  // Calls `work` once: with OK, at once or on a thread of the pool; with an
+  // Calls `work` once. It gets OK, at once or on a thread of the pool, or an
   // error if the pool has no room or the call ends before its turn.
   template <typename Request>
   void Run(const grpc::CallbackServerContext& context, const Request& request,
@@ -84,9 +84,9 @@ class Preparation {
     if (!queued.ok()) work(queued);
   }
 
-  // What calls begin with: takes the `pass` of a call that the gate lets in,
-  // and the memory of its request, which is in `held`, and calls `begin` as Run
-  // does. What goes wrong there, or before, `fail` is told.
+  // Begins a call: takes its `pass` of the gate and the memory of its request,
+  // which `held` counts, and calls `begin` as Run does. `fail` gets the error
+  // if any of this fails.
   template <typename Request, typename Begin, typename Fail>
   void Start(grpc::CallbackServerContext& context, CallGate& gate,
              const Request& request, CallGate::Pass& pass,
@@ -102,10 +102,10 @@ class Preparation {
     });
   }
 
-  // Whether the work should go on.
+  // Returns OK while the work should go on.
   absl::Status Check() const { return stop_->Check(); }
-  // Drops work that waits, and has what runs end. The caller must hold no lock
-  // that the work takes.
+  // Drops work that waits, and ends work that runs. The caller must hold no
+  // lock that the work takes.
   void Cancel() { pool_.Cancel(*stop_); }
 
  private:

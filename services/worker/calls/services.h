@@ -16,9 +16,9 @@ class Service;
 
 namespace plimsoll::services {
 
-// Each needs `registry`, `gate` and `pool` to outlive it. What costs more than
-// a look at small tables is done on the pool. A call whose client does not read
-// is cancelled after `reader_timeout`.
+// The arguments must outlive each service. Whatever costs more than a look at
+// small tables runs on the pool. A call whose client does not read is cancelled
+// after `reader_timeout`.
 std::unique_ptr<grpc::Service> NewGenerationService(
     ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
@@ -31,7 +31,7 @@ std::unique_ptr<grpc::Service> NewModelService(
 std::unique_ptr<grpc::Service> NewSessionService(
     ModelRegistry& registry, CallGate& gate, WorkPool& pool,
     absl::Duration reader_timeout = kReaderTimeout);
-// Its own calls do not go through the gate: it closes it.
+// Its calls do not pass the gate, because they close it.
 std::unique_ptr<grpc::Service> NewAdminService(
     ModelRegistry& registry, CallGate& gate,
     absl::Duration reader_timeout = kReaderTimeout);

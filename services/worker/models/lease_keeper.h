@@ -23,25 +23,25 @@
 
 namespace plimsoll::services {
 
-// Takes and releases leases, and renews every one each third of its time to
-// live, on one thread; while the planner does not answer, after a jittered
-// delay of at most 2 s. Each round also releases leases of this process that it
-// does not know: those of a Reserve whose answer was lost, and those that a
-// planner which crashed has found in its journal again. A worker goes on
-// serving whatever the planner says. Thread-safe.
+// Takes leases, releases them, and renews each one after a third of its time to
+// live, on one thread. While the planner does not answer, the thread asks again
+// after a random delay of at most 2 s. Each round also releases leases of this
+// process that the keeper does not know: a Reserve whose answer was lost makes
+// such leases, and so does a planner that crashed and found them in its journal
+// again. A worker goes on serving whatever the planner says. Thread-safe.
 class LeaseKeeper {
  public:
-  // Before a reservation's end, for the time a chunk of a load takes: at most
-  // this, and at most a fifth of the time to live.
+  // A load stops so long before its reservation ends, because a chunk that has
+  // begun takes time. The margin is a fifth of the time to live at most.
   static constexpr absl::Duration kMaxFenceMargin = absl::Seconds(2);
   static absl::Duration FenceMargin(absl::Duration ttl) {
     return std::min(kMaxFenceMargin, ttl / 5);
   }
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-  // `client` must outlive it, as `observer` must, which is told of leases that
-  // the planner does not know any more; null: nobody is. `devices` are those
-  // that leases are on.
+  // Leases are on `devices`. `observer` is told of leases that the planner does
+  // not know any more; it may be null. `client` and `observer` must outlive the
+  // keeper.
   LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
               std::function<absl::Time()> clock,
               WorkerObserver* observer = nullptr);
@@ -49,12 +49,12 @@ class LeaseKeeper {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  // A lease of `bytes` on one of the devices, which is kept from now on.
+  // Takes a lease of `bytes` on one of the devices, and keeps it from now on.
   // Errors: those of PlannerClient::Reserve.
   absl::StatusOr<LeaseGrant> Reserve(const std::string& device_id,
                                      const std::string& purpose, int64_t bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives a lease back; if the planner does not answer, as soon as it does.
+  // Gives a lease back. If the planner does not answer, a later round does it.
   // Errors: those of PlannerClient::Release.
   absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -68,7 +68,7 @@ class LeaseKeeper {
   // Renews nothing from now on: the leases' memory is not to be trusted.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // OK while memory may be allocated on a lease that is not confirmed yet.
+  // Returns OK while memory may be allocated on a lease that is not confirmed.
   // Errors: kUnavailable once it was not renewed in time, or the planner does
   // not know it any more.
   absl::Status Fence(const std::string& lease_id) const
@@ -81,22 +81,23 @@ class LeaseKeeper {
     absl::Time fence;  // no allocation from here on
     std::optional<int64_t> measured_bytes = std::nullopt;  // once confirmed
     bool is_retired = false;
-    bool is_lost = false;     // not renewed any more
-    bool is_refused = false;  // was, at the last renewal
+    bool is_lost = false;     // it is not renewed any more
+    bool is_refused = false;  // the last renewal was refused
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
-  // One round of calls. False if the planner did not answer.
+  // Makes one round of calls. Returns false if the planner did not answer.
   bool RenewAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool RegisterAll();
   bool ReleaseAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool ReleaseStrays() ABSL_LOCKS_EXCLUDED(mu_);
   void Keep(const LeaseGrant& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Leases that somebody holds or gives back.
+  // The ids of leases that are held or being given back.
   std::set<std::string> KnownIds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool RenewOne(const std::string& lease_id, const WorkerDevice& device)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // What a renewal told. False if the planner did not answer.
+  // Takes the answer of a renewal that was asked for at `asked`. Returns false
+  // if the planner did not answer.
   bool Learn(const std::string& lease_id, absl::Time asked,
              const absl::StatusOr<bool>& device_is_known)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -106,10 +107,11 @@ class LeaseKeeper {
   const std::vector<WorkerDevice> devices_;
   const std::function<absl::Time()> clock_;
   WorkerObserver* const observer_;
-  std::minstd_rand jitter_;     // of Loop() only
-  bool is_registered_ = false;  // of Loop() only: every device
-  bool was_answered_ = true;    // of Loop() only
-  bool was_refused_ = false;    // of Loop() only: a device, when last asked
+  // Only Loop() uses the next four.
+  std::minstd_rand jitter_;
+  bool is_registered_ = false;  // the planner knows every device
+  bool was_answered_ = true;
+  bool was_refused_ = false;  // the planner refused a device when last asked
   mutable absl::Mutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
   std::vector<LeaseGrant> unreleased_ ABSL_GUARDED_BY(mu_);

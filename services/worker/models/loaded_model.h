@@ -21,11 +21,11 @@
 
 namespace plimsoll::services {
 
-// Owned by the registry, which destroys it only when nobody uses it. All but
-// the count of uses is constant. Thread-safe.
+// The registry owns it and destroys it only when nobody uses it. Nothing but
+// the number of uses changes. Thread-safe.
 class LoadedModel {
  public:
-  // Whoever holds one may use the model.
+  // The model stays loaded while a Use of it exists.
   class Use {
    public:
     Use() = default;
@@ -49,7 +49,7 @@ class LoadedModel {
 
   // Consecutive layers on one of the worker's devices.
   struct Part {
-    size_t device;  // index into the worker's
+    size_t device;  // index into the worker's devices
     std::string device_id;
     bool is_on_host;
     std::optional<LeaseGrant> lease;  // absent without a planner
@@ -60,28 +60,29 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   Use Enter();
-  // Waits until nobody uses it. False if that took longer than `timeout`.
+  // Waits until nobody uses it. Returns false if that takes longer than
+  // `timeout`.
   bool AwaitUnused(absl::Duration timeout);
 
-  // Of all plans together.
+  // The bytes of all parts' plans together.
   int64_t total_bytes() const;
-  // Of the parts, in order.
+  // The device of each part, in order.
   std::vector<std::string> device_ids() const;
 
   std::string name;
   std::string architecture;
   std::string display_name;
   int64_t n_ctx_train = 0;
-  // Why there is none, if there is none: only chats fail then.
+  // An error says why the model has none: only chats fail then.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
-  std::vector<Part> parts;  // those of the engine, in its order
-  // The file's weights, and how long it took to read and store them.
+  std::vector<Part> parts;  // parts[i] is the engine's parts()[i]
+  // Bytes of weights in the file, and how long it took to read and store them.
   int64_t weight_bytes = 0;
   absl::Duration weight_time;
-  std::unique_ptr<worker::EngineObserver> observer;  // of the engine, if any
+  std::unique_ptr<worker::EngineObserver> observer;  // may be null
   std::unique_ptr<worker::Engine> engine;
-  // What the process's runtime is planned for because of it.
+  // Has the process's runtime planned for this model while it is loaded.
   RuntimeMonitor::Expectation expectation;
 
  private:

@@ -25,20 +25,21 @@
 namespace plimsoll::services {
 
 struct LoadHooks {
-  // Called once, as soon as the plan is known and granted: its parts in order.
+  // Called once, with the plan's parts in order, as soon as they are granted.
   std::function<void(const std::vector<planner::SplitPart>&)> on_plan;
-  // Asked before every chunk; what is not OK ends the load.
+  // Called before every chunk; an error ends the load.
   std::function<absl::Status(const worker::LoadProgress&)> on_progress;
 };
 
-// Loads models for one worker; one load at a time, so that two never plan on
+// Loads models for one worker, one at a time, so that two loads never plan on
 // the same free bytes. Release() may be called at any time.
 class ModelLoader {
  public:
-  // Plans and reserves again when another worker was faster.
+  // How often it plans and reserves if other workers are faster.
   static constexpr int kMaxReserveAttempts = 3;
 
-  // Without a planner both pointers are null; else they outlive it.
+  // Without a planner both pointers are null. Else they must outlive the
+  // loader.
   ModelLoader(const WorkerOptions& options, PlannerClient* client,
               LeaseKeeper* keeper)
       : options_(options),
@@ -46,9 +47,9 @@ class ModelLoader {
         keeper_(keeper),
         planner_(options, client) {}
 
-  // `held` are the bytes of the worker's models that are loaded already. A
-  // lease is taken for each part, all or none. Everything is given back if it
-  // fails.
+  // Loads a model. `held` are the bytes of the worker's models that are loaded
+  // already. It takes a lease for each part, all or none, and gives everything
+  // back if the load fails.
   // Errors: kResourceExhausted, with the numbers and what to try, if it does
   // not fit; kUnavailable if the planner does not answer or a lease ended;
   // what ModelFile, Layout, Engine::Load and the hooks report.
@@ -56,10 +57,10 @@ class ModelLoader {
       const ModelFlag& flag, const planner::LoadOptions& options,
       const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks);
 
-  // To be told before a model's memory is freed; then Release().
+  // Call it before a model's memory is freed, and Release() afterwards.
   void Retire(const LeaseGrant& lease);
-  // Gives a part's lease back, once its memory is free. `shortfall_bytes` > 0:
-  // its load failed for want of them.
+  // Gives a part's lease back once its memory is free. If `shortfall_bytes` is
+  // not 0, its load failed because so many bytes were missing.
   void Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
 
  private:
@@ -71,21 +72,22 @@ class ModelLoader {
   absl::StatusOr<Granted> PlanAndReserve(
       const worker::ModelFile& file, const planner::LoadOptions& options,
       const std::string& name, const ModelPlanner::BytesByDevice& held);
-  // A lease for each part, in their order, or none.
+  // Takes a lease for each part, in their order, or none.
   absl::StatusOr<std::vector<LeaseGrant>> ReserveAll(
       const std::string& name, const std::vector<planner::SplitPart>& parts);
-  // Gives the leases of a load that failed back.
+  // Gives back the leases of a load that failed.
   void ReleaseFailed(const Granted& granted, const absl::Status& status);
   absl::StatusOr<std::unique_ptr<LoadedModel>> Fill(worker::ModelFile& file,
                                                     const ModelFlag& flag,
                                                     const Granted& granted,
                                                     const LoadHooks& hooks);
-  // OK while memory may be allocated on all leases.
+  // Returns OK while memory may be allocated on all leases.
   absl::Status Fence(const Granted& granted) const;
   absl::Status Confirm(const LoadedModel& model);
-  // Errors: kUnavailable if a device is lost, which is reported then. What is
-  // held there is freed by the process's end alone.
+  // Looks for a lost device and reports it. Only the end of the process frees
+  // what is held there. Errors: kUnavailable if a device is lost.
   absl::Status CheckDevices() const;
+  // Tells the observer, if there is one.
   void Tell(LeaseEvent event, const LeaseGrant& lease) const;
   const WorkerDevice& DeviceOf(const planner::SplitPart& part) const;
 

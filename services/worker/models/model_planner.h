@@ -1,4 +1,4 @@
-// Where a model's layers go on a worker's devices.
+// Decides which layers of a model go on which of a worker's devices.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_PLANNER_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_PLANNER_H_
 
@@ -15,19 +15,19 @@
 
 namespace plimsoll::services {
 
-// Plans for one worker: by itself, or as its planner says. On one device the
-// plan is that of Layout; on several, layers lie as SplitLayers puts them.
+// Plans for one worker, by itself or by asking its planner. On one device the
+// plan is that of Layout; on several devices SplitLayers says where layers lie.
 class ModelPlanner {
  public:
   // Bytes by index of the worker's device.
   using BytesByDevice = std::vector<int64_t>;
 
-  // Both outlive it; `client` is null without a planner.
+  // Both must outlive it. `client` is null without a planner.
   ModelPlanner(const WorkerOptions& options, PlannerClient* client)
       : options_(options), client_(client) {}
 
-  // The parts of a model that fits, in order: each with what its plan takes of
-  // which device. `held` are the bytes of models that are loaded already.
+  // Returns the parts of a model that fits, in the order of their layers, with
+  // the plan of each. `held` are the bytes of models that are loaded already.
   // Errors: kResourceExhausted, with the numbers and what to try, if it does
   // not fit; kFailedPrecondition if the planner plans other bytes than the
   // worker, which may be over in a moment; what CheckRunnable, Layout and the
@@ -43,7 +43,7 @@ class ModelPlanner {
                                  const planner::LoadOptions& options,
                                  const std::string& name,
                                  const BytesByDevice& held) const;
-  // The same as the planner says.
+  // Ask the planner.
   absl::StatusOr<Parts> PlanThere(const PlannedModel& model,
                                   const worker::ModelFile& file,
                                   const BytesByDevice& held) const;

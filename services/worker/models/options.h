@@ -18,7 +18,7 @@
 
 namespace plimsoll::services {
 
-// A worker's load options where no flag says otherwise: four slots.
+// The load options of a worker without flags: four slots.
 inline planner::LoadOptions WorkerLoadDefaults() {
   planner::LoadOptions options;
   options.n_slots = 4;
@@ -33,13 +33,13 @@ class WorkerObserver;
 // One of the devices that a worker's models lie on.
 struct WorkerDevice {
   const worker::ComputeDevice* compute;  // outlives all models
-  std::string id;                        // as the planner is to know it
-  std::optional<int64_t> memory_bytes;   // of all models together
-  // The device, with its memory as it is now.
+  std::string id;                        // the planner's name for it
+  std::optional<int64_t> memory_bytes;   // limit of all models together
+  // Returns the device with its memory as it is now.
   std::function<planner::DeviceProfile()> profile;
 };
 
-// --device, --device-memory and --device-id.
+// The values of --device, --device-memory and --device-id.
 struct DeviceFlags {
   std::vector<std::string> names = {"cpu"};  // "cpu" or "cuda:N", in order
   std::vector<int64_t> memory_bytes;         // none, one, or one for each
@@ -53,26 +53,27 @@ struct WorkerOptions {
   worker::Precision precision = worker::Precision::kDefault;
   // At least one, in the order in which a token passes them.
   std::vector<WorkerDevice> devices;
-  // As of worker::EngineOptions; also told when a load finds a device lost.
+  // worker::EngineOptions has it, too. A load that finds a device lost calls it
+  // as well.
   std::function<absl::Status(const absl::Status&)> on_device_lost;
-  int n_threads = 0;  // of a CPU; 0 = all usable ones
-  // As of worker::EngineOptions, of each model.
+  int n_threads = 0;  // on a CPU; 0 = all usable ones
+  // Each model's worker::EngineOptions have the next two.
   std::optional<int64_t> prefix_cache_bytes;
   double prompt_share = worker::EngineOptions::kPromptShare;
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
-  std::string planner;         // address; empty = plans by itself
-  std::string holder;          // of the leases
-  std::string profile_folder;  // of runtime profiles; empty = the default one
+  std::string planner;         // its address; empty: the worker plans itself
+  std::string holder;          // the holder's name in leases
+  std::string profile_folder;  // for runtime profiles; empty: the default one
   std::function<absl::Time()> clock;  // BootTime
-  // Told of every load and unload; outlives the registry. Null: nobody is.
+  // Is told of every load and unload, and outlives the registry. May be null.
   RuntimeMonitor* runtime = nullptr;
-  // Told of steps, requests, loads and leases; outlives the registry. Null:
-  // nobody is.
+  // Is told of steps, requests, loads and leases, and outlives the registry.
+  // May be null.
   WorkerObserver* observer = nullptr;
-  bool logs_requests = false;  // one line for each request that has ended
-  // Counts the messages of all calls; outlives the registry. Null: the registry
-  // has one of its own, of kMessageBytes.
+  bool logs_requests = false;  // a log line for each request that has ended
+  // Counts the messages of all calls, and outlives the registry. If null, the
+  // registry makes one of kMessageBytes.
   ByteBudget* messages = nullptr;
 };
 

@@ -20,7 +20,7 @@
 
 namespace plimsoll::services {
 
-// Bytes of a device that the planner granted.
+// A lease: bytes of a device that the planner granted.
 struct LeaseGrant {
   std::string id;
   std::string device_id;
@@ -33,12 +33,13 @@ struct LeaseGrant {
 
 // A model that is to be planned, and how it is to be loaded.
 struct PlannedModel {
-  std::string header;  // as of HeaderBytes
+  std::string header;  // what HeaderBytes returns
   int64_t file_bytes;
   planner::LoadOptions options;
   std::string purpose;
 };
 
+// How much of a device a plan may take.
 struct DeviceBudget {
   std::string device_id;
   std::optional<int64_t> bytes;  // absent: what the planner has
@@ -63,31 +64,34 @@ class PlannerClient {
   absl::Status RegisterDevice(const std::string& device_id,
                               planner::DeviceProfile profile,
                               bool is_unhealthy = false);
-  // The plan on a device, within its budget if there is one.
+  // Asks for the plan on a device, within its budget if there is one.
   absl::StatusOr<v1::MemoryPlan> Plan(const PlannedModel& model,
                                       const DeviceBudget& device);
-  // The same over several devices, in order.
+  // Asks for the plan over several devices, in order.
   absl::StatusOr<v1::PlanSplitResponse> PlanSplit(
       const PlannedModel& model, const std::vector<DeviceBudget>& devices);
-  // A call without an answer is made again, kMaxReserveCalls times at most and
-  // all within kCallDeadline: the planner knows the request by its id. Without
-  // any answer it may have granted a lease that we do not know; HeldLeases()
-  // tells.
+  // Asks for a lease. A call without an answer is made again, kMaxReserveCalls
+  // times at most and all within kCallDeadline: the planner knows the request
+  // by its id. If no call is answered, the planner may have granted a lease
+  // that the worker does not know; HeldLeases() finds it.
   absl::StatusOr<LeaseGrant> Reserve(const std::string& request_id,
                                      const std::string& device_id,
                                      const std::string& purpose, int64_t bytes);
+  // Tells what was allocated on the lease, and a reading of the device.
   absl::Status Confirm(const LeaseGrant& lease, int64_t measured_bytes,
                        int64_t device_free_bytes);
-  // `device_free_bytes`, if given, is a reading; `measured_bytes`, if given,
-  // presents a confirmed lease whose memory was allocated during that reading.
+  // Renews a lease. `device_free_bytes`, if given, is a reading of the device.
+  // `measured_bytes`, if given, presents a confirmed lease whose memory was
+  // allocated during that reading.
   // Returns false if the planner does not know the device.
   absl::StatusOr<bool> Renew(const LeaseGrant& lease,
                              std::optional<int64_t> device_free_bytes,
                              std::optional<int64_t> measured_bytes);
-  // `shortfall_bytes` > 0: the load failed for want of them.
+  // Gives a lease back. If `shortfall_bytes` is not 0, the load failed because
+  // so many bytes were missing.
   absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
-  // What the planner says that this very process holds under our name, fit for
-  // Release alone; nothing if it cannot tell.
+  // The leases that this process holds as the planner sees it. They are good
+  // for Release only. Returns none if the planner cannot tell.
   absl::StatusOr<std::vector<LeaseGrant>> HeldLeases();
 
  private:
@@ -95,7 +99,7 @@ class PlannerClient {
   std::unique_ptr<Stub> stub_;
   const std::string holder_;
   const std::function<absl::Time()> clock_;
-  const std::optional<ProcessIdentity> process_;  // ours
+  const std::optional<ProcessIdentity> process_;  // this process
 };
 
 }  // namespace plimsoll::services

@@ -1,5 +1,5 @@
-// Measures what this process takes beside its plans while it is idle, keeps
-// that, and says what to plan for it.
+// Measures how much memory this process takes beside its plans while it is
+// idle, keeps the figure on disk, and says how much to plan for it.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_RUNTIME_MONITOR_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_RUNTIME_MONITOR_H_
 
@@ -23,12 +23,12 @@ namespace plimsoll::services {
 
 // What the process says of its own memory.
 struct ProcessMemory {
-  // Exact, once what the heap does not use is given back; may take
-  // milliseconds.
+  // Gives back what the heap does not use and returns the exact number of
+  // resident bytes. May take milliseconds.
   std::function<int64_t()> resident_bytes;
 };
 
-// This process's, from /proc.
+// Reads the memory of this process from /proc.
 ProcessMemory OwnMemory();
 
 // A measurement counts only if no call lives that may hold memory for its
@@ -44,7 +44,8 @@ class RuntimeMonitor {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(10);
 
-  // A model of some load that is being planned, or is in memory.
+  // A model is expected while one of these exists: it is being planned, or it
+  // is in memory.
   class Expectation {
    public:
     Expectation() = default;
@@ -68,59 +69,60 @@ class RuntimeMonitor {
 
   struct Options {
     std::string folder;         // where profiles are kept; empty: nowhere
-    planner::RuntimeKey key;    // of this program on this device
-    planner::RuntimeLoad load;  // that this process is started for
+    planner::RuntimeKey key;    // names this program on this device
+    planner::RuntimeLoad load;  // what this process is started for
     ProcessMemory memory;
-    // The device as it is now, with a runtime that is replaced.
+    // Returns the device as it is now. Its runtime is replaced.
     std::function<planner::DeviceProfile()> device;
-    // What calls have held for their messages.
+    // Returns what calls hold, and have held, for their messages.
     std::function<ByteBudget::Traffic()> traffic;
-    std::function<absl::Time()> wall_clock = absl::Now;  // for people
-    absl::Duration interval = kInterval;                 // of samples
+    std::function<absl::Time()> wall_clock = absl::Now;  // dates a profile
+    absl::Duration interval = kInterval;                 // between samples
   };
 
-  // Reads the kept profile; says in the log why it is not used.
+  // Reads the kept profile, and logs why if it cannot be used.
   explicit RuntimeMonitor(Options options);
   ~RuntimeMonitor();
   RuntimeMonitor(const RuntimeMonitor&) = delete;
   RuntimeMonitor& operator=(const RuntimeMonitor&) = delete;
 
-  // The device, with the runtime to plan: for what this process was started
-  // for and the newest model that is expected.
+  // Returns the device with the runtime to plan: for the load that this process
+  // was started for and the newest model that is expected.
   planner::DeviceProfile Profile() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Called without locks, from any thread, when what is published changed.
+  // `listener` is called without locks, from any thread, when Profile()
+  // changed.
   void SetListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A model of this kind is about to be planned. It is expected until the end
-  // of what is returned, which the monitor outlives: that of the load if it
-  // fails, that of the model if it does not.
+  // Says that a model of this load is about to be planned. It is expected while
+  // the returned object exists, which must be gone before the monitor is: to
+  // the end of a load that fails, or to the end of the model.
   [[nodiscard]] Expectation Expect(const planner::RuntimeLoad& load)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A model's memory is about to come or to go. Samples once more, then not
-  // before every change has ended; then at once.
+  // Says that a model's memory is about to come or to go. The monitor samples
+  // once more, and then again when every change has ended.
   void BeginChange() ABSL_LOCKS_EXCLUDED(mu_);
-  // `planned_bytes` more of what the process holds are in plans; less if
-  // negative; 0 for a load that failed.
+  // Ends a change: `planned_bytes` more of what the process holds are in plans;
+  // fewer if negative; 0 for a load that failed.
   void EndChange(int64_t planned_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Measures, if the process is idle, and keeps what was seen. Also called at
-  // every interval.
+  // Measures if the process is idle, and keeps the figure. The monitor calls it
+  // at every interval, too.
   void Sample() ABSL_LOCKS_EXCLUDED(mu_);
-  // Samples where no call is left: after the server has ended.
+  // Samples after the server has ended, when no call is left.
   void SampleStopped() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   void SampleIf(bool is_stopped) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether no call lives, and none has worked since this was asked last.
+  // Returns whether no call lives and none has worked since the last question.
   bool IsQuiet() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // True if what is published changed.
+  // Returns true if Profile() changed.
   bool Measure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Keep() ABSL_LOCKS_EXCLUDED(keep_mu_, mu_);
-  // What Profile() is for, and what all models in memory come to.
+  // The load that Profile() is for, and the load of all models in memory.
   planner::RuntimeLoad PlannedLoad() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   planner::RuntimeLoad WholeLoad() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -131,16 +133,17 @@ class RuntimeMonitor {
   std::function<void()> listener_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, planner::RuntimeLoad> expected_ ABSL_GUARDED_BY(mu_);
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  // What Profile() stands on; nothing: the bound.
+  // Profile() is made of it; if absent, of the committed bound.
   std::optional<planner::RuntimeProfile> published_ ABSL_GUARDED_BY(mu_);
-  // The last measurement, until it is kept; nothing: there is none.
+  // The last measurement that is not kept yet, if there is one.
   std::optional<planner::RuntimeProfile> seen_ ABSL_GUARDED_BY(mu_);
-  // What calls had held at the last look.
+  // The traffic of messages at the last look.
   int64_t n_shares_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_held_ ABSL_GUARDED_BY(mu_) = false;
   int64_t planned_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t n_changes_ ABSL_GUARDED_BY(mu_) = 0;        // under way
-  bool has_complained_ ABSL_GUARDED_BY(mu_) = false;  // that it cannot be kept
+  int64_t n_changes_ ABSL_GUARDED_BY(mu_) = 0;  // changes that have not ended
+  // The log says already that the figure cannot be kept.
+  bool has_complained_ ABSL_GUARDED_BY(mu_) = false;
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };

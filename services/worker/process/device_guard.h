@@ -14,23 +14,23 @@
 
 namespace plimsoll::services {
 
-// Of the devices with memory of their own. An error of such a device is for
-// good: nothing works on it any more in this process. Thread-safe.
+// Guards the devices that have memory of their own. An error of such a device
+// is final: nothing works on it any more in this process. Thread-safe.
 class DeviceGuard {
  public:
-  // A step that takes longer hangs. The largest ones take some seconds.
+  // A step that takes longer hangs. The largest steps take some seconds.
   static constexpr absl::Duration kMaxStep = absl::Seconds(30);
-  // The same where the host computes some of the layers.
+  // The limit of a step in which the host computes some of the layers.
   static constexpr absl::Duration kMaxStepWithHost = absl::Minutes(10);
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
   struct Options {
-    // How long the longest of the steps has run that run now; 0 without any.
+    // Returns how long the longest step that runs now has run; 0 if none runs.
     std::function<absl::Duration()> longest_step;
-    // What the devices say of themselves. Asked while no step runs: a device
-    // that hangs may not answer.
+    // Asks the devices for their state. It is called while no step runs,
+    // because a device that hangs may not answer.
     std::function<absl::Status()> probe;
-    // Told once, on the guard's thread, why a device is lost.
+    // Is called once, on the guard's thread, with the reason of the loss.
     std::function<void(const absl::Status&)> on_lost;
     absl::Duration interval = kInterval;
     absl::Duration max_step = kMaxStep;
@@ -41,17 +41,17 @@ class DeviceGuard {
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
-  // Somebody had an error of a device; the first one counts. May be called
-  // before Watch.
+  // Reports an error of a device. The first one counts. May be called before
+  // Watch.
   void Report(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Starts to look, at every interval. Called once.
   void Watch(Options options) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Looks no more; what `on_lost` uses may go then.
+  // Ends the watch. Afterwards on_lost is not called any more.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Looks now; an error is reported. Also called at every interval.
+  // Looks once, and returns the error of a lost device.
   static absl::Status Look(const Options& options);
 
  private:
@@ -63,9 +63,9 @@ class DeviceGuard {
   Background thread_;  // last: it uses everything above
 };
 
-// Of several devices of which one is known to be lost, those that it may be:
-// those whose check fails, or does not return within `patience`; all of them
-// where every check is well. A check that hangs goes on in a thread of its own.
+// Finds out which of several devices may be lost, where one is known to be:
+// those whose check fails or does not return within `patience`, or all of them
+// if every check is well. A check that hangs goes on in a thread of its own.
 // Returns indices.
 std::vector<size_t> FindLost(
     const std::vector<std::function<absl::Status()>>& checks,

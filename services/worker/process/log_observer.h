@@ -8,8 +8,8 @@
 
 namespace plimsoll::services {
 
-// A line for each load, unload and lease and, if asked for, one for each
-// request that has ended. Steps are not logged. Thread-safe.
+// Writes a line for each load, unload and lease and, if asked for, for each
+// request that has ended. It does not log steps. Thread-safe.
 class LogObserver final : public WorkerObserver {
  public:
   enum class Requests { kNotLogged, kLogged };

@@ -1,4 +1,4 @@
-// A worker's devices, from its flags and what was opened.
+// Makes a worker's devices of its flags and of the devices that were opened.
 #ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_DEVICES_H_
 #define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_DEVICES_H_
 
@@ -11,12 +11,12 @@
 
 namespace plimsoll::services {
 
-// The devices of `flags`, opened in its order, which outlive what is returned.
-// To a planner a device is called what --device-id says, else what its vendor
-// calls it, which is the same in every container, else HOST/cpu; `host_name` is
+// `devices` are those of `flags`, opened in the same order; they must outlive
+// the result. The planner knows a device by --device-id, else by its vendor's
+// name, which is the same in every container, else as HOST/cpu. `host_name` is
 // empty without a planner.
-// Errors: kInvalidArgument for another number of budgets or ids than of devices
-// and for two devices of one id.
+// Errors: kInvalidArgument if the number of budgets or ids is not the number of
+// devices, or if two devices have the same id.
 absl::StatusOr<std::vector<WorkerDevice>> DescribeDevices(
     const DeviceFlags& flags, const std::string& host_name,
     const std::vector<const worker::ComputeDevice*>& devices);

@@ -9,7 +9,7 @@
 
 namespace plimsoll::services {
 
-// Parses; the exit code if the process is to end now.
+// Parses the command line. Returns the exit code if the process is to end now.
 std::optional<int> ParseWorkerFlags(int argc, char** argv,
                                     ServerOptions& server,
                                     WorkerOptions& options,
