@@ -98,7 +98,7 @@ class EmbeddedCall final : public services::GenerationCall {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
-class EmbeddedStream final : public PartStream {
+class EmbeddedStream final : public ReplyStream {
  public:
   explicit EmbeddedStream(std::shared_ptr<EmbeddedCall> call)
       : call_(std::move(call)) {}
@@ -125,7 +125,7 @@ class EmbeddedGenerator final : public Generator {
     }
   }
 
-  absl::StatusOr<std::unique_ptr<PartStream>> Start(
+  absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest& request) override {
     return Begin(request);
   }
@@ -143,7 +143,7 @@ class EmbeddedGenerator final : public Generator {
     return services::DescribeSession(served_, info);
   }
 
-  absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+  absl::StatusOr<std::unique_ptr<ReplyStream>> Chat(
       const v1::ChatRequest& request) override {
     return Begin(request);
   }
@@ -155,7 +155,7 @@ class EmbeddedGenerator final : public Generator {
  private:
   // A copy of the request, because its input is freed.
   template <typename Request>
-  absl::StatusOr<std::unique_ptr<PartStream>> Begin(Request request) {
+  absl::StatusOr<std::unique_ptr<ReplyStream>> Begin(Request request) {
     auto call = std::make_shared<EmbeddedCall>(services::BootTime());
     services::ByteBudget::Share held;
     ASSIGN_OR_RETURN(services::Generation generation,

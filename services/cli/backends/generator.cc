@@ -33,7 +33,7 @@ void AddPart(const v1::StreamGenerateResponse& part,
 }  // namespace
 
 absl::StatusOr<v1::GenerateResponse> Collect(
-    PartStream& stream,
+    ReplyStream& stream,
     absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_part) {
   v1::GenerateResponse response;
   response.set_text("");

@@ -14,11 +14,12 @@
 
 namespace plimsoll::cli {
 
-// The parts of one call, in order. Dropping the stream cancels the call.
-class PartStream {
+// The messages of one call's reply, in order. Dropping the stream cancels the
+// call.
+class ReplyStream {
  public:
-  virtual ~PartStream() = default;
-  // Waits for the next part. Returns nothing after the last part, which has
+  virtual ~ReplyStream() = default;
+  // Waits for the next message. Returns nothing after the last one, which has
   // `finish`. Errors: the error that ended the call; an interruption
   // (InterruptedError).
   virtual absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() = 0;
@@ -29,7 +30,7 @@ class Generator {
  public:
   virtual ~Generator() = default;
   // Starts a call.
-  virtual absl::StatusOr<std::unique_ptr<PartStream>> Start(
+  virtual absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest& request) = 0;
 
   // These calls are for a chat that stays between calls, as in SessionService.
@@ -38,7 +39,7 @@ class Generator {
   virtual absl::StatusOr<v1::Session> GetSession(
       const v1::GetSessionRequest& request) = 0;
   // Starts a call of the session.
-  virtual absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+  virtual absl::StatusOr<std::unique_ptr<ReplyStream>> Chat(
       const v1::ChatRequest& request) = 0;
   // Commands call this after an interruption too.
   virtual absl::Status CloseSession(const v1::CloseSessionRequest& request) = 0;
@@ -46,7 +47,7 @@ class Generator {
 
 // Reads a call to its end. `on_part` is called with every part as it comes.
 absl::StatusOr<v1::GenerateResponse> Collect(
-    PartStream& stream,
+    ReplyStream& stream,
     absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_part);
 
 }  // namespace plimsoll::cli

@@ -37,7 +37,7 @@ v1::StreamGenerateResponse ToPart(v1::ChatResponse&& message) {
 }
 
 template <typename Request, typename Response>
-class RemoteStream final : public PartStream,
+class RemoteStream final : public ReplyStream,
                            private grpc::ClientReadReactor<Response> {
  public:
   // `start(context, request, reactor)` makes the call.
@@ -127,7 +127,7 @@ class RemoteGenerator final : public Generator {
         stub_(v1::GenerationService::NewStub(Connect(address))),
         sessions_(v1::SessionService::NewStub(Connect(address))) {}
 
-  absl::StatusOr<std::unique_ptr<PartStream>> Start(
+  absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest& request) override {
     return Stream<v1::StreamGenerateResponse>(
         request, [this](auto* context, auto* sent, auto* reactor) {
@@ -161,7 +161,7 @@ class RemoteGenerator final : public Generator {
     return response.session();
   }
 
-  absl::StatusOr<std::unique_ptr<PartStream>> Chat(
+  absl::StatusOr<std::unique_ptr<ReplyStream>> Chat(
       const v1::ChatRequest& request) override {
     return Stream<v1::ChatResponse>(
         request, [this](auto* context, auto* sent, auto* reactor) {
@@ -183,8 +183,8 @@ class RemoteGenerator final : public Generator {
   static constexpr std::chrono::seconds kCloseTimeout{2};
 
   template <typename Response, typename Request, typename Start>
-  std::unique_ptr<PartStream> Stream(const Request& request,
-                                     const Start& start) {
+  std::unique_ptr<ReplyStream> Stream(const Request& request,
+                                      const Start& start) {
     return std::make_unique<RemoteStream<Request, Response>>(start, address_,
                                                              request);
   }

@@ -25,7 +25,7 @@ constexpr int64_t kLinesPerSlot = 4;
 
 struct Line {
   int64_t number;
-  std::unique_ptr<PartStream> stream;
+  std::unique_ptr<ReplyStream> stream;
 };
 
 absl::Status OfLine(int64_t number, const absl::Status& status) {
@@ -43,7 +43,7 @@ absl::Status PrintFront(std::deque<Line>& lines, Streams& streams) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<PartStream>> StartLine(
+absl::StatusOr<std::unique_ptr<ReplyStream>> StartLine(
     const std::string& text, Generator& generator, const GenerateFlags& flags) {
   ASSIGN_OR_RETURN(std::string prompt, JsonStringField(text, "prompt"));
   ASSIGN_OR_RETURN(const v1::StreamGenerateRequest request,

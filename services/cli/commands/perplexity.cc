@@ -100,7 +100,7 @@ class ScoreProgress {
   int64_t last_percent_ = -1;
 };
 
-absl::StatusOr<Score> Measure(PartStream& stream, Streams& streams) {
+absl::StatusOr<Score> Measure(ReplyStream& stream, Streams& streams) {
   Score score;
   ScoreProgress progress(streams);
   int64_t total = 0;

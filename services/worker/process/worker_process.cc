@@ -148,8 +148,8 @@ absl::Status CheckAll(const std::vector<Accelerator>& devices) {
   return absl::OkStatus();
 }
 
-// What a lost device ends.
-struct Parts {
+// What ends when a device is lost.
+struct LossTargets {
   ModelRegistry& registry;
   CallGate& gate;
   Server& server;
@@ -161,23 +161,24 @@ struct Parts {
 // Has the process end if one of the devices is lost. Both outlive the guard's
 // watch.
 void WatchDevices(DeviceGuard& guard, const std::vector<Accelerator>& devices,
-                  const Parts& parts) {
-  const auto end = [parts, devices](const absl::Status& error) {
+                  const LossTargets& targets) {
+  const auto end = [targets, devices](const absl::Status& error) {
     const absl::Status reason = DeviceLost(error);
     Log(LogLevel::kError, reason.message());
-    parts.server.SetReady(false);
-    parts.registry.AbortAll(reason);
-    TellPlanner(devices, parts.client, parts.keeper);
+    targets.server.SetReady(false);
+    targets.registry.AbortAll(reason);
+    TellPlanner(devices, targets.client, targets.keeper);
     // Streams that ended are read to their ends; what hangs is not waited for.
-    parts.gate.Close();
-    parts.gate.AwaitIdle(kLossGrace);
+    targets.gate.Close();
+    targets.gate.AwaitIdle(kLossGrace);
     std::_Exit(kExitDeviceLost);
   };
-  guard.Watch({.longest_step = [parts] { return parts.registry.LongestStep(); },
-               .probe = [devices] { return CheckAll(devices); },
-               .on_lost = end,
-               .max_step = parts.has_host ? DeviceGuard::kMaxStepWithHost
-                                          : DeviceGuard::kMaxStep});
+  guard.Watch(
+      {.longest_step = [targets] { return targets.registry.LongestStep(); },
+       .probe = [devices] { return CheckAll(devices); },
+       .on_lost = end,
+       .max_step = targets.has_host ? DeviceGuard::kMaxStepWithHost
+                                    : DeviceGuard::kMaxStep});
 }
 
 }  // namespace
