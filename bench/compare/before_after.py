@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Did a change make Plimsoll faster or slower?
+
+usage: before_after.py [--runs N] BEFORE AFTER MODEL...
+
+BEFORE and AFTER are two `plimsoll` binaries. They run in turn, and the order
+changes from run to run. For each figure the medians of both and their ratio are
+printed; a ratio above 1 means that AFTER is better. The exit status is 1 if a
+ratio is below 1 - TOLERANCE.
+
+Rates are tokens a second of a prompt of 512 tokens and of 1, 4 and 16 sequences
+that decode at once. Start is the time of a whole process from its start to its
+first token.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+TOLERANCE = 0.03
+PROMPT = "The capital of France is"
+
+
+def run(command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: exit {result.returncode}\n"
+                         f"{result.stderr[-2000:]}")
+    return result.stdout
+
+
+def figures(binary, model):
+    """Every figure of one binary; more is better."""
+    flags = ["--n-ctx", "4096", "--n-ubatch", "512"]
+    rates = json.loads(run([binary, "bench", "--model", model, "-o", "json",
+                            "--prompt-tokens", "512", "--batch", "1,4,16",
+                            *flags]))
+    begin = time.perf_counter()
+    run([binary, "generate", "--model", model, "--prompt", PROMPT, "--raw",
+         "--max-tokens", "1", "--temperature", "0", *flags])
+    start = time.perf_counter() - begin
+    decode = rates["decode_tokens_per_s"]
+    return {"prefill of 512, tokens/s": rates["prefill_tokens_per_s"]["512"],
+            **{f"decode of {n}, tokens/s": decode[n] for n in decode},
+            "starts a second": 1 / start,
+            "1 / peak memory in GB": 1e9 / rates["peak_rss_bytes"]}
+
+
+def compare(args, model):
+    """Prints a model's figures; returns the worst ratio."""
+    seen = {args.before: {}, args.after: {}}
+    for i in range(args.runs):
+        order = [args.before, args.after][:: 1 if i % 2 == 0 else -1]
+        for binary in order:
+            for name, value in figures(binary, model).items():
+                seen[binary].setdefault(name, []).append(value)
+    print(f"{os.path.basename(model)}, medians of {args.runs}")
+    worst = float("inf")
+    for name in seen[args.before]:
+        before, after = (statistics.median(seen[binary][name])
+                         for binary in (args.before, args.after))
+        worst = min(worst, after / before)
+        print(f"  {name:26} {before:10.2f} {after:10.2f} {after / before:7.3f}")
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("before")
+    parser.add_argument("after")
+    parser.add_argument("models", nargs="+")
+    args = parser.parse_args()
+    worst = min(compare(args, model) for model in args.models)
+    sys.exit(0 if worst >= 1 - TOLERANCE else 1)
+
+
+if __name__ == "__main__":
+    main()
