@@ -141,6 +141,35 @@ BlockPlace PlaceInGroup(const PackActivationsArgs& args,
           .to_next_cross = stride};
 }
 
+// The largest magnitude of each block, as the bits of a float: they have the
+// order of the magnitudes, with NaN and infinity at the end.
+VI4 LargestMagnitudes(const float* x, size_t n_blocks) {
+  const DF d;
+  const DI di;
+  VI most[kTogether];
+  for (size_t b = 0; b < kTogether; ++b) {
+    const float* block = x + std::min(b, n_blocks - 1) * kBlock;
+    most[b] = hn::Zero(di);
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+      const auto magnitude = hn::Abs(hn::LoadU(d, block + i));
+      most[b] = hn::Max(most[b], hn::BitCast(di, magnitude));
+    }
+  }
+  return Reduce(di, most, Maximum());
+}
+
+void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks,
+                  const BlockPlace& place) {
+  for (size_t b = 0; b < n_blocks; ++b) {
+    const auto i = static_cast<int64_t>(b);
+    std::memcpy(place.scale + i * place.to_next_number, &numbers.scales[b], 4);
+    std::memcpy(place.sum + i * place.to_next_number, &numbers.sums[b], 4);
+    std::byte* both = place.cross + i * place.to_next_cross;
+    std::memcpy(both, &numbers.half_cross[b], 4);
+    std::memcpy(both + 4, &numbers.all_cross[b], 4);
+  }
+}
+
 // Packs at least one block of `x`. The last block stands in for blocks beyond
 // it.
 void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
@@ -150,16 +179,7 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   const DI4 di4;
   const auto index = [n_blocks](size_t b)
                          HWY_ATTR { return std::min(b, n_blocks - 1); };
-  // Magnitudes have the order of their bits, with NaN and infinity at its end.
-  VI most[kTogether];
-  for (size_t b = 0; b < kTogether; ++b) {
-    most[b] = hn::Zero(di);
-    for (size_t i = 0; i < kBlock; i += kLanes) {
-      const auto magnitude = hn::Abs(hn::LoadU(d, x + index(b) * kBlock + i));
-      most[b] = hn::Max(most[b], hn::BitCast(di, magnitude));
-    }
-  }
-  const VI4 amax_bits = Reduce(di, most, Maximum());
+  const VI4 amax_bits = LargestMagnitudes(x, n_blocks);
   const auto amax = hn::BitCast(d4, amax_bits);
   const auto nan = hn::Set(d4, std::numeric_limits<float>::quiet_NaN());
   const auto limit = hn::Set(d4, kActivationMax);
@@ -211,14 +231,7 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   hn::Store(half, di4, numbers.half_cross);
   hn::Store(hn::Add(half, Reduce(di4, last_cross, Sum())), di4,
             numbers.all_cross);
-  for (size_t b = 0; b < n_blocks; ++b) {
-    const auto i = static_cast<int64_t>(b);
-    std::memcpy(place.scale + i * place.to_next_number, &numbers.scales[b], 4);
-    std::memcpy(place.sum + i * place.to_next_number, &numbers.sums[b], 4);
-    std::byte* both = place.cross + i * place.to_next_cross;
-    std::memcpy(both, &numbers.half_cross[b], 4);
-    std::memcpy(both + 4, &numbers.all_cross[b], 4);
-  }
+  StoreNumbers(numbers, n_blocks, place);
 }
 
 }  // namespace

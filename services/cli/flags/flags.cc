@@ -342,6 +342,31 @@ void AddLogitBiasFlags(CLI::App& app, worker::LogitBiasOptions* bias) {
       ->group("Sampling");
 }
 
+void AddStoppingFlags(CLI::App& app, SamplingFlags* flags,
+                      const std::string& group) {
+  app.add_option("--stop", flags->stop,
+                 "End before this text; may be given several times")
+      ->type_name("STR")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--stop-token", flags->stop_tokens,
+                 "End at this token id; may be given several times")
+      ->type_name("ID")
+      ->allow_extra_args(false)
+      ->check(
+          [](const std::string& text) {
+            return std::string(
+                ParseCount(text, 0, std::numeric_limits<int32_t>::max())
+                    .status()
+                    .message());
+          },
+          "")
+      ->group(group);
+  app.add_flag("--ignore-eos", flags->ignore_eos,
+               "Go on after an end token (it is not masked)")
+      ->group(group);
+}
+
 }  // namespace
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
@@ -387,24 +412,7 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
       },
       "N", "Same seed, same text (0)")
       ->group(group);
-  app.add_option("--stop", flags->stop,
-                 "End before this text; may be given several times")
-      ->type_name("STR")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--stop-token", flags->stop_tokens,
-                 "End at this token id; may be given several times")
-      ->type_name("ID")
-      ->allow_extra_args(false)
-      ->check(
-          [](const std::string& text) {
-            return std::string(ParseCount(text, 0, kInt32).status().message());
-          },
-          "")
-      ->group(group);
-  app.add_flag("--ignore-eos", flags->ignore_eos,
-               "Go on after an end token (it is not masked)")
-      ->group(group);
+  AddStoppingFlags(app, flags, group);
   AddCount(app, "--top-logprobs", &flags->top_logprobs, 0,
            GenerateOptions::kMaxTopLogprobs, "K",
            "With -o json: log-probability of each token and of its K likeliest "
