@@ -9,8 +9,10 @@
    requests that were found, one after the other. Meanwhile a lease is renewed and
    health is asked; printed are p50, p99 and the maximum of both.
 3. The worker: streams are read beside clients that send the worst requests, and
-   beside as many cheap ones as often. Printed are the streams' rates, their
-   ratio and the longest gap between two tokens.
+   beside as many cheap ones as often: once the cheapest there is, and once, for
+   each request that generates, as many tokens without a constraint, which take
+   their rows of each step as the streams' own tokens do. Printed are the
+   streams' rates, their ratios and the longest gap between two tokens.
 
 Needs the packages of tests/e2e/requirements.txt.
 
@@ -217,10 +219,13 @@ def gbnf(s):
 
 def under(make, **limits):
     """Replies of sixteen tokens under a constraint."""
-    return Kind(
-        GenerationStub, "Generate",
-        lambda s: generate(text=text("x"), max_tokens=16, sampling=GREEDY,
-                           constraint=make(s)), **limits)
+    return Kind(GenerationStub, "Generate",
+                lambda s: sixteen_tokens(constraint=make(s)), **limits)
+
+
+def sixteen_tokens(**more):
+    return generate(text=text("x"), sampling=GREEDY, **more,
+                    stopping=generation.StoppingOptions(max_tokens=16))
 
 
 WORKER_KINDS = {
@@ -252,6 +257,16 @@ WORKER_KINDS = {
 }
 CHEAP = Kind(TokenizerStub, "CountTokens",
              lambda s: tokenizer.CountTokensRequest(text=text("x")), one=1)
+UNCONSTRAINED = Kind(GenerationStub, "Generate",
+                     lambda s: sixteen_tokens(), one=1)
+
+
+def same_tokens(kind, sizes):
+    """The cheapest request whose reply has as many tokens."""
+    request = kind.make(sizes)
+    is_constrained = (isinstance(request, generation.GenerateRequest)
+                      and request.HasField("constraint"))
+    return (UNCONSTRAINED if is_constrained else CHEAP, {"one": 1})
 
 
 class Found:
@@ -480,15 +495,16 @@ def compare(worker, args, title, requests):
               f" {bad_rate:.0f} tokens/s, longest gap {gap * 1e3:.0f} ms")
         show_times("health", time_calls(health_of(worker), 2))
     pause = args.clients * (args.seconds + 1) / max(n_sent, 1)
-    cheap = [(CHEAP, {"one": 1})]
-    with Clients(worker.address, args.clients, cheap, pause) as sent:
-        before = sent.n_sent
-        good_rate, gap = streams(worker, args)
-        n_sent = sent.n_sent - before
-    print(f"  beside {n_sent} cheap requests: {good_rate:.0f} tokens/s,"
-          f" longest gap {gap * 1e3:.0f} ms")
-    print(f"  rate beside {title} / beside cheap ones:"
-          f" {bad_rate / good_rate:.2f}")
+    for what, cheap in (("the cheapest requests", [(CHEAP, {"one": 1})]),
+                        ("as many tokens",
+                         [same_tokens(*one) for one in requests])):
+        with Clients(worker.address, args.clients, cheap, pause) as sent:
+            before = sent.n_sent
+            good_rate, gap = streams(worker, args)
+            n_sent = sent.n_sent - before
+        print(f"  beside {n_sent} of {what}: {good_rate:.0f} tokens/s,"
+              f" longest gap {gap * 1e3:.0f} ms,"
+              f" ratio {bad_rate / good_rate:.2f}")
 
 
 def main():
