@@ -50,7 +50,7 @@ constexpr char kSelect[] =
     "SELECT id, device_uuid, bytes, measured_bytes, holder, purpose, process,"
     "epoch, state, request_id, granted_wall FROM lease ORDER BY epoch";
 
-// A statement that is finalised at the end of its scope.
+// This statement is finalised at the end of its scope.
 struct Statement {
   Statement(sqlite3* db, const char* sql) {
     code = sqlite3_prepare_v2(db, sql, -1, &handle, nullptr);
@@ -76,7 +76,8 @@ struct Statement {
   int code;
 };
 
-// A lease's state as the journal keeps it, without suspicion.
+// Returns a lease's state as the journal keeps it: RELEASED, CONFIRMED or
+// RESERVED, but never SUSPECT.
 absl::string_view KeptState(const planner::Lease& lease) {
   if (lease.state == planner::LeaseState::kReleased) return "RELEASED";
   return lease.was_confirmed ? "CONFIRMED" : "RESERVED";

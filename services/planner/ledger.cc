@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::Duration kJournalRetry = absl::Seconds(2);
 
-// The process's name for the book; empty if the message has none.
+// Returns the process's name for the book; empty if the message has none.
 absl::StatusOr<std::string> NameOf(bool has_process,
                                    const v1::ProcessIdentity& process) {
   if (!has_process) return std::string();
@@ -53,8 +53,8 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
        std::nullopt});
 }
 
-// The name of the process in the book. An identity that is not valid holds
-// nothing.
+// Returns the name of the process in the book. An identity that is not valid
+// holds nothing.
 std::string BookName(const v1::ProcessIdentity& process) {
   return ToString(
       {.pid = process.pid(),

@@ -55,7 +55,7 @@ absl::StatusOr<Target> ProfileTarget(const v1::DeviceProfile& message) {
   return Target{std::move(profile), free_bytes, std::nullopt};
 }
 
-// The device of a DeviceToFill or a GetBoundsRequest.
+// Returns the device of a DeviceToFill or a GetBoundsRequest.
 template <typename Message>
 absl::StatusOr<Target> TargetOf(const Message& message,
                                 const v1::ListDevicesResponse& registered,
@@ -87,8 +87,8 @@ absl::Status CheckCount(int count, int64_t max, absl::string_view field) {
       absl::StrCat(field, ": more than ", max, " of them"));
 }
 
-// The devices of a request for the pure planner. Devices for which all plans
-// are equal are in one class.
+// Holds the devices of a request for the pure planner. Devices for which all
+// plans are equal are in one class.
 class Fleet {
  public:
   absl::Status Add(const std::string& id, Target target,
@@ -113,11 +113,11 @@ class Fleet {
     return absl::OkStatus();
   }
 
-  // Profiles with one device of each class.
+  // Returns the profiles of one device of each class.
   const std::vector<planner::DeviceProfile>& profiles() const {
     return profiles_;
   }
-  // The name of device `index`.
+  // Returns the name of device `index`.
   const std::string& Name(size_t index) const { return names_[index]; }
 
  private:
@@ -272,7 +272,7 @@ v1::DeviceBounds Describe(const planner::DeviceBounds& bounds) {
   return message;
 }
 
-// The error of a plan that does not fit.
+// Returns the error of a plan that does not fit.
 absl::Status DoesNotFit(const planner::ModelShape& shape,
                         const planner::LoadOptions& options,
                         const Target& target) {

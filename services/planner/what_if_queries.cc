@@ -50,7 +50,7 @@ v1::WhatIfPoint ToProto(const planner::WhatIfPoint& point) {
   return message;
 }
 
-// The grid of `request`, with its model and devices.
+// Makes the grid of `request`, with its model and devices.
 absl::StatusOr<planner::WhatIf> GridOf(Planner& planner,
                                        const v1::WhatIfRequest& request,
                                        StopCheck stop) {
@@ -116,7 +116,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   void OnDone() override { delete this; }
 
  private:
-  // Memory of a message and of its bytes to be sent.
+  // This is the memory of a message and of its bytes that are to be sent.
   static constexpr int64_t kMessageBytes = 512 << 10;
 
   absl::Status Begin(CallGate& gate) {
