@@ -93,7 +93,7 @@ absl::Status ByteBudget::Raise(Share& share, int64_t bytes) {
 
 int64_t ByteBudget::MostOf(const Share& share, int64_t bytes) const {
   const int64_t peer_bytes = share.peer_->second.held_bytes;
-  // What the peer holds, and what is free.
+  // This is what the peer holds and what is free.
   const int64_t room = limit_bytes_ - (traffic_.held_bytes - peer_bytes);
   const int64_t times = bytes > kMaxSmallBytes ? kLargeTimesLeft : kTimesLeft;
   const int64_t most_of_peer =

@@ -38,7 +38,7 @@ absl::Status QueueFull() {
       {v1::ERROR_REASON_QUEUE_FULL, {}, WorkPool::kRetryDelay});
 }
 
-// Places in the queue that a job takes.
+// Returns how many places in the queue a job takes.
 size_t PlacesOf(const WorkPool::Job& job) {
   if (job.goes_on) return 0;
   return std::max<size_t>(

@@ -84,7 +84,7 @@ double MedianOf(std::vector<double> found) {
   return *middle;
 }
 
-// The median of the values of `take`, measured as Repeats says.
+// Returns the median of the values of `take`, measured as Repeats says.
 absl::StatusOr<double> Median(
     const Repeats& repeats,
     absl::FunctionRef<absl::StatusOr<double>(uint64_t seed)> take) {
@@ -97,8 +97,8 @@ absl::StatusOr<double> Median(
   return MedianOf(std::move(found));
 }
 
-// Tokens per second of sequences that generate after prompts of `n_prompt`
-// tokens.
+// Returns the tokens per second of sequences that generate after prompts of
+// `n_prompt` tokens.
 absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_prompt, int64_t n_tokens,
                                   Logits logits, uint64_t seed) {

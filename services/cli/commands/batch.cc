@@ -18,9 +18,9 @@
 namespace plimsoll::cli {
 namespace {
 
-// Lines that run or wait to be printed. There are more than slots, so that a
-// long line does not leave the other slots idle, and fewer than fit in the
-// engine's queue.
+// For each slot, this many lines run or wait to be printed. There are more
+// lines than slots, so that a long line does not leave the other slots idle,
+// and fewer than fit in the engine's queue.
 constexpr int64_t kLinesPerSlot = 4;
 
 struct Line {

@@ -51,10 +51,10 @@ constexpr char kBenchFooter[] =
     "  plimsoll bench --model model.gguf --kv-type q8_0 "
     "--at-positions 100,8000";
 
-// Limits of the numbers of sequences and prompts, and of their sizes.
+// These limit the numbers of sequences and prompts, and their sizes.
 constexpr size_t kMaxFigures = 16;
 constexpr int64_t kMaxTokens = 1 << 20;
-// Limits of the buffer whose reading is measured.
+// These limit the size of the buffer whose reading is measured.
 constexpr int64_t kMinBuffer = 64 << 20;
 constexpr int64_t kMaxBuffer = int64_t{1} << 30;
 
@@ -98,8 +98,8 @@ auto ParseCounts(int64_t max) {
       };
 }
 
-// Time since this process started, or since `begin` if the system does not
-// tell.
+// Returns the time since this process started, or since `begin` if the system
+// does not tell.
 absl::Duration SinceStart(absl::Time begin) {
   const std::optional<int64_t> ticks = services::StartTicks(getpid());
   if (!ticks) return services::BootTime() - begin;

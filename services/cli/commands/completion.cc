@@ -90,7 +90,7 @@ void AddNodes(const CLI::App& app, const std::string& path, const Node* root,
   }
 }
 
-// The patterns for the words before the cursor: "models describe" after
+// Returns the patterns for the words before the cursor: "models describe" after
 // "models" is 'models describe', and a command of the root is ' plan'.
 std::string CommandPatterns(const std::vector<Node>& nodes,
                             absl::string_view separator) {
@@ -119,7 +119,8 @@ std::string CommandNames(const Node& node) {
   return names;
 }
 
-// Patterns such as 'path:--flag' | 'path:-f', which bash and zsh both match.
+// Returns patterns such as 'path:--flag' | 'path:-f', which bash and zsh both
+// match.
 std::string FlagPatterns(const Node& node, const Flag& flag) {
   return absl::StrJoin(flag.names, " | ",
                        [&node](std::string* out, const std::string& name) {
@@ -132,8 +133,8 @@ std::string Quoted(absl::string_view text, absl::string_view quote) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", quote}}), "'");
 }
 
-// The cases of every flag that has a value; `value` writes the shell's code for
-// it.
+// Returns the cases of every flag that has a value. `value` writes the shell's
+// code for it.
 std::string ValueCases(const std::vector<Node>& nodes,
                        absl::FunctionRef<std::string(const ValueHint&)> value) {
   std::string out;
@@ -147,7 +148,8 @@ std::string ValueCases(const std::vector<Node>& nodes,
   return out;
 }
 
-// The completions of a flag's value, and below, of each command, for bash.
+// Returns bash code that completes a flag's value. BashWords below completes
+// the words of each command.
 std::string BashValue(const ValueHint& hint) {
   std::vector<std::string> out;
   if (hint.is_file) out.push_back("files=1");
@@ -213,14 +215,15 @@ std::string Bash(const std::vector<Node>& nodes) {
       "complete -F _plimsoll plimsoll\n");
 }
 
-// Text as name:help, which _describe takes.
+// Returns the text name:help, which _describe takes.
 std::string Described(absl::string_view name, absl::string_view help) {
   return Quoted(
       absl::StrCat(name, ":", absl::StrReplaceAll(help, {{":", "\\:"}})),
       "'\\''");
 }
 
-// The completions of a flag's value, and below, of each command, for zsh.
+// Returns zsh code that completes a flag's value. ZshWords below completes the
+// words of each command.
 std::string ZshValue(const ValueHint& hint) {
   return absl::StrCat(hint.is_list ? "compset -P '*,'; " : "",
                       hint.is_file ? "_files" : "compadd -- ",

@@ -65,7 +65,8 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryThere(const std::string& model,
   return response;
 }
 
-// The arenas of a model on several devices.
+// Returns a table of the arenas of a model on several devices; empty if it is
+// on one.
 std::string PartsTable(const v1::GetMemoryResponse& response,
                        const Style& style) {
   if (response.parts().empty()) return "";

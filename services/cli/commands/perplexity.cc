@@ -71,7 +71,7 @@ v1::StreamGenerateRequest RequestFor(std::string text,
   return request;
 }
 
-// Prints a line on a terminal, at every percent.
+// Prints a line on a terminal for every percent of the text.
 class ScoreProgress {
  public:
   explicit ScoreProgress(Streams& streams) : streams_(streams) {}

@@ -71,7 +71,8 @@ bool IsLocal(absl::string_view device) {
   return device.empty() || device == "cpu" || absl::StartsWith(device, "cuda:");
 }
 
-// The devices of --device: one, or those that share the layers, in order.
+// Returns the devices of --device: one, or those that share the layers, in
+// order.
 std::vector<std::string> NamesOf(const PlanFlags& flags) {
   if (flags.device.empty()) return {"cpu"};
   return absl::StrSplit(flags.device, ',');
@@ -191,13 +192,14 @@ absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
                                         : flags.device)};
 }
 
-// The verdict for several models, or for one model on several devices.
+// Returns the verdict for several models, or for one model on several devices.
 template <typename Plan>
 absl::Status VerdictOf(const Plan& plan) {
   return plan.fits() ? absl::OkStatus() : DoesNotFit("the plan does not fit");
 }
 
-// Plans several models or several devices; only in this process.
+// Plans several models, or one model on several devices. The command does this
+// only in this process and refuses --planner.
 absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
   const std::vector<std::string> names = NamesOf(flags);
   if (!commands.globals.planner.empty()) {

@@ -65,7 +65,7 @@ absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
   return absl::OkStatus();
 }
 
-// Waits, unless it is interrupted.
+// Waits until the time is over or the user interrupts.
 void Pause(absl::Duration duration) {
   const absl::Time end = absl::Now() + duration;
   for (absl::Time now = absl::Now(); now < end && !Interrupted();

@@ -100,8 +100,8 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
   return answer;
 }
 
-// The rows and columns that the user asked for, else contexts and slots. An
-// axis with a single value is replaced by another one that has more.
+// Returns the rows and columns that the user asked for, else contexts and
+// slots. An axis with a single value is replaced by another one that has more.
 absl::StatusOr<MapAxes> ChooseAxes(const WhatIfFlags& flags,
                                    const GridAnswer& answer) {
   const auto choose = [&](std::optional<GridAxis> wanted,

@@ -65,7 +65,7 @@ std::string ContextLabel(uint32_t n_ctx) {
   return n_ctx == kMostContext ? "max" : FormatCount(n_ctx);
 }
 
-// The contexts if the user names none: powers of four below the trained
+// Returns the contexts if the user names none: powers of four below the trained
 // context, and the longest that fits.
 std::vector<ContextFlag> DefaultContexts(int64_t n_ctx_train) {
   std::vector<ContextFlag> contexts;

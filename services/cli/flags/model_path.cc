@@ -21,7 +21,7 @@ bool IsFile(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// An error about the model at `path`, with what to try.
+// Returns an error about the model at `path` that says what to try.
 absl::Status Explained(const std::string& path, const absl::Status& error) {
   const absl::Status status = Prefixed(absl::StrCat(path, ": "), error);
   if (!absl::IsNotFound(status)) return status;

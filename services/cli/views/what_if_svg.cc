@@ -99,7 +99,7 @@ std::string LoadLine(const GridPanel& panel, int64_t left, int64_t top) {
   return out;
 }
 
-// The size in pixels of a panel and of its row labels.
+// This is the size in pixels of a panel and of its row labels.
 struct PanelSize {
   int64_t label_width;
   int64_t width;

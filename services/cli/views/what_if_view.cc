@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<absl::string_view, kNumGridAxes> kAxisNames = {
     "device", "weights", "kv-type", "n-ubatch", "slots", "n-ctx"};
-// At most this much is shown; -o csv has all.
+// The terminal shows at most this much; -o csv has all.
 constexpr size_t kMaxPanels = 24;
 constexpr size_t kMaxBest = 10;
 
@@ -28,7 +28,8 @@ struct Shade {
   absl::string_view meaning;
 };
 
-// Shades by Heat. The glyph has all information; colour only repeats it.
+// The shades are in the order of Heat. The glyph has all information; colour
+// only repeats it.
 constexpr std::array<Shade, kNumHeats> kShades = {
     {{"░", ".", Color::kGreen, "to 50%"},
      {"▒", "-", Color::kCyan, "to 75%"},
@@ -48,7 +49,7 @@ std::string PadLeft(absl::string_view text, int64_t width) {
   return absl::StrCat(std::string(static_cast<size_t>(n), ' '), text);
 }
 
-// The position of point `index` on each axis.
+// Returns the position of point `index` on each axis.
 std::array<size_t, kNumGridAxes> PlaceOf(const GridAnswer& answer,
                                          size_t index) {
   std::array<size_t, kNumGridAxes> place = {};
@@ -161,9 +162,9 @@ std::string ElementTypeName(v1::ElementType type) {
   return info == nullptr ? "file" : std::string(info->name);
 }
 
-// The points of the frontier, ordered by the tokens of context in all slots,
-// most first. Points with equal loads (a context that was both requested and
-// solved) are shown once.
+// Returns the points of the frontier, ordered by the tokens of context in all
+// slots, most first. Points with equal loads (a context that was both requested
+// and solved) are shown once.
 std::vector<size_t> BestFirst(const GridAnswer& answer) {
   const v1::WhatIfResponse& all = answer.all;
   const auto key = [&all](size_t index) {
