@@ -100,7 +100,7 @@ absl::Status SetState(absl::string_view text, planner::Lease& lease) {
 
 constexpr char kBadSuffix[] = ".bad-";
 
-// True if a journal that was not sound lies beside `path`.
+// Returns true if a journal that was not sound lies beside `path`.
 bool HasBadOne(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string prefix = file.filename().string() + kBadSuffix;
@@ -116,7 +116,7 @@ bool HasBadOne(const std::string& path) {
 constexpr char kOpen[] = "open";
 constexpr char kClosed[] = "closed";
 
-// True if SQLite's log lies beside `path` and is not empty.
+// Returns true if SQLite's log lies beside `path` and is not empty.
 bool HasLog(const std::string& path) {
   std::error_code error;
   return std::filesystem::file_size(path + "-wal", error) > 0 && !error;
@@ -469,7 +469,7 @@ void Journal::Note(const planner::Lease& lease) {
 }
 
 absl::Status Journal::PutWhole(int64_t next_epoch) {
-  // Read() would not take it back.
+  // Read() would refuse an epoch that is larger.
   if (next_epoch > planner::LeaseBook::kMaxEpoch) {
     return absl::UnavailableError("the epochs are used up");
   }

@@ -342,7 +342,8 @@ absl::Status PlacementQueries::PlaceModels(
   if (request.has_max_replicas_per_device()) {
     problem.max_replicas_per_device = request.max_replicas_per_device();
   }
-  // Plans cost more than all else, so mistakes are refused before them.
+  // Plans cost more than all else, so mistakes in the request are found before
+  // any plan is made.
   RETURN_IF_ERROR(planner::ValidatePlacement(problem));
   ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                    ShapesOf(request, problem.n_classes, stop));
