@@ -159,7 +159,8 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 
 namespace {
 
-// Chooses which layers go on which device. One device gets the whole model.
+// Chooses which layers go on which device. If there is one device, it gets the
+// whole model.
 absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::ModelShape& shape, const LoadFlags& flags,
     const services::ComputeDevices& devices, Streams& streams) {

@@ -1,5 +1,5 @@
-// Text from a model of this process: the engine's step thread on one side, the
-// command on the other.
+// Generates text from a model of this process: the engine's step thread writes
+// it, and the command reads it.
 #include <memory>
 #include <optional>
 #include <utility>

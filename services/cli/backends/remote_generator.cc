@@ -1,5 +1,5 @@
-// Text from a worker: one read in flight, so a command that does not read
-// costs a bounded amount of memory on both sides.
+// Reads text from a worker. One read is in flight, so a command that does not
+// read costs a bounded amount of memory on both sides.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -52,7 +52,7 @@ class RemoteStream final : public ReplyStream,
     this->StartCall();
   }
 
-  // gRPC must be done with this object before it goes.
+  // gRPC must be done with this object before the object is destroyed.
   ~RemoteStream() override {
     context_.TryCancel();
     while (!DrainOne()) continue;

@@ -1,4 +1,5 @@
-// `plimsoll generate --batch`: many prompts, one load.
+// `plimsoll generate --batch`: answers many prompts with a model that is loaded
+// once.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -1,4 +1,5 @@
-// `plimsoll chat`: a conversation in a session, which goes on without limit.
+// `plimsoll chat`: holds a conversation in a session, which goes on without
+// limit.
 #include <memory>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// `plimsoll completion`: scripts for shells, made from the tree of commands, so
-// that no list is kept by hand.
+// `plimsoll completion`: writes scripts for shells. They are made from the tree
+// of commands, so that no list is kept by hand.
 #include "services/cli/commands/completion.h"
 
 #include <memory>

@@ -20,7 +20,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
     StartRead(&incoming_);
     StartCall();
   }
-  // gRPC must be done with this object before it goes.
+  // gRPC must be done with this object before the object is destroyed.
   ~Reader() override {
     context_.TryCancel();
     absl::MutexLock lock(&mu_);

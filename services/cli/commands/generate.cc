@@ -1,4 +1,5 @@
-// `plimsoll generate`: text from a prompt, at once or as it comes.
+// `plimsoll generate`: generates text from a prompt and prints it at once or as
+// it comes.
 #include "services/cli/commands/generate.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// `plimsoll models`: the models in the cache, or those of a worker.
+// `plimsoll models`: lists the models in the cache, or those of a worker.
 #include <filesystem>
 #include <memory>
 #include <system_error>

@@ -66,7 +66,7 @@ struct Planned {
   std::string title;
 };
 
-// True if --device names a device of this machine.
+// Returns true if --device names a device of this machine.
 bool IsLocal(absl::string_view device) {
   return device.empty() || device == "cpu" || absl::StartsWith(device, "cuda:");
 }

@@ -1,4 +1,4 @@
-// Flags of what a reply must be, and how they enter a request.
+// Parses the flags that say what a reply must be, and puts them into a request.
 #include "services/cli/flags/constraint_flags.h"
 
 #include "base/status_macros.h"
@@ -59,7 +59,8 @@ absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
   } else {
     constraint.set_regex(*flags.regex);
   }
-  // The worker checks this too; here no model is loaded for nothing.
+  // The worker checks this too. The check here saves loading a model for a
+  // request that is refused.
   RETURN_IF_ERROR(services::FromProto(constraint).status());
   return constraint;
 }

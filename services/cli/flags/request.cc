@@ -1,4 +1,4 @@
-// Flags as a request of plimsoll.v1.
+// Converts flags to a request of plimsoll.v1.
 #include "services/cli/flags/request.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Flags of a context that rolls.
+// Parses the flags that say how a context rolls.
 #include "services/cli/flags/roll_flags.h"
 
 #include <limits>

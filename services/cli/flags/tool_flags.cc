@@ -46,7 +46,8 @@ absl::StatusOr<v1::Tool> ToolFrom(const SchemaJson& json) {
         key == "name" ? *tool.mutable_name() : *tool.mutable_description();
     field = value.get_ref<const std::string&>();
   }
-  // The worker checks this too; here no model is loaded for nothing.
+  // The worker checks this too. The check here saves loading a model for a
+  // request that is refused.
   RETURN_IF_ERROR(worker::WriteToolDeclaration(
                       {tool.name(), tool.description(), tool.parameters()})
                       .status());
