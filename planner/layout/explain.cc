@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "planner/layout/auto_context.h"
 #include "planner/layout/change.h"
 #include "planner/layout/kv_cache_bytes.h"
@@ -23,22 +22,26 @@ constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
 
 class Adviser {
  public:
-  Adviser(const PlanInputs& inputs, const MemoryPlan& plan, int64_t cap)
-      : inputs_(inputs), plan_(plan), cap_(cap) {}
+  // Changes keep `n_ctx` tokens of context, or give at most `cap`.
+  Adviser(const PlanInputs& inputs, const MemoryPlan& plan, int64_t n_ctx,
+          int64_t cap)
+      : inputs_(inputs), plan_(plan), n_ctx_(n_ctx), cap_(cap) {}
 
   // Adds the change to the list if its plan fits, and returns whether it does.
   // Options that no plan can be made with do not fit.
   bool Try(const Change& change) {
-    const auto inputs = inputs_.With(change.options);
-    if (!inputs.ok() || !Fits(*inputs, change.n_ctx)) return false;
-    Add(*inputs, change, change.n_ctx, change.n_ctx);
+    const LoadOptions options = Changed(inputs_.options(), change);
+    const auto inputs = inputs_.With(options);
+    if (!inputs.ok() || !Fits(*inputs, n_ctx_)) return false;
+    Add(*inputs, change, n_ctx_, n_ctx_);
     return true;
   }
 
   // Adds the change if it gives a longer context than the plan has, and returns
   // whether it does.
   bool TryLonger(const Change& change) {
-    const auto inputs = inputs_.With(change.options);
+    const LoadOptions options = Changed(inputs_.options(), change);
+    const auto inputs = inputs_.With(options);
     const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, cap_) : 0;
     if (n_ctx <= plan_.n_ctx) return false;
     Add(*inputs, change, plan_.n_ctx, n_ctx);
@@ -48,8 +51,8 @@ class Adviser {
   // The best file of the model with which the plan fits or, where it does, has
   // a longer context: in a type that the device runs, unless it cannot run the
   // plan anyway.
-  void TryWeights(const Change& base) {
-    if (base.options.weight_bytes) return;
+  void TryWeights(Change change) {
+    if (inputs_.options().weight_bytes) return;
     if (elements_ == 0) elements_ = MatrixElements();
     for (const DType type : kFileTypes) {
       const bool runs = FindStorageRule(inputs_.profile(), type) != nullptr;
@@ -60,31 +63,30 @@ class Adviser {
                            static_cast<double>(info.block_elems);
       const auto now = static_cast<double>(inputs_.weight_bytes());
       if (least > kWorthwhile * now) continue;
-      Change change = base;
-      change.options.weight_type = type;
-      change.Append(absl::StrCat("--weights ", DTypeName(type)));
+      change.weight_type = type;
       if (plan_.fits ? TryLonger(change) : Try(change)) return;
     }
   }
 
-  // The largest context up to `change.n_ctx` that fits with its options.
+  // The largest context up to `n_ctx` that fits with the change.
   void TryContext(Change change) {
-    const auto inputs = inputs_.With(change.options);
-    change.n_ctx = inputs.ok() ? LargestContext(*inputs, change.n_ctx) : 0;
-    if (change.n_ctx == 0) return;
-    const absl::string_view flag =
-        change.options.n_ctx ? "--n-ctx" : "--max-inference-len";
-    change.Append(absl::StrCat(flag, " ", change.n_ctx));
-    Add(*inputs, change, change.n_ctx, change.n_ctx);
+    const LoadOptions options = Changed(inputs_.options(), change);
+    const auto inputs = inputs_.With(options);
+    const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, n_ctx_) : 0;
+    if (n_ctx == 0) return;
+    (options.n_ctx ? change.n_ctx : change.max_inference_len) = n_ctx;
+    Add(*inputs, change, n_ctx, n_ctx);
   }
 
-  void TryUbatch(const Change& base) {
-    TrySmallerUbatch(base, [&](const Change& change) { return Try(change); });
+  void TryUbatch() {
+    TrySmallerUbatch(inputs_.options().n_ubatch,
+                     [&](const Change& change) { return Try(change); });
   }
 
-  void TrySlots(const Change& base) {
-    const auto change = WithMostSlots(
-        base, [&](const Change& fewer) { return FitsWith(fewer); });
+  void TrySlots() {
+    const auto change =
+        MostSlots(inputs_.options().n_slots,
+                  [&](const Change& fewer) { return FitsWith(fewer); });
     if (change) Try(*change);
   }
 
@@ -93,8 +95,9 @@ class Adviser {
 
  private:
   bool FitsWith(const Change& change) const {
-    const auto inputs = inputs_.With(change.options);
-    return inputs.ok() && Fits(*inputs, change.n_ctx);
+    const LoadOptions options = Changed(inputs_.options(), change);
+    const auto inputs = inputs_.With(options);
+    return inputs.ok() && Fits(*inputs, n_ctx_);
   }
 
   // Of the weights that stay on the device.
@@ -114,11 +117,12 @@ class Adviser {
   void Add(const PlanInputs& inputs, const Change& change, int64_t saves_at,
            int64_t n_ctx) {
     const int64_t bytes = TotalBytes(inputs, saves_at).value_or(0);
-    suggestions_.push_back({change.text, plan_.total_bytes - bytes, n_ctx});
+    suggestions_.push_back({change, plan_.total_bytes - bytes, n_ctx});
   }
 
   const PlanInputs& inputs_;
   const MemoryPlan& plan_;
+  int64_t n_ctx_;
   int64_t cap_;
   double elements_ = 0;  // of matrices on the device, once somebody asked
   std::vector<Suggestion> suggestions_;
@@ -153,35 +157,18 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   return types;
 }
 
-// Weights that the host could keep.
-bool KeepOnHost(const PlanInputs& inputs, Change& change) {
-  if (inputs.profile().kind == "cpu") return false;
-  HostWeights& host = change.options.host_weights;
-  std::vector<absl::string_view> kinds;
+// Weights that the host could keep and does not.
+HostWeights MovableWeights(const PlanInputs& inputs) {
+  HostWeights movable;
+  if (inputs.profile().kind == "cpu") return movable;
+  const HostWeights& host = inputs.options().host_weights;
   for (const WeightTensor& tensor : inputs.shape().weights) {
-    if (tensor.kind == WeightKind::kExpert && !host.experts) {
-      host.experts = true;
-      kinds.push_back("experts");
-    }
-    if (tensor.kind == WeightKind::kPerLayerEmbedding &&
-        !host.per_layer_embeddings) {
-      host.per_layer_embeddings = true;
-      kinds.push_back("per-layer-embeddings");
-    }
+    movable.experts |= tensor.kind == WeightKind::kExpert && !host.experts;
+    movable.per_layer_embeddings |=
+        tensor.kind == WeightKind::kPerLayerEmbedding &&
+        !host.per_layer_embeddings;
   }
-  if (kinds.empty()) return false;
-  change.Append(absl::StrCat("--host-weights ", absl::StrJoin(kinds, ",")));
-  return true;
-}
-
-// Every reduction at once, for when no single one is enough.
-Change SmallestChange(const PlanInputs& inputs, const MemoryPlan& plan,
-                      const Change& base) {
-  Change change = base;
-  KeepOnHost(inputs, change);
-  const std::vector<DType> types = SmallerKvTypes(inputs, plan);
-  return WithLeast(change,
-                   types.empty() ? std::nullopt : std::optional(types.back()));
+  return movable;
 }
 
 }  // namespace
@@ -258,35 +245,34 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
 std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
                                        const MemoryPlan& plan, int64_t n_ctx,
                                        int64_t cap) {
-  Adviser adviser(inputs, plan, cap);
-  const Change base = {inputs.options(), n_ctx, ""};
+  const LoadOptions& options = inputs.options();
+  Adviser adviser(inputs, plan, n_ctx, cap);
   const std::vector<DType> types = SmallerKvTypes(inputs, plan);
-  Change on_host = base;
-  const bool may_be_on_host = KeepOnHost(inputs, on_host);
-  const bool has_parked = base.options.n_parked > 0;
+  const Change on_host = {.host_weights = MovableWeights(inputs)};
+  const bool has_parked = options.n_parked > 0;
   if (plan.fits) {
-    if (has_parked) adviser.TryLonger(WithoutParked(base));
-    for (const DType type : types) adviser.TryLonger(WithKvType(base, type));
-    if (may_be_on_host) adviser.TryLonger(on_host);
-    Change one = base;
-    one.options.n_slots = 1;
-    one.text = "--slots 1";
-    if (base.options.n_slots > 1) adviser.TryLonger(one);
-    adviser.TryWeights(base);
+    if (has_parked) adviser.TryLonger({.n_parked = 0});
+    for (const DType type : types) adviser.TryLonger({.kv_type = type});
+    if (!on_host.empty()) adviser.TryLonger(on_host);
+    if (options.n_slots > 1) adviser.TryLonger({.n_slots = 1});
+    adviser.TryWeights({});
     return adviser.Take();
   }
-  if (has_parked) adviser.Try(WithoutParked(base));
-  adviser.TryUbatch(base);
-  for (const DType type : types) adviser.Try(WithKvType(base, type));
-  if (may_be_on_host) adviser.Try(on_host);
-  adviser.TrySlots(base);
-  adviser.TryContext(base);
-  const Change all = SmallestChange(inputs, plan, base);
-  if (adviser.empty() && !all.text.empty() && !adviser.Try(all)) {
+  if (has_parked) adviser.Try({.n_parked = 0});
+  adviser.TryUbatch();
+  for (const DType type : types) adviser.Try({.kv_type = type});
+  if (!on_host.empty()) adviser.Try(on_host);
+  adviser.TrySlots();
+  adviser.TryContext({});
+  // Every reduction at once, for when no single one is enough.
+  Change all = EveryReduction(
+      options, types.empty() ? std::nullopt : std::optional(types.back()));
+  all.host_weights = on_host.host_weights;
+  if (adviser.empty() && !all.empty() && !adviser.Try(all)) {
     adviser.TryContext(all);
   }
-  adviser.TryWeights(base);
-  if (adviser.empty() && !all.text.empty()) adviser.TryWeights(all);
+  adviser.TryWeights({});
+  if (adviser.empty() && !all.empty()) adviser.TryWeights(all);
   return adviser.Take();
 }
 

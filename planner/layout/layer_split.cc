@@ -269,53 +269,53 @@ absl::StatusOr<int64_t> ResolveContext(const Splitter& splitter,
 // Finds changes with which all layers find a device.
 class SplitAdviser {
  public:
-  SplitAdviser(const SplitProblem& problem, int64_t last_bytes)
-      : problem_(problem), last_bytes_(last_bytes) {}
+  // Changes keep `n_ctx` tokens of context. `last_bytes` is what the last
+  // device needs without a change.
+  SplitAdviser(const SplitProblem& problem, const LoadOptions& options,
+               int64_t n_ctx, int64_t last_bytes)
+      : problem_(problem),
+        options_(options),
+        n_ctx_(n_ctx),
+        last_bytes_(last_bytes) {}
 
   // Whether all layers find a device with the change, which is then kept.
-  bool Try(const Change& change) {
-    if (!Fits(change)) return false;
-    const int64_t bytes = Splitter(problem_, change.options)
-                              .LastDeviceBytes(change.n_ctx)
-                              .value_or(0);
-    suggestions_.push_back({change.text, last_bytes_ - bytes, change.n_ctx});
-    return true;
+  bool Try(const Change& change) { return TryAt(change, n_ctx_); }
+
+  void TryUbatch() {
+    TrySmallerUbatch(options_.n_ubatch,
+                     [&](const Change& change) { return Try(change); });
   }
 
-  void TryUbatch(const Change& base) {
-    TrySmallerUbatch(base, [&](const Change& change) { return Try(change); });
-  }
-
-  void TrySlots(const Change& base) {
-    const auto change =
-        WithMostSlots(base, [&](const Change& fewer) { return Fits(fewer); });
+  void TrySlots() {
+    const auto change = MostSlots(options_.n_slots, [&](const Change& fewer) {
+      return Fits(fewer, n_ctx_);
+    });
     if (change) Try(*change);
   }
 
   // The largest context up to the one asked for.
   void TryContext(Change change) {
-    if (!change.options.n_ctx) return;  // the smallest has been tried
-    change.options.max_inference_len =
-        std::exchange(change.options.n_ctx, std::nullopt);
-    const Splitter splitter(problem_, change.options);
-    const auto found =
-        ResolveContext(splitter, change.options,
-                       ContextsOf(problem_.slicer.shape(), change.options));
-    change.n_ctx = found.value_or(0);
-    if (change.n_ctx == 0) return;
-    change.Append(absl::StrCat("--n-ctx ", change.n_ctx));
-    Try(change);
+    LoadOptions options = Changed(options_, change);
+    if (!options.n_ctx) return;  // the smallest has been tried
+    options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
+    const Splitter splitter(problem_, options);
+    const auto found = ResolveContext(
+        splitter, options, ContextsOf(problem_.slicer.shape(), options));
+    const int64_t n_ctx = found.value_or(0);
+    if (n_ctx == 0) return;
+    change.n_ctx = n_ctx;
+    TryAt(change, n_ctx);
   }
 
   // Q8_0, if keys and values take more and may have it on every device.
-  std::optional<DType> SmallerKvType(const LoadOptions& options) const {
+  std::optional<DType> SmallerKvType() const {
     constexpr DType kSmaller = DType::kQ8_0;
     constexpr int64_t kElements = 256;  // whole blocks of every type
     const auto bytes_of = [](DType type) {
       return RowBytes(type, kElements).value_or(0);
     };
     const bool take_more =
-        std::max(bytes_of(options.k_type), bytes_of(options.v_type)) >
+        std::max(bytes_of(options_.k_type), bytes_of(options_.v_type)) >
         bytes_of(kSmaller);
     const bool may_have =
         std::all_of(problem_.devices.begin(), problem_.devices.end(),
@@ -329,12 +329,25 @@ class SplitAdviser {
   bool empty() const { return suggestions_.empty(); }
 
  private:
-  bool Fits(const Change& change) const {
-    const auto split = Splitter(problem_, change.options).At(change.n_ctx);
+  bool Fits(const Change& change, int64_t n_ctx) const {
+    const LoadOptions options = Changed(options_, change);
+    const auto split = Splitter(problem_, options).At(n_ctx);
     return split.ok() && split->fits;
   }
 
+  // Try with another context.
+  bool TryAt(const Change& change, int64_t n_ctx) {
+    if (!Fits(change, n_ctx)) return false;
+    const LoadOptions options = Changed(options_, change);
+    const int64_t bytes =
+        Splitter(problem_, options).LastDeviceBytes(n_ctx).value_or(0);
+    suggestions_.push_back({change, last_bytes_ - bytes, n_ctx});
+    return true;
+  }
+
   const SplitProblem problem_;
+  const LoadOptions& options_;
+  const int64_t n_ctx_;
   const int64_t last_bytes_;
   std::vector<Suggestion> suggestions_;
 };
@@ -346,15 +359,14 @@ absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
   ASSIGN_OR_RETURN(const int64_t last_bytes, splitter.LastDeviceBytes(n_ctx));
   split.missing_bytes =
       std::max<int64_t>(last_bytes - problem.devices.back().budget_bytes, 0);
-  SplitAdviser adviser(problem, last_bytes);
-  const Change base = {options, n_ctx, ""};
-  const std::optional<DType> kv_type = adviser.SmallerKvType(options);
-  adviser.TryUbatch(base);
-  if (kv_type) adviser.Try(WithKvType(base, *kv_type));
-  adviser.TrySlots(base);
-  adviser.TryContext(base);
-  const Change all = WithLeast(base, kv_type);
-  if (adviser.empty() && !all.text.empty() && !adviser.Try(all)) {
+  SplitAdviser adviser(problem, options, n_ctx, last_bytes);
+  const std::optional<DType> kv_type = adviser.SmallerKvType();
+  adviser.TryUbatch();
+  if (kv_type) adviser.Try({.kv_type = kv_type});
+  adviser.TrySlots();
+  adviser.TryContext({});
+  const Change all = EveryReduction(options, kv_type);
+  if (adviser.empty() && !all.empty() && !adviser.Try(all)) {
     adviser.TryContext(all);
   }
   split.suggestions = adviser.Take();

@@ -148,6 +148,23 @@ int64_t PowerOfTwoFrom(int64_t value) {
 
 }  // namespace
 
+LoadOptions Changed(LoadOptions options, const Change& change) {
+  HostWeights& host = options.host_weights;
+  host.experts |= change.host_weights.experts;
+  host.per_layer_embeddings |= change.host_weights.per_layer_embeddings;
+  options.n_ubatch = change.n_ubatch.value_or(options.n_ubatch);
+  options.k_type = change.kv_type.value_or(options.k_type);
+  options.v_type = change.kv_type.value_or(options.v_type);
+  options.n_parked = change.n_parked.value_or(options.n_parked);
+  options.n_slots = change.n_slots.value_or(options.n_slots);
+  if (change.n_ctx) options.n_ctx = change.n_ctx;
+  if (change.max_inference_len) {
+    options.max_inference_len = change.max_inference_len;
+  }
+  if (change.weight_type) options.weight_type = change.weight_type;
+  return options;
+}
+
 const Region* MemoryPlan::FindRegion(absl::string_view name) const {
   for (const Region& region : regions) {
     if (region.name == name) return &region;

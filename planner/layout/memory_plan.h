@@ -29,6 +29,8 @@ struct AllocationChoice {
 struct HostWeights {
   bool experts = false;
   bool per_layer_embeddings = false;
+
+  friend bool operator==(const HostWeights&, const HostWeights&) = default;
 };
 
 // A multimodal projector in the same process.
@@ -103,10 +105,30 @@ enum class ContextLimit {
   kMemory,           // the largest that fits the budget
 };
 
+// What is changed of LoadOptions, all of it together. What is absent stays as
+// it was.
+struct Change {
+  HostWeights host_weights = {};  // kinds that move to host memory as well
+  std::optional<int64_t> n_ubatch = std::nullopt;
+  std::optional<DType> kv_type = std::nullopt;  // of keys and of values
+  std::optional<int64_t> n_parked = std::nullopt;
+  std::optional<int64_t> n_slots = std::nullopt;
+  std::optional<int64_t> n_ctx = std::nullopt;
+  std::optional<int64_t> max_inference_len = std::nullopt;
+  std::optional<DType> weight_type = std::nullopt;  // of every matrix
+
+  // True if nothing is changed.
+  bool empty() const { return *this == Change{}; }
+  friend bool operator==(const Change&, const Change&) = default;
+};
+
+// The options with the change.
+LoadOptions Changed(LoadOptions options, const Change& change);
+
 // A change that makes a plan fit, or its context longer. It was verified by
 // planning again with it.
 struct Suggestion {
-  std::string text;  // "--kv-type q8_0", in the command line's words
+  Change change;
   int64_t saves_bytes;
   int64_t n_ctx;  // the n_ctx that it gives
 };

@@ -510,9 +510,7 @@ absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   if (options.weight_type && options.weight_type != options_->weight_type) {
     ASSIGN_OR_RETURN(
         weights, WeightBytesAs(*shape_, *profile_, host, *options.weight_type));
-  } else if (host.experts != options_->host_weights.experts ||
-             host.per_layer_embeddings !=
-                 options_->host_weights.per_layer_embeddings) {
+  } else if (host != options_->host_weights) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
                      LayoutWeights(*shape_, *profile_, host));
     weights = layout.bytes;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "services/wire/change_words.h"
+
 namespace plimsoll::services {
 namespace {
 
@@ -222,7 +224,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
 
 v1::Suggestion ToProto(const planner::Suggestion& suggestion) {
   v1::Suggestion message;
-  message.set_text(suggestion.text);
+  message.set_text(FlagsOf(suggestion.change));
   message.set_saves_bytes(ToUint64(suggestion.saves_bytes));
   message.set_n_ctx(ToUint32(suggestion.n_ctx));
   return message;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/strings/strip.h"
 #include "planner/model/weight_type.h"
 #include "tests/planner/known_models.h"
 #include "tests/planner/shapes.h"
@@ -96,12 +95,6 @@ TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
   EXPECT_EQ(plan.bytes_per_slot, 100 * plan.kv.bytes_per_token);
 }
 
-// The type that a suggestion to take another file names, or nullptr.
-const DTypeInfo* TypeOfWeights(const Suggestion& suggestion) {
-  absl::string_view text = suggestion.text;
-  return absl::ConsumePrefix(&text, "--weights ") ? FindDType(text) : nullptr;
-}
-
 // Every suggestion, applied, does what it says.
 void CheckLonger(const ModelShape& shape, const LoadOptions& options,
                  int64_t budget, const DeviceProfile& profile) {
@@ -109,24 +102,10 @@ void CheckLonger(const ModelShape& shape, const LoadOptions& options,
   ASSERT_EQ(plan.context_limit, ContextLimit::kMemory);
   ASSERT_FALSE(plan.suggestions.empty());
   for (const Suggestion& suggestion : plan.suggestions) {
-    LoadOptions changed = options;
-    for (const char* type : {"f16", "q8_0", "q4_0"}) {
-      if (suggestion.text == absl::StrCat("--kv-type ", type)) {
-        changed.k_type = changed.v_type =
-            FindDType(absl::string_view(type))->dtype;
-      }
-    }
-    if (suggestion.text == "--slots 1") changed.n_slots = 1;
-    if (const DTypeInfo* type = TypeOfWeights(suggestion)) {
-      changed.weight_type = type->dtype;
-    }
-    if (suggestion.text == "--host-weights per-layer-embeddings,experts") {
-      changed.host_weights = {.experts = true, .per_layer_embeddings = true};
-    }
-    EXPECT_EQ(PlanOf(shape, changed, budget, profile).n_ctx, suggestion.n_ctx)
-        << suggestion.text;
-    EXPECT_GT(suggestion.n_ctx, plan.n_ctx) << suggestion.text;
-    EXPECT_GE(suggestion.saves_bytes, 0) << suggestion.text;
+    const LoadOptions changed = Changed(options, suggestion.change);
+    EXPECT_EQ(PlanOf(shape, changed, budget, profile).n_ctx, suggestion.n_ctx);
+    EXPECT_GT(suggestion.n_ctx, plan.n_ctx);
+    EXPECT_GE(suggestion.saves_bytes, 0);
   }
 }
 
@@ -143,10 +122,13 @@ TEST(SuggestionsTest, OfALongerContextHold) {
   CheckLonger(Sparse(), {}, budget, Gpu());
 }
 
-// The suggestion of another file, or nothing.
+// The suggestion of another file and of nothing else, if there is one.
 std::optional<Suggestion> WeightsAdvice(const MemoryPlan& plan) {
   for (const Suggestion& suggestion : plan.suggestions) {
-    if (TypeOfWeights(suggestion) != nullptr) return suggestion;
+    const Change only_file = {.weight_type = suggestion.change.weight_type};
+    if (only_file.weight_type && suggestion.change == only_file) {
+      return suggestion;
+    }
   }
   return std::nullopt;
 }
@@ -163,21 +145,20 @@ TEST(SuggestionsTest, NameTheBestFileThatFits) {
   const int64_t needed = PlanOf(wide, options, 80 * kGiB).total_bytes;
   struct Case {
     int64_t budget;
-    std::string text;
+    DType type;
   };
-  for (const Case& c : {Case{needed - 1, "--weights q8_0"},
-                        Case{bytes_as(DType::kQ8_0) - 1, "--weights q6_K"},
-                        Case{bytes_as(DType::kQ4_K), "--weights q4_K"},
-                        // No worker of this build runs a smaller one.
-                        Case{bytes_as(DType::kQ4_K) - 1, ""}}) {
+  for (const Case& c : {Case{needed - 1, DType::kQ8_0},
+                        Case{bytes_as(DType::kQ8_0) - 1, DType::kQ6_K},
+                        Case{bytes_as(DType::kQ4_K), DType::kQ4_K}}) {
     const auto advice = WeightsAdvice(PlanOf(wide, options, c.budget));
-    EXPECT_EQ(advice ? advice->text : "", c.text);
-    if (!advice) continue;
+    ASSERT_TRUE(advice);
+    EXPECT_EQ(advice->change, Change{.weight_type = c.type});
     EXPECT_EQ(advice->n_ctx, 1'024);
-    EXPECT_EQ(
-        needed - advice->saves_bytes,
-        bytes_as(FindDType(absl::string_view(advice->text.substr(10)))->dtype));
+    EXPECT_EQ(needed - advice->saves_bytes, bytes_as(c.type));
   }
+  // No worker of this build runs a smaller one.
+  EXPECT_FALSE(
+      WeightsAdvice(PlanOf(wide, options, bytes_as(DType::kQ4_K) - 1)));
 }
 
 TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
@@ -204,8 +185,10 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
   const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
   const MemoryPlan plan = PlanOf(wide, options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
-  EXPECT_EQ(plan.suggestions[0].text,
-            "--n-ubatch 16 --kv-type q8_0 --slots 1 --weights q4_K");
+  EXPECT_EQ(plan.suggestions[0].change, (Change{.n_ubatch = 16,
+                                                .kv_type = DType::kQ8_0,
+                                                .n_slots = 1,
+                                                .weight_type = DType::kQ4_K}));
   EXPECT_EQ(plan.suggestions[0].n_ctx, 64);
 }
 
@@ -215,16 +198,17 @@ TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
   const int64_t needed = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
   const MemoryPlan plan = PlanOf(Sparse(), options, needed - 16 * kMiB, Gpu());
   EXPECT_FALSE(plan.fits);
-  const auto found = std::find_if(
-      plan.suggestions.begin(), plan.suggestions.end(),
-      [](const Suggestion& s) {
-        return s.text == "--host-weights per-layer-embeddings,experts";
-      });
+  const HostWeights both = {.experts = true, .per_layer_embeddings = true};
+  const auto found =
+      std::find_if(plan.suggestions.begin(), plan.suggestions.end(),
+                   [&](const Suggestion& s) {
+                     return s.change == Change{.host_weights = both};
+                   });
   ASSERT_NE(found, plan.suggestions.end());
   EXPECT_GE(found->saves_bytes, 16 * kMiB);
   for (const Suggestion& suggestion :
        PlanOf(Sparse(), options, needed - 16 * kMiB).suggestions) {
-    EXPECT_EQ(suggestion.text.find("--host-weights"), std::string::npos);
+    EXPECT_EQ(suggestion.change.host_weights, HostWeights());
   }
 }
 
@@ -300,8 +284,7 @@ TEST(ExplainTest, NoAdviceNamesATypeThatHeadsDoNotFill) {
     EXPECT_FALSE(plan.fits);
     return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
                        [](const Suggestion& suggestion) {
-                         return suggestion.text.find("q8_0") !=
-                                std::string::npos;
+                         return suggestion.change.kv_type == DType::kQ8_0;
                        });
   };
   EXPECT_TRUE(advises_q8());

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,10 +18,12 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::StartsWith;
+using ::testing::Optional;
 
 SplitDevice Device(int64_t budget_bytes) {
   DeviceProfile profile = CommittedCpuProfile();
@@ -178,50 +179,28 @@ TEST(LayerSplitTest, TheReasonOfTheContextIsThatOfAllParts) {
   EXPECT_EQ(SplitOf(shape, asked, {Device(1)}).n_ctx_reason, "");
 }
 
-// The options of a suggestion's flags.
-LoadOptions With(LoadOptions options, const std::string& text) {
-  std::istringstream words(text);
-  std::string flag;
-  std::string value;
-  while (words >> flag >> value) {
-    if (flag == "--n-ubatch") {
-      options.n_ubatch = std::stoll(value);
-    } else if (flag == "--slots") {
-      options.n_slots = std::stoll(value);
-    } else if (flag == "--n-ctx") {
-      options.n_ctx = std::stoll(value);
-    } else if (flag == "--max-inference-len") {
-      options.max_inference_len = std::stoll(value);
-    } else {
-      EXPECT_EQ(flag + " " + value, "--kv-type q8_0");
-      options.k_type = options.v_type = DType::kQ8_0;
-    }
-  }
-  return options;
-}
-
 // Where `devices` are too small: what the last one lacks is just enough, and
-// every suggestion makes it fit. Returns their texts.
-std::vector<std::string> CheckAdvice(const LoadOptions& options,
-                                     std::vector<SplitDevice> devices) {
+// every suggestion makes it fit. Returns their changes.
+std::vector<Change> CheckAdvice(const LoadOptions& options,
+                                std::vector<SplitDevice> devices) {
   const ModelShape shape = Gemma4();
   const SplitPlan split = SplitOf(shape, options, devices);
   EXPECT_FALSE(split.fits);
   EXPECT_GT(split.missing_bytes, 0);
-  std::vector<std::string> flags;
+  std::vector<Change> changes;
   for (const Suggestion& suggestion : split.suggestions) {
-    flags.push_back(suggestion.text);
+    changes.push_back(suggestion.change);
     EXPECT_GE(suggestion.saves_bytes, split.missing_bytes);
     const SplitPlan better =
-        SplitOf(shape, With(options, suggestion.text), devices);
-    EXPECT_TRUE(better.fits) << suggestion.text;
-    EXPECT_EQ(better.n_ctx, suggestion.n_ctx) << suggestion.text;
+        SplitOf(shape, Changed(options, suggestion.change), devices);
+    EXPECT_TRUE(better.fits);
+    EXPECT_EQ(better.n_ctx, suggestion.n_ctx);
   }
   devices.back().budget_bytes += split.missing_bytes - 1;
   EXPECT_FALSE(SplitOf(shape, options, devices).fits);
   devices.back().budget_bytes += 1;
   EXPECT_TRUE(SplitOf(shape, options, devices).fits);
-  return flags;
+  return changes;
 }
 
 TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
@@ -236,18 +215,22 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
   };
   EXPECT_THAT(CheckAdvice(options, {ExactDevice(first),
                                     ExactDevice(least(options) - 1)}),
-              ElementsAre("--n-ubatch 256", "--kv-type q8_0", "--slots 3",
-                          StartsWith("--n-ctx 65")));
+              ElementsAre(Change{.n_ubatch = 256},
+                          Change{.kv_type = DType::kQ8_0}, Change{.n_slots = 3},
+                          Field(&Change::n_ctx, Optional(Ge(65'000)))));
   // Where no change by itself is enough, all together.
-  LoadOptions all = With(options, "--n-ctx 16 --kv-type q8_0 --slots 1");
+  Change least_change = {.n_ubatch = 16, .kv_type = DType::kQ8_0, .n_slots = 1};
+  LoadOptions all = options;
+  all.n_ctx = 16;
+  all.n_slots = 1;
+  all.k_type = all.v_type = DType::kQ8_0;
   const std::vector<SplitDevice> devices = {ExactDevice(first),
                                             ExactDevice(least(all))};
   LoadOptions solved = options;
   solved.n_ctx.reset();
-  EXPECT_THAT(CheckAdvice(solved, devices),
-              ElementsAre("--n-ubatch 16 --kv-type q8_0 --slots 1"));
-  EXPECT_THAT(CheckAdvice(options, devices),
-              ElementsAre("--n-ubatch 16 --kv-type q8_0 --slots 1 --n-ctx 16"));
+  EXPECT_THAT(CheckAdvice(solved, devices), ElementsAre(least_change));
+  least_change.n_ctx = 16;
+  EXPECT_THAT(CheckAdvice(options, devices), ElementsAre(least_change));
   // Nothing helps.
   EXPECT_THAT(CheckAdvice(options, {Device(kGiB), Device(kGiB)}), IsEmpty());
 }
@@ -259,13 +242,13 @@ TEST(LayerSplitTest, KeysAndValuesAreMadeSmallerWhereAllDevicesCan) {
   const SplitPlan large =
       SplitOf(Gemma4(), options, {first, Device(64 * kGiB)});
   const SplitDevice last = Device(large.parts.back().plan.total_bytes - 1);
-  EXPECT_THAT(CheckAdvice(options, {first, last}), Contains("--kv-type q8_0"));
+  const Change smaller = {.kv_type = DType::kQ8_0};
+  EXPECT_THAT(CheckAdvice(options, {first, last}), Contains(smaller));
   std::erase(first.profile.kv_types, DType::kQ8_0);
-  EXPECT_THAT(CheckAdvice(options, {first, last}),
-              Not(Contains("--kv-type q8_0")));
+  EXPECT_THAT(CheckAdvice(options, {first, last}), Not(Contains(smaller)));
   options.k_type = options.v_type = DType::kQ8_0;
   EXPECT_THAT(CheckAdvice(options, {last, Device(kGiB)}),
-              Not(Contains("--kv-type q8_0")));
+              Not(Contains(smaller)));
 }
 
 TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {

@@ -139,7 +139,7 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
   const MemoryPlan lacks = PlanOf(Smollm2(), options, budget);
   EXPECT_FALSE(lacks.fits);
   ASSERT_FALSE(lacks.suggestions.empty());
-  EXPECT_EQ(lacks.suggestions[0].text, "--parked-slots 0");
+  EXPECT_EQ(lacks.suggestions[0].change, Change{.n_parked = 0});
   EXPECT_EQ(lacks.suggestions[0].n_ctx, 4'000);
   // Together with the rest where nothing alone is enough.
   options.n_slots = 64;
@@ -149,13 +149,13 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
   const MemoryPlan all =
       PlanOf(Smollm2(), options, PlanOf(Smollm2(), least).total_bytes);
   ASSERT_FALSE(all.suggestions.empty());
-  EXPECT_THAT(all.suggestions[0].text, HasSubstr("--parked-slots 0"));
+  EXPECT_EQ(all.suggestions[0].change.n_parked, 0);
   // And where it makes the context longer.
   options = {};
   options.n_parked = 1;
   const MemoryPlan solved = PlanOf(Smollm2(), options, budget);
   ASSERT_FALSE(solved.suggestions.empty());
-  EXPECT_EQ(solved.suggestions[0].text, "--parked-slots 0");
+  EXPECT_EQ(solved.suggestions[0].change, Change{.n_parked = 0});
   EXPECT_GT(solved.suggestions[0].n_ctx, solved.n_ctx);
 }
 
@@ -283,14 +283,14 @@ TEST(MemoryPlanTest, EverySuggestionFits) {
   EXPECT_EQ(plan.missing_bytes, plan.total_bytes - budget);
   ASSERT_FALSE(plan.suggestions.empty());
   for (const Suggestion& suggestion : plan.suggestions) {
-    EXPECT_GE(suggestion.saves_bytes, plan.missing_bytes) << suggestion.text;
+    EXPECT_GE(suggestion.saves_bytes, plan.missing_bytes);
+    EXPECT_TRUE(
+        PlanOf(Smollm2(), Changed(options, suggestion.change), budget).fits);
   }
-  const std::string last = plan.suggestions.back().text;
-  ASSERT_THAT(last, HasSubstr("--n-ctx "));
+  const Change last = plan.suggestions.back().change;
+  ASSERT_TRUE(last.n_ctx);
   LoadOptions changed = options;
-  changed.n_ctx = std::stoll(last.substr(std::string("--n-ctx ").size()));
-  EXPECT_TRUE(PlanOf(Smollm2(), changed, budget).fits);
-  changed.n_ctx = *changed.n_ctx + 64;
+  changed.n_ctx = *last.n_ctx + 64;
   EXPECT_FALSE(PlanOf(Smollm2(), changed, budget).fits);
 }
 
@@ -300,11 +300,13 @@ TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
   options.k_type = options.v_type = DType::kF32;
   const int64_t need = PlanOf(Smollm2(), options).total_bytes;
   const MemoryPlan plan = PlanOf(Smollm2(), options, need - 1);
-  std::vector<std::string> texts;
-  for (const Suggestion& s : plan.suggestions) texts.push_back(s.text);
-  EXPECT_THAT(texts,
-              ElementsAre("--n-ubatch 256", "--kv-type f16", "--kv-type q8_0",
-                          "--slots 1", HasSubstr("--n-ctx ")));
+  std::vector<Change> changes;
+  for (const Suggestion& s : plan.suggestions) changes.push_back(s.change);
+  EXPECT_THAT(
+      changes,
+      ElementsAre(Change{.n_ubatch = 256}, Change{.kv_type = DType::kF16},
+                  Change{.kv_type = DType::kQ8_0}, Change{.n_slots = 1},
+                  Change{.n_ctx = plan.suggestions.back().n_ctx}));
 }
 
 TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
@@ -316,8 +318,11 @@ TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
   const int64_t budget = PlanOf(Smollm2(), least).total_bytes;
   const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
-  EXPECT_THAT(plan.suggestions[0].text,
-              HasSubstr("--n-ubatch 16 --kv-type q8_0 --slots 1 --n-ctx "));
+  EXPECT_EQ(plan.suggestions[0].change,
+            (Change{.n_ubatch = 16,
+                    .kv_type = DType::kQ8_0,
+                    .n_slots = 1,
+                    .n_ctx = plan.suggestions[0].n_ctx}));
 }
 
 TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
