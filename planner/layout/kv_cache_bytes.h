@@ -45,6 +45,15 @@ int64_t PageTokens(int64_t n_ctx);
 // the window; the layer then has pages like a full-attention layer.
 bool HasRing(int64_t window, int64_t n_ctx);
 
+// One entry of a slot's page table on the host. The worker's KvCache asserts
+// that its entries have this size.
+inline constexpr int64_t kPageEntryBytes = 24;
+// What the host notes of one page: its place among the free pages, its users,
+// and room to list it where pages are forgotten. There is at most one page for
+// each entry of a slot's table. A pool may have fewer, but plans do not count
+// on it: its number of pages may shrink as the context grows.
+inline constexpr int64_t kPageStateBytes = 12;
+
 // The bytes of the KV cache by use. All layers that own KV are counted. "Full"
 // layers are those with pages, "window" layers those with rings.
 struct KvBytes {

@@ -91,9 +91,9 @@ class Slicer {
         slice.weights.push_back(shape_.weights[t]);
       }
     }
-    if (first != 0) slice.vocab = {};
-    // A part without the vocabulary projection has no logits.
-    if (first + n != shape_.n_layers) slice.vocab_size = 1;
+    slice.has_first_layer = first == 0;
+    slice.has_last_layer = first + n == shape_.n_layers;
+    if (!slice.has_first_layer) slice.vocab = {};
     return slice;
   }
 

@@ -95,24 +95,29 @@ int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
          std::max<int64_t>(host, 0);
 }
 
-// The cost of more of everything before the allocator rounds; 0 if it overflows
-// int64.
-int64_t Growth(const PlanInputs& more, int64_t n_ctx, const MemoryPlan& plan) {
-  const auto sizes = SizeRegions(more, n_ctx, false);
-  if (!sizes.ok()) return 0;
-  if (plan.arena_bytes > 0) return sizes->arena_bytes - plan.arena_bytes;
-  return sizes->total_bytes - plan.total_bytes;
+// Bytes on the device before the allocator rounds.
+int64_t ExactBytes(const RegionSizes& sizes) {
+  return sizes.total_bytes - sizes.rounding_bytes;
 }
 
-void AddMargins(const PlanInputs& inputs, int64_t n_ctx, MemoryPlan& plan) {
-  const int64_t page = plan.kv.page_tokens;
-  if (const auto next = CheckedAdd(n_ctx, page)) {
-    plan.bytes_per_token = Growth(inputs, *next, plan) / page;
+// The cost of more of everything on the device, before the allocator rounds; 0
+// if it overflows int64.
+int64_t Growth(const PlanInputs& more, int64_t n_ctx, const RegionSizes& now) {
+  const auto sizes = SizeRegions(more, n_ctx, false);
+  return sizes.ok() ? ExactBytes(*sizes) - ExactBytes(now) : 0;
+}
+
+void AddMargins(const PlanInputs& inputs, const RegionSizes& sizes,
+                MemoryPlan& plan) {
+  const int64_t page = sizes.kv.page_tokens;
+  if (const auto next = CheckedAdd(sizes.n_ctx, page)) {
+    plan.bytes_per_token = Growth(inputs, *next, sizes) / page;
   }
   LoadOptions options = inputs.options();
   if (++options.n_slots > LoadOptions::kMaxSlots) return;
   const auto with_slot = inputs.With(options);
-  if (with_slot.ok()) plan.bytes_per_slot = Growth(*with_slot, n_ctx, plan);
+  if (!with_slot.ok()) return;
+  plan.bytes_per_slot = Growth(*with_slot, sizes.n_ctx, sizes);
 }
 
 std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
@@ -217,7 +222,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
     plan.reserve_bytes = reserve->bytes;
   }
   plan.n_ctx_reason = ContextReason(inputs, plan, cap.n_ctx);
-  AddMargins(inputs, n_ctx, plan);
+  AddMargins(inputs, sizes, plan);
   if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
     plan.suggestions = SuggestChanges(inputs, plan, n_ctx, cap.n_ctx);
   }

@@ -81,8 +81,12 @@ struct LoadOptions {
   std::optional<ProjectorBytes> projector;
 };
 
+// A candidate of a sampled row on the host: a logit and the id of its token.
+// The worker's RowSampler asserts that its candidates have this size.
+inline constexpr int64_t kCandidateBytes = 8;
+
 struct Region {
-  absl::string_view name;  // "weights", "kv_full", ...
+  absl::string_view name;  // "weights", "kv_full", ...: see docs/planner.md
   int64_t offset;          // in the arena; -1 outside of it
   int64_t bytes;
   int64_t alignment;
@@ -143,8 +147,8 @@ struct MemoryPlan {
   bool fits;
   int64_t budget_bytes;
   int64_t arena_bytes;    // one allocation: all regions with offset >= 0
-  int64_t total_bytes;    // arena as allocated + vocab +
-                          // runtime + margin
+  int64_t total_bytes;    // on the device: the arena as allocated, and the
+                          // regions outside of it
   int64_t host_bytes;     // regions in host memory, not in total_bytes
   int64_t reserve_bytes;  // for reserve-first policies; else 0
   // The regions in the arena's order, then those outside of it. The bytes of

@@ -15,14 +15,6 @@
 namespace plimsoll::planner {
 namespace {
 
-// A candidate is a token id and its log-probability.
-constexpr int64_t kCandidateBytes = 8;
-// One entry of attention's page table.
-constexpr int64_t kPageEntryBytes = 24;
-// Sampler state and positions of one slot.
-constexpr int64_t kSlotStateBytes = 4'096;
-// Tokens, positions and row offsets of one row of a step.
-constexpr int64_t kRowStateBytes = 64;
 constexpr int64_t kRowMultiple = 16;
 
 absl::Status TooBig() {
@@ -179,19 +171,20 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
                         sizes.n_sampled, " of them sampled");
   }
-  if (region == "logits") {
+  if (region == "logits" && inputs.shape().has_last_layer) {
     return absl::StrCat(sizes.n_sampled, " rows x ", inputs.shape().vocab_size,
                         " tokens x 4 bytes");
   }
-  if (region == "candidates") {
-    return absl::StrCat(sizes.n_sampled, " rows x ",
-                        inputs.profile().workspace.max_candidates,
-                        " candidates x 8 bytes");
+  if (region == "candidates" && inputs.shape().has_last_layer) {
+    return absl::StrCat(
+        sizes.n_sampled, " rows x ", inputs.profile().workspace.max_candidates,
+        " candidates x ", kCandidateBytes, " bytes, on the host");
   }
-  if (region == "tables") {
-    return absl::StrCat(options.n_slots, " slots x (", sizes.kv.pages_per_slot,
-                        " page entries x 24 + 4096 bytes) + ", sizes.n_rows,
-                        " rows x 64 bytes");
+  if (region == "tables" && inputs.shape().has_first_layer) {
+    return absl::StrCat(
+        "(", options.n_slots, " slots x ", kPageEntryBytes + kPageStateBytes,
+        " + ", options.n_parked, " parked x ", kPageEntryBytes, " bytes) x ",
+        sizes.kv.pages_per_slot, " page entries, on the host");
   }
   if (region == "vocab") return "tokenizer tables on the host";
   if (region == "runtime") {
@@ -247,6 +240,7 @@ class RegionSizer {
     }
     ASSIGN_OR_RETURN(sizes_.total_bytes, Fitting(total_));
     ASSIGN_OR_RETURN(sizes_.host_bytes, Fitting(host_));
+    ASSIGN_OR_RETURN(sizes_.rounding_bytes, Fitting(rounding_));
     return std::move(sizes_);
   }
 
@@ -314,23 +308,28 @@ class RegionSizer {
     AddToArena("kv_window", sizes_.kv.window_bytes);
     AddToArena("kv_draft",
                n_slots * options.n_draft * sizes_.kv.ring_row_bytes);
-    AddToArena("kv_snapshots", 0);
     const Checked parked = Checked(options.n_parked) * sizes_.kv.SlotBytes();
     const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
     if (parks_in_arena) AddToArena("kv_parked", parked);
     AddToArena("workspace", workspace_bytes);
-    AddToArena("logits", sampled * inputs_.shape().vocab_size * kFloatBytes);
-    AddToArena("candidates",
-               sampled * profile.workspace.max_candidates * kCandidateBytes);
-    AddToArena("tables", n_slots * sizes_.kv.pages_per_slot * kPageEntryBytes +
-                             n_slots * kSlotStateBytes +
-                             Checked(sizes_.n_rows) * kRowStateBytes);
+    // Of a model's parts the last one has the logits.
+    const bool has_logits = inputs_.shape().has_last_layer;
+    AddToArena("logits",
+               has_logits ? sampled * inputs_.shape().vocab_size * kFloatBytes
+                          : Checked(0));
     sizes_.arena_bytes = arena_.Get().value_or(0);
     total_ += arena_;
     const AllocationChoice allocation = options.allocation.value_or(
         AllocationChoice{profile.allocation, profile.granularity_bytes});
     const Checked allocated =
         RoundedUp(allocation.rule, allocation.granularity_bytes, arena_);
+    rounding_ = allocated + -sizes_.arena_bytes;
+    AddTables();
+    AddHost("candidates",
+            has_logits
+                ? sampled * profile.workspace.max_candidates * kCandidateBytes
+                : Checked(0),
+            Basis::kDerived);
     AddHost("vocab", inputs_.vocab_bytes_, Basis::kEstimated);
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
@@ -343,9 +342,19 @@ class RegionSizer {
       AddHost("messages", profile.message_bytes, Basis::kDerived);
     }
     AddProjector();
-    AddOutside("margin", allocated + options.margin_bytes + -sizes_.arena_bytes,
-               Basis::kDerived);
+    AddOutside("margin", rounding_ + options.margin_bytes, Basis::kDerived);
     return absl::OkStatus();
+  }
+
+  // A model's parts have one table for each slot, and the first one counts it.
+  void AddTables() {
+    const LoadOptions& options = inputs_.options();
+    const Checked bytes =
+        (Checked(options.n_slots) * (kPageEntryBytes + kPageStateBytes) +
+         Checked(options.n_parked) * kPageEntryBytes) *
+        sizes_.kv.pages_per_slot;
+    AddHost("tables", inputs_.shape().has_first_layer ? bytes : Checked(0),
+            Basis::kDerived);
   }
 
   void AddProjector() {
@@ -373,6 +382,7 @@ class RegionSizer {
   Checked arena_ = 0;
   Checked total_ = 0;
   Checked host_ = 0;
+  Checked rounding_ = 0;
   RegionSizes sizes_ = {};
 };
 

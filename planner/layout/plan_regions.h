@@ -95,6 +95,7 @@ struct RegionSizes {
   WorkspacePlan workspace;      // empty unless regions are asked for
   int64_t arena_bytes;          // sum of the regions in it
   int64_t total_bytes;          // on the device
+  int64_t rounding_bytes;       // of total_bytes: what the allocator adds
   int64_t host_bytes;           // elsewhere
   std::vector<Region> regions;  // without formulas; empty unless asked for
 };

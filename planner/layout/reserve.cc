@@ -63,7 +63,9 @@ absl::StatusOr<int64_t> WindowedReserve(const ModelShape& shape,
 }
 
 absl::StatusOr<int64_t> TokenScratchBytes(const ModelShape& shape) {
-  return FittingReserve((LayerFloats(shape) + shape.vocab_size) * kFloatBytes);
+  // Layers after these have the logits where these are not the last.
+  const int64_t n_logits = shape.has_last_layer ? shape.vocab_size : 0;
+  return FittingReserve((LayerFloats(shape) + n_logits) * kFloatBytes);
 }
 
 }  // namespace plimsoll::planner

@@ -104,6 +104,10 @@ struct ModelShape {
   int64_t n_streams = 1;       // residual streams
   // True if the file gives window layers a head_dim of their own.
   bool has_window_head_dim = false;
+  // False if layers of the same model come before or after these on other
+  // devices (SliceLayers).
+  bool has_first_layer = true;
+  bool has_last_layer = true;
   std::vector<LayerShape> layers;     // [n_layers]
   std::vector<WeightTensor> weights;  // in the file's order
   VocabShape vocab;

@@ -30,16 +30,28 @@ KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
       prefixes_(page_tokens_, n_kept_rings_),
       max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
   for (const KvPart& part : parts) AddPart(part);
-  const int64_t n_pages = parts.front().plan->kv.n_pages;
+  MakeTables(parts.front().plan->kv.n_pages);
+}
+
+void KvCache::MakeTables(int64_t n_pages) {
   free_.reserve(static_cast<size_t>(n_pages));
   for (int64_t page = n_pages - 1; page >= 0; --page) {
     free_.push_back(static_cast<int32_t>(page));
   }
   users_.resize(static_cast<size_t>(n_pages));
-  forgotten_.reserve(static_cast<size_t>(std::min(n_pages, max_shared_pages_)));
+  forgotten_.resize(static_cast<size_t>(std::min(n_pages, max_shared_pages_)));
+  forgotten_.clear();
+  const size_t n_states =
+      free_.capacity() + users_.capacity() + forgotten_.capacity();
+  size_t n_entries = 0;
   for (Slot& slot : slots_) {
-    slot.pages.reserve(static_cast<size_t>(pages_per_slot_));
+    // Written once, so that the memory is there.
+    slot.pages.resize(static_cast<size_t>(pages_per_slot_));
+    slot.pages.clear();
+    n_entries += slot.pages.capacity();
   }
+  table_bytes_ = static_cast<int64_t>(n_states * sizeof(int32_t) +
+                                      n_entries * sizeof(kernels::PageEntry));
 }
 
 KvCache::KvCache(const planner::ModelShape& shape,

@@ -63,6 +63,8 @@ class KvCache {
     // The first position that rings still attend to.
     int64_t live_begin = 0;
   };
+  static_assert(sizeof(kernels::PageEntry) == planner::kPageEntryBytes,
+                "plans count the page tables");
   const Slot& Held(int64_t slot) const {
     return slots_[static_cast<size_t>(slot)];
   }
@@ -118,6 +120,9 @@ class KvCache {
   }
   // Bytes that a full slot's pages and rings take on all devices together.
   int64_t SlotBytes() const;
+  // Bytes of host memory that the page tables take: the plan's region tables,
+  // without what parked contexts take of it. They are there from the beginning.
+  int64_t TableBytes() const { return table_bytes_; }
 
   // Lays out an empty slot for a sequence whose first `prefix_tokens` tokens
   // never leave. They have pages of their own, and the last page's tail stays
@@ -221,6 +226,8 @@ class KvCache {
 
   // Lays out a part's layers in its pages and rings.
   void AddPart(const KvPart& part);
+  // Takes the host memory for the books of `n_pages` pages.
+  void MakeTables(int64_t n_pages);
   const Part& PartOf(const Layer& layer) const { return parts_[layer.part]; }
   // Makes the live cells of all pages match the slot's length.
   void SetLiveEnds(Slot& slot);
@@ -261,6 +268,7 @@ class KvCache {
   int64_t n_unused_ = 0;  // pages of prefixes_ that no slot uses
   int64_t max_shared_pages_;
   std::vector<int32_t> forgotten_;  // scratch of Evict
+  int64_t table_bytes_ = 0;
 };
 
 }  // namespace plimsoll::worker

@@ -115,6 +115,7 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info) {
   }
   profile.workspace.activation_block = info.activation_block;
   profile.workspace.activation_block_bytes = info.activation_block_bytes;
+  profile.workspace.max_candidates = kernels::kMaxCandidates;
   // The CPU backend's scratch is the process's own memory, not the arena's: it
   // counts as runtime.
   const bool owns_scratch = info.kind == "cpu";

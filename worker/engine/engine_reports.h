@@ -19,6 +19,7 @@ struct MemoryReport {
   int64_t peak_rss_bytes;
   int64_t vocab_bytes;   // tokenizer tables, measured
   bool vocab_on_device;  // otherwise they are in the host's memory
+  int64_t table_bytes;   // page tables of the cache, measured
   // How many of the free bytes that a device with its own memory reports were
   // gone after the load; other processes may have taken some of them. Absent on
   // the host. Where several parts share a device, the first part has the number

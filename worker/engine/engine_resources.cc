@@ -31,6 +31,7 @@ MemoryReport EngineResources::MemoryOf(size_t part) const {
           .peak_rss_bytes = PeakResidentBytes(),
           .vocab_bytes = tokenizer->MemoryBytes(),
           .vocab_on_device = stages.front().device->is_host(),
+          .table_bytes = cache->TableBytes(),
           .device_taken_bytes = stage.device_taken_bytes};
 }
 

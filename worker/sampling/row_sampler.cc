@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -129,6 +130,14 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
 // Tokens that nothing changes keep their order, so that the largest ones after
 // the changes are among as many more as are changed. Where some are, all
 // candidates are likely to show which.
+int64_t RowSampler::CandidateBytes() const {
+  static_assert(
+      sizeof(values_[0]) + sizeof(ids_[0]) == planner::kCandidateBytes,
+      "plans count the candidates");
+  return static_cast<int64_t>(values_.capacity() * sizeof(values_[0]) +
+                              ids_.capacity() * sizeof(ids_[0]));
+}
+
 std::span<const kernels::TopOutputs> RowSampler::RequiredLogits(
     std::span<const DrawRequest> requests, LogitsLater later) {
   required_.clear();

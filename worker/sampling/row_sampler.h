@@ -43,6 +43,10 @@ class RowSampler {
   RowSampler(Model& model, kernels::Backend& backend, int64_t vocab_size,
              int64_t n_sampled);
 
+  // Bytes of host memory for the candidates of a step: the plan's region
+  // candidates.
+  int64_t CandidateBytes() const;
+
   // Which logits the draws `requests` require: one entry for each sampled row,
   // or no entry if one draw requires all logits. Where more logits are possible
   // later, a draw may still turn out to require them. Valid until the next

@@ -1,6 +1,7 @@
 // Shows a memory plan.
 #include "services/cli/views/plan_view.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,9 +16,9 @@ namespace {
 size_t KindOf(absl::string_view region) {
   if (absl::StartsWith(region, "weights")) return 0;
   if (absl::StartsWith(region, "kv_")) return 1;
-  if (region == "vocab" || region == "runtime" || region == "messages") {
-    return 3;
-  }
+  constexpr absl::string_view kOnHost[] = {"tables", "candidates", "vocab",
+                                           "runtime", "messages"};
+  if (absl::c_linear_search(kOnHost, region)) return 3;
   if (region == "margin" || region == "reserve") return 4;
   return 2;
 }

@@ -29,16 +29,22 @@ absl::Status NotReady(const std::string& name, absl::string_view what) {
       v1::ERROR_REASON_MODEL_NOT_READY, name, absl::Seconds(1));
 }
 
+// Bytes of a plan's region; 0 if it has none of that name.
+int64_t BytesOf(const planner::MemoryPlan& plan, absl::string_view region) {
+  const planner::Region* found = plan.FindRegion(region);
+  return found == nullptr ? 0 : found->bytes;
+}
+
 // What a loaded model holds on the host of what its plans name.
 int64_t PlannedResidentBytes(const LoadedModel& model) {
   int64_t bytes = 0;
   for (size_t i = 0; i < model.parts.size(); ++i) {
     if (!model.parts[i].is_on_host) continue;
     const worker::MemoryReport memory = model.engine->MemoryOf(i);
-    const planner::Region* vocab =
-        model.engine->parts()[i].plan.FindRegion("vocab");
-    const int64_t planned = vocab == nullptr ? 0 : vocab->bytes;
-    bytes += memory.allocated_bytes + std::min(memory.vocab_bytes, planned);
+    const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
+    bytes += memory.allocated_bytes +
+             std::min(memory.vocab_bytes, BytesOf(plan, "vocab")) +
+             std::min(memory.table_bytes, BytesOf(plan, "tables"));
   }
   return bytes;
 }
@@ -48,11 +54,9 @@ std::string TakenNote(const LoadedModel& model, size_t i) {
   const worker::MemoryReport memory = model.engine->MemoryOf(i);
   if (!memory.device_taken_bytes.has_value()) return "";
   const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
-  const planner::Region* runtime = plan.FindRegion("runtime");
-  const int64_t runtime_bytes = runtime == nullptr ? 0 : runtime->bytes;
   return absl::StrCat("; the device has ", *memory.device_taken_bytes,
                       " bytes less, the plan is of ", plan.total_bytes, ", ",
-                      runtime_bytes, " of them the process's own");
+                      BytesOf(plan, "runtime"), " of them the process's own");
 }
 
 // Where the layers of a model on several devices are, and what the devices say.

@@ -47,19 +47,40 @@ TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
     EXPECT_EQ(region.offset % region.alignment, 0);
     end = region.offset + region.bytes;
   }
-  EXPECT_THAT(names,
-              ElementsAre("weights", "kv_full", "kv_window", "kv_draft",
-                          "kv_snapshots", "workspace", "logits", "candidates",
-                          "tables", "vocab", "runtime", "margin"));
+  EXPECT_THAT(names, ElementsAre("weights", "kv_full", "kv_window", "kv_draft",
+                                 "workspace", "logits", "tables", "candidates",
+                                 "vocab", "runtime", "margin"));
   EXPECT_EQ(end, plan.arena_bytes);
   EXPECT_EQ(sum, plan.total_bytes);
   EXPECT_EQ(plan.total_bytes,
             *AllocatedBytes(CommittedCpuProfile(), plan.arena_bytes) +
+                plan.FindRegion("tables")->bytes +
+                plan.FindRegion("candidates")->bytes +
                 plan.FindRegion("vocab")->bytes +
                 plan.FindRegion("runtime")->bytes + 12'345);
   EXPECT_EQ(plan.FindRegion("weights")->basis, Basis::kDerived);
   EXPECT_EQ(plan.FindRegion("vocab")->basis, Basis::kEstimated);
   EXPECT_EQ(plan.FindRegion("nothing"), nullptr);
+}
+
+TEST(MemoryPlanTest, TablesAndCandidatesAreHostMemory) {
+  LoadOptions options = Context(1'000);  // 16 pages of 64 tokens
+  options.n_slots = 3;
+  options.n_parked = 2;
+  DeviceProfile profile = CommittedCpuProfile();
+  for (const char* kind : {"cpu", "gpu"}) {
+    profile.kind = kind;
+    const auto plan = Layout(Gemma270m(), options, profile, 64 * kGiB);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Region& tables = *plan->FindRegion("tables");
+    EXPECT_EQ(tables.bytes, (3 + 2) * 16 * 24 + 3 * 16 * 12);
+    const Region& candidates = *plan->FindRegion("candidates");
+    EXPECT_EQ(candidates.bytes, 16 * 64 * 8);
+    for (const Region* region : {&tables, &candidates}) {
+      EXPECT_EQ(region->offset, -1);
+      EXPECT_EQ(region->on_host, profile.kind != "cpu");
+    }
+  }
 }
 
 TEST(MemoryPlanTest, MessagesAreHostMemoryOfTheirOwn) {
@@ -125,8 +146,10 @@ TEST(MemoryPlanTest, ParkedContextsTakeTheBytesOfAWholeSlotOnTheHost) {
       EXPECT_EQ(parked->on_host, !is_host);
       EXPECT_EQ(with->arena_bytes - without->arena_bytes,
                 is_host ? parked->bytes : 0);
+      const int64_t tables = with->FindRegion("tables")->bytes -
+                             without->FindRegion("tables")->bytes;
       EXPECT_EQ(with->host_bytes - without->host_bytes,
-                is_host ? 0 : parked->bytes);
+                is_host ? 0 : parked->bytes + tables);
       EXPECT_EQ(is_host, with->total_bytes > without->total_bytes);
     }
   }
