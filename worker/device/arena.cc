@@ -17,6 +17,7 @@ kernels::BufferView Arena::Region(const planner::MemoryPlan& plan,
   const planner::Region* region = plan.FindRegion(name);
   PLIMSOLL_CHECK(region != nullptr && region->offset >= 0,
                  "every plan has the regions that the worker asks for");
+  asked_.emplace(name);
   return buffer_.view().Slice(region->offset, region->bytes);
 }
 

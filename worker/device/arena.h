@@ -3,6 +3,9 @@
 #define PLIMSOLL_WORKER_DEVICE_ARENA_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -13,7 +16,9 @@
 
 namespace plimsoll::worker {
 
-// Owns the device memory of one loaded model. Immutable after Allocate.
+// Owns the device memory of one loaded model, which stays where it is after
+// Allocate. It notes which regions were asked for, and is therefore used by one
+// thread at a time: by the one that loads the model.
 class Arena {
  public:
   Arena() = default;
@@ -27,12 +32,16 @@ class Arena {
   // The region called `name`; the plan must have it inside the arena.
   kernels::BufferView Region(const planner::MemoryPlan& plan,
                              absl::string_view name) const;
+  // The names of the regions that were asked for. A plan with a region that
+  // nobody asks for takes memory in vain.
+  const std::set<std::string, std::less<>>& Asked() const { return asked_; }
   // Bytes that the device took.
   int64_t bytes() const { return buffer_.bytes(); }
 
  private:
   explicit Arena(kernels::Buffer buffer) : buffer_(std::move(buffer)) {}
   kernels::Buffer buffer_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 }  // namespace plimsoll::worker

@@ -1,0 +1,214 @@
+// That a plan names no memory in vain: whatever region a loaded model's plan
+// has, the worker asks for it in the arena, or holds it in a type that is named
+// here.
+#include "worker/engine/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "planner/layout/layer_split.h"
+#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/compute_device.h"
+#include "worker/device/model_file.h"
+#include "worker/sampling/row_sampler.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::HookedDevice;
+using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::TemporaryFile;
+using ::testing::ElementsAre;
+
+// A region outside of the arena.
+struct HostRegion {
+  absl::string_view name;
+  absl::string_view holder;  // the type that has its bytes
+  // How many bytes the loaded engine has; null where it is not the engine that
+  // holds them.
+  std::function<int64_t(const EngineResources&)> held_bytes = nullptr;
+};
+
+int64_t CandidateBytes(const EngineResources& loaded) {
+  return RowSampler(*loaded.model, loaded.backend(), loaded.shape.vocab_size,
+                    loaded.parts.back().plan.n_sampled)
+      .CandidateBytes();
+}
+
+int64_t ParkedBytes(const EngineResources& loaded) {
+  int64_t bytes = 0;
+  for (const Stage& stage : loaded.stages) bytes += stage.parked.view().bytes;
+  return bytes;
+}
+
+const std::vector<HostRegion>& HostRegions() {
+  static const auto* const regions = new std::vector<HostRegion>{
+      {"tables", "KvCache",
+       [](const auto& loaded) { return loaded.cache->TableBytes(); }},
+      {"candidates", "RowSampler", CandidateBytes},
+      {"vocab", "Tokenizer",
+       [](const auto& loaded) { return loaded.tokenizer->MemoryBytes(); }},
+      {"kv_parked", "Stage::parked", ParkedBytes},
+      {"runtime", "the process"},
+      {"messages", "services::ByteBudget"},
+      {"margin", "the allocator; what is left of it stays free"}};
+  return *regions;
+}
+
+// The CPU as a device that says that its memory is its own.
+class FarDevice final : public HookedDevice {
+ public:
+  FarDevice() : HookedDevice({}) {}
+  planner::DeviceProfile Profile() const override {
+    planner::DeviceProfile profile = HookedDevice::Profile();
+    profile.kind = "gpu";
+    profile.message_bytes = 1 << 20;
+    return profile;
+  }
+};
+
+// Everything that gives a plan a region of its own.
+planner::LoadOptions EveryFeature() {
+  planner::LoadOptions load;
+  load.n_ctx = 256;
+  load.n_slots = 3;
+  load.kv_tokens = 512;
+  load.n_ubatch = 64;
+  load.n_idle_sessions = 2;
+  load.n_draft = 3;
+  load.n_parked = 2;
+  return load;
+}
+
+class LoaderTest : public ::testing::Test {
+ protected:
+  // Loads a model with windows, whose second and later parts begin with the
+  // layers `cuts`.
+  void Load(const ComputeDevice& device, std::vector<int64_t> cuts) {
+    file_.emplace(RandomModelBytes(FindRandomModel("gemma_q5_0")));
+    auto opened = ModelFile::Open(file_->path());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    opened_ = *std::move(opened);
+    const planner::ModelShape& shape = opened_->shape();
+    cuts.insert(cuts.begin(), 0);
+    cuts.push_back(shape.n_layers);
+    std::vector<EnginePart> parts;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const int64_t n_layers = cuts[i + 1] - cuts[i];
+      const auto slice = planner::SliceLayers(shape, cuts[i], n_layers);
+      ASSERT_TRUE(slice.ok()) << slice.status();
+      const auto plan = planner::Layout(*slice, EveryFeature(),
+                                        device.Profile(), int64_t{1} << 40);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      parts.push_back({&device, cuts[i], n_layers, *plan});
+    }
+    options_.n_threads = 2;
+    options_.clock = absl::Now;
+    const LoadFence fence = [](const LoadProgress&) {
+      return absl::OkStatus();
+    };
+    auto loaded =
+        EngineLoader(*opened_, options_, fence).Load(std::move(parts));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    loaded_.emplace(*std::move(loaded));
+  }
+
+  // Every region has a reader, and there is no other.
+  void ExpectEachRegionHasAReader() {
+    for (const Stage& stage : loaded_->stages) {
+      std::set<std::string> in_arena;
+      for (const planner::Region& region : stage.plan->regions) {
+        if (region.offset >= 0) in_arena.emplace(region.name);
+      }
+      EXPECT_THAT(stage.arena.Asked(), ::testing::ElementsAreArray(in_arena));
+    }
+    for (const planner::Region& region : OutsideRegions()) {
+      SCOPED_TRACE(region.name);
+      const auto found =
+          std::ranges::find(HostRegions(), region.name, &HostRegion::name);
+      ASSERT_NE(found, HostRegions().end()) << "nobody holds it";
+      if (found->held_bytes == nullptr) continue;
+      const int64_t held = found->held_bytes(*loaded_);
+      EXPECT_GT(held, 0) << found->holder;
+      EXPECT_LE(held, region.bytes) << found->holder;
+    }
+  }
+
+  // The regions outside of the arenas, each with the bytes of all parts.
+  std::vector<planner::Region> OutsideRegions() const {
+    std::vector<planner::Region> all;
+    for (const EnginePart& part : loaded_->parts) {
+      for (const planner::Region& region : part.plan.regions) {
+        if (region.offset >= 0) continue;
+        const auto found =
+            std::ranges::find(all, region.name, &planner::Region::name);
+        if (found == all.end()) {
+          all.push_back(region);
+        } else {
+          found->bytes += region.bytes;
+        }
+      }
+    }
+    return all;
+  }
+
+  std::optional<TemporaryFile> file_;
+  std::unique_ptr<ModelFile> opened_;
+  EngineOptions options_;
+  std::optional<EngineResources> loaded_;
+};
+
+TEST_F(LoaderTest, EachRegionOfAPlanHasAReader) {
+  Load(LocalCpu(), {});
+  ExpectEachRegionHasAReader();
+  // With every feature no region of the arena is empty.
+  for (const planner::Region& region : loaded_->plan().regions) {
+    if (region.offset < 0) continue;
+    EXPECT_GT(region.bytes, 0) << region.name;
+  }
+  EXPECT_THAT(loaded_->stages[0].arena.Asked(),
+              ElementsAre("kv_draft", "kv_full", "kv_parked", "kv_window",
+                          "logits", "weights", "workspace"));
+}
+
+TEST_F(LoaderTest, EachRegionOfADevicesPlanHasAReader) {
+  const FarDevice device;
+  Load(device, {});
+  ExpectEachRegionHasAReader();
+  std::vector<std::string> on_host;
+  for (const planner::Region& region : loaded_->plan().regions) {
+    if (region.on_host) on_host.emplace_back(region.name);
+  }
+  EXPECT_THAT(on_host, ElementsAre("tables", "candidates", "vocab", "kv_parked",
+                                   "messages"));
+}
+
+TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
+  Load(LocalCpu(), {1, 3});
+  ExpectEachRegionHasAReader();
+  // What the whole model has once is in one part's plan.
+  for (const char* name : {"tables", "vocab"}) {
+    EXPECT_GT(loaded_->parts[0].plan.FindRegion(name)->bytes, 0) << name;
+    EXPECT_EQ(loaded_->parts[1].plan.FindRegion(name)->bytes, 0) << name;
+  }
+  for (const char* name : {"logits", "candidates"}) {
+    EXPECT_EQ(loaded_->parts[1].plan.FindRegion(name)->bytes, 0) << name;
+    EXPECT_GT(loaded_->parts[2].plan.FindRegion(name)->bytes, 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
