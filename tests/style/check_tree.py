@@ -152,6 +152,12 @@ THREAD_FILES = {
 }
 
 
+# Which tests cover the product files that have none of their own.
+COVERED_BY = "tests/style/covered_by.txt"
+NO_TEST = re.compile(r"none: \w.{20,}")
+PRODUCT = ("base/", "planner/", "kernels/", "worker/", "services/")
+
+
 def folder_of(path):
     """The folder of FOLDERS that a file belongs to; None outside the rooms."""
     for parent in pathlib.PurePosixPath(path).parents:
@@ -203,8 +209,8 @@ def check_line(path, line):
     include = INCLUDE.match(line)
     if include:
         yield from check_include(path, *include.groups())
-    ours = path.split("/")[0] in ("base", "planner", "kernels", "worker", "services")
-    if ours and path not in THREAD_FILES and THREAD_MADE.search(line):
+    if (path.startswith(PRODUCT) and path not in THREAD_FILES
+            and THREAD_MADE.search(line)):
         yield "a thread outside the places named for threads"
 
 
@@ -233,9 +239,8 @@ def check_folders(paths):
     for folder, size in sorted(sizes.items()):
         if size > MAX_FILES:
             yield folder, f"{size} files of code; at most {MAX_FILES}"
-    rooms = ("base/", "planner/", "kernels/", "worker/", "services/")
     for folder in sorted(sizes):
-        if f"{folder}/".startswith(rooms) and not folder_of(f"{folder}/a"):
+        if f"{folder}/".startswith(PRODUCT) and not folder_of(f"{folder}/a"):
             yield folder, "a folder that FOLDERS does not name"
 
 
@@ -244,6 +249,44 @@ def check_tour(text):
     for folder in FOLDERS:
         if folder != "services" and f"| `{folder}/` |" not in text:
             yield "docs/tour.md", f"says nothing of {folder}/"
+
+
+def read_covered(text):
+    """Yields (line number, test, product file or folder) of covered_by.txt."""
+    test = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith(" "):
+            yield number, test, line.strip()
+        else:
+            test = line
+
+
+def check_tests(paths, text):
+    """Yields (place, what is wrong) with the tests of the product files.
+
+    `paths` are the files of the tree, `text` is the table covered_by.txt.
+    """
+    tree = set(paths)
+    uncovered = {}  # product file -> the test of its name, which is not there
+    for path in paths:
+        if path.startswith(PRODUCT) and path.endswith((".cc", ".cu")):
+            test = f"tests/{path[:path.rindex('.')]}_test.cc"
+            if test not in tree:
+                uncovered[path] = test
+    for number, test, name in read_covered(text):
+        place = f"{COVERED_BY}:{number}"
+        found = [path for path in uncovered if path == name or
+                 (name.endswith("/") and path.startswith(name))]
+        if not found:
+            yield place, f"{name} is gone, is covered above or has its own test"
+        if test is None or (test not in tree and not NO_TEST.match(test)):
+            yield place, f"there is no test {test}"
+        for path in found:
+            del uncovered[path]
+    for path, test in uncovered.items():
+        yield path, f"neither {test} nor {COVERED_BY} covers it"
 
 
 def main():
@@ -256,7 +299,9 @@ def main():
     found = 0
     checked = 0
     tour = (root / "docs/tour.md").read_text()
-    for where, finding in (*check_folders(paths), *check_tour(tour)):
+    covered = (root / COVERED_BY).read_text()
+    for where, finding in (*check_folders(paths), *check_tour(tour),
+                           *check_tests(paths, covered)):
         print(f"{where}: {finding}")
         found += 1
     for path in paths:

@@ -83,6 +83,26 @@ class CheckTreeTest(unittest.TestCase):
         self.assertEqual(len(list(check_tree.check_tour(
             lines.replace("planner/gguf/", "planner/gone/")))), 1)
 
+    def test_every_product_file_has_a_test_or_a_true_line(self):
+        def found(paths, table):
+            return [finding for _, finding in check_tree.check_tests(paths,
+                                                                     table)]
+        tree = ["base/a.cc", "kernels/b.cu", "tests/base/a_test.cc",
+                "tests/kernels/ops_test.cc"]
+        table = "# Why.\n\ntests/kernels/ops_test.cc\n  kernels/b.cu\n"
+        self.assertEqual(found(tree, table), [])
+        folder = table.replace("b.cu", "")
+        self.assertEqual(found(tree, folder), [])
+        for stale in ("kernels/b.cu", "base/a.cc", "base/", "kernels/gone.cc"):
+            self.assertEqual(len(found(tree, f"{table}  {stale}\n")), 1, stale)
+        self.assertIn("neither", found(tree, "")[0])
+        gone = table.replace("ops_test", "gone_test")
+        self.assertIn("no test", found(tree, gone)[0])
+        self.assertIn("no test", found(tree, "  kernels/b.cu\n")[0])
+        reason = "none: it needs a device that no test has\n  kernels/b.cu\n"
+        self.assertEqual(found(tree, reason), [])
+        self.assertIn("no test", found(tree, "none: why\n  kernels/b.cu\n")[0])
+
     def test_nothing_but_tests_includes_tests(self):
         self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")
         self.assert_good("tests/a.cc", '#include "tests/a.h"')
