@@ -24,9 +24,9 @@ namespace plimsoll::kernels::cpu {
 
 // Sums over a chunk: of exp(x - max), and of exp((x - max) * inverse).
 struct ChunkSum {
-  float max;
   double sum;
   double mass;
+  float max;
   bool is_finite;
 };
 
@@ -107,12 +107,12 @@ ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
     is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
   }
   Collect(x, n, first_id, k, list);
-  if (!is_finite) return {0.0f, 0.0, 0.0, false};
+  if (!is_finite) return {0.0, 0.0, 0.0f, false};
   const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
   const double sum = SumOfExp(x, n_full, tail, max, 1.0f);
   const double mass =
       inverse == 1.0f ? sum : SumOfExp(x, n_full, tail, max, inverse);
-  return {max, sum, mass, true};
+  return {sum, mass, max, true};
 }
 
 void MergeTopK(const TopList& from, int64_t k, TopList& to) {

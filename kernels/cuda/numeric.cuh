@@ -87,7 +87,7 @@ __device__ inline uint16_t HighHalf(uint32_t pair) {
 // An element type as a function argument.
 template <DType kType>
 struct TypeConstant {
-  static constexpr DType value = kType;
+  static constexpr DType value = kType;  // NOLINT: std::integral_constant's
 };
 
 // Converts eight values of F16 or BF16 to floats.

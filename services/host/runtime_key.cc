@@ -79,7 +79,7 @@ std::string BuildIdOf(const std::string& path) {
     const auto segment = As<Elf64_Phdr>(ReadAt(
         file, header->e_phoff + i * sizeof(Elf64_Phdr), sizeof(Elf64_Phdr)));
     if (!segment || segment->p_type != PT_NOTE) continue;
-    const std::string id =
+    std::string id =
         BuildIdIn(ReadAt(file, segment->p_offset,
                          std::min<uint64_t>(segment->p_filesz, kMaxNoteBytes)));
     if (!id.empty()) return id;

@@ -124,7 +124,7 @@ void DeviceFeed::Loop() {
   }
 }
 
-void DeviceFeed::Update(std::map<std::string, DeviceState> devices,
+void DeviceFeed::Update(std::map<std::string, DeviceState>&& devices,
                         const std::optional<std::set<std::string>>& ids) {
   absl::MutexLock lock(&told_mu_);
   const int64_t next = version_ + 1;

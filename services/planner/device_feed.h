@@ -105,7 +105,7 @@ class DeviceFeed {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Updates what watchers are told to `devices`, which are all devices or those
   // in `ids`.
-  void Update(std::map<std::string, DeviceState> devices,
+  void Update(std::map<std::string, DeviceState>&& devices,
               const std::optional<std::set<std::string>>& ids)
       ABSL_LOCKS_EXCLUDED(told_mu_);
   void Remove(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(told_mu_);

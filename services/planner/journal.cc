@@ -165,7 +165,7 @@ std::string Journal::About(absl::string_view state) const {
 }
 
 absl::Status Journal::PutMark() {
-  const absl::Status status = WriteMark(MarkPath(path_), About(kOpen));
+  absl::Status status = WriteMark(MarkPath(path_), About(kOpen));
   has_mark_ = status.ok();
   return status;
 }

@@ -26,7 +26,7 @@ namespace plimsoll::services {
 // One BatchPlan has at most this many requests.
 inline constexpr int kMaxBatchPlans = 256;
 // The plans of one BatchPlan have at most this many layers: 128 for each plan.
-inline constexpr int64_t kMaxBatchLayers = 128 * kMaxBatchPlans;
+inline constexpr int64_t kMaxBatchLayers = int64_t{128} * kMaxBatchPlans;
 // This many WhatIf calls run at once: each holds memory in proportion to its
 // grid.
 inline constexpr int kMaxWhatIfCalls = 8;

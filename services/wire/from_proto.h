@@ -76,8 +76,9 @@ absl::Status FillConstraint(const Request& request,
                             StopCheck stop = NeverStop) {
   if (!request.has_constraint()) return absl::OkStatus();
   auto grammar = FromProto(request.constraint(), stop);
-  if (grammar.ok()) options.constraint = *std::move(grammar);
-  return grammar.status();
+  if (!grammar.ok()) return grammar.status();
+  options.constraint = *std::move(grammar);
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::services

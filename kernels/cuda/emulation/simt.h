@@ -19,6 +19,7 @@
 
 #include "absl/functional/function_ref.h"
 
+// NOLINTBEGIN: the names are CUDA's
 #define __host__
 #define __device__
 #define __global__
@@ -26,6 +27,7 @@
 #define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
+// NOLINTEND
 
 namespace plimsoll::kernels::cuda_emulated {
 
@@ -37,6 +39,7 @@ struct Dim3 {
   unsigned z = 1;
 };
 
+// NOLINTBEGIN(readability-identifier-naming): as CUDA's
 struct alignas(8) uint2 {
   uint32_t x;
   uint32_t y;
@@ -59,6 +62,7 @@ extern Dim3 threadIdx;
 extern Dim3 blockIdx;
 extern Dim3 blockDim;
 extern Dim3 gridDim;
+// NOLINTEND(readability-identifier-naming)
 
 // A lane can hand at most this many bytes to its warp at once.
 inline constexpr size_t kExchangeBytes = 48;
@@ -108,7 +112,10 @@ void FinishCopies(int n_left);
 // The running block's dynamic shared memory.
 std::byte* DynamicShared();
 
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier)
+// The names are CUDA's.
 inline void __syncthreads() { SyncThreads(); }
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
 
 template <class T>
 T LaneValue(const std::byte* all, int lane) {
@@ -122,6 +129,8 @@ inline int CurrentLane() {
   return static_cast<int>(threadIdx.x) % kWarpThreads;
 }
 
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier)
+// The names are CUDA's.
 template <class T>
 T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
   const int lane = CurrentLane() ^ lane_mask;
@@ -139,6 +148,7 @@ template <class T>
 T __ldg(const T* at) {
   return *at;
 }
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
 
 }  // namespace plimsoll::kernels::cuda_emulated
 

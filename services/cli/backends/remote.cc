@@ -20,7 +20,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 
 absl::Status CallStatus(const grpc::Status& status,
                         const std::string& address) {
-  const absl::Status result = services::FromGrpc(status);
+  absl::Status result = services::FromGrpc(status);
   if (result.code() == absl::StatusCode::kUnavailable &&
       services::DetailsOf(result).metadata.empty() &&
       status.error_details().empty()) {

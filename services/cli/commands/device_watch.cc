@@ -80,7 +80,7 @@ absl::Status WatchDevices(
     const auto devices = reader.Take(end);
     if (Interrupted()) return InterruptedError();
     if (!devices.has_value()) continue;
-    const absl::Status status = show(*devices);
+    absl::Status status = show(*devices);
     if (!status.ok()) return status;
   }
   return CallStatus(*end, address);

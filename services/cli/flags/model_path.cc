@@ -23,7 +23,7 @@ bool IsFile(const fs::path& path) {
 
 // Returns an error about the model at `path` that says what to try.
 absl::Status Explained(const std::string& path, const absl::Status& error) {
-  const absl::Status status = Prefixed(absl::StrCat(path, ": "), error);
+  absl::Status status = Prefixed(absl::StrCat(path, ": "), error);
   if (!absl::IsNotFound(status)) return status;
   return absl::NotFoundError(
       absl::StrCat(status.message(),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "services/cli/terminal/bytes.h"
@@ -85,9 +86,9 @@ std::vector<int64_t> SegmentCells(const std::vector<Segment>& segments,
     const double share = scale_bytes > 0 ? static_cast<double>(segment.bytes) /
                                                static_cast<double>(scale_bytes)
                                          : 0.0;
-    const int64_t n = std::max<int64_t>(
-        static_cast<int64_t>(share * static_cast<double>(cells) + 0.5),
-        segment.bytes > 0 ? 1 : 0);
+    const int64_t n =
+        std::max<int64_t>(std::llround(share * static_cast<double>(cells)),
+                          segment.bytes > 0 ? 1 : 0);
     out.push_back(n);
     used += n;
   }

@@ -179,7 +179,7 @@ absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
   const auto n_panels = static_cast<int64_t>(panels.size());
   const int64_t down = (n_panels + across - 1) / across;
   const int64_t width =
-      std::max<int64_t>(across * pitch, 2 * kMargin + 6 * 104);
+      std::max<int64_t>(across * pitch, 2 * kMargin + int64_t{6} * 104);
   const int64_t legend = kHeaderHeight + down * (size.height + kMargin);
   const int64_t height = legend + 60;
   std::string out = absl::StrCat(
