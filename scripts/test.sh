@@ -7,7 +7,8 @@
 # test models (350 MB); without a network the tests that need them are skipped,
 # and that is said. Ends with ctest's own closing line. With
 # PLIMSOLL_UNITY_TESTS=ON in its environment, tests are compiled eight files at a
-# time: sooner from nothing, later after a small change.
+# time: sooner from nothing, later after a small change. With
+# PLIMSOLL_LONG_TESTS=ON the lease book is simulated ten times as often.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -42,6 +43,7 @@ configure_release() {
   configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
     -DPLIMSOLL_CUDA="${PLIMSOLL_CUDA:-AUTO}" \
     -DPLIMSOLL_UNITY_TESTS="${PLIMSOLL_UNITY_TESTS:-OFF}" \
+    -DPLIMSOLL_LONG_TESTS="${PLIMSOLL_LONG_TESTS:-OFF}" \
     -DPLIMSOLL_E2E_PYTHON="$python"
 }
 
