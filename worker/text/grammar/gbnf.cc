@@ -9,11 +9,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/code_points.h"
 #include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/grammar_source.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
@@ -260,21 +260,9 @@ class GbnfParser {
     return Error("an escape that is not known");
   }
   absl::StatusOr<uint32_t> TakeHex(size_t n) {
-    uint32_t value = 0;
-    const absl::string_view digits = rest_.substr(0, n);
-    const bool are_digits =
-        digits.size() == n &&
-        std::all_of(digits.begin(), digits.end(), [](char c) {
-          return absl::ascii_isxdigit(static_cast<unsigned char>(c));
-        });
-    if (!are_digits || !absl::SimpleHexAtoi(digits, &value)) {
-      return Error(absl::StrCat("an escape needs ", n, " hex digits"));
-    }
-    rest_.remove_prefix(n);
-    if (value > kMaxCodePoint || (value >= 0xD800 && value <= 0xDFFF)) {
-      return Error("an escape is no code point");
-    }
-    return value;
+    auto code_point = TakeHexEscape(n, rest_);
+    if (!code_point.ok()) return Error(code_point.status().message());
+    return code_point;
   }
 
   absl::string_view text_;
@@ -290,14 +278,7 @@ class GbnfParser {
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
     absl::string_view text, StopCheck stop) {
-  if (text.size() > Grammar::kMaxSourceBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("it has ", text.size(), " bytes; at most ",
-                     Grammar::kMaxSourceBytes, " are allowed"));
-  }
-  if (!IsValidUtf8(text)) {
-    return absl::InvalidArgumentError("it is not UTF-8");
-  }
+  RETURN_IF_ERROR(CheckSource(text));
   return GbnfParser(text, stop).Parse();
 }
 

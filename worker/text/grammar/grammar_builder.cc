@@ -4,11 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_exits.h"
 
@@ -20,27 +16,6 @@ namespace {
 
 // The cost of adding an expression, in units of a step.
 constexpr size_t kNodeUnits = 4;
-
-// Takes a count off `text`.
-absl::StatusOr<int64_t> TakeCount(absl::string_view& text) {
-  size_t n = 0;
-  while (n < text.size() &&
-         absl::ascii_isdigit(static_cast<unsigned char>(text[n]))) {
-    ++n;
-  }
-  int64_t count = 0;
-  if (n == 0) {
-    return absl::InvalidArgumentError(
-        "a count is expected: {m}, {m,} or {m,n}");
-  }
-  if (!absl::SimpleAtoi(text.substr(0, n), &count) ||
-      count > Grammar::kMaxRepeat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a count is more than ", Grammar::kMaxRepeat));
-  }
-  text.remove_prefix(n);
-  return count;
-}
 
 }  // namespace
 
@@ -514,24 +489,6 @@ absl::StatusOr<std::shared_ptr<Grammar>> GrammarBuilder::Build(int32_t root) {
   }
   ClassifyBytes();
   return std::make_shared<Grammar>(std::move(grammar_));
-}
-
-absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text) {
-  ASSIGN_OR_RETURN(const int64_t min, TakeCount(text));
-  int64_t max = min;
-  if (absl::ConsumePrefix(&text, ",")) {
-    max = GrammarBuilder::kUnlimited;
-    if (!absl::StartsWith(text, "}")) {
-      ASSIGN_OR_RETURN(max, TakeCount(text));
-    }
-  }
-  if (!absl::ConsumePrefix(&text, "}")) {
-    return absl::InvalidArgumentError("'}' is expected after a count");
-  }
-  if (max < min) {
-    return absl::InvalidArgumentError("the counts of {m,n} are not in order");
-  }
-  return RepeatCounts{min, max};
 }
 
 }  // namespace plimsoll::worker

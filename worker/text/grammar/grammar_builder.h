@@ -124,15 +124,6 @@ class GrammarBuilder {
   StopCounter stop_;
 };
 
-struct RepeatCounts {
-  int64_t min;
-  int64_t max;  // may be GrammarBuilder::kUnlimited
-};
-// Takes "m}", "m,}" or "m,n}", which follow the brace of a repetition, from
-// `text`.
-// Errors: kInvalidArgument; `text` then begins at the mistake.
-absl::StatusOr<RepeatCounts> TakeRepeatCounts(absl::string_view& text);
-
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_BUILDER_H_

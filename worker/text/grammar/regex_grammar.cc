@@ -9,9 +9,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/text/grammar/grammar_source.h"
 #include "worker/text/grammar/grammar_spread.h"
 #include "worker/text/utf8.h"
 
@@ -266,21 +266,9 @@ class RegexParser {
     return Error("an escape that is not supported");
   }
   absl::StatusOr<uint32_t> TakeHex(size_t n) {
-    const absl::string_view digits = rest_.substr(0, n);
-    const bool are_digits =
-        digits.size() == n &&
-        std::all_of(digits.begin(), digits.end(), [](char c) {
-          return absl::ascii_isxdigit(static_cast<unsigned char>(c));
-        });
-    uint32_t value = 0;
-    if (!are_digits || !absl::SimpleHexAtoi(digits, &value)) {
-      return Error(absl::StrCat("an escape needs ", n, " hex digits"));
-    }
-    rest_.remove_prefix(n);
-    if (value > kMaxCodePoint || (value >= 0xD800 && value <= 0xDFFF)) {
-      return Error("an escape is no code point");
-    }
-    return value;
+    auto code_point = TakeHexEscape(n, rest_);
+    if (!code_point.ok()) return Error(code_point.status().message());
+    return code_point;
   }
 
   absl::string_view text_;
@@ -294,14 +282,7 @@ class RegexParser {
 absl::StatusOr<Expr> AddRegex(absl::string_view pattern,
                               const RegexOptions& options,
                               GrammarBuilder& builder) {
-  if (pattern.size() > Grammar::kMaxSourceBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("it has ", pattern.size(), " bytes; at most ",
-                     Grammar::kMaxSourceBytes, " are allowed"));
-  }
-  if (!IsValidUtf8(pattern)) {
-    return absl::InvalidArgumentError("it is not UTF-8");
-  }
+  RETURN_IF_ERROR(CheckSource(pattern));
   return RegexParser(pattern, options, builder).Parse();
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/grammar_source.h"
 #include "worker/text/grammar/json_grammar.h"
 #include "worker/text/grammar/regex_grammar.h"
 #include "worker/text/grammar/schema_keywords.h"
@@ -413,11 +414,7 @@ class SchemaCompiler {
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
     absl::string_view schema, StopCheck stop) {
-  if (schema.size() > Grammar::kMaxSourceBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("it has ", schema.size(), " bytes; at most ",
-                     Grammar::kMaxSourceBytes, " are allowed"));
-  }
+  RETURN_IF_ERROR(CheckSourceSize(schema));
   ASSIGN_OR_RETURN(const SchemaJson root, ReadSchemaJson(schema));
   return SchemaCompiler(root, stop).Compile();
 }
