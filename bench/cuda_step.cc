@@ -107,17 +107,24 @@ DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
     floats_.push_back(Memory(n_rows * n * 4));
     return reinterpret_cast<float*>(floats_.back().data());
   };
-  x_ = floats(shape.model_dim);
-  normed_ = floats(shape.model_dim);
-  q_ = floats(q_dim);
-  k_ = floats(kv_dim);
-  v_ = floats(kv_dim);
   gate_ = floats(shape.ffn_dim);
   up_ = floats(shape.ffn_dim);
-  angles_ = floats(shape.head_dim);
   logits_ = floats(shape.vocab_size);
-  ones_ = floats(shape.model_dim);
   packed_ = Memory(n_rows * PackedRowBytes(std::max(shape.ffn_dim, q_dim)));
+  ops_ = {.n_heads = shape.n_heads,
+          .n_kv_heads = shape.n_kv_heads,
+          .head_dim = shape.head_dim,
+          .model_dim = shape.model_dim,
+          .scale = 1.0f / 16,
+          .eps = 1e-6f,
+          .norm = floats(shape.model_dim),
+          .x = floats(shape.model_dim),
+          .normed = floats(shape.model_dim),
+          .packed = packed_.data(),
+          .q = floats(q_dim),
+          .k = floats(kv_dim),
+          .v = floats(kv_dim),
+          .angles = floats(shape.head_dim)};
 }
 
 absl::Status DecodeStep::Run(bool is_held) {
@@ -131,35 +138,25 @@ absl::Status DecodeStep::Run(bool is_held) {
 absl::Status DecodeStep::Queue() {
   RETURN_IF_ERROR(
       backend_->RopeAngles({positions_.data(), n_rows_, shape_.head_dim, 1e4,
-                            1.0, nullptr, 1.0f, angles_}));
+                            1.0, nullptr, 1.0f, ops_.angles}));
   RETURN_IF_ERROR(
-      backend_->GetRows({table_, tokens_.data(), n_rows_, 1.0f, x_}));
+      backend_->GetRows({table_, tokens_.data(), n_rows_, 1.0f, ops_.x}));
   for (int64_t i = 0; i < shape_.n_layers; ++i) {
     const Layer& layer = layers_[static_cast<size_t>(i % kLayers)];
     RETURN_IF_ERROR(Attend(layer, i));
     RETURN_IF_ERROR(FeedForward(layer));
   }
-  RETURN_IF_ERROR(Norm(shape_.model_dim));
+  RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
   return backend_->MatMul(Product(table_, logits_, false));
-}
-
-absl::Status DecodeStep::Norm(int64_t dim) {
-  return backend_->RmsNorm(
-      {x_, ones_, normed_, n_rows_, dim, 1e-6f, false, packed_.data()});
-}
-
-MatMulArgs DecodeStep::Product(const WeightMatrix& w, float* out,
-                               bool adds) const {
-  return {w, normed_, packed_.data(), out, n_rows_, adds};
 }
 
 absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   const int64_t kv_dim = shape_.n_kv_heads * shape_.head_dim;
   const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
-  RETURN_IF_ERROR(Norm(shape_.model_dim));
-  const MatMulArgs products[] = {Product(layer.q, q_, false),
-                                 Product(layer.k, k_, false),
-                                 Product(layer.v, v_, false)};
+  RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
+  const MatMulArgs products[] = {Product(layer.q, ops_.q, false),
+                                 Product(layer.k, ops_.k, false),
+                                 Product(layer.v, ops_.v, false)};
   RETURN_IF_ERROR(backend_->MatMuls(products));
   PagedKv kv = kv_;
   kv.k_offset = index * 2 * kPageTokens * row_bytes;
@@ -170,49 +167,25 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
     offsets_[r] = cell + kv.k_offset;
     offsets_[pages_.size() + r] = cell + kv.v_offset;
   }
-  RETURN_IF_ERROR(backend_->PrepareHeads({.q = q_,
-                                          .q_prefix = nullptr,
-                                          .k = k_,
-                                          .v = v_,
-                                          .q_norm = ones_,
-                                          .k_norm = ones_,
-                                          .angles = angles_,
-                                          .prefix_angles = nullptr,
-                                          .n_rows = n_rows_,
-                                          .n_heads = shape_.n_heads,
-                                          .n_kv_heads = shape_.n_kv_heads,
-                                          .head_dim = shape_.head_dim,
-                                          .n_rot = shape_.head_dim,
-                                          .style = RopeStyle::kNeox,
-                                          .eps = 1e-6f,
-                                          .k_type = DType::kF16,
-                                          .v_type = DType::kF16,
-                                          .base = kv.pool,
-                                          .offsets = offsets_.data()}));
-  AttentionArgs args = {};
-  args.q = args.q_prefix = q_;
-  args.n_heads = shape_.n_heads;
-  args.n_kv_heads = shape_.n_kv_heads;
-  args.head_dim = shape_.head_dim;
-  args.scale = 1.0f / 16;
-  args.k_type = args.v_type = DType::kF16;
+  RETURN_IF_ERROR(ops_.PrepareHeads(
+      *backend_, n_rows_, {.base = kv.pool, .offsets = offsets_.data()}));
+  AttentionArgs args = ops_.Attention(gate_);  // of ffn_dim, which is not less
   args.segments = segments_;
   args.paged = kv;
-  args.out = gate_;  // of ffn_dim, which is not less
   args.packed = packed_.data();
   RETURN_IF_ERROR(backend_->Attention(args));
-  return backend_->MatMul(Product(layer.attention_out, x_, true));
+  return backend_->MatMul(Product(layer.attention_out, ops_.x, true));
 }
 
 absl::Status DecodeStep::FeedForward(const Layer& layer) {
-  RETURN_IF_ERROR(Norm(shape_.model_dim));
+  RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
   const MatMulArgs products[] = {Product(layer.gate, gate_, false),
                                  Product(layer.up, up_, false)};
   RETURN_IF_ERROR(backend_->MatMuls(products));
   RETURN_IF_ERROR(
       backend_->GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
                                  Activation::kGeluTanh, packed_.data()}));
-  return backend_->MatMul(Product(layer.down, x_, true));
+  return backend_->MatMul(Product(layer.down, ops_.x, true));
 }
 
 }  // namespace plimsoll::kernels

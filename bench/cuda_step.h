@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/decode_ops.h"
 #include "kernels/backend.h"
 
 namespace plimsoll::kernels {
@@ -49,8 +50,9 @@ class DecodeStep {
   absl::Status Queue();
   absl::Status Attend(const Layer& layer, int64_t index);
   absl::Status FeedForward(const Layer& layer);
-  absl::Status Norm(int64_t dim);
-  MatMulArgs Product(const WeightMatrix& w, float* out, bool adds) const;
+  MatMulArgs Product(const WeightMatrix& w, float* out, bool adds) const {
+    return ops_.Product(w, out, n_rows_, adds);
+  }
 
   Backend* backend_;
   StepShape shape_;
@@ -69,17 +71,11 @@ class DecodeStep {
   std::vector<int64_t> positions_;
   std::vector<int64_t> offsets_;
   std::vector<Buffer> floats_;
-  float* x_;
-  float* normed_;
-  float* q_;
-  float* k_;
-  float* v_;
   float* gate_;
   float* up_;
-  float* angles_;
   float* logits_;
-  float* ones_;
   Buffer packed_;
+  DecodeOps ops_;
 };
 
 }  // namespace plimsoll::kernels

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/status_macros.h"
+#include "bench/decode_ops.h"
 #include "tests/kernels/attention_fixture.h"
 
 namespace plimsoll::kernels {
@@ -51,6 +52,7 @@ class SmallModel {
     kv_.v_offset = kPageTokens * kKvDim * 2;
     kv_.page_bytes = 2 * kv_.v_offset;
     kv_.pool = memory_.data() + kPool;
+    ops_ = Ops();
   }
 
   struct Row {
@@ -125,10 +127,11 @@ class SmallModel {
     std::ranges::fill(positions, -1);
     for (size_t il = 0; il < layers_.size(); ++il) {
       const Layer& layer = layers_[il];
-      RETURN_IF_ERROR(Norm(n));
+      RETURN_IF_ERROR(ops_.Norm(backend_, n));
       RETURN_IF_ERROR(backend_.MatMuls(std::vector<MatMulArgs>{
-          Product(layer.q, F(kQ), n, false), Product(layer.k, F(kK), n, false),
-          Product(layer.v, F(kV), n, false)}));
+          ops_.Product(layer.q.view, ops_.q, n, false),
+          ops_.Product(layer.k.view, ops_.k, n, false),
+          ops_.Product(layer.v.view, ops_.v, n, false)}));
       // Heads of the last layers are prepared by one operation.
       const bool is_one = il >= 2;
       for (const auto& [at, heads] : {std::pair{kQ, kHeads}, {kK, kKvHeads}}) {
@@ -143,19 +146,28 @@ class SmallModel {
       RETURN_IF_ERROR(Attend(rows, pages, il % 2 == 1, is_one));
       RETURN_IF_ERROR(
           backend_.PackActivations({F(kAttended), n, kDim, B(kPacked)}));
-      RETURN_IF_ERROR(backend_.MatMul(Product(layer.out, F(kX), n, true)));
+      RETURN_IF_ERROR(
+          backend_.MatMul(ops_.Product(layer.out.view, ops_.x, n, true)));
     }
-    RETURN_IF_ERROR(Norm(n));
-    return backend_.MatMul(Product(table_, F(kLogits), n, false));
+    RETURN_IF_ERROR(ops_.Norm(backend_, n));
+    return backend_.MatMul(ops_.Product(table_.view, F(kLogits), n, false));
   }
 
-  absl::Status Norm(int64_t n) {
-    return backend_.RmsNorm({F(kX),
-                             reinterpret_cast<const float*>(norm_.data()),
-                             F(kNormed), n, kDim, 1e-5f, false, B(kPacked)});
-  }
-  MatMulArgs Product(const StoredMatrix& w, float* out, int64_t n, bool adds) {
-    return {w.view, F(kNormed), B(kPacked), out, n, adds};
+  DecodeOps Ops() {
+    return {.n_heads = kHeads,
+            .n_kv_heads = kKvHeads,
+            .head_dim = kHeadDim,
+            .model_dim = kDim,
+            .scale = 0.2f,
+            .eps = 1e-5f,
+            .norm = reinterpret_cast<const float*>(norm_.data()),
+            .x = F(kX),
+            .normed = F(kNormed),
+            .packed = B(kPacked),
+            .q = F(kQ),
+            .k = F(kK),
+            .v = F(kV),
+            .angles = F(kAngles)};
   }
 
   std::vector<PageEntry> Table(const Row& row) const {
@@ -175,14 +187,7 @@ class SmallModel {
                       const std::vector<std::vector<PageEntry>>& pages,
                       bool is_ring, bool is_one) {
     const auto n = static_cast<int64_t>(rows.size());
-    AttentionArgs args = {};
-    args.q = args.q_prefix = F(kQ);
-    args.out = F(kAttended);
-    args.n_heads = kHeads;
-    args.n_kv_heads = kKvHeads;
-    args.head_dim = kHeadDim;
-    args.scale = 0.2f;
-    args.k_type = args.v_type = DType::kF16;
+    AttentionArgs args = ops_.Attention(F(kAttended));
     args.is_ring = is_ring;
     args.chunk_k = B(kChunk);
     args.chunk_v = B(kChunk) + n * kKvDim * 2;
@@ -218,7 +223,11 @@ class SmallModel {
           offsets.push_back(kRings - kChunk + part + at);
         }
       }
-      RETURN_IF_ERROR(Prepare(n, base, offsets));
+      RETURN_IF_ERROR(
+          ops_.PrepareHeads(backend_, n,
+                            {.base = base,
+                             .offsets = offsets.data(),
+                             .n_places = std::ssize(offsets) / (2 * n)}));
       return backend_.Attention(args);
     }
     RETURN_IF_ERROR(
@@ -234,37 +243,13 @@ class SmallModel {
                               kKvDim * 2});
   }
 
-  absl::Status Prepare(int64_t n, std::byte* base,
-                       const std::vector<int64_t>& offsets) {
-    const auto* norm = reinterpret_cast<const float*>(norm_.data());
-    return backend_.PrepareHeads({.q = F(kQ),
-                                  .q_prefix = nullptr,
-                                  .k = F(kK),
-                                  .v = F(kV),
-                                  .q_norm = norm,
-                                  .k_norm = norm,
-                                  .angles = F(kAngles),
-                                  .prefix_angles = nullptr,
-                                  .n_rows = n,
-                                  .n_heads = kHeads,
-                                  .n_kv_heads = kKvHeads,
-                                  .head_dim = kHeadDim,
-                                  .n_rot = kHeadDim,
-                                  .style = RopeStyle::kNeox,
-                                  .eps = 1e-5f,
-                                  .k_type = DType::kF16,
-                                  .v_type = DType::kF16,
-                                  .base = base,
-                                  .offsets = offsets.data(),
-                                  .n_places = std::ssize(offsets) / (2 * n)});
-  }
-
   Backend& backend_;
   StoredMatrix table_;
   std::array<Layer, 4> layers_;
   Buffer norm_;
   Buffer memory_;
   PagedKv kv_;
+  DecodeOps ops_;
 };
 
 std::vector<SmallModel::Row> Rows(int64_t n, int64_t position) {
