@@ -297,12 +297,4 @@ bool SameBits(const Generated& a, const Generated& b) {
   return true;
 }
 
-std::optional<Json> ReadJson(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::stringstream text;
-  text << in.rdbuf();
-  return Json::Parse(text.str());
-}
-
 }  // namespace plimsoll::testing

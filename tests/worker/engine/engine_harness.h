@@ -16,7 +16,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/sanitized.h"
-#include "tests/worker/json.h"
 #include "worker/device/compute_device.h"
 #include "worker/engine/engine.h"
 
@@ -124,9 +123,6 @@ Generated Generate(worker::Engine& engine, worker::GenerateOptions options);
 
 // True if tokens, candidates and log-probabilities are the same bits.
 bool SameBits(const Generated& a, const Generated& b);
-
-// The parsed file, or nullopt if it is not there.
-std::optional<Json> ReadJson(const std::string& path);
 
 }  // namespace plimsoll::testing
 

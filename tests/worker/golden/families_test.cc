@@ -13,6 +13,7 @@
 
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/golden/family_models.h"
+#include "tests/worker/json.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -43,7 +44,7 @@ class FamiliesTest : public ::testing::TestWithParam<const char*> {
   }
 
   std::unique_ptr<Engine> Load(EngineSetup setup) {
-    setup.n_ctx = model_->golden()["n_ctx"].Int();
+    setup.n_ctx = model_->golden().at("n_ctx").get<int64_t>();
     auto engine = LoadEngine(model_->path(), setup);
     EXPECT_TRUE(engine.ok()) << engine.status();
     return engine.ok() ? *std::move(engine) : nullptr;
@@ -56,38 +57,41 @@ class FamiliesTest : public ::testing::TestWithParam<const char*> {
   }
 
   void CompareStep(const TokenOutput& token, const Json& step) {
-    ASSERT_EQ(token.id, step["id"].Int());
-    Compare(static_cast<double>(token.logprob), step["logprob"].Number());
+    ASSERT_EQ(token.id, step.at("id").get<int64_t>());
+    Compare(static_cast<double>(token.logprob),
+            step.at("logprob").get<double>());
     std::map<int64_t, double> candidates;
     for (const Candidate& c : token.candidates) {
       candidates[c.id] = static_cast<double>(c.logprob);
     }
     // The last places may change hands between near-equals.
     const auto least = static_cast<double>(token.candidates.back().logprob);
-    for (const Json& c : step["top"]) {
-      const auto it = candidates.find(c[0].Int());
-      Compare(it == candidates.end() ? least : it->second, c[1].Number());
+    for (const Json& c : step.at("top")) {
+      const auto it = candidates.find(c.at(0).get<int64_t>());
+      Compare(it == candidates.end() ? least : it->second,
+              c.at(1).get<double>());
     }
   }
 
   // The golden's completions of prompts up to that length, log-probabilities of
   // prompts included.
   void ExpectGolden(Engine& engine, size_t longest_prompt) {
-    for (const Json& golden : model_->golden()["completions"]) {
-      if (golden["prompt_ids"].size() > longest_prompt) continue;
-      SCOPED_TRACE(golden["prompt_ids"].size());
-      const Json& steps = golden["steps"];
-      GenerateOptions options = Greedy(golden["prompt_ids"].Ints(),
-                                       static_cast<int64_t>(steps.size()));
+    for (const Json& golden : model_->golden().at("completions")) {
+      if (golden.at("prompt_ids").size() > longest_prompt) continue;
+      SCOPED_TRACE(golden.at("prompt_ids").size());
+      const Json& steps = golden.at("steps");
+      GenerateOptions options =
+          Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
+                 static_cast<int64_t>(steps.size()));
       options.prompt_logprobs = true;
       const Generated got = Generate(engine, options);
       ASSERT_TRUE(got.status.ok()) << got.status;
       ASSERT_EQ(got.tokens.size(), steps.size());
-      const Json& prompt = golden["prompt_logprobs"];
+      const Json& prompt = golden.at("prompt_logprobs");
       ASSERT_EQ(got.prompt_logprobs.size(), prompt.size());
       for (size_t i = 0; i < prompt.size(); ++i) {
         Compare(static_cast<double>(got.prompt_logprobs[i]),
-                prompt[i].Number());
+                prompt.at(i).get<double>());
       }
       for (size_t i = 0; i < steps.size(); ++i) {
         SCOPED_TRACE(i);

@@ -15,6 +15,7 @@
 
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/golden/real_models.h"
+#include "tests/worker/json.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -65,7 +66,8 @@ std::map<int64_t, double> Candidates(const TokenOutput& token) {
 
 // True if the oracle's own first two are so close that either may win.
 bool IsTossUp(const Json& step) {
-  return step["top"][size_t{0}][1].Number() - step["top"][1][1].Number() <=
+  return step.at("top").at(0).at(1).get<double>() -
+             step.at("top").at(1).at(1).get<double>() <=
          0.01;
 }
 
@@ -80,7 +82,7 @@ class GoldenTest : public ::testing::TestWithParam<const char*> {
   std::optional<Json> Completions() {
     const auto json = ReadJson(GoldenPath(GetParam()));
     if (!json) return std::nullopt;
-    return (*json)["completions"];
+    return (*json).at("completions");
   }
 };
 
@@ -92,23 +94,24 @@ TEST_P(GoldenTest, ExactPrecisionGivesTheOraclesTokensAndProbabilities) {
   double worst = 0;
   int n_tokens = 0;
   for (const Json& golden : *completions) {
-    SCOPED_TRACE(golden["prompt"].Text());
+    SCOPED_TRACE(golden.at("prompt").get<std::string>());
     const Generated got = Generate(
-        *engine, Greedy(golden["prompt_ids"].Ints(),
-                        static_cast<int64_t>(golden["steps"].size()), 12));
+        *engine, Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
+                        static_cast<int64_t>(golden.at("steps").size()), 12));
     ASSERT_TRUE(got.status.ok()) << got.status;
-    for (size_t i = 0; i < golden["steps"].size(); ++i) {
-      const Json& step = golden["steps"][i];
+    for (size_t i = 0; i < golden.at("steps").size(); ++i) {
+      const Json& step = golden.at("steps").at(i);
       ++n_tokens;
       const auto candidates = Candidates(got.tokens[i]);
-      for (const Json& c : step["top"]) {
-        const auto it = candidates.find(c[0].Int());
+      for (const Json& c : step.at("top")) {
+        const auto it = candidates.find(c.at(0).get<int64_t>());
         ASSERT_NE(it, candidates.end()) << "step " << i;
-        const double error = std::abs(it->second - c[1].Number());
-        EXPECT_LE(error, 0.02) << "step " << i << " id " << c[0].Int();
+        const double error = std::abs(it->second - c.at(1).get<double>());
+        EXPECT_LE(error, 0.02)
+            << "step " << i << " id " << c.at(0).get<int64_t>();
         worst = std::max(worst, error);
       }
-      if (got.tokens[i].id == step["id"].Int()) continue;
+      if (got.tokens[i].id == step.at("id").get<int64_t>()) continue;
       EXPECT_TRUE(IsTossUp(step)) << "step " << i;
       break;  // another token: what follows has another context
     }
@@ -130,11 +133,12 @@ double FirstStepError(const TokenOutput& token, const Json& step) {
   const auto candidates = Candidates(token);
   double error = 0;
   for (size_t i = 0; i < kTopOfFirstStep; ++i) {
-    const auto it = candidates.find(step["top"][i][size_t{0}].Int());
-    error = std::max(error,
-                     it == candidates.end()
-                         ? 1.0
-                         : std::abs(it->second - step["top"][i][1].Number()));
+    const auto it = candidates.find(step.at("top").at(i).at(0).get<int64_t>());
+    error = std::max(
+        error,
+        it == candidates.end()
+            ? 1.0
+            : std::abs(it->second - step.at("top").at(i).at(1).get<double>()));
   }
   return error;
 }
@@ -142,14 +146,17 @@ double FirstStepError(const TokenOutput& token, const Json& step) {
 Closeness Measure(Engine& engine, const Json& completions) {
   Closeness sum;
   for (const Json& golden : completions) {
-    const Json& steps = golden["steps"];
-    const Generated got =
-        Generate(engine, Greedy(golden["prompt_ids"].Ints(),
-                                static_cast<int64_t>(steps.size())));
+    const Json& steps = golden.at("steps");
+    const Generated got = Generate(
+        engine, Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
+                       static_cast<int64_t>(steps.size())));
     EXPECT_TRUE(got.status.ok()) << got.status;
     if (got.tokens.size() != steps.size()) continue;
     size_t n = 0;
-    while (n < steps.size() && got.tokens[n].id == steps[n]["id"].Int()) ++n;
+    while (n < steps.size() &&
+           got.tokens[n].id == steps.at(n).at("id").get<int64_t>()) {
+      ++n;
+    }
     sum.prefix += static_cast<double>(n) / static_cast<double>(steps.size());
     const double error = FirstStepError(got.tokens[0], steps[0]);
     sum.error += error;
@@ -170,7 +177,7 @@ std::optional<Closeness> MeasureBoth(DType kv_type) {
     setup.kv_type = kv_type;
     auto engine = Load(model, setup);
     if (engine == nullptr) return Closeness();
-    const Closeness one = Measure(*engine, (*json)["completions"]);
+    const Closeness one = Measure(*engine, (*json).at("completions"));
     std::printf("[ kv %-5s ] %s: prefix %.3f, error mean %.3f worst %.3f\n",
                 DTypeName(kv_type).data(), model, one.prefix / one.n,
                 one.error / one.n, one.worst);

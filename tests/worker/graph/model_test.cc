@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/json.h"
 #include "tests/worker/random_model.h"
 
 namespace plimsoll::worker {
@@ -47,13 +48,15 @@ class RandomModelTest : public ::testing::TestWithParam<RandomModel> {
     return engine.ok() ? *std::move(engine) : nullptr;
   }
 
-  const Json& Cases() const { return Goldens()[GetParam().name]["cases"]; }
+  const Json& Cases() const {
+    return Goldens().at(GetParam().name).at("cases");
+  }
 
   // Greedy continuation of a golden case's prompt.
   static Generated Continue(Engine& engine, const Json& golden) {
     return Generate(engine,
-                    Greedy(golden["prompt_ids"].Ints(),
-                           static_cast<int64_t>(golden["steps"].size())));
+                    Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
+                           static_cast<int64_t>(golden.at("steps").size())));
   }
 
   // Ids equal to the oracle's and every one of its candidates within
@@ -61,25 +64,25 @@ class RandomModelTest : public ::testing::TestWithParam<RandomModel> {
   static void ExpectAgrees(const Generated& got, const Json& golden,
                            double tolerance) {
     ASSERT_TRUE(got.status.ok()) << got.status;
-    ASSERT_EQ(got.tokens.size(), golden["steps"].size());
+    ASSERT_EQ(got.tokens.size(), golden.at("steps").size());
     for (size_t i = 0; i < got.tokens.size(); ++i) {
-      const Json& step = golden["steps"][i];
-      ASSERT_EQ(got.tokens[i].id, step["id"].Int()) << "step " << i;
+      const Json& step = golden.at("steps").at(i);
+      ASSERT_EQ(got.tokens[i].id, step.at("id").get<int64_t>()) << "step " << i;
       std::map<int32_t, float> candidates;
       for (const Candidate& c : got.tokens[i].candidates) {
         candidates[c.id] = c.logprob;
       }
-      for (const Json& candidate : step["top"]) {
-        const auto it =
-            candidates.find(static_cast<int32_t>(candidate[0].Int()));
-        const double wanted = candidate[1].Number();
+      for (const Json& candidate : step.at("top")) {
+        const auto it = candidates.find(
+            static_cast<int32_t>(candidate.at(0).get<int64_t>()));
+        const double wanted = candidate.at(1).get<double>();
         // The last places may change hands between near-equals.
         const double floor =
             static_cast<double>(got.tokens[i].candidates.back().logprob);
         const double value =
             it == candidates.end() ? floor : static_cast<double>(it->second);
         EXPECT_NEAR(value, wanted, tolerance)
-            << "step " << i << " candidate " << candidate[0].Int();
+            << "step " << i << " candidate " << candidate.at(0).get<int64_t>();
       }
     }
   }
@@ -90,7 +93,7 @@ class RandomModelTest : public ::testing::TestWithParam<RandomModel> {
 TEST_P(RandomModelTest, IsTheFileThatTheGoldensWereComputedFrom) {
   const auto bytes = RandomModelBytes(GetParam());
   EXPECT_EQ(absl::StrFormat("%016x", Fnv1a(bytes.data(), bytes.size())),
-            Goldens()[GetParam().name]["file_hash"].Text());
+            Goldens().at(GetParam().name).at("file_hash").get<std::string>());
 }
 
 TEST_P(RandomModelTest, ExactPrecisionAgreesWithPlainArithmetic) {
@@ -98,7 +101,7 @@ TEST_P(RandomModelTest, ExactPrecisionAgreesWithPlainArithmetic) {
   ASSERT_NE(engine, nullptr);
   ASSERT_EQ(Cases().size(), 5u);
   for (const Json& golden : Cases()) {
-    SCOPED_TRACE(golden["prompt_ids"].size());
+    SCOPED_TRACE(golden.at("prompt_ids").size());
     ExpectAgrees(Continue(*engine, golden), golden, 5e-4);
   }
 }
@@ -107,7 +110,7 @@ TEST_P(RandomModelTest, ExactPrecisionInSmallChunksAgreesToo) {
   auto engine = Load({.n_ubatch = 7});
   ASSERT_NE(engine, nullptr);
   for (const Json& golden : Cases()) {
-    SCOPED_TRACE(golden["prompt_ids"].size());
+    SCOPED_TRACE(golden.at("prompt_ids").size());
     ExpectAgrees(Continue(*engine, golden), golden, 5e-4);
   }
 }
@@ -117,12 +120,12 @@ TEST_P(RandomModelTest, DefaultPrecisionStaysClose) {
       Load({.kv_type = DType::kF16, .precision = Precision::kDefault});
   ASSERT_NE(engine, nullptr);
   for (const Json& golden : Cases()) {
-    SCOPED_TRACE(golden["prompt_ids"].size());
+    SCOPED_TRACE(golden.at("prompt_ids").size());
     const Generated got = Continue(*engine, golden);
     ASSERT_TRUE(got.status.ok()) << got.status;
     std::map<int64_t, double> wanted;
-    for (const Json& c : golden["steps"][0]["top"]) {
-      wanted[c[0].Int()] = c[1].Number();
+    for (const Json& c : golden.at("steps").at(0).at("top")) {
+      wanted[c.at(0).get<int64_t>()] = c.at(1).get<double>();
     }
     int n_common = 0;
     for (const Candidate& c : got.tokens.front().candidates) {
@@ -136,19 +139,21 @@ TEST_P(RandomModelTest, DefaultPrecisionStaysClose) {
 }
 
 TEST_P(RandomModelTest, TheLastPositionOfTheContextIsUsed) {
-  const Json& golden = Cases()[4];
-  const auto n_prompt = static_cast<int64_t>(golden["prompt_ids"].size());
+  const Json& golden = Cases().at(4);
+  const auto n_prompt = static_cast<int64_t>(golden.at("prompt_ids").size());
   for (const int64_t n_more : {0, 1, 5}) {
     auto engine = Load({.n_ctx = n_prompt + n_more});
     ASSERT_NE(engine, nullptr);
-    const Generated got =
-        Generate(*engine, Greedy(golden["prompt_ids"].Ints(), 0));
+    const Generated got = Generate(
+        *engine,
+        Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(), 0));
     ASSERT_TRUE(got.status.ok()) << got.status;
     EXPECT_EQ(got.info.reason, FinishReason::kLength);
     ASSERT_EQ(got.info.n_generated, n_more + 1);
     for (int64_t i = 0; i <= n_more; ++i) {
       const auto at = static_cast<size_t>(i);
-      EXPECT_EQ(got.tokens[at].id, golden["steps"][at]["id"].Int());
+      EXPECT_EQ(got.tokens[at].id,
+                golden.at("steps").at(at).at("id").get<int64_t>());
     }
   }
 }
