@@ -536,11 +536,16 @@ std::vector<int32_t> RepeatingPrompt(int64_t n) {
   return ids;
 }
 
-std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed) {
+std::vector<int32_t> RandomIds(int64_t n, uint32_t seed) {
   std::mt19937 random(seed);
+  return RandomIds(n, random);
+}
+
+std::vector<int32_t> RandomIds(int64_t n, std::mt19937& random) {
+  constexpr int32_t kFirst = 6;  // tokens before it are special in a Gemma
   std::vector<int32_t> ids(static_cast<size_t>(n));
   for (int32_t& id : ids) {
-    id = 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
+    id = kFirst + static_cast<int32_t>(random() % (kRandomVocab - kFirst));
   }
   return ids;
 }

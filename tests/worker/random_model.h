@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,8 +38,10 @@ struct RandomModel {
   std::string chat_template = {};  // empty = none
 };
 
-// `n` ids of a random model, none of them special.
-std::vector<int32_t> RandomPrompt(int64_t n, uint32_t seed);
+// `n` ids of a random model, none of them special; of a seed, or the next ones
+// that `random` gives.
+std::vector<int32_t> RandomIds(int64_t n, uint32_t seed);
+std::vector<int32_t> RandomIds(int64_t n, std::mt19937& random);
 // `n` ids, five of them over and over: guesses are found in it.
 std::vector<int32_t> RepeatingPrompt(int64_t n);
 

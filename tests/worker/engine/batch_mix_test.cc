@@ -20,9 +20,9 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::ExpectMixesChangeNothing;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
-using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
+using ::plimsoll::testing::RandomIds;
 
 constexpr int kMixes = kIsSanitized ? 32 : 128;  // of each of 8 engines
 
@@ -30,16 +30,14 @@ constexpr int kMixes = kIsSanitized ? 32 : 128;  // of each of 8 engines
 // them roll.
 std::vector<GenerateOptions> Requests() {
   std::mt19937 random(77);
-  const auto id = [&random] {
-    return 3 + static_cast<int32_t>(random() % (kRandomVocab - 3));
-  };
-  std::vector<int32_t> common;
-  for (int i = 0; i < 130; ++i) common.push_back(id());
+  const std::vector<int32_t> common = RandomIds(130, random);
   std::vector<GenerateOptions> requests;
   for (int i = 0; i < 24; ++i) {
     const auto n_common = static_cast<int64_t>(i % 3 == 0 ? random() % 130 : 0);
     std::vector<int32_t> prompt(common.begin(), common.begin() + n_common);
-    for (auto n = 1 + random() % 40; n > 0; --n) prompt.push_back(id());
+    const std::vector<int32_t> own =
+        RandomIds(1 + static_cast<int64_t>(random() % 40), random);
+    prompt.insert(prompt.end(), own.begin(), own.end());
     // What repeats itself can be guessed.
     if (i % 2 == 0) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
     requests.push_back(Greedy(std::vector<int32_t>(prompt),

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
@@ -24,15 +24,11 @@ namespace {
 
 using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kPrompt;
-using ::plimsoll::testing::LoadEngine;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
-using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
 
 std::shared_ptr<const Grammar> Gbnf(absl::string_view text) {
@@ -52,14 +48,10 @@ GenerateOptions Constrained(std::shared_ptr<const Grammar> constraint,
   return options;
 }
 
-class ConstrainedTest : public ::testing::TestWithParam<const char*> {
+class ConstrainedTest : public plimsoll::testing::EngineFixture,
+                        public ::testing::WithParamInterface<const char*> {
  protected:
-  void SetUp() override {
-    file_.emplace(RandomModelBytes(FindRandomModel(GetParam())));
-    auto engine = LoadEngine(file_->path(), {.n_slots = 4});
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
+  void SetUp() override { Load(GetParam(), {.n_slots = 4}); }
 
   std::string BytesOf(const Generated& got) const {
     std::string bytes;
@@ -68,9 +60,6 @@ class ConstrainedTest : public ::testing::TestWithParam<const char*> {
     }
     return bytes;
   }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, ConstrainedTest,

@@ -29,7 +29,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::OpenTestDevice;
-using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RepeatingPrompt;
 using ::plimsoll::testing::SameBits;
 
@@ -100,7 +100,7 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
       SCOPED_TRACE(model.name);
       LoadBoth(model.name.c_str(),
                {.n_ctx = 128, .n_ubatch = kFewRows, .precision = precision});
-      ExpectAlike(Greedy(RandomPrompt(30, 7), 8));
+      ExpectAlike(Greedy(RandomIds(30, 7), 8));
     }
   }
 }
@@ -109,7 +109,7 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfOtherFamilies) {
   for (const auto& model : plimsoll::testing::FamilyModels()) {
     SCOPED_TRACE(model.name);
     LoadBoth(model.name.c_str(), {.n_ctx = 128, .n_ubatch = kFewRows});
-    GenerateOptions request = Greedy(RandomPrompt(30, 7), 8);
+    GenerateOptions request = Greedy(RandomIds(30, 7), 8);
     request.prompt_logprobs = true;
     ExpectAlike(request);
     // One that is drawn: on a device, by its own kernels.
@@ -125,7 +125,7 @@ TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
              {.n_ctx = 128, .n_ubatch = kFewRows, .kv_type = type});
     // A key in the middle between two numbers of the type may become either,
     // which are 2^-10 apart, or 2^-7 and more.
-    ExpectAlike(Greedy(RandomPrompt(40, 3), 8),
+    ExpectAlike(Greedy(RandomIds(40, 3), 8),
                 type == DType::kF16 ? 4e-3f : 5e-2f);
   }
 }
@@ -136,7 +136,7 @@ TEST_P(CudaEngineTest, RollsAsOnTheCpu) {
          {RollMethod::kShift, RollMethod::kRecompute}) {
       SCOPED_TRACE(model);
       LoadBoth(model, {.n_ctx = 192});
-      GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
+      GenerateOptions request = Greedy(RandomIds(188, 5), 8);
       request.roll.policy = ContextPolicy::kRoll;
       request.roll.method = method;
       ExpectAlike(request);
@@ -146,13 +146,12 @@ TEST_P(CudaEngineTest, RollsAsOnTheCpu) {
 
 TEST_P(CudaEngineTest, AStreamHasTheSameBitsAloneAndBesideOthers) {
   LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_slots = 3, .n_ubatch = 16});
-  const Generated alone = Generate(*on_device_, Greedy(RandomPrompt(20, 1), 8));
+  const Generated alone = Generate(*on_device_, Greedy(RandomIds(20, 1), 8));
   std::vector<std::shared_ptr<CollectSink>> sinks;
   for (const uint32_t seed : {2u, 1u, 3u}) {
     sinks.push_back(std::make_shared<CollectSink>());
     ASSERT_TRUE(
-        on_device_->Submit(Greedy(RandomPrompt(20, seed), 8), sinks.back())
-            .ok());
+        on_device_->Submit(Greedy(RandomIds(20, seed), 8), sinks.back()).ok());
   }
   std::vector<Generated> all;
   for (const auto& sink : sinks) all.push_back(sink->Await());
@@ -175,7 +174,7 @@ TEST_P(CudaEngineTest, DraftsChangeNoBit) {
 
 TEST_P(CudaEngineTest, DrawsFromWholeRows) {
   LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
-  GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
+  GenerateOptions request = Greedy(RandomIds(10, 9), 12, -1);
   request.sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   ExpectAlike(request);
   request.sampling.top_p = 1;
@@ -191,7 +190,7 @@ TEST_P(CudaEngineTest, DrawsFromWholeRows) {
 
 TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
   LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
-  GenerateOptions request = Greedy(RandomPrompt(10, 9), 12, -1);
+  GenerateOptions request = Greedy(RandomIds(10, 9), 12, -1);
   request.ignore_eos = false;
   const auto grammar = CompileRegex("[a-z]{3,6}");
   ASSERT_TRUE(grammar.ok()) << grammar.status();
@@ -201,7 +200,7 @@ TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
 
 TEST_P(CudaEngineTest, ScoresPrompts) {
   LoadBoth("gemma_q5_0", {.n_ctx = 128, .n_ubatch = kFewRows});
-  GenerateOptions request = Greedy(RandomPrompt(30, 2), 1);
+  GenerateOptions request = Greedy(RandomIds(30, 2), 1);
   request.prompt_logprobs = true;
   ExpectAlike(request);
 }
@@ -209,7 +208,7 @@ TEST_P(CudaEngineTest, ScoresPrompts) {
 TEST_P(CudaEngineTest, SharesBeginningsOfPrompts) {
   LoadBoth("gemma_q5_0",
            {.n_ctx = 128, .n_ubatch = kFewRows, .n_idle_sessions = 1});
-  const GenerateOptions request = Greedy(RandomPrompt(80, 2), 3);
+  const GenerateOptions request = Greedy(RandomIds(80, 2), 3);
   const Generated first = Generate(*on_device_, request);
   const Generated second = Generate(*on_device_, request);
   EXPECT_EQ(first.info.n_cached, 0);
@@ -234,7 +233,7 @@ TEST_P(CudaEngineTest, SharesAModelsLayersWithTheHost) {
                             .n_ubatch = kFewRows,
                             .devices = split.devices,
                             .cuts = split.cuts});
-    ExpectAlike(Greedy(RandomPrompt(20, 7), 4));
+    ExpectAlike(Greedy(RandomIds(20, 7), 4));
     for (size_t i = 0; i < split.devices.size(); ++i) {
       const MemoryReport memory = on_device_->MemoryOf(i);
       EXPECT_EQ(memory.allocated_bytes, memory.planned_bytes);
@@ -253,13 +252,13 @@ TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
                           .n_draft = 4,
                           .devices = {&LocalCpu(), device_.get(), &LocalCpu()},
                           .cuts = {5, 6}});
-  GenerateOptions rolling = Greedy(RandomPrompt(188, 5), 8);
+  GenerateOptions rolling = Greedy(RandomIds(188, 5), 8);
   rolling.roll.policy = ContextPolicy::kRoll;
   ExpectAlike(rolling);
-  GenerateOptions scored = Greedy(RandomPrompt(30, 2), 1);
+  GenerateOptions scored = Greedy(RandomIds(30, 2), 1);
   scored.prompt_logprobs = true;
   ExpectAlike(scored);
-  const GenerateOptions shared = Greedy(RandomPrompt(80, 7), 4);
+  const GenerateOptions shared = Greedy(RandomIds(80, 7), 4);
   const Generated first = Generate(*on_device_, shared);
   const Generated second = Generate(*on_device_, shared);
   EXPECT_GT(second.info.n_cached, 0);
@@ -277,7 +276,7 @@ TEST_P(CudaEngineTest, DoesAllOfItWithASplitModel) {
 TEST_P(CudaEngineTest, PiecesOfPromptsChangeNoBit) {
   const ComputeDevice* const cpu = &LocalCpu();
   const ComputeDevice* const device = device_.get();
-  const GenerateOptions request = Greedy(RandomPrompt(100, 7), 4);
+  const GenerateOptions request = Greedy(RandomIds(100, 7), 4);
   const std::vector<const ComputeDevice*> orders[] = {
       {device, cpu}, {cpu, device}, {device, cpu, device}};
   for (const auto& devices : orders) {
@@ -295,7 +294,7 @@ TEST_P(CudaEngineTest, PiecesOfPromptsChangeNoBit) {
 // Of many rows default products are rounded more than of few.
 TEST_P(CudaEngineTest, InvariantPromptsHaveTheSameBitsInAnyChunks) {
   constexpr int64_t kManyRows = 140;
-  const GenerateOptions request = Greedy(RandomPrompt(kManyRows, 11), 3);
+  const GenerateOptions request = Greedy(RandomIds(kManyRows, 11), 3);
   for (const Precision precision :
        {Precision::kDefault, Precision::kInvariant}) {
     const auto device = *OpenTestDevice(GetParam(), precision);
@@ -336,7 +335,7 @@ TEST_P(CudaEngineTest, TakesWhatThePlanSaysAndGivesItBack) {
   EXPECT_LE(*memory.device_taken_bytes,
             plan.total_bytes - (runtime->bytes - (32 + 8) * kMebibyte));
   EXPECT_LE(plan.total_bytes, taken + taken / 100 + 32 * kMebibyte);
-  Generate(*on_device_, Greedy(RandomPrompt(20, 1), 4));
+  Generate(*on_device_, Greedy(RandomIds(20, 1), 4));
   EXPECT_EQ(on_device_->Memory().device_allocations_after_load, 0);
   EXPECT_EQ(device_->Profile().free_bytes, before - *memory.device_taken_bytes);
   on_device_.reset();

@@ -27,7 +27,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedBackend;
 using ::plimsoll::testing::kIsSanitized;
-using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RepeatingPrompt;
 
 class CudaGraphsTest : public plimsoll::testing::EngineFixture {
@@ -87,7 +87,7 @@ class CudaGraphsTest : public plimsoll::testing::EngineFixture {
 // With more streams than those of which each number has a graph of its own.
 TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
   // Beyond the 128 keys of a span.
-  std::vector<int32_t> longest = RandomPrompt(84, 4);
+  std::vector<int32_t> longest = RandomIds(84, 4);
   for (const int32_t id : RepeatingPrompt(40)) longest.push_back(id);
   std::vector<const char*> models = {"gemma_q5_0"};
   // Another family with the same kernels, for which sanitizers are too slow.
@@ -109,7 +109,7 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
 // With the second rotation of queries that look at what is pinned.
 TEST_F(CudaGraphsTest, NoneIsBuiltForSequencesThatRoll) {
   LoadCounted("gemma_q5_0", {.n_ctx = 192, .n_slots = 2, .n_draft = 4});
-  GenerateOptions request = Greedy(RandomPrompt(188, 5), 8);
+  GenerateOptions request = Greedy(RandomIds(188, 5), 8);
   request.roll.policy = ContextPolicy::kRoll;
   request.roll.method = RollMethod::kShift;
   request.roll.pin_tokens = 10;

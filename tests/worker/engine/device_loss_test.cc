@@ -25,7 +25,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::LosableDevice;
-using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RandomIds;
 using ::testing::HasSubstr;
 
 class DeviceLossTest : public plimsoll::testing::EngineFixture {};
@@ -49,7 +49,7 @@ TEST_F(DeviceLossTest, EndsEveryStreamAndRefusesNewOnes) {
         if (n == 3) has_begun.Notify();
       };
     }
-    ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(20, i), 0), sinks[i]).ok());
+    ASSERT_TRUE(engine_->Submit(Greedy(RandomIds(20, i), 0), sinks[i]).ok());
   }
   has_begun.WaitForNotification();
   device.Lose();
@@ -57,7 +57,7 @@ TEST_F(DeviceLossTest, EndsEveryStreamAndRefusesNewOnes) {
     const Generated ended = sink->Await();
     EXPECT_EQ(ended.status, absl::UnavailableError("the device is lost"));
   }
-  EXPECT_EQ(Generate(*engine_, Greedy(RandomPrompt(5, 1), 1)).status,
+  EXPECT_EQ(Generate(*engine_, Greedy(RandomIds(5, 1), 1)).status,
             absl::UnavailableError("the device is lost"));
   SessionOptions session;
   session.id = "s";
@@ -80,13 +80,13 @@ TEST_F(DeviceLossTest, AnErrorOfOneOperationEndsItsStepAlone) {
           return error;
         }});
   left = 30;
-  const Generated failed = Generate(*engine_, Greedy(RandomPrompt(5, 1), 20));
+  const Generated failed = Generate(*engine_, Greedy(RandomIds(5, 1), 20));
   EXPECT_EQ(failed.status.code(), absl::StatusCode::kInternal);
-  EXPECT_TRUE(Generate(*engine_, Greedy(RandomPrompt(5, 1), 20)).status.ok());
+  EXPECT_TRUE(Generate(*engine_, Greedy(RandomIds(5, 1), 20)).status.ok());
 }
 
 TEST_F(DeviceLossTest, StepsOfEverySizeHaveRunBeforeTheModelIsReady) {
-  const auto prompt = RandomPrompt(40, 2);
+  const auto prompt = RandomIds(40, 2);
   Load("gemma_q5_0", {.n_ctx = 256, .n_slots = 3});
   const Generated expected = Generate(*engine_, Greedy(prompt, 30));
   std::vector<int64_t> begun;
@@ -139,7 +139,7 @@ TEST_F(DeviceLossTest, TheAgeOfAStepThatHangsGrows) {
   EXPECT_EQ(engine_->StepAge(), absl::ZeroDuration());
   hangs = true;
   const auto sink = std::make_shared<CollectSink>();
-  ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(5, 1), 2), sink).ok());
+  ASSERT_TRUE(engine_->Submit(Greedy(RandomIds(5, 1), 2), sink).ok());
   is_hanging.WaitForNotification();
   seconds += 31;
   EXPECT_EQ(engine_->StepAge(), absl::Seconds(31));

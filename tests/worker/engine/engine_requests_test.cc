@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
@@ -16,15 +17,11 @@ namespace {
 
 using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kPrompt;
-using ::plimsoll::testing::LoadEngine;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
-using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -34,26 +31,27 @@ GenerateOptions Named(const std::string& request_id, int64_t max_tokens) {
   return options;
 }
 
-class EngineRequestsTest : public ::testing::Test {
+class EngineRequestsTest : public plimsoll::testing::EngineFixture {
  protected:
   void Load(const EngineSetup& setup) {
-    file_.emplace(RandomModelBytes(FindRandomModel("llama_half")));
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+    EngineFixture::Load("llama_half", setup);
   }
 
+  struct Stream {
+    int64_t max_tokens = 20;
+    int64_t limit = INT64_MAX;  // of what its sink takes
+  };
   std::shared_ptr<CollectSink> Submit(const std::string& request_id,
-                                      int64_t max_tokens = 20,
-                                      int64_t limit = INT64_MAX) {
-    auto sink = std::make_shared<CollectSink>(limit);
-    EXPECT_TRUE(engine_->Submit(Named(request_id, max_tokens), sink).ok());
+                                      const Stream& stream) {
+    auto sink = std::make_shared<CollectSink>(stream.limit);
+    EXPECT_TRUE(
+        engine_->Submit(Named(request_id, stream.max_tokens), sink).ok());
     return sink;
   }
 
   // A sequence that holds its slot, its reader being behind after a token.
   std::shared_ptr<CollectSink> SubmitParked(const std::string& request_id) {
-    auto sink = Submit(request_id, 20, 1);
+    auto sink = Submit(request_id, {.limit = 1});
     sink->AwaitRefusal();
     return sink;
   }
@@ -61,9 +59,6 @@ class EngineRequestsTest : public ::testing::Test {
   std::vector<std::string> Abort(const std::vector<std::string>& request_ids) {
     return engine_->Abort(request_ids, absl::AbortedError("enough"));
   }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 void ExpectAborted(CollectSink& sink) {
@@ -82,7 +77,7 @@ TEST_F(EngineRequestsTest, ARunningStreamEndsWithinTwoSteps) {
     if (n_tokens > 3) ++tokens_after;
   };
   ASSERT_TRUE(engine_->Submit(Named("running", 0), sink).ok());
-  auto next = Submit("next", 3);
+  auto next = Submit("next", {.max_tokens = 3});
   ExpectAborted(*sink);
   EXPECT_LE(tokens_after, 2);
   EXPECT_TRUE(next->Await().status.ok()) << "its slot went to the next";
@@ -92,7 +87,7 @@ TEST_F(EngineRequestsTest, AWaitingStreamEndsAndTheRunningOneGoesOn) {
   Load({});
   const Generated alone = Generate(*engine_, Greedy(kPrompt, 20));
   auto parked = SubmitParked("parked");
-  auto waiting = Submit("waiting");
+  auto waiting = Submit("waiting", {});
   EXPECT_THAT(Abort({"waiting"}), ElementsAre("waiting"));
   const Generated got = waiting->Await();
   EXPECT_EQ(got.status.code(), absl::StatusCode::kAborted);
@@ -105,7 +100,7 @@ TEST_F(EngineRequestsTest, AWaitingStreamEndsAndTheRunningOneGoesOn) {
 TEST_F(EngineRequestsTest, AParkedStreamEndsAndFreesItsSlot) {
   Load({});
   auto parked = SubmitParked("parked");
-  auto next = Submit("next", 3);
+  auto next = Submit("next", {.max_tokens = 3});
   EXPECT_THAT(Abort({"parked"}), ElementsAre("parked"));
   ExpectAborted(*parked);
   EXPECT_TRUE(next->Await().status.ok());
@@ -113,7 +108,7 @@ TEST_F(EngineRequestsTest, AParkedStreamEndsAndFreesItsSlot) {
 
 TEST_F(EngineRequestsTest, AParkedEndIsNoCompleteText) {
   Load({});
-  auto sink = Submit("last", 5, 4);
+  auto sink = Submit("last", {.max_tokens = 5, .limit = 4});
   sink->AwaitRefusal();  // the fifth token, which is the last
   EXPECT_THAT(Abort({"last"}), ElementsAre("last"));
   ExpectAborted(*sink);
@@ -134,7 +129,7 @@ TEST_F(EngineRequestsTest, AnIdOfSeveralEndsThemAll) {
   Load({.n_slots = 2});
   auto first = SubmitParked("same");
   auto other = SubmitParked("other");
-  auto second = Submit("same");
+  auto second = Submit("same", {});
   EXPECT_THAT(Abort({"same", "nobody"}), ElementsAre("same", "same"));
   ExpectAborted(*first);
   ExpectAborted(*second);
@@ -147,7 +142,7 @@ TEST_F(EngineRequestsTest, ALaterStreamOfTheSameIdIsNotAffected) {
   Load({});
   auto parked = SubmitParked("again");
   Abort({"again"});
-  auto later = Submit("again", 3);
+  auto later = Submit("again", {.max_tokens = 3});
   ExpectAborted(*parked);
   EXPECT_TRUE(later->Await().status.ok());
 }
@@ -163,7 +158,7 @@ TEST_F(EngineRequestsTest, TheListSaysWhoWaitsRunsAndIsParked) {
   auto running = std::make_shared<CollectSink>();
   std::shared_ptr<CollectSink> waiting;
   running->after_output = [&](int64_t n_tokens) {
-    if (n_tokens == 2) waiting = Submit("waiting");
+    if (n_tokens == 2) waiting = Submit("waiting", {});
     if (n_tokens == 3) seen = engine_->Requests(3);
   };
   ASSERT_TRUE(engine_->Submit(Named("running", 4), running).ok());
@@ -188,7 +183,7 @@ TEST_F(EngineRequestsTest, TheListSaysWhoWaitsRunsAndIsParked) {
 TEST_F(EngineRequestsTest, TheListEndsAtItsLimit) {
   Load({});
   auto first = SubmitParked("1");
-  auto second = Submit("2");
+  auto second = Submit("2", {});
   EXPECT_EQ(engine_->Requests(3).size(), 2u);
   EXPECT_EQ(engine_->Requests(2).size(), 2u);
   ASSERT_EQ(engine_->Requests(1).size(), 1u);

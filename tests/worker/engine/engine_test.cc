@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sanitized.h"
+#include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 
@@ -39,15 +40,14 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-class EngineTest : public ::testing::Test {
+class EngineTest : public plimsoll::testing::EngineFixture {
  protected:
-  void Load(const EngineSetup& setup, const char* model = "llama_half",
-            const testing::Spoil& spoil = nullptr) {
-    engine_.reset();
-    file_.emplace(RandomModelBytes(FindRandomModel(model), spoil));
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+  void Load(const EngineSetup& setup) {
+    EngineFixture::Load("llama_half", setup);
+  }
+  // With some of its tensors' bytes changed.
+  void LoadSpoiled(const EngineSetup& setup, const testing::Spoil& spoil) {
+    LoadBytes(RandomModelBytes(FindRandomModel("llama_half"), spoil), setup);
   }
 
   // A sequence that holds its slot, its reader being behind after a token.
@@ -69,9 +69,6 @@ class EngineTest : public ::testing::Test {
     sink.Accept();
     engine_->Wake();
   }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(EngineTest, AllocatesExactlyThePlanAndNothingAfterwards) {
@@ -243,7 +240,7 @@ TEST_F(EngineTest, StopsAtAStopTokenAndDeliversIt) {
 
 TEST_F(EngineTest, StopsBeforeAStopString) {
   // Tokens of letters only, so that the text is known.
-  Load({}, "gemma_q5_0");
+  EngineFixture::Load("gemma_q5_0", {});
   GenerateOptions options = Greedy(kPrompt, 60);
   options.sampling = {.temperature = 3.0f, .top_k = 0, .top_p = 1, .min_p = 0};
   options.sampling.seed = 4;
@@ -264,7 +261,7 @@ TEST_F(EngineTest, AnEndTokenEndsUnlessIgnored) {
   Load({});
   const int32_t likeliest = Generate(*engine_, Greedy(kPrompt, 1)).ids()[0];
   // The end token, 2, gets the same logits: of equals the lowest id is taken.
-  Load({}, "llama_half", [=](const std::string& name, auto& bytes) {
+  LoadSpoiled({}, [=](const std::string& name, auto& bytes) {
     if (name != "output.weight") return;
     const size_t row = bytes.size() / kRandomVocab;
     std::memcpy(bytes.data() + 2 * row,
@@ -476,7 +473,7 @@ testing::Spoil NanRow(const std::string& tensor, size_t id) {
 }
 
 TEST_F(EngineTest, DamagedWeightsAreAnErrorAndNoText) {
-  Load({}, "llama_half", NanRow("output.weight", 5));
+  LoadSpoiled({}, NanRow("output.weight", 5));
   for (const float temperature : {0.0f, 1.0f}) {
     GenerateOptions options = Greedy(kPrompt, 5);
     options.sampling.temperature = temperature;
@@ -488,7 +485,7 @@ TEST_F(EngineTest, DamagedWeightsAreAnErrorAndNoText) {
 }
 
 TEST_F(EngineTest, ADamagedStreamDoesNotHarmItsNeighbours) {
-  Load({.n_slots = 2}, "llama_half", NanRow("token_embd.weight", 77));
+  LoadSpoiled({.n_slots = 2}, NanRow("token_embd.weight", 77));
   const Generated alone = Generate(*engine_, Greedy(kPrompt, 10));
   ASSERT_TRUE(alone.status.ok()) << alone.status;
   auto damaged = std::make_shared<CollectSink>();

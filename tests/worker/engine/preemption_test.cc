@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -27,14 +26,12 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
-
-using Ids = std::vector<int32_t>;
-using Sinks = std::vector<std::shared_ptr<CollectSink>>;
+using ::plimsoll::testing::Sinks;
 
 class PreemptionTest : public plimsoll::testing::EngineFixture {
  protected:
   // All at once: nobody goes on after a token before the last one is there.
-  Sinks SubmitAll(const std::vector<GenerateOptions>& requests) {
+  Sinks SubmitTogether(const std::vector<GenerateOptions>& requests) {
     Sinks sinks;
     for (const GenerateOptions& request : requests) {
       sinks.push_back(std::make_shared<CollectSink>(/*limit=*/1));
@@ -79,15 +76,7 @@ TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
     for (size_t i = 0; i < requests.size(); i += 2) {
       requests[i].draft_tokens = 3;
     }
-    const Sinks sinks = SubmitAll(requests);
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      const Generated got = sinks[i]->Await();
-      EXPECT_TRUE(SameBits(got, alone[i])) << i;
-      EXPECT_EQ(got.text, alone[i].text);
-      EXPECT_EQ(got.prompt_logprobs, alone[i].prompt_logprobs);
-      EXPECT_EQ(got.info.n_generated, alone[i].info.n_generated);
-      EXPECT_EQ(got.info.n_prompt, alone[i].info.n_prompt);
-    }
+    ExpectAsAlone(SubmitTogether(requests), alone);
     EXPECT_GT(engine_->CurrentLoad().preemptions, 2);
     EXPECT_EQ(engine_->CurrentLoad().running, 0);
   }
@@ -105,7 +94,7 @@ TEST_F(PreemptionTest, APoolOfOneContextServesEverybodyInTurn) {
   for (uint32_t i = 0; i < 6; ++i) {
     requests.push_back(Greedy(RandomIds(1 + 50 * i, i), 0));
   }
-  for (const auto& sink : SubmitAll(requests)) {
+  for (const auto& sink : SubmitTogether(requests)) {
     EXPECT_EQ(sink->Await().info.reason, FinishReason::kLength);
   }
 }
@@ -133,7 +122,7 @@ TEST_F(PreemptionTest, WhoIsCancelledWhileItWaitsAgainIsGone) {
   for (uint32_t i = 0; i < 4; ++i) {
     requests.push_back(Greedy(RandomIds(60, i), 190));
   }
-  const Sinks sinks = SubmitAll(requests);
+  const Sinks sinks = SubmitTogether(requests);
   for (size_t i = 1; i < 4; ++i) sinks[i]->Abandon();
   EXPECT_TRUE(sinks[0]->Await().status.ok());
   for (const auto& sink : sinks) sink->Await();
@@ -158,8 +147,8 @@ TEST_F(PreemptionTest, SessionsAreAsManyAsThereAreWholeContextsLessOne) {
     }
   }
   // What is left is a whole context, and two share it.
-  const Sinks sinks =
-      SubmitAll({Greedy(RandomIds(50, 1), 200), Greedy(RandomIds(50, 2), 200)});
+  const Sinks sinks = SubmitTogether(
+      {Greedy(RandomIds(50, 1), 200), Greedy(RandomIds(50, 2), 200)});
   for (const auto& sink : sinks) {
     EXPECT_EQ(sink->Await().tokens.size(), 200u);
   }

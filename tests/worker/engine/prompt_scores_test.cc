@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 
@@ -23,8 +24,8 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RandomModelBytes;
-using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 
@@ -34,18 +35,12 @@ GenerateOptions Scored(std::vector<int32_t> prompt) {
   return options;
 }
 
-class PromptScoresTest : public ::testing::TestWithParam<const char*> {
+class PromptScoresTest : public plimsoll::testing::EngineFixture,
+                         public ::testing::WithParamInterface<const char*> {
  protected:
   void Load(const EngineSetup& setup) {
-    engine_.reset();
-    file_.emplace(RandomModelBytes(FindRandomModel(GetParam())));
-    auto engine = LoadEngine(file_->path(), setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+    EngineFixture::Load(GetParam(), setup);
   }
-
-  std::optional<TemporaryFile> file_;
-  std::unique_ptr<Engine> engine_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, PromptScoresTest,
@@ -56,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(All, PromptScoresTest,
 
 TEST_P(PromptScoresTest, AreTheBitsThatTheTokensHadWhenGenerated) {
   Load({.precision = Precision::kDefault});
-  const std::vector<int32_t> prompt = RandomPrompt(40, 1);
+  const std::vector<int32_t> prompt = RandomIds(40, 1);
   const Generated free = Generate(*engine_, Greedy(prompt, 60));
   std::vector<int32_t> all = prompt;
   for (const int32_t id : free.ids()) all.push_back(id);
@@ -76,7 +71,7 @@ TEST_P(PromptScoresTest, AreTheBitsThatTheTokensHadWhenGenerated) {
 
 TEST_P(PromptScoresTest, ComeOnlyWhereAskedAndChangeNothingElse) {
   Load({.n_threads = 1});
-  GenerateOptions options = Scored(RandomPrompt(100, 2));
+  GenerateOptions options = Scored(RandomIds(100, 2));
   options.max_tokens = 20;
   const Generated scored = Generate(*engine_, options);
   EXPECT_EQ(scored.prompt_logprobs.size(), 99u);
@@ -102,11 +97,10 @@ TEST_P(PromptScoresTest, ComeOnlyWhereAskedAndChangeNothingElse) {
 }
 
 TEST_P(PromptScoresTest, DoNotDependOnChunksOrCompany) {
-  const std::vector<int32_t> prompt = RandomPrompt(150, 3);
+  const std::vector<int32_t> prompt = RandomIds(150, 3);
   Load({.n_threads = 1});
   const Generated alone = Generate(*engine_, Scored(prompt));
-  const Generated neighbour =
-      Generate(*engine_, Greedy(RandomPrompt(9, 4), 50));
+  const Generated neighbour = Generate(*engine_, Greedy(RandomIds(9, 4), 50));
   for (const int64_t n_ubatch : {1, 7, 16, 64}) {
     SCOPED_TRACE(n_ubatch);
     Load({.n_slots = 3, .n_ubatch = n_ubatch, .n_threads = 1});
@@ -114,7 +108,7 @@ TEST_P(PromptScoresTest, DoNotDependOnChunksOrCompany) {
     for (int i = 0; i < 3; ++i)
       sinks.push_back(std::make_shared<CollectSink>());
     ASSERT_TRUE(engine_->Submit(Scored(prompt), sinks[0]).ok());
-    ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(9, 4), 50), sinks[1]).ok());
+    ASSERT_TRUE(engine_->Submit(Greedy(RandomIds(9, 4), 50), sinks[1]).ok());
     ASSERT_TRUE(engine_->Submit(Scored(prompt), sinks[2]).ok());
     EXPECT_EQ(sinks[0]->Await().prompt_logprobs, alone.prompt_logprobs);
     EXPECT_TRUE(SameBits(sinks[1]->Await(), neighbour));
@@ -124,7 +118,7 @@ TEST_P(PromptScoresTest, DoNotDependOnChunksOrCompany) {
 
 TEST_P(PromptScoresTest, ScoreEveryTokenOnceWhereTheContextRolls) {
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    GenerateOptions options = Scored(RandomPrompt(1'000, 5));
+    GenerateOptions options = Scored(RandomIds(1'000, 5));
     options.roll.policy = ContextPolicy::kRoll;
     options.roll.method = method;
     Load({.n_ctx = 256, .n_threads = 1});

@@ -29,8 +29,8 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RandomModel;
-using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::testing::HasSubstr;
@@ -77,7 +77,7 @@ class OneLayerTest : public RollTest {
     for (const int64_t pins : {0, 4, 70}) {
       for (const int64_t n_prompt : {257, 517, 2'560}) {
         SCOPED_TRACE(pins * 10'000 + n_prompt);
-        GenerateOptions options = Rolling(RandomPrompt(n_prompt, 3), 1);
+        GenerateOptions options = Rolling(RandomIds(n_prompt, 3), 1);
         options.roll.pin_tokens = pins;
         const Generated rolled = Generate(*engine_, options);
         ASSERT_TRUE(rolled.status.ok()) << rolled.status;
@@ -125,7 +125,7 @@ TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
        {.n_ctx = 256, .kv_type = GetParam().kv_type, .n_threads = 1});
   for (const int64_t n_prompt : {100, 400, 777}) {
     GenerateOptions options =
-        Rolling(RandomPrompt(n_prompt, 5), 120, RollMethod::kRecompute);
+        Rolling(RandomIds(n_prompt, 5), 120, RollMethod::kRecompute);
     const Generated rolled = Generate(*engine_, options);
     ASSERT_TRUE(rolled.status.ok()) << rolled.status;
     // Evictions of the prompt come before the first token.
@@ -148,7 +148,7 @@ TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
 
 TEST_P(FamilyTest, ChunksOfAnySizeGiveEqualBits) {
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    const GenerateOptions options = Rolling(RandomPrompt(500, 11), 150, method);
+    const GenerateOptions options = Rolling(RandomIds(500, 11), 150, method);
     std::optional<Generated> wanted;
     for (const int64_t n_ubatch : {512, 1, 7, 64}) {
       SCOPED_TRACE(n_ubatch);
@@ -172,9 +172,9 @@ TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
       .n_ctx = 256, .n_ubatch = 64, .kv_type = GetParam().kv_type};
   Load(GetParam().model, setup);
   const std::vector<GenerateOptions> requests = {
-      Rolling(RandomPrompt(300, 1), 200), Greedy(RandomPrompt(20, 2), 200),
-      Rolling(RandomPrompt(450, 3), 100, RollMethod::kRecompute),
-      Greedy(RandomPrompt(200, 4), 0)};
+      Rolling(RandomIds(300, 1), 200), Greedy(RandomIds(20, 2), 200),
+      Rolling(RandomIds(450, 3), 100, RollMethod::kRecompute),
+      Greedy(RandomIds(200, 4), 0)};
   std::vector<Generated> alone;
   for (const GenerateOptions& request : requests) {
     alone.push_back(Generate(*engine_, request));
@@ -205,10 +205,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {
   Load("llama_half", {.n_ctx = 256});
   // 4 pinned and three pages.
-  const Generated full = Generate(*engine_, Rolling(RandomPrompt(196, 1), 1));
+  const Generated full = Generate(*engine_, Rolling(RandomIds(196, 1), 1));
   EXPECT_TRUE(full.evictions.empty());
   EXPECT_EQ(full.info.n_evictions, 0);
-  const Generated over = Generate(*engine_, Rolling(RandomPrompt(196, 1), 2));
+  const Generated over = Generate(*engine_, Rolling(RandomIds(196, 1), 2));
   ASSERT_EQ(over.evictions.size(), 1u);
   EXPECT_EQ(over.evictions[0].position, 4);
   EXPECT_EQ(over.evictions[0].n_tokens, 64);
@@ -249,7 +249,7 @@ TEST_F(RollTest, AContextTooShortForItsWindowIsRecomputed) {
   RandomModel model = FindRandomModel("gemma_q5_0");
   model.window = 160;
   Load(model, {.n_ctx = 256});
-  const GenerateOptions options = Rolling(RandomPrompt(400, 1), 50);
+  const GenerateOptions options = Rolling(RandomIds(400, 1), 50);
   const Generated got = Generate(*engine_, options);
   ASSERT_TRUE(got.status.ok()) << got.status;
   ASSERT_FALSE(got.evictions.empty());
@@ -265,7 +265,7 @@ TEST_F(RollTest, AWindowAsLongAsTheContextRollsInPages) {
   model.pattern = {true};
   model.window = 256;
   Load(model, {.n_ctx = 256});
-  const GenerateOptions options = Rolling(RandomPrompt(400, 1), 1);
+  const GenerateOptions options = Rolling(RandomIds(400, 1), 1);
   const Generated rolled = Generate(*engine_, options);
   ASSERT_TRUE(rolled.status.ok()) << rolled.status;
   EXPECT_EQ(rolled.evictions[0].method, RollMethod::kShift);
@@ -277,7 +277,7 @@ TEST_F(RollTest, AWindowAsLongAsTheContextRollsInPages) {
 
 TEST_F(RollTest, ASlowReaderChangesNothing) {
   Load("llama_half", {.n_ctx = 256});
-  const GenerateOptions options = Rolling(RandomPrompt(190, 1), 300);
+  const GenerateOptions options = Rolling(RandomIds(190, 1), 300);
   const Generated alone = Generate(*engine_, options);
   // Behind from the token after which the context is full.
   for (const int64_t limit : {6, 7, 8}) {
@@ -294,7 +294,7 @@ TEST_F(RollTest, ASlowReaderChangesNothing) {
 
 TEST_F(RollTest, APrefixThatLeavesTooLittleIsRefusedBeforeAnyCompute) {
   Load("llama_half", {.n_ctx = 256});
-  GenerateOptions options = Rolling(RandomPrompt(200, 1), 1);
+  GenerateOptions options = Rolling(RandomIds(200, 1), 1);
   options.roll.pin_tokens = 128;
   EXPECT_TRUE(Generate(*engine_, options).status.ok());
   const int64_t steps = engine_->CurrentLoad().steps;
@@ -343,7 +343,7 @@ TEST_F(RollTest, AHundredThousandTokensTakeNoMoreMemoryThanAFewThousand) {
     const int64_t total = is_shift ? kManyTokens : kManyTokens / 10;
     Load("llama_f32", {.n_ctx = 256, .n_threads = 1});
     GenerateOptions options =
-        Rolling(RandomPrompt(total * 9 / 10, 1), total / 10, method);
+        Rolling(RandomIds(total * 9 / 10, 1), total / 10, method);
     options.top_logprobs = -1;
     auto sink = std::make_shared<CountingSink>();
     ASSERT_TRUE(engine_->Submit(options, sink).ok());

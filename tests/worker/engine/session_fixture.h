@@ -18,25 +18,20 @@
 namespace plimsoll::worker {
 
 using Ids = std::vector<int32_t>;
+using ::plimsoll::testing::RandomIds;
 
 // An end token of every random model.
 inline constexpr int32_t kEnd = 2;
 
-inline Ids RandomIds(int64_t n, std::mt19937& random) {
-  Ids ids(static_cast<size_t>(n));
-  for (int32_t& id : ids) {
-    id = 6 +
-         static_cast<int32_t>(random() % (plimsoll::testing::kRandomVocab - 6));
-  }
-  return ids;
-}
+inline constexpr int64_t kOpeningIds = 12;
 
-inline ChatFrame Frame(int64_t n_opening = 12) {
-  std::mt19937 random(1);
-  return {.opening = RandomIds(n_opening, random),
+inline ChatFrame FrameOf(int64_t n_opening) {
+  return {.opening = RandomIds(n_opening, 1),
           .after_user = {kEnd, 60, 70, 61},
           .after_reply = {kEnd, 60, 70, 62}};
 }
+
+inline ChatFrame Frame() { return FrameOf(kOpeningIds); }
 
 inline SessionOptions Chat(const std::string& id,
                            RollMethod method = RollMethod::kShift) {

@@ -334,10 +334,10 @@ TEST_F(SessionTest, LimitsAreTakenAndNoMore) {
   options.ttl = SessionOptions::kMaxTtl;
   EXPECT_EQ(code(options), absl::StatusCode::kOk);
   options = Chat("opening");
-  options.frame = Frame(129);
+  options.frame = FrameOf(129);
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument)
       << "it must leave two pages";
-  options.frame = Frame(128);
+  options.frame = FrameOf(128);
   EXPECT_EQ(code(options), absl::StatusCode::kOk);
   options = Chat("ids");
   options.frame.after_reply = {kRandomVocab};

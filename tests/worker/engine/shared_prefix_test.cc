@@ -115,14 +115,7 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
   const std::vector<Generated> alone = EachAlone(*engine_, requests);
   setup.prefix_cache_bytes = INT64_MAX;
   Load(GetParam().model, setup);
-  std::vector<std::shared_ptr<CollectSink>> sinks;
-  for (const GenerateOptions& request : requests) {
-    sinks.push_back(std::make_shared<CollectSink>());
-    ASSERT_TRUE(engine_->Submit(request, sinks.back()).ok());
-  }
-  for (size_t i = 0; i < sinks.size(); ++i) {
-    EXPECT_TRUE(SameBits(sinks[i]->Await(), alone[i])) << i;
-  }
+  ExpectAsAlone(SubmitAll(requests), alone);
   EXPECT_GT(engine_->CurrentLoad().cached_tokens, 100);
 }
 

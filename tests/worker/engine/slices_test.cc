@@ -64,18 +64,7 @@ TEST_P(SlicesFamilyTest, WhoGivesItsSlotUpSaysTheSame) {
     setup.n_slots = n_slots;
     setup.n_draft = 3;
     Load(GetParam().model, setup);
-    std::vector<std::shared_ptr<CollectSink>> sinks;
-    for (const GenerateOptions& request : requests) {
-      sinks.push_back(std::make_shared<CollectSink>());
-      ASSERT_TRUE(engine_->Submit(request, sinks.back()).ok());
-    }
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      const Generated got = sinks[i]->Await();
-      EXPECT_TRUE(SameBits(got, alone[i])) << i;
-      EXPECT_EQ(got.text, alone[i].text);
-      EXPECT_EQ(got.info.n_generated, alone[i].info.n_generated);
-      EXPECT_EQ(got.info.n_prompt, alone[i].info.n_prompt);
-    }
+    ExpectAsAlone(SubmitAll(requests), alone);
     EXPECT_GT(engine_->CurrentLoad().preemptions, 2);
     EXPECT_EQ(engine_->CurrentLoad().running, 0);
   }

@@ -33,7 +33,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::LosableDevice;
-using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -120,7 +120,7 @@ TEST_P(SplitFamilyTest, ExactPrecisionHasTheSameBitsToo) {
   EngineSetup setup = SplitAt({});
   setup.precision = Precision::kExact;
   setup.kv_type = DType::kF32;
-  const GenerateOptions request = Greedy(RandomPrompt(60, 1), 30);
+  const GenerateOptions request = Greedy(RandomIds(60, 1), 30);
   Load(GetParam(), setup);
   const Generated whole = Generate(*engine_, request);
   ASSERT_TRUE(whole.status.ok()) << whole.status;
@@ -270,7 +270,7 @@ TEST_F(SplitEngineTest, ADeviceLostInAnyPartIsTheEnginesLoss) {
       return absl::UnavailableError("the device is lost");
     };
     Load("gemma_q5_0", setup);
-    const GenerateOptions request = Greedy(RandomPrompt(20, 1), 3);
+    const GenerateOptions request = Greedy(RandomIds(20, 1), 3);
     EXPECT_TRUE(Generate(*engine_, request).status.ok());
     device.Lose();
     EXPECT_EQ(Generate(*engine_, request).status,
@@ -294,7 +294,7 @@ TEST_F(SplitEngineTest, WarmsUpEveryDevice) {
   Load("gemma_q5_0", setup);
   EXPECT_THAT(begun[0], ElementsAre(18, 3, 1, 2));
   EXPECT_THAT(begun[1], ElementsAre(18, 3, 1, 2));
-  Generate(*engine_, Greedy(RandomPrompt(20, 1), 3));
+  Generate(*engine_, Greedy(RandomIds(20, 1), 3));
   EXPECT_THAT(begun[0], ElementsAre(18, 3, 1, 2, 1, 1));
   EXPECT_THAT(begun[1], ElementsAre(18, 3, 1, 2, 1, 1));
 }

@@ -46,25 +46,25 @@ inline plimsoll::testing::EngineSetup SplitAt(Cuts cuts) {
 // Something of all that an engine does.
 inline std::vector<GenerateOptions> Requests() {
   using ::plimsoll::testing::Greedy;
-  using ::plimsoll::testing::RandomPrompt;
+  using ::plimsoll::testing::RandomIds;
   std::vector<GenerateOptions> requests;
-  const Ids prompt = RandomPrompt(130, 3);
+  const Ids prompt = RandomIds(130, 3);
   requests.push_back(Greedy(prompt, 40));
   requests.push_back(Greedy(prompt, 10));  // shares the first one's pages
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    requests.push_back(Greedy(RandomPrompt(188, 5), 120));
+    requests.push_back(Greedy(RandomIds(188, 5), 120));
     requests.back().roll.policy = ContextPolicy::kRoll;
     requests.back().roll.method = method;
   }
   requests.push_back(Greedy(plimsoll::testing::RepeatingPrompt(40), 140));
   requests.back().draft_tokens = 5;
   requests.back().logit_bias.repetition_penalty = 0.2f;  // it goes on so
-  requests.push_back(Greedy(RandomPrompt(30, 2), 3));
+  requests.push_back(Greedy(RandomIds(30, 2), 3));
   requests.back().prompt_logprobs = true;
-  requests.push_back(Greedy(RandomPrompt(20, 8), 30, 5));
+  requests.push_back(Greedy(RandomIds(20, 8), 30, 5));
   requests.back().sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   requests.back().logit_bias.repetition_penalty = 1.3f;
-  requests.push_back(Greedy(RandomPrompt(10, 9), 12, -1));
+  requests.push_back(Greedy(RandomIds(10, 9), 12, -1));
   requests.back().ignore_eos = false;
   requests.back().constraint = *CompileRegex("[a-z]{3,6}");
   return requests;
@@ -77,8 +77,7 @@ inline std::vector<plimsoll::testing::Generated> ChatWith(
   std::vector<plimsoll::testing::Generated> replies;
   for (uint32_t seed = 0; seed < 5; ++seed) {
     replies.push_back(plimsoll::testing::Generate(
-        engine,
-        Message("chat", plimsoll::testing::RandomPrompt(30, seed), 25)));
+        engine, Message("chat", plimsoll::testing::RandomIds(30, seed), 25)));
     EXPECT_TRUE(replies.back().status.ok()) << replies.back().status;
   }
   const auto info = engine.GetSession("chat", "");

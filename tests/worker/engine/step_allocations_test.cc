@@ -83,8 +83,8 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RandomModelBytes;
-using ::plimsoll::testing::RandomPrompt;
 using ::plimsoll::testing::TemporaryFile;
 
 constexpr int64_t kSlots = 3;
@@ -192,7 +192,7 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
   // As much to count: a score of every token but the first, and a token.
   static GenerateOptions ScoredPrompt() {
     GenerateOptions options = Request({.temperature = 0});
-    options.prompt_ids = RandomPrompt(options.max_tokens, 3);
+    options.prompt_ids = RandomIds(options.max_tokens, 3);
     options.max_tokens = 1;
     options.prompt_logprobs = true;
     return options;
@@ -271,7 +271,7 @@ TEST_P(StepAllocationsTest, PenaltiesAndBiasesAllocateNothing) {
 
 TEST_P(StepAllocationsTest, AContextThatRollsAllocatesNothing) {
   GenerateOptions request = Request({.temperature = 0});
-  request.prompt_ids = RandomPrompt(100, 3);
+  request.prompt_ids = RandomIds(100, 3);
   request.roll.policy = ContextPolicy::kRoll;
   // A page leaves after 32 tokens, and every 64 from there on.
   EXPECT_EQ(Count(request, {.n_ctx = 192}), 0);
@@ -299,7 +299,7 @@ TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
 
 TEST_P(StepAllocationsTest, AContextThatIsComputedAgainAllocatesNothing) {
   GenerateOptions request = Request({.temperature = 0});
-  request.prompt_ids = RandomPrompt(100, 3);
+  request.prompt_ids = RandomIds(100, 3);
   request.roll.policy = ContextPolicy::kRoll;
   request.roll.method = RollMethod::kRecompute;
   EXPECT_EQ(Count(request, {.n_ctx = 192, .n_ubatch = 16}), 0);
@@ -318,9 +318,9 @@ TEST_P(StepAllocationsTest, PromptsBesideDecodersAllocateNothing) {
   const auto first = std::make_shared<CollectSink>();
   const auto second = std::make_shared<CollectSink>();
   decoder->at_first = [&] {
-    prompt.prompt_ids = RandomPrompt(1'300, 3);
+    prompt.prompt_ids = RandomIds(1'300, 3);
     EXPECT_TRUE((*engine)->Submit(prompt, first).ok());
-    prompt.prompt_ids = RandomPrompt(1'300, 4);
+    prompt.prompt_ids = RandomIds(1'300, 4);
     EXPECT_TRUE((*engine)->Submit(prompt, second).ok());
   };
   // Neither has computed all of it when the decoder counts for the last time.

@@ -33,7 +33,7 @@ using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedDevice;
-using ::plimsoll::testing::RandomPrompt;
+using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
 using ::testing::ElementsAre;
 
@@ -105,9 +105,9 @@ TEST_P(PipelineFamilyTest, PiecesHaveTheBitsOfTheWholeModel) {
 // Two prompts and one that decodes share steps of several pieces. By the clock
 // prompt rows take no time, so that steps get more and more of them.
 TEST_P(PipelineFamilyTest, PromptsBesideAStreamHaveTheBitsThatTheyHaveAlone) {
-  const std::vector<GenerateOptions> requests = {
-      Greedy(RandomPrompt(20, 1), 60), Greedy(RandomPrompt(151, 2), 5),
-      Greedy(RandomPrompt(140, 3), 5)};
+  const std::vector<GenerateOptions> requests = {Greedy(RandomIds(20, 1), 60),
+                                                 Greedy(RandomIds(151, 2), 5),
+                                                 Greedy(RandomIds(140, 3), 5)};
   Load(GetParam(), SplitAt({}));
   const std::vector<Generated> alone = EachAlone(*engine_, requests);
   std::atomic<int64_t> n_handed_on = 0;
@@ -160,7 +160,7 @@ TEST_F(PipelineTest, PartsOfDifferentDevicesWorkAtTheSameTime) {
   Load("llama_half", setup);
   is_loaded = true;
   waits = true;
-  EXPECT_TRUE(Generate(*engine_, Greedy(RandomPrompt(60, 1), 2)).status.ok());
+  EXPECT_TRUE(Generate(*engine_, Greedy(RandomIds(60, 1), 2)).status.ok());
   EXPECT_FALSE(waits);
 }
 
@@ -175,16 +175,16 @@ TEST_F(PipelineTest, OnlyStepsWithManyRowsPassInPieces) {
     return n_handed_on.load();
   };
   Load("llama_half", setup);
-  EXPECT_EQ(count(Greedy(RandomPrompt(25, 1), 1)), 1);
-  EXPECT_EQ(count(Greedy(RandomPrompt(26, 2), 1)), 2);
-  EXPECT_EQ(count(Greedy(RandomPrompt(96, 3), 1)), 7);
-  EXPECT_EQ(count(Greedy(RandomPrompt(26, 4), 5)), 2 + 4);
-  GenerateOptions scored = Greedy(RandomPrompt(60, 5), 1);
+  EXPECT_EQ(count(Greedy(RandomIds(25, 1), 1)), 1);
+  EXPECT_EQ(count(Greedy(RandomIds(26, 2), 1)), 2);
+  EXPECT_EQ(count(Greedy(RandomIds(96, 3), 1)), 7);
+  EXPECT_EQ(count(Greedy(RandomIds(26, 4), 5)), 2 + 4);
+  GenerateOptions scored = Greedy(RandomIds(60, 5), 1);
   scored.prompt_logprobs = true;
   EXPECT_EQ(count(scored), 1);
   setup.piece_rows = 0;
   Load("llama_half", setup);
-  EXPECT_EQ(count(Greedy(RandomPrompt(96, 3), 1)), 1);
+  EXPECT_EQ(count(Greedy(RandomIds(96, 3), 1)), 1);
 }
 
 TEST_F(PipelineTest, UnlessToldOtherwisePartsOfDifferentDevicesHavePieces) {
@@ -196,8 +196,7 @@ TEST_F(PipelineTest, UnlessToldOtherwisePartsOfDifferentDevicesHavePieces) {
     setup.devices = {&first, is_same ? &first : &apart_[0]};
     Load("llama_half", setup);
     n_handed_on = 0;
-    EXPECT_TRUE(
-        Generate(*engine_, Greedy(RandomPrompt(500, 1), 1)).status.ok());
+    EXPECT_TRUE(Generate(*engine_, Greedy(RandomIds(500, 1), 1)).status.ok());
     EXPECT_EQ(n_handed_on, is_same ? 1 : 3);
   }
 }
@@ -217,7 +216,7 @@ TEST_F(PipelineTest, AnErrorOfAPartEndsTheStepAndNothingElse) {
     EngineSetup setup = InPieces(cuts, {&apart_[0], &second, &apart_[1]});
     setup.prefix_cache_bytes = 0;  // every prompt is computed
     Load("gemma_q5_0", setup);
-    const GenerateOptions request = Greedy(RandomPrompt(90, 1), 5);
+    const GenerateOptions request = Greedy(RandomIds(90, 1), 5);
     const Generated expected = Generate(*engine_, request);
     ASSERT_TRUE(expected.status.ok()) << expected.status;
     for (int i = 0; i < 6; ++i) {
@@ -274,7 +273,7 @@ TEST_F(PipelineTest, AFailedStepEndsWhenNoPartComputes) {
   n_handed_on = 0;
   n_operations = 0;
   is_armed = true;
-  EXPECT_EQ(Generate(*engine_, Greedy(RandomPrompt(90, 1), 3)).status,
+  EXPECT_EQ(Generate(*engine_, Greedy(RandomIds(90, 1), 3)).status,
             absl::InternalError("a bad launch"));
   EXPECT_GT(n_operations, 10);
   engine_.reset();
@@ -298,7 +297,7 @@ TEST_F(PipelineTest, ADeviceLostWithinAPieceIsTheEnginesLoss) {
     };
     Load("gemma_q5_0", setup);
     left = 150;
-    const GenerateOptions request = Greedy(RandomPrompt(90, 1), 3);
+    const GenerateOptions request = Greedy(RandomIds(90, 1), 3);
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(Generate(*engine_, request).status,
                 absl::UnavailableError("the device is lost"));
@@ -325,7 +324,7 @@ TEST_F(PipelineTest, TheAgeOfAStepWhosePartHangsGrows) {
   Load("llama_half", setup);
   hangs = true;
   const auto sink = std::make_shared<CollectSink>();
-  ASSERT_TRUE(engine_->Submit(Greedy(RandomPrompt(60, 1), 2), sink).ok());
+  ASSERT_TRUE(engine_->Submit(Greedy(RandomIds(60, 1), 2), sink).ok());
   is_hanging.WaitForNotification();
   seconds += 31;
   EXPECT_EQ(engine_->StepAge(), absl::Seconds(31));
