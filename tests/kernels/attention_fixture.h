@@ -46,10 +46,17 @@ inline std::vector<float> RoundTo(DType dtype, std::vector<float> values) {
   return Dequantized(dtype, 1, n, row);
 }
 
-inline Tokens MakeTokens(RandomData& random, int64_t n, int64_t n_heads,
-                         int64_t n_kv_heads, int64_t head_dim,
-                         DType k_type = DType::kF16,
-                         DType v_type = DType::kF16) {
+struct HeadShape {
+  int64_t n_heads;
+  int64_t n_kv_heads;
+  int64_t head_dim;
+  DType k_type = DType::kF16;
+  DType v_type = DType::kF16;
+};
+
+inline Tokens MakeTokens(RandomData& random, int64_t n,
+                         const HeadShape& heads) {
+  const auto& [n_heads, n_kv_heads, head_dim, k_type, v_type] = heads;
   Tokens tokens{n_heads, n_kv_heads, head_dim, k_type, v_type, {}, {}, {}, {}};
   tokens.q = random.Floats(n * tokens.QDim(), 3.0f);
   tokens.q_prefix = random.Floats(n * tokens.QDim(), 3.0f);

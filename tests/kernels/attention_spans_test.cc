@@ -36,8 +36,8 @@ TEST_P(AttentionSpansTest, PagesGiveTheSameBitsOnAnyThreadAndInAnyChunk) {
     for (const int64_t n : {200, 300, 700, 4'500}) {
       if (n > 1'000 && heads.n_heads > 4) continue;  // takes long
       SCOPED_TRACE(::testing::Message() << heads.n_heads << " heads, " << n);
-      const Tokens tokens = MakeTokens(random, n, heads.n_heads,
-                                       heads.n_kv_heads, heads.head_dim);
+      const Tokens tokens = MakeTokens(
+          random, n, {heads.n_heads, heads.n_kv_heads, heads.head_dim});
       PagedSequence sequence(tokens, n, 64);
       sequence.Append(backend(), 0, n);
       for (const auto& table : {sequence.Table(n), RolledTable(sequence, n)}) {
@@ -65,8 +65,8 @@ TEST_P(AttentionSpansTest, SpansOfPagesJoinToTheWholeAttention) {
   const BackendUnderTest made = MakeBackend(GetParam(), 3);
   for (const Heads& heads : kHeads) {
     constexpr int64_t kN = 700;
-    const Tokens tokens =
-        MakeTokens(random, kN, heads.n_heads, heads.n_kv_heads, heads.head_dim);
+    const Tokens tokens = MakeTokens(
+        random, kN, {heads.n_heads, heads.n_kv_heads, heads.head_dim});
     PagedSequence sequence(tokens, kN, 64);
     sequence.Append(*made.backend, 0, kN);
     const auto whole =
@@ -87,8 +87,8 @@ TEST_P(AttentionSpansTest, SoftCapAndSinksHoldInSpansOfPages) {
   constexpr int64_t kN = 700;
   constexpr int64_t kRows = 20;
   for (const Heads& heads : {Heads{4, 1, 64}, {9, 3, 32}}) {
-    Tokens tokens =
-        MakeTokens(random, kN, heads.n_heads, heads.n_kv_heads, heads.head_dim);
+    Tokens tokens = MakeTokens(
+        random, kN, {heads.n_heads, heads.n_kv_heads, heads.head_dim});
     PagedSequence sequence(tokens, kN, 64);
     sequence.Append(backend(), 0, kN);
     const auto table = RolledTable(sequence, kN);
@@ -119,7 +119,7 @@ TEST_P(AttentionSpansTest, SoftCapAndSinksHoldInSpansOfRings) {
   constexpr int64_t kWindow = 300;
   constexpr int64_t kN = 400;
   constexpr int64_t kRows = 20;
-  Tokens tokens = MakeTokens(random, kN, 4, 1, 32);
+  Tokens tokens = MakeTokens(random, kN, {4, 1, 32});
   ChangeScores(random, {5, true}, tokens);
   std::vector<std::vector<uint32_t>> results;
   for (const int n_threads : {1, 5}) {
@@ -144,7 +144,7 @@ TEST_P(AttentionSpansTest, RingsGiveTheSameBitsAndTheRightOnes) {
   RandomData random(62);
   for (const int64_t window : {300, 1'100}) {
     const int64_t n = 2 * window + 50;
-    const Tokens tokens = MakeTokens(random, n, 4, 1, 32);
+    const Tokens tokens = MakeTokens(random, n, {4, 1, 32});
     std::vector<std::vector<uint32_t>> results;
     for (const int n_threads : {1, 2, 5}) {
       if (IsCuda(GetParam()) && n_threads > 1) break;  // it has none
@@ -176,7 +176,7 @@ TEST_P(AttentionSpansTest, KeysThatAreNotThereAddNothingToInfiniteValues) {
   for (const int64_t head_dim : {16, 64, 80, 256, 320}) {
     SCOPED_TRACE(head_dim);
     Tokens tokens =
-        MakeTokens(random, 3, 2, 1, head_dim, DType::kF32, DType::kF32);
+        MakeTokens(random, 3, {2, 1, head_dim, DType::kF32, DType::kF32});
     std::fill(tokens.v.begin() + 2 * tokens.KvDim(), tokens.v.end(), kInfinity);
     PagedSequence pages(tokens, 3, 64);
     pages.Append(backend(), 0, 3);

@@ -33,8 +33,8 @@ TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
                         {33, 8, 8, 48, 16, DType::kF16, DType::kF32},
                         {40, 32, 1, 32, 64, DType::kF32, DType::kF16},
                         {20, 2, 1, 512, 32, DType::kF16, DType::kF16}}) {
-    const Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads,
-                                     c.head_dim, c.k_type, c.v_type);
+    const Tokens tokens = MakeTokens(
+        random, c.n, {c.heads, c.kv_heads, c.head_dim, c.k_type, c.v_type});
     ExpectPages(backend(), tokens, c.n, c.page);
   }
 }
@@ -42,7 +42,7 @@ TEST_P(AttentionTest, PagesGiveCausalAttentionForEveryShape) {
 TEST_P(AttentionTest, PagesGiveTheSameBitsHoweverThePromptIsCut) {
   RandomData random(31);
   constexpr int64_t kN = 200;
-  const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
+  const Tokens tokens = MakeTokens(random, kN, {6, 2, 64});
   std::vector<std::vector<uint32_t>> results;
   for (const int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, kN}) {
     PagedSequence sequence(tokens, kN, 64);
@@ -65,7 +65,7 @@ TEST_P(AttentionTest, EvictedTokensAreNotSeenAndPrefixPagesMeetTheirOwnQuery) {
   RandomData random(32);
   constexpr int64_t kN = 150;
   constexpr int64_t kPage = 16;
-  const Tokens tokens = MakeTokens(random, kN, 4, 2, 32);
+  const Tokens tokens = MakeTokens(random, kN, {4, 2, 32});
   PagedSequence sequence(tokens, kN, kPage);
   sequence.Append(backend(), 0, kN);
   // Tokens 0..19 are the pinned prefix; 20..85 are evicted.
@@ -92,7 +92,7 @@ TEST_P(AttentionTest, TwoRotationsOfQueryEqualKeysMovedCloser) {
   RandomData random(33);
   constexpr int64_t kN = 40;
   constexpr int64_t kEvicted = 1000;
-  Tokens tokens = MakeTokens(random, kN, 2, 1, 32, DType::kF32, DType::kF32);
+  Tokens tokens = MakeTokens(random, kN, {2, 1, 32, DType::kF32, DType::kF32});
   const auto plain_q = tokens.q;
   const auto plain_k = tokens.k;
   const auto rotate = [&](const std::vector<float>& x, int64_t heads,
@@ -139,7 +139,7 @@ TEST_P(AttentionTest, TwoRotationsOfQueryEqualKeysMovedCloser) {
 TEST_P(AttentionTest, ARingRowSeesExactlyItsWindowItselfIncluded) {
   RandomData random(34);
   constexpr int64_t kN = 150;
-  const Tokens tokens = MakeTokens(random, kN, 4, 1, 32);
+  const Tokens tokens = MakeTokens(random, kN, {4, 1, 32});
   for (const int64_t window : {1, 31, 32, 33, 64, 149, 150, 151}) {
     RingSequence sequence(tokens, window);
     for (const auto& [first, n] :
@@ -156,7 +156,7 @@ TEST_P(AttentionTest, ARingRowSeesExactlyItsWindowItselfIncluded) {
 TEST_P(AttentionTest, RingsGiveTheSameBitsHoweverThePromptIsCut) {
   RandomData random(35);
   constexpr int64_t kN = 600;
-  const Tokens tokens = MakeTokens(random, kN, 4, 1, 64);
+  const Tokens tokens = MakeTokens(random, kN, {4, 1, 64});
   for (const int64_t window : {int64_t{100}, int64_t{128}}) {
     std::vector<std::vector<uint32_t>> results;
     for (const int64_t chunk : {1, 7, 64, 512}) {
@@ -177,7 +177,7 @@ TEST_P(AttentionTest, RingsGiveTheSameBitsHoweverThePromptIsCut) {
 
 TEST_P(AttentionTest, EvictedCellsOfARingAreMasked) {
   RandomData random(36);
-  const Tokens tokens = MakeTokens(random, 90, 2, 1, 16);
+  const Tokens tokens = MakeTokens(random, 90, {2, 1, 16});
   RingSequence sequence(tokens, 64);
   (void)sequence.Step(backend(), 0, 80);
   const auto out = sequence.Step(backend(), 80, 10, /*live_begin=*/70);
@@ -190,7 +190,7 @@ TEST_P(AttentionTest, EvictedCellsOfARingAreMasked) {
 TEST_P(AttentionTest, SeveralSequencesInAStepDoNotMixAndThreadsChangeNoBit) {
   RandomData random(37);
   constexpr int64_t kN = 100;
-  const Tokens tokens = MakeTokens(random, kN, 4, 1, 64);
+  const Tokens tokens = MakeTokens(random, kN, {4, 1, 64});
   std::vector<std::vector<uint32_t>> results;
   for (const int n_threads : {1, 2, 3}) {
     const BackendUnderTest made = MakeBackend(GetParam(), n_threads);
@@ -223,7 +223,7 @@ TEST_P(AttentionTest, SeveralSequencesInAStepDoNotMixAndThreadsChangeNoBit) {
 
 TEST_P(AttentionTest, ScoresFarApartStayFinite) {
   RandomData random(38);
-  Tokens tokens = MakeTokens(random, 70, 1, 1, 16, DType::kF32, DType::kF32);
+  Tokens tokens = MakeTokens(random, 70, {1, 1, 16, DType::kF32, DType::kF32});
   for (float& value : tokens.q) value *= 1000;
   PagedSequence sequence(tokens, 70, 64);
   sequence.Append(backend(), 0, 70);
@@ -263,7 +263,7 @@ TEST_P(AttentionTest, WeightsFollowTheFormulaOfSoftCapAndSinks) {
   constexpr double kSinks[] = {1.5, -2};
   constexpr size_t kN = 8;
   RandomData random(43);
-  Tokens tokens = MakeTokens(random, kN, 2, 1, 16);
+  Tokens tokens = MakeTokens(random, kN, {2, 1, 16});
   for (auto* x : {&tokens.q, &tokens.q_prefix, &tokens.k, &tokens.v}) {
     std::fill(x->begin(), x->end(), 0.0f);
   }
@@ -309,7 +309,7 @@ TEST_P(AttentionTest, SoftCapAndSinksHoldForEveryShape) {
                         {20, 6, 2, 128, 64},
                         {20, 4, 1, 256, 64},
                         {20, 2, 1, 512, 32}}) {
-    Tokens tokens = MakeTokens(random, c.n, c.heads, c.kv_heads, c.head_dim);
+    Tokens tokens = MakeTokens(random, c.n, {c.heads, c.kv_heads, c.head_dim});
     ChangeScores(random, {5, true}, tokens);
     ExpectPages(backend(), tokens, c.n, c.page);
   }
@@ -318,7 +318,7 @@ TEST_P(AttentionTest, SoftCapAndSinksHoldForEveryShape) {
 TEST_P(AttentionTest, ASinkFarFromTheScoresTakesAllOrNothing) {
   RandomData random(45);
   constexpr int64_t kN = 300;
-  Tokens tokens = MakeTokens(random, kN, 4, 2, 32);
+  Tokens tokens = MakeTokens(random, kN, {4, 2, 32});
   PagedSequence sequence(tokens, kN, 64);
   sequence.Append(backend(), 0, kN);
   const auto table = sequence.Table(kN);
@@ -384,7 +384,7 @@ TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
   const BackendUnderTest prompts = MakeBackend(kCudaEmulatedPromptName, 1);
   RandomData random(39);
   constexpr int64_t kN = 40;
-  const Tokens tokens = MakeTokens(random, kN, 6, 2, 64);
+  const Tokens tokens = MakeTokens(random, kN, {6, 2, 64});
   PagedSequence sequence(tokens, kN, 64);
   sequence.Append(*backend, 0, kN);
   const auto table = sequence.Table(kN);

@@ -31,7 +31,7 @@ class AttentionTypesTest
 
   static Tokens Make(RandomData& random, int64_t n, int64_t head_dim) {
     const KvTypes types = std::get<1>(GetParam());
-    return MakeTokens(random, n, 4, 2, head_dim, types.k, types.v);
+    return MakeTokens(random, n, {4, 2, head_dim, types.k, types.v});
   }
 
   BackendUnderTest made_;

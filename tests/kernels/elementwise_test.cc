@@ -194,15 +194,21 @@ TEST_P(ElementwiseTest, PackActivationsRefusesPartialBlocks) {
   }
 }
 
+struct AngleScaling {
+  double scale = 1.0;
+  float magnitude = 1.0f;
+  const float* factors = nullptr;
+};
+
 std::vector<float> Angles(Backend& backend,
                           const std::vector<int64_t>& positions, int64_t n_rot,
-                          double scale = 1.0, float magnitude = 1.0f,
-                          const float* factors = nullptr) {
+                          const AngleScaling& scaling) {
   std::vector<float> out(positions.size() * static_cast<size_t>(n_rot));
   EXPECT_TRUE(
       backend
           .RopeAngles({positions.data(), static_cast<int64_t>(positions.size()),
-                       n_rot, 10000.0, scale, factors, magnitude, out.data()})
+                       n_rot, 10000.0, scaling.scale, scaling.factors,
+                       scaling.magnitude, out.data()})
           .ok());
   return out;
 }
@@ -210,7 +216,9 @@ std::vector<float> Angles(Backend& backend,
 TEST_P(ElementwiseTest, RopeAnglesAreExactAtABillionTokens) {
   const std::vector<int64_t> positions = {0, 1, 4095, 1000000000, 1000000007};
   const std::vector<float> factors = {1.0f, 2.0f, 1e30f};
-  const auto out = Angles(backend(), positions, 6, 0.125, 1.5f, factors.data());
+  const auto out =
+      Angles(backend(), positions, 6,
+             {.scale = 0.125, .magnitude = 1.5f, .factors = factors.data()});
   for (size_t r = 0; r < positions.size(); ++r) {
     for (size_t p = 0; p < 3; ++p) {
       const double theta = static_cast<double>(positions[r]) * 0.125 *
@@ -227,7 +235,7 @@ TEST_P(ElementwiseTest, RopeRotatesPairsAndLeavesTheRest) {
   for (const auto& [n_rot, head_dim] :
        {std::pair<int64_t, int64_t>{2, 16}, {64, 64}, {48, 64}, {256, 256}}) {
     const std::vector<int64_t> positions = {3, 70000};
-    const auto angles = Angles(backend(), positions, n_rot);
+    const auto angles = Angles(backend(), positions, n_rot, {});
     const auto x = random.Floats(2 * 3 * head_dim);
     for (const RopeStyle style : {RopeStyle::kNorm, RopeStyle::kNeox}) {
       std::vector<float> out(x.size());

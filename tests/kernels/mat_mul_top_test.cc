@@ -15,10 +15,9 @@ constexpr int64_t kRows = cpu::kMinSplitRows + 5;  // the last panel is not full
 constexpr int64_t kCols = 96;
 
 // Few rows have large scales, as few tokens of a vocabulary are likely.
-std::vector<std::byte> Vocabulary(RandomData& random, int64_t rows = kRows,
-                                  int64_t cols = kCols) {
-  std::vector<std::byte> bytes = random.Weights(DType::kQ8_0, rows, cols);
-  for (int64_t b = 0; b < rows * cols / 32; ++b) {
+std::vector<std::byte> Vocabulary(RandomData& random) {
+  std::vector<std::byte> bytes = random.Weights(DType::kQ8_0, kRows, kCols);
+  for (int64_t b = 0; b < kRows * kCols / 32; ++b) {
     const bool is_large = random.Integer(0, 99) == 0;
     const uint16_t d =
         F16FromF32(random.Uniform(0.5f, 1.0f) * (is_large ? 0.04f : 0.01f));
@@ -50,8 +49,11 @@ class MatMulTopTest : public BackendTest {
     return out;
   }
 
-  void Load(const std::vector<std::byte>& bytes, int64_t rows = kRows,
-            int64_t cols = kCols) {
+  void Load(const std::vector<std::byte>& bytes) {
+    LoadShape(bytes, kRows, kCols);
+  }
+  void LoadShape(const std::vector<std::byte>& bytes, int64_t rows,
+                 int64_t cols) {
     matrix_ = Store(backend(), DType::kQ8_0, rows, cols, bytes);
   }
 
@@ -182,7 +184,7 @@ TEST_P(MatMulTopTest, BoundsHoldAtTheEndsOfTheirRange) {
       bytes[b * 34 + i] = end | (i % 2 == 0 ? std::byte{15} : std::byte{0});
     }
   }
-  Load(bytes, cpu::kMinSplitRows, kWide);
+  LoadShape(bytes, cpu::kMinSplitRows, kWide);
   std::vector<float> x(kWide);
   for (size_t c = 0; c < x.size(); ++c) x[c] = c % 2 == 0 ? 1.0f : -1.0f;
   x[5] = 900.0f;  // one block counts for most

@@ -12,19 +12,25 @@
 namespace plimsoll::planner {
 namespace {
 
-absl::StatusOr<WorkspacePlan> LayoutOf(
-    const ModelShape& shape, int64_t n_rows, bool has_rings,
-    int64_t n_sampled = 16,
-    const DeviceProfile& profile = CommittedCpuProfile()) {
+struct StepOptions {
+  int64_t n_rows;
+  bool has_rings = false;
+  int64_t n_sampled = 16;
+  DeviceProfile profile = CommittedCpuProfile();
+};
+
+absl::StatusOr<WorkspacePlan> LayoutOf(const ModelShape& shape,
+                                       const StepOptions& step) {
   const auto widths = WidthsOf(shape, DType::kF16, DType::kF32);
   if (!widths.ok()) return widths.status();
-  return WorkspaceLayout(shape, *widths, n_rows, n_sampled, has_rings, profile);
+  return WorkspaceLayout(shape, *widths, step.n_rows, step.n_sampled,
+                         step.has_rings, step.profile);
 }
 
 TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
   for (const ModelShape& shape : {Gemma270m(), Smollm2()}) {
     for (int64_t n_rows : {1, 7, 16, 512, 2048}) {
-      const auto plan = LayoutOf(shape, n_rows, true);
+      const auto plan = LayoutOf(shape, {.n_rows = n_rows, .has_rings = true});
       ASSERT_TRUE(plan.ok()) << plan.status();
       for (size_t i = 0; i < plan->buffers.size(); ++i) {
         const WorkspaceBuffer& a = plan->buffers[i];
@@ -47,7 +53,7 @@ TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
 }
 
 TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
-  const auto plan = LayoutOf(Gemma270m(), 512, true);
+  const auto plan = LayoutOf(Gemma270m(), {.n_rows = 512, .has_rings = true});
   ASSERT_TRUE(plan.ok());
   const auto bytes = [&](StepBuffer b) { return (*plan)[b].bytes; };
   EXPECT_EQ(bytes(StepBuffer::kResidual), 512 * 640 * 4);
@@ -64,7 +70,7 @@ TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
 }
 
 TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
-  const auto plan = LayoutOf(Smollm2(), 512, false);
+  const auto plan = LayoutOf(Smollm2(), {.n_rows = 512});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ((*plan)[StepBuffer::kChunkKey].bytes, 0);
   EXPECT_EQ((*plan)[StepBuffer::kChunkValue].bytes, 0);
@@ -72,7 +78,7 @@ TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
 }
 
 TEST(WorkspaceLayoutTest, BuffersOfDifferentPhasesShareMemory) {
-  const auto plan = LayoutOf(Gemma270m(), 512, true);
+  const auto plan = LayoutOf(Gemma270m(), {.n_rows = 512, .has_rings = true});
   ASSERT_TRUE(plan.ok());
   int64_t sum = 0;
   for (const WorkspaceBuffer& buffer : plan->buffers) sum += buffer.bytes;
@@ -82,7 +88,7 @@ TEST(WorkspaceLayoutTest, BuffersOfDifferentPhasesShareMemory) {
 TEST(WorkspaceLayoutTest, ScratchIsTheProfiles) {
   DeviceProfile profile = CommittedCpuProfile();
   profile.workspace.kernel_scratch_bytes = 12'345;
-  const auto plan = LayoutOf(Smollm2(), 16, false, 16, profile);
+  const auto plan = LayoutOf(Smollm2(), {.n_rows = 16, .profile = profile});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ((*plan)[StepBuffer::kScratch].bytes, 12'345);
 }
@@ -90,18 +96,18 @@ TEST(WorkspaceLayoutTest, ScratchIsTheProfiles) {
 TEST(WorkspaceLayoutTest, RejectsCountsThatAreNotPositive) {
   for (int64_t bad : {int64_t{0}, int64_t{-1}}) {
     EXPECT_TRUE(
-        absl::IsInvalidArgument(LayoutOf(Smollm2(), bad, false).status()));
-    EXPECT_TRUE(
-        absl::IsInvalidArgument(LayoutOf(Smollm2(), 1, false, bad).status()));
+        absl::IsInvalidArgument(LayoutOf(Smollm2(), {.n_rows = bad}).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        LayoutOf(Smollm2(), {.n_rows = 1, .n_sampled = bad}).status()));
   }
 }
 
 TEST(WorkspaceLayoutTest, ReportsOverflow) {
   EXPECT_TRUE(absl::IsOutOfRange(
-      LayoutOf(Smollm2(), std::numeric_limits<int64_t>::max(), false)
+      LayoutOf(Smollm2(), {.n_rows = std::numeric_limits<int64_t>::max()})
           .status()));
   EXPECT_TRUE(absl::IsOutOfRange(
-      LayoutOf(Smollm2(), int64_t{1} << 50, false).status()));
+      LayoutOf(Smollm2(), {.n_rows = int64_t{1} << 50}).status()));
 }
 
 TEST(WorkspaceLayoutTest, EveryBufferHasItsOwnName) {

@@ -28,36 +28,44 @@ class LedgerRestartTest : public ::testing::Test {
  protected:
   LedgerRestartTest() {
     SetVfsFaults({});
-    Start(/*is_first=*/true);
+    Start({.is_first = true});
   }
 
   // As a planner's process does; ends the one before.
-  void Start(bool is_first = false, int64_t first_epoch = 1) {
+  struct Process {
+    bool is_first = false;
+    int64_t first_epoch = 1;
+  };
+  void Start(const Process& process) {
     ledger_.reset();
     auto journal = Journal::Open(
         path_, [this] { return now_; }, testing::kFaultyVfs);
     ASSERT_TRUE(journal.ok()) << journal.status();
+    int64_t first_epoch = process.first_epoch;
     if (!(*journal)->image().is_partial) {
       first_epoch = (*journal)->image().next_epoch;
     }
     ledger_ =
         std::make_unique<Ledger>(LedgerOptions{.clock = [this] { return now_; },
                                                .journal = *std::move(journal),
-                                               .is_first = is_first,
+                                               .is_first = process.is_first,
                                                .first_epoch = first_epoch});
   }
 
-  absl::Status Register(int64_t free_bytes = kTotal,
-                        const std::string& holder = "worker",
-                        bool is_unhealthy = false) {
+  struct Device {
+    int64_t free_bytes = kTotal;
+    std::string holder = "worker";
+    bool is_unhealthy = false;
+  };
+  absl::Status Register(const Device& device) {
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "cpu";
     profile.total_bytes = kTotal;
-    profile.free_bytes = free_bytes;
+    profile.free_bytes = device.free_bytes;
     v1::RegisterDeviceRequest request;
     *request.mutable_profile() = ToProto(profile);
-    request.set_holder(holder);
-    request.set_unhealthy(is_unhealthy);
+    request.set_holder(device.holder);
+    request.set_unhealthy(device.is_unhealthy);
     v1::RegisterDeviceResponse response;
     return ledger_->RegisterDevice(request, response);
   }
@@ -140,12 +148,12 @@ v1::ErrorReason ReasonOf(const absl::Status& status) {
 }
 
 TEST_F(LedgerRestartTest, LeasesEpochsAndRepliesOutliveARestart) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto loaded = Reserve("a", 400);
   const auto reserved = Reserve("b", 100);
   ASSERT_TRUE(loaded.ok() && reserved.ok());
   ASSERT_TRUE(Confirm(*loaded).ok());
-  Start();
+  Start({});
   ASSERT_EQ(List().leases_size(), 2);
   EXPECT_EQ(List().leases(0).state(), v1::LEASE_STATE_SUSPECT);
   EXPECT_FALSE(List().has_recovery_left());
@@ -158,7 +166,7 @@ TEST_F(LedgerRestartTest, LeasesEpochsAndRepliesOutliveARestart) {
   EXPECT_TRUE(renewed->device_unknown());
   EXPECT_EQ(renewed->lease().epoch(), loaded->epoch());
   EXPECT_EQ(renewed->lease().state(), v1::LEASE_STATE_CONFIRMED);
-  ASSERT_TRUE(Register(kTotal - 400).ok());
+  ASSERT_TRUE(Register({.free_bytes = kTotal - 400}).ok());
   EXPECT_FALSE(Renew(*loaded, true)->device_unknown());
   EXPECT_EQ(Reserve("b", 100)->id(), reserved->id());
   EXPECT_EQ(Reserve("d", 501).status().code(), Code::kResourceExhausted);
@@ -170,29 +178,29 @@ TEST_F(LedgerRestartTest, LeasesEpochsAndRepliesOutliveARestart) {
 TEST_F(LedgerRestartTest, AHundredRestartsLoseNothing) {
   std::vector<v1::Lease> leases;
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(Register().ok());
+    ASSERT_TRUE(Register({}).ok());
     const auto lease = Reserve(std::to_string(i), 10);
     ASSERT_TRUE(lease.ok()) << lease.status();
     if (!leases.empty()) {
       EXPECT_GT(lease->epoch(), leases.back().epoch());
     }
     leases.push_back(*lease);
-    Start();
+    Start({});
   }
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   EXPECT_EQ(List().leases_size(), 100);
   EXPECT_EQ(Reserve("more", 1).status().code(), Code::kResourceExhausted);
   for (const v1::Lease& lease : leases) EXPECT_TRUE(Renew(lease, false).ok());
 }
 
 TEST_F(LedgerRestartTest, ALostJournalMeansRecoveryAndAdoption) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 600);
   ASSERT_TRUE(Confirm(*lease).ok());
   ledger_.reset();
   std::filesystem::remove(path_);
-  Start(/*is_first=*/false, /*first_epoch=*/1'000);
-  ASSERT_TRUE(Register(400).ok());
+  Start({.first_epoch = 1'000});
+  ASSERT_TRUE(Register({.free_bytes = 400}).ok());
   const absl::Status refused = Reserve("b", 1).status();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_EQ(ReasonOf(refused), v1::ERROR_REASON_PLANNER_RECOVERING);
@@ -212,15 +220,15 @@ TEST_F(LedgerRestartTest, ALostJournalMeansRecoveryAndAdoption) {
   ASSERT_TRUE(rest.ok()) << rest.status();
   EXPECT_GE(rest->epoch(), 1'000u);
   // What was adopted is in the new journal too.
-  Start();
+  Start({});
   EXPECT_EQ(List().leases_size(), 2);
 }
 
 TEST_F(LedgerRestartTest, AGarbageJournalMeansRecovery) {
   ledger_.reset();
   std::filesystem::resize_file(path_, 5'000);
-  Start();
-  ASSERT_TRUE(Register().ok());
+  Start({});
+  ASSERT_TRUE(Register({}).ok());
   EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
             v1::ERROR_REASON_PLANNER_RECOVERING);
 }
@@ -228,7 +236,7 @@ TEST_F(LedgerRestartTest, AGarbageJournalMeansRecovery) {
 TEST_F(LedgerRestartTest, WithoutAJournalEveryStartIsARecovery) {
   ledger_ = std::make_unique<Ledger>(
       LedgerOptions{.clock = [this] { return now_; }, .is_first = false});
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   EXPECT_EQ(ReasonOf(Reserve("a", 1).status()),
             v1::ERROR_REASON_PLANNER_RECOVERING);
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_NONE);
@@ -237,7 +245,7 @@ TEST_F(LedgerRestartTest, WithoutAJournalEveryStartIsARecovery) {
 }
 
 TEST_F(LedgerRestartTest, AFailingJournalStopsGrantsAndNothingElse) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto a = Reserve("a", 100);
   const auto b = Reserve("b", 100);
   ASSERT_TRUE(a.ok() && b.ok());
@@ -257,7 +265,7 @@ TEST_F(LedgerRestartTest, AFailingJournalStopsGrantsAndNothingElse) {
 }
 
 TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
   const v1::ProcessIdentity process = sleeper.Identity();
   const auto lease = Reserve("a", kTotal, &process);
@@ -270,7 +278,7 @@ TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
 }
 
 TEST_F(LedgerRestartTest, AHolderThatIsStoppedIsNotRobbed) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper reserving;
   Sleeper loaded;
   const v1::ProcessIdentity first = reserving.Identity();
@@ -282,10 +290,10 @@ TEST_F(LedgerRestartTest, AHolderThatIsStoppedIsNotRobbed) {
   loaded.Stop();
   for (int i = 0; i < 3; ++i) {
     now_ += absl::Minutes(1);
-    ASSERT_TRUE(Register(kTotal, "robber").ok());
+    ASSERT_TRUE(Register({.holder = "robber"}).ok());
     EXPECT_EQ(Reserve(std::to_string(i), 1).status().code(),
               Code::kResourceExhausted);
-    if (i == 1) Start();  // a new planner knows it too
+    if (i == 1) Start({});  // a new planner knows it too
   }
   reserving.Kill();
   loaded.Kill();
@@ -294,7 +302,7 @@ TEST_F(LedgerRestartTest, AHolderThatIsStoppedIsNotRobbed) {
 }
 
 TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper dying;
   Sleeper living;
   const v1::ProcessIdentity first = dying.Identity();
@@ -303,7 +311,7 @@ TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
   ASSERT_TRUE(Reserve("b", 500, &second).ok());
   ledger_.reset();
   dying.Kill();
-  Start();
+  Start({});
   ASSERT_EQ(List().leases_size(), 1);
   EXPECT_EQ(List().leases(0).watched_pid(), second.pid());
   living.Kill();
@@ -312,7 +320,7 @@ TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
 
 // There are only so many that can be watched.
 TEST_F(LedgerRestartTest, WhoHoldsNothingIsNotWatched) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const int before = testing::CountPidfds();
   const auto await_watched = [before](int n_watched) {
     while (testing::CountPidfds() != before + n_watched) {
@@ -349,7 +357,7 @@ TEST_F(LedgerRestartTest, WhoHoldsNothingIsNotWatched) {
 }
 
 TEST_F(LedgerRestartTest, AHolderIsNotDeadBecauseNothingCanBeOpened) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
   const v1::ProcessIdentity process = sleeper.Identity();
   absl::StatusOr<v1::Lease> lease;
@@ -364,7 +372,7 @@ TEST_F(LedgerRestartTest, AHolderIsNotDeadBecauseNothingCanBeOpened) {
 }
 
 TEST_F(LedgerRestartTest, ADeadProcessGetsNothing) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
   v1::ProcessIdentity process = sleeper.Identity();
   process.set_start_ticks(process.start_ticks() + 1);  // a pid used again
@@ -378,7 +386,7 @@ TEST_F(LedgerRestartTest, ADeadProcessGetsNothing) {
 }
 
 TEST_F(LedgerRestartTest, AForeignProcessIsNotWatched) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
   v1::ProcessIdentity process = sleeper.Identity();
   process.set_boot_id("another host");
@@ -407,7 +415,7 @@ TEST_F(LedgerRestartTest, SilentDevicesGiveWayToRealOnes) {
     *request.mutable_profile() = ToProto(profile);
     ASSERT_TRUE(ledger_->RegisterDevice(request, response).ok());
   }
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   EXPECT_TRUE(Reserve("a", 1).ok());
   v1::ListDevicesResponse devices;
   ASSERT_TRUE(ledger_->ListDevices(devices).ok());
@@ -417,28 +425,28 @@ TEST_F(LedgerRestartTest, SilentDevicesGiveWayToRealOnes) {
 }
 
 TEST_F(LedgerRestartTest, AReleaseThatIsRepeatedShrinksTheDeviceOnce) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 900);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Release(*lease, 100).ok());
   EXPECT_EQ(ledger_->FindDevice("cpu", "model")->available_bytes, kTotal - 100);
 }
 
 TEST_F(LedgerRestartTest, AnUnhealthyDeviceGetsNothingUntilAFreshWorkerComes) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 100);
-  ASSERT_TRUE(Register(kTotal, "worker", /*is_unhealthy=*/true).ok());
+  ASSERT_TRUE(Register({.is_unhealthy = true}).ok());
   EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),
             v1::ERROR_REASON_DEVICE_UNHEALTHY);
   EXPECT_EQ(ReasonOf(ledger_->FindDevice("cpu").status()),
             v1::ERROR_REASON_DEVICE_UNHEALTHY);
-  ASSERT_TRUE(Register(kTotal, "worker").ok());  // the one that broke it
+  ASSERT_TRUE(Register({}).ok());  // the one that broke it
   EXPECT_FALSE(Reserve("c", 1).ok());
-  ASSERT_TRUE(Register(kTotal, "fresh").ok());
+  ASSERT_TRUE(Register({.holder = "fresh"}).ok());
   EXPECT_TRUE(Reserve("d", 1).ok());
 }
 
 TEST_F(LedgerRestartTest, AFailedLoadWidensTheMarginOfItsModel) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 900);
   ASSERT_TRUE(Release(*lease, /*shortfall=*/200).ok());
   EXPECT_EQ(ledger_->FindDevice("cpu", "model")->available_bytes, kTotal - 200);
@@ -448,7 +456,7 @@ TEST_F(LedgerRestartTest, AFailedLoadWidensTheMarginOfItsModel) {
 }
 
 TEST_F(LedgerRestartTest, AReleaseIsOnTheDiskBeforeItIsAnswered) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto kept = Reserve("a", 300);
   const auto released = Reserve("b", 200);
   ASSERT_TRUE(Release(*released).ok());
@@ -473,22 +481,22 @@ TEST_F(LedgerRestartTest, ARecoveryThatIsOverIsNotRepeated) {
   EXPECT_TRUE(List().has_recovery_left());
   now_ += planner::LeaseTimes::kDefaultTtl;
   ledger_->Tick();
-  Start();
+  Start({});
   EXPECT_FALSE(List().has_recovery_left());
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   EXPECT_GE(Reserve("a", 1)->epoch(), 500u);
 }
 
 TEST_F(LedgerRestartTest, AFullDiskAtTheStartIsNotForEver) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 600);
   ASSERT_TRUE(Confirm(*lease).ok());
   SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
-  Start();
+  Start({});
   // What was granted is known; nothing can be added to it.
   EXPECT_EQ(List().leases_size(), 1);
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
-  ASSERT_TRUE(Register(400).ok());
+  ASSERT_TRUE(Register({.free_bytes = 400}).ok());
   EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),
             v1::ERROR_REASON_JOURNAL_FAILED);
   SetVfsFaults({});
@@ -502,8 +510,8 @@ TEST_F(LedgerRestartTest, AFullDiskUnderANewJournalIsNotForEver) {
   ledger_.reset();
   std::filesystem::remove(path_);
   SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
-  Start();
-  ASSERT_TRUE(Register().ok());
+  Start({});
+  ASSERT_TRUE(Register({}).ok());
   v1::Lease held;
   held.set_id("held");
   held.set_epoch(7);
@@ -518,12 +526,12 @@ TEST_F(LedgerRestartTest, AFullDiskUnderANewJournalIsNotForEver) {
   ledger_->Tick();
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
   ASSERT_TRUE(Reserve("b", 400).ok());
-  Start();
+  Start({});
   EXPECT_EQ(List().leases_size(), 2);
 }
 
 TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   const auto a = Reserve("a", 100);
   const auto b = Reserve("b", 200);
   const auto c = Reserve("c", 300);
@@ -532,9 +540,9 @@ TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
   const std::string away = folder_.File("away.db");
   std::filesystem::rename(path_, away);
   std::filesystem::create_directory(path_);  // no file can be opened there
-  Start(/*is_first=*/false, /*first_epoch=*/1'000);
+  Start({.first_epoch = 1'000});
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
-  ASSERT_TRUE(Register(400).ok());
+  ASSERT_TRUE(Register({.free_bytes = 400}).ok());
   // One is presented, one is presented and released, one is not heard of.
   ASSERT_TRUE(Renew(*a, /*is_presented=*/true).ok());
   ASSERT_TRUE(Renew(*b, /*is_presented=*/true).ok());
@@ -548,12 +556,12 @@ TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
   ASSERT_TRUE(Register(600).ok());
   EXPECT_EQ(Reserve("d", 601).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(Reserve("e", 600).ok());
-  Start();
+  Start({});
   EXPECT_EQ(List().leases_size(), 3);
 }
 
 TEST_F(LedgerRestartTest, AJournalThatIsMovedAwayEndsGrants) {
-  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(Register({}).ok());
   ASSERT_TRUE(Reserve("a", 100).ok());
   std::filesystem::rename(path_, folder_.File("away.db"));
   EXPECT_EQ(ReasonOf(Reserve("b", 1).status()),

@@ -46,29 +46,35 @@ class CgroupTest : public ::testing::Test {
     WriteMount(root, point, "cgroup cgroup rw,memory");
   }
 
-  // A cgroup of version 2: limit, use, and file pages, in MiB.
+  // What a group uses, file pages among it, in MiB.
+  struct Use {
+    int64_t current = 0;
+    int64_t active = 0;
+    int64_t inactive = 0;
+    int64_t dirty = 0;
+    int64_t writeback = 0;
+  };
+  // A cgroup of version 2 with a limit.
   void GroupV2(const std::string& folder, const std::string& max,
-               int64_t current, int64_t active, int64_t inactive,
-               int64_t dirty = 0, int64_t writeback = 0) {
+               const Use& use) {
     Write(folder + "/memory.max", max);
-    Write(folder + "/memory.current", Mib(current));
+    Write(folder + "/memory.current", Mib(use.current));
     Write(folder + "/memory.stat",
-          "anon 1048576\nfile " + Mib(active + inactive + 500) +
-              "\nshmem 524288000\nfile_mapped 0\nfile_dirty " + Mib(dirty) +
-              "\nfile_writeback " + Mib(writeback) + "\nactive_file " +
-              Mib(active) + "\ninactive_file " + Mib(inactive) +
+          "anon 1048576\nfile " + Mib(use.active + use.inactive + 500) +
+              "\nshmem 524288000\nfile_mapped 0\nfile_dirty " + Mib(use.dirty) +
+              "\nfile_writeback " + Mib(use.writeback) + "\nactive_file " +
+              Mib(use.active) + "\ninactive_file " + Mib(use.inactive) +
               "\nunevictable 4096");
   }
-  // A group of version 1. Figures of the cgroup alone must not be read.
+  // A cgroup of version 1. Figures of the cgroup alone must not be read.
   void GroupV1(const std::string& folder, const std::string& limit,
-               int64_t usage, int64_t active, int64_t inactive,
-               int64_t dirty = 0) {
+               const Use& use) {
     Write(folder + "/memory.limit_in_bytes", limit);
-    Write(folder + "/memory.usage_in_bytes", Mib(usage));
+    Write(folder + "/memory.usage_in_bytes", Mib(use.current));
     Write(folder + "/memory.stat",
           "cache 77\nactive_file 1\ninactive_file 1\ndirty 1\ntotal_dirty " +
-              Mib(dirty) + "\ntotal_writeback 0\ntotal_inactive_file " +
-              Mib(inactive) + "\ntotal_active_file " + Mib(active));
+              Mib(use.dirty) + "\ntotal_writeback 0\ntotal_inactive_file " +
+              Mib(use.inactive) + "\ntotal_active_file " + Mib(use.active));
   }
 
   CgroupMemory Memory() {
@@ -96,7 +102,8 @@ TEST_F(CgroupTest, FilePagesOfVersion2CountAsAvailable) {
   Write("/proc/self/cgroup", "0::/");
   MountV2("/", "/sys/fs/cgroup");
   // A container whose model's file fills the cache.
-  GroupV2("/sys/fs/cgroup", Mib(2'048), 2'000, 400, 1'200);
+  GroupV2("/sys/fs/cgroup", Mib(2'048),
+          {.current = 2'000, .active = 400, .inactive = 1'200});
   EXPECT_EQ(Limit(), 2'048);
   EXPECT_EQ(Available(), 2'048 - (2'000 - 1'600));
 }
@@ -104,18 +111,29 @@ TEST_F(CgroupTest, FilePagesOfVersion2CountAsAvailable) {
 TEST_F(CgroupTest, PagesThatMustBeWrittenFirstDoNot) {
   Write("/proc/self/cgroup", "0::/");
   MountV2("/", "/sys/fs/cgroup");
-  GroupV2("/sys/fs/cgroup", Mib(1'000), 900, 300, 200, 60, 40);
+  GroupV2("/sys/fs/cgroup", Mib(1'000),
+          {.current = 900,
+           .active = 300,
+           .inactive = 200,
+           .dirty = 60,
+           .writeback = 40});
   EXPECT_EQ(Available(), 1'000 - (900 - 400));
   // More of them than of the others frees nothing.
-  GroupV2("/sys/fs/cgroup", Mib(1'000), 900, 10, 10, 60, 40);
+  GroupV2("/sys/fs/cgroup", Mib(1'000),
+          {.current = 900,
+           .active = 10,
+           .inactive = 10,
+           .dirty = 60,
+           .writeback = 40});
   EXPECT_EQ(Available(), 100);
 }
 
 TEST_F(CgroupTest, VersionOneCountsAllBelowACgroup) {
   Write("/proc/self/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n0::/");
   MountV1("/", "/sys/fs/cgroup/memory");
-  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), 900, 300, 200, 50);
-  GroupV1("/sys/fs/cgroup/memory", "9223372036854771712", 5'000, 0, 0);
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000),
+          {.current = 900, .active = 300, .inactive = 200, .dirty = 50});
+  GroupV1("/sys/fs/cgroup/memory", "9223372036854771712", {.current = 5'000});
   EXPECT_EQ(Limit(), 1'000);
   EXPECT_EQ(Available(), 1'000 - (900 - 450));
 }
@@ -126,9 +144,10 @@ TEST_F(CgroupTest, OfBothVersionsAtOnceTheTighterOneCounts) {
   MountV2("/", "/sys/fs/cgroup/unified");
   // As systemd mounts it: version 2 has no controllers.
   Write("/sys/fs/cgroup/unified/unit/cgroup.controllers", "");
-  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), 400, 0, 0);
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), {.current = 400});
   EXPECT_EQ(Available(), 600);
-  GroupV2("/sys/fs/cgroup/unified/unit", Mib(700), 400, 100, 0);
+  GroupV2("/sys/fs/cgroup/unified/unit", Mib(700),
+          {.current = 400, .active = 100});
   EXPECT_EQ(Limit(), 700);
   EXPECT_EQ(Available(), 400);
 }
@@ -136,13 +155,14 @@ TEST_F(CgroupTest, OfBothVersionsAtOnceTheTighterOneCounts) {
 TEST_F(CgroupTest, AnAncestorThatHasLessLeftCounts) {
   Write("/proc/self/cgroup", "0::/pods/pod/container");
   MountV2("/", "/sys/fs/cgroup");
-  GroupV2("/sys/fs/cgroup/pods/pod/container", Mib(4'000), 1'000, 0, 0);
-  GroupV2("/sys/fs/cgroup/pods/pod", "max", 3'000, 0, 0);
+  GroupV2("/sys/fs/cgroup/pods/pod/container", Mib(4'000), {.current = 1'000});
+  GroupV2("/sys/fs/cgroup/pods/pod", "max", {.current = 3'000});
   // The smallest limit is not where the least is left.
-  GroupV2("/sys/fs/cgroup/pods", Mib(8'000), 7'900, 200, 100);
+  GroupV2("/sys/fs/cgroup/pods", Mib(8'000),
+          {.current = 7'900, .active = 200, .inactive = 100});
   EXPECT_EQ(Limit(), 4'000);
   EXPECT_EQ(Available(), 400);
-  GroupV2("/sys/fs/cgroup/pods/pod", Mib(3'100), 3'000, 0, 0);
+  GroupV2("/sys/fs/cgroup/pods/pod", Mib(3'100), {.current = 3'000});
   EXPECT_EQ(Limit(), 3'100);
   EXPECT_EQ(Available(), 100);
 }
@@ -151,8 +171,8 @@ TEST_F(CgroupTest, AMountThatShowsAPartOfTheTreeIsReadFromThere) {
   // A container with the host's /proc/self/cgroup and a mount of its own part.
   Write("/proc/self/cgroup", "4:memory:/docker/abc/inner");
   MountV1("/docker/abc", "/sys/fs/cgroup/memory");
-  GroupV1("/sys/fs/cgroup/memory", Mib(500), 100, 0, 0);
-  GroupV1("/sys/fs/cgroup/memory/inner", Mib(300), 100, 0, 0);
+  GroupV1("/sys/fs/cgroup/memory", Mib(500), {.current = 100});
+  GroupV1("/sys/fs/cgroup/memory/inner", Mib(300), {.current = 100});
   EXPECT_EQ(Available(), 200);
 }
 
@@ -162,17 +182,17 @@ TEST_F(CgroupTest, APathOutsideTheMountIsReadAtTheMount) {
     Write("/proc/self/cgroup", path);
     std::filesystem::remove(root_ + "/proc/self/mountinfo");
     MountV2("/docker/abc", "/with\\040space");
-    GroupV2("/with space", Mib(500), 100, 0, 0);
+    GroupV2("/with space", Mib(500), {.current = 100});
     EXPECT_EQ(Available(), 400) << path;
   }
 }
 
 TEST_F(CgroupTest, WithoutMountinfoTheUsualPlacesAreRead) {
   Write("/proc/self/cgroup", "0::/unit");
-  GroupV2("/sys/fs/cgroup/unit", Mib(500), 100, 0, 0);
+  GroupV2("/sys/fs/cgroup/unit", Mib(500), {.current = 100});
   EXPECT_EQ(Available(), 400);
   Write("/proc/self/cgroup", "3:memory:/job");
-  GroupV1("/sys/fs/cgroup/memory/job", Mib(300), 100, 0, 0);
+  GroupV1("/sys/fs/cgroup/memory/job", Mib(300), {.current = 100});
   EXPECT_EQ(Available(), 200);
 }
 
@@ -183,7 +203,8 @@ TEST_F(CgroupTest, WithoutALimitNothingIsSaid) {
   MountV2("/", "/sys/fs/cgroup");
   EXPECT_FALSE(Memory().limit_bytes.has_value());
   for (const char* none : {"max", "-1", "99999999999999999999"}) {
-    GroupV2("/sys/fs/cgroup", none, 100, 10, 10);
+    GroupV2("/sys/fs/cgroup", none,
+            {.current = 100, .active = 10, .inactive = 10});
     EXPECT_FALSE(Memory().limit_bytes.has_value()) << none;
     EXPECT_FALSE(Memory().available_bytes.has_value()) << none;
   }
@@ -198,8 +219,8 @@ TEST_F(CgroupTest, WhatCannotBeReadIsNotFree) {
     Write("/proc/self/cgroup", "4:memory:/\n0::/");
     MountV2("/", "/sys/fs/cgroup");
     MountV1("/", memory);
-    GroupV2("/sys/fs/cgroup", Mib(500), 100, 0, 0);
-    GroupV1(memory, Mib(400), 100, 0, 0);
+    GroupV2("/sys/fs/cgroup", Mib(500), {.current = 100});
+    GroupV1(memory, Mib(400), {.current = 100});
     EXPECT_EQ(AvailableMemoryBytes(root_), 2 * kMiB);
   };
   for (const char* path :
@@ -246,7 +267,7 @@ TEST_F(CgroupTest, AFileThatDoesNotExistLimitsNothing) {
 TEST_F(CgroupTest, GarbageNeverMakesMoreAvailable) {
   Write("/proc/self/cgroup", "0::/");
   MountV2("/", "/sys/fs/cgroup");
-  GroupV2("/sys/fs/cgroup", Mib(500), 100, 0, 0);
+  GroupV2("/sys/fs/cgroup", Mib(500), {.current = 100});
   const std::string stat = "/sys/fs/cgroup/memory.stat";
   for (const char* text :
        {"", "inactive_file", "inactive_file -5", "inactive_file 1 2",

@@ -334,12 +334,16 @@ std::vector<float> Ladder() {
   return logits;
 }
 
-GenerateOptions Chain(SamplingOptions sampling, LogitBiasOptions bias = {},
-                      int top_logprobs = -1) {
+struct ChainOptions {
+  LogitBiasOptions bias = {};
+  int top_logprobs = -1;
+};
+
+GenerateOptions Chain(SamplingOptions sampling, ChainOptions chain) {
   GenerateOptions options;
   options.sampling = sampling;
-  options.logit_bias = std::move(bias);
-  options.top_logprobs = top_logprobs;
+  options.logit_bias = std::move(chain.bias);
+  options.top_logprobs = chain.top_logprobs;
   return options;
 }
 
@@ -362,14 +366,14 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceRowTest, ::testing::Values(false));
 #endif
 
 TEST_P(DeviceRowTest, LogprobsOfCandidatesNeedNoRow) {
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {}, 5)), 0);
-  EXPECT_EQ(Sampled(Ladder(), Chain({}, {}, 0)), 0);
+  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.top_logprobs = 5})), 0);
+  EXPECT_EQ(Sampled(Ladder(), Chain({}, {.top_logprobs = 0})), 0);
   // All but the first two are equal, as candidates or not.
   std::vector<float> equal(1'000, 1.0f);
   equal[7] = 2;
   equal[9] = 3;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    EXPECT_EQ(Sampled(equal, Chain({.seed = seed}, {}, 5)), 0);
+    EXPECT_EQ(Sampled(equal, Chain({.seed = seed}, {.top_logprobs = 5})), 0);
   }
 }
 
@@ -383,44 +387,59 @@ TEST_P(DeviceRowTest, ChangesThatCandidatesSettleNeedNoRow) {
   for (const SamplingOptions& sampling :
        {kGreedy, SamplingOptions{},
         SamplingOptions{.top_k = 0, .top_p = 1, .min_p = 0.1f}}) {
-    EXPECT_EQ(Sampled(Ladder(), Chain(sampling, penalties), prompt), 0);
-    EXPECT_EQ(Sampled(Ladder(), Chain(sampling, penalties, 5), prompt), 0);
+    EXPECT_EQ(Sampled(Ladder(), Chain(sampling, {.bias = penalties}), prompt),
+              0);
+    EXPECT_EQ(Sampled(Ladder(),
+                      Chain(sampling, {.bias = penalties, .top_logprobs = 5}),
+                      prompt),
+              0);
   }
   // A token far below, lifted by less than it takes to be the largest.
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.biases = {{800, 6.0f}}})), 0);
+  EXPECT_EQ(
+      Sampled(Ladder(), Chain(kGreedy, {.bias = {.biases = {{800, 6.0f}}}})),
+      0);
   // Penalties that add, on a token that is none of the candidates.
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.presence_penalty = -6}), {800}),
+  EXPECT_EQ(Sampled(Ladder(),
+                    Chain(kGreedy, {.bias = {.presence_penalty = -6}}), {800}),
             0);
 }
 
 TEST_P(DeviceRowTest, ChangesThatOthersMayWinByComeFromTheRow) {
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.presence_penalty = -7}), {800}),
+  EXPECT_EQ(Sampled(Ladder(),
+                    Chain(kGreedy, {.bias = {.presence_penalty = -7}}), {800}),
             1);
   // The 40 largest of 64 of which 30 are banned.
   LogitBiasOptions bans;
   for (int32_t id = 0; id < 30; ++id) bans.biases.push_back({id, -1'000});
-  EXPECT_EQ(Sampled(Ladder(), Chain({}, bans)), 1);
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, bans)), 0);
+  EXPECT_EQ(Sampled(Ladder(), Chain({}, {.bias = bans})), 1);
+  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.bias = bans})), 0);
   // The only one above the others falls to them, and equals by its id.
   std::vector<float> equal(1'000, 1.0f);
   equal[999] = 2;
-  EXPECT_EQ(Sampled(equal, Chain(kGreedy, {.biases = {{999, -1}}})), 1);
-  EXPECT_EQ(Sampled(equal, Chain(kGreedy, {.biases = {{999, -0.5f}}})), 0);
+  EXPECT_EQ(Sampled(equal, Chain(kGreedy, {.bias = {.biases = {{999, -1}}}})),
+            1);
+  EXPECT_EQ(
+      Sampled(equal, Chain(kGreedy, {.bias = {.biases = {{999, -0.5f}}}})), 0);
   // Nobody knows what the others weigh together after changes.
-  EXPECT_EQ(Sampled(Ladder(), Chain(Plain(1, 0), {.biases = {{1, 1}}})), 1);
+  EXPECT_EQ(
+      Sampled(Ladder(), Chain(Plain(1, 0), {.bias = {.biases = {{1, 1}}}})), 1);
 }
 
 TEST_P(DeviceRowTest, TokensThatABiasLiftsComeFromTheRow) {
   for (const float bias : {100.0f, 85.0f, 7.0f}) {
     const LogitBiasOptions lifted = {.biases = {{900, bias}}};
-    EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, lifted, 0)), 1);
-    EXPECT_EQ(Sampled(Ladder(), Chain({}, lifted)), 1);
-    EXPECT_EQ(Sampled(Ladder(), Chain(Plain(1, 0), lifted)), 1);
+    EXPECT_EQ(
+        Sampled(Ladder(), Chain(kGreedy, {.bias = lifted, .top_logprobs = 0})),
+        1);
+    EXPECT_EQ(Sampled(Ladder(), Chain({}, {.bias = lifted})), 1);
+    EXPECT_EQ(Sampled(Ladder(), Chain(Plain(1, 0), {.bias = lifted})), 1);
   }
 }
 
 TEST_P(DeviceRowTest, ATokenBelowTheCandidatesHasItsLogprobFromTheDevice) {
-  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.biases = {{800, 900}}}, 0)), 1);
+  EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.bias = {.biases = {{800, 900}}},
+                                              .top_logprobs = 0})),
+            1);
 }
 
 TEST_P(DeviceRowTest, PlainDrawsAmongTheCandidatesNeedNoRow) {
@@ -433,7 +452,8 @@ TEST_P(DeviceRowTest, PlainDrawsAmongTheCandidatesNeedNoRow) {
     double n_outside = 0;
     for (uint64_t seed = 0; seed < kDraws; ++seed) {
       n_outside += UniformAt(seed, 0) > share ? 1 : 0;
-      n_sampled += Sampled(Ladder(), Chain(Plain(temperature, seed), {}, 0));
+      n_sampled += Sampled(
+          Ladder(), Chain(Plain(temperature, seed), {.top_logprobs = 0}));
     }
     EXPECT_GE(n_sampled, n_outside) << temperature;
     // And a few that lie too near to the border of two.

@@ -20,24 +20,34 @@ using Cost = std::function<double(int64_t, int64_t)>;
 
 constexpr int kSteps = 400;
 
-// Runs steps with `n_decoding` rows and a prompt without end. Of the last half
-// of them, at least `n_least` have prompt rows: returns the mean ratio of these
-// to steps without prompt rows, and counts the rows.
-double MeanRatio(PromptBudget& budget, const Cost& cost, int64_t n_decoding,
-                 int n_least = kSteps / 2 - 10, int64_t* n_rows = nullptr) {
-  double ratios = 0;
-  int n_mixed = 0;
+struct Mixed {
+  int n_steps = 0;  // with prompt rows
+  int64_t n_rows = 0;
+  double mean_ratio = 0;  // of their time to that of steps without prompt rows
+};
+
+// Runs steps with `n_decoding` rows and a prompt without end. Returns what the
+// last half of them did.
+Mixed RunMixed(PromptBudget& budget, const Cost& cost, int64_t n_decoding) {
+  Mixed mixed;
   for (int i = 0; i < kSteps; ++i) {
     const int64_t rows = budget.Rows(n_decoding);
     const double seconds = cost(n_decoding, rows);
     budget.Record(n_decoding, rows, absl::Seconds(seconds));
     if (i < kSteps / 2 || rows == 0) continue;
-    ratios += seconds / cost(n_decoding, 0);
-    ++n_mixed;
-    if (n_rows != nullptr) *n_rows += rows;
+    mixed.mean_ratio += seconds / cost(n_decoding, 0);
+    ++mixed.n_steps;
+    mixed.n_rows += rows;
   }
-  EXPECT_GE(n_mixed, n_least) << "prompts stood still";
-  return ratios / n_mixed;
+  mixed.mean_ratio /= mixed.n_steps;
+  return mixed;
+}
+
+// That mean ratio, where nearly all steps have prompt rows.
+double MeanRatio(PromptBudget& budget, const Cost& cost, int64_t n_decoding) {
+  const Mixed mixed = RunMixed(budget, cost, n_decoding);
+  EXPECT_GE(mixed.n_steps, kSteps / 2 - 10) << "prompts stood still";
+  return mixed.mean_ratio;
 }
 
 TEST(PromptBudgetTest, NothingLimitsPromptsWhileNothingDecodes) {
@@ -142,11 +152,11 @@ TEST(PromptBudgetTest, NoiseDoesNotStarvePrompts) {
     return (7e-3 + 3e-4 * static_cast<double>(n_prompt)) * noise(random);
   };
   PromptBudget budget(kSlots, kShare);
-  int64_t n_rows = 0;
-  (void)MeanRatio(budget, cost, 4, kSteps / 3, &n_rows);
+  const Mixed mixed = RunMixed(budget, cost, 4);
+  EXPECT_GE(mixed.n_steps, kSteps / 3) << "prompts stood still";
   // Without noise 21 rows a step fit.
-  EXPECT_GT(n_rows, 200 * 10);
-  EXPECT_LT(n_rows, 200 * 42);
+  EXPECT_GT(mixed.n_rows, 200 * 10);
+  EXPECT_LT(mixed.n_rows, 200 * 42);
 }
 
 TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
@@ -154,8 +164,9 @@ TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
     return 1e-3 + 1.0 * static_cast<double>(n_prompt);
   };
   PromptBudget budget(kSlots, kShare);
-  (void)MeanRatio(budget, cost, 1,
-                  kSteps / 2 / (static_cast<int>(PromptBudget::kMaxPause) + 2));
+  EXPECT_GE(RunMixed(budget, cost, 1).n_steps,
+            kSteps / 2 / (static_cast<int>(PromptBudget::kMaxPause) + 2))
+      << "prompts stood still";
   for (int i = 0; i < PromptBudget::kMaxPause && budget.Rows(1) == 0; ++i) {
     budget.Record(1, 0, absl::Milliseconds(1));
   }

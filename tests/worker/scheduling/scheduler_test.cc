@@ -19,12 +19,21 @@ using ::testing::IsEmpty;
 // (id, first position, rows, samples) of each part of a step.
 using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
 
-// A step as the engine takes it, with room for `limit` rows of who begins.
+struct StepLimits {
+  int64_t prompt_rows = Scheduler::kNoLimit;
+  int64_t first_rows = Scheduler::kNoLimit;  // of who begins
+};
+
+// A step as the engine takes it.
 std::vector<ScheduledRows> Next(Scheduler& scheduler,
-                                int64_t max_prompt_rows = Scheduler::kNoLimit,
-                                int64_t limit = Scheduler::kNoLimit) {
-  scheduler.Admit([limit](int64_t, int64_t) { return Admission{0, limit}; });
-  return scheduler.NextStep(max_prompt_rows);
+                                const StepLimits& limits) {
+  scheduler.Admit([&](int64_t, int64_t) {
+    return Admission{0, limits.first_rows};
+  });
+  return scheduler.NextStep(limits.prompt_rows);
+}
+std::vector<ScheduledRows> Next(Scheduler& scheduler) {
+  return Next(scheduler, {});
 }
 
 std::vector<Part> Parts(const std::vector<ScheduledRows>& step) {
@@ -74,7 +83,7 @@ TEST(SchedulerTest, SamplesAPromptThatFillsTheStepExactly) {
 TEST(SchedulerTest, CutsAPromptWhereItsContextIsFullUntilThereIsRoom) {
   Scheduler scheduler(1, 4, 1);
   ASSERT_TRUE(scheduler.Add(1, 9).ok());
-  EXPECT_THAT(Parts(Next(scheduler, Scheduler::kNoLimit, /*limit=*/6)),
+  EXPECT_THAT(Parts(Next(scheduler, {.first_rows = 6})),
               ElementsAre(Part{1, 0, 4, false}));
   EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 4, 2, false}));
   EXPECT_THAT(Next(scheduler), IsEmpty());
@@ -99,7 +108,7 @@ TEST(SchedulerTest, AFullSequenceDoesNotHoldUpTheOthers) {
 TEST(SchedulerTest, ASequenceThatStartsOverKeepsItsSlot) {
   Scheduler scheduler(1, 8, 1);
   ASSERT_TRUE(scheduler.Add(1, 2).ok());
-  Next(scheduler, Scheduler::kNoLimit, /*limit=*/4);
+  Next(scheduler, {.first_rows = 4});
   Next(scheduler);
   Next(scheduler);
   EXPECT_THAT(Next(scheduler), IsEmpty());
@@ -132,10 +141,11 @@ TEST(SchedulerTest, PromptsTakeNoMoreRowsThanTheyMay) {
   EXPECT_EQ(scheduler.Decoding(), 1);
   ASSERT_TRUE(scheduler.Add(2, 7).ok());
   ASSERT_TRUE(scheduler.Add(3, 100).ok());
-  EXPECT_THAT(Parts(Next(scheduler, 5)),
+  EXPECT_THAT(Parts(Next(scheduler, {.prompt_rows = 5})),
               ElementsAre(Part{1, 1, 1, true}, Part{2, 0, 5, false}));
-  EXPECT_THAT(Parts(Next(scheduler, 0)), ElementsAre(Part{1, 2, 1, true}));
-  const auto step = Next(scheduler, 5);
+  EXPECT_THAT(Parts(Next(scheduler, {.prompt_rows = 0})),
+              ElementsAre(Part{1, 2, 1, true}));
+  const auto step = Next(scheduler, {.prompt_rows = 5});
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 3, 1, true}, Part{2, 5, 2, true},
                                        Part{3, 0, 3, false}));
   EXPECT_TRUE(step[0].is_decoding);
@@ -404,7 +414,7 @@ TEST(SchedulerTest, APromptOfManyContextsHasASliceToo) {
   constexpr int64_t kCtx = 128;
   Scheduler scheduler(1, 64, 4, kCtx);
   ASSERT_TRUE(scheduler.Add(1, 1'000 * kCtx, {"a"}).ok());
-  Next(scheduler, Scheduler::kNoLimit, /*limit=*/kCtx);
+  Next(scheduler, {.first_rows = kCtx});
   ASSERT_TRUE(scheduler.Add(2, 1, {"b"}).ok());
   int64_t n_rows = 64;
   int64_t limit = kCtx;
@@ -504,7 +514,7 @@ TEST(SchedulerTest, GuessesTakeTheRowsThatNobodyElseNeeds) {
 TEST(SchedulerTest, GuessesWaitForPromptsAndEndWithTheContext) {
   Scheduler scheduler(2, 8, 2);
   ASSERT_TRUE(scheduler.Add(1, 1).ok());
-  Next(scheduler, Scheduler::kNoLimit, /*limit=*/5);
+  Next(scheduler, {.first_rows = 5});
   scheduler.SetDraft(1, 7);
   EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{1, 1, 4, true}));
   scheduler.Reject(1, 3);

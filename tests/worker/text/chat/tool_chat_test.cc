@@ -60,11 +60,16 @@ std::unique_ptr<Tokenizer> SpmTokenizer(TokenType type) {
   return *std::move(tokenizer);
 }
 
+struct RenderOptions {
+  std::vector<Tool> tools = {};
+  bool add_generation_prompt = true;
+};
+
 absl::StatusOr<std::string> Rendered(const std::vector<ChatMessage>& messages,
-                                     const std::vector<Tool>& tools = {},
-                                     bool add_generation_prompt = true) {
-  const auto segments = RenderChat(ChatFormat::kFunctionGemma, messages,
-                                   add_generation_prompt, tools);
+                                     const RenderOptions& options) {
+  const auto segments =
+      RenderChat(ChatFormat::kFunctionGemma, messages,
+                 options.add_generation_prompt, options.tools);
   if (!segments.ok()) return segments.status();
   return ChatText(*segments);
 }
@@ -75,11 +80,12 @@ const ChatMessage kResponseF = {kTool, R"({"ok":true})", {}, "f"};
 const ChatMessage kResponseG = {kTool, "7", {}, "g"};
 
 TEST(FunctionGemmaTest, WithoutToolsItIsGemmaWithADeveloper) {
-  EXPECT_EQ(*Rendered({{kUser, " U\n"}}),
+  EXPECT_EQ(*Rendered({{kUser, " U\n"}}, {}),
             "<start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\n");
   EXPECT_EQ(
       *Rendered(
-          {{kSystem, " S "}, {kUser, "U"}, {kAssistant, "A "}, {kUser, "V"}}),
+          {{kSystem, " S "}, {kUser, "U"}, {kAssistant, "A "}, {kUser, "V"}},
+          {}),
       "<start_of_turn>developer\nS<end_of_turn>\n"
       "<start_of_turn>user\nU<end_of_turn>\n"
       "<start_of_turn>model\nA<end_of_turn>\n"
@@ -97,11 +103,11 @@ TEST(FunctionGemmaTest, DeclarationsFollowTheDevelopersText) {
       "<start_function_declaration>declaration:g{description:<escape><escape>}"
       "<end_function_declaration><end_of_turn>\n"
       "<start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\n";
-  EXPECT_EQ(*Rendered({{kUser, "U"}}, tools),
+  EXPECT_EQ(*Rendered({{kUser, "U"}}, {.tools = tools}),
             "<start_of_turn>developer\nYou are a model that can do function "
             "calling with the following functions" +
                 declarations);
-  EXPECT_EQ(*Rendered({{kSystem, "S"}, {kUser, "U"}}, tools),
+  EXPECT_EQ(*Rendered({{kSystem, "S"}, {kUser, "U"}}, {.tools = tools}),
             "<start_of_turn>developer\nS" + declarations);
 }
 
@@ -115,18 +121,21 @@ TEST(FunctionGemmaTest, CallsAndResponsesStayInTheModelsTurn) {
       "<start_function_response>response:f{ok:true}<end_function_response>"
       "<start_function_response>response:g{value:7}<end_function_response>";
   std::vector<ChatMessage> messages = {{kUser, "U"}, kCalls};
-  EXPECT_EQ(*Rendered(messages, {}, false), head + calls);
+  EXPECT_EQ(*Rendered(messages, {.add_generation_prompt = false}),
+            head + calls);
   messages.push_back(kResponseF);
   messages.push_back(kResponseG);
-  EXPECT_EQ(*Rendered(messages), head + calls + responses);
-  EXPECT_EQ(*Rendered(messages, {}, false), head + calls + responses);
+  EXPECT_EQ(*Rendered(messages, {}), head + calls + responses);
+  EXPECT_EQ(*Rendered(messages, {.add_generation_prompt = false}),
+            head + calls + responses);
   messages.push_back({kAssistant, "A"});
   messages.push_back({kUser, "V"});
-  EXPECT_EQ(*Rendered(messages),
+  EXPECT_EQ(*Rendered(messages, {}),
             head + calls + responses + "A<end_of_turn>\n" +
                 "<start_of_turn>user\nV<end_of_turn>\n<start_of_turn>model\n");
   messages[1].content = " Let me see.";
-  EXPECT_THAT(*Rendered(messages), HasSubstr("model\nLet me see.<start_func"));
+  EXPECT_THAT(*Rendered(messages, {}),
+              HasSubstr("model\nLet me see.<start_func"));
 }
 
 TEST(FunctionGemmaTest, RefusesMessagesOutOfTurn) {
@@ -147,7 +156,7 @@ TEST(FunctionGemmaTest, RefusesMessagesOutOfTurn) {
       {{{kUser, "U"}, {kAssistant, "", {{"f g", "{}"}}}}, "no name of a tool"},
   };
   for (const auto& [messages, words] : cases) {
-    const auto text = Rendered(messages);
+    const auto text = Rendered(messages, {});
     EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(text.status().message()), HasSubstr(words));
   }
@@ -173,7 +182,8 @@ TEST(FunctionGemmaTest, OtherFormatsRefuseToolsByTheirName) {
 TEST(FunctionGemmaTest, ToolsAndCallsHaveLimits) {
   const auto with_tools = [](int64_t n) {
     return Rendered({{kUser, "U"}},
-                    std::vector<Tool>(static_cast<size_t>(n), {"f", "", ""}))
+                    {.tools = std::vector<Tool>(static_cast<size_t>(n),
+                                                {"f", "", ""})})
         .ok();
   };
   EXPECT_TRUE(with_tools(kMaxTools));
@@ -182,7 +192,8 @@ TEST(FunctionGemmaTest, ToolsAndCallsHaveLimits) {
     const ChatMessage calls = {
         kAssistant, "",
         std::vector<ToolCall>(static_cast<size_t>(n), {"f", "{}"})};
-    return Rendered({{kUser, "U"}, calls}, {}, false).ok();
+    return Rendered({{kUser, "U"}, calls}, {.add_generation_prompt = false})
+        .ok();
   };
   EXPECT_TRUE(with_calls(kMaxToolCalls));
   EXPECT_FALSE(with_calls(kMaxToolCalls + 1));
