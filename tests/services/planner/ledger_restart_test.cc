@@ -477,7 +477,7 @@ TEST_F(LedgerRestartTest, AReleaseIsOnTheDiskBeforeItIsAnswered) {
 TEST_F(LedgerRestartTest, ARecoveryThatIsOverIsNotRepeated) {
   ledger_.reset();
   std::filesystem::remove(path_);
-  Start(/*is_first=*/false, /*first_epoch=*/500);
+  Start({.first_epoch = 500});
   EXPECT_TRUE(List().has_recovery_left());
   now_ += planner::LeaseTimes::kDefaultTtl;
   ledger_->Tick();
@@ -553,7 +553,7 @@ TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
   ledger_->Tick();
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_GOOD);
   EXPECT_EQ(List().leases_size(), 2);
-  ASSERT_TRUE(Register(600).ok());
+  ASSERT_TRUE(Register({.free_bytes = 600}).ok());
   EXPECT_EQ(Reserve("d", 601).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(Reserve("e", 600).ok());
   Start({});
