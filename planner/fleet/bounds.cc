@@ -114,7 +114,7 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
   bounds.tokens_per_gib = TokensPerGib(bounds.plan);
   if (bandwidth_bytes_per_s) {
     ASSIGN_OR_RETURN(const StoredShape stored,
-                     StoredShape::Create(shape, options.weight_type));
+                     StoredShape::Create(shape, options.engine.weight_type));
     ASSIGN_OR_RETURN(
         bounds.decode,
         BoundDecode(stored.get(), bounds.plan.n_ctx, options.n_slots,

@@ -199,7 +199,7 @@ absl::Status WhatIf::LayoutAllWeights(StopCheck stop) {
     RETURN_IF_ERROR(stop());
     ASSIGN_OR_RETURN(
         StoredShape shape,
-        StoredShape::Create(shape_, type ? type : base_.weight_type));
+        StoredShape::Create(shape_, type ? type : base_.engine.weight_type));
     shapes.push_back(shape.get());
     weight_precision_.push_back(Precision(shapes.back()));
   }
@@ -208,7 +208,7 @@ absl::Status WhatIf::LayoutAllWeights(StopCheck stop) {
     for (const ModelShape& shape : shapes) {
       ASSIGN_OR_RETURN(
           const WeightLayout layout,
-          LayoutWeights(shape, device.profile, base_.host_weights));
+          LayoutWeights(shape, device.profile, base_.engine.host_weights));
       weights_.push_back({layout.bytes, CanRun(shape, device.profile)});
     }
   }

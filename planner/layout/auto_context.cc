@@ -15,39 +15,40 @@ constexpr int64_t kNumShortPages = kPage / kShortPage;
 }  // namespace
 
 int64_t ContextGrid::size() const {
-  if (counts_tokens_) return cap_;
+  if (step_ == ContextStep::kToken) return cap_;
   if (cap_ <= kPage) return CeilDiv(cap_, kShortPage);
   return kNumShortPages + CeilDiv(cap_, kPage) - 1;
 }
 
 int64_t ContextGrid::At(int64_t index) const {
-  if (counts_tokens_) return index + 1;
+  if (step_ == ContextStep::kToken) return index + 1;
   if (index < kNumShortPages) return std::min((index + 1) * kShortPage, cap_);
   const int64_t pages = index - kNumShortPages + 2;
   return std::min(CheckedMul(pages, kPage).value_or(cap_), cap_);
 }
 
 int64_t ContextGrid::Next(int64_t n_ctx) const {
-  if (counts_tokens_) return n_ctx + 1;
+  if (step_ == ContextStep::kToken) return n_ctx + 1;
   const int64_t step = n_ctx < kPage ? kShortPage : kPage;
   return std::min(CheckedAdd(n_ctx, step).value_or(cap_), cap_);
 }
 
 bool Fits(const PlanInputs& inputs, int64_t n_ctx) {
-  const auto sizes = SizeRegions(inputs, n_ctx, false);
+  const auto sizes = SizeTotals(inputs, n_ctx);
   return sizes.ok() && sizes->total_bytes <= inputs.budget_bytes() &&
-         sizes->host_bytes <= inputs.options().host_budget_bytes.value_or(
-                                  std::numeric_limits<int64_t>::max());
+         sizes->host_bytes <=
+             inputs.options().engine.host_budget_bytes.value_or(
+                 std::numeric_limits<int64_t>::max());
 }
 
 std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx) {
-  const auto sizes = SizeRegions(inputs, n_ctx, false);
+  const auto sizes = SizeTotals(inputs, n_ctx);
   if (!sizes.ok()) return std::nullopt;
   return sizes->total_bytes;
 }
 
 int64_t LargestContext(const PlanInputs& inputs, int64_t cap) {
-  const ContextGrid grid(cap, inputs.counts_tokens());
+  const ContextGrid grid(cap, inputs.context_step());
   // Contexts below `low` fit, those from `high` on do not.
   int64_t low = 0;
   int64_t high = grid.size();

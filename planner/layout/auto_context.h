@@ -10,14 +10,12 @@
 namespace plimsoll::planner {
 
 // The contexts up to `cap` tokens among which a solver chooses, smallest first.
-// Without `counts_tokens` they are 16, 32, 48 and 64 tokens (one short page),
-// then whole pages of 64, the last one cut to `cap`; with it, every number of
-// tokens.
+// By pages they are 16, 32, 48 and 64 tokens (one short page), then whole pages
+// of 64, the last one cut to `cap`; by tokens, every number of tokens.
 class ContextGrid {
  public:
   // Requires cap > 0.
-  ContextGrid(int64_t cap, bool counts_tokens)
-      : cap_(cap), counts_tokens_(counts_tokens) {}
+  ContextGrid(int64_t cap, ContextStep step) : cap_(cap), step_(step) {}
 
   int64_t size() const;
   // Requires 0 <= index < size().
@@ -27,7 +25,7 @@ class ContextGrid {
 
  private:
   int64_t cap_;
-  bool counts_tokens_;
+  ContextStep step_;
 };
 
 // True if the plan for `n_ctx` fits its budgets. A plan whose bytes overflow

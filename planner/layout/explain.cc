@@ -52,7 +52,7 @@ class Adviser {
   // a longer context: in a type that the device runs, unless it cannot run the
   // plan anyway.
   void TryWeights(Change change) {
-    if (inputs_.options().weight_bytes) return;
+    if (inputs_.options().engine.weight_bytes) return;
     if (elements_ == 0) elements_ = MatrixElements();
     for (const DType type : kFileTypes) {
       const bool runs = FindStorageRule(inputs_.profile(), type) != nullptr;
@@ -102,7 +102,7 @@ class Adviser {
 
   // Of the weights that stay on the device.
   double MatrixElements() const {
-    const HostWeights& host = inputs_.options().host_weights;
+    const HostWeights& host = inputs_.options().engine.host_weights;
     double elements = 0;
     for (const WeightTensor& tensor : inputs_.shape().weights) {
       if (tensor.is_vector || StaysOnHost(tensor.kind, host)) continue;
@@ -141,7 +141,8 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   const int64_t now =
       std::max(bytes_of(options.k_type), bytes_of(options.v_type));
   std::vector<DType> types = {DType::kF16, DType::kQ8_0, DType::kQ4_0};
-  if (plan.not_runnable.empty() && !inputs.counts_tokens()) {
+  if (plan.not_runnable.empty() &&
+      inputs.context_step() == ContextStep::kPage) {
     types = inputs.profile().kv_types;
   }
   std::erase_if(types, [&](DType type) {
@@ -161,7 +162,7 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
 HostWeights MovableWeights(const PlanInputs& inputs) {
   HostWeights movable;
   if (inputs.profile().kind == "cpu") return movable;
-  const HostWeights& host = inputs.options().host_weights;
+  const HostWeights& host = inputs.options().engine.host_weights;
   for (const WeightTensor& tensor : inputs.shape().weights) {
     movable.experts |= tensor.kind == WeightKind::kExpert && !host.experts;
     movable.per_layer_embeddings |=
@@ -188,7 +189,7 @@ std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
                           int64_t cap) {
   const LoadOptions& options = plan.options;
   const std::string budget = WithThousands(plan.budget_bytes);
-  const ContextGrid grid(cap, inputs.counts_tokens());
+  const ContextGrid grid(cap, inputs.context_step());
   const std::string cut =
       options.n_ctx && *options.n_ctx > plan.n_ctx
           ? absl::StrCat("; the requested ", WithThousands(*options.n_ctx),
@@ -212,11 +213,12 @@ std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
                         " bytes, the budget is ", budget);
   }
   const auto bytes = TotalBytes(inputs, grid.Next(plan.n_ctx));
-  return absl::StrCat(WithThousands(plan.n_ctx),
-                      " tokens are the largest context that fits: one ",
-                      inputs.counts_tokens() ? "token" : "page", " more needs ",
-                      bytes ? WithThousands(*bytes) : "more than 2^63",
-                      " bytes, the budget is ", budget);
+  return absl::StrCat(
+      WithThousands(plan.n_ctx),
+      " tokens are the largest context that fits: one ",
+      inputs.context_step() == ContextStep::kToken ? "token" : "page",
+      " more needs ", bytes ? WithThousands(*bytes) : "more than 2^63",
+      " bytes, the budget is ", budget);
 }
 
 std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,

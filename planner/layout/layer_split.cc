@@ -189,7 +189,7 @@ class Splitter {
   LoadOptions OptionsOf(bool is_first, std::optional<int64_t> n_ctx) const {
     LoadOptions options = options_;
     options.n_ctx = n_ctx;
-    if (!is_first) options.projector.reset();
+    if (!is_first) options.engine.projector.reset();
     return options;
   }
 
@@ -245,7 +245,9 @@ struct Contexts {
 Contexts ContextsOf(const ModelShape& shape, const LoadOptions& options) {
   const int64_t cap = std::min(
       shape.n_ctx_train, options.max_inference_len.value_or(shape.n_ctx_train));
-  return {cap, ContextGrid(cap, options.policy != ReservePolicy::kExact)};
+  return {cap, ContextGrid(cap, options.engine.policy == ReservePolicy::kExact
+                                    ? ContextStep::kPage
+                                    : ContextStep::kToken)};
 }
 
 // The context asked for, or the largest for which all layers find a device; 0

@@ -90,7 +90,7 @@ int64_t ResolveContext(const PlanInputs& inputs, const Cap& cap,
 int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
   const int64_t host =
       sizes.host_bytes -
-      inputs.options().host_budget_bytes.value_or(sizes.host_bytes);
+      inputs.options().engine.host_budget_bytes.value_or(sizes.host_bytes);
   return std::max<int64_t>(sizes.total_bytes - inputs.budget_bytes(), 0) +
          std::max<int64_t>(host, 0);
 }
@@ -103,7 +103,7 @@ int64_t ExactBytes(const RegionSizes& sizes) {
 // The cost of more of everything on the device, before the allocator rounds; 0
 // if it overflows int64.
 int64_t Growth(const PlanInputs& more, int64_t n_ctx, const RegionSizes& now) {
-  const auto sizes = SizeRegions(more, n_ctx, false);
+  const auto sizes = SizeTotals(more, n_ctx);
   return sizes.ok() ? ExactBytes(*sizes) - ExactBytes(now) : 0;
 }
 
@@ -154,7 +154,7 @@ int64_t PowerOfTwoFrom(int64_t value) {
 }  // namespace
 
 LoadOptions Changed(LoadOptions options, const Change& change) {
-  HostWeights& host = options.host_weights;
+  HostWeights& host = options.engine.host_weights;
   host.experts |= change.host_weights.experts;
   host.per_layer_embeddings |= change.host_weights.per_layer_embeddings;
   options.n_ubatch = change.n_ubatch.value_or(options.n_ubatch);
@@ -166,7 +166,7 @@ LoadOptions Changed(LoadOptions options, const Change& change) {
   if (change.max_inference_len) {
     options.max_inference_len = change.max_inference_len;
   }
-  if (change.weight_type) options.weight_type = change.weight_type;
+  if (change.weight_type) options.engine.weight_type = change.weight_type;
   return options;
 }
 
@@ -183,10 +183,10 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
                                   int64_t budget_bytes) {
   RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
   ASSIGN_OR_RETURN(const StoredShape stored,
-                   StoredShape::Create(file_shape, options.weight_type));
+                   StoredShape::Create(file_shape, options.engine.weight_type));
   const ModelShape& shape = stored.get();
   ASSIGN_OR_RETURN(WeightLayout weights,
-                   LayoutWeights(shape, profile, options.host_weights));
+                   LayoutWeights(shape, profile, options.engine.host_weights));
   ASSIGN_OR_RETURN(
       const PlanInputs inputs,
       PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
@@ -197,9 +197,9 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
   plan.budget_bytes = budget_bytes;
   plan.n_ctx = ResolveContext(inputs, cap, plan.context_limit);
   // If nothing fits, the regions are those of the smallest context.
-  const ContextGrid grid(cap.n_ctx, inputs.counts_tokens());
+  const ContextGrid grid(cap.n_ctx, inputs.context_step());
   const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : grid.At(0);
-  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx, true));
+  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx));
   ExplainRegions(inputs, sizes);
   plan.n_rows = sizes.n_rows;
   plan.n_sampled = sizes.n_sampled;
@@ -236,8 +236,8 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
   numbers.n_ctx = ResolveContext(inputs, cap, limit);
   const int64_t n_ctx =
       numbers.n_ctx > 0 ? numbers.n_ctx
-                        : ContextGrid(cap.n_ctx, inputs.counts_tokens()).At(0);
-  ASSIGN_OR_RETURN(const RegionSizes sizes, SizeRegions(inputs, n_ctx, false));
+                        : ContextGrid(cap.n_ctx, inputs.context_step()).At(0);
+  ASSIGN_OR_RETURN(const RegionSizes sizes, SizeTotals(inputs, n_ctx));
   numbers.arena_bytes = sizes.arena_bytes;
   numbers.total_bytes = sizes.total_bytes;
   numbers.missing_bytes = Missing(sizes, inputs);
@@ -252,10 +252,10 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& file_shape,
                                           int64_t budget_bytes) {
   RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
   ASSIGN_OR_RETURN(const StoredShape stored,
-                   StoredShape::Create(file_shape, options.weight_type));
+                   StoredShape::Create(file_shape, options.engine.weight_type));
   const ModelShape& shape = stored.get();
   ASSIGN_OR_RETURN(const WeightLayout weights,
-                   LayoutWeights(shape, profile, options.host_weights));
+                   LayoutWeights(shape, profile, options.engine.host_weights));
   ASSIGN_OR_RETURN(
       const PlanInputs inputs,
       PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));

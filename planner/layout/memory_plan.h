@@ -39,6 +39,22 @@ struct ProjectorBytes {
   int64_t workspace = 0;  // for one image or sound; an estimate
 };
 
+// How the planned engine lays out memory, and what a host does whose device has
+// memory of its own. The defaults are Plimsoll's own.
+struct EngineRules {
+  ReservePolicy policy = ReservePolicy::kExact;
+  RingRule ring = RingRule::kExact;
+  int64_t ring_tokens = 0;  // for kWindowPlusTokens
+  bool flash_attention = true;
+  std::optional<AllocationChoice> allocation;  // absent = the device's rule
+  std::optional<int64_t> weight_bytes;         // absent = from the tensors
+  std::optional<DType> weight_type;  // of every matrix; absent = the file's
+  HostWeights host_weights;
+  bool mmap_weights = false;  // stay in the mapped file, never packed
+  std::optional<int64_t> host_budget_bytes;  // absent = not checked
+  std::optional<ProjectorBytes> projector;
+};
+
 // The options with which a model is loaded.
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
@@ -66,19 +82,9 @@ struct LoadOptions {
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
 
-  // The fields from here on plan other engines, and hosts whose device has
-  // memory of its own. This engine's worker refuses them.
-  ReservePolicy policy = ReservePolicy::kExact;
-  RingRule ring = RingRule::kExact;
-  int64_t ring_tokens = 0;  // for kWindowPlusTokens
-  bool flash_attention = true;
-  std::optional<AllocationChoice> allocation;  // absent = the device's rule
-  std::optional<int64_t> weight_bytes;         // absent = from the tensors
-  std::optional<DType> weight_type;  // of every matrix; absent = the file's
-  HostWeights host_weights;
-  bool mmap_weights = false;  // stay in the mapped file, never packed
-  std::optional<int64_t> host_budget_bytes;  // absent = not checked
-  std::optional<ProjectorBytes> projector;
+  // This engine's worker refuses what is not the default, but for
+  // host_budget_bytes.
+  EngineRules engine;
 };
 
 // A candidate of a sampled row on the host: a logit and the id of its token.

@@ -61,7 +61,7 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
         "a set of models with ", n_layers, " layers together, at most ",
         kMaxLayersInSet, " are accepted"));
   }
-  const ContextGrid grid(cap, false);
+  const ContextGrid grid(cap, ContextStep::kPage);
   const auto bytes_of = [&](const auto&... what) -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(const PlanNumbers plan,
                      LayoutNumbers(what..., budget_bytes));

@@ -100,18 +100,19 @@ int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
 }
 
 KvRules RulesOf(const LoadOptions& options) {
-  KvRules rules = {.ring = options.ring,
-                   .ring_tokens = options.ring_tokens,
+  KvRules rules = {.ring = options.engine.ring,
+                   .ring_tokens = options.engine.ring_tokens,
                    .pool_tokens = options.kv_tokens.value_or(0),
-                   .has_pages = options.policy == ReservePolicy::kExact,
-                   .has_flash_attention = options.flash_attention};
-  if (options.ring == RingRule::kWindowPlusUbatch) {
+                   .has_pages = options.engine.policy == ReservePolicy::kExact,
+                   .has_flash_attention = options.engine.flash_attention};
+  if (options.engine.ring == RingRule::kWindowPlusUbatch) {
     rules.ring_tokens = options.n_ubatch;
   }
   // An engine that reserves first allocates every buffer by itself.
-  if (options.policy != ReservePolicy::kExact && options.allocation) {
-    rules.allocation = options.allocation->rule;
-    rules.granularity_bytes = options.allocation->granularity_bytes;
+  if (options.engine.policy != ReservePolicy::kExact &&
+      options.engine.allocation) {
+    rules.allocation = options.engine.allocation->rule;
+    rules.granularity_bytes = options.engine.allocation->granularity_bytes;
   }
   return rules;
 }
@@ -140,14 +141,15 @@ std::string KvFormula(const LoadOptions& options, const KvBytes& kv) {
       kv.page_tokens == 1 ? std::string()
                           : absl::StrCat(kv.page_tokens, " tokens a page, "),
       DTypeName(options.k_type), " keys, ", DTypeName(options.v_type),
-      " values", options.flash_attention ? "" : ", no flash attention", ")");
+      " values", options.engine.flash_attention ? "" : ", no flash attention",
+      ")");
 }
 
 std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                       absl::string_view region) {
   const LoadOptions& options = inputs.options();
   if (region == "weights") {
-    return options.weight_bytes
+    return options.engine.weight_bytes
                ? "as given"
                : absl::StrCat(inputs.shape().weights.size(),
                               " tensors as stored on the device");
@@ -202,7 +204,7 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   }
   if (region == "scratch") return "one token's buffers and logits";
   if (region == "reserve") {
-    return options.policy == ReservePolicy::kDense
+    return options.engine.policy == ReservePolicy::kDense
                ? "max(a third of the device, 2 GiB)"
                : "min(max(a third, 2 GiB), max(a sixth, 2 GiB) + 4096 tokens' "
                  "activations)";
@@ -233,7 +235,7 @@ class RegionSizer {
     const LoadOptions& options = inputs_.options();
     ASSIGN_OR_RETURN(sizes_.kv, inputs_.kv_.Bytes(sizes_.n_ctx, options.n_slots,
                                                   options.n_idle_sessions));
-    if (options.policy == ReservePolicy::kExact) {
+    if (options.engine.policy == ReservePolicy::kExact) {
       RETURN_IF_ERROR(AddExact());
     } else {
       AddReserved();
@@ -299,7 +301,7 @@ class RegionSizer {
     ASSIGN_OR_RETURN(const int64_t workspace_bytes, SizeWorkspace());
     const Checked sampled = sizes_.n_sampled;
     const Checked n_slots = options.n_slots;
-    if (options.mmap_weights) {
+    if (options.engine.mmap_weights) {
       AddHost("weights_mmap", inputs_.weight_bytes_, Basis::kDerived);
     } else {
       AddToArena("weights", inputs_.weight_bytes_);
@@ -319,7 +321,7 @@ class RegionSizer {
                           : Checked(0));
     sizes_.arena_bytes = arena_.Get().value_or(0);
     total_ += arena_;
-    const AllocationChoice allocation = options.allocation.value_or(
+    const AllocationChoice allocation = options.engine.allocation.value_or(
         AllocationChoice{profile.allocation, profile.granularity_bytes});
     const Checked allocated =
         RoundedUp(allocation.rule, allocation.granularity_bytes, arena_);
@@ -358,7 +360,7 @@ class RegionSizer {
   }
 
   void AddProjector() {
-    const auto& projector = inputs_.options().projector;
+    const auto& projector = inputs_.options().engine.projector;
     if (!projector) return;
     AddOutside("projector", projector->weights, Basis::kDerived);
     AddOutside("projector_workspace", projector->workspace, Basis::kEstimated);
@@ -437,10 +439,11 @@ absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
 
 absl::Status ValidateOptions(const LoadOptions& options) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-  const AllocationChoice allocation =
-      options.allocation.value_or(AllocationChoice{AllocationRule::kExact, 0});
+  const AllocationChoice allocation = options.engine.allocation.value_or(
+      AllocationChoice{AllocationRule::kExact, 0});
   const bool has_granularity = allocation.rule == AllocationRule::kGranularity;
-  const ProjectorBytes projector = options.projector.value_or(ProjectorBytes());
+  const ProjectorBytes projector =
+      options.engine.projector.value_or(ProjectorBytes());
   struct Field {
     absl::string_view name;
     int64_t value;
@@ -459,12 +462,13 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"n_draft", options.n_draft, 0, LoadOptions::kMaxDraftTokens},
         Field{"n_parked", options.n_parked, 0, LoadOptions::kMaxParked},
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
-        Field{"ring_tokens", options.ring_tokens, 0, ModelShape::kMaxContext},
-        Field{"weight_bytes", options.weight_bytes.value_or(1), 1, kAny},
+        Field{"ring_tokens", options.engine.ring_tokens, 0,
+              ModelShape::kMaxContext},
+        Field{"weight_bytes", options.engine.weight_bytes.value_or(1), 1, kAny},
         Field{"projector.weights", projector.weights, 0, kAny},
         Field{"projector.workspace", projector.workspace, 0, kAny},
-        Field{"host_budget_bytes", options.host_budget_bytes.value_or(0), 0,
-              kAny},
+        Field{"host_budget_bytes", options.engine.host_budget_bytes.value_or(0),
+              0, kAny},
         Field{"granularity_bytes",
               has_granularity ? allocation.granularity_bytes : 1, 1, kAny}}) {
     if (field.value >= field.min && field.value <= field.max) continue;
@@ -488,12 +492,13 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   inputs.budget_bytes_ = budget_bytes;
   inputs.weights_ = weights;
   inputs.vocab_bytes_ = VocabBytes(shape.vocab);
-  inputs.weight_bytes_ = options.weight_bytes.value_or(weights.device);
+  inputs.weight_bytes_ = options.engine.weight_bytes.value_or(weights.device);
   ASSIGN_OR_RETURN(
       inputs.kv_,
       KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
-  const bool is_exact = options.policy == ReservePolicy::kExact;
-  if (!options.weight_bytes && (!is_exact || options.mmap_weights)) {
+  const bool is_exact = options.engine.policy == ReservePolicy::kExact;
+  if (!options.engine.weight_bytes &&
+      (!is_exact || options.engine.mmap_weights)) {
     inputs.weight_bytes_ = weights.file;
   }
   if (is_exact) {
@@ -507,7 +512,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   }
   ASSIGN_OR_RETURN(inputs.scratch_bytes_, TokenScratchBytes(shape));
   inputs.reserve_bytes_ = DenseReserve(budget_bytes);
-  if (options.policy == ReservePolicy::kWindowed) {
+  if (options.engine.policy == ReservePolicy::kWindowed) {
     ASSIGN_OR_RETURN(inputs.reserve_bytes_,
                      WindowedReserve(shape, budget_bytes));
   }
@@ -516,11 +521,12 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
 
 absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   WeightBytes weights = weights_;
-  const HostWeights& host = options.host_weights;
-  if (options.weight_type && options.weight_type != options_->weight_type) {
-    ASSIGN_OR_RETURN(
-        weights, WeightBytesAs(*shape_, *profile_, host, *options.weight_type));
-  } else if (host != options_->host_weights) {
+  const HostWeights& host = options.engine.host_weights;
+  if (options.engine.weight_type &&
+      options.engine.weight_type != options_->engine.weight_type) {
+    ASSIGN_OR_RETURN(weights, WeightBytesAs(*shape_, *profile_, host,
+                                            *options.engine.weight_type));
+  } else if (host != options_->engine.host_weights) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
                      LayoutWeights(*shape_, *profile_, host));
     weights = layout.bytes;
@@ -528,13 +534,19 @@ absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   return Create(*shape_, options, *profile_, weights, budget_bytes_);
 }
 
-bool PlanInputs::counts_tokens() const {
-  return options_->policy != ReservePolicy::kExact;
+ContextStep PlanInputs::context_step() const {
+  return options_->engine.policy == ReservePolicy::kExact ? ContextStep::kPage
+                                                          : ContextStep::kToken;
 }
 
-absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs, int64_t n_ctx,
-                                        bool with_regions) {
-  return RegionSizer(inputs, n_ctx, with_regions).Run();
+absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
+                                        int64_t n_ctx) {
+  return RegionSizer(inputs, n_ctx, /*with_regions=*/true).Run();
+}
+
+absl::StatusOr<RegionSizes> SizeTotals(const PlanInputs& inputs,
+                                       int64_t n_ctx) {
+  return RegionSizer(inputs, n_ctx, /*with_regions=*/false).Run();
 }
 
 void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes) {

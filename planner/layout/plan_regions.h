@@ -43,6 +43,10 @@ absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
 // range.
 absl::Status ValidateOptions(const LoadOptions& options);
 
+// By how much a solver makes contexts longer: by whole pages or by single
+// tokens.
+enum class ContextStep { kPage, kToken };
+
 // What a plan is computed from: all that does not depend on the context is
 // worked out once, so that a solver may ask for many. Refers to shape, options
 // and profile, which outlive it.
@@ -66,7 +70,7 @@ class PlanInputs {
   // On the device, as they are planned there.
   int64_t weight_bytes() const { return weight_bytes_; }
   // Contexts are counted in single tokens, not in pages.
-  bool counts_tokens() const;
+  ContextStep context_step() const;
 
  private:
   friend class RegionSizer;
@@ -92,17 +96,21 @@ struct RegionSizes {
   int64_t n_rows;
   int64_t n_sampled;
   KvBytes kv;
-  WorkspacePlan workspace;      // empty unless regions are asked for
+  WorkspacePlan workspace;      // empty in SizeTotals
   int64_t arena_bytes;          // sum of the regions in it
   int64_t total_bytes;          // on the device
   int64_t rounding_bytes;       // of total_bytes: what the allocator adds
   int64_t host_bytes;           // elsewhere
-  std::vector<Region> regions;  // without formulas; empty unless asked for
+  std::vector<Region> regions;  // without formulas; empty in SizeTotals
 };
 
+// Lays out the plan for `n_ctx`, with its regions.
 // Errors: kOutOfRange on overflow; kInvalidArgument.
-absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs, int64_t n_ctx,
-                                        bool with_regions);
+absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
+                                        int64_t n_ctx);
+// Sums up the plan for `n_ctx` in less time: without its regions.
+// Errors: as SizeRegions.
+absl::StatusOr<RegionSizes> SizeTotals(const PlanInputs& inputs, int64_t n_ctx);
 
 // Fills in the regions' formulas.
 void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes);

@@ -95,39 +95,39 @@ absl::StatusOr<planner::RingRule> FromProto(v1::RingRule rule) {
 // Sets the options that plan for other engines.
 absl::Status FillOtherEngines(const v1::LoadOptions& message,
                               planner::LoadOptions& options) {
-  ASSIGN_OR_RETURN(options.policy, FromProto(message.policy()));
-  ASSIGN_OR_RETURN(options.ring, FromProto(message.ring()));
-  options.ring_tokens = message.ring_tokens();
-  options.flash_attention =
+  ASSIGN_OR_RETURN(options.engine.policy, FromProto(message.policy()));
+  ASSIGN_OR_RETURN(options.engine.ring, FromProto(message.ring()));
+  options.engine.ring_tokens = message.ring_tokens();
+  options.engine.flash_attention =
       !message.has_flash_attention() || message.flash_attention();
   if (message.allocation() != v1::ALLOCATION_RULE_UNSPECIFIED) {
     planner::AllocationChoice choice = {};
     ASSIGN_OR_RETURN(choice.rule, FromProto(message.allocation()));
     ASSIGN_OR_RETURN(choice.granularity_bytes,
                      Signed(message.granularity_bytes(), "granularity_bytes"));
-    options.allocation = choice;
+    options.engine.allocation = choice;
   }
   if (message.has_weight_bytes()) {
-    ASSIGN_OR_RETURN(options.weight_bytes,
+    ASSIGN_OR_RETURN(options.engine.weight_bytes,
                      Signed(message.weight_bytes(), "weight_bytes"));
   }
   if (message.weight_type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
-    ASSIGN_OR_RETURN(options.weight_type,
+    ASSIGN_OR_RETURN(options.engine.weight_type,
                      services::FromProto(message.weight_type(), "weight_type"));
   }
   for (const int weights : message.host_weights()) {
     if (weights == v1::HOST_WEIGHTS_EXPERTS) {
-      options.host_weights.experts = true;
+      options.engine.host_weights.experts = true;
     } else if (weights == v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS) {
-      options.host_weights.per_layer_embeddings = true;
+      options.engine.host_weights.per_layer_embeddings = true;
     } else {
       return Bad("host_weights", "has a kind that is not known");
     }
   }
-  options.mmap_weights = message.mmap_weights();
+  options.engine.mmap_weights = message.mmap_weights();
   if (message.has_projector_weight_bytes() ||
       message.has_projector_workspace_bytes()) {
-    planner::ProjectorBytes& projector = options.projector.emplace();
+    planner::ProjectorBytes& projector = options.engine.projector.emplace();
     ASSIGN_OR_RETURN(projector.weights, Signed(message.projector_weight_bytes(),
                                                "projector_weight_bytes"));
     ASSIGN_OR_RETURN(projector.workspace,
@@ -135,7 +135,7 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
                             "projector_workspace_bytes"));
   }
   if (message.has_host_budget_bytes()) {
-    ASSIGN_OR_RETURN(options.host_budget_bytes,
+    ASSIGN_OR_RETURN(options.engine.host_budget_bytes,
                      Signed(message.host_budget_bytes(), "host_budget_bytes"));
   }
   return planner::ValidateOptions(options);

@@ -118,39 +118,40 @@ void AddWeightSummaries(const planner::ModelShape& shape,
 // Sets only the options that differ from this engine's own ways.
 void SetOtherEngines(const planner::LoadOptions& options,
                      v1::LoadOptions& message) {
-  if (options.policy != planner::ReservePolicy::kExact) {
-    message.set_policy(ToProto(options.policy));
+  if (options.engine.policy != planner::ReservePolicy::kExact) {
+    message.set_policy(ToProto(options.engine.policy));
   }
-  if (options.ring != planner::RingRule::kExact) {
-    message.set_ring(ToProto(options.ring));
-    message.set_ring_tokens(ToUint32(options.ring_tokens));
+  if (options.engine.ring != planner::RingRule::kExact) {
+    message.set_ring(ToProto(options.engine.ring));
+    message.set_ring_tokens(ToUint32(options.engine.ring_tokens));
   }
-  if (!options.flash_attention) message.set_flash_attention(false);
-  if (options.allocation) {
-    message.set_allocation(ToProto(options.allocation->rule));
+  if (!options.engine.flash_attention) message.set_flash_attention(false);
+  if (options.engine.allocation) {
+    message.set_allocation(ToProto(options.engine.allocation->rule));
     message.set_granularity_bytes(
-        ToUint64(options.allocation->granularity_bytes));
+        ToUint64(options.engine.allocation->granularity_bytes));
   }
-  if (options.weight_bytes) {
-    message.set_weight_bytes(ToUint64(*options.weight_bytes));
+  if (options.engine.weight_bytes) {
+    message.set_weight_bytes(ToUint64(*options.engine.weight_bytes));
   }
-  if (options.weight_type) {
-    message.set_weight_type(services::ToProto(*options.weight_type));
+  if (options.engine.weight_type) {
+    message.set_weight_type(services::ToProto(*options.engine.weight_type));
   }
-  if (options.host_weights.experts) {
+  if (options.engine.host_weights.experts) {
     message.add_host_weights(v1::HOST_WEIGHTS_EXPERTS);
   }
-  if (options.host_weights.per_layer_embeddings) {
+  if (options.engine.host_weights.per_layer_embeddings) {
     message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
   }
-  if (options.mmap_weights) message.set_mmap_weights(true);
-  if (options.projector) {
-    message.set_projector_weight_bytes(ToUint64(options.projector->weights));
+  if (options.engine.mmap_weights) message.set_mmap_weights(true);
+  if (options.engine.projector) {
+    message.set_projector_weight_bytes(
+        ToUint64(options.engine.projector->weights));
     message.set_projector_workspace_bytes(
-        ToUint64(options.projector->workspace));
+        ToUint64(options.engine.projector->workspace));
   }
-  if (options.host_budget_bytes) {
-    message.set_host_budget_bytes(ToUint64(*options.host_budget_bytes));
+  if (options.engine.host_budget_bytes) {
+    message.set_host_budget_bytes(ToUint64(*options.engine.host_budget_bytes));
   }
 }
 

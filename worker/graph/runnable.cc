@@ -73,12 +73,13 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
     return absl::UnimplementedError(plan.not_runnable.front());
   }
   const planner::LoadOptions& options = plan.options;
-  if (options.policy != planner::ReservePolicy::kExact ||
-      options.ring != planner::RingRule::kExact || !options.flash_attention ||
-      options.allocation || options.weight_bytes || options.weight_type ||
-      options.host_weights.experts ||
-      options.host_weights.per_layer_embeddings || options.mmap_weights ||
-      options.projector) {
+  if (options.engine.policy != planner::ReservePolicy::kExact ||
+      options.engine.ring != planner::RingRule::kExact ||
+      !options.engine.flash_attention || options.engine.allocation ||
+      options.engine.weight_bytes || options.engine.weight_type ||
+      options.engine.host_weights.experts ||
+      options.engine.host_weights.per_layer_embeddings ||
+      options.engine.mmap_weights || options.engine.projector) {
     return absl::InvalidArgumentError(
         "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
         "host_weights, mmap_weights and a projector plan for other engines; a "

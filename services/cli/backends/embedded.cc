@@ -113,17 +113,17 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;
-  options.policy = flags.policy;
-  options.allocation = flags.allocation;
-  options.ring = flags.ring.rule;
-  options.ring_tokens = flags.ring.tokens;
-  options.flash_attention = !flags.no_flash_attention;
-  options.weight_bytes = flags.weight_bytes;
-  options.weight_type = flags.weight_type;
-  options.host_weights = flags.host_weights;
-  options.mmap_weights = flags.mmap_weights;
-  options.host_budget_bytes = flags.host_memory;
-  options.projector = flags.projector;
+  options.engine.policy = flags.policy;
+  options.engine.allocation = flags.allocation;
+  options.engine.ring = flags.ring.rule;
+  options.engine.ring_tokens = flags.ring.tokens;
+  options.engine.flash_attention = !flags.no_flash_attention;
+  options.engine.weight_bytes = flags.weight_bytes;
+  options.engine.weight_type = flags.weight_type;
+  options.engine.host_weights = flags.host_weights;
+  options.engine.mmap_weights = flags.mmap_weights;
+  options.engine.host_budget_bytes = flags.host_memory;
+  options.engine.projector = flags.projector;
   return options;
 }
 

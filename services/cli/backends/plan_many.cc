@@ -40,7 +40,7 @@ absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
     planner::LoadOptions options = ToLoadOptions(
         flags, source.shape.n_ctx_train, ContextDefault::kLongestThatFits);
     // The line comes before the first model.
-    if (!members.empty()) options.projector.reset();
+    if (!members.empty()) options.engine.projector.reset();
     load.n_vocab = std::max(load.n_vocab, source.shape.vocab_size);
     members.push_back({std::move(source.shape), options});
   }

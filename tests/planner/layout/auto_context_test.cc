@@ -35,7 +35,7 @@ TEST(LargestContextTest, IsWhatTryingEveryContextFinds) {
     const DeviceProfile profile =
         ProfileWith(static_cast<AllocationRule>(random() % 3));
     const int64_t cap = LogUniform(random, 20'000);
-    const ContextGrid grid(cap, false);
+    const ContextGrid grid(cap, ContextStep::kPage);
     std::vector<int64_t> bytes;
     for (int64_t index = 0; index < grid.size(); ++index) {
       bytes.push_back(
@@ -68,7 +68,9 @@ TEST(LargestContextTest, ContextsThatOverflowDoNotFit) {
   ASSERT_EQ(TotalBytes(inputs, kMax), std::nullopt);
   const int64_t n_ctx = LargestContext(inputs, kMax);
   EXPECT_LE(*TotalBytes(inputs, n_ctx), budget);
-  EXPECT_GT(*TotalBytes(inputs, ContextGrid(kMax, false).Next(n_ctx)), budget);
+  EXPECT_GT(
+      *TotalBytes(inputs, ContextGrid(kMax, ContextStep::kPage).Next(n_ctx)),
+      budget);
 }
 
 TEST(LargestContextTest, TypesThatDoNotSuitTheModelAreAnError) {

@@ -92,7 +92,7 @@ TEST(MarginalBytesTest, AreWhatAPlanWithMoreTakes) {
 
 TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
   LoadOptions options;
-  options.policy = ReservePolicy::kDense;
+  options.engine.policy = ReservePolicy::kDense;
   options.n_ctx = 100;
   const MemoryPlan plan = PlanOf(Qwen3(), options, 80 * kGiB);
   EXPECT_EQ(plan.bytes_per_token, plan.kv.bytes_per_token);
@@ -143,7 +143,7 @@ TEST(SuggestionsTest, NameTheBestFileThatFits) {
   const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
   const auto bytes_as = [&](DType type) {
     LoadOptions changed = options;
-    changed.weight_type = type;
+    changed.engine.weight_type = type;
     return PlanOf(wide, changed, 80 * kGiB).total_bytes;
   };
   const int64_t needed = PlanOf(wide, options, 80 * kGiB).total_bytes;
@@ -172,7 +172,7 @@ TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
   const int64_t needed = PlanOf(shape, options, 80 * kGiB).total_bytes;
   EXPECT_FALSE(WeightsAdvice(PlanOf(shape, options, needed - 1)));
   // Bytes that are given do not follow a type.
-  options.weight_bytes = 30 * kGiB;
+  options.engine.weight_bytes = 30 * kGiB;
   EXPECT_FALSE(WeightsAdvice(PlanOf(Gemma4(), options, 20 * kGiB)));
 }
 
@@ -185,7 +185,7 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
   smallest.n_slots = 1;
   smallest.n_ubatch = 16;
   smallest.k_type = smallest.v_type = DType::kQ8_0;
-  smallest.weight_type = DType::kQ4_K;
+  smallest.engine.weight_type = DType::kQ4_K;
   const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
   const MemoryPlan plan = PlanOf(wide, options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
@@ -220,7 +220,7 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
   LoadOptions options;
   options.n_ctx = 1'024;
   const MemoryPlan all = PlanOf(Sparse(), options, kGiB, Gpu());
-  options.host_weights = {.experts = true, .per_layer_embeddings = true};
+  options.engine.host_weights = {.experts = true, .per_layer_embeddings = true};
   const MemoryPlan some = PlanOf(Sparse(), options, kGiB, Gpu());
   const Region* host = some.FindRegion("weights_host");
   ASSERT_NE(host, nullptr);
@@ -230,15 +230,15 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
   EXPECT_NE(std::find_if(some.weights.begin(), some.weights.end(),
                          [](const auto& w) { return w.offset == -1; }),
             some.weights.end());
-  options.host_budget_bytes = some.host_bytes;
+  options.engine.host_budget_bytes = some.host_bytes;
   EXPECT_TRUE(PlanOf(Sparse(), options, kGiB, Gpu()).fits);
-  options.host_budget_bytes = some.host_bytes - 1;
+  options.engine.host_budget_bytes = some.host_bytes - 1;
   const MemoryPlan tight = PlanOf(Sparse(), options, kGiB, Gpu());
   EXPECT_FALSE(tight.fits);
   EXPECT_EQ(tight.missing_bytes, 1);
   // Where the device is the host nothing is apart.
   EXPECT_EQ(PlanOf(Sparse(), options, kGiB).host_bytes, 0);
-  options.policy = ReservePolicy::kDense;
+  options.engine.policy = ReservePolicy::kDense;
   EXPECT_NE(PlanOf(Sparse(), options, kGiB, Gpu()).FindRegion("weights_host"),
             nullptr);
 }
@@ -246,7 +246,7 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
 TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
   LoadOptions options;
   options.n_ctx = 1'024;
-  options.mmap_weights = true;
+  options.engine.mmap_weights = true;
   const ModelShape shape = Gemma4();
   const MemoryPlan plan = PlanOf(shape, options, 80 * kGiB);
   EXPECT_EQ(plan.FindRegion("weights"), nullptr);
@@ -257,14 +257,14 @@ TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
 TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {
   LoadOptions options;
   options.n_ctx = 512;
-  options.allocation = AllocationChoice{AllocationRule::kPow2};
+  options.engine.allocation = AllocationChoice{AllocationRule::kPow2};
   const MemoryPlan plan = PlanOf(Smollm2(), options, 8 * kGiB);
   int64_t outside = 0;
   for (const char* name : {"tables", "candidates", "vocab", "runtime"}) {
     outside += plan.FindRegion(name)->bytes;
   }
   EXPECT_EQ(plan.total_bytes - outside, 128 * kMiB);
-  options.allocation = AllocationChoice{AllocationRule::kGranularity, 0};
+  options.engine.allocation = AllocationChoice{AllocationRule::kGranularity, 0};
   EXPECT_THAT(std::string(Layout(Smollm2(), options, CommittedCpuProfile(), 0)
                               .status()
                               .message()),

@@ -101,7 +101,7 @@ TEST(ModelSetTest, LayersUpToTheirLimitAndNotPastIt) {
 TEST(ModelSetTest, ReportsOverflow) {
   LoadOptions options;
   options.n_ctx = 16;
-  options.weight_bytes = int64_t{1} << 62;
+  options.engine.weight_bytes = int64_t{1} << 62;
   EXPECT_TRUE(
       absl::IsOutOfRange(PlanSet({{Smollm2(), options}, {Smollm2(), options}},
                                  CommittedCpuProfile(), kMiB)

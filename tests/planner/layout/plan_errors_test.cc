@@ -74,11 +74,11 @@ TEST(PlanErrorsTest, OptionsAndProfilesOutsideTheirLimitsAreNamed) {
        {"margin_bytes", [](Request& r) { r.options.margin_bytes = -1; }},
        {"ring_tokens",
         [](Request& r) {
-          r.options.ring_tokens = ModelShape::kMaxContext + 1;
+          r.options.engine.ring_tokens = ModelShape::kMaxContext + 1;
         }},
-       {"weight_bytes", [](Request& r) { r.options.weight_bytes = 0; }},
+       {"weight_bytes", [](Request& r) { r.options.engine.weight_bytes = 0; }},
        {"host_budget_bytes",
-        [](Request& r) { r.options.host_budget_bytes = -1; }},
+        [](Request& r) { r.options.engine.host_budget_bytes = -1; }},
        {"k_type", [](Request& r) { r.options.k_type = DType::kQ6_K; }},
        {"v_type", [](Request& r) { r.options.v_type = DType::kI8; }},
        {"alignment", [](Request& r) { r.profile.alignment = 48; }},
@@ -143,14 +143,14 @@ TEST(PlanErrorsTest, WeightsThatOverflowAreOutOfRange) {
         }},
        {"int64",
         [](Request& r) {
-          r.options.host_weights.experts = true;
+          r.options.engine.host_weights.experts = true;
           for (WeightTensor& tensor : r.shape.weights) {
             tensor.kind = WeightKind::kExpert;
             tensor.file_bytes = kMax / 2;
           }
         }},
        {"int64", [](Request& r) {
-          r.options.mmap_weights = true;
+          r.options.engine.mmap_weights = true;
           for (WeightTensor& tensor : r.shape.weights) {
             tensor.file_bytes = kMax / 2;
           }
@@ -159,7 +159,7 @@ TEST(PlanErrorsTest, WeightsThatOverflowAreOutOfRange) {
 
 TEST(PlanErrorsTest, PlansThatOverflowAreOutOfRange) {
   const auto reserve_first = [](Request& r) {
-    r.options.policy = ReservePolicy::kWindowed;
+    r.options.engine.policy = ReservePolicy::kWindowed;
     r.shape.has_window_head_dim = true;
   };
   ExpectRefused(
@@ -180,7 +180,7 @@ TEST(PlanErrorsTest, PlansThatOverflowAreOutOfRange) {
         [](Request& r) { r.profile.workspace.kernel_scratch_bytes = kMax; }},
        {"plan",
         [](Request& r) {
-          r.options.weight_bytes = kMax - 100;
+          r.options.engine.weight_bytes = kMax - 100;
           r.options.n_ctx = 16;
         }},
        {"plan", [](Request& r) { r.options.margin_bytes = kMax; }},
@@ -189,13 +189,13 @@ TEST(PlanErrorsTest, PlansThatOverflowAreOutOfRange) {
         [](Request& r) { r.profile.workspace.max_candidates = kMax / 4; }},
        {"plan",
         [](Request& r) {
-          r.options.weight_bytes = (int64_t{1} << 62) + 1;
-          r.options.allocation = AllocationChoice{AllocationRule::kPow2};
+          r.options.engine.weight_bytes = (int64_t{1} << 62) + 1;
+          r.options.engine.allocation = AllocationChoice{AllocationRule::kPow2};
         }},
        {"plan",
         [](Request& r) {
-          r.options.mmap_weights = true;
-          r.options.weight_bytes = kMax;
+          r.options.engine.mmap_weights = true;
+          r.options.engine.weight_bytes = kMax;
           r.profile.kind = "gpu";
           r.shape.vocab.token_bytes = kMax / 2;
         }},

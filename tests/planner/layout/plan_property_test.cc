@@ -56,7 +56,7 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
     const DeviceProfile profile = RandomProfile(random);
     const int64_t cap = std::min(shape.n_ctx_train,
                                  options.max_inference_len.value_or(1 << 30));
-    const ContextGrid grid(cap, false);
+    const ContextGrid grid(cap, ContextStep::kPage);
     const int64_t least = BytesOf(shape, options, profile, grid.At(0));
     const int64_t most = BytesOf(shape, options, profile, cap);
     // Budgets from just too small to just too large.
@@ -84,7 +84,7 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
 TEST(PlanPropertyTest, ContextsAreStrictlyIncreasingUpToTheCap) {
   for (int64_t cap = 1; cap <= 700; ++cap) {
     int64_t last = 0;
-    const ContextGrid grid(cap, false);
+    const ContextGrid grid(cap, ContextStep::kPage);
     for (int64_t i = 0; i < grid.size(); ++i) {
       const int64_t n_ctx = grid.At(i);
       ASSERT_GT(n_ctx, last) << cap;

@@ -138,7 +138,7 @@ TEST(ProjectorTest, AModelIsNone) {
 LoadOptions WithProjector() {
   LoadOptions options;
   options.n_ctx = 1'024;
-  options.projector = ProjectorBytes{800'000'000, 200'000'000};
+  options.engine.projector = ProjectorBytes{800'000'000, 200'000'000};
   return options;
 }
 
@@ -146,9 +146,9 @@ TEST(ProjectorTest, IsInEveryPlan) {
   LoadOptions options = WithProjector();
   for (const ReservePolicy policy :
        {ReservePolicy::kExact, ReservePolicy::kDense}) {
-    options.policy = policy;
+    options.engine.policy = policy;
     LoadOptions without = options;
-    without.projector.reset();
+    without.engine.projector.reset();
     const auto plan =
         Layout(Smollm2(), options, CommittedCpuProfile(), 8 * kGiB);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -161,7 +161,7 @@ TEST(ProjectorTest, IsInEveryPlan) {
                       ->total_bytes +
                   1'000'000'000);
   }
-  options.projector->workspace = -1;
+  options.engine.projector->workspace = -1;
   EXPECT_THAT(
       std::string(Layout(Smollm2(), options, CommittedCpuProfile(), kGiB)
                       .status()

@@ -101,10 +101,10 @@ TEST(ReservePolicyTest, ReproducesTheContextsOfGemma4OnADesktopCard) {
         SeedCase{ReservePolicy::kWindowed, AllocationRule::kExact,
                  RingRule::kExact, 0, 262'144}}) {
     LoadOptions options;
-    options.policy = seed.policy;
-    options.allocation = AllocationChoice{seed.allocation, 0};
-    options.ring = seed.ring;
-    options.ring_tokens = seed.ring_tokens;
+    options.engine.policy = seed.policy;
+    options.engine.allocation = AllocationChoice{seed.allocation, 0};
+    options.engine.ring = seed.ring;
+    options.engine.ring_tokens = seed.ring_tokens;
     options.k_type = options.v_type = DType::kQ8_0;
     const MemoryPlan plan = ReservedPlanOf(shape, options);
     EXPECT_EQ(plan.n_ctx, seed.n_ctx);
@@ -125,10 +125,10 @@ TEST(ReservePolicyTest, TheExactPolicyGivesGemma4ItsWholeContext) {
 
 TEST(ReservePolicyTest, ReproducesTheContextOfQwen3WithGivenWeights) {
   LoadOptions options;
-  options.policy = ReservePolicy::kDense;
-  options.allocation = AllocationChoice{AllocationRule::kExact, 0};
+  options.engine.policy = ReservePolicy::kDense;
+  options.engine.allocation = AllocationChoice{AllocationRule::kExact, 0};
   options.k_type = options.v_type = DType::kF32;
-  options.weight_bytes = 5'021'827'072;
+  options.engine.weight_bytes = 5'021'827'072;
   const MemoryPlan plan = ReservedPlanOf(Qwen3(), options);
   EXPECT_EQ(plan.n_ctx, 12'080);
   EXPECT_EQ(plan.FindRegion("weights")->bytes, 5'021'827'072);
@@ -137,7 +137,7 @@ TEST(ReservePolicyTest, ReproducesTheContextOfQwen3WithGivenWeights) {
 
 TEST(ReservePolicyTest, RegionsSumAndThereIsNoArena) {
   LoadOptions options;
-  options.policy = ReservePolicy::kWindowed;
+  options.engine.policy = ReservePolicy::kWindowed;
   options.n_ctx = 4'096;
   const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   std::vector<std::string> names;
@@ -156,7 +156,7 @@ TEST(ReservePolicyTest, RegionsSumAndThereIsNoArena) {
 
 TEST(ReservePolicyTest, AnExplicitContextIsClampedThereToo) {
   LoadOptions options;
-  options.policy = ReservePolicy::kDense;
+  options.engine.policy = ReservePolicy::kDense;
   options.n_ctx = 999'999'999;
   const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   EXPECT_EQ(plan.n_ctx, 262'144);

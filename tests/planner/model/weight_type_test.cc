@@ -67,10 +67,10 @@ TEST(WeightTypeTest, PlansTheFileInThatType) {
        {ReservePolicy::kExact, ReservePolicy::kDense}) {
     for (const bool is_mapped : {false, true}) {
       LoadOptions of_changed;
-      of_changed.policy = policy;
-      of_changed.mmap_weights = is_mapped;
+      of_changed.engine.policy = policy;
+      of_changed.engine.mmap_weights = is_mapped;
       LoadOptions as_changed = of_changed;
-      as_changed.weight_type = DType::kQ8_0;
+      as_changed.engine.weight_type = DType::kQ8_0;
       const auto wanted =
           Layout(changed, of_changed, CommittedCpuProfile(), 20 * kGiB);
       const auto plan =
@@ -78,7 +78,7 @@ TEST(WeightTypeTest, PlansTheFileInThatType) {
       ASSERT_TRUE(wanted.ok() && plan.ok()) << plan.status();
       EXPECT_EQ(plan->total_bytes, wanted->total_bytes);
       EXPECT_EQ(plan->n_ctx, wanted->n_ctx);
-      EXPECT_EQ(plan->options.weight_type, DType::kQ8_0);
+      EXPECT_EQ(plan->options.engine.weight_type, DType::kQ8_0);
       const auto numbers =
           LayoutNumbers(shape, as_changed, CommittedCpuProfile(), 20 * kGiB);
       ASSERT_TRUE(numbers.ok()) << numbers.status();
@@ -90,7 +90,7 @@ TEST(WeightTypeTest, PlansTheFileInThatType) {
 TEST(WeightTypeTest, BoundsReadTheBytesOfThatType) {
   LoadOptions options;
   options.n_ctx = 1'024;
-  options.weight_type = DType::kF16;
+  options.engine.weight_type = DType::kF16;
   const auto bounds =
       BoundsOn(Smollm2(), options, CommittedCpuProfile(), 8 * kGiB, 1'000'000);
   ASSERT_TRUE(bounds.ok() && bounds->has_value()) << bounds.status();
@@ -100,7 +100,7 @@ TEST(WeightTypeTest, BoundsReadTheBytesOfThatType) {
 
 TEST(WeightTypeTest, APlanRefusesATypeThatWeightsAreNotStoredIn) {
   LoadOptions options;
-  options.weight_type = DType::kI8;
+  options.engine.weight_type = DType::kI8;
   EXPECT_EQ(Layout(Smollm2(), options, CommittedCpuProfile(), kGiB)
                 .status()
                 .message(),

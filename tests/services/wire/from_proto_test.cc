@@ -232,15 +232,15 @@ TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
 
 TEST(FromProtoTest, AnotherFileAndAProjectorSurviveTheWayThereAndBack) {
   planner::LoadOptions options;
-  options.weight_type = DType::kQ4_K;
-  options.projector = planner::ProjectorBytes{1'000, 2'000};
+  options.engine.weight_type = DType::kQ4_K;
+  options.engine.projector = planner::ProjectorBytes{1'000, 2'000};
   const v1::LoadOptions message = ToProto(options);
   const auto back = FromProto(message, planner::LoadOptions{});
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->weight_type, DType::kQ4_K);
-  ASSERT_TRUE(back->projector.has_value());
-  EXPECT_EQ(back->projector->weights, 1'000);
-  EXPECT_EQ(back->projector->workspace, 2'000);
+  EXPECT_EQ(back->engine.weight_type, DType::kQ4_K);
+  ASSERT_TRUE(back->engine.projector.has_value());
+  EXPECT_EQ(back->engine.projector->weights, 1'000);
+  EXPECT_EQ(back->engine.projector->workspace, 2'000);
   const v1::LoadOptions empty = ToProto(planner::LoadOptions{});
   EXPECT_FALSE(empty.has_projector_weight_bytes());
   EXPECT_EQ(empty.weight_type(), v1::ELEMENT_TYPE_UNSPECIFIED);
