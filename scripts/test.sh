@@ -8,7 +8,7 @@
 # and that is said. Ends with ctest's own closing line. With
 # PLIMSOLL_UNITY_TESTS=ON in its environment, tests are compiled eight files at a
 # time: sooner from nothing, later after a small change. With
-# PLIMSOLL_LONG_TESTS=ON the lease book is simulated ten times as often.
+# PLIMSOLL_LONG_TESTS=ON simulations and random mixes run in full.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,5 +1,6 @@
-// Whether a test runs under a sanitizer, which takes memory and time of its
-// own. GCC says so by macros, Clang by features.
+// What decides how many cases a test runs: sanitizers, which take memory and
+// time of their own, and the long run of `.ci/run nightly`. GCC tells of
+// sanitizers by macros, Clang by features.
 #ifndef PLIMSOLL_TESTS_SANITIZED_H_
 #define PLIMSOLL_TESTS_SANITIZED_H_
 
@@ -18,6 +19,12 @@ inline constexpr bool kIsSanitized = true;
 #else
 inline constexpr bool kSeesThreads = false;
 inline constexpr bool kIsSanitized = false;
+#endif
+
+#ifdef PLIMSOLL_LONG_TESTS
+inline constexpr bool kIsLong = true;
+#else
+inline constexpr bool kIsLong = false;
 #endif
 
 }  // namespace plimsoll::testing

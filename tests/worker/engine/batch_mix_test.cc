@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitized.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
@@ -19,12 +20,12 @@ using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::ExpectMixesChangeNothing;
 using ::plimsoll::testing::Greedy;
-using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-constexpr int kMixes = kIsSanitized ? 32 : 128;  // of each of 8 engines
+// Of each of 16 engines.
+constexpr int kMixes = plimsoll::testing::kIsLong ? 128 : 32;
 
 // Short and long prompts, many of which begin alike; greedy and drawn; some of
 // them roll.

@@ -18,8 +18,11 @@
 namespace plimsoll::worker {
 namespace {
 
-constexpr int64_t kWorkloads =
-    plimsoll::testing::kIsSanitized ? 3'000 : 100'000;
+constexpr int64_t NumWorkloads() {
+  if (plimsoll::testing::kIsSanitized) return 3'000;
+  return plimsoll::testing::kIsLong ? 100'000 : 30'000;
+}
+constexpr int64_t kWorkloads = NumWorkloads();
 constexpr int64_t kQueue = 6;
 constexpr int64_t kTicks = 40;          // in which streams come
 constexpr int64_t kMostSteps = 20'000;  // by which all of them have ended
