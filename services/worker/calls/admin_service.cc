@@ -118,8 +118,8 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
   ServerUnaryReactor* Abort(CallbackServerContext* context,
                             const v1::AbortRequest* request,
                             v1::AbortResponse* response) override {
-    auto ended = services::Abort(registry_, *request);
-    if (ended.ok()) *response = *std::move(ended);
+    const auto ended = services::Abort(registry_, *request);
+    if (ended.ok()) *response = *ended;
     return Reply(*context, *request, *response, ended.status());
   }
 

@@ -71,7 +71,7 @@ absl::Status Detokenize(ModelRegistry& registry,
   ASSIGN_OR_RETURN(
       *response.mutable_text(),
       tokenizer.Decode(checked.ids, request.render_special(), stop));
-  const absl::Status status = CheckReplyBytes(
+  absl::Status status = CheckReplyBytes(
       static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
       kFewerIds);
   if (!status.ok()) response.clear_text();  // ill-formed bytes became longer

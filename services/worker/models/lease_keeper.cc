@@ -78,7 +78,7 @@ absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
     leases_.erase(lease.id);
     releasing_.insert(lease.id);
   }
-  const absl::Status status = client_.Release(lease, shortfall_bytes);
+  absl::Status status = client_.Release(lease, shortfall_bytes);
   absl::MutexLock lock(&mu_);
   releasing_.erase(lease.id);
   if (absl::IsUnavailable(status)) unreleased_.push_back(lease);
