@@ -104,7 +104,7 @@ void LaunchQueue::Release() {
 
 absl::Status LaunchQueue::StartEach() {
   if (!is_held_) return absl::OkStatus();
-  const absl::Status status = CopySpans();
+  absl::Status status = CopySpans();
   if (status.ok()) {
     for (const KernelCall& call : calls_) Run(call, stream_);
     counts_.call_launches += static_cast<int64_t>(calls_.size());
@@ -156,7 +156,7 @@ absl::Status LaunchQueue::Bring(Step& step) {
     step.calls = calls_;
     return Build(step);
   }
-  const absl::Status updated = Update(step);
+  absl::Status updated = Update(step);
   if (updated.ok() || !overlaps_) return updated;
   // From now on graphs are of the kind that every driver can update.
   overlaps_ = false;
@@ -169,7 +169,7 @@ absl::Status LaunchQueue::StartAsGraph() {
   if (!is_held_ || calls_.empty()) return StartEach();
   Step* const step = FindStep();
   if (step == nullptr) return StartEach();
-  const absl::Status made = Bring(*step);
+  absl::Status made = Bring(*step);
   if (!made.ok()) {
     // What is left of the graph belongs to no step.
     step->graph.reset();
