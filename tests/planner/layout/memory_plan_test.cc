@@ -460,5 +460,36 @@ TEST(MemoryPlanTest, NumbersForPeopleHaveSeparators) {
   EXPECT_EQ(WithThousands(1'234'567), "1,234,567");
 }
 
+TEST(ChangedTest, SetsWhatTheChangeHasAndNothingElse) {
+  LoadOptions before;
+  before.n_slots = 7;
+  before.engine.host_weights.experts = true;
+  const LoadOptions same = Changed(before, {});
+  EXPECT_EQ(same.n_slots, 7);
+  EXPECT_EQ(same.n_ctx, std::nullopt);
+  EXPECT_EQ(same.max_inference_len, std::nullopt);
+  EXPECT_TRUE(same.engine.host_weights.experts);
+
+  const LoadOptions after =
+      Changed(before, {.host_weights = {.per_layer_embeddings = true},
+                       .n_ubatch = 64,
+                       .kv_type = DType::kQ8_0,
+                       .n_parked = 0,
+                       .n_slots = 2,
+                       .n_ctx = 4'096,
+                       .max_inference_len = 8'192,
+                       .weight_type = DType::kQ4_K});
+  EXPECT_TRUE(after.engine.host_weights.experts);
+  EXPECT_TRUE(after.engine.host_weights.per_layer_embeddings);
+  EXPECT_EQ(after.n_ubatch, 64);
+  EXPECT_EQ(after.k_type, DType::kQ8_0);
+  EXPECT_EQ(after.v_type, DType::kQ8_0);
+  EXPECT_EQ(after.n_parked, 0);
+  EXPECT_EQ(after.n_slots, 2);
+  EXPECT_EQ(after.n_ctx, 4'096);
+  EXPECT_EQ(after.max_inference_len, 8'192);
+  EXPECT_EQ(after.engine.weight_type, DType::kQ4_K);
+}
+
 }  // namespace
 }  // namespace plimsoll::planner
