@@ -51,11 +51,19 @@ absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
   }
   absl::StatusOr<LeaseGrant> lease =
       client_.Reserve(RandomId(), device_id, purpose, bytes);
+  if (lease.ok()) Tell(LeaseEvent::kGranted, *lease);
   // In one step, so that a lease is never neither awaited nor known.
   absl::MutexLock lock(&mu_);
   --n_reserving_;
   if (lease.ok()) Keep(*lease);
   return lease;
+}
+
+void LeaseKeeper::Tell(LeaseEvent event, const LeaseGrant& lease,
+                       const absl::Status& error) {
+  if (observer_ == nullptr) return;
+  observer_->OnLease({event, lease.id, lease.device_id, lease.purpose,
+                      lease.bytes, std::string(error.message())});
 }
 
 void LeaseKeeper::Keep(const LeaseGrant& lease) {
@@ -79,6 +87,7 @@ absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
     releasing_.insert(lease.id);
   }
   absl::Status status = client_.Release(lease, shortfall_bytes);
+  if (status.ok()) Tell(LeaseEvent::kReleased, lease);
   absl::MutexLock lock(&mu_);
   releasing_.erase(lease.id);
   if (absl::IsUnavailable(status)) unreleased_.push_back(lease);
@@ -186,7 +195,11 @@ bool LeaseKeeper::ReleaseAll() {
   }
   bool answered = true;
   for (const LeaseGrant& lease : leases) {
-    if (answered) answered = !IsSilence(client_.Release(lease));
+    if (answered) {
+      const absl::Status status = client_.Release(lease);
+      if (status.ok()) Tell(LeaseEvent::kReleased, lease);
+      answered = !IsSilence(status);
+    }
     if (answered) continue;
     absl::MutexLock lock(&mu_);
     unreleased_.push_back(lease);
@@ -263,12 +276,7 @@ bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
     kept.is_refused = false;
     return true;
   }
-  if (!kept.is_refused && observer_ != nullptr) {
-    const LeaseGrant& lease = kept.grant;
-    observer_->OnLease({LeaseEvent::kLost, lease.id, lease.device_id,
-                        lease.purpose, lease.bytes,
-                        std::string(status.message())});
-  }
+  if (!kept.is_refused) Tell(LeaseEvent::kLost, kept.grant, status);
   kept.is_refused = true;
   // What is allocated stays so, and is presented again: the planner takes it
   // back as soon as it can. A reservation without its planner is over.

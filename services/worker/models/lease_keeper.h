@@ -39,9 +39,8 @@ class LeaseKeeper {
   }
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-  // Leases are on `devices`. `observer` is told of leases that the planner does
-  // not know any more; it may be null. `client` and `observer` must outlive the
-  // keeper.
+  // Leases are on `devices`. `observer` is told of leases; it may be null.
+  // `client` and `observer` must outlive the keeper.
   LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
               std::function<absl::Time()> clock,
               WorkerObserver* observer = nullptr);
@@ -91,6 +90,9 @@ class LeaseKeeper {
   bool RegisterAll();
   bool ReleaseAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool ReleaseStrays() ABSL_LOCKS_EXCLUDED(mu_);
+  // Tells the observer, if there is one.
+  void Tell(LeaseEvent event, const LeaseGrant& lease,
+            const absl::Status& error = absl::OkStatus());
   void Keep(const LeaseGrant& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The ids of leases that are held or being given back.
   std::set<std::string> KnownIds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

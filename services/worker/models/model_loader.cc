@@ -157,7 +157,6 @@ absl::StatusOr<std::vector<LeaseGrant>> ModelLoader::ReserveAll(
       return lease.status();
     }
     leases[order[n]] = *std::move(lease);
-    Tell(LeaseEvent::kGranted, leases[order[n]]);
   }
   return leases;
 }
@@ -241,12 +240,6 @@ absl::Status ModelLoader::Confirm(const LoadedModel& model) {
   return absl::OkStatus();
 }
 
-void ModelLoader::Tell(LeaseEvent event, const LeaseGrant& lease) const {
-  if (options_.observer == nullptr) return;
-  options_.observer->OnLease(
-      {event, lease.id, lease.device_id, lease.purpose, lease.bytes});
-}
-
 void ModelLoader::Retire(const LeaseGrant& lease) {
   if (keeper_ != nullptr) keeper_->Retire(lease.id);
 }
@@ -259,7 +252,6 @@ void ModelLoader::Release(const LeaseGrant& lease, int64_t shortfall_bytes) {
         {{"error", std::string(status.message())}});
     return;
   }
-  Tell(LeaseEvent::kReleased, lease);
   // The planner's last reading still misses the bytes that just came free.
   for (const WorkerDevice& device : options_.devices) {
     if (device.id != lease.device_id) continue;

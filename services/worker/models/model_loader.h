@@ -19,7 +19,6 @@
 #include "services/worker/models/model_planner.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
-#include "services/worker/models/worker_observer.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::services {
@@ -87,8 +86,6 @@ class ModelLoader {
   // Looks for a lost device and reports it. Only the end of the process frees
   // what is held there. Errors: kUnavailable if a device is lost.
   absl::Status CheckDevices() const;
-  // Tells the observer, if there is one.
-  void Tell(LeaseEvent event, const LeaseGrant& lease) const;
   const WorkerDevice& DeviceOf(const planner::SplitPart& part) const;
 
   const WorkerOptions& options_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -95,6 +96,23 @@ TEST(WorkerObserverTest, HearsOfAModelsLoadAndOfItsEnd) {
     EXPECT_EQ(lease.device_id, "test/cpu");
     EXPECT_EQ(lease.bytes, bytes);
   }
+}
+
+TEST(WorkerObserverTest, HearsOfAReleaseThatThePlannerLearnsOfLater) {
+  TestPlanner planner;
+  Observed observed(&planner);
+  ASSERT_TRUE(observed.worker.Load("a").ok());
+  const std::string address = planner.server->address();
+  planner.server.reset();
+  ASSERT_TRUE(observed.worker.Unload("a").ok());
+  ASSERT_EQ(observed.observer.seen().leases.size(), 1u);
+  CallGate gate;
+  const auto service =
+      NewPlannerService(planner.planner, planner.ledger, gate, *planner.pool);
+  const auto server = Server::Start({.listen = address}, {service.get()}, gate);
+  ASSERT_TRUE(server.ok()) << server.status();
+  while (observed.observer.seen().leases.size() < 2) std::this_thread::yield();
+  EXPECT_EQ(observed.observer.seen().leases[1].event, LeaseEvent::kReleased);
 }
 
 TEST(WorkerObserverTest, HearsWhyALoadFailed) {
