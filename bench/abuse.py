@@ -224,8 +224,7 @@ def under(make, **limits):
 
 
 def sixteen_tokens(**more):
-    return generate(text=text("x"), sampling=GREEDY, **more,
-                    stopping=generation.StoppingOptions(max_tokens=16))
+    return generate(text=text("x"), max_tokens=16, sampling=GREEDY, **more)
 
 
 WORKER_KINDS = {
@@ -485,12 +484,17 @@ def abuse_worker(args):
         compare(worker, args, "the worst prompts", worst(prompts))
 
 
+def streams_beside(worker, args, sent):
+    """The streams' rate and longest gap, and what the clients sent meanwhile."""
+    before = sent.n_sent
+    rate, gap = streams(worker, args)
+    return rate, gap, sent.n_sent - before
+
+
 def compare(worker, args, title, requests):
     """Streams beside these requests, and beside as many cheap ones."""
     with Clients(worker.address, args.clients, requests) as sent:
-        before = sent.n_sent
-        bad_rate, gap = streams(worker, args)
-        n_sent = sent.n_sent - before
+        bad_rate, gap, n_sent = streams_beside(worker, args, sent)
         print(f"beside {title}, {n_sent} of {args.clients} clients:"
               f" {bad_rate:.0f} tokens/s, longest gap {gap * 1e3:.0f} ms")
         show_times("health", time_calls(health_of(worker), 2))
@@ -499,9 +503,7 @@ def compare(worker, args, title, requests):
                         ("as many tokens",
                          [same_tokens(*one) for one in requests])):
         with Clients(worker.address, args.clients, cheap, pause) as sent:
-            before = sent.n_sent
-            good_rate, gap = streams(worker, args)
-            n_sent = sent.n_sent - before
+            good_rate, gap, n_sent = streams_beside(worker, args, sent)
         print(f"  beside {n_sent} of {what}: {good_rate:.0f} tokens/s,"
               f" longest gap {gap * 1e3:.0f} ms,"
               f" ratio {bad_rate / good_rate:.2f}")

@@ -13,49 +13,32 @@ that decode at once. Start is the time of a whole process from its start to its
 first token.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
-import time
+
+import compare
 
 TOLERANCE = 0.03
-PROMPT = "The capital of France is"
+RATES = ["prefill512", "decode1", "decode4", "decode16"]  # tokens a second
 
 
-def run(command):
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: exit {result.returncode}\n"
-                         f"{result.stderr[-2000:]}")
-    return result.stdout
-
-
-def figures(binary, model):
+def figures(args, binary, model):
     """Every figure of one binary; more is better."""
-    flags = ["--n-ctx", "4096", "--n-ubatch", "512"]
-    rates = json.loads(run([binary, "bench", "--model", model, "-o", "json",
-                            "--prompt-tokens", "512", "--batch", "1,4,16",
-                            *flags]))
-    begin = time.perf_counter()
-    run([binary, "generate", "--model", model, "--prompt", PROMPT, "--raw",
-         "--max-tokens", "1", "--temperature", "0", *flags])
-    start = time.perf_counter() - begin
-    decode = rates["decode_tokens_per_s"]
-    return {"prefill of 512, tokens/s": rates["prefill_tokens_per_s"]["512"],
-            **{f"decode of {n}, tokens/s": decode[n] for n in decode},
-            "starts a second": 1 / start,
-            "1 / peak memory in GB": 1e9 / rates["peak_rss_bytes"]}
+    args = argparse.Namespace(**vars(args) | {"plimsoll": binary, "only": RATES})
+    rates = compare.our_rates(args, model)
+    return {**{name: compare.pick(rates, name) for name in RATES},
+            "starts a second": 1 / compare.our_first_token(args, model),
+            "1 / peak memory in GB": 1e9 / compare.pick(rates, "peak-rss")}
 
 
-def compare(args, model):
+def compare_model(args, model):
     """Prints a model's figures; returns the worst ratio."""
     seen = {args.before: {}, args.after: {}}
     for i in range(args.runs):
         order = [args.before, args.after][:: 1 if i % 2 == 0 else -1]
         for binary in order:
-            for name, value in figures(binary, model).items():
+            for name, value in figures(args, binary, model).items():
                 seen[binary].setdefault(name, []).append(value)
     print(f"{os.path.basename(model)}, medians of {args.runs}")
     worst = float("inf")
@@ -72,11 +55,14 @@ def main():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--n-ctx", type=int, default=4096)
+    parser.add_argument("--n-ubatch", type=int, default=512)
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()
-    worst = min(compare(args, model) for model in args.models)
+    worst = min(compare_model(args, model) for model in args.models)
     sys.exit(0 if worst >= 1 - TOLERANCE else 1)
 
 
