@@ -314,7 +314,7 @@ class RegionSizer {
     const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
     if (parks_in_arena) AddToArena("kv_parked", parked);
     AddToArena("workspace", workspace_bytes);
-    // Of a model's parts the last one has the logits.
+    // Where a model lies in parts, the last part has the logits.
     const bool has_logits = inputs_.shape().has_last_layer;
     AddToArena("logits",
                has_logits ? sampled * inputs_.shape().vocab_size * kFloatBytes

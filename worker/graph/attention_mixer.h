@@ -28,9 +28,9 @@ class AttentionMixer final : public Sublayer {
   AttentionMixer(const planner::Architecture& architecture, int64_t layer,
                  StepContext& context, AttentionScratch& scratch);
 
-  // What of layer `layer`, number il of its model's, this class
-  // cannot compute, as a text for "architecture X with ..."; empty if it can
-  // compute all of it.
+  // Names what this class cannot compute of `layer`, which is number `il` of
+  // its model. The text follows "architecture X with". It is empty if the class
+  // can compute all of it.
   static absl::string_view Missing(const planner::Architecture& architecture,
                                    const planner::LayerShape& layer,
                                    int64_t il);

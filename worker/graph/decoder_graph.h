@@ -24,8 +24,9 @@ class DecoderGraph final : public Model {
   DecoderGraph(const planner::Architecture& architecture,
                const GraphInputs& inputs, const GraphParameters& parameters);
 
-  // What of such a model, outside of its layers, this class cannot compute, as
-  // a text for "architecture X with ..."; empty if it can compute all of it.
+  // Names what this class cannot compute of such a model outside of its layers.
+  // The text follows "architecture X with". It is empty if the class can
+  // compute all of it.
   static absl::string_view Missing(const planner::ModelShape& shape);
   // True if it reads a tensor of that name that belongs to no layer.
   static bool Reads(absl::string_view tensor);

@@ -24,7 +24,7 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-// Of each of 16 engines.
+// So many mixes run on each of 16 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong ? 128 : 32;
 
 // Short and long prompts, many of which begin alike; greedy and drawn; some of
