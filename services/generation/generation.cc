@@ -179,6 +179,14 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
   return generation;
 }
 
+v1::PromptInfo DescribePrompt(const Generation& generation,
+                              const std::string& request_id) {
+  v1::PromptInfo info;
+  SetPrompt(generation, generation.options.prompt_ids, request_id, info);
+  info.set_n_ctx(ToUint32(generation.model.engine->n_ctx()));
+  return info;
+}
+
 absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
                     std::shared_ptr<worker::TokenSink> sink) {
   const size_t n_prompt = options.prompt_ids.size();
@@ -226,10 +234,6 @@ absl::Status EndStatus(absl::Status status) {
     default:
       return status;
   }
-}
-
-v1::MemoryReport MemoryOf(const ServedModel& model) {
-  return ToProto(model.engine->Memory());
 }
 
 }  // namespace plimsoll::services

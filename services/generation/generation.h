@@ -70,6 +70,10 @@ void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
   message.set_chat_format(generation.prompt.chat_format);
 }
 
+// Describes the prompt for the first message of a stream.
+v1::PromptInfo DescribePrompt(const Generation& generation,
+                              const std::string& request_id);
+
 // Submits `options` to the engine of `model`. The sequence ends at
 // `options.deadline` at the latest.
 // Errors: those of Engine::Submit, with details.

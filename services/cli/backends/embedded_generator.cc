@@ -16,7 +16,6 @@
 #include "services/generation/open_session.h"
 #include "services/host/clock.h"
 #include "services/server/byte_budget.h"
-#include "services/wire/to_proto.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -39,10 +38,7 @@ class EmbeddedCall final : public services::GenerationCall {
     EmbeddedCall& call = *self;
     {
       absl::MutexLock lock(&call.mu_);
-      v1::PromptInfo& prompt = *call.part_.mutable_prompt();
-      services::SetPrompt(generation, generation.options.prompt_ids, "",
-                          prompt);
-      prompt.set_n_ctx(services::ToUint32(generation.model.engine->n_ctx()));
+      *call.part_.mutable_prompt() = services::DescribePrompt(generation, "");
       call.has_part_ = true;
     }
     return call.Submit(std::move(generation), std::move(self));

@@ -6,16 +6,6 @@
 namespace plimsoll::services {
 namespace {
 
-// All but its plan.
-v1::ModelPart WithoutPlan(const ModelPart& part) {
-  v1::ModelPart message;
-  message.set_device_id(part.device_id);
-  message.set_first_layer(ToUint32(part.first_layer));
-  message.set_n_layers(ToUint32(part.n_layers));
-  message.set_total_bytes(ToUint64(part.plan.total_bytes));
-  return message;
-}
-
 void Fill(const ReadyModel& model, v1::Model& message) {
   message.set_architecture(model.architecture);
   message.set_display_name(model.display_name);
@@ -25,8 +15,10 @@ void Fill(const ReadyModel& model, v1::Model& message) {
   message.set_device_id(model.parts.front().device_id);
   int64_t total_bytes = 0;
   for (const ModelPart& part : model.parts) {
-    total_bytes += part.plan.total_bytes;
-    if (model.parts.size() > 1) *message.add_parts() = WithoutPlan(part);
+    total_bytes += part.total_bytes;
+    if (model.parts.size() == 1) continue;
+    *message.add_parts() =
+        LayersToProto(part.device_id, part, part.total_bytes);
   }
   message.set_total_bytes(ToUint64(total_bytes));
   message.set_n_slots(ToUint32(model.load.n_slots));
@@ -73,11 +65,9 @@ v1::LoadModelResponse ToProto(const LoadReport& report) {
   if (!report.parts.empty()) {
     *message.mutable_plan() = ToProto(report.parts.front().plan);
   }
-  for (const ModelPart& part : report.parts) {
+  for (const PlannedPart& part : report.parts) {
     if (report.parts.size() == 1) break;  // the plan says it all
-    v1::ModelPart& added = *message.add_parts();
-    added = WithoutPlan(part);
-    *added.mutable_plan() = ToProto(part.plan);
+    *message.add_parts() = PartToProto(part.device_id, part);
   }
   if (report.model.has_value()) {
     *message.mutable_model() = ToProto(*report.model);

@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
-#include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 
@@ -28,9 +27,7 @@ absl::Status StreamCall<Request, Response>::Begin(const Request& request) {
   const std::vector<int32_t>& ids = generation.options.prompt_ids;
   RETURN_IF_ERROR(
       CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));
-  v1::PromptInfo info;
-  SetPrompt(generation, ids, this->request_id_, info);
-  info.set_n_ctx(ToUint32(generation.model.engine->n_ctx()));
+  v1::PromptInfo info = DescribePrompt(generation, this->request_id_);
   {
     absl::MutexLock lock(&mu_);
     held_at_first_ = held_.bytes();

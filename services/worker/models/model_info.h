@@ -21,6 +21,14 @@ struct ModelPart {
   std::string device_id;
   int64_t first_layer = 0;
   int64_t n_layers = 0;
+  int64_t total_bytes = 0;  // of its plan
+};
+
+// Consecutive layers of a model that is being loaded, with their plan.
+struct PlannedPart {
+  std::string device_id;
+  int64_t first_layer = 0;
+  int64_t n_layers = 0;
   planner::MemoryPlan plan;
 };
 
@@ -48,7 +56,7 @@ struct LoadReport {
   ModelState state = ModelState::kReserving;
   std::optional<int64_t> bytes_done = std::nullopt;  // of weights
   std::optional<int64_t> bytes_total = std::nullopt;
-  std::vector<ModelPart> parts = {};              // once the plan is granted
+  std::vector<PlannedPart> parts = {};            // once the plan is granted
   std::optional<ModelInfo> model = std::nullopt;  // once it is ready
 };
 

@@ -73,9 +73,9 @@ std::string PartsNote(const LoadedModel& model) {
   return note;
 }
 
-// The parts of a model in memory, with their devices.
-std::vector<ModelPart> PartsOf(const LoadedModel& model) {
-  std::vector<ModelPart> parts;
+// The parts of a model in memory, with their devices and plans.
+std::vector<PlannedPart> PartsOf(const LoadedModel& model) {
+  std::vector<PlannedPart> parts;
   for (size_t i = 0; i < model.parts.size(); ++i) {
     const worker::EnginePart& part = model.engine->parts()[i];
     parts.push_back(
@@ -399,9 +399,9 @@ void ModelRegistry::RunUnload(Entry& entry) {
   entry.unload_waiters.clear();
 }
 
-std::vector<ModelPart> ModelRegistry::PartsOf(
+std::vector<PlannedPart> ModelRegistry::PartsOf(
     const std::vector<planner::SplitPart>& parts) const {
-  std::vector<ModelPart> result;
+  std::vector<PlannedPart> result;
   result.reserve(parts.size());
   for (const planner::SplitPart& part : parts) {
     result.push_back({options_.devices[static_cast<size_t>(part.device)].id,
@@ -425,7 +425,11 @@ ModelInfo ModelRegistry::Describe(const Entry& entry) const {
     ready.chat_format =
         std::string(worker::ChatFormatName(model.chat_format->format));
   }
-  ready.parts = services::PartsOf(model);
+  for (size_t i = 0; i < model.parts.size(); ++i) {
+    const worker::EnginePart& part = model.engine->parts()[i];
+    ready.parts.push_back({model.parts[i].device_id, part.first_layer,
+                           part.n_layers, part.plan.total_bytes});
+  }
   ready.load = model.engine->CurrentLoad();
   return info;
 }

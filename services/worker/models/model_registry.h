@@ -72,7 +72,7 @@ class ModelRegistry {
   absl::StatusOr<LoadedModel::Use> Use(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same model for a call that generates, which may keep copies of it.
+  // The ready model of this name, as a call that generates keeps it.
   // Errors: as Use.
   absl::StatusOr<ServedModel> Serve(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -150,7 +150,7 @@ class ModelRegistry {
   // Of loaded models.
   ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
   // A plan's parts with their devices.
-  std::vector<ModelPart> PartsOf(
+  std::vector<PlannedPart> PartsOf(
       const std::vector<planner::SplitPart>& parts) const;
   void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ModelInfo Describe(const Entry& entry) const
