@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,19 +74,6 @@ Cap CapOf(const ModelShape& shape, const LoadOptions& options) {
   return {shape.n_ctx_train, ContextLimit::kTrainedContext};
 }
 
-// The one place where n_ctx is decided. Returns 0 if nothing fits.
-int64_t ResolveContext(const PlanInputs& inputs, const Cap& cap,
-                       ContextLimit& limit) {
-  if (inputs.options().n_ctx) {
-    const int64_t requested = *inputs.options().n_ctx;
-    limit = requested <= cap.n_ctx ? ContextLimit::kRequested : cap.limit;
-    return std::min(requested, cap.n_ctx);
-  }
-  const int64_t n_ctx = LargestContext(inputs, cap.n_ctx);
-  limit = n_ctx == cap.n_ctx ? cap.limit : ContextLimit::kMemory;
-  return n_ctx;
-}
-
 // Bytes beyond the budgets of the device and of the host.
 int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
   const int64_t host =
@@ -93,6 +81,52 @@ int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
       inputs.options().engine.host_budget_bytes.value_or(sizes.host_bytes);
   return std::max<int64_t>(sizes.total_bytes - inputs.budget_bytes(), 0) +
          std::max<int64_t>(host, 0);
+}
+
+// The one place where n_ctx is decided: it stays 0 if nothing fits. Then the
+// numbers are those of the smallest context. `size` is SizeRegions or
+// SizeTotals, whose result is returned.
+template <typename Size>
+absl::StatusOr<RegionSizes> Decide(const PlanInputs& inputs, Size size,
+                                   PlanNumbers& numbers) {
+  const Cap cap = CapOf(inputs.shape(), inputs.options());
+  if (const auto& requested = inputs.options().n_ctx) {
+    numbers.n_ctx = std::min(*requested, cap.n_ctx);
+    numbers.context_limit =
+        *requested <= cap.n_ctx ? ContextLimit::kRequested : cap.limit;
+  } else {
+    numbers.n_ctx = LargestContext(inputs, cap.n_ctx);
+    numbers.context_limit =
+        numbers.n_ctx == cap.n_ctx ? cap.limit : ContextLimit::kMemory;
+  }
+  const ContextGrid grid(cap.n_ctx, inputs.context_step());
+  ASSIGN_OR_RETURN(
+      RegionSizes sizes,
+      size(inputs, numbers.n_ctx > 0 ? numbers.n_ctx : grid.At(0)));
+  numbers.arena_bytes = sizes.arena_bytes;
+  numbers.total_bytes = sizes.total_bytes;
+  numbers.missing_bytes = Missing(sizes, inputs);
+  numbers.fits = numbers.missing_bytes == 0;
+  numbers.kv = sizes.kv;
+  return sizes;
+}
+
+// Checks the arguments of Layout and calls `use` with the plan's inputs and its
+// weights' layout.
+template <typename Use>
+auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
+                const DeviceProfile& profile, int64_t budget_bytes, Use use)
+    -> std::invoke_result_t<Use, const PlanInputs&, WeightLayout&> {
+  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
+  ASSIGN_OR_RETURN(const StoredShape stored,
+                   StoredShape::Create(file_shape, options.engine.weight_type));
+  ASSIGN_OR_RETURN(
+      WeightLayout weights,
+      LayoutWeights(stored.get(), profile, options.engine.host_weights));
+  ASSIGN_OR_RETURN(const PlanInputs inputs,
+                   PlanInputs::Create(stored.get(), options, profile,
+                                      weights.bytes, budget_bytes));
+  return use(inputs, weights);
 }
 
 // Bytes on the device before the allocator rounds.
@@ -151,6 +185,38 @@ int64_t PowerOfTwoFrom(int64_t value) {
   return power;
 }
 
+absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
+                                  WeightLayout& weights) {
+  MemoryPlan plan = {};
+  ASSIGN_OR_RETURN(RegionSizes sizes, Decide(inputs, SizeRegions, plan));
+  ExplainRegions(inputs, sizes);
+  const int64_t cap = CapOf(inputs.shape(), inputs.options()).n_ctx;
+  plan.options = inputs.options();
+  plan.budget_bytes = inputs.budget_bytes();
+  plan.n_rows = sizes.n_rows;
+  plan.n_sampled = sizes.n_sampled;
+  plan.host_bytes = sizes.host_bytes;
+  const bool is_solved =
+      plan.fits && plan.context_limit == ContextLimit::kMemory;
+  if (!plan.fits || is_solved) {
+    plan.binding_term = BindingTerm(inputs, sizes, is_solved);
+  }
+  plan.regions = std::move(sizes.regions);
+  plan.workspace = sizes.workspace;
+  plan.weights = std::move(weights.placements);
+  plan.not_runnable =
+      WhyNotRunnable(inputs.shape(), inputs.options(), inputs.profile());
+  if (const Region* reserve = plan.FindRegion("reserve")) {
+    plan.reserve_bytes = reserve->bytes;
+  }
+  plan.n_ctx_reason = ContextReason(inputs, plan, cap);
+  AddMargins(inputs, sizes, plan);
+  if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
+    plan.suggestions = SuggestChanges(inputs, plan, sizes.n_ctx, cap);
+  }
+  return plan;
+}
+
 }  // namespace
 
 LoadOptions Changed(LoadOptions options, const Change& change) {
@@ -177,89 +243,30 @@ const Region* MemoryPlan::FindRegion(absl::string_view name) const {
   return nullptr;
 }
 
-absl::StatusOr<MemoryPlan> Layout(const ModelShape& file_shape,
+absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
-  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
-  ASSIGN_OR_RETURN(const StoredShape stored,
-                   StoredShape::Create(file_shape, options.engine.weight_type));
-  const ModelShape& shape = stored.get();
-  ASSIGN_OR_RETURN(WeightLayout weights,
-                   LayoutWeights(shape, profile, options.engine.host_weights));
-  ASSIGN_OR_RETURN(
-      const PlanInputs inputs,
-      PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
-  const Cap cap = CapOf(shape, options);
-
-  MemoryPlan plan = {};
-  plan.options = options;
-  plan.budget_bytes = budget_bytes;
-  plan.n_ctx = ResolveContext(inputs, cap, plan.context_limit);
-  // If nothing fits, the regions are those of the smallest context.
-  const ContextGrid grid(cap.n_ctx, inputs.context_step());
-  const int64_t n_ctx = plan.n_ctx > 0 ? plan.n_ctx : grid.At(0);
-  ASSIGN_OR_RETURN(RegionSizes sizes, SizeRegions(inputs, n_ctx));
-  ExplainRegions(inputs, sizes);
-  plan.n_rows = sizes.n_rows;
-  plan.n_sampled = sizes.n_sampled;
-  plan.arena_bytes = sizes.arena_bytes;
-  plan.total_bytes = sizes.total_bytes;
-  plan.host_bytes = sizes.host_bytes;
-  plan.missing_bytes = Missing(sizes, inputs);
-  plan.fits = plan.missing_bytes == 0;
-  const bool is_solved =
-      plan.fits && plan.context_limit == ContextLimit::kMemory;
-  if (!plan.fits || is_solved) {
-    plan.binding_term = BindingTerm(inputs, sizes, is_solved);
-  }
-  plan.regions = std::move(sizes.regions);
-  plan.kv = sizes.kv;
-  plan.workspace = sizes.workspace;
-  plan.weights = std::move(weights.placements);
-  plan.not_runnable = WhyNotRunnable(shape, options, profile);
-  if (const Region* reserve = plan.FindRegion("reserve")) {
-    plan.reserve_bytes = reserve->bytes;
-  }
-  plan.n_ctx_reason = ContextReason(inputs, plan, cap.n_ctx);
-  AddMargins(inputs, sizes, plan);
-  if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
-    plan.suggestions = SuggestChanges(inputs, plan, n_ctx, cap.n_ctx);
-  }
-  return plan;
+  return WithInputs(shape, options, profile, budget_bytes,
+                    [](const PlanInputs& inputs, WeightLayout& weights) {
+                      return Layout(inputs, weights);
+                    });
 }
 
 absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
-  const Cap cap = CapOf(inputs.shape(), inputs.options());
   PlanNumbers numbers = {};
-  ContextLimit limit;
-  numbers.n_ctx = ResolveContext(inputs, cap, limit);
-  const int64_t n_ctx =
-      numbers.n_ctx > 0 ? numbers.n_ctx
-                        : ContextGrid(cap.n_ctx, inputs.context_step()).At(0);
-  ASSIGN_OR_RETURN(const RegionSizes sizes, SizeTotals(inputs, n_ctx));
-  numbers.arena_bytes = sizes.arena_bytes;
-  numbers.total_bytes = sizes.total_bytes;
-  numbers.missing_bytes = Missing(sizes, inputs);
-  numbers.fits = numbers.missing_bytes == 0;
-  numbers.kv = sizes.kv;
+  RETURN_IF_ERROR(Decide(inputs, SizeTotals, numbers).status());
   return numbers;
 }
 
-absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& file_shape,
+absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
                                           const LoadOptions& options,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes) {
-  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
-  ASSIGN_OR_RETURN(const StoredShape stored,
-                   StoredShape::Create(file_shape, options.engine.weight_type));
-  const ModelShape& shape = stored.get();
-  ASSIGN_OR_RETURN(const WeightLayout weights,
-                   LayoutWeights(shape, profile, options.engine.host_weights));
-  ASSIGN_OR_RETURN(
-      const PlanInputs inputs,
-      PlanInputs::Create(shape, options, profile, weights.bytes, budget_bytes));
-  return LayoutNumbers(inputs);
+  return WithInputs(shape, options, profile, budget_bytes,
+                    [](const PlanInputs& inputs, const WeightLayout&) {
+                      return LayoutNumbers(inputs);
+                    });
 }
 
 int64_t VocabBytes(const VocabShape& vocab) {

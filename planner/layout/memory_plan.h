@@ -143,25 +143,30 @@ struct Suggestion {
   int64_t n_ctx;  // the n_ctx that it gives
 };
 
-struct MemoryPlan {
-  LoadOptions options;  // as requested, counts clamped
-  int64_t n_ctx;        // decided; 0 if even the smallest does not fit
-  int64_t n_rows;       // rows of a step: min(n_ubatch, n_ctx rounded to pages)
-  int64_t n_sampled;    // rows whose logits are kept
+// What a search among many plans reads.
+struct PlanNumbers {
+  int64_t n_ctx;  // decided; 0 if even the smallest does not fit
   ContextLimit context_limit;
-  std::string n_ctx_reason;  // one sentence with numbers
   bool fits;
-  int64_t budget_bytes;
   int64_t arena_bytes;    // one allocation: all regions with offset >= 0
   int64_t total_bytes;    // on the device: the arena as allocated, and the
                           // regions outside of it
+  int64_t missing_bytes;  // 0 if it fits
+  KvBytes kv;
+};
+
+struct MemoryPlan : PlanNumbers {
+  LoadOptions options;  // as requested, counts clamped
+  int64_t n_rows;       // rows of a step: min(n_ubatch, n_ctx rounded to pages)
+  int64_t n_sampled;    // rows whose logits are kept
+  std::string n_ctx_reason;  // one sentence with numbers
+  int64_t budget_bytes;
   int64_t host_bytes;     // regions in host memory, not in total_bytes
   int64_t reserve_bytes;  // for reserve-first policies; else 0
   // The regions in the arena's order, then those outside of it. The bytes of
   // the regions on the device sum to total_bytes: `margin` includes what the
   // allocator's rounding adds.
   std::vector<Region> regions;
-  KvBytes kv;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
   // Why the device's backend cannot run this plan yet, one sentence each. The
@@ -174,7 +179,6 @@ struct MemoryPlan {
   // every slot (averaged over a page) and of one more slot.
   int64_t bytes_per_token;
   int64_t bytes_per_slot;
-  int64_t missing_bytes;  // 0 if it fits
   // Changes that would make the plan fit or its context longer; the one that
   // loses least comes first.
   std::vector<Suggestion> suggestions;
@@ -195,16 +199,6 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const LoadOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes);
-
-// The numbers of a plan; see MemoryPlan.
-struct PlanNumbers {
-  int64_t n_ctx;
-  bool fits;
-  int64_t arena_bytes;
-  int64_t total_bytes;
-  int64_t missing_bytes;
-  KvBytes kv;
-};
 
 class PlanInputs;  // plan_regions.h
 
