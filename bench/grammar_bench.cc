@@ -193,7 +193,7 @@ void AddSchemas(std::vector<Case>& cases) {
   }
 }
 
-// Of this process, so that others do not count.
+// CPU time of this process, so that other processes do not count.
 double MillisecondsSince(std::clock_t begin) {
   return static_cast<double>(std::clock() - begin) * 1e3 / CLOCKS_PER_SEC;
 }

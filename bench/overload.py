@@ -85,7 +85,7 @@ def flood(worker, args, rate):
             call.call.result()
         except grpc.RpcError:
             pass
-    # Those of the queue's first fill, and of its last, are not the flood's.
+    # Requests of the queue's first fill and of its last are not counted.
     inside = [c for c in calls if c.call.code() == grpc.StatusCode.OK
               and c.end <= end]
     refusals = [c.end - c.begin for c in calls if c.call.code() == REFUSED]
@@ -130,7 +130,7 @@ def slow_reader(worker, args):
     for i in range(args.repeats):
         quiet += read_for(worker, args)
         before = rss(worker)
-        # Of its replies the first one is read, and no other.
+        # Only the first of its replies is read.
         with small_channel(worker.address) as channel:
             unread = GenerationStub(channel).StreamGenerate(endless(
                 text=text(f"Unread {i}"),

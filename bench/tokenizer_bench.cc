@@ -25,7 +25,7 @@
 namespace plimsoll::bench {
 namespace {
 
-// Of one text.
+// How often one text is encoded.
 constexpr int kRounds = 3;
 
 // The longest time, in milliseconds, for which encoding `text` does not ask

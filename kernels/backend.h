@@ -64,7 +64,7 @@ struct DeviceInfo {
   int64_t activation_block_bytes;  // bytes per such block when packed
   int64_t scratch_bytes;           // for the kernels themselves, all threads
   bool is_host_memory = true;      // the host may follow its pointers
-  std::string unique_id = {};      // the same in any process; or empty
+  std::string unique_id = {};      // equal in any process; or empty
   // Estimated bytes that the driver may take for steps that it starts as one
   // (BeginStep). They are outside of all that is allocated.
   int64_t graph_bytes = 0;
@@ -146,7 +146,7 @@ struct MatMulArgs {
   WeightMatrix w;           // no operation between BeginStep and
                             // Synchronize writes it; uploads may
   const float* x;           // [n_rows, w.cols]
-  const std::byte* packed;  // of x, from PackActivations, or nullptr
+  const std::byte* packed;  // PackActivations' result for x, or nullptr
   float* out;               // [n_rows, w.rows]
   int64_t n_rows;
   bool accumulate;
@@ -229,7 +229,7 @@ struct PrepareHeadsArgs {
   int64_t head_dim;  // <= kMaxHeadDim, whole KV blocks
   int64_t n_rot;
   RopeStyle style;
-  float eps;     // of q_norm and k_norm
+  float eps;     // epsilon of q_norm and k_norm
   DType k_type;  // IsKvType
   DType v_type;
   std::byte* base;

@@ -40,7 +40,7 @@ class Buffer {
   }
 
   std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }  // what was taken
+  int64_t bytes() const { return bytes_; }  // bytes that were taken
   BufferView view() const { return {data_, bytes_}; }
 
  private:

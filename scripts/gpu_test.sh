@@ -20,7 +20,7 @@ set -euo pipefail
 tests='backend weights elementwise prepare_heads store_rows mat_mul mat_mul_half
   mat_mul_many mat_mul_top gated_mat_mul attention attention_types
   attention_spans step top_k sample'
-# Those run under compute-sanitizer too, which slows kernels down a lot.
+# These tests run under compute-sanitizer too, which slows kernels down a lot.
 checked='weights elementwise prepare_heads store_rows mat_mul mat_mul_half
   attention step top_k sample'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and

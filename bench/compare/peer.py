@@ -40,7 +40,7 @@ class Context:
         params.n_batch = params.n_ubatch = args.n_ubatch
         params.n_seq_max = n_sequences
         params.n_threads = params.n_threads_batch = args.threads
-        # As its own programs have it, not its library: a sliding window's
+        # Its own programs set this and its library does not: a sliding window's
         # layers keep a window, not the whole context.
         params.swa_full = False
         params.flash_attn_type = args.flash_attention

@@ -14,7 +14,7 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kCopyBytes = 16;  // of one copy, also its alignment
+inline constexpr int kCopyBytes = 16;  // bytes of one copy, and its alignment
 
 #ifdef PLIMSOLL_CUDA_EMULATED
 

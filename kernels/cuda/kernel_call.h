@@ -38,7 +38,7 @@ inline constexpr int64_t kUnaskedSharedBytes = int64_t{48} << 10;
 class KernelCall {
  public:
   static constexpr int kMaxArguments = 12;
-  static constexpr size_t kMaxBytes = 640;  // of all arguments
+  static constexpr size_t kMaxBytes = 640;  // all arguments together
 
   const void* kernel = nullptr;
   // Runs the kernel on the emulator; null on a device.

@@ -26,7 +26,7 @@ class LaunchQueue {
   // a graph.
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
-  static constexpr size_t kMaxCalls = 8192;  // of a step, likewise
+  static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
   // It keeps at most this many graphs, one for each number of rows and list of
   // kernels. Where all places are taken, a step changes a graph of its list
   // that was made for another number of rows; if there is none, the graph that
@@ -102,7 +102,8 @@ class LaunchQueue {
     int64_t n_rows = 0;
     int64_t last_used = 0;
     std::vector<KernelCall> calls;
-    std::unique_ptr<KernelGraph> graph;  // of `calls`; null until it is built
+    // Graph of `calls`; null until it is built.
+    std::unique_ptr<KernelGraph> graph;
   };
 
   absl::Status CopySpans();

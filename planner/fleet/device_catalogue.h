@@ -16,7 +16,7 @@ namespace plimsoll::planner {
 // What the number memory_bytes of a device means.
 enum class MemoryBasis {
   kDriver,   // the total that its driver reports
-  kNominal,  // as it is sold; less is usable, in GiB
+  kNominal,  // memory as sold; less is usable, in GiB
 };
 const char* MemoryBasisName(MemoryBasis basis);  // "driver", "nominal"
 
@@ -28,7 +28,7 @@ struct CatalogueDevice {
   static constexpr int64_t kMaxYear = 2100;
 
   std::string name;   // unique, in any case: "rtx-4090"
-  std::string title;  // as its maker calls it
+  std::string title;  // the maker's name for it
   std::string kind;   // "gpu", "unified", "board" or "cpu"
   int64_t memory_bytes;
   MemoryBasis memory_basis;
@@ -40,7 +40,7 @@ struct CatalogueDevice {
 // Devices by name.
 class DeviceCatalogue {
  public:
-  static constexpr int64_t kMaxDevices = 4'096;  // of one file
+  static constexpr int64_t kMaxDevices = 4'096;  // the most in one file
 
   // Reads a table with the columns name, title, kind, memory_bytes,
   // memory_basis, bandwidth_bytes_per_s, year, source (see csv.h).

@@ -57,7 +57,7 @@ struct UnplacedModel {
   // The device that comes closest among the last two kinds, or -1.
   int64_t closest_device;
   int64_t closest_free_bytes;
-  int64_t needed_bytes;   // of one replica on that device
+  int64_t needed_bytes;   // one replica's bytes on that device
   int64_t missing_bytes;  // needed_bytes - closest_free_bytes
   std::string reason;     // all this in one sentence
 };
@@ -78,8 +78,8 @@ struct Placement {
   // True if it is proven that no assignment places more replicas by priority,
   // or as many on fewer devices.
   bool is_optimal;
-  int64_t wanted_bytes;     // of all replicas, each where it needs least
-  int64_t available_bytes;  // of all devices
+  int64_t wanted_bytes;     // all replicas, each where it needs least
+  int64_t available_bytes;  // all devices together
 };
 
 // Checks a problem. Errors: kInvalidArgument naming what is beyond its limits,

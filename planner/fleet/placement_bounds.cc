@@ -29,7 +29,7 @@ constexpr int64_t kNoShare = -1;
 
 struct Group {
   int64_t device_class;
-  int64_t bytes;  // of the group's largest device
+  int64_t bytes;  // bytes of the group's largest device
   int64_t n_devices;
 };
 

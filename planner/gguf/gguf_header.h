@@ -43,7 +43,7 @@ absl::string_view GgufTypeName(GgufType type);
 struct GgufArray {
   GgufType element_type;
   int64_t n;                    // elements
-  int64_t offset;               // of the first element, in the file
+  int64_t offset;               // the first element's place in the file
   int64_t bytes;                // all elements, with string lengths
   std::vector<double> numbers;  // [n] or empty
 };
@@ -83,7 +83,7 @@ struct GgufHeader {
   int64_t file_bytes;
   int64_t alignment;
   int64_t header_bytes;  // up to the end of the tensor table, unpadded
-  int64_t data_offset;   // of the data section, from the start of the file
+  int64_t data_offset;   // the data section's place in the file
   std::map<std::string, GgufValue, std::less<>> metadata;
   std::vector<GgufTensor> tensors;  // in the file's order
 

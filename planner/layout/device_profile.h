@@ -49,12 +49,12 @@ struct WorkspaceParameters {
 struct DeviceProfile {
   std::string id;    // stable name: "cpu", "cuda:0"
   std::string kind;  // "cpu", "cuda"; "gpu" for one of a catalogue
-  std::string name;  // as the vendor prints it
+  std::string name;  // the vendor's name for it
   int64_t total_bytes;
-  int64_t free_bytes;  // what a new grant may use now
+  int64_t free_bytes;  // bytes that a new grant may use now
   AllocationRule allocation;
   int64_t granularity_bytes;  // for kGranularity
-  int64_t alignment;          // of all regions and tensors; a power of two
+  int64_t alignment;  // alignment of all regions and tensors; a power of two
   std::vector<StorageRule> storage;  // element types of weights that it runs
   std::vector<DType> kv_types;       // element types of keys and values
   WorkspaceParameters workspace;

@@ -100,7 +100,7 @@ class Adviser {
     return inputs.ok() && Fits(*inputs, n_ctx_);
   }
 
-  // Of the weights that stay on the device.
+  // The number of elements in matrices that stay on the device.
   double MatrixElements() const {
     const HostWeights& host = inputs_.options().engine.host_weights;
     double elements = 0;
@@ -124,7 +124,7 @@ class Adviser {
   const MemoryPlan& plan_;
   int64_t n_ctx_;
   int64_t cap_;
-  double elements_ = 0;  // of matrices on the device, once somebody asked
+  double elements_ = 0;  // elements of matrices on the device, once counted
   std::vector<Suggestion> suggestions_;
 };
 

@@ -15,7 +15,7 @@ namespace plimsoll::planner {
 // How many cells a sliding-window layer keeps for a sequence.
 enum class RingRule {
   kExact,             // `window`
-  kFull,              // as many as a full-attention layer
+  kFull,              // every token, like a full-attention layer
   kWindowPlusUbatch,  // window + n_ubatch; all layers in multiples of 256
   kWindowPlusTokens,  // window + a constant
 };

@@ -99,7 +99,7 @@ class Slicer {
 
  private:
   const ModelShape& shape_;
-  ModelShape empty_;           // the same without layers and weights
+  ModelShape empty_;           // the shape without layers and weights
   std::vector<Owner> owners_;  // by index in ModelShape::weights
 };
 

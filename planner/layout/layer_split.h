@@ -27,7 +27,7 @@ struct SplitPart {
   int64_t device;  // index
   int64_t first_layer;
   int64_t n_layers;
-  MemoryPlan plan;  // of these layers alone
+  MemoryPlan plan;  // plan of these layers alone
 };
 
 struct SplitPlan {
@@ -35,9 +35,10 @@ struct SplitPlan {
   bool fits;
   std::vector<SplitPart> parts;  // devices that hold layers, in order
   std::string n_ctx_reason;      // one sentence with numbers
-  // Of a split that does not fit: layers that found no device, the bytes that
-  // the last device lacks to take them, and changes with which all find one,
-  // each checked by splitting again, with what it saves on the last device.
+  // These describe a split that does not fit: the layers that found no device,
+  // the bytes that the last device lacks to take them, and changes with which
+  // all layers find one. Each change was checked by splitting again; it has
+  // what it saves on the last device.
   int64_t n_layers_left;
   int64_t missing_bytes;
   std::vector<Suggestion> suggestions;

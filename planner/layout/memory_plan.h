@@ -35,7 +35,7 @@ struct HostWeights {
 
 // A multimodal projector in the same process.
 struct ProjectorBytes {
-  int64_t weights = 0;    // as in its file
+  int64_t weights = 0;    // bytes in its file
   int64_t workspace = 0;  // for one image or sound; an estimate
 };
 
@@ -48,7 +48,8 @@ struct EngineRules {
   bool flash_attention = true;
   std::optional<AllocationChoice> allocation;  // absent = the device's rule
   std::optional<int64_t> weight_bytes;         // absent = from the tensors
-  std::optional<DType> weight_type;  // of every matrix; absent = the file's
+  // Type of every matrix; absent = the file's.
+  std::optional<DType> weight_type;
   HostWeights host_weights;
   bool mmap_weights = false;  // stay in the mapped file, never packed
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
@@ -104,7 +105,7 @@ struct Region {
 // The place of a weight tensor in the region `weights`.
 struct WeightPlacement {
   int64_t offset;  // in the region; -1 = in host memory
-  int64_t bytes;   // as the device stores it, with row padding
+  int64_t bytes;   // bytes on the device, with row padding
 };
 
 // What limits n_ctx.
@@ -120,12 +121,12 @@ enum class ContextLimit {
 struct Change {
   HostWeights host_weights = {};  // kinds that move to host memory as well
   std::optional<int64_t> n_ubatch = std::nullopt;
-  std::optional<DType> kv_type = std::nullopt;  // of keys and of values
+  std::optional<DType> kv_type = std::nullopt;  // type of keys and of values
   std::optional<int64_t> n_parked = std::nullopt;
   std::optional<int64_t> n_slots = std::nullopt;
   std::optional<int64_t> n_ctx = std::nullopt;
   std::optional<int64_t> max_inference_len = std::nullopt;
-  std::optional<DType> weight_type = std::nullopt;  // of every matrix
+  std::optional<DType> weight_type = std::nullopt;  // type of every matrix
 
   // True if nothing is changed.
   bool empty() const { return *this == Change{}; }
@@ -156,7 +157,7 @@ struct PlanNumbers {
 };
 
 struct MemoryPlan : PlanNumbers {
-  LoadOptions options;  // as requested, counts clamped
+  LoadOptions options;  // the requested options, counts clamped
   int64_t n_rows;       // rows of a step: min(n_ubatch, n_ctx rounded to pages)
   int64_t n_sampled;    // rows whose logits are kept
   std::string n_ctx_reason;  // one sentence with numbers

@@ -13,8 +13,8 @@ namespace plimsoll::planner {
 
 struct WeightBytes {
   int64_t device = 0;  // laid out as the device stores them
-  int64_t host = 0;    // of those that stay in host memory
-  int64_t file = 0;    // of the others, as they are in the file
+  int64_t host = 0;    // weights that stay in host memory
+  int64_t file = 0;    // the other weights, as the file has them
 };
 
 struct WeightLayout {
@@ -60,7 +60,8 @@ class PlanInputs {
                                            const WeightBytes& weights,
                                            int64_t budget_bytes);
 
-  // The same model with other options, whose weight_type may name another type.
+  // Inputs of the same model with other options, whose weight_type may name
+  // another type.
   absl::StatusOr<PlanInputs> With(const LoadOptions& options) const;
 
   const ModelShape& shape() const { return *shape_; }
@@ -87,7 +88,7 @@ class PlanInputs {
   int64_t scratch_bytes_ = 0;
   KvModel kv_;
   StepWidths widths_;
-  WorkspacePlan workspace_;  // of a whole step, with rings if there are windows
+  WorkspacePlan workspace_;  // a whole step's, with rings if there are windows
 };
 
 // Everything that depends on the context, in bytes.
@@ -96,11 +97,11 @@ struct RegionSizes {
   int64_t n_rows;
   int64_t n_sampled;
   KvBytes kv;
-  WorkspacePlan workspace;      // empty in SizeTotals
-  int64_t arena_bytes;          // sum of the regions in it
-  int64_t total_bytes;          // on the device
-  int64_t rounding_bytes;       // of total_bytes: what the allocator adds
-  int64_t host_bytes;           // elsewhere
+  WorkspacePlan workspace;  // empty in SizeTotals
+  int64_t arena_bytes;      // sum of the regions in it
+  int64_t total_bytes;      // on the device
+  int64_t rounding_bytes;   // the part of total_bytes that the allocator adds
+  int64_t host_bytes;       // elsewhere
   std::vector<Region> regions;  // without formulas; empty in SizeTotals
 };
 

@@ -35,7 +35,7 @@ enum class StepBuffer {
   kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
   kSampled,       // f32 [S, D], rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
-  kScratch,             // of the kernels
+  kScratch,             // the kernels' scratch
 };
 inline constexpr int kNumStepBuffers = 19;
 const char* StepBufferName(StepBuffer buffer);

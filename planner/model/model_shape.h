@@ -30,7 +30,7 @@ enum class FfnKind {
 // The memory-related numbers of one transformer layer.
 struct LayerShape {
   int64_t n_kv_heads;
-  int64_t head_dim;  // the same for queries, keys and values
+  int64_t head_dim;  // one width for queries, keys and values
   int64_t ffn_dim;
   int64_t window;     // tokens that a sliding-window layer sees, with its own;
                       // 0 = full attention
@@ -127,7 +127,7 @@ absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
 // Element types of a model's matrices.
 struct TensorTypes {
   DType dense;
-  DType embedding;  // also of the vocabulary projection
+  DType embedding;  // the vocabulary projection's type, too
   DType experts;
 };
 

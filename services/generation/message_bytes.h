@@ -97,7 +97,7 @@ class ReplyMeter {
  private:
   ByteBudget::Share share_;
   int64_t first_held_ = 0;
-  int64_t first_bytes_ = 0;  // of the reply, held at first
+  int64_t first_bytes_ = 0;  // the reply's bytes, held at first
   int64_t reply_bytes_ = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace plimsoll::services {
 
 enum class LogLevel {
-  kInfo,     // what the process does
+  kInfo,     // normal work of the process
   kWarning,  // something is missing, and serving goes on
   kError,    // something is refused until an operator or time mends it
 };

@@ -18,8 +18,8 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr size_t kMaxSegments = 256;       // of a program's file
-constexpr uint64_t kMaxNoteBytes = 65536;  // of one segment
+constexpr size_t kMaxSegments = 256;       // segments of a program's file
+constexpr uint64_t kMaxNoteBytes = 65536;  // notes of one segment
 
 // Reads `n` bytes of the file from `offset`; fewer at its end.
 std::string ReadAt(std::ifstream& file, uint64_t offset, uint64_t n) {

@@ -84,8 +84,8 @@ class DeviceFeed {
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
   struct News {
-    std::shared_ptr<const v1::WatchDevicesResponse>
-        message;  // it is null if there is none
+    // It is null if there is none.
+    std::shared_ptr<const v1::WatchDevicesResponse> message;
     int64_t version = 0;
   };
   // Returns what a watcher needs that knows the state at `version`, or nothing
@@ -98,7 +98,7 @@ class DeviceFeed {
   struct Told {
     DeviceState state;
     v1::Device message;
-    int64_t version = 0;  // of its last change
+    int64_t version = 0;  // version of its last change
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_, told_mu_);

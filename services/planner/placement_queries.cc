@@ -25,7 +25,8 @@ using planner::PlacementProblem;
 struct Target {
   planner::DeviceProfile profile;
   int64_t available_bytes;
-  std::optional<int64_t> bandwidth_bytes_per_s;  // if the catalogue has it
+  // Absent if the catalogue lacks it.
+  std::optional<int64_t> bandwidth_bytes_per_s;
 };
 
 absl::StatusOr<Target> RegisteredTarget(const std::string& id,

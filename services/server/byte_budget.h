@@ -69,7 +69,7 @@ class ByteBudget {
    private:
     friend class ByteBudget;
     ByteBudget* budget_ = nullptr;
-    Peers::iterator peer_ = {};  // if there is a budget
+    Peers::iterator peer_ = {};  // meaningful if there is a budget
     int64_t bytes_ = 0;
     bool is_counted_ = false;
   };

@@ -11,7 +11,7 @@ from conftest import model_flag
 from servers import CALL_SECONDS, Worker, binary, refused
 from stubs import generation as v1, session as sv1
 
-# Of some 220 tokens, of which a context holds four; sanitizers are slow.
+# A turn has some 220 tokens, and a context holds four turns. Sanitizers are slow.
 TURNS = 10 if os.environ.get("PLIMSOLL_SANITIZE") else 26
 SYSTEM = "You are a lighthouse keeper. Answer in one short sentence."
 

@@ -131,7 +131,7 @@ TURNS = (
 # A string ends with a backslash and another character; choices are read from
 # the end, so they stand last and reversed.
 CHAT = b"Be brief.\\ What is 2 + 2?\\ 4\\ <|im_end|>?\\ "
-# Of format functiongemma, objects are parameters, arguments and responses.
+# The format functiongemma has objects for parameters, arguments and responses.
 TOOLS = b'{"type":"object"}\\ <escape>?\\ {"k":"<escape>"}\\ {"ok":true}\\ '
 
 

@@ -148,7 +148,8 @@ TEST_F(CudaLaunchQueueTest, OneListMoreThanThereArePlacesIsBuiltAnew) {
   EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs + 2);
 }
 
-// Those of steps without guesses, and, of two rows or more, of steps with some.
+// Each number of rows has a list for steps without guesses; from two rows on it
+// has one for steps with guesses, too.
 TEST_F(CudaLaunchQueueTest, AllListsOfStepsHavePlaces) {
   const auto backend = *NewEmulatedCudaBackend();
   const int64_t n = std::ssize(backend->Device().step_rows) + 1;

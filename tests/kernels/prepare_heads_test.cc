@@ -111,7 +111,7 @@ class PrepareHeadsTest : public BackendTest {
   }
 
  private:
-  // Of stored rows.
+  // The bytes from one stored row to the next.
   static int64_t Stride(const Given& given) {
     const int64_t dim = given.n_kv_heads * given.head_dim;
     return KvBytes(DType::kF32, dim) + kGap;

@@ -238,7 +238,7 @@ TEST_P(SampleTest, TiesAreDrawnByTheirIds) {
   // Both zeros are one.
   const Logits zeros = {-0.0f, 0.0f, -0.0f, 0.0f};
   ExpectDraw(zeros, {.u = 0.3});
-  // Of equal ones at the edge the first ones are left.
+  // Among equal logits at the edge, the first ones stay.
   ExpectDraw(equal, {.u = 0.999999, .top_k = 100});
   ExpectDraw(equal, {.u = 0.999999, .top_p = 0.5f});
 }

@@ -60,7 +60,7 @@ TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
   }
 }
 
-// Of each row at its own inverse temperature.
+// The mass of each row at the row's own inverse temperature.
 std::vector<double> MassesOf(Backend& backend, const std::vector<float>& logits,
                              const std::vector<float>& inverse) {
   const auto n_rows = static_cast<int64_t>(inverse.size());

@@ -27,7 +27,7 @@ struct KvRegions {
 
 // Consecutive layers whose keys and values lie on one device.
 struct KvPart {
-  const planner::ModelShape* shape;  // of these layers
+  const planner::ModelShape* shape;  // shape of these layers
   const planner::MemoryPlan* plan;
   KvRegions regions;
 };
@@ -55,7 +55,7 @@ class KvCache {
 
   // Where the tokens of a slot lie, without the bytes of its pages and rings.
   struct Slot {
-    std::vector<kernels::PageEntry> pages;  // those of the prefix come first
+    std::vector<kernels::PageEntry> pages;  // the prefix's pages come first
     int64_t length = 0;
     int64_t prefix_tokens = 0;
     int64_t evicted = 0;
@@ -208,8 +208,8 @@ class KvCache {
   struct Part {
     KvRegions regions;
     int64_t page_bytes;
-    int64_t ring_bytes;   // of one slot
-    int64_t draft_bytes;  // of one slot
+    int64_t ring_bytes;   // one slot's bytes
+    int64_t draft_bytes;  // one slot's bytes
   };
   struct Layer {
     size_t part = 0;

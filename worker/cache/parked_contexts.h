@@ -22,7 +22,7 @@ class ParkedContexts {
   // The memory for one part of the cache, on the part's device.
   struct Part {
     kernels::Backend* backend;
-    kernels::BufferView memory;  // of n_places * (a slot's bytes of this part)
+    kernels::BufferView memory;  // n_places * (a slot's bytes of this part)
   };
 
   // `parts` are in the order of the cache's parts. The cache and the backends

@@ -27,7 +27,7 @@ constexpr int kMaxDepth = 2'048;
 struct Mount {
   bool is_v2;
   std::string root;   // the cgroup that is seen at `point`
-  std::string point;  // where it is mounted
+  std::string point;  // the folder where it is mounted
 };
 
 using Lines = std::vector<std::string>;

@@ -50,9 +50,9 @@ class Drafts {
   std::span<const Stage> stages_;
   KvCache& cache_;
   const bool is_enabled_;
-  std::vector<int32_t> newest_tokens_;  // where guesses are looked up
-  std::vector<int64_t> draft_offsets_;  // of the rows that move
-  std::vector<int64_t> ring_offsets_;   // where they go
+  std::vector<int32_t> newest_tokens_;  // guesses are looked up here
+  std::vector<int64_t> draft_offsets_;  // offsets of the rows that move
+  std::vector<int64_t> ring_offsets_;   // the places where they go
 };
 
 }  // namespace plimsoll::worker

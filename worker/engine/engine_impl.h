@@ -115,7 +115,7 @@ class Engine::Impl {
 
   EngineResources resources_;
   const EngineOptions options_;
-  const int64_t slot_bytes_;  // of the KV cache, for one session
+  const int64_t slot_bytes_;  // KV cache bytes of one session
   StepCounters counters_;
   MaskMaker masks_;
 

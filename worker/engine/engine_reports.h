@@ -14,7 +14,7 @@ namespace plimsoll::worker {
 // the whole process is counted once.
 struct MemoryReport {
   int64_t planned_bytes;    // the arena's
-  int64_t allocated_bytes;  // what the device gave for it, less its rounding
+  int64_t allocated_bytes;  // bytes the device gave, less its rounding
   int64_t device_allocations_after_load;
   int64_t peak_rss_bytes;
   int64_t vocab_bytes;   // tokenizer tables, measured

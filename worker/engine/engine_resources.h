@@ -26,7 +26,7 @@ namespace plimsoll::worker {
 // where it is, so that pointers between the members stay right. Members are
 // destroyed in reverse order: each uses only those above it.
 struct EngineResources {
-  planner::ModelShape shape;      // of the whole model
+  planner::ModelShape shape;      // shape of the whole model
   std::vector<EnginePart> parts;  // at least one
   // The CPU's threads. A device with its own memory needs only the caller.
   std::unique_ptr<kernels::ThreadPool> pool;

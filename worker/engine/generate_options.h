@@ -55,7 +55,7 @@ struct GenerateOptions {
   // most the plan's n_draft; 0 guesses nothing. The drawn tokens do not depend
   // on it.
   int64_t draft_tokens = 0;
-  RollOptions roll;  // what happens when the context is full
+  RollOptions roll;  // says what a full context does
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
   Claim claim;                                   // who asks
   // The request continues a call that was admitted before. The queue's limit

@@ -44,7 +44,8 @@ struct SequenceStart {
   int64_t n_cached = 0;       // prompt tokens that earlier calls computed
   // The session's key in SessionBook; absent without a session.
   std::optional<int64_t> session = std::nullopt;
-  std::unique_ptr<TokenMask> mask = nullptr;  // of the reply; null = any text
+  // The reply's mask; null = any text.
+  std::unique_ptr<TokenMask> mask = nullptr;
 };
 
 // Owned by the engine. After Submit only the step thread changes it; other
@@ -165,7 +166,7 @@ class Sequence {
   StepOutput output_;                            // not yet taken by the sink
   std::vector<std::vector<Candidate>> buffers_;  // for candidates, unused
   std::vector<int64_t> turns_;                   // scratch of Evict
-  std::string bytes_;                            // of the token at hand
+  std::string bytes_;                            // bytes of the token at hand
   bool is_parked_ = false;
   SequenceStart start_;
   std::vector<int64_t> keep_rings_at_;

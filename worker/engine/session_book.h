@@ -113,7 +113,7 @@ class SessionBook {
   int64_t max_sessions_;
   int64_t next_key_ = 1;
   std::map<int64_t, Session> sessions_;  // by key
-  std::vector<int64_t> freed_slots_;     // of closed sessions
+  std::vector<int64_t> freed_slots_;     // slots of closed sessions
 };
 
 }  // namespace plimsoll::worker

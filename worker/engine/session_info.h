@@ -40,10 +40,10 @@ struct SessionInfo {
   int64_t n_tokens;         // so far, evicted ones included
   int64_t n_live_tokens;    // in the context, pinned ones included
   int64_t n_pinned_tokens;  // that never leave
-  int64_t capacity_tokens;  // of the context
+  int64_t capacity_tokens;  // the context's capacity
   int64_t n_evictions;
   int64_t n_evicted;       // tokens
-  int64_t reserved_bytes;  // of the KV cache
+  int64_t reserved_bytes;  // bytes in the KV cache
   absl::Duration age;
   absl::Duration idle;  // since the last call ended; 0 while one runs
   absl::Duration ttl;

@@ -66,7 +66,7 @@ class StepRunner {
   const Tokenizer& tokenizer_;
   const KvCache& cache_;
   Model& model_;
-  kernels::Backend& backend_;  // where the logits are
+  kernels::Backend& backend_;  // the logits are here
   Contexts& contexts_;
   Drafts& drafts_;
   StepCounters& counters_;
@@ -77,7 +77,7 @@ class StepRunner {
   PromptScorer scorer_;
   StepBatch batch_;
   std::vector<DrawRequest> draws_;  // one for each sampled row
-  ScoredRows scored_;               // of the prompt at hand
+  ScoredRows scored_;               // rows of the prompt at hand
   std::vector<PromptScore> scores_;
 };
 

@@ -29,7 +29,7 @@ class StreamBook {
  public:
   struct Limits {
     int64_t n_slots;
-    int64_t n_rows;      // of a step
+    int64_t n_rows;      // a step's rows
     int64_t max_queued;  // streams that wait for a slot
     int64_t max_sessions;
     int64_t n_ctx;  // the most that a stream computes again

@@ -16,7 +16,7 @@ namespace plimsoll::worker {
 // Tokens that left a full context. Positions count every token of the stream
 // or session from 0: prompt, generated and evicted tokens.
 struct Eviction {
-  int64_t position;  // of the first token that left
+  int64_t position;  // the first token that left
   int64_t n_tokens;  // [position, position + n_tokens) left
   int64_t n_turns;   // whole turns among them
   int64_t n_kept;    // tokens still attended, pinned ones included

@@ -77,7 +77,7 @@ class AttentionMixer final : public Sublayer {
   const float* q_bias_ = nullptr;  // each may be null
   const float* k_bias_ = nullptr;
   const float* v_bias_ = nullptr;
-  const float* q_norm_ = nullptr;  // of each head, [head_dim], or null
+  const float* q_norm_ = nullptr;  // one for all heads, [head_dim], or null
   const float* k_norm_ = nullptr;
   ResidualEnd end_;
 };

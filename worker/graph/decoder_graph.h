@@ -57,8 +57,8 @@ class DecoderGraph final : public Model {
   StepContext context_;
   AttentionScratch attention_scratch_;
   std::vector<Layer> layers_;
-  kernels::WeightMatrix embedding_ = {};  // if the layers begin with it
-  kernels::WeightMatrix output_ = {};     // if logits are made here
+  kernels::WeightMatrix embedding_ = {};  // set if the layers begin with it
+  kernels::WeightMatrix output_ = {};     // set if logits are made here
   const float* output_norm_ = nullptr;
   float* logits_;
 };

@@ -15,7 +15,7 @@ struct EnginePart {
       device;  // outlives the engine; null = this machine's CPU
   int64_t first_layer;
   int64_t n_layers;
-  planner::MemoryPlan plan;  // of planner::SliceLayers' shape
+  planner::MemoryPlan plan;  // plan of planner::SliceLayers' shape
 };
 
 }  // namespace plimsoll::worker

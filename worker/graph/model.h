@@ -81,7 +81,7 @@ class Model {
 // What a graph is built from: a whole model, or its layers on one device. All
 // of it outlives the graph.
 struct GraphInputs {
-  const planner::ModelShape* shape;  // of these layers
+  const planner::ModelShape* shape;  // shape of these layers
   const planner::MemoryPlan* plan;
   const Arena* arena;
   kernels::Backend* backend;

@@ -94,7 +94,7 @@ class ModelPipeline final : public Model {
   size_t n_pieces_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<size_t> n_done_ ABSL_GUARDED_BY(mu_);  // pieces, by part
   int n_computing_ ABSL_GUARDED_BY(mu_) = 0;         // parts that compute now
-  absl::Status error_ ABSL_GUARDED_BY(mu_);          // of the step
+  absl::Status error_ ABSL_GUARDED_BY(mu_);          // the step's error
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   std::vector<std::thread> threads_;  // last: they use everything above

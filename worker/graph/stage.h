@@ -21,7 +21,7 @@
 namespace plimsoll::worker {
 
 struct Stage {
-  planner::ModelShape shape;  // of these layers
+  planner::ModelShape shape;  // shape of these layers
   int64_t first_layer;
   const planner::MemoryPlan* plan;
   const ComputeDevice* device;

@@ -123,7 +123,7 @@ class StepContext {
   int64_t n_rows_ = 0;
   float* residual_ = nullptr;
   float* attended_ = nullptr;
-  const float* added_weight_ = nullptr;  // of the pending norm
+  const float* added_weight_ = nullptr;  // weight of the pending norm
   // Host scratch of a step, kept to avoid allocation.
   std::vector<int64_t> from_offsets_;
   std::vector<int64_t> to_offsets_;

@@ -109,19 +109,19 @@ class RowSampler {
   int64_t vocab_size_;
   int64_t n_sampled_;
   Sampler sampler_;
-  std::vector<kernels::TopOutputs> required_;  // what RequiredLogits returns
+  std::vector<kernels::TopOutputs> required_;  // RequiredLogits returns it
   std::vector<int32_t> changed_ids_;           // that `required_` points to
   std::span<const int32_t> rows_;              // the step's sampled rows
   bool has_all_ = true;                        // all logits were computed
-  int64_t n_candidates_ = 0;  // of each sampled row of this step
+  int64_t n_candidates_ = 0;  // for each sampled row of this step
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
   std::vector<float> inverse_temperatures_;    // 1 where a draw is not plain
   std::vector<double> masses_;                 // sums at these temperatures
   int64_t row_ = 0;                            // the current row
-  kernels::SampledToken sampled_ = {};         // what DrawOnDevice receives
-  std::vector<kernels::LogitChange> changes_;  // what DrawOnDevice sends
+  kernels::SampledToken sampled_ = {};         // DrawOnDevice receives it
+  std::vector<kernels::LogitChange> changes_;  // DrawOnDevice sends them
   std::vector<LogitEntry> sorted_;             // the current row's candidates
   std::vector<int32_t> known_ids_;             // ids of best_, ascending
   // [vocab]; only where rows are in the host's memory. The plan counts it

@@ -198,7 +198,7 @@ void Sampler::KeepTypical(float typical_p) {
   };
   weights_.resize(entries_.size());
   double total = 0;
-  double moment = 0;  // of the logits, relative to the largest
+  double moment = 0;  // moment of the logits, relative to the largest
   for (size_t i = 0; i < entries_.size(); ++i) {
     weights_[i] = std::exp(relative(i));
     total += weights_[i];

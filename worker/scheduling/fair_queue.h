@@ -70,7 +70,7 @@ class FairQueue {
       bool is_limited;  // counts against the limit of a full queue
     };
     std::deque<Item> items = {};  // waiting requests of a priority
-    int64_t cost = 1;             // of a token
+    int64_t cost = 1;             // a token's cost
     int64_t n_members = 0;        // requests that wait or run
     int64_t n_waiting = 0;
     int64_t n_limited = 0;  // waiting requests that the limit counts

@@ -47,7 +47,7 @@ class PromptBudget {
 
  private:
   struct Decode {
-    double seconds = 0;   // of a step without prompt rows; 0 = not known
+    double seconds = 0;   // a step without prompt rows; 0 = not known
     int64_t n_mixed = 0;  // steps with prompt rows since then
   };
 
@@ -61,8 +61,8 @@ class PromptBudget {
   // Seconds that prompt rows took beyond that. Below 0, seconds are left.
   double excess_ = 0;
   std::vector<Decode> decodes_;  // by the number of decoding rows
-  std::array<std::optional<double>, kDepths>
-      rows_;  // by depth; none: not known
+  // By depth; none: not known.
+  std::array<std::optional<double>, kDepths> rows_;
 };
 
 }  // namespace plimsoll::worker

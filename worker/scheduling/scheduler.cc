@@ -286,7 +286,7 @@ void Scheduler::TakeDecodingRows(std::vector<ScheduledRows>& step) {
 void Scheduler::TakePromptRows(
     absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
     std::vector<ScheduledRows>& step) {
-  double share_left = 1;  // of what prompts may take
+  double share_left = 1;  // the rest of what prompts may take
   for (Sequence* s : prefilling_) {
     const auto most = static_cast<double>(most_prompt_rows(s->n_computed));
     // A share that rounding made a little smaller is still a row.

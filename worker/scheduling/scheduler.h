@@ -245,7 +245,7 @@ class Scheduler {
   // Scratch of NextStep. Both are in the order of their turns.
   std::vector<Sequence*> decoding_;
   std::vector<Sequence*> prefilling_;
-  int64_t rows_left_ = 0;  // of the step that NextStep makes
+  int64_t rows_left_ = 0;  // rows left in the step that NextStep makes
 };
 
 }  // namespace plimsoll::worker

@@ -41,8 +41,8 @@ struct Query {
   int64_t position;
   RowBlocks blocks;
   int64_t span;   // number of the current span
-  State now;      // of the current span
-  State before;   // of all spans before it
+  State now;      // state of the current span
+  State before;   // state of all spans before it
   int64_t begin;  // cells of the block that it sees
   int64_t end;
 };

@@ -58,8 +58,8 @@ constexpr int kGroupPanels = 2;
 constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;
-// As many panels of each of two matrices whose outputs are gated. They go in
-// pairs, as their outputs fill blocks of packed activations.
+// Two matrices whose outputs are gated give this many panels each. Panels go in
+// pairs because their outputs fill blocks of packed activations.
 constexpr int64_t kGatedPanels = kRangePanels / 2;
 constexpr int64_t kPanelsPerBlock = kActivationBlock / kPanelRows;
 static_assert(kPanelsPerBlock == kGroupPanels);

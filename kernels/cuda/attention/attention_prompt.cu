@@ -102,7 +102,7 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
   SyncTeam<S>();
   for (int j = WarpIndex() % S::kTeam; j < S::kHead / 32; j += S::kTeam) {
     const int64_t at = j * 32 + lane % 4 * 8;
-    SplitPair pairs[2][4];  // of rows g and g + 8
+    SplitPair pairs[2][4];  // pairs of rows g and g + 8
     for (int half = 0; half < 2; ++half) {
       const int query = lane / 4 + half * 8;
       float x[8] = {};

@@ -98,7 +98,7 @@ struct Task {
 // All others are rows of k and v, in a page or in the chunk: key j is row `row`
 // + j.
 struct Step {
-  int64_t position;  // of key 0
+  int64_t position;  // key 0's position
   int begin;
   int end;
   bool is_prefix;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int64_t kWarps = kThreads / kWarpThreads;
-constexpr int64_t kOutputs = 2;  // of one warp
+constexpr int64_t kOutputs = 2;  // one warp's outputs
 constexpr int64_t kStep = 8;     // columns that a lane takes at a time
 
 struct FloatInput {

@@ -16,7 +16,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 inline constexpr int kProductWarps = kStepTiles;
 inline constexpr int kProductThreads = kProductWarps * kWarpThreads;
 inline constexpr int kGroupRows = 8;       // activation rows of one product
-inline constexpr size_t kMaxProducts = 4;  // of one launch
+inline constexpr size_t kMaxProducts = 4;  // one launch's products
 static_assert(kTileCols == kActivationBlock);
 
 // Offsets between a warp's rows, which are 4 groups at most, fit in 32 bits.
@@ -58,12 +58,12 @@ __device__ inline float FloatAt(const std::byte* base, int64_t byte) {
 // last one; their outputs are not stored.
 template <int kGroups>
 struct ActivationReader {
-  const std::byte* values;  // of the first group: row g, this lane's columns
+  const std::byte* values;  // the first group's: row g, this lane's columns
   const std::byte* scales;  // row 2t
   // Offsets from `values` and `scales`, in bytes. A warp's rows are within 2
   // GiB, and 32 bits take half the registers of a pointer.
   uint32_t to_values[kGroups];
-  uint32_t to_scales[kGroups][2];  // of rows 2t and 2t + 1
+  uint32_t to_scales[kGroups][2];  // scales of rows 2t and 2t + 1
   uint32_t to_sums;
 
   // Sets the pointers; it reads nothing.

@@ -28,7 +28,7 @@ template <DType kType>
 struct RawTile {
   uint32_t quants[kType == DType::kQ8_0 ? 4 : 2];
   uint32_t highs[2];      // one word in Q6_K, else one for each row
-  uint32_t subscales[6];  // of rows g and g + 8 in turn
+  uint32_t subscales[6];  // rows g and g + 8 in turn
   uint32_t scales[2];
 };
 

@@ -27,7 +27,8 @@ namespace plimsoll::kernels {
 
 inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTileCols = 32;
-inline constexpr int64_t kMaxTiledCols = int64_t{1} << 24;  // of a matrix
+// The most columns of a matrix.
+inline constexpr int64_t kMaxTiledCols = int64_t{1} << 24;
 
 // Bytes of each plane for one tile; subscales and scales are for the tiles that
 // share a block of columns. All are zero for float types.

@@ -161,7 +161,7 @@ class EmbeddedGenerator final : public Generator {
   }
 
   LoadedModel model_;
-  services::ServedModel served_;  // of model_
+  services::ServedModel served_;  // what model_ serves
 };
 
 }  // namespace

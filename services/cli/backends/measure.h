@@ -35,8 +35,8 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
 
 // Which logits a decode computes.
 enum class Logits {
-  kLargest,  // those that a greedy draw needs
-  kAll,      // as log-probabilities need them
+  kLargest,  // logits that a greedy draw needs
+  kAll,      // all logits, for log-probabilities
 };
 
 // Tokens per second of `n_sequences` together, each of which generates

@@ -82,7 +82,8 @@ std::vector<std::string> NamesOf(const PlanFlags& flags) {
 // with all of its memory, if that has the name; else one of this machine.
 struct Here {
   std::string name;
-  std::unique_ptr<worker::ComputeDevice> device;  // if it is of this machine
+  // Null if it is not of this machine.
+  std::unique_ptr<worker::ComputeDevice> device;
   planner::SplitDevice target;
 };
 absl::StatusOr<Here> DeviceHere(const std::string& name,

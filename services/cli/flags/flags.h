@@ -18,8 +18,8 @@ namespace plimsoll::cli {
 
 // Flags that may come before or after any command.
 struct GlobalFlags {
-  std::string address;  // of a worker; empty = this process
-  std::string planner;  // of a planner; empty = this process
+  std::string address;  // a worker's address; empty = this process
+  std::string planner;  // a planner's address; empty = this process
 };
 
 // --n-ctx N|auto|max.

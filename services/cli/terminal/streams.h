@@ -14,7 +14,7 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitError = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitDoesNotFit = 3;
-inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
+inline constexpr int kExitInterrupted = 130;  // shells report SIGINT like this
 
 // Results go to `out`. Everything else that people read (progress, notes,
 // errors) goes to `err`.

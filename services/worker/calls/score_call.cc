@@ -45,7 +45,7 @@ absl::Status CheckLength(const Generation& generation,
                    "n_ctx"));
 }
 
-// As ids; what the call holds from now on is in `held`.
+// The continuations' token ids. `held` gets what the call holds from now on.
 absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
     const Generation& generation, const v1::ScoreRequest& request,
     ByteBudget::Share& held, StopCheck stop) {

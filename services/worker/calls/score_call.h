@@ -46,7 +46,8 @@ class ScoreCall final : public CallReactor<grpc::ServerUnaryReactor> {
 
   const absl::Time deadline_;
   Prompt prompt_ ABSL_GUARDED_BY(mu_);
-  worker::GenerateOptions options_ ABSL_GUARDED_BY(mu_);  // of each submission
+  // Options of each submission.
+  worker::GenerateOptions options_ ABSL_GUARDED_BY(mu_);
   std::vector<std::vector<int32_t>> continuations_ ABSL_GUARDED_BY(mu_);
   v1::ScoreResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
 };

@@ -37,8 +37,9 @@ class UnaryCall final : public CallReactor<grpc::ServerUnaryReactor> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   v1::GenerateResponse& response_ ABSL_GUARDED_BY(mu_);  // until Finish
-  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);      // has what the call holds
-  absl::Status refusal_ ABSL_GUARDED_BY(mu_);  // of a reply that is too long
+  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);  // has what the call holds
+  // Status of a reply that is too long.
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services

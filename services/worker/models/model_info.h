@@ -21,7 +21,7 @@ struct ModelPart {
   std::string device_id;
   int64_t first_layer = 0;
   int64_t n_layers = 0;
-  int64_t total_bytes = 0;  // of its plan
+  int64_t total_bytes = 0;  // the plan's bytes
 };
 
 // Consecutive layers of a model that is being loaded, with their plan.
@@ -48,13 +48,14 @@ struct ModelInfo {
   std::string name;
   ModelState state = ModelState::kAbsent;
   std::string last_error = {};  // why the last load failed, if it did
-  std::optional<ReadyModel> ready = std::nullopt;  // if kReady or kDraining
+  // Present if kReady or kDraining.
+  std::optional<ReadyModel> ready = std::nullopt;
 };
 
 // How a load goes.
 struct LoadReport {
   ModelState state = ModelState::kReserving;
-  std::optional<int64_t> bytes_done = std::nullopt;  // of weights
+  std::optional<int64_t> bytes_done = std::nullopt;  // bytes of weights
   std::optional<int64_t> bytes_total = std::nullopt;
   std::vector<PlannedPart> parts = {};            // once the plan is granted
   std::optional<ModelInfo> model = std::nullopt;  // once it is ready

@@ -94,7 +94,7 @@ void ModelLoader::ReleaseFailed(const Granted& granted,
   std::vector<int64_t> shortfalls(granted.leases.size(), 0);
   // With details it was our own check: strangers took the memory.
   if (absl::IsResourceExhausted(status) && !HasDetails(status)) {
-    bool is_known = false;  // where bytes were missing
+    bool is_known = false;  // true if bytes were missing
     for (size_t i = 0; i < shortfalls.size(); ++i) {
       const planner::SplitPart& part = granted.parts[i];
       shortfalls[i] = std::max<int64_t>(

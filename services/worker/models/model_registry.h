@@ -118,7 +118,7 @@ class ModelRegistry {
   struct Entry {
     ModelFlag flag;
     ModelState state = ModelState::kAbsent;
-    std::unique_ptr<LoadedModel> model;  // if kReady or kDraining
+    std::unique_ptr<LoadedModel> model;  // not null if kReady or kDraining
     LoadReport progress;                 // while it loads
     std::vector<std::shared_ptr<LoadWatcher>> watchers;
     std::vector<std::function<void()>> unload_waiters;
@@ -147,7 +147,7 @@ class ModelRegistry {
   // Passes the entry's progress, changed by `change`, to its watchers.
   void Report(Entry& entry, const std::function<void(LoadReport&)>& change)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Of loaded models.
+  // The bytes that loaded models hold.
   ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
   // A plan's parts with their devices.
   std::vector<PlannedPart> PartsOf(

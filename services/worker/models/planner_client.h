@@ -33,7 +33,7 @@ struct LeaseGrant {
 
 // A model that is to be planned, and how it is to be loaded.
 struct PlannedModel {
-  std::string header;  // what HeaderBytes returns
+  std::string header;  // HeaderBytes' result
   int64_t file_bytes;
   planner::LoadOptions options;
   std::string purpose;

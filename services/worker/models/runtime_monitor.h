@@ -68,9 +68,9 @@ class RuntimeMonitor {
   };
 
   struct Options {
-    std::string folder;         // where profiles are kept; empty: nowhere
+    std::string folder;         // folder of profiles; empty: none are kept
     planner::RuntimeKey key;    // names this program on this device
-    planner::RuntimeLoad load;  // what this process is started for
+    planner::RuntimeLoad load;  // this process is started for it
     ProcessMemory memory;
     // Returns the device as it is now. Its runtime is replaced.
     std::function<planner::DeviceProfile()> device;

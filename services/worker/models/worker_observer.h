@@ -18,7 +18,7 @@ struct LoadRecord {
   std::string model;
   absl::Status status;      // OK: the model is ready
   absl::Duration time;      // from the request to the end
-  int64_t total_bytes = 0;  // of the plans of all parts; 0 after an error
+  int64_t total_bytes = 0;  // all parts' plans; 0 after an error
   std::string note = {};    // for people: why this context, and how fast it was
 };
 

@@ -33,9 +33,9 @@
 namespace plimsoll::services {
 namespace {
 
-// For the ends of streams on their way to their clients.
+// Clients have this long to receive the ends of their streams.
 constexpr absl::Duration kLossGrace = absl::Seconds(2);
-// Of several devices: for each to say whether it is the one that is lost.
+// Each of several devices has this long to say whether it is lost.
 constexpr absl::Duration kLossPatience = absl::Seconds(2);
 
 // Threads of a worker beside gRPC's, its pool's and those that a model computes
@@ -78,7 +78,7 @@ std::vector<Accelerator> AcceleratorsOf(const WorkerOptions& options) {
   return found;
 }
 
-// Those of which one was just found to be lost.
+// Finds the lost ones of `devices`, of which at least one was just lost.
 std::vector<Accelerator> LostOnes(const std::vector<Accelerator>& devices) {
   if (devices.size() == 1) return devices;
   std::vector<std::function<absl::Status()>> checks;

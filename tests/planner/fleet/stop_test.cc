@@ -71,7 +71,7 @@ TEST(StopTest, ASetOfModels) {
   });
 }
 
-// Also where only one context is tried.
+// A set stops even if each model tries only one context.
 TEST(StopTest, EachModelOfASet) {
   constexpr int64_t kMembers = 5;
   LoadOptions options;

@@ -87,7 +87,7 @@ TEST_F(LeaseBookEpochsTest, WhatTheBookWritesItReads) {
   EXPECT_FALSE(book->Adopt(Claim("a", int64_t{1} << 62), At(1)).ok());
   ASSERT_TRUE(
       book->Adopt(Claim("a", 1'000 + LeaseBook::kMaxEpochsAhead), At(1)).ok());
-  // Also before the first grant made the journal whole.
+  // This holds before the first grant made the journal whole, too.
   ASSERT_TRUE(LeaseBook().Restore(journal_.image, At(2)).ok());
   ASSERT_TRUE(Reserve(*book, "b").ok());
   LeaseBook next;

@@ -460,7 +460,7 @@ TEST_F(LedgerRestartTest, AReleaseIsOnTheDiskBeforeItIsAnswered) {
   const auto kept = Reserve("a", 300);
   const auto released = Reserve("b", 200);
   ASSERT_TRUE(Release(*released).ok());
-  // As kill -9 does: another process reads the file now.
+  // The copy is what another process would read after kill -9.
   const std::string copy = folder_.File("copy.db");
   for (const char* suffix : {"", "-wal"}) {
     std::filesystem::copy_file(path_ + suffix, copy + suffix);

@@ -20,7 +20,7 @@ constexpr int64_t kMebibyte = 1 << 20;
 
 int64_t Held(const ByteBudget& budget) { return budget.traffic().held_bytes; }
 
-// As many small shares as `peer` gets.
+// Takes small shares until `peer` gets no more.
 std::vector<ByteBudget::Share> TakeSmall(ByteBudget& budget, const char* peer) {
   std::vector<ByteBudget::Share> shares;
   while (true) {

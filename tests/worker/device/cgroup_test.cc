@@ -142,7 +142,7 @@ TEST_F(CgroupTest, OfBothVersionsAtOnceTheTighterOneCounts) {
   Write("/proc/self/cgroup", "4:memory:/job\n0::/unit");
   MountV1("/", "/sys/fs/cgroup/memory");
   MountV2("/", "/sys/fs/cgroup/unified");
-  // As systemd mounts it: version 2 has no controllers.
+  // systemd mounts version 2 without controllers.
   Write("/sys/fs/cgroup/unified/unit/cgroup.controllers", "");
   GroupV1("/sys/fs/cgroup/memory/job", Mib(1'000), {.current = 400});
   EXPECT_EQ(Available(), 600);

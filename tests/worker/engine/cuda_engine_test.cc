@@ -34,8 +34,8 @@ using ::plimsoll::testing::RepeatingPrompt;
 using ::plimsoll::testing::SameBits;
 
 constexpr char kDevice[] = "cuda:0";
-// Of a step, where prompts are short: an emulator takes its time over the 128
-// rows that a load runs otherwise.
+// The rows of a step where prompts are short. A load runs 128 rows by default,
+// which takes an emulator long.
 constexpr int64_t kFewRows = 40;
 
 bool IsAbsent(const absl::Status& status) {
@@ -63,8 +63,8 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
     on_device_ = *std::move(engine);
   }
 
-  // The same tokens and evictions; log-probabilities as near as sums in
-  // float32 of another order are, of logits below 64.
+  // Expects the same tokens and evictions. Log-probabilities of logits below 64
+  // differ only as much as float32 sums in another order do.
   void ExpectAlike(const GenerateOptions& request, float tolerance = 2e-3f) {
     const Generated on_cpu = Generate(*engine_, request);
     const Generated on_device = Generate(*on_device_, request);
@@ -291,7 +291,7 @@ TEST_P(CudaEngineTest, PiecesOfPromptsChangeNoBit) {
   }
 }
 
-// Of many rows default products are rounded more than of few.
+// Default products round more if there are many rows.
 TEST_P(CudaEngineTest, InvariantPromptsHaveTheSameBitsInAnyChunks) {
   constexpr int64_t kManyRows = 140;
   const GenerateOptions request = Greedy(RandomIds(kManyRows, 11), 3);

@@ -38,7 +38,7 @@ Ids Repeating(int64_t n) {
 
 class DraftTest : public plimsoll::testing::EngineFixture {
  protected:
-  // The same request without and with guesses.
+  // What one request gives without guesses and with them.
   struct Both {
     Generated plain;
     Generated guessed;

@@ -189,7 +189,8 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
     return options;
   }
 
-  // As much to count: a score of every token but the first, and a token.
+  // A prompt with a score for every token but the first; then one token
+  // follows. That makes as many outputs as max_tokens.
   static GenerateOptions ScoredPrompt() {
     GenerateOptions options = Request({.temperature = 0});
     options.prompt_ids = RandomIds(options.max_tokens, 3);

@@ -166,8 +166,8 @@ Closeness Measure(Engine& engine, const Json& completions) {
   return sum;
 }
 
-// Of both models together with keys and values of `kv_type`; nothing where a
-// model or the shared data is not there.
+// How close both models together are with keys and values of `kv_type`. It is
+// nullopt if a model or the shared data is absent.
 std::optional<Closeness> MeasureBoth(DType kv_type) {
   Closeness all;
   for (const char* model : {kSmolLm, kGemma}) {

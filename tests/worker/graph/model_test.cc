@@ -230,7 +230,7 @@ struct Kind {
   }
 };
 
-// Those kinds whose blocks the model's heads fill.
+// The kinds whose blocks are filled by the model's heads.
 std::vector<Kind> KindsOf(const RandomModel& model) {
   std::vector<Kind> kinds = {{Precision::kExact, DType::kF32, DType::kF32},
                              {Precision::kExact, DType::kF16, DType::kF16},

@@ -39,7 +39,8 @@ using ::testing::ElementsAre;
 
 using Devices = std::vector<const ComputeDevice*>;
 
-// As SplitAt, in pieces that end within pages, windows and each other's blocks.
+// Calls SplitAt and sets n_ubatch so that pieces end within pages, windows and
+// each other's blocks.
 EngineSetup InPieces(Cuts cuts, Devices devices) {
   EngineSetup setup = SplitAt(std::move(cuts));
   setup.devices = std::move(devices);

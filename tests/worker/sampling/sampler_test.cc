@@ -18,7 +18,7 @@ namespace {
 constexpr SamplingOptions kPlain = {
     .temperature = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f, .seed = 1};
 
-// Of the largest row here.
+// The length of the largest row in these tests.
 constexpr int64_t kVocab = 70'000;
 
 std::vector<float> RandomLogits(uint32_t seed, size_t n) {

@@ -19,9 +19,10 @@ enum class ChatRole { kSystem, kUser, kAssistant, kTool };
 
 struct ChatMessage {
   ChatRole role;
-  std::string content;                    // a tool's response is JSON
-  std::vector<ToolCall> tool_calls = {};  // of the assistant, after content
-  std::string tool_name = {};             // only in a tool's message
+  std::string content;  // a tool's response is JSON
+  std::vector<ToolCall> tool_calls =
+      {};                      // the assistant's calls, after content
+  std::string tool_name = {};  // only in a tool's message
 };
 
 // A run of template text. Special tokens are parsed in scaffold, never in

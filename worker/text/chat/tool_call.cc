@@ -15,7 +15,7 @@
 namespace plimsoll::worker {
 namespace {
 
-constexpr size_t kShownBytes = 64;  // of an invalid text
+constexpr size_t kShownBytes = 64;  // bytes shown of an invalid text
 
 absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(what);
@@ -141,7 +141,7 @@ class Parser {
         json_ += ',';
       }
       ASSIGN_OR_RETURN(const std::string key, Key());
-      const std::string quoted = Quoted(key);  // as others compare it
+      const std::string quoted = Quoted(key);  // others compare this form
       if (!names.insert(quoted).second) {
         return Bad(
             absl::StrCat("'", absl::CEscape(Shown(key)), "' is named twice"));

@@ -29,7 +29,7 @@ std::optional<ToolMarkers> FindToolMarkers(const Tokenizer& tokenizer);
 // A call as the reader found it.
 struct ReadToolCall {
   absl::StatusOr<ToolCall> call;  // an error if it is no valid call
-  std::string text;               // as the model wrote it
+  std::string text;               // the model's own text
 };
 
 // Takes a reply token by token. It keeps one call's text, at most

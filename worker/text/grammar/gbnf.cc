@@ -51,7 +51,7 @@ class GbnfParser {
   struct RuleUse {
     std::string name;
     int32_t rule;
-    int64_t line;  // where it was first seen
+    int64_t line;  // the line where it was first seen
     bool is_defined = false;
   };
 

@@ -33,7 +33,7 @@ class GrammarBuilder {
     int32_t index;
   };
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-  static constexpr int kMaxDepth = 512;  // of expressions in each other
+  static constexpr int kMaxDepth = 512;  // depth of nested expressions
   static constexpr size_t kMaxExpressions = 1 << 18;
 
   Expr Literal(absl::string_view bytes);  // may be empty

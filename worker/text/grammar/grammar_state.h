@@ -108,7 +108,7 @@ class GrammarState {
     uint64_t key;    // hash of what is open
   };
   struct StateInfo {
-    size_t begin;  // of its stacks, all at bytes or at the end
+    size_t begin;  // its stacks, all at bytes or at the end
     size_t end;
     bool accepts;
   };
@@ -176,7 +176,7 @@ class GrammarState {
   Room room_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<uint64_t, uint32_t> frame_numbers_;
-  std::vector<Stack> stacks_;  // of all states
+  std::vector<Stack> stacks_;  // stacks of all states
   std::vector<StateInfo> states_;
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash

@@ -11,7 +11,7 @@
 namespace plimsoll::worker {
 
 enum class CharClass : uint8_t {
-  kOther,   // none of these
+  kOther,   // any other character
   kLetter,  // \p{L}
   kNumber,  // \p{N}
   kSpace,   // Unicode's White_Space
@@ -38,7 +38,7 @@ class CharClasses {
   void Append(const std::vector<CharClass>& block);
 
   std::vector<uint8_t> blocks_;     // by code point / kBlock
-  std::vector<CharClass> classes_;  // of different blocks
+  std::vector<CharClass> classes_;  // classes of different blocks
 };
 
 }  // namespace plimsoll::worker

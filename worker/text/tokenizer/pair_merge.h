@@ -20,7 +20,7 @@ namespace plimsoll::worker {
 // The result of joining two symbols.
 struct MergeRule {
   uint32_t rank;  // lower goes first; less than kNoRank
-  int32_t id;     // of the joined symbol
+  int32_t id;     // id of the joined symbol
 };
 
 // A rank after all other ranks.
@@ -118,7 +118,7 @@ class PairMerger {
       if (LookUp(i, find_rule)) early_.push_back(KeyOf(i));
     }
     std::sort(early_.begin(), early_.end());
-    size_t n_taken = 0;  // of early_
+    size_t n_taken = 0;  // entries of early_ that were taken
     while (n_taken < early_.size() || !later_.empty()) {
       if (absl::Status status = stop.Spend(1); !status.ok()) return status;
       Key key = 0;

@@ -150,7 +150,7 @@ size_t PreTokenizer::SkipRun(absl::string_view text, size_t at,
 // `\s*[\r\n]+` with `lines_first`, then `\s+(?!\S)|\s+`.
 size_t PreTokenizer::SpacePiece(absl::string_view text,
                                 bool lines_first) const {
-  size_t last_begin = 0;  // of the run
+  size_t last_begin = 0;  // begin of the run's last character
   size_t lines_end = 0;   // after the last end of a line
   size_t end = 0;
   Front front = ReadFront(text, 0);

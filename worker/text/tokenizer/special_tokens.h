@@ -23,14 +23,15 @@ struct TextFragment {
   static constexpr int32_t kRaw = -1;
   uint32_t begin;  // byte offset
   uint32_t bytes;  // > 0
-  int32_t id;      // of the special token, or kRaw
+  int32_t id;      // id of the special token, or kRaw
 };
 
 // Finds special tokens. Immutable, so thread-safe. Every call gets the
 // vocabulary, which must be the one that Build got.
 class SpecialTokens {
  public:
-  static constexpr int64_t kMaxSpecialBytes = 256;  // of one special token
+  // Bytes of one special token.
+  static constexpr int64_t kMaxSpecialBytes = 256;
 
   // Errors: kInvalidArgument for a control, user-defined or unknown token
   // longer than kMaxSpecialBytes.

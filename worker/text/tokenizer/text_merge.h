@@ -207,8 +207,8 @@ class TextMerger {
   PairMerger window_;
   PairMerger part_;  // one symbol of the window, merged again
   struct Look {
-    std::vector<AcrossRule> across;  // of one symbol
-    PairMerger next;                 // what one of them joins, merged
+    std::vector<AcrossRule> across;  // rules of one symbol
+    PairMerger next;                 // merges what one of them joins
   };
   std::array<Look, kMaxDepth> looks_;
   int n_looks_ = 0;

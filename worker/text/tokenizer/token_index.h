@@ -47,7 +47,7 @@ class TokenIndex {
   std::vector<uint16_t> shared_;  // VocabTable::kMaxTokenBytes fits
   std::vector<uint32_t> begins_;  // [size + 1]; of bytes_
   std::vector<char> bytes_;
-  std::array<int64_t, 257> first_byte_ = {};  // where tokens of a byte begin
+  std::array<int64_t, 257> first_byte_ = {};  // tokens of a byte begin there
   uint32_t longest_ = 0;
 };
 

@@ -31,7 +31,8 @@ struct EncodeLimits {
 // Immutable after loading, so thread-safe.
 class Tokenizer {
  public:
-  static constexpr int64_t kMaxTextBytes = 16 << 20;  // of one Encode call
+  // Bytes of one Encode call.
+  static constexpr int64_t kMaxTextBytes = 16 << 20;
 
   virtual ~Tokenizer() = default;
 

@@ -73,7 +73,7 @@ v1::CountTokensRequest Count(size_t bytes) {
 
 TEST_F(PreparationTest, SmallCallsGoOnWhileLargeOnesWait) {
   PoolHold hold(*worker_->pool);
-  // As many as there are threads of gRPC, and more.
+  // gRPC has fewer threads than this.
   constexpr size_t kCalls = 8;
   std::vector<std::thread> clients;
   std::vector<grpc::Status> statuses(kCalls);

@@ -41,7 +41,7 @@ class RuntimeMonitorTest : public ::testing::Test {
 
   void Hold(int64_t mib) { resident_ = mib * kMiB; }
 
-  // Of a model of 100 MiB, with what the process takes beside it.
+  // Loads a model of 100 MiB; the process takes `runtime_mib` beside it.
   void Load(RuntimeMonitor& monitor, int64_t runtime_mib) {
     monitor.BeginChange();
     Hold(100 + runtime_mib);

@@ -94,7 +94,7 @@ void RunLostWorker(const std::string& path, bool with_another = false) {
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
 }
 
-// Of 1 MiB of a device, by somebody else.
+// Another holder reserves 1 MiB of a device.
 absl::Status ReserveOn(TestPlanner& planner, const std::string& device_id) {
   grpc::ClientContext context;
   v1::ReserveRequest request;

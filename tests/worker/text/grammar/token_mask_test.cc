@@ -287,7 +287,7 @@ TEST(TokenIndexTest, TokensAreInTheOrderOfTheirBytes) {
     seen[static_cast<size_t>(entry.id)] = true;
     before = bytes;
   }
-  // Of the last four only the first is text.
+  // Only the first of the last four tokens is text.
   EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 3);
 }
 
