@@ -45,7 +45,7 @@ SERVICES = {PlannerStub: "PlannerService", GenerationStub: "GenerationService",
             TokenizerStub: "TokenizerService"}
 TICK = os.sysconf("SC_CLK_TCK")
 MESSAGE_BYTES = 4 << 20  # the servers' limit
-HEADER_BYTES = 1 << 20  # of a model, likewise
+HEADER_BYTES = 1 << 20  # a model's header, likewise
 CALL_SECONDS = 20
 FLEET = 4096  # devices that a planner knows at most
 RECOVERY_SECONDS = 10  # until it grants
@@ -66,7 +66,7 @@ class Kind:
         self.make, self.limits = make, limits
 
     def path(self):
-        """Of its method in a URL."""
+        """The method's path in a URL."""
         return f"/plimsoll.v1.{SERVICES[self.stub]}/{self.method}"
 
     def random_sizes(self, rng):
@@ -400,7 +400,7 @@ def show_times(title, times):
 
 
 def register_fleet(planner):
-    """As many devices as a planner knows, each with a lease."""
+    """Registers as many devices as a planner knows, each with a lease."""
     register(planner)
     one = planner.stub.ListDevices(v1.ListDevicesRequest()).devices[0].profile
     for i in range(1, FLEET):

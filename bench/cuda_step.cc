@@ -169,7 +169,7 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   }
   RETURN_IF_ERROR(ops_.PrepareHeads(
       *backend_, n_rows_, {.base = kv.pool, .offsets = offsets_.data()}));
-  AttentionArgs args = ops_.Attention(gate_);  // of ffn_dim, which is not less
+  AttentionArgs args = ops_.Attention(gate_);  // ffn_dim is not less
   args.segments = segments_;
   args.paged = kv;
   args.packed = packed_.data();

@@ -20,8 +20,8 @@ struct DecodeOps {
   int64_t n_kv_heads;
   int64_t head_dim;
   int64_t model_dim;
-  float scale;  // of scores
-  float eps;    // of norms
+  float scale;  // scale of scores
+  float eps;    // epsilon of norms
   const float* norm;
   float* x;
   float* normed;
@@ -47,7 +47,7 @@ struct DecodeOps {
   struct Places {
     std::byte* base;
     const int64_t* offsets;  // keys of every row, then values; and so on
-    int64_t n_places = 1;    // of each row
+    int64_t n_places = 1;    // each row's places
   };
   // Norms and rotates the heads, and stores keys and values as F16.
   absl::Status PrepareHeads(Backend& backend, int64_t n_rows,

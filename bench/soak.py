@@ -48,7 +48,7 @@ def small_requests(worker):
 
 
 def computing_requests(worker):
-    """Those that compute: slower, so fewer."""
+    """Requests that compute. They are slower, so there are fewer."""
     gen = worker.generation
     yield "generate", lambda: gen.Generate(
         generate(text=text("Once"), sampling=GREEDY, max_tokens=2))

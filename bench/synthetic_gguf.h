@@ -23,9 +23,9 @@ struct SyntheticShape {
   int64_t head_dim = 256;
   int64_t ffn = 15'360;
   int64_t vocab = 262'144;
-  int64_t window = 1'024;  // of five layers in six
+  int64_t window = 1'024;  // five layers in six have it
   int64_t context = 131'072;
-  DType type = DType::kQ4_0;  // of matrices: Q4_0 or Q8_0
+  DType type = DType::kQ4_0;  // type of matrices: Q4_0 or Q8_0
 };
 
 // Writes a model; the same seed gives the same file. The embedding, in Q8_0, is

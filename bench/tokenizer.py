@@ -21,7 +21,7 @@ import time
 from tokenizer_texts import Search, running_text, worst_texts
 
 MB = 10**6
-SIZES = [2**18, 2**20, 2**22]  # of texts made to be slow
+SIZES = [2**18, 2**20, 2**22]  # bytes of texts made to be slow
 ROUNDS = 3
 
 # What SmolLM2's pre-tokenizer does, as one expression.

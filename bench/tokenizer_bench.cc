@@ -55,7 +55,7 @@ int Main(const char* model, bool prints_ids,
     std::vector<int32_t> ids;
     double best = std::numeric_limits<double>::infinity();
     for (int round = 0; round < (prints_ids ? 1 : kRounds); ++round) {
-      const std::clock_t start = std::clock();  // of this process
+      const std::clock_t start = std::clock();  // this process's CPU time
       ids = Must(tokenizer->Encode(text, /*parse_special=*/false));
       best = std::min(
           best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);

@@ -3,7 +3,7 @@ a search for slower ones."""
 import pathlib
 import random
 
-SIZE = 4 * 2**20  # of running text
+SIZE = 4 * 2**20  # bytes of running text
 
 
 def running_text(source, suffixes):
@@ -70,10 +70,10 @@ def worst_texts(source):
 class Search:
     """Looks for the slowest text: units drawn at random, or one after the other
     again and again. The slowest are kept and changed."""
-    BYTES = 2**18  # of a text
+    BYTES = 2**18  # bytes of a text
     KEPT = 10
     FIRST = 40  # texts of the first round
-    NEW, CHANGED = 6, 24  # of each later one
+    NEW, CHANGED = 6, 24  # changes in each later one
 
     def __init__(self, tokens, seed=1):
         self.tokens = [t for t in tokens if t]

@@ -29,7 +29,7 @@ import report
 
 PEER_SCRIPT = str(pathlib.Path(__file__).with_name("peer.py"))
 PROMPT = "The capital of France is"
-STARTS = 3  # of each engine in a run
+STARTS = 3  # starts of each engine in a run
 BEGIN, END = "<!-- compare.py begin -->", "<!-- compare.py end -->"
 
 

@@ -34,7 +34,7 @@ def generate(model="", **fields):
 
 
 def stream(model="", **fields):
-    """The same as a StreamGenerateRequest."""
+    """The request as a StreamGenerateRequest."""
     return v1.StreamGenerateRequest(model=model, **_stopping(fields))
 
 

@@ -4,8 +4,8 @@ import struct
 
 FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY, U64 = 8, 9, 10
-MAX_ELEMENTS = 1024  # of an array that travels
-ALIGNMENT = 32  # of tensor data, where a file names no other
+MAX_ELEMENTS = 1024  # elements of an array that travels
+ALIGNMENT = 32  # tensor data's, where a file names no other
 
 
 class _Reader:

@@ -50,8 +50,8 @@ class MuteClient:
         self._socket = socket.create_connection((host, int(port)))
         self._lock = threading.Lock()  # one frame at a time
         self._changed = threading.Condition()
-        self._window = FIRST_WINDOW  # of the connection
-        self._windows = {}  # of each stream
+        self._window = FIRST_WINDOW  # the connection's window
+        self._windows = {}  # each stream's window
         self._first_window = FIRST_WINDOW
         self._next = 1
         self._is_open = True

@@ -50,7 +50,7 @@ def test_generate_gives_what_the_worker_gives(worker):
     assert [t["id"] for t in found["tokens"]] == [t.id for t in expected.tokens]
     memory = found["memory"]
     assert memory["planned_bytes"] == memory["allocated_bytes"]
-    assert isinstance(memory["planned_bytes"], str)  # as proto JSON has uint64
+    assert isinstance(memory["planned_bytes"], str)  # proto JSON has uint64 like this
 
 
 def test_generate_writes_the_text_alone(worker):

@@ -126,7 +126,7 @@ def test_leases_are_what_a_worker_holds_after_crashes_of_its_planner(
                 request = v1.UnloadModelRequest()
                 worker.models.UnloadModel(request, timeout=CALL_SECONDS)
             except grpc.RpcError:
-                pass  # as when there is no planner
+                pass  # there is no planner
 
     def settled():
         if worker.model().state not in (v1.MODEL_STATE_READY, v1.MODEL_STATE_ABSENT):

@@ -99,14 +99,14 @@ def begin_journal(path, state):
 
 
 def lose_log(path, backup):
-    """As who copies the database file and not what lies beside it."""
+    """Copies the database file and not what lies beside it."""
     del backup
     for suffix in ("-wal", "-shm"):
         pathlib.Path(f"{path}{suffix}").unlink()
 
 
 def put_back_older(path, backup):
-    """As who restores a backup."""
+    """Does what a restore from a backup does."""
     for suffix in ("", "-wal", "-shm"):
         pathlib.Path(f"{path}{suffix}").unlink(missing_ok=True)
     shutil.copy(backup, path)
@@ -146,7 +146,7 @@ def device():
 
 
 def lasting_descriptors(process_id):
-    """Those that the process keeps open: not a file that it reads just now."""
+    """Files that the process keeps open: not one that it reads just now."""
     held = None
     for _ in range(20):
         listed = {int(name) for name in os.listdir(f"/proc/{process_id}/fd")}

@@ -135,7 +135,7 @@ def test_lease_is_confirmed_renewed_and_released(device):
 def test_a_repeated_release_with_a_shortfall_shrinks_once(device):
     lease = reserve(device, "too large", 900)
     request = v1.ReleaseRequest(**named(lease), shortfall_bytes=100)
-    for _ in range(5):  # as a client whose replies are lost
+    for _ in range(5):  # a client whose replies are lost
         device.stub.Release(request)
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         reserve(device, "the same model", DEVICE_BYTES - 99)

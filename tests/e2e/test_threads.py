@@ -15,7 +15,7 @@ import stubs
 from conftest import model_flag
 from servers import BUILD_DIR, CALL_SECONDS, Planner, Worker, binary, refused
 
-N_STREAMS = 100  # of each kind; a connection may have 128
+N_STREAMS = 100  # streams of each kind; a connection may have 128
 # Without this, channels to one address share a connection.
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 MOST_NEW_THREADS = 8  # that gRPC may add by itself

@@ -15,7 +15,7 @@ from stubs import common, generation as v1, tokenizer as tv1
 from test_cli import at, plimsoll
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
-FIRST = 46  # of the markers, in the order of FunctionGemma's file
+FIRST = 46  # the first marker, in the order of FunctionGemma's file
 MARKERS = [
     "<start_function_declaration>", "<end_function_declaration>",
     "<start_function_call>", "<end_function_call>",

@@ -15,7 +15,7 @@ from test_cli import parsed, plimsoll
 GIB = 1 << 30
 MIB = 1 << 20
 POINTS_PER_MESSAGE = 256
-MAX_CALLS = 8  # of WhatIf at once
+MAX_CALLS = 8  # calls of WhatIf at once
 
 
 @pytest.fixture(scope="module")

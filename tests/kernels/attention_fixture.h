@@ -21,7 +21,7 @@ struct Tokens {
   DType k_type;
   DType v_type;
   std::vector<float> q;         // [n, n_heads, head_dim]
-  std::vector<float> q_prefix;  // the same shape
+  std::vector<float> q_prefix;  // has q's shape
   std::vector<float> k;         // [n, n_kv_heads, head_dim], rounded to k_type
   std::vector<float> v;
   float soft_cap = 0;

@@ -10,7 +10,7 @@ using MatMulTest = BackendTest;
 struct Shape {
   int64_t n_rows;
   int64_t outputs;
-  int64_t blocks;  // of columns
+  int64_t blocks;  // blocks of columns
 };
 
 // Expects every output within the rounding of a chain of `cols` additions,

@@ -20,7 +20,7 @@ constexpr int64_t kDim = kHeads * kHeadDim;
 constexpr int64_t kKvDim = kKvHeads * kHeadDim;
 constexpr int64_t kVocabulary = 96;
 constexpr int64_t kPageTokens = 16;
-constexpr int64_t kMaxPages = 24;  // of a sequence
+constexpr int64_t kMaxPages = 24;  // pages of a sequence
 constexpr int64_t kWindow = 20;
 constexpr int64_t kMaxRows = 6;
 

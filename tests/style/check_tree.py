@@ -104,7 +104,7 @@ FOLDERS = {
         "services/worker/process",
     ),
 }
-MAX_FILES = 40  # of code in a folder
+MAX_FILES = 40  # code files in a folder
 
 # Headers that a room may not include, and why.
 CLOCK = r"absl/time/clock\.h|chrono|ctime|time\.h|sys/time\.h"

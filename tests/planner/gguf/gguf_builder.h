@@ -46,7 +46,7 @@ class GgufBuilder {
   uint32_t version = 3;
   std::optional<uint64_t> tensor_count;
   std::optional<uint64_t> metadata_count;
-  int64_t alignment = 32;  // of the layout; not written
+  int64_t alignment = 32;  // alignment of the layout; not written
   int64_t extra_data = 0;  // bytes after the last tensor; may be negative
 
   GgufBuilder& Raw(absl::string_view key, GgufType type,

@@ -255,7 +255,7 @@ TEST(RuntimeProfileTest, AProfileSaysWhereItsRuntimeComesFrom) {
                 .n_vocab = ModelShape::kMaxVocab},
                profile);
   EXPECT_THAT(profile.runtime_note, HasSubstr(", measured on 777"));
-  EXPECT_LE(profile.runtime_note.size(), 256u);  // of a message
+  EXPECT_LE(profile.runtime_note.size(), 256u);  // the limit of a message
   EXPECT_TRUE(ValidateProfile(profile).ok());
 }
 

@@ -116,7 +116,7 @@ class LeaseSimulation {
   int64_t Below(int64_t n);
   bool OneIn(int64_t n) { return Below(n) == 0; }
   absl::Time Now() const;
-  int64_t FreeBytes(int device) const;  // as the device itself would say
+  int64_t FreeBytes(int device) const;  // what the device itself would say
 
   void Step();
   void Work(Process& process);

@@ -36,7 +36,7 @@ class NaiveBook {
     bool registered = false, unhealthy = false;
     int unhealthy_by = -1;
     int64_t total = 0, headroom = 0, reading = -1;  // reading: -1 = none
-    int64_t margin = 0;                             // of loads with a purpose
+    int64_t margin = 0;  // margin of loads with a purpose
   };
   struct Reply {
     int request;
@@ -83,7 +83,7 @@ class NaiveBook {
   }
   struct Sums {
     int64_t held = 0;
-    int64_t unread = 0;  // of it, what the reading does not show
+    int64_t unread = 0;  // the part that the reading does not show
   };
   Sums SumsOf(int device) const {
     Sums sums;

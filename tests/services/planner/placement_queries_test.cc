@@ -81,7 +81,7 @@ class PlacementQueriesTest : public ::testing::Test {
   planner::ModelShape shape_;
   Ledger ledger_;
   Planner planner_;
-  int n_shapes_ = 0;  // of models that were looked at
+  int n_shapes_ = 0;  // shapes of models that were looked at
   PlacementQueries queries_;
   v1::PlaceModelsResponse response_;
 };

@@ -157,7 +157,7 @@ TEST(ByteBudgetTest, AShareGrowsWhileThereAreBytes) {
   EXPECT_TRUE(one->Grow(3 * kMebibyte).ok());
   EXPECT_FALSE(one->Grow(3 * kMebibyte + 1).ok());
   EXPECT_EQ(Held(budget), 3 * kMebibyte);
-  EXPECT_TRUE(ByteBudget::Share().Grow(1).ok());  // of no budget
+  EXPECT_TRUE(ByteBudget::Share().Grow(1).ok());  // this share has no budget
 }
 
 TEST(ByteBudgetTest, ThreadsNeverHoldMoreThanItHas) {

@@ -121,7 +121,7 @@ TEST_F(ServerTest, ABadOrMissingRequestIdIsReplaced) {
 }
 
 TEST_F(ServerTest, AMessageAboveFourMiBIsRefused) {
-  constexpr size_t kFraming = 64;  // of the message around the header
+  constexpr size_t kFraming = 64;  // bytes of the message around the header
   EXPECT_EQ(PlanWithHeaderOf(kMaxMessageBytes - kFraming).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);  // it arrives
   EXPECT_EQ(PlanWithHeaderOf(kMaxMessageBytes).error_code(),

@@ -56,7 +56,7 @@ TEST(ConfigJsonTest, ReadsADenseModel) {
     n_parameters += tensor.cols * tensor.rows * tensor.n_matrices;
     EXPECT_EQ(tensor.dtype, tensor.is_vector ? DType::kF32 : DType::kBF16);
   }
-  EXPECT_EQ(n_parameters, 8'190'735'360);  // as published
+  EXPECT_EQ(n_parameters, 8'190'735'360);  // the published number
 }
 
 TEST(ConfigJsonTest, ItsHeaderTravels) {

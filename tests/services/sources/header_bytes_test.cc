@@ -105,7 +105,7 @@ TEST(HeaderBytesTest, OnlyBytesThatWereSentAreRead) {
   put(1, 8);  // bytes of its key
   put('a', 1);
   put(9, 4);  // an array
-  put(8, 4);  // of strings
+  put(8, 4);  // an array of strings
   put(uint64_t{1} << 27, 8);
   ASSERT_EQ(bytes.size(), 49u);
   const absl::Status status =

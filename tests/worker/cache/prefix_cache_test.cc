@@ -126,7 +126,7 @@ TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
     return static_cast<int32_t>(random() % n);
   };
   PrefixCache cache(1, 0);
-  std::map<Ids, int32_t> pages;  // of every beginning
+  std::map<Ids, int32_t> pages;  // pages of every beginning
   int32_t next_page = 0;
   for (int round = 0; round < 20'000; ++round) {
     Ids tokens(static_cast<size_t>(1 + draw(6)));

@@ -41,7 +41,7 @@ struct EngineSetup {
   int64_t n_draft = 0;
   std::optional<int64_t> kv_tokens = std::nullopt;
   DType kv_type = DType::kF32;
-  std::optional<DType> v_type = std::nullopt;  // of values, if another
+  std::optional<DType> v_type = std::nullopt;  // type of values, if another
   worker::Precision precision = worker::Precision::kExact;
   // Null: what the variable PLIMSOLL_TEST_DEVICE names, else the CPU; several
   // names, with commas, are devices that share the model's layers.
@@ -72,7 +72,7 @@ struct Generated {
   std::vector<worker::TokenOutput> tokens;
   std::vector<worker::Eviction> evictions;
   std::vector<float> prompt_logprobs;
-  std::vector<bool> prompt_is_best;  // as many
+  std::vector<bool> prompt_is_best;  // one for each of them
   absl::Status status;
   worker::FinishInfo info;
 

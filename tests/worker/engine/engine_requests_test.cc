@@ -39,7 +39,7 @@ class EngineRequestsTest : public plimsoll::testing::EngineFixture {
 
   struct Stream {
     int64_t max_tokens = 20;
-    int64_t limit = INT64_MAX;  // of what its sink takes
+    int64_t limit = INT64_MAX;  // bytes that its sink takes
   };
   std::shared_ptr<CollectSink> Submit(const std::string& request_id,
                                       const Stream& stream) {

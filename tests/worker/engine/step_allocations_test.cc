@@ -178,7 +178,7 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
     return counted;
   }
 
-  FinishInfo info_;  // of the first one
+  FinishInfo info_;  // the first one's end
 
   static GenerateOptions Request(const SamplingOptions& sampling) {
     GenerateOptions options;

@@ -52,7 +52,7 @@ std::unique_ptr<Engine> Load(const std::string& model, DType k, DType v) {
 }
 
 struct Distance {
-  double mean = 0;  // of the largest error of each step
+  double mean = 0;  // mean of the largest error of each step
   double worst = 0;
   int same = 0;  // steps with the same token
 };

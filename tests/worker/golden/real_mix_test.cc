@@ -24,7 +24,7 @@ using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::ModelPath;
 
-constexpr int kMixes = kIsSanitized ? 1 : 5;  // of each of four engines
+constexpr int kMixes = kIsSanitized ? 1 : 5;  // mixes of each of four engines
 
 class RealMixTest : public ::testing::TestWithParam<const char*> {
  protected:

@@ -35,7 +35,7 @@ class RingStepTest : public plimsoll::testing::EngineFixture {
                if (!copies_.empty()) ++copies_.back();
              }});
     Load(model, {.n_slots = 2, .n_draft = n_draft, .device = &device});
-    copies_.clear();  // of the load
+    copies_.clear();  // forget the load's copies
     const std::vector<int32_t> half = RandomIds(kRepeatedTokens, 1);
     std::vector<int32_t> prompt = half;
     prompt.insert(prompt.end(), half.begin(), half.end());
@@ -48,7 +48,7 @@ class RingStepTest : public plimsoll::testing::EngineFixture {
     return reply.ids();
   }
 
-  std::vector<int64_t> copies_;  // of each step that only decodes
+  std::vector<int64_t> copies_;  // copies of each step that only decodes
 };
 
 TEST_F(RingStepTest, AStepOfOneRowASequenceCopiesNoKeys) {

@@ -23,7 +23,7 @@ constexpr int kSteps = 400;
 struct Mixed {
   int n_steps = 0;  // with prompt rows
   int64_t n_rows = 0;
-  double mean_ratio = 0;  // of their time to that of steps without prompt rows
+  double mean_ratio = 0;  // their time over that of steps without prompt rows
 };
 
 // Runs steps with `n_decoding` rows and a prompt without end. Returns what the

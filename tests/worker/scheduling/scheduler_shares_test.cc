@@ -20,10 +20,10 @@ namespace plimsoll::worker {
 namespace {
 
 constexpr uint32_t kFloods = plimsoll::testing::kIsSanitized ? 60 : 120;
-constexpr int64_t kSteps = 12'000;  // of each
+constexpr int64_t kSteps = 12'000;  // steps of each flood
 constexpr int64_t kMostPeers = 3;   // that flood
 constexpr int64_t kMostSlots = 4;
-constexpr int64_t kLeastRows = 32;  // of a step
+constexpr int64_t kLeastRows = 32;  // rows of a step
 constexpr int64_t kPageTokens = 64;
 constexpr int64_t kMostCtx = 1'024;
 constexpr int64_t kLongPrompt = 200;  // contexts
@@ -95,7 +95,7 @@ class Flood {
     bool rolls = false;
     int64_t next = 0;
     int64_t evicted = 0;    // positions whose tokens have left
-    bool has_copy = false;  // of its context, while it waits
+    bool has_copy = false;  // its context has a copy while it waits
     bool is_parked = false;
     int64_t known() const { return std::max(n_prompt, next + 1); }
     bool has_spoken() const { return next >= n_prompt; }
@@ -287,12 +287,12 @@ class Flood {
 
   std::mt19937 random_;
   const int64_t n_peers_;
-  const int64_t n_names_;  // of each
+  const int64_t n_names_;  // names of each
   const Kind kind_;
   const bool has_same_peer_;
   const int64_t n_slots_;
   const int64_t n_ctx_;
-  const int64_t n_pages_;  // of all slots
+  const int64_t n_pages_;  // pages of all slots
   int64_t free_copies_;    // room for contexts that wait
   const bool shifts_;      // contexts that are full, or else begins them anew
   const bool has_slow_readers_;

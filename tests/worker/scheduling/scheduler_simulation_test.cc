@@ -84,7 +84,7 @@ class Workload {
     int64_t n_prompt;  // rows before the first token
     int64_t n_total;   // rows until it ends
     bool rolls;
-    bool stays;  // as a session
+    bool stays;  // true for a session
     int64_t next = 0;
     bool is_paused = false;
     int64_t n_waited = 0;  // steps in which it could have run

@@ -21,7 +21,7 @@ using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
 
 struct StepLimits {
   int64_t prompt_rows = Scheduler::kNoLimit;
-  int64_t first_rows = Scheduler::kNoLimit;  // of who begins
+  int64_t first_rows = Scheduler::kNoLimit;  // first rows of who begins
 };
 
 // A step as the engine takes it.

@@ -90,7 +90,7 @@ class LossyPlanner final : public v1::PlannerService::Service {
 
   Ledger ledger{BootTime};
   std::string address;
-  std::atomic<int> n_lost_replies = 0;   // of Reserve, from now on
+  std::atomic<int> n_lost_replies = 0;   // lost replies of Reserve from now on
   std::atomic<int> n_refused_lists = 0;  // from now on
   std::atomic<int> n_registered = 0;
   std::atomic<int> n_reserve_calls = 0;
@@ -184,7 +184,7 @@ TEST_F(LeaseKeeperTest, OnlyLeasesOfItsOwnIdentityAreReleased) {
   other_boot.boot_id = "another";
   ReserveAs("nobody", std::nullopt);
   ReserveAs("test/2", own);        // another worker in this process
-  ReserveAs(kHolder, other_boot);  // the same name on another host
+  ReserveAs(kHolder, other_boot);  // one name on another host
   const std::set<std::string> others = planner_.LeaseIds();
   ASSERT_TRUE(client_.Reserve("r", kDevice, "a", kBytes).ok());
   ASSERT_EQ(planner_.LeaseIds().size(), 4u);

@@ -89,7 +89,7 @@ class SplitWorkerTest : public ::testing::Test {
   std::optional<int64_t> memory_one_;
   std::optional<int64_t> memory_two_;
   std::function<absl::Time()> clock_ = BootTime;
-  std::function<void()> on_reading_;  // of the second device
+  std::function<void()> on_reading_;  // reads the second device
 };
 
 TEST_F(SplitWorkerTest, LayersLieOnBothDevicesAndTheTextIsTheSame) {

@@ -95,7 +95,7 @@ TEST(GrammarLimitsTest, CompilingStopsWhereItsCallIsCancelled) {
 
 // Every limit on what a constraint becomes bounds the work, too.
 TEST(GrammarLimitsTest, CompilingTakesFewSteps) {
-  constexpr int kMost = 10'000;  // of StopCounter::kUnits, or states of a proof
+  constexpr int kMost = 10'000;  // StopCounter::kUnits, or states of a proof
   std::string alternatives(60'000, '|');
   const std::vector<std::function<Compiled(StopCheck)>> worst = {
       [](StopCheck stop) {

@@ -18,7 +18,8 @@ namespace plimsoll::worker {
 template <typename RankOf>
 std::vector<std::string> MergeSlowly(std::vector<std::string> parts,
                                      const RankOf& rank_of) {
-  std::vector<uint32_t> ranks(parts.size(), kNoRank);  // of pairs, by the left
+  std::vector<uint32_t> ranks(parts.size(),
+                              kNoRank);  // ranks of pairs, by the left
   const auto look_up = [&](size_t i) {
     ranks[i] = i + 1 < parts.size() ? rank_of(parts[i], parts[i + 1]) : kNoRank;
   };

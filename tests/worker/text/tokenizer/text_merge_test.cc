@@ -56,7 +56,7 @@ class TestRules {
   // Symbols that were made, which is what all work is in proportion to.
   size_t n_first() const { return n_first_; }
 
-  static constexpr size_t kMaxBytes = 12;  // of what a rule makes
+  static constexpr size_t kMaxBytes = 12;  // bytes that a rule makes
 
  private:
   bool by_text_;
@@ -127,7 +127,7 @@ TEST(TextMergerTest, WindowsMergeAsTheWholeDoes) {
                             1 + random() % (4 * kWindow)};
     const size_t n = sizes[random() % std::size(sizes)];
     std::string text = RandomWord(random, n, n_letters);
-    if (random() % 2 == 0) {  // the same again and again
+    if (random() % 2 == 0) {  // repeats one text
       const std::string unit = text.substr(0, 1 + random() % 7);
       for (size_t i = 0; i < n; ++i) text[i] = unit[i % unit.size()];
     }

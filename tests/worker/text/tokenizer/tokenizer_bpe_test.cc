@@ -99,7 +99,7 @@ class RandomBpe {
 
  private:
   std::vector<std::string> merges_;
-  std::map<std::string, int32_t> ids_;     // of merged tokens
+  std::map<std::string, int32_t> ids_;     // ids of merged tokens
   std::map<std::string, uint32_t> ranks_;  // by merge
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer_;
 };
