@@ -14,6 +14,7 @@
 #include "tests/planner/fleet/placement_problems.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
+#include "tests/sanitized.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -86,7 +87,8 @@ TEST(StopTest, EachModelOfASet) {
 
 TEST(StopTest, APlacement) {
   std::mt19937_64 random(5);
-  for (int i = 0; i < 40; ++i) {
+  constexpr int kProblems = testing::kIsSanitized ? 4 : 40;
+  for (int i = 0; i < kProblems; ++i) {
     const PlacementProblem problem = SmallProblem(random, 12, 40);
     ExpectStops(
         [&](StopCheck stop) { return PlaceModels(problem, stop).status(); });
