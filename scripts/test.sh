@@ -5,10 +5,11 @@
 #
 # Installs missing packages (sudo only if you are not root) and fetches the two
 # test models (350 MB); without a network the tests that need them are skipped,
-# and that is said. Ends with ctest's own closing line. With
-# PLIMSOLL_UNITY_TESTS=ON in its environment, tests are compiled eight files at a
-# time: sooner from nothing, later after a small change. With
-# PLIMSOLL_LONG_TESTS=ON simulations and random mixes run in full.
+# and that is said. Ends with ctest's own closing line. In its environment:
+#   PLIMSOLL_UNITY=ON|OFF   compile eight files at a time or each by itself. ON
+#     takes half the time from nothing, and more time after a small change. The
+#     default is ON for a new build folder; one that is there stays as it is.
+#   PLIMSOLL_LONG_TESTS=ON  run simulations and random mixes in full.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -39,10 +40,12 @@ make_e2e_venv() {
 
 configure_release() {
   local python=
+  local unity=${PLIMSOLL_UNITY:-}
   [[ -x $e2e_venv/bin/python ]] && python=$e2e_venv/bin/python
+  [[ -e $repo_root/build/release/CMakeCache.txt ]] || unity=${unity:-ON}
   configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
     -DPLIMSOLL_CUDA="${PLIMSOLL_CUDA:-AUTO}" \
-    -DPLIMSOLL_UNITY_TESTS="${PLIMSOLL_UNITY_TESTS:-OFF}" \
+    ${unity:+"-DCMAKE_UNITY_BUILD=$unity"} \
     -DPLIMSOLL_LONG_TESTS="${PLIMSOLL_LONG_TESTS:-OFF}" \
     -DPLIMSOLL_E2E_PYTHON="$python"
 }
