@@ -100,6 +100,8 @@ struct Architecture {
   // These describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;
   WindowRope window_rope = WindowRope::kAsOthers;
+  // The last layer of every so many does not rotate. 0: all layers do.
+  int64_t unrotated_period = 0;
 
   // These are at both ends of the model.
   bool scales_embedding = false;  // by sqrt(model_dim)

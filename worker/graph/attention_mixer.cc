@@ -30,6 +30,11 @@ bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
          static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
 }
 
+bool IsRotated(const planner::Architecture& architecture, int64_t layer) {
+  const int64_t period = architecture.unrotated_period;
+  return period == 0 || layer % period != period - 1;
+}
+
 // The number of a sequence's rows that are sampled: its last ones.
 int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
   const auto from = [&](int64_t row) {
@@ -56,7 +61,8 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       layer_(layer),
       shape_(context.Layer(layer)),
       cache_(*context.inputs().cache),
-      is_ring_(cache_.IsRing(layer)) {
+      is_ring_(cache_.IsRing(layer)),
+      is_rotated_(IsRotated(architecture, layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   norm_ = context.Vector(p + "attn_norm.weight");
   q_ = context.Matrix(p + "attn_q.weight");
@@ -130,9 +136,11 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   return context_.backend().AddBiases(std::span(biases).first(n));
 }
 
-const RopeParameters& AttentionMixer::Rope() const {
-  return shape_.window > 0 ? context_.parameters().window_rope
-                           : context_.parameters().rope;
+RopeParameters AttentionMixer::Rope() const {
+  RopeParameters rope = shape_.window > 0 ? context_.parameters().window_rope
+                                          : context_.parameters().rope;
+  if (!is_rotated_) rope.n_rot = 0;
+  return rope;
 }
 
 const float* AttentionMixer::Angles(StepBuffer buffer) const {
@@ -185,7 +193,7 @@ std::byte* AttentionMixer::PlaceInChunk(const StepBatch& batch) {
 
 absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
     const StepBatch& batch) {
-  const RopeParameters& rope = Rope();
+  const RopeParameters rope = Rope();
   const planner::LoadOptions& options = context_.inputs().plan->options;
   // Rings hold no prefix: by the first eviction it is beyond their window.
   const bool has_prefix = batch.has_rolled_prefix && !is_ring_;

@@ -49,7 +49,9 @@ class AttentionMixer final : public Sublayer {
   // stores keys and values, attends, and moves a ring layer's new rows to its
   // rings.
   absl::StatusOr<ProductInput> Attend(const StepBatch& batch);
-  const RopeParameters& Rope() const;
+  // The rotation of this layer. It rotates nothing if the layer does not
+  // rotate.
+  RopeParameters Rope() const;
   // Angles of this layer's base, for the recent or the prefix rotation.
   const float* Angles(planner::StepBuffer buffer) const;
   // Sets the scratch's offsets to those of the step's keys and values, [places,
@@ -72,6 +74,7 @@ class AttentionMixer final : public Sublayer {
   const planner::LayerShape& shape_;
   KvCache& cache_;
   const bool is_ring_;
+  const bool is_rotated_;
   const float* norm_;
   kernels::WeightMatrix q_, k_, v_;
   const float* q_bias_ = nullptr;  // each may be null

@@ -64,7 +64,7 @@ void ExpectInvalid(const HeaderNumbers& numbers, const std::string& words) {
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
             "gemma, gemma2, gemma3, gemma3n, gemma4, gpt-oss, llama, phi3, "
-            "qwen2, qwen3, qwen3moe");
+            "qwen2, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -82,6 +82,7 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
       EXPECT_TRUE(config_types.insert(type).second) << type;
     }
     EXPECT_TRUE(a->windows == WindowRule::kPattern || a->window_period == 0);
+    EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
     // A cap without a key would be one that no file can change.
     for (const SoftCap& cap : {a->score_cap, a->logit_cap}) {
       EXPECT_TRUE(!cap.key.empty() || cap.fallback == 0);

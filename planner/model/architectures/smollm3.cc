@@ -1,0 +1,13 @@
+// SmolLM 3: a Llama of which every fourth layer does not rotate.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kSmollm3 = {
+    .name = "smollm3",
+    .config_types = {"smollm3"},
+    .is_tied = true,
+    .unrotated_period = 4,
+};
+
+}  // namespace plimsoll::planner
