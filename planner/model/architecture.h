@@ -102,10 +102,16 @@ struct Architecture {
   WindowRope window_rope = WindowRope::kAsOthers;
   // The last layer of every so many does not rotate. 0: all layers do.
   int64_t unrotated_period = 0;
+  // Nothing is rotated if A.rope.scaling.finetuned is false.
+  bool rope_has_switch = false;
 
   // These are at both ends of the model.
   bool scales_embedding = false;  // by sqrt(model_dim)
   SoftCap logit_cap = {};
+  // The file may have factors: A.embedding_scale of the embedding,
+  // A.attention.scale of scores, A.residual_scale of what each half of a layer
+  // adds to the residual stream, and A.logit_scale, a divisor of logits.
+  bool has_scale_keys = false;
 
   // Several residual streams, mixed in every layer.
   bool has_altup = false;

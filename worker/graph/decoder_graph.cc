@@ -158,7 +158,7 @@ absl::Status DecoderGraph::SampledLogits(
                                   .out = sampled,
                                   .n_rows = n_sampled,
                                   .dim = dim,
-                                  .eps = context_.parameters().rms_eps,
+                                  .eps = context_.parameters().stream_eps,
                                   .accumulate = false,
                                   .packed = packed}));
   RETURN_IF_ERROR(

@@ -14,6 +14,10 @@ namespace {
 using planner::Architecture;
 using planner::GgufHeader;
 
+// Factors are at most this and at least one divided by it, so that no float
+// that depends on them overflows or vanishes.
+constexpr double kMaxScale = 1e6;
+
 std::string KeyOf(const Architecture& architecture, absl::string_view suffix) {
   return absl::StrCat(architecture.name, ".", suffix);
 }
@@ -44,6 +48,46 @@ absl::StatusOr<float> ReadCap(const Architecture& architecture,
         absl::StrCat(key, " must be a number of at least 0, got ", result));
   }
   return result;
+}
+
+// A factor of the model, which is 1 if the file does not have it.
+// Errors: kInvalidArgument if it is not within its limits.
+absl::StatusOr<double> ReadScale(const Architecture& architecture,
+                                 const GgufHeader& header,
+                                 absl::string_view suffix) {
+  if (!architecture.has_scale_keys) return 1.0;
+  const std::string key = KeyOf(architecture, suffix);
+  ASSIGN_OR_RETURN(const double scale, PositiveFloat(header, key, 1.0));
+  if (scale >= 1 / kMaxScale && scale <= kMaxScale) return scale;
+  return absl::InvalidArgumentError(absl::StrCat(key, " must be a number from ",
+                                                 1 / kMaxScale, " to ",
+                                                 kMaxScale, ", got ", scale));
+}
+
+// Sets what depends on the scales of the embedding, the residual stream and the
+// logits.
+absl::Status ReadScales(const Architecture& architecture,
+                        const GgufHeader& header,
+                        const planner::ModelShape& shape,
+                        GraphParameters& parameters) {
+  ASSIGN_OR_RETURN(
+      const double eps,
+      PositiveFloat(
+          header, KeyOf(architecture, "attention.layer_norm_rms_epsilon"), 0));
+  ASSIGN_OR_RETURN(const double residual,
+                   ReadScale(architecture, header, "residual_scale"));
+  ASSIGN_OR_RETURN(const double embedding,
+                   ReadScale(architecture, header, "embedding_scale"));
+  ASSIGN_OR_RETURN(const double logits,
+                   ReadScale(architecture, header, "logit_scale"));
+  parameters.rms_eps = static_cast<float>(eps);
+  parameters.stream_eps = static_cast<float>(eps / (residual * residual));
+  parameters.embedding_scale =
+      architecture.scales_embedding
+          ? std::sqrt(static_cast<float>(shape.model_dim))
+          : static_cast<float>(embedding / residual);
+  parameters.output_norm_scale = static_cast<float>(1 / logits);
+  return absl::OkStatus();
 }
 
 // The rope of full-attention layers from `A.rope.*`: base, linear scaling,
@@ -80,6 +124,9 @@ absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
         prefix, "dimension_count must be even and within head_dim ", head_dim,
         ", got ", rope.n_rot));
   }
+  if (!architecture.rope_has_switch) return rope;
+  ASSIGN_OR_RETURN(const auto is_on, header.Bool(prefix + "scaling.finetuned"));
+  if (!is_on.value_or(true)) rope.n_rot = 0;
   return rope;
 }
 
@@ -100,6 +147,13 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
                                      const GgufHeader& header,
                                      const planner::ModelShape& shape) {
   if (architecture.score_scale == planner::ScoreScale::kOne) return 1.0f;
+  constexpr absl::string_view kSuffix = "attention.scale";
+  if (architecture.has_scale_keys &&
+      header.metadata.contains(KeyOf(architecture, kSuffix))) {
+    ASSIGN_OR_RETURN(const double scale,
+                     ReadScale(architecture, header, kSuffix));
+    return static_cast<float>(scale);
+  }
   // The file counts all layers of the model; these may be some of them.
   ASSIGN_OR_RETURN(const auto n_layers,
                    header.Int(KeyOf(architecture, "block_count")));
@@ -117,15 +171,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                                                const GraphInputs& inputs) {
   const planner::ModelShape& shape = *inputs.shape;
   GraphParameters parameters = {};
-  ASSIGN_OR_RETURN(
-      const double eps,
-      PositiveFloat(
-          header, KeyOf(architecture, "attention.layer_norm_rms_epsilon"), 0));
-  parameters.rms_eps = static_cast<float>(eps);
-  parameters.embedding_scale =
-      architecture.scales_embedding
-          ? std::sqrt(static_cast<float>(shape.model_dim))
-          : 1.0f;
+  RETURN_IF_ERROR(ReadScales(architecture, header, shape, parameters));
   ASSIGN_OR_RETURN(parameters.attention_scale,
                    AttentionScale(architecture, header, shape));
   ASSIGN_OR_RETURN(parameters.score_cap,

@@ -17,14 +17,19 @@ namespace {
 // Bytes of file read at once; a chunk is whole rows, at least one panel's.
 constexpr int64_t kChunkBytes = 1 << 20;
 
-// A norm or bias, as float32 whatever the file has.
+constexpr absl::string_view kOutputNorm = "output_norm.weight";
+
+// A norm or bias times `scale`, as float32 whatever the file has.
 absl::Status LoadVector(const planner::WeightTensor& tensor,
-                        std::span<const std::byte> bytes,
+                        std::span<const std::byte> bytes, float scale,
                         kernels::BufferView to, kernels::Backend& backend) {
-  if (tensor.dtype == DType::kF32) return backend.Upload(bytes, to);
+  if (tensor.dtype == DType::kF32 && scale == 1) {
+    return backend.Upload(bytes, to);
+  }
   std::vector<float> values(static_cast<size_t>(tensor.cols));
   RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, bytes.data(),
                                          tensor.cols, values.data()));
+  for (float& value : values) value *= scale;
   return backend.Upload(std::as_bytes(std::span(values)), to);
 }
 
@@ -59,6 +64,13 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
   return pieces;
 }
 
+const planner::Architecture& ArchitectureOf(const GraphInputs& inputs) {
+  const planner::Architecture* architecture =
+      planner::FindArchitecture(inputs.shape->architecture);
+  PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
+  return *architecture;
+}
+
 }  // namespace
 
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
@@ -66,6 +78,9 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
   const kernels::BufferView region =
       inputs.arena->Region(*inputs.plan, "weights");
   const kernels::DeviceInfo& device = inputs.backend->Device();
+  ASSIGN_OR_RETURN(
+      const GraphParameters parameters,
+      ReadParameters(ArchitectureOf(inputs), file.header(), inputs));
   int64_t total = 0;
   for (const auto& tensor : inputs.shape->weights) total += tensor.file_bytes;
   int64_t done = 0;
@@ -80,7 +95,9 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
       ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
       done += static_cast<int64_t>(bytes.size());
       if (tensor.is_vector) {
-        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *inputs.backend));
+        const float scale =
+            tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
         continue;
       }
       RETURN_IF_ERROR(inputs.backend->UploadRows(tensor.dtype, tensor.rows,
@@ -93,12 +110,10 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
 
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(
     const planner::GgufHeader& header, const GraphInputs& inputs) {
-  const planner::Architecture* architecture =
-      planner::FindArchitecture(inputs.shape->architecture);
-  PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
+  const planner::Architecture& architecture = ArchitectureOf(inputs);
   ASSIGN_OR_RETURN(const GraphParameters parameters,
-                   ReadParameters(*architecture, header, inputs));
-  return std::make_unique<DecoderGraph>(*architecture, inputs, parameters);
+                   ReadParameters(architecture, header, inputs));
+  return std::make_unique<DecoderGraph>(architecture, inputs, parameters);
 }
 
 }  // namespace plimsoll::worker

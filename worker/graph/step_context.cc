@@ -67,7 +67,7 @@ absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
                                      .out = Normed(),
                                      .n_rows = n_rows_,
                                      .dim = model_dim(),
-                                     .eps = parameters_.rms_eps,
+                                     .eps = parameters_.stream_eps,
                                      .accumulate = false,
                                      .packed = packed};
   RETURN_IF_ERROR(added_weight_ == nullptr

@@ -63,8 +63,8 @@ void ExpectInvalid(const HeaderNumbers& numbers, const std::string& words) {
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
-            "gemma, gemma2, gemma3, gemma3n, gemma4, gpt-oss, llama, phi3, "
-            "qwen2, qwen3, qwen3moe, smollm3");
+            "gemma, gemma2, gemma3, gemma3n, gemma4, gpt-oss, granite, llama, "
+            "phi3, qwen2, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -83,6 +83,7 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
     }
     EXPECT_TRUE(a->windows == WindowRule::kPattern || a->window_period == 0);
     EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
+    EXPECT_FALSE(a->has_scale_keys && a->scales_embedding);
     // A cap without a key would be one that no file can change.
     for (const SoftCap& cap : {a->score_cap, a->logit_cap}) {
       EXPECT_TRUE(!cap.key.empty() || cap.fallback == 0);
@@ -140,7 +141,8 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
     ASSERT_TRUE(shape.ok()) << architecture << ": " << shape.status();
     EXPECT_EQ(Windows(*shape), windows) << architecture;
   }
-  for (const char* architecture : {"llama", "qwen2", "qwen3", "qwen3moe"}) {
+  for (const char* architecture :
+       {"granite", "llama", "qwen2", "qwen3", "qwen3moe"}) {
     const auto shape =
         ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
     EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;

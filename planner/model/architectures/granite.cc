@@ -1,0 +1,13 @@
+// Granite 3: a Llama with four scales.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kGranite = {
+    .name = "granite",
+    .config_types = {"granite"},
+    .rope_has_switch = true,
+    .has_scale_keys = true,
+};
+
+}  // namespace plimsoll::planner

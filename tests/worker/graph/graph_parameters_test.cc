@@ -1,0 +1,131 @@
+// The numbers of a forward pass that a file's keys give.
+#include "worker/graph/graph_parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "planner/gguf/header_numbers.h"
+#include "planner/model/architectures.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using ::plimsoll::planner::GgufType;
+using ::plimsoll::planner::GgufValue;
+using ::plimsoll::planner::HeaderNumbers;
+using ::testing::HasSubstr;
+
+constexpr double kEps = 1e-6;
+
+// A small model of an architecture, with the keys that a test adds.
+class Keys {
+ public:
+  explicit Keys(const std::string& architecture)
+      : architecture_(architecture), numbers_(architecture) {
+    numbers_.Int("context_length", 4'096)
+        .Int("embedding_length", 64)
+        .Int("block_count", 4)
+        .Int("feed_forward_length", 96)
+        .Int("attention.head_count", 2)
+        .Int("vocab_size", 100);
+  }
+
+  Keys& Float(const std::string& suffix, double value) {
+    return Set(suffix, {GgufType::kF32, value});
+  }
+  Keys& Bool(const std::string& suffix, bool value) {
+    return Set(suffix, {GgufType::kBool, uint64_t{value}});
+  }
+  Keys& Int(const std::string& suffix, uint64_t value) {
+    return Set(suffix, {GgufType::kU32, value});
+  }
+  Keys& Text(const std::string& suffix, const std::string& value) {
+    return Set(suffix, {GgufType::kString, value});
+  }
+
+  absl::StatusOr<GraphParameters> Read() {
+    planner::GgufHeader header = numbers_.header();
+    absl::Status added = planner::AddTensors(
+        header, {DType::kF32, DType::kF32, DType::kF32}, true);
+    if (!added.ok()) return added;
+    ASSIGN_OR_RETURN(const planner::ModelShape shape,
+                     planner::ShapeFromGguf(header));
+    GraphInputs inputs = {};
+    inputs.shape = &shape;
+    return ReadParameters(*planner::FindArchitecture(architecture_), header,
+                          inputs);
+  }
+  GraphParameters MustRead() {
+    auto parameters = Read();
+    EXPECT_TRUE(parameters.ok()) << parameters.status();
+    return parameters.ok() ? *parameters : GraphParameters{};
+  }
+
+ private:
+  Keys& Set(const std::string& suffix, GgufValue value) {
+    numbers_.header().metadata[architecture_ + "." + suffix] = std::move(value);
+    return *this;
+  }
+
+  std::string architecture_;
+  HeaderNumbers numbers_;
+};
+
+void ExpectRefused(Keys keys, absl::StatusCode code, const std::string& words) {
+  const auto parameters = keys.Read();
+  EXPECT_EQ(parameters.status().code(), code) << parameters.status();
+  EXPECT_THAT(std::string(parameters.status().message()), HasSubstr(words));
+}
+
+TEST(GraphParametersTest, ScalesOfTheFileCountForGranite) {
+  const GraphParameters scaled = Keys("granite")
+                                     .Float("embedding_scale", 12)
+                                     .Float("attention.scale", 0.0625)
+                                     .Float("residual_scale", 0.25)
+                                     .Float("logit_scale", 8)
+                                     .MustRead();
+  EXPECT_FLOAT_EQ(scaled.embedding_scale, 48.0f);
+  EXPECT_FLOAT_EQ(scaled.attention_scale, 0.0625f);
+  EXPECT_FLOAT_EQ(scaled.rms_eps, 1e-6f);
+  EXPECT_FLOAT_EQ(scaled.stream_eps, 16e-6f);
+  EXPECT_FLOAT_EQ(scaled.output_norm_scale, 0.125f);
+}
+
+TEST(GraphParametersTest, ModelsWithoutScalesAreAsTheyWere) {
+  for (Keys keys : {Keys("granite"), Keys("llama").Float("logit_scale", 8)}) {
+    const GraphParameters plain = keys.MustRead();
+    EXPECT_EQ(plain.embedding_scale, 1.0f);
+    EXPECT_EQ(plain.attention_scale, 1.0f / std::sqrt(32.0f));
+    EXPECT_EQ(plain.rms_eps, static_cast<float>(kEps));
+    EXPECT_EQ(plain.stream_eps, static_cast<float>(kEps));
+    EXPECT_EQ(plain.output_norm_scale, 1.0f);
+  }
+}
+
+TEST(GraphParametersTest, ScalesUpToTheirLimitsAndNotPastThem) {
+  for (const char* suffix : {"embedding_scale", "attention.scale",
+                             "residual_scale", "logit_scale"}) {
+    for (const double at : {1e6, 1e-6}) {
+      EXPECT_TRUE(Keys("granite").Float(suffix, at).Read().ok()) << at;
+    }
+    for (const double past : {1.1e6, 0.9e-6, 0.0, -1.0, std::nan("")}) {
+      ExpectRefused(Keys("granite").Float(suffix, past),
+                    absl::StatusCode::kInvalidArgument,
+                    std::string("granite.") + suffix + " must be");
+    }
+  }
+}
+
+TEST(GraphParametersTest, NothingIsRotatedWhereTheFileSaysSo) {
+  constexpr const char* kSwitch = "rope.scaling.finetuned";
+  EXPECT_EQ(Keys("granite").MustRead().rope.n_rot, 32);
+  EXPECT_EQ(Keys("granite").Bool(kSwitch, true).MustRead().rope.n_rot, 32);
+  EXPECT_EQ(Keys("granite").Bool(kSwitch, false).MustRead().rope.n_rot, 0);
+  EXPECT_EQ(Keys("llama").Bool(kSwitch, false).MustRead().rope.n_rot, 32);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
