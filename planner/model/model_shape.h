@@ -22,7 +22,7 @@ enum class MixerKind { kAttention };
 // How a layer changes a token's state by itself.
 enum class FfnKind {
   kGated,       // down(activation(gate x) * up x)
-  kFusedGated,  // kGated with gate and up in one tensor
+  kFusedGated,  // kGated with gate and up in one tensor of the file
   kExperts,     // some of many kGated, chosen by a router
   kExpertsBesideGated,
 };

@@ -4,6 +4,7 @@
 #define PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
 
 #include <array>
+#include <span>
 
 #include "absl/strings/string_view.h"
 #include "planner/model/model_shape.h"
@@ -45,7 +46,12 @@ enum class When {
   kHeadNorms,
   kOwnKeyNorm,  // kHeadNorms, in a layer with keys of its own
   kOptionalBias,
+  kOptionalQkvBias,       // kOptionalBias and kSeparateQkv
+  kOptionalFusedQkvBias,  // kOptionalBias and kFusedQkv
+  kOptionalFfnBias,       // kOptionalBias and kGatedFfn
   kQkvBias,
+  kSeparateQkvBias,  // kQkvBias and kSeparateQkv
+  kFusedQkvBias,     // kQkvBias and kFusedQkv
   kAllBiases,
   kPostNorms,
   kGatedFfn,
@@ -60,12 +66,21 @@ enum class When {
 // A kUsual tensor may be missing from a file, but models have it.
 enum class Presence { kRequired, kUsual, kOptional };
 
+// Rows of a matrix, or elements of a vector, that are a tensor of their own for
+// everyone but the file.
+struct TensorPart {
+  absl::string_view name;
+  Dim rows;
+};
+
 struct TensorRole {
   absl::string_view name;  // in a layer, the part after "blk.N."
   When when;
   Presence presence;
   std::array<Dim, 3> dims;
   WeightKind kind = WeightKind::kDense;
+  // If there are any, the tensor is these parts, one after the other.
+  std::span<const TensorPart> parts = {};
 };
 
 // The dimensions of a vector.

@@ -24,6 +24,14 @@ using enum Presence;
 constexpr Dim kNo = Dim::kNone;
 constexpr WeightKind kExpert = WeightKind::kExpert;
 
+// Tensors of a file that are several tensors, one after the other.
+constexpr TensorPart kQkvWeights[] = {
+    {"attn_q.weight", kQuery}, {"attn_k.weight", kKv}, {"attn_v.weight", kKv}};
+constexpr TensorPart kQkvBiases[] = {
+    {"attn_q.bias", kQuery}, {"attn_k.bias", kKv}, {"attn_v.bias", kKv}};
+constexpr TensorPart kGateAndUp[] = {{"ffn_gate.weight", kFfn},
+                                     {"ffn_up.weight", kFfn}};
+
 constexpr auto kModelRoles = std::to_array<TensorRole>({
     {"token_embd.weight", When::kAlways, kRequired, MatrixOf(kModel, kVocab),
      WeightKind::kEmbedding},
@@ -43,17 +51,22 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_q.weight", When::kSeparateQkv, kRequired, MatrixOf(kModel, kQuery)},
     {"attn_k.weight", When::kOwnKv, kRequired, MatrixOf(kModel, kKv)},
     {"attn_v.weight", When::kOwnValues, kRequired, MatrixOf(kModel, kKv)},
-    {"attn_qkv.weight", When::kFusedQkv, kRequired, MatrixOf(kModel, kQkv)},
+    {"attn_qkv.weight", When::kFusedQkv, kRequired, MatrixOf(kModel, kQkv),
+     WeightKind::kDense, kQkvWeights},
     {"attn_output.weight", When::kAlways, kRequired, MatrixOf(kQuery, kModel)},
     {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
     {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
-    {"attn_q.bias", When::kOptionalBias, kOptional, VectorOf(kQuery)},
-    {"attn_k.bias", When::kOptionalBias, kOptional, VectorOf(kKv)},
-    {"attn_v.bias", When::kOptionalBias, kOptional, VectorOf(kKv)},
+    {"attn_q.bias", When::kOptionalQkvBias, kOptional, VectorOf(kQuery)},
+    {"attn_k.bias", When::kOptionalQkvBias, kOptional, VectorOf(kKv)},
+    {"attn_v.bias", When::kOptionalQkvBias, kOptional, VectorOf(kKv)},
+    {"attn_qkv.bias", When::kOptionalFusedQkvBias, kOptional, VectorOf(kQkv),
+     WeightKind::kDense, kQkvBiases},
     {"attn_output.bias", When::kOptionalBias, kOptional, VectorOf(kModel)},
-    {"attn_q.bias", When::kQkvBias, kRequired, VectorOf(kQuery)},
-    {"attn_k.bias", When::kQkvBias, kRequired, VectorOf(kKv)},
-    {"attn_v.bias", When::kQkvBias, kRequired, VectorOf(kKv)},
+    {"attn_q.bias", When::kSeparateQkvBias, kRequired, VectorOf(kQuery)},
+    {"attn_k.bias", When::kSeparateQkvBias, kRequired, VectorOf(kKv)},
+    {"attn_v.bias", When::kSeparateQkvBias, kRequired, VectorOf(kKv)},
+    {"attn_qkv.bias", When::kFusedQkvBias, kRequired, VectorOf(kQkv),
+     WeightKind::kDense, kQkvBiases},
     {"attn_output.bias", When::kAllBiases, kRequired, VectorOf(kModel)},
     {"post_attention_norm.weight", When::kPostNorms, kRequired,
      VectorOf(kModel)},
@@ -61,7 +74,11 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"ffn_gate.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_up.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_down.weight", When::kGatedFfn, kRequired, MatrixOf(kFfn, kModel)},
-    {"ffn_up.weight", When::kFusedFfn, kRequired, MatrixOf(kModel, kTwoFfn)},
+    {"ffn_gate.bias", When::kOptionalFfnBias, kOptional, VectorOf(kFfn)},
+    {"ffn_up.bias", When::kOptionalFfnBias, kOptional, VectorOf(kFfn)},
+    {"ffn_down.bias", When::kOptionalFfnBias, kOptional, VectorOf(kModel)},
+    {"ffn_up.weight", When::kFusedFfn, kRequired, MatrixOf(kModel, kTwoFfn),
+     WeightKind::kDense, kGateAndUp},
     {"ffn_down.weight", When::kFusedFfn, kRequired, MatrixOf(kFfn, kModel)},
     {"post_ffw_norm.weight", When::kPostNorms, kRequired, VectorOf(kModel)},
     {"ffn_gate_inp.weight", When::kExperts, kRequired,
@@ -154,6 +171,10 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
 bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
   const Architecture& a = context.architecture;
   const bool has_experts = layer.expert_ffn_dim > 0;
+  const bool is_gated = layer.ffn_dim > 0 && a.ffn == FfnKind::kGated;
+  const bool has_optional_biases = a.biases == BiasRule::kOptional;
+  const bool has_qkv_biases =
+      a.biases == BiasRule::kQkv || a.biases == BiasRule::kAll;
   switch (when) {
     case When::kAlways:
       return true;
@@ -167,15 +188,25 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kOwnKeyNorm:
       return a.has_head_norms;
     case When::kOptionalBias:
-      return a.biases == BiasRule::kOptional;
+      return has_optional_biases;
+    case When::kOptionalQkvBias:
+      return has_optional_biases && !context.is_qkv_fused;
+    case When::kOptionalFusedQkvBias:
+      return has_optional_biases && context.is_qkv_fused;
+    case When::kOptionalFfnBias:
+      return has_optional_biases && is_gated;
     case When::kQkvBias:
-      return a.biases == BiasRule::kQkv || a.biases == BiasRule::kAll;
+      return has_qkv_biases;
+    case When::kSeparateQkvBias:
+      return has_qkv_biases && !context.is_qkv_fused;
+    case When::kFusedQkvBias:
+      return has_qkv_biases && context.is_qkv_fused;
     case When::kAllBiases:
       return a.biases == BiasRule::kAll;
     case When::kPostNorms:
       return a.has_post_norms;
     case When::kGatedFfn:
-      return layer.ffn_dim > 0 && a.ffn == FfnKind::kGated;
+      return is_gated;
     case When::kFusedFfn:
       return a.ffn == FfnKind::kFusedGated;
     case When::kExperts:
@@ -199,15 +230,23 @@ bool IsIgnored(When when, bool owns_kv) {
                       when == When::kOwnKeyNorm);
 }
 
+// The spec of a tensor whose name and parts begin with `prefix`.
 TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
-                  const LayerShape& layer, std::string name) {
-  TensorSpec spec = {.name = std::move(name),
+                  const LayerShape& layer, absl::string_view prefix) {
+  const absl::string_view name =
+      role.name == kFfnNorm ? context.architecture.ffn_norm : role.name;
+  TensorSpec spec = {.name = absl::StrCat(prefix, name),
                      .ne = {1, 1, 1, 1},
                      .is_vector = role.dims[1] == kNo,
                      .is_optional = role.presence != kRequired,
                      .is_usual = role.presence != kOptional,
                      .is_ignored = false,
-                     .kind = role.kind};
+                     .kind = role.kind,
+                     .parts = {}};
+  for (const TensorPart& part : role.parts) {
+    spec.parts.push_back(
+        {absl::StrCat(prefix, part.name), SizeOf(part.rows, context, layer)});
+  }
   for (size_t i = 0; i < role.dims.size(); ++i) {
     spec.ne[i] = SizeOf(role.dims[i], context, layer);
   }
@@ -226,10 +265,7 @@ void AddLayerSpec(const TensorRole& role, const TensorContext& context,
                   size_t il, std::vector<TensorSpec>& specs) {
   const LayerShape& layer = context.shape.layers[il];
   if (!Holds(role.when, context, layer)) return;
-  const absl::string_view name =
-      role.name == kFfnNorm ? context.architecture.ffn_norm : role.name;
-  specs.push_back(
-      SpecOf(role, context, layer, absl::StrCat("blk.", il, ".", name)));
+  specs.push_back(SpecOf(role, context, layer, absl::StrCat("blk.", il, ".")));
   if (!IsIgnored(role.when, layer.kv_source == static_cast<int64_t>(il))) {
     return;
   }
@@ -269,6 +305,34 @@ absl::Status CheckTensor(const GgufTensor& tensor, const TensorSpec& spec) {
   return absl::OkStatus();
 }
 
+// Adds the tensor as one weight, or as one for each of its parts.
+void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
+                const TensorSpec& spec, std::vector<WeightTensor>& weights) {
+  // The reader checked that offset and size stay within the file.
+  WeightTensor weight = {.name = tensor.name,
+                         .dtype = tensor.dtype,
+                         .cols = spec.ne[0],
+                         .rows = spec.ne[1],
+                         .is_vector = spec.is_vector,
+                         .file_offset = header.data_offset + tensor.offset,
+                         .file_bytes = tensor.bytes,
+                         .n_matrices = spec.ne[2],
+                         .kind = spec.kind};
+  if (spec.parts.empty()) {
+    weights.push_back(std::move(weight));
+    return;
+  }
+  int64_t& n = spec.is_vector ? weight.cols : weight.rows;
+  const int64_t row_bytes = tensor.bytes / n;
+  for (const PartSpec& part : spec.parts) {
+    weight.name = part.name;
+    n = part.rows;
+    weight.file_bytes = part.rows * row_bytes;
+    weights.push_back(weight);
+    weight.file_offset += weight.file_bytes;
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSpec> TensorSpecs(const TensorContext& context) {
@@ -280,8 +344,7 @@ std::vector<TensorSpec> TensorSpecs(const TensorContext& context) {
        {std::span<const TensorRole>(kModelRoles), a.model_tensors}) {
     for (const TensorRole& role : roles) {
       if (!Holds(role.when, context, layers.front())) continue;
-      specs.push_back(
-          SpecOf(role, context, layers.front(), std::string(role.name)));
+      specs.push_back(SpecOf(role, context, layers.front(), ""));
     }
   }
   for (size_t il = 0; il < layers.size(); ++il) {
@@ -310,17 +373,7 @@ absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     const TensorSpec& spec = specs[it->second];
     RETURN_IF_ERROR(CheckTensor(tensor, spec));
     is_present[it->second] = true;
-    if (spec.is_ignored) continue;
-    // The reader checked that offset and size stay within the file.
-    weights.push_back({.name = tensor.name,
-                       .dtype = tensor.dtype,
-                       .cols = spec.ne[0],
-                       .rows = spec.ne[1],
-                       .is_vector = spec.is_vector,
-                       .file_offset = header.data_offset + tensor.offset,
-                       .file_bytes = tensor.bytes,
-                       .n_matrices = spec.ne[2],
-                       .kind = spec.kind});
+    if (!spec.is_ignored) AddWeights(header, tensor, spec, weights);
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     if (is_present[i] || specs[i].is_optional) continue;

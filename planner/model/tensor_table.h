@@ -23,6 +23,13 @@ struct TensorContext {
   bool is_gate_up_fused;  // one ffn_gate_up_exps instead of two tensors
 };
 
+// A part of a tensor: the tensor that it is for the readers of a model, and its
+// rows.
+struct PartSpec {
+  std::string name;
+  int64_t rows;
+};
+
 // A tensor that a model of this shape has.
 struct TensorSpec {
   std::string name;
@@ -32,15 +39,17 @@ struct TensorSpec {
   bool is_usual;              // a model of this kind has it
   bool is_ignored;            // the file may have it; nothing reads it
   WeightKind kind;
+  std::vector<PartSpec> parts;  // empty if it is not several tensors in one
 };
 
 // The tensors of a model; those that belong to no layer come first.
 std::vector<TensorSpec> TensorSpecs(const TensorContext& context);
 
-// Returns the tensors of the file, in its order, without ignored ones. Each
-// must have exactly the shape of its spec; none may be missing or unknown.
-// Errors: kInvalidArgument naming the tensor; kUnimplemented naming a bias or
-// another tensor that the format knows and this build does not.
+// Returns the tensors of the file, in its order, without ignored ones, and
+// parts in the place of a tensor that has them. Each tensor of the file must
+// have exactly the shape of its spec; none may be missing or unknown. Errors:
+// kInvalidArgument naming the tensor; kUnimplemented naming a bias or another
+// tensor that the format knows and this build does not.
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     const GgufHeader& header, const TensorContext& context);
 

@@ -1,8 +1,6 @@
 #include "worker/graph/attention_mixer.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
 #include <string>
 
 #include "absl/algorithm/container.h"
@@ -124,16 +122,8 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   float* const k = context_.Buffer(StepBuffer::kKey);
   float* const v = context_.Buffer(StepBuffer::kValue);
   RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
-  std::array<kernels::AddBiasArgs, 3> biases;
-  size_t n = 0;
-  const auto add = [&](const float* bias, float* to, int64_t dim) {
-    if (bias != nullptr) biases.at(n++) = {bias, to, context_.n_rows(), dim};
-  };
-  add(q_bias_, q, q_.rows);
-  add(k_bias_, k, k_.rows);
-  add(v_bias_, v, v_.rows);
-  if (n == 0) return absl::OkStatus();
-  return context_.backend().AddBiases(std::span(biases).first(n));
+  return context_.AddBiases(
+      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}});
 }
 
 RopeParameters AttentionMixer::Rope() const {

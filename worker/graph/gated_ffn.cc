@@ -18,6 +18,12 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
   gate_ = context.Matrix(p + "ffn_gate.weight");
   up_ = context.Matrix(p + "ffn_up.weight");
   end_.w = context.Matrix(p + "ffn_down.weight");
+  const auto bias = [&](absl::string_view name) {
+    return FindVector(context.inputs(), absl::StrCat(p, name));
+  };
+  gate_bias_ = bias("ffn_gate.bias");
+  up_bias_ = bias("ffn_up.bias");
+  end_.bias = bias("ffn_down.bias");
   if (architecture.has_post_norms) {
     end_.post_norm = context.Vector(p + "post_ffw_norm.weight");
   }
@@ -26,7 +32,6 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
 absl::string_view GatedFfn::Missing(const planner::Architecture& architecture,
                                     const planner::LayerShape& layer) {
   if (layer.expert_ffn_dim > 0) return "experts";
-  if (layer.ffn != planner::FfnKind::kGated) return "gate and up in one tensor";
   if (architecture.activation == planner::GateActivation::kClampedSwish) {
     return "clamped activations";
   }
@@ -36,7 +41,8 @@ absl::string_view GatedFfn::Missing(const planner::Architecture& architecture,
 bool GatedFfn::Reads(const planner::Architecture& architecture,
                      absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {"ffn_gate.weight", "ffn_up.weight",
-                                            "ffn_down.weight"};
+                                            "ffn_down.weight", "ffn_gate.bias",
+                                            "ffn_up.bias",     "ffn_down.bias"};
   return tensor == architecture.ffn_norm ||
          absl::c_linear_search(kTensors, tensor) ||
          (architecture.has_post_norms && tensor == "post_ffw_norm.weight");
@@ -44,16 +50,37 @@ bool GatedFfn::Reads(const planner::Architecture& architecture,
 
 absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.NormedResidual(norm_));
+  ASSIGN_OR_RETURN(const ProductInput gated, Gated(x));
+  return context_.AddToResidual(gated, end_);
+}
+
+absl::StatusOr<ProductInput> GatedFfn::Gated(const ProductInput& x) {
   float* const gate = context_.Buffer(StepBuffer::kGate);
   float* const up = context_.Buffer(StepBuffer::kUp);
-  ASSIGN_OR_RETURN(const std::byte* const packed,
-                   context_.backend().GatedMatMul(
-                       {.gate = context_.ProductOf(x, {gate_, gate}),
-                        .up = context_.ProductOf(x, {up_, up}),
-                        .activation = context_.parameters().activation,
-                        .packed = context_.PackedInputs(gate_.rows),
-                        .keeps_floats = IsFloatType(end_.w.dtype)}));
-  return context_.AddToResidual({gate, packed}, end_);
+  const kernels::Activation activation = context_.parameters().activation;
+  std::byte* const packed = context_.PackedInputs(gate_.rows);
+  if (gate_bias_ == nullptr && up_bias_ == nullptr) {
+    ASSIGN_OR_RETURN(const std::byte* const at,
+                     context_.backend().GatedMatMul(
+                         {.gate = context_.ProductOf(x, {gate_, gate}),
+                          .up = context_.ProductOf(x, {up_, up}),
+                          .activation = activation,
+                          .packed = packed,
+                          .keeps_floats = IsFloatType(end_.w.dtype)}));
+    return ProductInput{gate, at};
+  }
+  RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}, {up_, up}}));
+  RETURN_IF_ERROR(context_.AddBiases(
+      {{gate_bias_, gate, gate_.rows}, {up_bias_, up, up_.rows}}));
+  RETURN_IF_ERROR(
+      context_.backend().GatedActivation({.gate = gate,
+                                          .up = up,
+                                          .out = gate,
+                                          .n_rows = context_.n_rows(),
+                                          .dim = gate_.rows,
+                                          .activation = activation,
+                                          .packed = packed}));
+  return ProductInput{gate, packed};
 }
 
 }  // namespace plimsoll::worker

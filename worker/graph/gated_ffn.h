@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
 #include "worker/graph/step_context.h"
@@ -25,14 +26,19 @@ class GatedFfn final : public Sublayer {
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
 
-  // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)); the sum is normed if
-  // the architecture norms it.
+  // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)), with the biases that
+  // the file has; the sum is normed if the architecture norms it.
   absl::Status Add(const StepBatch& batch) override;
 
  private:
+  // activation(Wgate x + bias) * (Wup x + bias).
+  absl::StatusOr<ProductInput> Gated(const ProductInput& x);
+
   StepContext& context_;
   const float* norm_;
   kernels::WeightMatrix gate_, up_;
+  const float* gate_bias_;  // each may be null
+  const float* up_bias_;
   ResidualEnd end_;
 };
 

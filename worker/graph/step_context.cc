@@ -91,10 +91,7 @@ absl::Status StepContext::AddToResidual(const ProductInput& input,
   const bool is_normed = end.post_norm != nullptr;
   float* const out = is_normed ? Normed() : Residual();
   RETURN_IF_ERROR(Project(input, {{end.w, out, /*accumulate=*/!is_normed}}));
-  if (end.bias != nullptr) {
-    const kernels::AddBiasArgs bias = {end.bias, out, n_rows_, model_dim()};
-    RETURN_IF_ERROR(backend().AddBiases({&bias, 1}));
-  }
+  RETURN_IF_ERROR(AddBiases({{end.bias, out, model_dim()}}));
   added_weight_ = end.post_norm;
   return absl::OkStatus();
 }
@@ -125,6 +122,19 @@ absl::Status StepContext::Project(
     products.at(n++) = ProductOf(input, projection);
   }
   return backend().MatMuls(std::span(products).first(n));
+}
+
+absl::Status StepContext::AddBiases(std::initializer_list<Bias> biases) {
+  PLIMSOLL_CHECK(biases.size() <= kernels::kMaxBiases,
+                 "no operation adds more biases");
+  std::array<kernels::AddBiasArgs, kernels::kMaxBiases> args;
+  size_t n = 0;
+  for (const Bias& bias : biases) {
+    if (bias.bias == nullptr) continue;
+    args.at(n++) = {bias.bias, bias.x, n_rows_, bias.dim};
+  }
+  if (n == 0) return absl::OkStatus();
+  return backend().AddBiases(std::span(args).first(n));
 }
 
 absl::Status StepContext::GatherRows(const float* from,

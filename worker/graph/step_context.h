@@ -35,6 +35,13 @@ struct Projection {
   bool accumulate = false;
 };
 
+// x += bias, unless the bias is null.
+struct Bias {
+  const float* bias;
+  float* x;
+  int64_t dim;
+};
+
 // How a sublayer ends: residual += norm(w x + bias).
 struct ResidualEnd {
   kernels::WeightMatrix w = {};
@@ -100,6 +107,8 @@ class StepContext {
 
   absl::Status Project(const ProductInput& input,
                        std::initializer_list<Projection> projections);
+  // Adds biases to all rows, as one operation.
+  absl::Status AddBiases(std::initializer_list<Bias> biases);
   kernels::MatMulArgs ProductOf(const ProductInput& input,
                                 const Projection& projection) const;
 

@@ -284,18 +284,89 @@ TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
   EXPECT_EQ(biases("gpt-oss"), 6 * 4);
 }
 
-TEST(ArchitecturesTest, FusedTensorsAreTakenAsTheyAre) {
-  const auto shape = ShapeOf(Small("phi3"));
+// Expects the tensors to lie one after the other in the whole of `in_file`.
+void ExpectParts(const ModelShape& shape, const GgufHeader& header,
+                 const std::string& in_file,
+                 const std::vector<std::pair<std::string, int64_t>>& parts) {
+  SCOPED_TRACE(in_file);
+  const GgufTensor* whole = header.FindTensor(in_file);
+  ASSERT_NE(whole, nullptr);
+  int64_t offset = header.data_offset + whole->offset;
+  const int64_t end = offset + whole->bytes;
+  for (const auto& [name, n] : parts) {
+    SCOPED_TRACE(name);
+    const auto part =
+        std::find_if(shape.weights.begin(), shape.weights.end(),
+                     [&](const auto& tensor) { return tensor.name == name; });
+    ASSERT_NE(part, shape.weights.end());
+    EXPECT_EQ(part->is_vector ? part->cols : part->rows, n);
+    EXPECT_EQ(part->file_offset, offset);
+    offset += part->file_bytes;
+  }
+  EXPECT_EQ(offset, end);
+}
+
+TEST(ArchitecturesTest, TensorsInOneAreSeveralToTheirReaders) {
+  HeaderNumbers numbers = Small("phi3");
+  const auto shape = ShapeOf(numbers);
   ASSERT_TRUE(shape.ok()) << shape.status();
-  const auto rows = [&](const std::string& name) {
-    for (const WeightTensor& tensor : shape->weights) {
-      if (tensor.name == name) return tensor.rows;
-    }
-    return int64_t{0};
-  };
-  EXPECT_EQ(rows("blk.0.attn_qkv.weight"), 4 * 32 + 2 * 2 * 32);
-  EXPECT_EQ(rows("blk.0.ffn_up.weight"), 2 * 96);
-  EXPECT_FALSE(HasTensor(*shape, "blk.0.attn_q.weight"));
+  GgufHeader header = numbers.header();
+  ASSERT_TRUE(
+      AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ8_0}, true)
+          .ok());
+  ExpectParts(*shape, header, "blk.1.attn_qkv.weight",
+              {{"blk.1.attn_q.weight", 128},
+               {"blk.1.attn_k.weight", 64},
+               {"blk.1.attn_v.weight", 64}});
+  ExpectParts(*shape, header, "blk.1.ffn_up.weight",
+              {{"blk.1.ffn_gate.weight", 96}, {"blk.1.ffn_up.weight", 96}});
+  EXPECT_FALSE(HasTensor(*shape, "blk.1.attn_qkv.weight"));
+}
+
+// Turns queries, keys and values into one tensor, with a bias beside it.
+void FuseQkv(GgufHeader& header) {
+  std::erase_if(header.tensors, [](const GgufTensor& tensor) {
+    return absl::EndsWith(tensor.name, ".attn_k.weight") ||
+           absl::EndsWith(tensor.name, ".attn_v.weight") ||
+           absl::EndsWith(tensor.name, ".bias");
+  });
+  std::vector<GgufTensor> biases;
+  for (GgufTensor& tensor : header.tensors) {
+    if (!absl::EndsWith(tensor.name, ".attn_q.weight")) continue;
+    tensor.name = absl::StrReplaceAll(tensor.name, {{"attn_q", "attn_qkv"}});
+    tensor.ne[1] *= 2;  // 4 heads of queries, 2 of keys, 2 of values
+    tensor.bytes *= 2;
+    biases.push_back(
+        {.name = absl::StrReplaceAll(tensor.name, {{".weight", ".bias"}}),
+         .dtype = DType::kF32,
+         .n_dims = 1,
+         .ne = {tensor.ne[1], 1, 1, 1},
+         .offset = 0,
+         .bytes = tensor.ne[1] * 4});
+  }
+  header.tensors.insert(header.tensors.end(), biases.begin(), biases.end());
+}
+
+TEST(ArchitecturesTest, AnyFileMayHaveQueriesKeysAndValuesInOne) {
+  for (const char* architecture : {"llama", "qwen2"}) {
+    SCOPED_TRACE(architecture);
+    GgufHeader header = Small(architecture).header();
+    ASSERT_TRUE(
+        AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ8_0}, true)
+            .ok());
+    FuseQkv(header);
+    const auto shape = ShapeFromGguf(header);
+    ASSERT_TRUE(shape.ok()) << shape.status();
+    ExpectParts(*shape, header, "blk.5.attn_qkv.bias",
+                {{"blk.5.attn_q.bias", 128},
+                 {"blk.5.attn_k.bias", 64},
+                 {"blk.5.attn_v.bias", 64}});
+    header.tensors.back().ne[0] -= 1;
+    EXPECT_TRUE(absl::IsInvalidArgument(ShapeFromGguf(header).status()));
+    header.tensors.back().ne[0] += 1;
+    header.tensors.back().name = "blk.5.attn_q.bias";
+    EXPECT_FALSE(ShapeFromGguf(header).ok());
+  }
 }
 
 TEST(ArchitecturesTest, ATypeThatDoesNotDivideARowGivesWay) {

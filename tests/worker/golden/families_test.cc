@@ -32,8 +32,9 @@ using ::plimsoll::testing::OpenTestDevice;
 constexpr double kTolerance = 0.003;
 
 constexpr const char* kFamilies[] = {
-    "llama",      "llama31", "gemma3", "gemma3-linear", "qwen2",  "qwen3",
-    "qwen3-q4_k", "gemma",   "gemma2", "smollm3",       "granite"};
+    "llama",   "llama31",    "gemma3", "gemma3-linear", "qwen2",
+    "qwen3",   "qwen3-q4_k", "gemma",  "gemma2",        "smollm3",
+    "granite", "llama-bias", "phi3"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -148,7 +149,7 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
 
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
-                                           "granite"),
+                                           "granite", "llama-bias", "phi3"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

@@ -63,7 +63,6 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
       {"gemma4", 0, "norms of values"},
       {"gpt-oss", 4, "attention sinks"},
       {"llama", 4, "experts"},
-      {"phi3", 0, "gate and up in one tensor"},
       {"qwen3moe", 4, "experts"},
   };
   for (const auto& c : cases) {
