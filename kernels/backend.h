@@ -169,17 +169,40 @@ struct AddBiasArgs {
 // AddBiases takes at most this many biases.
 inline constexpr size_t kMaxBiases = 4;
 
-// cos and sin of position * scale * base^(-2p / n_rot) / freq_factors[p] for
-// p < n_rot / 2, computed in double precision, times `magnitude`.
+// The pairs of a rotation that are scaled: in full from pair `end` on, not at
+// all up to pair `begin`, and in proportion in between. By default all are.
+struct RopeRamp {
+  double begin = -1;
+  double end = -1;
+
+  // The share, from 0 to 1, of the scale in pair p.
+  constexpr double ShareOf(int64_t p) const {
+    constexpr double kLeastWidth = 0.001;  // of a ramp that is a step
+    const double width = end - begin > kLeastWidth ? end - begin : kLeastWidth;
+    const double share = (static_cast<double>(p) - begin) / width;
+    if (share <= 0) return 0;
+    return share < 1 ? share : 1;
+  }
+  // The scale of pair p, which is `scale` to the bit where its share is 1.
+  constexpr double ScaleOf(int64_t p, double scale) const {
+    const double share = ShareOf(p);
+    return scale * share + (1 - share);
+  }
+};
+
+// cos and sin of position * ramp.ScaleOf(p, scale) * base^(-2p / n_rot) /
+// freq_factors[p] for p < n_rot / 2, computed in double precision, times
+// `magnitude`.
 struct RopeAnglesArgs {
   const int64_t* positions;  // host, [n_rows]
   int64_t n_rows;
   int64_t n_rot;
   double base;
-  double scale;               // 1 / linear scaling factor
+  double scale;               // 1 / scaling factor
   const float* freq_factors;  // [n_rot / 2] or nullptr
   float magnitude;
-  float* out;  // [n_rows, n_rot / 2, 2]: cos, sin
+  float* out;          // [n_rows, n_rot / 2, 2]: cos, sin
+  RopeRamp ramp = {};  // begin <= end
 };
 
 enum class RopeStyle {

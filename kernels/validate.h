@@ -172,6 +172,10 @@ inline absl::Status Validate(const RopeAnglesArgs& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("angles for ", args.n_rot, " elements"));
   }
+  if (!(args.ramp.begin <= args.ramp.end)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "angles scaled from pair ", args.ramp.begin, " to ", args.ramp.end));
+  }
   return absl::OkStatus();
 }
 

@@ -92,17 +92,18 @@ void Rope(const RopeArgs& args, ThreadPool& pool) {
 void RopeAngles(const RopeAnglesArgs& args, ThreadPool& pool) {
   const int64_t n_pairs = args.n_rot / 2;
   double frequencies[kMaxHeadDim / 2];
+  double scales[kMaxHeadDim / 2];
   for (int64_t p = 0; p < n_pairs; ++p) {
     frequencies[p] = std::pow(args.base, -2.0 * static_cast<double>(p) /
                                              static_cast<double>(args.n_rot));
+    scales[p] = args.ramp.ScaleOf(p, args.scale);
   }
   pool.ParallelFor(args.n_rows, 4, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      const double position =
-          static_cast<double>(args.positions[r]) * args.scale;
+      const auto position = static_cast<double>(args.positions[r]);
       float* out = args.out + r * args.n_rot;
       for (int64_t p = 0; p < n_pairs; ++p) {
-        double theta = position * frequencies[p];
+        double theta = position * scales[p] * frequencies[p];
         if (args.freq_factors != nullptr) theta /= args.freq_factors[p];
         out[2 * p] = static_cast<float>(std::cos(theta) * args.magnitude);
         out[2 * p + 1] = static_cast<float>(std::sin(theta) * args.magnitude);

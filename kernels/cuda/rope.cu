@@ -17,6 +17,7 @@ struct AngleParameters {
   const float* freq_factors;
   float magnitude;
   float* out;
+  RopeRamp ramp;
 };
 
 __global__ void ComputeAngles(AngleParameters p, const int64_t* positions) {
@@ -25,7 +26,8 @@ __global__ void ComputeAngles(AngleParameters p, const int64_t* positions) {
   const int64_t i = GlobalIndex();
   if (i >= p.n_rows * n_pairs) return;
   const int64_t pair = i % n_pairs;
-  double theta = static_cast<double>(positions[i / n_pairs]) * p.scale *
+  double theta = static_cast<double>(positions[i / n_pairs]) *
+                 p.ramp.ScaleOf(pair, p.scale) *
                  pow(p.base, -2.0 * static_cast<double>(pair) /
                                  static_cast<double>(p.n_rot));
   if (p.freq_factors != nullptr) {
@@ -66,7 +68,7 @@ absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args) {
                        args.positions, static_cast<size_t>(args.n_rows))));
   const AngleParameters parameters = {
       args.n_rows,       args.n_rot,     args.base, args.scale,
-      args.freq_factors, args.magnitude, args.out};
+      args.freq_factors, args.magnitude, args.out,  args.ramp};
   Launch(ComputeAngles, {(n + kThreads - 1) / kThreads}, kThreads, 0,
          context.queue, parameters, positions);
   return absl::OkStatus();

@@ -94,6 +94,7 @@ class ReferenceBackend : public Backend {
     return absl::OkStatus();
   }
   absl::Status RopeAngles(const RopeAnglesArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
     reference::RopeAngles(args);
     return absl::OkStatus();
   }

@@ -10,7 +10,8 @@ void RopeAngles(const RopeAnglesArgs& args) {
   const int64_t n_pairs = args.n_rot / 2;
   for (int64_t r = 0; r < args.n_rows; ++r) {
     for (int64_t p = 0; p < n_pairs; ++p) {
-      double theta = static_cast<double>(args.positions[r]) * args.scale *
+      double theta = static_cast<double>(args.positions[r]) *
+                     args.ramp.ScaleOf(p, args.scale) *
                      std::pow(args.base, -2.0 * static_cast<double>(p) /
                                              static_cast<double>(args.n_rot));
       if (args.freq_factors != nullptr) theta /= args.freq_factors[p];

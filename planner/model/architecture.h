@@ -39,6 +39,7 @@ enum class RopePairs {
 // How layers with a window rotate queries and keys.
 enum class WindowRope {
   kAsOthers,
+  kUnscaled,  // the others' base, no scaling
   kOwnBase,  // A.rope.freq_base_swa or 10,000, no scaling
 };
 

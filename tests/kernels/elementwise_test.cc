@@ -198,6 +198,7 @@ struct AngleScaling {
   double scale = 1.0;
   float magnitude = 1.0f;
   const float* factors = nullptr;
+  RopeRamp ramp = {};
 };
 
 std::vector<float> Angles(Backend& backend,
@@ -208,7 +209,7 @@ std::vector<float> Angles(Backend& backend,
       backend
           .RopeAngles({positions.data(), static_cast<int64_t>(positions.size()),
                        n_rot, 10000.0, scaling.scale, scaling.factors,
-                       scaling.magnitude, out.data()})
+                       scaling.magnitude, out.data(), scaling.ramp})
           .ok());
   return out;
 }
@@ -226,6 +227,54 @@ TEST_P(ElementwiseTest, RopeAnglesAreExactAtABillionTokens) {
                            factors[p];
       EXPECT_NEAR(out[(r * 3 + p) * 2], 1.5 * std::cos(theta), 2e-7);
       EXPECT_NEAR(out[(r * 3 + p) * 2 + 1], 1.5 * std::sin(theta), 2e-7);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RopeAnglesAreScaledAlongARamp) {
+  struct {
+    RopeRamp ramp;
+    std::vector<double> scales;  // of 6 pairs
+  } const cases[] = {
+      {{}, {0.25, 0.25, 0.25, 0.25, 0.25, 0.25}},
+      {{0, 0}, {1, 0.25, 0.25, 0.25, 0.25, 0.25}},
+      {{1, 4}, {1, 1, 0.75, 0.5, 0.25, 0.25}},
+      {{5, 11}, {1, 1, 1, 1, 1, 1}},
+  };
+  const std::vector<int64_t> positions = {3, 70'000};
+  for (const auto& c : cases) {
+    const auto out =
+        Angles(backend(), positions, 12, {.scale = 0.25, .ramp = c.ramp});
+    for (size_t r = 0; r < positions.size(); ++r) {
+      for (size_t p = 0; p < 6; ++p) {
+        const double theta = static_cast<double>(positions[r]) * c.scales[p] *
+                             std::pow(10000.0, -static_cast<double>(p) / 6);
+        EXPECT_NEAR(out[(r * 6 + p) * 2], std::cos(theta), 2e-7) << p;
+        EXPECT_NEAR(out[(r * 6 + p) * 2 + 1], std::sin(theta), 2e-7) << p;
+      }
+    }
+  }
+  const int64_t position = 1;
+  std::vector<float> out(2);
+  EXPECT_EQ(backend()
+                .RopeAngles({&position,
+                             1,
+                             2,
+                             10000.0,
+                             1.0,
+                             nullptr,
+                             1.0f,
+                             out.data(),
+                             {3, 2}})
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// A ramp that is not there changes no bit of the scale.
+TEST(RopeRampTest, WithoutARampThereIsTheScaleAlone) {
+  for (const double scale : {1.0, 0.1, 1.0 / 3, 8.0}) {
+    for (const int64_t pair : {0, 1, 255}) {
+      EXPECT_EQ(RopeRamp{}.ScaleOf(pair, scale), scale);
     }
   }
 }

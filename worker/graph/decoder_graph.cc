@@ -116,8 +116,9 @@ absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
                                        .base = rope->base,
                                        .scale = rope->scale,
                                        .freq_factors = rope->freq_factors,
-                                       .magnitude = 1.0f,
-                                       .out = out}));
+                                       .magnitude = rope->magnitude,
+                                       .out = out,
+                                       .ramp = rope->ramp}));
     if (!has_windows) break;
     out += context_.n_rows() * rope->n_rot;
   }

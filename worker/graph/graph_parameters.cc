@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/graph/step_context.h"
+#include "worker/graph/rope_scaling.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -90,8 +90,8 @@ absl::Status ReadScales(const Architecture& architecture,
   return absl::OkStatus();
 }
 
-// The rope of full-attention layers from `A.rope.*`: base, linear scaling,
-// n_rot = A.rope.dimension_count or head_dim.
+// The rope of full-attention layers from `A.rope.*`: base, scaling, n_rot =
+// A.rope.dimension_count or head_dim.
 absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
                                         const GgufHeader& header,
                                         int64_t head_dim) {
@@ -105,18 +105,6 @@ absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
                                               : kernels::RopeStyle::kNeox};
   ASSIGN_OR_RETURN(rope.base,
                    PositiveFloat(header, prefix + "freq_base", 10'000));
-  ASSIGN_OR_RETURN(const auto type, header.String(prefix + "scaling.type"));
-  const std::string kind = type.value_or("linear");
-  if (kind != "linear" && kind != "none") {
-    return absl::UnimplementedError(
-        absl::StrCat(prefix, "scaling.type \"", kind,
-                     "\" cannot be run by this build (linear and none can)"));
-  }
-  if (kind == "linear") {
-    ASSIGN_OR_RETURN(const double factor,
-                     PositiveFloat(header, prefix + "scaling.factor", 1.0));
-    rope.scale = 1.0 / factor;
-  }
   ASSIGN_OR_RETURN(const auto n_rot, header.Int(prefix + "dimension_count"));
   rope.n_rot = n_rot.value_or(head_dim);
   if (rope.n_rot <= 0 || rope.n_rot > head_dim || rope.n_rot % 2 != 0) {
@@ -124,6 +112,7 @@ absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
         prefix, "dimension_count must be even and within head_dim ", head_dim,
         ", got ", rope.n_rot));
   }
+  RETURN_IF_ERROR(ReadRopeScaling(architecture, header, rope));
   if (!architecture.rope_has_switch) return rope;
   ASSIGN_OR_RETURN(const auto is_on, header.Bool(prefix + "scaling.finetuned"));
   if (!is_on.value_or(true)) rope.n_rot = 0;
@@ -133,13 +122,15 @@ absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
 absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
                                               const GgufHeader& header,
                                               const RopeParameters& rope) {
-  RopeParameters result = rope;
-  if (architecture.window_rope == planner::WindowRope::kAsOthers) return result;
+  if (architecture.window_rope == planner::WindowRope::kAsOthers) return rope;
+  RopeParameters result = {.base = rope.base,
+                           .scale = 1.0,
+                           .n_rot = rope.n_rot,
+                           .style = rope.style};
+  if (architecture.window_rope == planner::WindowRope::kUnscaled) return result;
   ASSIGN_OR_RETURN(
       result.base,
       PositiveFloat(header, KeyOf(architecture, "rope.freq_base_swa"), 10'000));
-  result.scale = 1.0;
-  result.freq_factors = nullptr;
   return result;
 }
 
@@ -180,7 +171,8 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                    ReadCap(architecture, header, architecture.logit_cap));
   ASSIGN_OR_RETURN(parameters.rope, ReadRope(architecture, header,
                                              shape.layers.front().head_dim));
-  parameters.rope.freq_factors = FindVector(inputs, "rope_freqs.weight");
+  ASSIGN_OR_RETURN(parameters.rope.freq_factors,
+                   FindFreqFactors(architecture, header, inputs));
   ASSIGN_OR_RETURN(parameters.window_rope,
                    ReadWindowRope(architecture, header, parameters.rope));
   parameters.activation =

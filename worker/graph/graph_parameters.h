@@ -15,10 +15,12 @@ namespace plimsoll::worker {
 // How a layer rotates queries and keys.
 struct RopeParameters {
   double base;
-  double scale;                         // 1 / linear scaling factor
+  double scale;                         // 1 / scaling factor
   const float* freq_factors = nullptr;  // device, [n_rot / 2] or nullptr
   int64_t n_rot;
   kernels::RopeStyle style;
+  kernels::RopeRamp ramp = {};  // of YaRN
+  float magnitude = 1;          // a factor of what is rotated
 };
 
 struct GraphParameters {
