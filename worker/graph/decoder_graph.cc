@@ -42,9 +42,12 @@ absl::string_view DecoderGraph::Missing(const planner::ModelShape& shape) {
 }
 
 bool DecoderGraph::Reads(absl::string_view tensor) {
-  constexpr absl::string_view kTensors[] = {
-      "token_embd.weight", "output_norm.weight", "output.weight",
-      "rope_freqs.weight"};
+  constexpr absl::string_view kTensors[] = {"token_embd.weight",
+                                            "output_norm.weight",
+                                            "output.weight",
+                                            "rope_freqs.weight",
+                                            "rope_factors_long.weight",
+                                            "rope_factors_short.weight"};
   return absl::c_linear_search(kTensors, tensor);
 }
 

@@ -31,10 +31,21 @@ using ::plimsoll::testing::OpenTestDevice;
 // The goldens are float32; an exact engine differs by rounding alone.
 constexpr double kTolerance = 0.003;
 
-constexpr const char* kFamilies[] = {
-    "llama",   "llama31",    "gemma3", "gemma3-linear", "qwen2",
-    "qwen3",   "qwen3-q4_k", "gemma",  "gemma2",        "smollm3",
-    "granite", "llama-bias", "phi3"};
+constexpr const char* kFamilies[] = {"llama",
+                                     "llama31",
+                                     "gemma3",
+                                     "gemma3-linear",
+                                     "qwen2",
+                                     "qwen3",
+                                     "qwen3-q4_k",
+                                     "gemma",
+                                     "gemma2",
+                                     "smollm3",
+                                     "granite",
+                                     "llama-bias",
+                                     "phi3",
+                                     "phi3-longrope-short",
+                                     "phi3-longrope-long"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -149,7 +160,8 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
 
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
-                                           "granite", "llama-bias", "phi3"),
+                                           "granite", "llama-bias", "phi3",
+                                           "phi3-longrope-short"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

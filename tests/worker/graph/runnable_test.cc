@@ -47,7 +47,7 @@ ModelShape Small(const std::string& architecture, int64_t n_experts) {
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name : {"gemma", "gemma2", "gemma3", "granite", "llama",
-                           "qwen2", "qwen3", "smollm3"}) {
+                           "phi3", "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -59,10 +59,8 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
     int64_t n_experts;
     const char* missing;
   } const cases[] = {
-      {"gemma3n", 0, "norms of values"},
-      {"gemma4", 0, "norms of values"},
-      {"gpt-oss", 4, "attention sinks"},
-      {"llama", 4, "experts"},
+      {"gemma3n", 0, "norms of values"}, {"gemma4", 0, "norms of values"},
+      {"gpt-oss", 4, "attention sinks"}, {"llama", 4, "experts"},
       {"qwen3moe", 4, "experts"},
   };
   for (const auto& c : cases) {
