@@ -62,9 +62,10 @@ void ExpectInvalid(const HeaderNumbers& numbers, const std::string& words) {
 }
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
-  EXPECT_EQ(SupportedArchitectures(),
-            "gemma, gemma2, gemma3, gemma3n, gemma4, gpt-oss, granite, llama, "
-            "phi3, qwen2, qwen3, qwen3moe, smollm3");
+  EXPECT_EQ(
+      SupportedArchitectures(),
+      "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, gpt-oss, granite, llama, "
+      "phi3, qwen2, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -142,7 +143,7 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
     EXPECT_EQ(Windows(*shape), windows) << architecture;
   }
   for (const char* architecture :
-       {"granite", "llama", "qwen2", "qwen3", "qwen3moe"}) {
+       {"glm4", "granite", "llama", "qwen2", "qwen3", "qwen3moe"}) {
     const auto shape =
         ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
     EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;

@@ -45,7 +45,8 @@ constexpr const char* kFamilies[] = {"llama",
                                      "llama-bias",
                                      "phi3",
                                      "phi3-longrope-short",
-                                     "phi3-longrope-long"};
+                                     "phi3-longrope-long",
+                                     "glm4"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -161,7 +162,7 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
                                            "granite", "llama-bias", "phi3",
-                                           "phi3-longrope-short"),
+                                           "phi3-longrope-short", "glm4"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

@@ -1,0 +1,15 @@
+// GLM 4 (0414): norms before and after each half of a layer, and gate and up in
+// one tensor. The 9B has biases of queries, keys and values, the 32B has none.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kGlm4 = {
+    .name = "glm4",
+    .config_types = {"glm4"},
+    .ffn = FfnKind::kFusedGated,
+    .has_post_norms = true,
+    .biases = BiasRule::kOptional,
+};
+
+}  // namespace plimsoll::planner
