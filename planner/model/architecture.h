@@ -40,7 +40,7 @@ enum class RopePairs {
 enum class WindowRope {
   kAsOthers,
   kUnscaled,  // the others' base, no scaling
-  kOwnBase,  // A.rope.freq_base_swa or 10,000, no scaling
+  kOwnBase,   // A.rope.freq_base_swa or 10,000, no scaling
 };
 
 // The factor by which attention scores (query times key) are multiplied.
@@ -81,6 +81,7 @@ struct Architecture {
   FfnKind ffn = FfnKind::kGated;           // in layers without experts
   FfnKind expert_ffn = FfnKind::kExperts;  // in layers with experts
   absl::string_view ffn_norm = "ffn_norm.weight";
+  bool has_pre_norms = true;    // before attention and before the FFN
   bool has_post_norms = false;  // after attention and after the FFN
   GateActivation activation = GateActivation::kSilu;
 
@@ -88,9 +89,10 @@ struct Architecture {
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
   BiasRule biases = BiasRule::kNone;
-  bool is_qkv_fused = false;        // queries, keys and values in one tensor of
-                                    // the file
-  bool has_head_norms = false;      // of each head of queries and keys
+  bool is_qkv_fused = false;    // queries, keys and values in one tensor of
+                                // the file
+  bool has_head_norms = false;  // of each head of queries and keys
+  bool norms_heads_together = false;  // all heads of queries, and all of keys
   bool has_value_norms = false;     // of each head of values, without a weight
   bool values_may_be_keys = false;  // in full layers without attn_v
   bool has_sinks = false;           // a logit per head that takes no value

@@ -44,7 +44,8 @@ enum class When {
   kOwnValues,  // kOwnKv, unless values are the keys
   kFusedQkv,
   kHeadNorms,
-  kOwnKeyNorm,  // kHeadNorms, in a layer with keys of its own
+  kOwnKeyNorm,      // kHeadNorms, in a layer with keys of its own
+  kJointHeadNorms,  // one norm for all heads together
   kOptionalBias,
   kOptionalQkvBias,       // kOptionalBias and kSeparateQkv
   kOptionalFusedQkvBias,  // kOptionalBias and kFusedQkv
@@ -53,6 +54,7 @@ enum class When {
   kSeparateQkvBias,  // kQkvBias and kSeparateQkv
   kFusedQkvBias,     // kQkvBias and kFusedQkv
   kAllBiases,
+  kPreNorms,
   kPostNorms,
   kGatedFfn,
   kFusedFfn,

@@ -47,7 +47,7 @@ constexpr auto kModelRoles = std::to_array<TensorRole>({
 });
 
 constexpr auto kLayerRoles = std::to_array<TensorRole>({
-    {"attn_norm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {"attn_norm.weight", When::kPreNorms, kRequired, VectorOf(kModel)},
     {"attn_q.weight", When::kSeparateQkv, kRequired, MatrixOf(kModel, kQuery)},
     {"attn_k.weight", When::kOwnKv, kRequired, MatrixOf(kModel, kKv)},
     {"attn_v.weight", When::kOwnValues, kRequired, MatrixOf(kModel, kKv)},
@@ -56,6 +56,8 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_output.weight", When::kAlways, kRequired, MatrixOf(kQuery, kModel)},
     {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
     {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
+    {"attn_q_norm.weight", When::kJointHeadNorms, kRequired, VectorOf(kQuery)},
+    {"attn_k_norm.weight", When::kJointHeadNorms, kRequired, VectorOf(kKv)},
     {"attn_q.bias", When::kOptionalQkvBias, kOptional, VectorOf(kQuery)},
     {"attn_k.bias", When::kOptionalQkvBias, kOptional, VectorOf(kKv)},
     {"attn_v.bias", When::kOptionalQkvBias, kOptional, VectorOf(kKv)},
@@ -70,7 +72,7 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_output.bias", When::kAllBiases, kRequired, VectorOf(kModel)},
     {"post_attention_norm.weight", When::kPostNorms, kRequired,
      VectorOf(kModel)},
-    {kFfnNorm, When::kAlways, kRequired, VectorOf(kModel)},
+    {kFfnNorm, When::kPreNorms, kRequired, VectorOf(kModel)},
     {"ffn_gate.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_up.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_down.weight", When::kGatedFfn, kRequired, MatrixOf(kFfn, kModel)},
@@ -187,6 +189,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kHeadNorms:
     case When::kOwnKeyNorm:
       return a.has_head_norms;
+    case When::kJointHeadNorms:
+      return a.norms_heads_together;
     case When::kOptionalBias:
       return has_optional_biases;
     case When::kOptionalQkvBias:
@@ -203,6 +207,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
       return has_qkv_biases && context.is_qkv_fused;
     case When::kAllBiases:
       return a.biases == BiasRule::kAll;
+    case When::kPreNorms:
+      return a.has_pre_norms;
     case When::kPostNorms:
       return a.has_post_norms;
     case When::kGatedFfn:

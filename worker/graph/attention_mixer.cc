@@ -62,7 +62,9 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       is_ring_(cache_.IsRing(layer)),
       is_rotated_(IsRotated(architecture, layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
-  norm_ = context.Vector(p + "attn_norm.weight");
+  if (architecture.has_pre_norms) {
+    norm_ = context.Vector(p + "attn_norm.weight");
+  }
   q_ = context.Matrix(p + "attn_q.weight");
   k_ = context.Matrix(p + "attn_k.weight");
   v_ = context.Matrix(p + "attn_v.weight");
@@ -77,6 +79,10 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   if (architecture.has_head_norms) {
     q_norm_ = context.Vector(p + "attn_q_norm.weight");
     k_norm_ = context.Vector(p + "attn_k_norm.weight");
+  }
+  if (architecture.norms_heads_together) {
+    joint_q_norm_ = context.Vector(p + "attn_q_norm.weight");
+    joint_k_norm_ = context.Vector(p + "attn_k_norm.weight");
   }
   if (architecture.has_post_norms) {
     end_.post_norm = context.Vector(p + "post_attention_norm.weight");
@@ -103,14 +109,14 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
                                            "attn_v.bias", "attn_output.bias"};
   return absl::c_linear_search(kTensors, tensor) ||
          absl::c_linear_search(kBiases, tensor) ||
-         (architecture.has_head_norms &&
+         ((architecture.has_head_norms || architecture.norms_heads_together) &&
           absl::c_linear_search(kHeadNorms, tensor)) ||
          (architecture.has_post_norms &&
           tensor == "post_attention_norm.weight");
 }
 
 absl::Status AttentionMixer::Add(const StepBatch& batch) {
-  ASSIGN_OR_RETURN(const ProductInput x, context_.NormedResidual(norm_));
+  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   RETURN_IF_ERROR(ProjectHeads(x));
   ASSIGN_OR_RETURN(const ProductInput attended, Attend(batch));
   if (context_.n_rows() == 0) return absl::OkStatus();
@@ -122,8 +128,22 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   float* const k = context_.Buffer(StepBuffer::kKey);
   float* const v = context_.Buffer(StepBuffer::kValue);
   RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
-  return context_.AddBiases(
-      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}});
+  RETURN_IF_ERROR(context_.AddBiases(
+      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}}));
+  RETURN_IF_ERROR(NormTogether(q, joint_q_norm_, q_.rows));
+  return NormTogether(k, joint_k_norm_, k_.rows);
+}
+
+absl::Status AttentionMixer::NormTogether(float* heads, const float* weight,
+                                          int64_t dim) {
+  if (weight == nullptr) return absl::OkStatus();
+  return context_.backend().RmsNorm({.x = heads,
+                                     .weight = weight,
+                                     .out = heads,
+                                     .n_rows = context_.n_rows(),
+                                     .dim = dim,
+                                     .eps = context_.parameters().rms_eps,
+                                     .accumulate = false});
 }
 
 RopeParameters AttentionMixer::Rope() const {

@@ -45,6 +45,8 @@ class AttentionMixer final : public Sublayer {
  private:
   // Fills the query, key and value buffers.
   absl::Status ProjectHeads(const ProductInput& x);
+  // Norms all heads of a row together, if there is a weight for it.
+  absl::Status NormTogether(float* heads, const float* weight, int64_t dim);
   // Turns the query, key and value buffers into Attended(): norms, rotates,
   // stores keys and values, attends, and moves a ring layer's new rows to its
   // rings.
@@ -75,13 +77,15 @@ class AttentionMixer final : public Sublayer {
   KvCache& cache_;
   const bool is_ring_;
   const bool is_rotated_;
-  const float* norm_;
+  const float* norm_ = nullptr;  // null: its input is not normed
   kernels::WeightMatrix q_, k_, v_;
   const float* q_bias_ = nullptr;  // each may be null
   const float* k_bias_ = nullptr;
   const float* v_bias_ = nullptr;
   const float* q_norm_ = nullptr;  // one for all heads, [head_dim], or null
   const float* k_norm_ = nullptr;
+  const float* joint_q_norm_ = nullptr;  // of all heads together, or null
+  const float* joint_k_norm_ = nullptr;
   ResidualEnd end_;
 };
 

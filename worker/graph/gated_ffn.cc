@@ -14,7 +14,9 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
                    StepContext& context)
     : context_(context) {
   const std::string p = absl::StrCat("blk.", layer, ".");
-  norm_ = context.Vector(absl::StrCat(p, architecture.ffn_norm));
+  if (architecture.has_pre_norms) {
+    norm_ = context.Vector(absl::StrCat(p, architecture.ffn_norm));
+  }
   gate_ = context.Matrix(p + "ffn_gate.weight");
   up_ = context.Matrix(p + "ffn_up.weight");
   end_.w = context.Matrix(p + "ffn_down.weight");
@@ -49,7 +51,7 @@ bool GatedFfn::Reads(const planner::Architecture& architecture,
 }
 
 absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
-  ASSIGN_OR_RETURN(const ProductInput x, context_.NormedResidual(norm_));
+  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   ASSIGN_OR_RETURN(const ProductInput gated, Gated(x));
   return context_.AddToResidual(gated, end_);
 }

@@ -35,7 +35,7 @@ class GatedFfn final : public Sublayer {
   absl::StatusOr<ProductInput> Gated(const ProductInput& x);
 
   StepContext& context_;
-  const float* norm_;
+  const float* norm_ = nullptr;  // null: its input is not normed
   kernels::WeightMatrix gate_, up_;
   const float* gate_bias_;  // each may be null
   const float* up_bias_;

@@ -60,6 +60,25 @@ std::byte* StepContext::PackedInputs(int64_t dim, StepBuffer buffer) const {
   return Bytes(buffer);
 }
 
+absl::StatusOr<ProductInput> StepContext::SublayerInput(const float* weight) {
+  return weight != nullptr ? NormedResidual(weight) : PlainResidual();
+}
+
+absl::StatusOr<ProductInput> StepContext::PlainResidual() {
+  std::byte* packed = PackedInputs(model_dim());
+  if (added_weight_ != nullptr) {
+    kernels::RmsNormArgs norm = AddedNorm();
+    norm.packed = packed;
+    RETURN_IF_ERROR(backend().RmsNorm(norm));
+  } else if (packed != nullptr) {
+    RETURN_IF_ERROR(backend().PackActivations({.x = Residual(),
+                                               .n_rows = n_rows_,
+                                               .dim = model_dim(),
+                                               .out = packed}));
+  }
+  return ProductInput{Residual(), packed};
+}
+
 absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
   std::byte* packed = PackedInputs(model_dim());
   const kernels::RmsNormArgs norm = {.x = Residual(),

@@ -95,9 +95,9 @@ class StepContext {
       int64_t dim,
       planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
 
-  // Normed() = RMSNorm(Residual()) * weight, after any addition that is
-  // pending.
-  absl::StatusOr<ProductInput> NormedResidual(const float* weight);
+  // The input of a sublayer, after any addition that is pending: Normed() =
+  // RMSNorm(Residual()) * weight, or Residual() if there is no weight.
+  absl::StatusOr<ProductInput> SublayerInput(const float* weight);
   // Residual() += the product of `input` that `end` describes. If it is normed,
   // the addition stays pending until the next norm, or until FinishResidual;
   // meanwhile neither Normed() nor Residual() may be read or written.
@@ -122,6 +122,8 @@ class StepContext {
                                            int64_t attended_dim);
 
  private:
+  absl::StatusOr<ProductInput> NormedResidual(const float* weight);
+  absl::StatusOr<ProductInput> PlainResidual();
   // The norm whose addition is pending.
   kernels::RmsNormArgs AddedNorm();
 

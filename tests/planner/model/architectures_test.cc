@@ -65,7 +65,7 @@ TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(
       SupportedArchitectures(),
       "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, gpt-oss, granite, llama, "
-      "phi3, qwen2, qwen3, qwen3moe, smollm3");
+      "olmo2, phi3, qwen2, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -85,6 +85,9 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
     EXPECT_TRUE(a->windows == WindowRule::kPattern || a->window_period == 0);
     EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
     EXPECT_FALSE(a->has_scale_keys && a->scales_embedding);
+    // A stream that is kept divided must be normed wherever it is read.
+    EXPECT_TRUE(a->has_pre_norms || !a->has_scale_keys);
+    EXPECT_FALSE(a->has_head_norms && a->norms_heads_together);
     // A cap without a key would be one that no file can change.
     for (const SoftCap& cap : {a->score_cap, a->logit_cap}) {
       EXPECT_TRUE(!cap.key.empty() || cap.fallback == 0);
@@ -130,11 +133,25 @@ TEST(ArchitecturesTest, GemmasDifferInTheirNorms) {
   }
 }
 
+TEST(ArchitecturesTest, Olmo2NormsAllHeadsTogetherAndNoInput) {
+  const auto shape = ShapeOf(Small("olmo2"));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_FALSE(HasTensor(*shape, "blk.0.attn_norm.weight"));
+  EXPECT_FALSE(HasTensor(*shape, "blk.0.ffn_norm.weight"));
+  EXPECT_TRUE(HasTensor(*shape, "blk.0.post_ffw_norm.weight"));
+  std::map<std::string, int64_t> cols;
+  for (const WeightTensor& tensor : shape->weights) {
+    cols[tensor.name] = tensor.cols;
+  }
+  EXPECT_EQ(cols["blk.0.attn_q_norm.weight"], 128);
+  EXPECT_EQ(cols["blk.0.attn_k_norm.weight"], 64);
+}
+
 TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
   const std::map<std::string, std::vector<int64_t>> expected = {
       {"gemma2", {8, 0, 8, 0, 8, 0}}, {"gpt-oss", {8, 0, 8, 0, 8, 0}},
       {"gemma3", {8, 8, 8, 8, 8, 0}}, {"gemma3n", {8, 8, 8, 8, 0, 8}},
-      {"phi3", {8, 8, 8, 8, 8, 8}},
+      {"olmo2", {8, 8, 8, 0, 8, 8}},  {"phi3", {8, 8, 8, 8, 8, 8}},
   };
   for (const auto& [architecture, windows] : expected) {
     const auto shape =

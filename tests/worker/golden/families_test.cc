@@ -46,7 +46,9 @@ constexpr const char* kFamilies[] = {"llama",
                                      "phi3",
                                      "phi3-longrope-short",
                                      "phi3-longrope-long",
-                                     "glm4"};
+                                     "glm4",
+                                     "olmo2",
+                                     "olmo3"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -162,7 +164,8 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
                                            "granite", "llama-bias", "phi3",
-                                           "phi3-longrope-short", "glm4"),
+                                           "phi3-longrope-short", "glm4",
+                                           "olmo2", "olmo3"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace
