@@ -223,6 +223,14 @@ struct RopeArgs {
   RopeStyle style;
 };
 
+// x[r] *= factors[r], for every row r.
+struct ScaleRowsArgs {
+  float* x;              // [n_rows, dim]
+  const float* factors;  // host, [n_rows], finite
+  int64_t n_rows;
+  int64_t dim;
+};
+
 // Row r of x, rounded to `dtype`, goes to base + offsets[r] (kv_row.h).
 struct StoreRowsArgs {
   const float* x;  // [n_rows, dim]
@@ -458,6 +466,7 @@ class Backend {
   virtual absl::Status AddBiases(std::span<const AddBiasArgs> biases) = 0;
   virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
   virtual absl::Status Rope(const RopeArgs& args) = 0;
+  virtual absl::Status ScaleRows(const ScaleRowsArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
   // Runs the operations that it is made of, unless a backend overrides it with

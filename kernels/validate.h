@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_KERNELS_VALIDATE_H_
 #define PLIMSOLL_KERNELS_VALIDATE_H_
 
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -189,6 +190,15 @@ inline absl::Status ValidateRotation(int64_t n_rot, int64_t head_dim) {
 
 inline absl::Status Validate(const RopeArgs& args) {
   return ValidateRotation(args.n_rot, args.head_dim);
+}
+
+inline absl::Status Validate(const ScaleRowsArgs& args) {
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    if (std::isfinite(args.factors[r])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("row ", r, " times ", args.factors[r]));
+  }
+  return absl::OkStatus();
 }
 
 // Checks that `n` keys or values side by side can be stored as `dtype`.

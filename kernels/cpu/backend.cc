@@ -119,6 +119,11 @@ class CpuBackend : public Backend {
     cpu::Rope(args, pool_);
     return absl::OkStatus();
   }
+  absl::Status ScaleRows(const ScaleRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::ScaleRows(args, pool_);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::StoreRows(args, pool_);

@@ -103,6 +103,9 @@ class CudaBackend : public Backend {
       return absl::OkStatus();
     });
   }
+  absl::Status ScaleRows(const ScaleRowsArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::ScaleRows(context_, args); });
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::StoreRows(context_, args); });
   }

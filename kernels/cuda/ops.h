@@ -52,6 +52,7 @@ void AddNorm(const Context& context, const AddNormArgs& args);
 void PackActivations(const Context& context, const PackActivationsArgs& args);
 absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args);
 void Rope(const Context& context, const RopeArgs& args);
+absl::Status ScaleRows(const Context& context, const ScaleRowsArgs& args);
 absl::Status StoreRows(const Context& context, const StoreRowsArgs& args);
 absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);

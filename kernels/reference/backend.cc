@@ -103,6 +103,11 @@ class ReferenceBackend : public Backend {
     reference::Rope(args);
     return absl::OkStatus();
   }
+  absl::Status ScaleRows(const ScaleRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::ScaleRows(args);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::StoreRows(args);

@@ -15,6 +15,7 @@ void RmsNorm(const RmsNormArgs& args);
 void PackActivations(const PackActivationsArgs& args);
 void RopeAngles(const RopeAnglesArgs& args);
 void Rope(const RopeArgs& args);
+void ScaleRows(const ScaleRowsArgs& args);
 void StoreRows(const StoreRowsArgs& args);
 void CopyRows(const CopyRowsArgs& args);
 void Attention(const AttentionArgs& args);

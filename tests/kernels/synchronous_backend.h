@@ -62,6 +62,9 @@ class SynchronousBackend : public Backend {
   absl::Status Rope(const RopeArgs& args) override {
     return Then(backend_->Rope(args));
   }
+  absl::Status ScaleRows(const ScaleRowsArgs& args) override {
+    return Then(backend_->ScaleRows(args));
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Then(backend_->StoreRows(args));
   }

@@ -113,6 +113,9 @@ class HookedBackend final : public kernels::Backend {
   absl::Status Rope(const kernels::RopeArgs& args) override {
     return Around([&] { return backend_->Rope(args); });
   }
+  absl::Status ScaleRows(const kernels::ScaleRowsArgs& args) override {
+    return Around([&] { return backend_->ScaleRows(args); });
+  }
   absl::Status StoreRows(const kernels::StoreRowsArgs& args) override {
     return Around([&] { return backend_->StoreRows(args); });
   }
