@@ -101,6 +101,9 @@ struct Architecture {
   // head_dim. 0: no model does.
   int64_t width_scaled_layers = 0;
   SoftCap score_cap = {};
+  // Queries are multiplied by 1 + s ln(1 + floor(position / n)), where s is
+  // A.attention.temperature_scale and n the original context of rope scaling.
+  bool queries_may_grow = false;
 
   // These describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;

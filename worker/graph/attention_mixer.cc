@@ -49,6 +49,7 @@ AttentionScratch::AttentionScratch(int64_t n_rows) {
   offsets.reserve(4 * rows);
   more_offsets.reserve(rows);
   segments.reserve(rows);
+  query_factors.reserve(rows);
 }
 
 AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
@@ -94,6 +95,9 @@ absl::string_view AttentionMixer::Missing(
     int64_t il) {
   if (architecture.has_sinks) return "attention sinks";
   if (architecture.has_value_norms) return "norms of values";
+  if (architecture.queries_may_grow && architecture.has_head_norms) {
+    return "norms of queries that grow";
+  }
   if (layer.kv_source != il) return "layers that share keys and values";
   return "";
 }
@@ -131,7 +135,13 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   RETURN_IF_ERROR(context_.AddBiases(
       {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}}));
   RETURN_IF_ERROR(NormTogether(q, joint_q_norm_, q_.rows));
-  return NormTogether(k, joint_k_norm_, k_.rows);
+  RETURN_IF_ERROR(NormTogether(k, joint_k_norm_, k_.rows));
+  // A rotation does not change the factor of what it rotates.
+  if (scratch_.query_factors.empty()) return absl::OkStatus();
+  return context_.backend().ScaleRows({.x = q,
+                                       .factors = scratch_.query_factors.data(),
+                                       .n_rows = context_.n_rows(),
+                                       .dim = q_.rows});
 }
 
 absl::Status AttentionMixer::NormTogether(float* heads, const float* weight,

@@ -21,6 +21,9 @@ struct AttentionScratch {
   std::vector<int64_t> offsets;
   std::vector<int64_t> more_offsets;
   std::vector<kernels::AttentionSegment> segments;
+  // The factor of each row's queries; empty if they have none. The graph sets
+  // it at the beginning of a step.
+  std::vector<float> query_factors;
 };
 
 class AttentionMixer final : public Sublayer {

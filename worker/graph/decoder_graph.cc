@@ -86,6 +86,7 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }
+  SetQueryFactors(batch.positions);
   if (inputs().input.empty()) {
     RETURN_IF_ERROR(
         backend.GetRows({.table = embedding_,
@@ -126,6 +127,16 @@ absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
     out += context_.n_rows() * rope->n_rot;
   }
   return absl::OkStatus();
+}
+
+void DecoderGraph::SetQueryFactors(const std::vector<int64_t>& positions) {
+  const QueryGrowth& growth = context_.parameters().query_growth;
+  std::vector<float>& factors = attention_scratch_.query_factors;
+  factors.clear();
+  if (growth.scale == 0) return;
+  for (const int64_t position : positions) {
+    factors.push_back(growth.FactorAt(position));
+  }
 }
 
 absl::Status DecoderGraph::StepLogits(const StepBatch& batch) {

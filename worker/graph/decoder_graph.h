@@ -45,6 +45,7 @@ class DecoderGraph final : public Model {
   absl::Status Compute(const StepBatch& batch);
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
+  void SetQueryFactors(const std::vector<int64_t>& positions);
   // Computes logits of the batch's sampled rows.
   absl::Status StepLogits(const StepBatch& batch);
   // Computes logits of the first n_sampled rows of the buffer kSampled. They

@@ -134,6 +134,23 @@ absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
   return result;
 }
 
+absl::StatusOr<QueryGrowth> ReadQueryGrowth(const Architecture& architecture,
+                                            const GgufHeader& header) {
+  QueryGrowth growth;
+  if (!architecture.queries_may_grow) return growth;
+  const std::string key = KeyOf(architecture, "attention.temperature_scale");
+  ASSIGN_OR_RETURN(const std::optional<double> scale, header.Float(key));
+  growth.scale = scale.value_or(0);
+  if (!(growth.scale >= 0 && growth.scale <= kMaxScale)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " must be a number from 0 to ", kMaxScale, ", got ",
+                     growth.scale));
+  }
+  const planner::Hyperparameters keys(header, std::string(architecture.name));
+  ASSIGN_OR_RETURN(growth.period, OriginalContext(keys));
+  return growth;
+}
+
 absl::StatusOr<float> AttentionScale(const Architecture& architecture,
                                      const GgufHeader& header,
                                      const planner::ModelShape& shape) {
@@ -157,6 +174,11 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
 
 }  // namespace
 
+float QueryGrowth::FactorAt(int64_t position) const {
+  return static_cast<float>(
+      1 + scale * std::log1p(static_cast<double>(position / period)));
+}
+
 absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                                                const GgufHeader& header,
                                                const GraphInputs& inputs) {
@@ -169,6 +191,8 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                    ReadCap(architecture, header, architecture.score_cap));
   ASSIGN_OR_RETURN(parameters.logit_cap,
                    ReadCap(architecture, header, architecture.logit_cap));
+  ASSIGN_OR_RETURN(parameters.query_growth,
+                   ReadQueryGrowth(architecture, header));
   ASSIGN_OR_RETURN(parameters.rope, ReadRope(architecture, header,
                                              shape.layers.front().head_dim));
   ASSIGN_OR_RETURN(parameters.rope.freq_factors,

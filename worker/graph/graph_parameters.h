@@ -23,6 +23,15 @@ struct RopeParameters {
   float magnitude = 1;          // a factor of what is rotated
 };
 
+// Queries at a position are multiplied by 1 + scale * ln(1 + position /
+// period), with the quotient rounded down.
+struct QueryGrowth {
+  double scale = 0;  // 0: they are not
+  int64_t period = 1;
+
+  float FactorAt(int64_t position) const;
+};
+
 struct GraphParameters {
   float rms_eps;
   // The residual stream is kept divided by the factor of what layers add to it
@@ -31,8 +40,9 @@ struct GraphParameters {
   float embedding_scale;        // into the stream
   float output_norm_scale = 1;  // LoadWeights puts it into the norm's weight
   float attention_scale;
-  float score_cap;             // cap of attention's scores; 0: none
-  float logit_cap;             // 0: none
+  float score_cap;  // cap of attention's scores; 0: none
+  float logit_cap;  // 0: none
+  QueryGrowth query_growth = {};
   RopeParameters rope;         // full-attention layers
   RopeParameters window_rope;  // sliding-window layers
   kernels::Activation activation;

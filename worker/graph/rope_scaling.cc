@@ -8,7 +8,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/model/hyperparameters.h"
 #include "worker/graph/step_context.h"
 
 namespace plimsoll::worker {
@@ -31,14 +30,6 @@ absl::StatusOr<double> ReadFactor(const Hyperparameters& keys,
   return absl::InvalidArgumentError(
       absl::StrCat("metadata \"", keys.Key(suffix), "\" is ", factor, ", not ",
                    least, " to ", kMaxFactor));
-}
-
-// The context of the first training.
-absl::StatusOr<int64_t> OriginalContext(const Hyperparameters& keys) {
-  ASSIGN_OR_RETURN(const int64_t n_ctx_train,
-                   keys.Int("context_length", 1, ModelShape::kMaxContext));
-  return keys.Int("rope.scaling.original_context_length", 1,
-                  ModelShape::kMaxContext, n_ctx_train);
 }
 
 // By how much YaRN's magnitude depends on the factor: 1 + 0.1 ln(factor), over
@@ -129,6 +120,13 @@ absl::Status ReadRopeScaling(const planner::Architecture& architecture,
       ReadFactor(keys, "rope.scaling.attn_factor", 1 / kMaxFactor, 1));
   rope.magnitude *= static_cast<float>(magnitude);
   return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> OriginalContext(const Hyperparameters& keys) {
+  ASSIGN_OR_RETURN(const int64_t n_ctx_train,
+                   keys.Int("context_length", 1, ModelShape::kMaxContext));
+  return keys.Int("rope.scaling.original_context_length", 1,
+                  ModelShape::kMaxContext, n_ctx_train);
 }
 
 absl::StatusOr<const float*> FindFreqFactors(

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "planner/gguf/gguf_reader.h"
 #include "planner/model/architecture.h"
+#include "planner/model/hyperparameters.h"
 #include "worker/graph/graph_parameters.h"
 #include "worker/graph/model.h"
 
@@ -20,6 +21,10 @@ namespace plimsoll::worker {
 absl::Status ReadRopeScaling(const planner::Architecture& architecture,
                              const planner::GgufHeader& header,
                              RopeParameters& rope);
+
+// The context of the first training: A.rope.scaling.original_context_length, or
+// A.context_length without it.
+absl::StatusOr<int64_t> OriginalContext(const planner::Hyperparameters& keys);
 
 // Returns the file's divisors of frequencies, [n_rot / 2] on the device, or
 // null. A file with two sets has one for contexts up to the original length and

@@ -65,7 +65,7 @@ TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(
       SupportedArchitectures(),
       "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, gpt-oss, granite, llama, "
-      "olmo2, phi3, qwen2, qwen3, qwen3moe, smollm3");
+      "mistral3, olmo2, phi3, qwen2, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -160,7 +160,7 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
     EXPECT_EQ(Windows(*shape), windows) << architecture;
   }
   for (const char* architecture :
-       {"glm4", "granite", "llama", "qwen2", "qwen3", "qwen3moe"}) {
+       {"glm4", "granite", "llama", "mistral3", "qwen2", "qwen3", "qwen3moe"}) {
     const auto shape =
         ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
     EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;

@@ -48,7 +48,8 @@ constexpr const char* kFamilies[] = {"llama",
                                      "phi3-longrope-long",
                                      "glm4",
                                      "olmo2",
-                                     "olmo3"};
+                                     "olmo3",
+                                     "mistral3"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -165,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
                                            "granite", "llama-bias", "phi3",
                                            "phi3-longrope-short", "glm4",
-                                           "olmo2", "olmo3"),
+                                           "olmo2", "olmo3", "mistral3"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

@@ -119,6 +119,25 @@ TEST(GraphParametersTest, ScalesUpToTheirLimitsAndNotPastThem) {
   }
 }
 
+TEST(GraphParametersTest, QueriesGrowByTheOriginalContext) {
+  constexpr const char* kKey = "attention.temperature_scale";
+  const QueryGrowth growth = Keys("mistral3")
+                                 .Float(kKey, 0.5)
+                                 .Int("rope.scaling.original_context_length", 8)
+                                 .MustRead()
+                                 .query_growth;
+  EXPECT_EQ(growth.FactorAt(0), 1.0f);
+  EXPECT_EQ(growth.FactorAt(7), 1.0f);
+  EXPECT_FLOAT_EQ(growth.FactorAt(8), 1 + 0.5f * std::log(2.0f));
+  EXPECT_FLOAT_EQ(growth.FactorAt(31), 1 + 0.5f * std::log(4.0f));
+  EXPECT_EQ(Keys("mistral3").MustRead().query_growth.scale, 0);
+  EXPECT_EQ(Keys("llama").Float(kKey, 0.5).MustRead().query_growth.scale, 0);
+  for (const double past : {-0.1, 1.1e6, std::nan("")}) {
+    ExpectRefused(Keys("mistral3").Float(kKey, past),
+                  absl::StatusCode::kInvalidArgument, kKey);
+  }
+}
+
 TEST(GraphParametersTest, NothingIsRotatedWhereTheFileSaysSo) {
   constexpr const char* kSwitch = "rope.scaling.finetuned";
   EXPECT_EQ(Keys("granite").MustRead().rope.n_rot, 32);

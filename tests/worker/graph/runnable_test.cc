@@ -47,8 +47,8 @@ ModelShape Small(const std::string& architecture, int64_t n_experts) {
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"gemma", "gemma2", "gemma3", "glm4", "granite", "llama", "olmo2",
-        "phi3", "qwen2", "qwen3", "smollm3"}) {
+       {"gemma", "gemma2", "gemma3", "glm4", "granite", "llama", "mistral3",
+        "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }

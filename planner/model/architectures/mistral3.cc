@@ -1,0 +1,14 @@
+// Mistral Small 3 and Ministral 3: a Llama whose queries grow with the
+// position.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+extern constexpr Architecture kMistral3 = {
+    .name = "mistral3",
+    .config_types = {"mistral3", "ministral3"},
+    .biases = BiasRule::kOptional,
+    .queries_may_grow = true,
+};
+
+}  // namespace plimsoll::planner
