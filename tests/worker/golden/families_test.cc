@@ -146,6 +146,55 @@ TEST_P(FamiliesTest, GiveThemInSmallChunksToo) {
 INSTANTIATE_TEST_SUITE_P(All, FamiliesTest, ::testing::ValuesIn(kFamilies),
                          plimsoll::testing::NameOfFamily);
 
+using FamilyPartsTest = FamiliesTest;
+
+TEST_P(FamilyPartsTest, GiveThemWithTheirLayersInTwoParts) {
+  auto engine = Load({.devices = {&LocalCpu(), &LocalCpu()}, .cuts = {1}});
+  ASSERT_NE(engine, nullptr);
+  ExpectGolden(*engine, SIZE_MAX);
+  Report("parts");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
+                         ::testing::Values("smollm3", "granite",
+                                           "phi3-longrope-short", "olmo3",
+                                           "mistral3"),
+                         plimsoll::testing::NameOfFamily);
+
+using PackedFamiliesTest = FamiliesTest;
+
+// Activations are packed for quantised weights only, whose answers are not the
+// golden's. Packing rounds them to 16 bits.
+TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
+  constexpr double kPackedTolerance = 0.03;
+  const FamilyModel quantised(GetParam(), "Q8_0");
+  std::vector<float> logprobs[2];
+  for (const Precision precision : {Precision::kExact, Precision::kDefault}) {
+    auto engine = LoadEngine(quantised.path(), {.precision = precision});
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const Json& golden = model_->golden().at("completions").back();
+    GenerateOptions options =
+        Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(), 1);
+    options.prompt_logprobs = true;
+    const Generated got = Generate(**engine, options);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    logprobs[precision == Precision::kExact ? 0 : 1] = got.prompt_logprobs;
+  }
+  ASSERT_EQ(logprobs[0].size(), logprobs[1].size());
+  for (size_t i = 0; i < logprobs[0].size(); ++i) {
+    const auto error = static_cast<double>(logprobs[1][i] - logprobs[0][i]);
+    worst_ = std::max(worst_, std::abs(error));
+  }
+  EXPECT_LE(worst_, kPackedTolerance);
+  EXPECT_GT(worst_, 0);  // else nothing was packed
+  Report("packed");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
+                         ::testing::Values("llama-bias", "phi3", "glm4",
+                                           "olmo2", "olmo3", "granite"),
+                         plimsoll::testing::NameOfFamily);
+
 using CudaFamiliesTest = FamiliesTest;
 
 // On the emulator, which takes its time over long prompts.

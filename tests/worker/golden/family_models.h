@@ -36,18 +36,19 @@ inline std::string WhyNoFamilyModels() {
                       "(PLIMSOLL_TEST_PYTHON names another Python)");
 }
 
-// The model of one case and its golden; the file is removed at the end.
+// The model of one case and its golden; the file is removed at the end. Weights
+// of another type than the golden's, if there is one, give other answers.
 class FamilyModel {
  public:
-  explicit FamilyModel(const std::string& name)
+  explicit FamilyModel(const std::string& name, const std::string& type = "")
       : path_(absl::StrCat(::testing::TempDir(), "plimsoll_family_", getpid(),
-                           "_", name, ".gguf")) {
+                           "_", name, type, ".gguf")) {
     const std::string json =
         absl::StrCat("../shared/golden/families/", name, ".public.json");
     golden_ = ReadJson(json).value_or(Json());
     const std::string command = absl::StrCat(
-        TestPython(), " ../shared/tools/family_models.py --params ", json, " '",
-        path_, "'");
+        TestPython(), " ../shared/tools/family_models.py --params ", json,
+        type.empty() ? "" : absl::StrCat(" --type ", type), " '", path_, "'");
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
   ~FamilyModel() { std::remove(path_.c_str()); }
