@@ -177,7 +177,7 @@ struct RopeRamp {
 
   // The share, from 0 to 1, of the scale in pair p.
   constexpr double ShareOf(int64_t p) const {
-    constexpr double kLeastWidth = 0.001;  // of a ramp that is a step
+    constexpr double kLeastWidth = 0.001;  // width of a ramp that is a step
     const double width = end - begin > kLeastWidth ? end - begin : kLeastWidth;
     const double share = (static_cast<double>(p) - begin) / width;
     if (share <= 0) return 0;

@@ -24,8 +24,7 @@ enum class WindowRule {
 // Which biases attention's products have.
 enum class BiasRule {
   kNone,
-  kOptional,  // of queries, keys, values, output and gated FFN: any that the
-              // file has
+  kOptional,  // any that the file has: q, k, v, output, gated FFN
   kQkv,       // queries, keys and values
   kAll,       // these, the output and the experts
 };
@@ -91,9 +90,9 @@ struct Architecture {
   BiasRule biases = BiasRule::kNone;
   bool is_qkv_fused = false;    // queries, keys and values in one tensor of
                                 // the file
-  bool has_head_norms = false;  // of each head of queries and keys
+  bool has_head_norms = false;  // for each head of queries and keys
   bool norms_heads_together = false;  // all heads of queries, and all of keys
-  bool has_value_norms = false;     // of each head of values, without a weight
+  bool has_value_norms = false;     // for each head of values, without a weight
   bool values_may_be_keys = false;  // in full layers without attn_v
   bool has_sinks = false;           // a logit per head that takes no value
   ScoreScale score_scale = ScoreScale::kHeadDim;

@@ -234,7 +234,7 @@ TEST_P(ElementwiseTest, RopeAnglesAreExactAtABillionTokens) {
 TEST_P(ElementwiseTest, RopeAnglesAreScaledAlongARamp) {
   struct {
     RopeRamp ramp;
-    std::vector<double> scales;  // of 6 pairs
+    std::vector<double> scales;  // scales of 6 pairs
   } const cases[] = {
       {{}, {0.25, 0.25, 0.25, 0.25, 0.25, 0.25}},
       {{0, 0}, {1, 0.25, 0.25, 0.25, 0.25, 0.25}},

@@ -87,7 +87,7 @@ class AttentionMixer final : public Sublayer {
   const float* v_bias_ = nullptr;
   const float* q_norm_ = nullptr;  // one for all heads, [head_dim], or null
   const float* k_norm_ = nullptr;
-  const float* joint_q_norm_ = nullptr;  // of all heads together, or null
+  const float* joint_q_norm_ = nullptr;  // one for all heads together, or null
   const float* joint_k_norm_ = nullptr;
   ResidualEnd end_;
 };

@@ -19,7 +19,7 @@ struct RopeParameters {
   const float* freq_factors = nullptr;  // device, [n_rot / 2] or nullptr
   int64_t n_rot;
   kernels::RopeStyle style;
-  kernels::RopeRamp ramp = {};  // of YaRN
+  kernels::RopeRamp ramp = {};  // YaRN's ramp
   float magnitude = 1;          // a factor of what is rotated
 };
 
