@@ -34,45 +34,6 @@ uint32_t RankOfScore(float score) {
   return ~ascending;
 }
 
-// Remembers the rules of pairs of tokens while a text is tokenised, because
-// finding a rule hashes the text of both tokens. Each pair has one place, and a
-// later pair replaces an earlier one there.
-class RuleCache {
- public:
-  static constexpr size_t kMaxEntries = 16'384;  // 16 bytes each
-
-  // Makes room for a text of `text_bytes` bytes.
-  explicit RuleCache(size_t text_bytes)
-      : entries_(std::clamp(std::bit_ceil(text_bytes / 4 + 1), size_t{16},
-                            kMaxEntries)) {}
-
-  // Returns the rule of the two tokens: what `find()` returned for them, which
-  // must depend on these tokens only.
-  template <typename FindAnew>
-  std::optional<MergeRule> Find(int32_t left, int32_t right,
-                                const FindAnew& find) {
-    constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
-    const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |
-                          static_cast<uint32_t>(right);
-    const uint64_t mixed = (both ^ both >> 29) * kMix;
-    Entry& entry = entries_[(mixed >> 40) & (entries_.size() - 1)];
-    if (entry.left != left || entry.right != right) {
-      const std::optional<MergeRule> rule = find();
-      entry = {left, right, rule.value_or(MergeRule{0, -1})};
-    }
-    if (entry.rule.id < 0) return std::nullopt;
-    return entry.rule;
-  }
-
- private:
-  struct Entry {
-    int32_t left = -1;  // -1 if free
-    int32_t right = -1;
-    MergeRule rule = {0, -1};
-  };
-  std::vector<Entry> entries_;
-};
-
 // Sets `marked` to `text` with U+2581 for each space.
 // Errors: those of `stop`.
 absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
@@ -189,6 +150,45 @@ bool SpmTokenizer::MayBeToken(absl::string_view joined) const {
   return joined.size() <= lengths_.Most(joined) &&
          filter_.MayHave(HashEnds(joined));
 }
+
+// Remembers the rules of pairs of tokens while a text is tokenised, because
+// finding a rule hashes the text of both tokens. Each pair has one place, and a
+// later pair replaces an earlier one there.
+class SpmTokenizer::RuleCache {
+ public:
+  static constexpr size_t kMaxEntries = 16'384;  // 16 bytes each
+
+  // Makes room for a text of `text_bytes` bytes.
+  explicit RuleCache(size_t text_bytes)
+      : entries_(std::clamp(std::bit_ceil(text_bytes / 4 + 1), size_t{16},
+                            kMaxEntries)) {}
+
+  // Returns the rule of the two tokens: what `find()` returned for them, which
+  // must depend on these tokens only.
+  template <typename FindAnew>
+  std::optional<MergeRule> Find(int32_t left, int32_t right,
+                                const FindAnew& find) {
+    constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+    const uint64_t both = uint64_t{static_cast<uint32_t>(left)} << 32 |
+                          static_cast<uint32_t>(right);
+    const uint64_t mixed = (both ^ both >> 29) * kMix;
+    Entry& entry = entries_[(mixed >> 40) & (entries_.size() - 1)];
+    if (entry.left != left || entry.right != right) {
+      const std::optional<MergeRule> rule = find();
+      entry = {left, right, rule.value_or(MergeRule{0, -1})};
+    }
+    if (entry.rule.id < 0) return std::nullopt;
+    return entry.rule;
+  }
+
+ private:
+  struct Entry {
+    int32_t left = -1;  // -1 if free
+    int32_t right = -1;
+    MergeRule rule = {0, -1};
+  };
+  std::vector<Entry> entries_;
+};
 
 class SpmTokenizer::Rules {
  public:

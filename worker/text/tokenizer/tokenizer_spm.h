@@ -43,8 +43,10 @@ class SpmTokenizer final : public Tokenizer {
 
   // The memory that one call needs beside the text.
   struct Scratch;
-  // The rules by which the characters of a part are merged.
+  // The rules by which the characters of a part are merged, and those of them
+  // that are remembered.
   class Rules;
+  class RuleCache;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
                         StopCounter& stop,
