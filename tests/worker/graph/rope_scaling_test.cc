@@ -19,17 +19,17 @@ using ::plimsoll::planner::GgufValue;
 using ::testing::HasSubstr;
 
 // The keys of a header of the architecture llama.
-class Keys {
+class ScalingKeys {
  public:
-  Keys() : numbers_("llama") { numbers_.Int("context_length", 4'096); }
+  ScalingKeys() : numbers_("llama") { numbers_.Int("context_length", 4'096); }
 
-  Keys& Float(const std::string& suffix, double value) {
+  ScalingKeys& Float(const std::string& suffix, double value) {
     return Set(suffix, {GgufType::kF32, value});
   }
-  Keys& Text(const std::string& suffix, const std::string& value) {
+  ScalingKeys& Text(const std::string& suffix, const std::string& value) {
     return Set(suffix, {GgufType::kString, value});
   }
-  Keys& Int(const std::string& suffix, uint64_t value) {
+  ScalingKeys& Int(const std::string& suffix, uint64_t value) {
     numbers_.Int("rope.scaling." + suffix, value);
     return *this;
   }
@@ -53,7 +53,7 @@ class Keys {
   }
 
  private:
-  Keys& Set(const std::string& suffix, GgufValue value) {
+  ScalingKeys& Set(const std::string& suffix, GgufValue value) {
     header().metadata["llama.rope.scaling." + suffix] = std::move(value);
     return *this;
   }
@@ -61,10 +61,13 @@ class Keys {
   planner::HeaderNumbers numbers_;
 };
 
-Keys Yarn() { return Keys().Text("type", "yarn").Float("factor", 8); }
+ScalingKeys YarnKeys() {
+  return ScalingKeys().Text("type", "yarn").Float("factor", 8);
+}
 
-void ExpectRefused(Keys keys, absl::StatusCode code, const std::string& words) {
-  RopeParameters rope = Keys::Unscaled();
+void ExpectScalingRefused(ScalingKeys keys, absl::StatusCode code,
+                          const std::string& words) {
+  RopeParameters rope = ScalingKeys::Unscaled();
   const absl::Status status = keys.ReadTo(rope);
   EXPECT_EQ(status.code(), code) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(words));
@@ -72,11 +75,15 @@ void ExpectRefused(Keys keys, absl::StatusCode code, const std::string& words) {
 
 TEST(RopeScalingTest, NoneAndLinearHaveNoRamp) {
   for (const auto& [keys, scale] :
-       {std::pair(Keys(), 1.0), std::pair(Keys().Float("factor", 4), 0.25),
-        std::pair(Keys().Text("type", "linear").Float("factor", 4), 0.25),
-        std::pair(Keys().Text("type", "longrope").Float("factor", 4), 1.0),
-        std::pair(Keys().Text("type", "none").Float("factor", 4), 1.0)}) {
-    const RopeParameters rope = Keys(keys).Read();
+       {std::pair(ScalingKeys(), 1.0),
+        std::pair(ScalingKeys().Float("factor", 4), 0.25),
+        std::pair(ScalingKeys().Text("type", "linear").Float("factor", 4),
+                  0.25),
+        std::pair(ScalingKeys().Text("type", "longrope").Float("factor", 4),
+                  1.0),
+        std::pair(ScalingKeys().Text("type", "none").Float("factor", 4),
+                  1.0)}) {
+    const RopeParameters rope = ScalingKeys(keys).Read();
     EXPECT_EQ(rope.scale, scale);
     EXPECT_EQ(rope.magnitude, 1.0f);
     EXPECT_EQ(rope.ramp.ScaleOf(0, rope.scale), scale);
@@ -86,7 +93,7 @@ TEST(RopeScalingTest, NoneAndLinearHaveNoRamp) {
 // With 64 rotated dimensions and a base of 10,000, a pair p turns n_ctx /
 // (2 pi 10,000^(p / 32)) times.
 TEST(RopeScalingTest, YarnKeepsPairsThatTurnOften) {
-  const RopeParameters rope = Yarn().Read();
+  const RopeParameters rope = YarnKeys().Read();
   EXPECT_EQ(rope.scale, 0.125);
   EXPECT_EQ(rope.ramp.begin, 10);  // 36.6 and 27.5 times: pairs 10 and 11
   EXPECT_EQ(rope.ramp.end, 23);    // 1.16 and 0.87 times: pairs 22 and 23
@@ -94,7 +101,7 @@ TEST(RopeScalingTest, YarnKeepsPairsThatTurnOften) {
 }
 
 TEST(RopeScalingTest, YarnReadsItsKeys) {
-  const RopeParameters rope = Yarn()
+  const RopeParameters rope = YarnKeys()
                                   .Int("original_context_length", 256)
                                   .Float("yarn_beta_fast", 4)
                                   .Float("yarn_beta_slow", 2)
@@ -104,57 +111,63 @@ TEST(RopeScalingTest, YarnReadsItsKeys) {
 }
 
 TEST(RopeScalingTest, ARampStaysWithinThePairs) {
-  const RopeParameters all = Yarn().Int("original_context_length", 6).Read();
+  const RopeParameters all =
+      YarnKeys().Int("original_context_length", 6).Read();
   EXPECT_EQ(all.ramp.begin, 0);
   EXPECT_EQ(all.ramp.end, 0);
   const RopeParameters none =
-      Yarn().Int("original_context_length", uint64_t{1} << 40).Read();
+      YarnKeys().Int("original_context_length", uint64_t{1} << 40).Read();
   EXPECT_LE(none.ramp.begin, none.ramp.end);
   EXPECT_EQ(none.ramp.ScaleOf(31, none.scale), 1);
   const RopeParameters reversed =
-      Yarn().Float("yarn_beta_fast", 1).Float("yarn_beta_slow", 32).Read();
+      YarnKeys().Float("yarn_beta_fast", 1).Float("yarn_beta_slow", 32).Read();
   EXPECT_LE(reversed.ramp.begin, reversed.ramp.end);
 }
 
 TEST(RopeScalingTest, MagnitudesMultiply) {
-  EXPECT_FLOAT_EQ(Yarn().Float("yarn_log_multiplier", 1).Read().magnitude, 1);
-  EXPECT_FLOAT_EQ(Yarn().Float("yarn_log_multiplier", 0).Read().magnitude,
+  EXPECT_FLOAT_EQ(YarnKeys().Float("yarn_log_multiplier", 1).Read().magnitude,
+                  1);
+  EXPECT_FLOAT_EQ(YarnKeys().Float("yarn_log_multiplier", 0).Read().magnitude,
                   1 + 0.1f * std::log(8.0f));
-  EXPECT_FLOAT_EQ(Yarn().Float("attn_factor", 0.5).Read().magnitude,
+  EXPECT_FLOAT_EQ(YarnKeys().Float("attn_factor", 0.5).Read().magnitude,
                   0.5f + 0.05f * std::log(8.0f));
-  EXPECT_FLOAT_EQ(Keys().Float("attn_factor", 1.25).Read().magnitude, 1.25f);
+  EXPECT_FLOAT_EQ(ScalingKeys().Float("attn_factor", 1.25).Read().magnitude,
+                  1.25f);
 }
 
 TEST(RopeScalingTest, FactorsUpToTheirLimitsAndNotPastThem) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  RopeParameters rope = Keys::Unscaled();
+  RopeParameters rope = ScalingKeys::Unscaled();
   for (const double factor : {1.0, 1e6}) {
-    EXPECT_TRUE(Yarn().Float("factor", factor).ReadTo(rope).ok()) << factor;
+    EXPECT_TRUE(YarnKeys().Float("factor", factor).ReadTo(rope).ok()) << factor;
   }
   for (const double factor : {0.99, 1.1e6, 0.0, -2.0, std::nan("")}) {
-    ExpectRefused(Yarn().Float("factor", factor), invalid, "scaling.factor");
+    ExpectScalingRefused(YarnKeys().Float("factor", factor), invalid,
+                         "scaling.factor");
   }
   for (const double factor : {0.9e-6, 1.1e6}) {
-    ExpectRefused(Keys().Float("attn_factor", factor), invalid, "attn_factor");
+    ExpectScalingRefused(ScalingKeys().Float("attn_factor", factor), invalid,
+                         "attn_factor");
   }
   for (const double value : {-1.0, 1.1e6, std::nan("")}) {
-    ExpectRefused(Yarn().Float("yarn_log_multiplier", value), invalid,
-                  "yarn_log_multiplier");
+    ExpectScalingRefused(YarnKeys().Float("yarn_log_multiplier", value),
+                         invalid, "yarn_log_multiplier");
   }
   for (const char* key : {"yarn_beta_fast", "yarn_beta_slow"}) {
-    ExpectRefused(Yarn().Float(key, 0), invalid, key);
+    ExpectScalingRefused(YarnKeys().Float(key, 0), invalid, key);
   }
-  ExpectRefused(Yarn().Int("original_context_length", 0), invalid,
-                "original_context_length");
+  ExpectScalingRefused(YarnKeys().Int("original_context_length", 0), invalid,
+                       "original_context_length");
   rope.base = 1;
-  EXPECT_EQ(Yarn().ReadTo(rope).code(), invalid);
+  EXPECT_EQ(YarnKeys().ReadTo(rope).code(), invalid);
 }
 
 TEST(RopeScalingTest, WhatCannotBeRunIsNamed) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  ExpectRefused(Keys().Text("type", "spiral"), unimplemented, "spiral");
-  ExpectRefused(Yarn().Float("yarn_ext_factor", 0.5), unimplemented,
-                "yarn_ext_factor");
+  ExpectScalingRefused(ScalingKeys().Text("type", "spiral"), unimplemented,
+                       "spiral");
+  ExpectScalingRefused(YarnKeys().Float("yarn_ext_factor", 0.5), unimplemented,
+                       "yarn_ext_factor");
 }
 
 TEST(RopeScalingTest, AContextWithoutItsFactorsIsRefused) {
@@ -185,7 +198,7 @@ TEST(RopeScalingTest, AFileWithoutFactorsHasNone) {
   GraphInputs inputs = {};
   inputs.shape = &shape;
   const auto factors = FindFreqFactors(*planner::FindArchitecture("llama"),
-                                       Keys().header(), inputs);
+                                       ScalingKeys().header(), inputs);
   ASSERT_TRUE(factors.ok()) << factors.status();
   EXPECT_EQ(*factors, nullptr);
 }
