@@ -311,13 +311,13 @@ void ExpectParts(const ModelShape& shape, const GgufHeader& header,
   ASSERT_NE(whole, nullptr);
   int64_t offset = header.data_offset + whole->offset;
   const int64_t end = offset + whole->bytes;
-  for (const auto& [name, n] : parts) {
-    SCOPED_TRACE(name);
-    const auto part =
-        std::find_if(shape.weights.begin(), shape.weights.end(),
-                     [&](const auto& tensor) { return tensor.name == name; });
+  for (const auto& wanted : parts) {
+    SCOPED_TRACE(wanted.first);
+    const auto part = std::find_if(
+        shape.weights.begin(), shape.weights.end(),
+        [&](const auto& tensor) { return tensor.name == wanted.first; });
     ASSERT_NE(part, shape.weights.end());
-    EXPECT_EQ(part->is_vector ? part->cols : part->rows, n);
+    EXPECT_EQ(part->is_vector ? part->cols : part->rows, wanted.second);
     EXPECT_EQ(part->file_offset, offset);
     offset += part->file_bytes;
   }

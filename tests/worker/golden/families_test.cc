@@ -166,7 +166,7 @@ using PackedFamiliesTest = FamiliesTest;
 // Activations are packed for quantised weights only, whose answers are not the
 // golden's. Packing rounds them to 16 bits.
 TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
-  constexpr double kPackedTolerance = 0.03;
+  constexpr double kPackedTolerance = 0.01;
   const FamilyModel quantised(GetParam(), "Q8_0");
   std::vector<float> logprobs[2];
   for (const Precision precision : {Precision::kExact, Precision::kDefault}) {
