@@ -147,16 +147,16 @@ absl::Status DecodeStep::Queue() {
     RETURN_IF_ERROR(FeedForward(layer));
   }
   RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
-  return backend_->MatMul(Product(table_, logits_, false));
+  return backend_->MatMul(Product(table_, logits_, /*adds=*/false));
 }
 
 absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   const int64_t kv_dim = shape_.n_kv_heads * shape_.head_dim;
   const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
   RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
-  const MatMulArgs products[] = {Product(layer.q, ops_.q, false),
-                                 Product(layer.k, ops_.k, false),
-                                 Product(layer.v, ops_.v, false)};
+  const MatMulArgs products[] = {Product(layer.q, ops_.q, /*adds=*/false),
+                                 Product(layer.k, ops_.k, /*adds=*/false),
+                                 Product(layer.v, ops_.v, /*adds=*/false)};
   RETURN_IF_ERROR(backend_->MatMuls(products));
   PagedKv kv = kv_;
   kv.k_offset = index * 2 * kPageTokens * row_bytes;
@@ -174,18 +174,18 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
   args.paged = kv;
   args.packed = packed_.data();
   RETURN_IF_ERROR(backend_->Attention(args));
-  return backend_->MatMul(Product(layer.attention_out, ops_.x, true));
+  return backend_->MatMul(Product(layer.attention_out, ops_.x, /*adds=*/true));
 }
 
 absl::Status DecodeStep::FeedForward(const Layer& layer) {
   RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
-  const MatMulArgs products[] = {Product(layer.gate, gate_, false),
-                                 Product(layer.up, up_, false)};
+  const MatMulArgs products[] = {Product(layer.gate, gate_, /*adds=*/false),
+                                 Product(layer.up, up_, /*adds=*/false)};
   RETURN_IF_ERROR(backend_->MatMuls(products));
   RETURN_IF_ERROR(
       backend_->GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
                                  Activation::kGeluTanh, packed_.data()}));
-  return backend_->MatMul(Product(layer.down, ops_.x, true));
+  return backend_->MatMul(Product(layer.down, ops_.x, /*adds=*/true));
 }
 
 }  // namespace plimsoll::kernels

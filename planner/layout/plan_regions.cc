@@ -261,7 +261,7 @@ class RegionSizer {
   }
   void AddOutside(absl::string_view name, Checked bytes, Basis basis) {
     total_ += bytes;
-    AppendOutside(name, bytes, basis, false);
+    AppendOutside(name, bytes, basis, /*on_host=*/false);
   }
   // Host memory; where the device is the host it is the device's.
   void AddHost(absl::string_view name, Checked bytes, Basis basis) {

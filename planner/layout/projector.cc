@@ -73,8 +73,10 @@ absl::StatusOr<ProjectorBytes> ProjectorFromGguf(const GgufHeader& header) {
     return absl::InvalidArgumentError("the projector has no tensors");
   }
   bytes.weights = *weight_bytes;
-  ASSIGN_OR_RETURN(const bool sees, Has(header, "vision_encoder", true));
-  ASSIGN_OR_RETURN(const bool hears, Has(header, "audio_encoder", false));
+  ASSIGN_OR_RETURN(const bool sees,
+                   Has(header, "vision_encoder", /*fallback=*/true));
+  ASSIGN_OR_RETURN(const bool hears,
+                   Has(header, "audio_encoder", /*fallback=*/false));
   if (sees) {
     ASSIGN_OR_RETURN(bytes.workspace, ImageBytes(header));
   }

@@ -93,7 +93,8 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
     RETURN_IF_ERROR(AskHere(request, source.shape, answer.all));
     return answer;
   }
-  ASSIGN_OR_RETURN(RequestedModel model, RequestModel(flags.model, true));
+  ASSIGN_OR_RETURN(RequestedModel model,
+                   RequestModel(flags.model, /*is_remote=*/true));
   v1::WhatIfRequest request = ToRequest(flags, model.n_ctx_train, answer);
   *request.mutable_source() = std::move(model.source);
   RETURN_IF_ERROR(AskPlanner(request, planner, answer.all));
