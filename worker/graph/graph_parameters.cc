@@ -175,8 +175,9 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
 }  // namespace
 
 float QueryGrowth::FactorAt(int64_t position) const {
-  return static_cast<float>(
-      1 + scale * std::log1p(static_cast<double>(position / period)));
+  const int64_t n_periods = position / period;
+  return static_cast<float>(1 +
+                            scale * std::log1p(static_cast<double>(n_periods)));
 }
 
 absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,

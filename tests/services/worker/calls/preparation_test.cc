@@ -55,6 +55,12 @@ class PreparationTest : public ::testing::Test {
     delete worker_;
     worker_ = nullptr;
   }
+  // A request of 2 MiB takes nearly all that one client may hold, and a call
+  // that has ended gives back a moment after its client knows.
+  static void AwaitNothingHeld() {
+    const ByteBudget& messages = worker_->registry->messages();
+    while (messages.traffic().held_bytes > 0) std::this_thread::yield();
+  }
   static size_t n_threads() {
     return static_cast<size_t>(worker_->pool->n_threads());
   }
@@ -165,6 +171,7 @@ void ExpectTooLong(const absl::Status& status) {
 
 TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   const std::string spaces(2 << 20, ' ');
+  AwaitNothingHeld();
   {
     grpc::ClientContext context;
     v1::GenerateResponse reply;
@@ -176,6 +183,7 @@ TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   open.set_session_id("s");
   open.set_system(spaces);
   v1::OpenSessionResponse opened;
+  AwaitNothingHeld();
   {
     grpc::ClientContext context;
     ExpectTooLong(
@@ -189,6 +197,7 @@ TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   say.set_model("a");
   say.set_session_id("s");
   say.set_message(spaces);
+  AwaitNothingHeld();
   const auto reader = worker_->sessions->Chat(&chatting, say);
   v1::ChatResponse part;
   EXPECT_FALSE(reader->Read(&part));
