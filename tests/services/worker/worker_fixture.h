@@ -157,6 +157,13 @@ struct TestWorker {
     return {};
   }
 
+  // Waits until no call holds memory for its messages. A call that has ended
+  // gives back a moment after its client knows.
+  void AwaitNothingHeld() const {
+    const ByteBudget& messages = registry->messages();
+    while (messages.traffic().held_bytes > 0) std::this_thread::yield();
+  }
+
   // Waits until `name` runs `running` sequences; it happens or the test's own
   // time limit ends it.
   void AwaitRunning(const std::string& name, uint32_t running) {

@@ -157,11 +157,6 @@ class MessageLimitsTest : public ::testing::Test {
     return request;
   }
 
-  static void ExpectNothingHeld() {
-    // A call that has ended gives back a moment after its client knows.
-    while (messages().traffic().held_bytes > 0) std::this_thread::yield();
-  }
-
   static TestWorker* worker_;
 };
 
@@ -193,7 +188,7 @@ TEST_F(MessageLimitsTest, WithoutMemoryEveryKindOfCallIsToBeTriedAgain) {
     const absl::Status status = call();
     EXPECT_TRUE(status.ok()) << name << ": " << status;
   }
-  ExpectNothingHeld();
+  worker_->AwaitNothingHeld();
 }
 
 TEST_F(MessageLimitsTest, WhatAPromptThatWaitsTakesIsCounted) {
@@ -217,7 +212,7 @@ TEST_F(MessageLimitsTest, WhatAPromptThatWaitsTakesIsCounted) {
     EXPECT_LE(HeapBytes() - heap_before, held + (2 << 20));
   }
   streams.clear();
-  ExpectNothingHeld();
+  worker_->AwaitNothingHeld();
 }
 
 TEST_F(MessageLimitsTest, AFirstMessageThatIsTooLongIsRefused) {
@@ -228,7 +223,7 @@ TEST_F(MessageLimitsTest, AFirstMessageThatIsTooLongIsRefused) {
             request);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_NE(status.message().find("4194304"), std::string::npos) << status;
-  ExpectNothingHeld();
+  worker_->AwaitNothingHeld();
 }
 
 TEST_F(MessageLimitsTest, ALargeCallDoesNotShutSmallOnesOut) {

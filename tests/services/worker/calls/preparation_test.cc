@@ -55,12 +55,6 @@ class PreparationTest : public ::testing::Test {
     delete worker_;
     worker_ = nullptr;
   }
-  // A request of 2 MiB takes nearly all that one client may hold, and a call
-  // that has ended gives back a moment after its client knows.
-  static void AwaitNothingHeld() {
-    const ByteBudget& messages = worker_->registry->messages();
-    while (messages.traffic().held_bytes > 0) std::this_thread::yield();
-  }
   static size_t n_threads() {
     return static_cast<size_t>(worker_->pool->n_threads());
   }
@@ -169,9 +163,10 @@ void ExpectTooLong(const absl::Status& status) {
   EXPECT_THAT(DetailsOf(status).metadata, Contains(Pair("n_ctx", "4096")));
 }
 
+// Each request takes nearly all that one client may hold.
 TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   const std::string spaces(2 << 20, ' ');
-  AwaitNothingHeld();
+  worker_->AwaitNothingHeld();
   {
     grpc::ClientContext context;
     v1::GenerateResponse reply;
@@ -183,7 +178,7 @@ TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   open.set_session_id("s");
   open.set_system(spaces);
   v1::OpenSessionResponse opened;
-  AwaitNothingHeld();
+  worker_->AwaitNothingHeld();
   {
     grpc::ClientContext context;
     ExpectTooLong(
@@ -197,7 +192,7 @@ TEST_F(PreparationTest, WhatCannotFitIsRefusedByItsBytes) {
   say.set_model("a");
   say.set_session_id("s");
   say.set_message(spaces);
-  AwaitNothingHeld();
+  worker_->AwaitNothingHeld();
   const auto reader = worker_->sessions->Chat(&chatting, say);
   v1::ChatResponse part;
   EXPECT_FALSE(reader->Read(&part));
