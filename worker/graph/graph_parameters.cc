@@ -14,10 +14,6 @@ namespace {
 using planner::Architecture;
 using planner::GgufHeader;
 
-// Factors are at most this and at least one divided by it, so that no float
-// that depends on them overflows or vanishes.
-constexpr double kMaxScale = 1e6;
-
 std::string KeyOf(const Architecture& architecture, absl::string_view suffix) {
   return absl::StrCat(architecture.name, ".", suffix);
 }
@@ -56,12 +52,8 @@ absl::StatusOr<double> ReadScale(const Architecture& architecture,
                                  const GgufHeader& header,
                                  absl::string_view suffix) {
   if (!architecture.has_scale_keys) return 1.0;
-  const std::string key = KeyOf(architecture, suffix);
-  ASSIGN_OR_RETURN(const double scale, PositiveFloat(header, key, 1.0));
-  if (scale >= 1 / kMaxScale && scale <= kMaxScale) return scale;
-  return absl::InvalidArgumentError(absl::StrCat(key, " must be a number from ",
-                                                 1 / kMaxScale, " to ",
-                                                 kMaxScale, ", got ", scale));
+  // The least one keeps floats that depend on it from vanishing.
+  return ReadFactor(header, KeyOf(architecture, suffix), 1 / kMaxFactor, 1);
 }
 
 // Sets what depends on the scales of the embedding, the residual stream and the
@@ -138,14 +130,10 @@ absl::StatusOr<QueryGrowth> ReadQueryGrowth(const Architecture& architecture,
                                             const GgufHeader& header) {
   QueryGrowth growth;
   if (!architecture.queries_may_grow) return growth;
-  const std::string key = KeyOf(architecture, "attention.temperature_scale");
-  ASSIGN_OR_RETURN(const std::optional<double> scale, header.Float(key));
-  growth.scale = scale.value_or(0);
-  if (!(growth.scale >= 0 && growth.scale <= kMaxScale)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, " must be a number from 0 to ", kMaxScale, ", got ",
-                     growth.scale));
-  }
+  ASSIGN_OR_RETURN(
+      growth.scale,
+      ReadFactor(header, KeyOf(architecture, "attention.temperature_scale"), 0,
+                 0));
   const planner::Hyperparameters keys(header, std::string(architecture.name));
   ASSIGN_OR_RETURN(growth.period, OriginalContext(keys));
   return growth;
@@ -173,6 +161,17 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
 }
 
 }  // namespace
+
+absl::StatusOr<double> ReadFactor(const GgufHeader& header,
+                                  const std::string& key, double least,
+                                  double fallback) {
+  ASSIGN_OR_RETURN(const std::optional<double> value, header.Float(key));
+  const double factor = value.value_or(fallback);
+  if (factor >= least && factor <= kMaxFactor) return factor;
+  return absl::InvalidArgumentError(absl::StrCat(key, " must be a number from ",
+                                                 least, " to ", kMaxFactor,
+                                                 ", got ", factor));
+}
 
 float QueryGrowth::FactorAt(int64_t position) const {
   const int64_t n_periods = position / period;

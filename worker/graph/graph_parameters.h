@@ -4,9 +4,11 @@
 #define PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "planner/gguf/gguf_header.h"
 #include "planner/model/architecture.h"
 #include "worker/graph/model.h"
 
@@ -54,6 +56,17 @@ struct GraphParameters {
 absl::StatusOr<GraphParameters> ReadParameters(
     const planner::Architecture& architecture,
     const planner::GgufHeader& header, const GraphInputs& inputs);
+
+// Factors of a model's file are at most this, so that no float that depends on
+// them overflows.
+inline constexpr double kMaxFactor = 1e6;
+
+// The number at `key`, from `least` to kMaxFactor, or `fallback` if the file
+// does not have it.
+// Errors: kInvalidArgument naming the key.
+absl::StatusOr<double> ReadFactor(const planner::GgufHeader& header,
+                                  const std::string& key, double least,
+                                  double fallback);
 
 }  // namespace plimsoll::worker
 

@@ -16,45 +16,27 @@ namespace {
 using planner::Hyperparameters;
 using planner::ModelShape;
 
-// Factors are at most this, so that no float that depends on them overflows.
-constexpr double kMaxFactor = 1e6;
-
 constexpr absl::string_view kFactor = "rope.scaling.factor";
-
-// The positive number at A.suffix, from `least` to kMaxFactor.
-absl::StatusOr<double> ReadFactor(const Hyperparameters& keys,
-                                  absl::string_view suffix, double least,
-                                  double fallback) {
-  ASSIGN_OR_RETURN(const double factor, keys.PositiveFloat(suffix, fallback));
-  if (factor >= least && factor <= kMaxFactor) return factor;
-  return absl::InvalidArgumentError(
-      absl::StrCat("metadata \"", keys.Key(suffix), "\" is ", factor, ", not ",
-                   least, " to ", kMaxFactor));
-}
 
 // By how much YaRN's magnitude depends on the factor: 1 + 0.1 ln(factor), over
 // the same with the file's multiplier of the logarithm.
 absl::StatusOr<double> YarnMagnitude(const Hyperparameters& keys,
                                      double factor) {
-  constexpr absl::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
   const auto grown = [&](double multiplier) {
     return 1 + 0.1 * multiplier * std::log(factor);
   };
-  ASSIGN_OR_RETURN(const auto multiplier,
-                   keys.header().Float(keys.Key(kMultiplier)));
-  const double value = multiplier.value_or(0);
-  if (!(value >= 0 && value <= kMaxFactor)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metadata \"", keys.Key(kMultiplier), "\" is ", value,
-                     ", not 0 to ", kMaxFactor));
-  }
-  return grown(1) / grown(value);
+  ASSIGN_OR_RETURN(
+      const double multiplier,
+      ReadFactor(keys.header(), keys.Key("rope.scaling.yarn_log_multiplier"), 0,
+                 0));
+  return grown(1) / grown(multiplier);
 }
 
 // YaRN: pairs that turn often in the original context keep their angles, those
 // that turn less than about once are scaled.
 absl::Status ReadYarn(const Hyperparameters& keys, RopeParameters& rope) {
-  ASSIGN_OR_RETURN(const double factor, ReadFactor(keys, kFactor, 1, 1));
+  ASSIGN_OR_RETURN(const double factor,
+                   ReadFactor(keys.header(), keys.Key(kFactor), 1, 1));
   ASSIGN_OR_RETURN(const int64_t n_ctx, OriginalContext(keys));
   ASSIGN_OR_RETURN(const double fast,
                    keys.PositiveFloat("rope.scaling.yarn_beta_fast", 32));
@@ -115,9 +97,9 @@ absl::Status ReadRopeScaling(const planner::Architecture& architecture,
                      "\" cannot be run by this build (none, linear, longrope "
                      "and yarn can)"));
   }
-  ASSIGN_OR_RETURN(
-      const double magnitude,
-      ReadFactor(keys, "rope.scaling.attn_factor", 1 / kMaxFactor, 1));
+  ASSIGN_OR_RETURN(const double magnitude,
+                   ReadFactor(header, keys.Key("rope.scaling.attn_factor"),
+                              1 / kMaxFactor, 1));
   rope.magnitude *= static_cast<float>(magnitude);
   return absl::OkStatus();
 }
