@@ -71,7 +71,7 @@ class Preparation {
   // error if the pool has no room or the call ends before its turn.
   template <typename Request>
   void Run(const grpc::CallbackServerContext& context, const Request& request,
-           std::function<void(const absl::Status&)> work) {
+           const std::function<void(const absl::Status&)>& work) {
     if (request.ByteSizeLong() <= kMaxInlineBytes && !HasConstraint(request)) {
       return work(absl::OkStatus());
     }
