@@ -353,6 +353,11 @@ struct GatedMatMulArgs {
   bool keeps_floats = true;
 };
 
+// These are in experts.h.
+struct RouteExpertsArgs;
+struct GatedExpertMatMulArgs;
+struct ExpertSumMatMulArgs;
+
 // The k largest logits of each row in descending order (equal ones by ascending
 // id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
 // are given, also the total weight of the row's tokens at that row's
@@ -488,6 +493,12 @@ class Backend {
                                      .packed = args.packed}));
     return args.packed;
   }
+  // Each row of a step has the same bits whatever rows its experts have beside
+  // it. GatedExpertMatMul returns where the packed result lies.
+  virtual absl::Status RouteExperts(const RouteExpertsArgs& args) = 0;
+  virtual absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const GatedExpertMatMulArgs& args) = 0;
+  virtual absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) = 0;
   virtual absl::Status TopK(const TopKArgs& args) = 0;
   // Draws a token where the host cannot read rows of logits itself. The token
   // depends only on the arguments: weights are exponentials in float32, summed

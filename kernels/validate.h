@@ -14,6 +14,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "kernels/backend.h"
+#include "kernels/experts.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/kv_row.h"
 #include "kernels/quant/packed_row.h"
@@ -166,6 +167,62 @@ inline absl::Status Validate(const GatedMatMulArgs& args) {
   }
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.gate.w.rows);
+}
+
+inline absl::Status Validate(const ExpertRows& rows) {
+  if (rows.n_rows >= 0 && rows.n_used >= 1 && rows.n_used <= rows.n_experts &&
+      rows.n_experts <= kMaxExperts) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(rows.n_rows, " rows for ", rows.n_used, " of ",
+                   rows.n_experts, " experts, at most ", kMaxExperts));
+}
+
+inline absl::Status Validate(const RouteExpertsArgs& args) {
+  RETURN_IF_ERROR(Validate(args.to));
+  const Routing& routing = args.routing;
+  const bool is_grouped =
+      routing.n_groups >= 1 && args.to.n_experts % routing.n_groups == 0 &&
+      routing.n_groups_used >= 1 && routing.n_groups_used <= routing.n_groups;
+  if (is_grouped &&
+      args.to.n_experts / routing.n_groups * routing.n_groups_used >=
+          args.to.n_used) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(args.to.n_used, " of ", args.to.n_experts, " experts in ",
+                   routing.n_groups_used, " of ", routing.n_groups, " groups"));
+}
+
+inline absl::Status Validate(const GatedExpertMatMulArgs& args) {
+  RETURN_IF_ERROR(Validate(args.rows));
+  for (const ExpertMatrices* w : {&args.gate, &args.up}) {
+    RETURN_IF_ERROR(Validate(MatMulArgs{.w = w->first,
+                                        .x = args.x,
+                                        .packed = args.packed,
+                                        .out = args.out,
+                                        .n_rows = args.rows.NumPlaces(),
+                                        .accumulate = false}));
+  }
+  if (args.gate.first.rows != args.up.first.rows ||
+      args.gate.first.cols != args.up.first.cols) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("experts that gate ", args.gate.first.rows, " outputs by ",
+                     args.up.first.rows));
+  }
+  if (args.packed_out == nullptr) return absl::OkStatus();
+  return ValidatePacked(args.gate.first.rows);
+}
+
+inline absl::Status Validate(const ExpertSumMatMulArgs& args) {
+  RETURN_IF_ERROR(Validate(args.rows));
+  return Validate(MatMulArgs{.w = args.w.first,
+                             .x = args.x,
+                             .packed = args.packed,
+                             .out = args.products,
+                             .n_rows = args.rows.NumPlaces(),
+                             .accumulate = false});
 }
 
 inline absl::Status Validate(const RopeAnglesArgs& args) {

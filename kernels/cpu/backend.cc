@@ -11,6 +11,7 @@
 #include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/experts.h"
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
@@ -149,6 +150,21 @@ class CpuBackend : public Backend {
     RETURN_IF_ERROR(Validate(args));
     if (!cpu::FusesGatedMatMul(args)) return Backend::GatedMatMul(args);
     return cpu::GatedMatMul(args, pool_);
+  }
+  absl::Status RouteExperts(const RouteExpertsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::RouteExperts(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const GatedExpertMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    return cpu::GatedExpertMatMul(args, pool_);
+  }
+  absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::ExpertSumMatMul(args, pool_);
+    return absl::OkStatus();
   }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

@@ -72,6 +72,11 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(ActivateRange);
 
+void GatedActivation(const GatedActivationArgs& args, int64_t begin,
+                     int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ActivateRange)(args, begin * args.dim, end * args.dim);
+}
+
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool) {
   constexpr int64_t kGrain = 4096;
   static_assert(kGrain % kActivationBlock == 0);

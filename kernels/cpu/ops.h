@@ -13,6 +13,7 @@
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/top_list.h"
+#include "kernels/experts.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -75,8 +76,13 @@ void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end);
 // numbers even.
 void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
                      int64_t begin, int64_t end);
-// A product in float32: exact weights on `x`.
+// A product in float32: exact weights on `x`. The second one is of panels
+// [begin, end).
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
+void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
+// Panels [begin, end) of a product of any kind, with the bits of MatMuls; top
+// and soft_cap are not looked at.
+void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void AddNorm(const AddNormArgs& args, ThreadPool& pool);
@@ -89,10 +95,18 @@ void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
+// The same for rows [begin, end).
+void GatedActivation(const GatedActivationArgs& args, int64_t begin,
+                     int64_t end);
 // FusesGatedMatMul says whether GatedMatMul can gate products before their
 // outputs leave the caches. GatedMatMul returns where it packed them.
 bool FusesGatedMatMul(const GatedMatMulArgs& args);
 const std::byte* GatedMatMul(const GatedMatMulArgs& args, ThreadPool& pool);
+void RouteExperts(const RouteExpertsArgs& args, ThreadPool& pool);
+// Returns where the result is packed.
+const std::byte* GatedExpertMatMul(const GatedExpertMatMulArgs& args,
+                                   ThreadPool& pool);
+void ExpertSumMatMul(const ExpertSumMatMulArgs& args, ThreadPool& pool);
 // `scratch`: one list for each thread of the pool.
 void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch);
 

@@ -13,6 +13,7 @@
 #include "kernels/cuda/mat_mul/pack_weights.h"
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/experts.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
 #include "kernels/validate.h"
@@ -122,6 +123,26 @@ class CudaBackend : public Backend {
   absl::Status GatedActivation(const GatedActivationArgs& args) override {
     return Run(args, [&] {
       PLIMSOLL_CUDA::GatedActivation(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status RouteExperts(const RouteExpertsArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::RouteExperts(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const GatedExpertMatMulArgs& args) override {
+    RETURN_IF_ERROR(Run(args, [&] {
+      PLIMSOLL_CUDA::GatedExpertMatMul(context_, args);
+      return absl::OkStatus();
+    }));
+    return args.packed_out;
+  }
+  absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::ExpertSumMatMul(context_, args);
       return absl::OkStatus();
     });
   }

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/experts.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -58,6 +59,11 @@ absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);
 absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
+void RouteExperts(const Context& context, const RouteExpertsArgs& args);
+// The result is packed to args.packed_out.
+void GatedExpertMatMul(const Context& context,
+                       const GatedExpertMatMulArgs& args);
+void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args);
 // Returns when the result is there.
 absl::Status TopK(const Context& context, const TopKArgs& args);
 // Returns when the result is there.

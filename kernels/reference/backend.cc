@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/experts.h"
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
@@ -128,6 +129,21 @@ class ReferenceBackend : public Backend {
     reference::GatedActivation(args);
     Pack(args.out, args.n_rows, args.dim, args.packed);
     return absl::OkStatus();
+  }
+  absl::Status RouteExperts(const RouteExpertsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::RouteExperts(args);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const GatedExpertMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    RETURN_IF_ERROR(reference::GatedExpertMatMul(args));
+    return args.packed_out;
+  }
+  absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    return reference::ExpertSumMatMul(args);
   }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

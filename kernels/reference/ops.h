@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/experts.h"
 
 namespace plimsoll::kernels::reference {
 
@@ -20,6 +21,10 @@ void StoreRows(const StoreRowsArgs& args);
 void CopyRows(const CopyRowsArgs& args);
 void Attention(const AttentionArgs& args);
 void GatedActivation(const GatedActivationArgs& args);
+void RouteExperts(const RouteExpertsArgs& args);
+// Results are packed to args.packed_out.
+absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args);
+absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args);
 void TopK(const TopKArgs& args);
 
 }  // namespace plimsoll::kernels::reference

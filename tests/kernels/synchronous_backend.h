@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/backend.h"
+#include "kernels/experts.h"
 
 namespace plimsoll::kernels {
 
@@ -79,6 +80,18 @@ class SynchronousBackend : public Backend {
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {
     return Then(backend_->GatedActivation(args));
+  }
+  absl::Status RouteExperts(const RouteExpertsArgs& args) override {
+    return Then(backend_->RouteExperts(args));
+  }
+  absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const GatedExpertMatMulArgs& args) override {
+    absl::StatusOr<const std::byte*> packed = backend_->GatedExpertMatMul(args);
+    RETURN_IF_ERROR(Then(packed.status()));
+    return packed;
+  }
+  absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
+    return Then(backend_->ExpertSumMatMul(args));
   }
   absl::Status TopK(const TopKArgs& args) override {
     return Then(backend_->TopK(args));

@@ -199,6 +199,11 @@ void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
 
 }  // namespace
 
+void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end) {
+  if (!IsInteger(args)) return MatMulFloat(args, begin, end);
+  MultiplyRange({&args, 1}, begin, end);
+}
+
 void MatMuls(std::span<const MatMulArgs> products, ThreadPool& pool,
              TopList* scratch) {
   const auto is_alone = [](const MatMulArgs& args) {

@@ -84,6 +84,10 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(MatMulFloatPanels);
 
+void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)(args, begin, end);
+}
+
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool) {
   const int64_t n_panels = Panels(args.w);
   const int64_t grain =

@@ -101,46 +101,6 @@ HWY_INLINE VI4 FirstBlock(D /*d*/, hn::Vec<D> v) {
   }
 }
 
-// Where a block of a row is stored, and the distance to the row's next block.
-struct BlockPlace {
-  std::byte* values;
-  std::byte* scale;
-  std::byte* sum;
-  std::byte* cross;
-  int64_t to_next_values;
-  int64_t to_next_number;
-  int64_t to_next_cross;
-};
-
-BlockPlace PlaceInRow(const PackActivationsArgs& args, int64_t row,
-                      int64_t block) {
-  std::byte* at = args.out + row * PackedRowBytes(args.dim);
-  return {.values = at + block * kActivationBlock * 2,
-          .scale = at + PackedScalesOffset(args.dim) + block * 4,
-          .sum = at + PackedSumsOffset(args.dim) + block * 4,
-          .cross = at + PackedCrossOffset(args.dim) + block * 8,
-          .to_next_values = kActivationBlock * 2,
-          .to_next_number = 4,
-          .to_next_cross = 8};
-}
-
-BlockPlace PlaceInGroup(const PackActivationsArgs& args,
-                        const RowGroups& groups, int64_t row, int64_t block) {
-  const int64_t group = groups.GroupOf(row);
-  const int64_t first = groups.RowAt(group);
-  const int64_t n = groups.RowsOf(group);
-  const int64_t stride = n * kActivationBlockBytes;
-  std::byte* at = args.out + first * PackedRowBytes(args.dim) + block * stride;
-  const int64_t m = row - first;
-  return {.values = at + m * kActivationBlock * 2,
-          .scale = at + GroupScalesOffset(n) + m * 4,
-          .sum = at + GroupSumsOffset(n) + m * 4,
-          .cross = at + GroupCrossOffset(n) + m * 8,
-          .to_next_values = stride,
-          .to_next_number = stride,
-          .to_next_cross = stride};
-}
-
 // The largest magnitude of each block, as the bits of a float: they have the
 // order of the magnitudes, with NaN and infinity at the end.
 VI4 LargestMagnitudes(const float* x, size_t n_blocks) {
@@ -158,21 +118,24 @@ VI4 LargestMagnitudes(const float* x, size_t n_blocks) {
   return Reduce(di, most, Maximum());
 }
 
-void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks,
+void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks, std::byte* out,
                   const BlockPlace& place) {
   for (size_t b = 0; b < n_blocks; ++b) {
     const auto i = static_cast<int64_t>(b);
-    std::memcpy(place.scale + i * place.to_next_number, &numbers.scales[b], 4);
-    std::memcpy(place.sum + i * place.to_next_number, &numbers.sums[b], 4);
-    std::byte* both = place.cross + i * place.to_next_cross;
+    std::memcpy(out + place.scale + i * place.to_next_number,
+                &numbers.scales[b], 4);
+    std::memcpy(out + place.sum + i * place.to_next_number, &numbers.sums[b],
+                4);
+    std::byte* both = out + place.cross + i * place.to_next_cross;
     std::memcpy(both, &numbers.half_cross[b], 4);
     std::memcpy(both + 4, &numbers.all_cross[b], 4);
   }
 }
 
-// Packs at least one block of `x`. The last block stands in for blocks beyond
-// it.
-void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
+// Packs at least one block of `x` to its place in `out`. The last block stands
+// in for blocks beyond it.
+void PackTogether(const float* x, size_t n_blocks, std::byte* out,
+                  const BlockPlace& place) {
   const DF d;
   const DI di;
   const DF4 d4;
@@ -207,8 +170,9 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   for (size_t b = 0; b < kTogether; ++b) {
     const auto by = hn::Set(d, inverse[b]);
     const auto mask = hn::BitCast(d, hn::Set(di, keep[b]));
-    auto* values = reinterpret_cast<int16_t*>(
-        place.values + static_cast<int64_t>(index(b)) * place.to_next_values);
+    auto* values = reinterpret_cast<int16_t*>(out + place.values +
+                                              static_cast<int64_t>(index(b)) *
+                                                  place.to_next_values);
     sums[b] = hn::Zero(di);
     cross[b] = hn::Zero(di);
     for (size_t i = 0; i < kBlock; i += kLanes) {
@@ -231,7 +195,7 @@ void PackTogether(const float* x, size_t n_blocks, const BlockPlace& place) {
   hn::Store(half, di4, numbers.half_cross);
   hn::Store(hn::Add(half, Reduce(di4, last_cross, Sum())), di4,
             numbers.all_cross);
-  StoreNumbers(numbers, n_blocks, place);
+  StoreNumbers(numbers, n_blocks, out, place);
 }
 
 }  // namespace
@@ -242,9 +206,9 @@ void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
                      int64_t row, int64_t begin, int64_t end, const float* x) {
   while (begin < end) {
     const int64_t n = std::min(static_cast<int64_t>(kTogether), end - begin);
-    PackTogether(x, static_cast<size_t>(n),
-                 groups != nullptr ? PlaceInGroup(args, *groups, row, begin)
-                                   : PlaceInRow(args, row, begin));
+    PackTogether(x, static_cast<size_t>(n), args.out,
+                 groups != nullptr ? PlaceInGroup(args.dim, *groups, row, begin)
+                                   : PlaceInRow(args.dim, row, begin));
     begin += n;
     x += n * kActivationBlock;
   }

@@ -69,6 +69,46 @@ inline bool IsGrouped(int64_t n_rows) {
              (Uses(PathExtra::kWinograd) ? kMinWinogradRows : kMinManyRows);
 }
 
+// Where a block of a packed row is, in bytes from the first of all packed rows,
+// and the distance to the row's next block.
+struct BlockPlace {
+  int64_t values;
+  int64_t scale;
+  int64_t sum;
+  int64_t cross;
+  int64_t to_next_values;
+  int64_t to_next_number;
+  int64_t to_next_cross;
+};
+
+inline BlockPlace PlaceInRow(int64_t dim, int64_t row, int64_t block) {
+  const int64_t at = row * PackedRowBytes(dim);
+  return {.values = at + block * kActivationBlock * 2,
+          .scale = at + PackedScalesOffset(dim) + block * 4,
+          .sum = at + PackedSumsOffset(dim) + block * 4,
+          .cross = at + PackedCrossOffset(dim) + block * 8,
+          .to_next_values = kActivationBlock * 2,
+          .to_next_number = 4,
+          .to_next_cross = 8};
+}
+
+inline BlockPlace PlaceInGroup(int64_t dim, const RowGroups& groups,
+                               int64_t row, int64_t block) {
+  const int64_t group = groups.GroupOf(row);
+  const int64_t first = groups.RowAt(group);
+  const int64_t n = groups.RowsOf(group);
+  const int64_t stride = n * kActivationBlockBytes;
+  const int64_t at = first * PackedRowBytes(dim) + block * stride;
+  const int64_t m = row - first;
+  return {.values = at + m * kActivationBlock * 2,
+          .scale = at + GroupScalesOffset(n) + m * 4,
+          .sum = at + GroupSumsOffset(n) + m * 4,
+          .cross = at + GroupCrossOffset(n) + m * 8,
+          .to_next_values = stride,
+          .to_next_number = stride,
+          .to_next_cross = stride};
+}
+
 // Rows of one packing task: whole groups where rows are grouped, so that two
 // threads seldom write the same cache line.
 inline int64_t PackingGrain(int64_t n_rows, int64_t grain) {

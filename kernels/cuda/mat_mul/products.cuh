@@ -171,6 +171,39 @@ __device__ void Accumulate(const Tile<kType>& w, const Operands& x,
   }
 }
 
+// Adds the warps' sums as a tree; warp 0 gets the result.
+template <int kN>
+__device__ void AddWarps(float* sums, float* shared) {
+  const int lane = LaneIndex();
+  const int warp = WarpIndex();
+  for (int stride = kProductWarps / 2; stride > 0; stride /= 2) {
+    if (warp >= stride && warp < 2 * stride) {
+      for (int i = 0; i < kN; ++i) {
+        shared[((warp - stride) * kN + i) * kWarpThreads + lane] = sums[i];
+      }
+    }
+    __syncthreads();
+    if (warp < stride) {
+      for (int i = 0; i < kN; ++i) {
+        sums[i] += shared[(warp * kN + i) * kWarpThreads + lane];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// Tiles of columns that a warp has loading while it works on one. About 32 KiB
+// for a multiprocessor are what its share of the bandwidth takes to arrive;
+// Q8_0 reaches that with fewer tiles. Types with many scales, and many sums,
+// leave registers for fewer.
+constexpr int Depth(DType type, int n_products) {
+  const bool is_plain =
+      PlanesOf(type).highs == 0 && PlanesOf(type).subscales == 0;
+  if (n_products > 1) return is_plain ? 2 : 1;
+  if (type == DType::kQ8_0) return 3;
+  return is_plain ? 4 : 2;
+}
+
 // Makes one launch of `products`, which are alike and at most kMaxProducts.
 // Each is cut into groups of `group_tiles` tiles of outputs; `n_groups` gets
 // their number.

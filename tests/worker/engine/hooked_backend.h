@@ -143,6 +143,22 @@ class HookedBackend final : public kernels::Backend {
     }));
     return packed;
   }
+  absl::Status RouteExperts(const kernels::RouteExpertsArgs& args) override {
+    return Around([&] { return backend_->RouteExperts(args); });
+  }
+  absl::StatusOr<const std::byte*> GatedExpertMatMul(
+      const kernels::GatedExpertMatMulArgs& args) override {
+    const std::byte* packed = nullptr;
+    RETURN_IF_ERROR(Around([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(packed, backend_->GatedExpertMatMul(args));
+      return absl::OkStatus();
+    }));
+    return packed;
+  }
+  absl::Status ExpertSumMatMul(
+      const kernels::ExpertSumMatMulArgs& args) override {
+    return Around([&] { return backend_->ExpertSumMatMul(args); });
+  }
   absl::Status TopK(const kernels::TopKArgs& args) override {
     return Around([&] { return backend_->TopK(args); });
   }

@@ -1,0 +1,159 @@
+// Routes rows to experts: scores, choice and weights of each row on a thread of
+// the pool, then the places of all rows by counting.
+//
+// The choice is plain code: 128 experts take about 2 microseconds a row, where
+// a row's products take hundreds.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/experts.h"
+
+namespace plimsoll::kernels::cpu {
+namespace {
+
+// values[i] = exp(values[i]) / (the sum of all exponentials).
+void MakeSoftmax(float* values, int64_t n) {
+  const double max = *std::max_element(values, values + n);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(values[i] - max);
+  for (int64_t i = 0; i < n; ++i) {
+    values[i] = static_cast<float>(std::exp(values[i] - max) / sum);
+  }
+}
+
+// The scores of one row, and what of them decides the choice.
+class RowScores {
+ public:
+  RowScores(const RouteExpertsArgs& args, int64_t row)
+      : n_(args.to.n_experts), routing_(args.routing) {
+    const float* const logits = args.logits + row * n_;
+    std::copy_n(logits, n_, scores_);
+    switch (routing_.gate) {
+      case RouterGate::kSoftmax:
+        MakeSoftmax(scores_, n_);
+        break;
+      case RouterGate::kSigmoid:
+        for (int64_t e = 0; e < n_; ++e) scores_[e] = Sigmoid(logits[e]);
+        break;
+      case RouterGate::kSoftmaxOfChosen:
+        break;
+    }
+    for (int64_t e = 0; e < n_; ++e) {
+      const float bias =
+          args.choice_bias == nullptr ? 0.0f : args.choice_bias[e];
+      const float key = scores_[e] + bias;
+      // NaN counts as the smallest one. Those that are taken are below all.
+      keys_[e] = key > kLowest ? std::min(key, -kLowest) : kLowest;
+    }
+    if (routing_.n_groups_used < routing_.n_groups) DropGroups();
+  }
+
+  float score(int32_t expert) const { return scores_[expert]; }
+
+  // Returns the best expert that was not taken yet.
+  int32_t Take() {
+    const auto best = std::max_element(keys_, keys_ + n_) - keys_;
+    keys_[best] = kTaken;
+    return static_cast<int32_t>(best);
+  }
+
+ private:
+  static constexpr float kLowest = std::numeric_limits<float>::lowest();
+  static constexpr float kTaken = -std::numeric_limits<float>::infinity();
+
+  static float Sigmoid(float x) {
+    return static_cast<float>(1 / (1 + std::exp(-double{x})));
+  }
+
+  // The sum of a group's two best.
+  double Quality(int64_t group) const {
+    const int64_t size = n_ / routing_.n_groups;
+    double first = kLowest;
+    double second = size > 1 ? double{kLowest} : 0;
+    for (int64_t e = group * size; e < (group + 1) * size; ++e) {
+      const double key = keys_[e];
+      if (size > 1) second = std::max(second, std::min(first, key));
+      first = std::max(first, key);
+    }
+    return first + second;
+  }
+
+  // Takes the experts of all but the best groups.
+  void DropGroups() {
+    const int64_t size = n_ / routing_.n_groups;
+    double qualities[kMaxExperts];
+    for (int64_t g = 0; g < routing_.n_groups; ++g) qualities[g] = Quality(g);
+    for (int64_t n = routing_.n_groups; n > routing_.n_groups_used; --n) {
+      // The last one of equals goes first.
+      int64_t worst = 0;
+      for (int64_t g = 1; g < routing_.n_groups; ++g) {
+        if (qualities[g] <= qualities[worst]) worst = g;
+      }
+      qualities[worst] = HUGE_VAL;
+      std::fill_n(keys_ + worst * size, size, kTaken);
+    }
+  }
+
+  int64_t n_;
+  const Routing& routing_;
+  float scores_[kMaxExperts];  // the first n_ are set, here and below
+  float keys_[kMaxExperts];
+};
+
+void RouteRow(const RouteExpertsArgs& args, int64_t row) {
+  const int64_t n_used = args.to.n_used;
+  const Routing& routing = args.routing;
+  int32_t* const experts = args.to.experts + row * n_used;
+  float* const weights = args.to.weights + row * n_used;
+  RowScores scores(args, row);
+  for (int64_t i = 0; i < n_used; ++i) {
+    experts[i] = scores.Take();
+    weights[i] = scores.score(experts[i]);
+  }
+  if (routing.gate == RouterGate::kSoftmaxOfChosen) {
+    MakeSoftmax(weights, n_used);
+  }
+  float divisor = 1;
+  if (routing.is_normalized) {
+    float sum = 0;
+    for (int64_t i = 0; i < n_used; ++i) sum += weights[i];
+    divisor = std::max(sum, kLeastWeightSum);
+  }
+  for (int64_t i = 0; i < n_used; ++i) {
+    weights[i] = weights[i] / divisor * routing.scale;
+  }
+}
+
+// Gives every row its places.
+void PlaceRows(const ExpertRows& to) {
+  std::fill_n(to.begins, to.n_experts + 1, 0);
+  for (int64_t i = 0; i < to.NumPlaces(); ++i) ++to.begins[to.experts[i] + 1];
+  for (int64_t e = 0; e < to.n_experts; ++e) {
+    to.begins[e + 1] += to.begins[e];
+  }
+  for (int64_t i = 0; i < to.NumPlaces(); ++i) {
+    // For now, begins[e] is the next free place of the group.
+    const int32_t place = to.begins[to.experts[i]]++;
+    to.places[i] = place;
+    to.rows[place] = static_cast<int32_t>(i / to.n_used);
+  }
+  for (int64_t e = to.n_experts; e > 0; --e) to.begins[e] = to.begins[e - 1];
+  to.begins[0] = 0;
+}
+
+}  // namespace
+
+void RouteExperts(const RouteExpertsArgs& args, ThreadPool& pool) {
+  // An exponential takes as long as some sixteen elements of other operations.
+  pool.ParallelFor(args.to.n_rows, RowGrain(16 * args.to.n_experts),
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t row = begin; row < end; ++row) {
+                       RouteRow(args, row);
+                     }
+                   });
+  PlaceRows(args.to);
+}
+
+}  // namespace plimsoll::kernels::cpu

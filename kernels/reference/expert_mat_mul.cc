@@ -1,0 +1,81 @@
+// Reference: every place by itself, with the operations of a dense network.
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "kernels/quant/packed_row.h"
+#include "kernels/reference/ops.h"
+
+namespace plimsoll::kernels::reference {
+namespace {
+
+// Calls call(expert, place) for every place.
+template <class Call>
+absl::Status ForEachPlace(const ExpertRows& rows, const Call& call) {
+  for (int64_t e = 0; e < rows.n_experts; ++e) {
+    for (int64_t p = rows.begins[e]; p < rows.begins[e + 1]; ++p) {
+      RETURN_IF_ERROR(call(e, p));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The product of row `row` of the inputs as row `place` of the outputs.
+MatMulArgs ProductOf(const WeightMatrix& w, const float* x,
+                     const std::byte* packed, int64_t row, float* out,
+                     int64_t place) {
+  return {.w = w,
+          .x = x + row * w.cols,
+          .packed = packed == nullptr ? nullptr
+                                      : packed + row * PackedRowBytes(w.cols),
+          .out = out + place * w.rows,
+          .n_rows = 1,
+          .accumulate = false};
+}
+
+}  // namespace
+
+absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args) {
+  RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
+    const int64_t row = args.rows.rows[p];
+    RETURN_IF_ERROR(MatMul(
+        ProductOf(args.gate.Of(e), args.x, args.packed, row, args.out, p)));
+    return MatMul(
+        ProductOf(args.up.Of(e), args.x, args.packed, row, args.up_out, p));
+  }));
+  const int64_t n_places = args.rows.NumPlaces();
+  const int64_t dim = args.gate.first.rows;
+  GatedActivation({.gate = args.out,
+                   .up = args.up_out,
+                   .out = args.out,
+                   .n_rows = n_places,
+                   .dim = dim,
+                   .activation = args.activation});
+  if (args.packed_out != nullptr) {
+    PackActivations({args.out, n_places, dim, args.packed_out});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) {
+  RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
+    return MatMul(
+        ProductOf(args.w.Of(e), args.x, args.packed, p, args.products, p));
+  }));
+  const int64_t dim = args.w.first.rows;
+  for (int64_t r = 0; r < args.rows.n_rows; ++r) {
+    for (int64_t c = 0; c < dim; ++c) {
+      float& out = args.out[r * dim + c];
+      double sum = args.accumulate ? out : 0;
+      for (int64_t i = r * args.rows.n_used; i < (r + 1) * args.rows.n_used;
+           ++i) {
+        sum += double{args.rows.weights[i]} *
+               args.products[args.rows.places[i] * dim + c];
+      }
+      out = static_cast<float>(sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::kernels::reference
