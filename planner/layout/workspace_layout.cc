@@ -61,6 +61,8 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kGate, kGateUp, kDownProduct},
     {kUp, kGateUp, kActivate},
     {kRouter, kFfnNorm, kDownProduct},
+    {kRouting, kFfnNorm, kFfnResidual},
+    {kExpertRows, kGateUp, kFfnResidual},
     {kPerLayer, kAttnNorm, kSample},
     {kSampled, kSample, kSample},
     {kSampledActivations, kSample, kSample},
@@ -69,6 +71,11 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
 absl::Status TooBig() {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
+
+// Of each expert of a row: which one, its weight, its place, and the row there.
+// Of each expert: where its rows begin.
+constexpr int64_t kRoutingWordBytes = 4;
+constexpr int64_t kRoutingPlaceBytes = 4 * kRoutingWordBytes;
 
 using Sizes = std::array<Checked, kNumStepBuffers>;
 
@@ -85,7 +92,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
     sizes[static_cast<size_t>(buffer)] = bytes;
   };
@@ -106,6 +113,12 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kGate, rows * floats(widths.ffn));
   set(kUp, rows * floats(widths.ffn));
   set(kRouter, rows * floats(shape.n_experts));
+  if (shape.n_experts > 0) {
+    const Checked places = rows * shape.n_experts_used;
+    set(kRouting, places * kRoutingPlaceBytes +
+                      Checked(shape.n_experts + 1) * kRoutingWordBytes);
+    set(kExpertRows, places * floats(shape.model_dim));
+  }
   set(kPerLayer, rows * floats(shape.ple_dim) * shape.n_layers);
   set(kSampled, Checked(n_sampled) * floats(shape.model_dim));
   set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
@@ -141,15 +154,11 @@ int64_t EndBelow(size_t i, const WorkspacePlan& plan) {
 
 const char* StepBufferName(StepBuffer buffer) {
   constexpr std::array<const char*, kNumStepBuffers> kNames = {
-      "residual",      "normed",
-      "activations",   "angles",
-      "prefix_angles", "query",
-      "prefix_query",  "key",
-      "value",         "chunk_key",
-      "chunk_value",   "attention",
-      "gate",          "up",
-      "router",        "per_layer",
-      "sampled",       "sampled_activations",
+      "residual",      "normed",    "activations",  "angles",
+      "prefix_angles", "query",     "prefix_query", "key",
+      "value",         "chunk_key", "chunk_value",  "attention",
+      "gate",          "up",        "router",       "routing",
+      "expert_rows",   "per_layer", "sampled",      "sampled_activations",
       "scratch"};
   return kNames[static_cast<size_t>(buffer)];
 }
@@ -174,6 +183,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     widen(widths.kv, Checked(layer.n_kv_heads) * layer.head_dim);
     widen(widths.ffn, layer.ffn_dim);
     widen(widths.ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
+    widen(widths.ffn, layer.shared_ffn_dim);
     widen(widths.head_dim, layer.head_dim);
     if (layer.window == 0) continue;
     widths.has_windows = true;

@@ -15,7 +15,8 @@ namespace plimsoll::planner {
 
 // R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, KV =
 // n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token; each
-// is that of the widest layer. S = sampled rows.
+// is that of the widest layer. E = experts, K = experts of a token. S = sampled
+// rows.
 enum class StepBuffer {
   kResidual,      // f32 [R, streams, D]
   kNormed,        // f32 [R, D], input of projections and output of post-norms
@@ -31,13 +32,15 @@ enum class StepBuffer {
   kAttention,     // f32 [R, Q], output of attention
   kGate,          // f32 [R, F]
   kUp,            // f32 [R, F]
-  kRouter,        // f32 [R, experts], the experts' scores
+  kRouter,        // f32 [R, E], the experts' scores
+  kRouting,       // four words for [R, K], and [E + 1] words: who goes where
+  kExpertRows,    // f32 [R, K, D], inputs of experts, then their outputs
   kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
   kSampled,       // f32 [S, D], rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
   kScratch,             // the kernels' scratch
 };
-inline constexpr int kNumStepBuffers = 19;
+inline constexpr int kNumStepBuffers = 21;
 const char* StepBufferName(StepBuffer buffer);
 
 struct WorkspaceBuffer {

@@ -54,6 +54,20 @@ enum class GateActivation {
   kClampedSwish,  // x sigmoid(1.702 x), clamped inputs, up + 1
 };
 
+// How a router's logits become scores, by which experts are chosen and their
+// outputs weighted.
+enum class RouterGate {
+  kSoftmax,          // over all experts
+  kSigmoid,          // of each expert
+  kSoftmaxOfChosen,  // over the chosen experts
+};
+
+// The expert that every row has beside the chosen ones.
+enum class SharedExpert {
+  kNone,
+  kGated,  // its output is weighted by a sigmoid gate of its own
+};
+
 // Turns x into cap * tanh(x / cap). The cap is the value of `key` (after "A.")
 // or `fallback`. 0 is no cap; an empty key means that there is never one.
 struct SoftCap {
@@ -83,6 +97,12 @@ struct Architecture {
   bool has_pre_norms = true;    // before attention and before the FFN
   bool has_post_norms = false;  // after attention and after the FFN
   GateActivation activation = GateActivation::kSilu;
+
+  // These describe experts. A file may say otherwise in A.expert_gating_func
+  // and A.expert_weights_norm.
+  RouterGate router_gate = RouterGate::kSoftmax;
+  bool normalizes_weights = true;  // those of a row's experts, by their sum
+  SharedExpert shared_expert = SharedExpert::kNone;
 
   // These describe attention.
   WindowRule windows = WindowRule::kNone;

@@ -203,6 +203,12 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   ASSIGN_OR_RETURN(const int64_t ffn_dim,
                    keys.Int("expert_feed_forward_length", 1,
                             ModelShape::kMaxDim, shape.layers.front().ffn_dim));
+  int64_t shared_ffn_dim = 0;
+  if (architecture.shared_expert != SharedExpert::kNone) {
+    ASSIGN_OR_RETURN(
+        shared_ffn_dim,
+        keys.Int("expert_shared_feed_forward_length", 1, ModelShape::kMaxDim));
+  }
   // The set avoids a search through all tensors for every layer.
   std::set<absl::string_view> tensors;
   for (const GgufTensor& tensor : keys.header().tensors) {
@@ -213,6 +219,7 @@ absl::Status ReadExperts(const Hyperparameters& keys,
     if (!tensors.empty() && !tensors.contains(router)) continue;
     LayerShape& layer = shape.layers[il];
     layer.expert_ffn_dim = ffn_dim;
+    layer.shared_ffn_dim = shared_ffn_dim;
     layer.ffn = architecture.expert_ffn;
     if (layer.ffn == FfnKind::kExperts) layer.ffn_dim = 0;
   }

@@ -38,6 +38,7 @@ struct LayerShape {
                       // index if it owns them
   int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is
                                // 0 if there is no dense FFN beside them
+  int64_t shared_ffn_dim = 0;  // of the expert that all rows have; 0 = none
   MixerKind mixer = MixerKind::kAttention;
   FfnKind ffn = FfnKind::kGated;
 
@@ -45,7 +46,8 @@ struct LayerShape {
   bool IsLike(const LayerShape& other) const {
     return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim &&
            ffn_dim == other.ffn_dim && window == other.window &&
-           expert_ffn_dim == other.expert_ffn_dim;
+           expert_ffn_dim == other.expert_ffn_dim &&
+           shared_ffn_dim == other.shared_ffn_dim;
   }
 };
 

@@ -26,11 +26,12 @@ enum class Dim {
   kTwoFfn,     // gate and up
   kExpertFfn,  // expert_ffn_dim
   kTwoExpertFfn,
-  kExperts,  // n_experts
-  kRotary,   // half of the rotated dimensions
-  kPle,      // ple_dim
-  kAllPle,   // ple_dim of every layer
-  kStreams,  // n_streams
+  kExperts,    // n_experts
+  kSharedFfn,  // shared_ffn_dim
+  kRotary,     // half of the rotated dimensions
+  kPle,        // ple_dim
+  kAllPle,     // ple_dim of every layer
+  kStreams,    // n_streams
   kStreamPairs,
   kOtherStreams,
   kLaurel,  // rank of the low-rank branch
@@ -62,6 +63,7 @@ enum class When {
   kExpertsSplit,
   kExpertsFused,
   kExpertBias,
+  kGatedSharedExpert,
   kPle,
 };
 

@@ -113,6 +113,14 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
      MatrixOf(kExpertFfn, Dim::kExperts), kExpert},
     {"ffn_down_exps.bias", When::kExpertBias, kRequired,
      MatrixOf(kModel, Dim::kExperts), kExpert},
+    {"ffn_gate_inp_shexp.weight", When::kGatedSharedExpert, kRequired,
+     MatrixOf(kModel, kOne)},
+    {"ffn_gate_shexp.weight", When::kGatedSharedExpert, kRequired,
+     MatrixOf(kModel, kSharedFfn)},
+    {"ffn_up_shexp.weight", When::kGatedSharedExpert, kRequired,
+     MatrixOf(kModel, kSharedFfn)},
+    {"ffn_down_shexp.weight", When::kGatedSharedExpert, kRequired,
+     MatrixOf(kSharedFfn, kModel)},
     {"inp_gate.weight", When::kPle, kRequired, MatrixOf(kModel, Dim::kPle)},
     {"proj.weight", When::kPle, kRequired, MatrixOf(Dim::kPle, kModel)},
     {"post_norm.weight", When::kPle, kRequired, VectorOf(kModel)},
@@ -152,6 +160,8 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
       return 2 * layer.expert_ffn_dim;
     case Dim::kExperts:
       return shape.n_experts;
+    case kSharedFfn:
+      return layer.shared_ffn_dim;
     case kRotary:
       return context.n_rot / 2;
     case Dim::kPle:
@@ -223,6 +233,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
       return has_experts && context.is_gate_up_fused;
     case When::kExpertBias:
       return has_experts && a.biases == BiasRule::kAll;
+    case When::kGatedSharedExpert:
+      return has_experts && a.shared_expert == SharedExpert::kGated;
     case When::kPle:
       break;
   }

@@ -50,6 +50,7 @@ constexpr CountKey kCounts[] = {
     {"top_k_experts", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"expert_intermediate_size", "expert_feed_forward_length"},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"sliding_window_pattern", "attention.sliding_window_pattern"},
 };
 

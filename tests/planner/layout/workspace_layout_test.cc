@@ -77,6 +77,39 @@ TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
   EXPECT_EQ((*plan)[StepBuffer::kAngles].bytes, 512 * 64 * 4);
 }
 
+TEST(WorkspaceLayoutTest, ExpertsHaveBuffersOfTheirOwn) {
+  ModelShape shape = Smollm2();
+  shape.n_experts = 60;
+  shape.n_experts_used = 4;
+  for (LayerShape& layer : shape.layers) {
+    layer.ffn_dim = 0;
+    layer.expert_ffn_dim = 704;
+  }
+  const auto bytes = [&](StepBuffer b) {
+    const auto plan = LayoutOf(shape, {.n_rows = 512});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return (*plan)[b].bytes;
+  };
+  EXPECT_EQ(bytes(StepBuffer::kRouter), 512 * 60 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kRouting), 512 * 4 * 16 + 61 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kExpertRows), 512 * 4 * 576 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kGate), 512 * 4 * 704 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kActivations), 512 * 4 * 704 / 32 * 80);
+  // An expert that all rows have may be wider than those of a row together.
+  for (LayerShape& layer : shape.layers) layer.shared_ffn_dim = 5'632;
+  EXPECT_EQ(bytes(StepBuffer::kGate), 512 * 5'632 * 4);
+  EXPECT_EQ(bytes(StepBuffer::kActivations), 512 * 5'632 / 32 * 80);
+  EXPECT_EQ(bytes(StepBuffer::kRouting), 512 * 4 * 16 + 61 * 4);
+}
+
+TEST(WorkspaceLayoutTest, WithoutExpertsNothingIsReservedForThem) {
+  const auto plan = LayoutOf(Smollm2(), {.n_rows = 512});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kRouter].bytes, 0);
+  EXPECT_EQ((*plan)[StepBuffer::kRouting].bytes, 0);
+  EXPECT_EQ((*plan)[StepBuffer::kExpertRows].bytes, 0);
+}
+
 TEST(WorkspaceLayoutTest, BuffersOfDifferentPhasesShareMemory) {
   const auto plan = LayoutOf(Gemma270m(), {.n_rows = 512, .has_rings = true});
   ASSERT_TRUE(plan.ok());

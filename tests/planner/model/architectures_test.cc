@@ -65,7 +65,7 @@ TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(
       SupportedArchitectures(),
       "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, gpt-oss, granite, llama, "
-      "mistral3, olmo2, phi3, qwen2, qwen3, qwen3moe, smollm3");
+      "mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -260,6 +260,31 @@ TEST(ArchitecturesTest, ExpertsTakeThePlaceOfTheFfnOrStandBesideIt) {
   EXPECT_EQ(shape->layers[0].ffn_dim, 96);
   EXPECT_EQ(shape->layers[0].expert_ffn_dim, 96);  // where no key says it
   EXPECT_TRUE(HasTensor(*shape, "blk.0.pre_ffw_norm_2.weight"));
+}
+
+TEST(ArchitecturesTest, OneExpertMayBeSharedByAllRows) {
+  HeaderNumbers numbers = Small("qwen2moe");
+  numbers.Int("expert_count", 8)
+      .Int("expert_used_count", 2)
+      .Int("expert_feed_forward_length", 32);
+  ExpectInvalid(numbers, "qwen2moe.expert_shared_feed_forward_length");
+  numbers.Int("expert_shared_feed_forward_length", 160);
+  const auto shape = ShapeOf(numbers);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].shared_ffn_dim, 160);
+  const auto down = std::find_if(
+      shape->weights.begin(), shape->weights.end(), [](const auto& tensor) {
+        return tensor.name == "blk.0.ffn_down_shexp.weight";
+      });
+  ASSERT_NE(down, shape->weights.end());
+  EXPECT_EQ(down->kind, WeightKind::kDense);
+  EXPECT_EQ(down->cols, 160);
+  EXPECT_TRUE(HasTensor(*shape, "blk.0.ffn_gate_inp_shexp.weight"));
+  const auto other = ShapeOf(
+      Small("qwen3moe").Int("expert_count", 8).Int("expert_used_count", 2));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->layers[0].shared_ffn_dim, 0);
+  EXPECT_FALSE(HasTensor(*other, "blk.0.ffn_down_shexp.weight"));
 }
 
 TEST(ArchitecturesTest, ExpertsNeedToBeUsed) {

@@ -122,6 +122,19 @@ TEST(ConfigJsonTest, ReadsExpertsInATypeOfTheirOwn) {
   }
 }
 
+TEST(ConfigJsonTest, ReadsTheExpertThatAllRowsHave) {
+  const auto shape = ShapeOf(R"({
+    "model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24,
+    "intermediate_size": 5632, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+    "vocab_size": 151936, "max_position_embeddings": 8192,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16"})");
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].expert_ffn_dim, 1'408);
+  EXPECT_EQ(shape->layers[0].shared_ffn_dim, 5'632);
+}
+
 TEST(ConfigJsonTest, ElementTypesAreThoseOfTheConfig) {
   const auto type = [](const std::string& name) {
     const auto shape = ShapeOf(With("bfloat16", name));
