@@ -16,11 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "tests/worker/file_writer.h"
 
 namespace plimsoll::testing {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 // splitmix64's numbers after `seed`, little-endian.
 Bytes RandomBytes(uint64_t seed, size_t n) {
@@ -47,16 +46,12 @@ T Load(const Bytes& bytes, size_t at) {
   return value;
 }
 
-template <typename T>
-void Store(Bytes& bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof(T));
-}
-
 struct Tensor {
   std::string name;
   DType dtype;
   uint64_t cols;
   uint64_t rows;  // 1 = a vector
+  uint64_t n_matrices = 1;
 };
 
 // Weights of the matrix are about as large as 2^Gain.
@@ -109,8 +104,9 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
 
 Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
   const DTypeInfo& info = InfoOf(tensor.dtype);
-  const uint64_t n_blocks =
-      tensor.cols / static_cast<uint64_t>(info.block_elems) * tensor.rows;
+  const uint64_t n_blocks = tensor.cols /
+                            static_cast<uint64_t>(info.block_elems) *
+                            tensor.rows * tensor.n_matrices;
   const std::string key = model + "/" + tensor.name;
   Bytes bytes = RandomBytes(Fnv1a(key.data(), key.size()),
                             n_blocks * static_cast<uint64_t>(info.block_bytes));
@@ -143,66 +139,6 @@ Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
   }
   return bytes;
 }
-
-// The file's metadata, and bytes in general, in the order they are appended.
-class Writer {
- public:
-  template <typename T>
-  void Raw(T value) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    Store(bytes_, at, value);
-  }
-  void String(absl::string_view text) {
-    Raw(static_cast<uint64_t>(text.size()));
-    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
-  }
-  void U32(absl::string_view key, uint32_t value) { Value(key, 4, value); }
-  void F32(absl::string_view key, float value) { Value(key, 6, value); }
-  void Bool(absl::string_view key, bool value) {
-    Value(key, 7, static_cast<uint8_t>(value));
-  }
-  void Text(absl::string_view key, absl::string_view value) {
-    Key(key, 8);
-    String(value);
-  }
-  void Texts(absl::string_view key, const std::vector<std::string>& values) {
-    Array(key, 8, values.size());
-    for (const std::string& value : values) String(value);
-  }
-  template <typename T>
-  void Values(absl::string_view key, uint32_t type,
-              const std::vector<T>& values) {
-    Array(key, type, values.size());
-    for (const T& value : values) Raw(value);
-  }
-  void Append(const Bytes& more) {
-    bytes_.insert(bytes_.end(), more.begin(), more.end());
-  }
-  void Pad() { bytes_.resize((bytes_.size() + 31) / 32 * 32); }
-  Bytes& bytes() { return bytes_; }
-  uint64_t n_values() const { return n_values_; }
-
- private:
-  void Key(absl::string_view key, uint32_t type) {
-    ++n_values_;
-    String(key);
-    Raw(type);
-  }
-  template <typename T>
-  void Value(absl::string_view key, uint32_t type, T value) {
-    Key(key, type);
-    Raw(value);
-  }
-  void Array(absl::string_view key, uint32_t type, size_t n) {
-    Key(key, 9);
-    Raw(type);
-    Raw(static_cast<uint64_t>(n));
-  }
-
-  Bytes bytes_;
-  uint64_t n_values_ = 0;
-};
 
 void WriteSpmVocab(const RandomModel& m, Writer& w) {
   const std::string space = "\xe2\x96\x81";
@@ -292,6 +228,16 @@ Writer Metadata(const RandomModel& m) {
   w.F32(a + "rope.freq_base", m.architecture == "gemma3" ? 1e6f : 1e4f);
   if (!is_gemma) w.U32(a + "rope.dimension_count", m.head_dim);
   if (m.window > 0) w.U32(a + "attention.sliding_window", m.window);
+  if (m.n_experts > 0) {
+    w.U32(a + "expert_count", m.n_experts);
+    w.U32(a + "expert_used_count", m.n_experts_used);
+    w.U32(a + "expert_feed_forward_length", m.expert_ffn_dim);
+  }
+  if (m.expert_gating > 0) w.U32(a + "expert_gating_func", m.expert_gating);
+  if (m.expert_scale != 0) w.F32(a + "expert_weights_scale", m.expert_scale);
+  if (m.shared_ffn_dim > 0) {
+    w.U32(a + "expert_shared_feed_forward_length", m.shared_ffn_dim);
+  }
   if (m.score_cap > 0) w.F32(a + "attn_logit_softcapping", m.score_cap);
   if (m.logit_cap > 0) w.F32(a + "final_logit_softcapping", m.logit_cap);
   if (!m.pattern.empty()) {
@@ -322,6 +268,12 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     tensors.push_back({prefix + role + ".weight",
                        rows == 1 ? DType::kF32 : type_of(role), cols, rows});
   };
+  const auto add_experts = [&](const std::string& prefix,
+                               const std::string& role, uint64_t cols,
+                               uint64_t rows) {
+    add(prefix, role, cols, rows);
+    tensors.back().n_matrices = m.n_experts;
+  };
   const auto add_bias = [&](const std::string& of, uint64_t n) {
     tensors.push_back({of + ".bias", DType::kF32, n, 1});
   };
@@ -331,11 +283,12 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     const std::string p = absl::StrCat("blk.", il, ".");
     add(p, "attn_norm", m.dim, 1);
     add(p, "ffn_norm", m.dim, 1);
-    if (m.architecture == "gemma3" || m.architecture == "qwen3") {
+    if (m.architecture == "gemma3" || m.architecture == "qwen3" ||
+        m.architecture == "qwen3moe") {
       add(p, "attn_q_norm", m.head_dim, 1);
       add(p, "attn_k_norm", m.head_dim, 1);
     }
-    if (m.architecture == "qwen2") {
+    if (m.architecture == "qwen2" || m.architecture == "qwen2moe") {
       add_bias(p + "attn_q", q);
       add_bias(p + "attn_k", kv);
       add_bias(p + "attn_v", kv);
@@ -348,9 +301,22 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     add(p, "attn_k", m.dim, kv);
     add(p, "attn_v", m.dim, kv);
     add(p, "attn_output", q, m.dim);
-    add(p, "ffn_gate", m.dim, m.ffn_dim);
-    add(p, "ffn_up", m.dim, m.ffn_dim);
-    add(p, "ffn_down", m.ffn_dim, m.dim);
+    if (m.n_experts > 0) {
+      add(p, "ffn_gate_inp", m.dim, m.n_experts);
+      add_experts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
+      add_experts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
+      add_experts(p, "ffn_down_exps", m.expert_ffn_dim, m.dim);
+    } else {
+      add(p, "ffn_gate", m.dim, m.ffn_dim);
+      add(p, "ffn_up", m.dim, m.ffn_dim);
+      add(p, "ffn_down", m.ffn_dim, m.dim);
+    }
+    if (m.shared_ffn_dim > 0) {
+      add(p, "ffn_gate_inp_shexp", m.dim, 1);
+      add(p, "ffn_gate_shexp", m.dim, m.shared_ffn_dim);
+      add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
+      add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
+    }
   }
   add("", "output_norm", m.dim, 1);
   if (m.is_untied) add("", "output", m.dim, kRandomVocab);
@@ -478,6 +444,18 @@ const std::vector<RandomModel>& FamilyModels() {
     RandomModel& capped = add("gemma3_capped", "gemma3", DType::kQ5_0);
     capped.window = 16;
     capped.logit_cap = 8;
+    RandomModel& qwen3moe = add("qwen3moe_q4_0", "qwen3moe", DType::kQ4_0);
+    qwen3moe.types["ffn_gate_inp"] = DType::kF32;
+    qwen3moe.types["ffn_down_exps"] = DType::kQ5_1;
+    qwen3moe.n_experts = 9;
+    qwen3moe.n_experts_used = 3;
+    qwen3moe.expert_ffn_dim = 64;
+    RandomModel& qwen2moe = add("qwen2moe_q8_0", "qwen2moe", DType::kQ8_0);
+    qwen2moe.types["ffn_gate_inp"] = DType::kF32;
+    qwen2moe.n_experts = 5;
+    qwen2moe.n_experts_used = 2;
+    qwen2moe.expert_ffn_dim = 96;
+    qwen2moe.shared_ffn_dim = 160;
     return models;
   }();
   return *kModels;
@@ -513,9 +491,12 @@ Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   file.Append(metadata.bytes());
   for (const Tensor& tensor : tensors) {
     file.String(tensor.name);
-    file.Raw(tensor.rows == 1 ? uint32_t{1} : uint32_t{2});
+    const bool is_matrix = tensor.rows > 1;
+    const bool is_many = tensor.n_matrices > 1;
+    file.Raw(uint32_t{1} + (is_matrix ? 1u : 0u) + (is_many ? 1u : 0u));
     file.Raw(tensor.cols);
-    if (tensor.rows > 1) file.Raw(tensor.rows);
+    if (is_matrix) file.Raw(tensor.rows);
+    if (is_many) file.Raw(tensor.n_matrices);
     file.Raw(static_cast<uint32_t>(tensor.dtype));
     file.Raw(static_cast<uint64_t>(data.bytes().size()));
     Bytes bytes = TensorBytes(model.name, tensor);

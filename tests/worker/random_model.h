@@ -33,6 +33,13 @@ struct RandomModel {
   bool is_untied = false;
   float score_cap = 0;  // 0 = the key is absent
   float logit_cap = 0;
+  // Experts in every layer, if there are any, and one that all rows have.
+  uint32_t n_experts = 0;
+  uint32_t n_experts_used = 0;
+  uint32_t expert_ffn_dim = 0;
+  uint32_t shared_ffn_dim = 0;
+  uint32_t expert_gating = 0;  // 0 = the key is absent
+  float expert_scale = 0;      // likewise
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
@@ -48,7 +55,7 @@ std::vector<int32_t> RepeatingPrompt(int64_t n);
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
-// gemma1_q4_0, gemma2_q5_0, gemma3_capped.
+// gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

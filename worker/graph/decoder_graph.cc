@@ -4,11 +4,24 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status_macros.h"
+#include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
 
 namespace plimsoll::worker {
 
 using planner::StepBuffer;
+
+namespace {
+
+std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
+                                  int64_t layer, StepContext& context) {
+  if (context.Layer(layer).expert_ffn_dim > 0) {
+    return std::make_unique<ExpertFfn>(architecture, layer, context);
+  }
+  return std::make_unique<GatedFfn>(architecture, layer, context);
+}
+
+}  // namespace
 
 DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
                            const GraphInputs& inputs,
@@ -18,10 +31,9 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
       logits_(reinterpret_cast<float*>(
           inputs.arena->Region(*inputs.plan, "logits").data)) {
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
-    layers_.push_back(
-        {.mixer = std::make_unique<AttentionMixer>(architecture, il, context_,
-                                                   attention_scratch_),
-         .ffn = std::make_unique<GatedFfn>(architecture, il, context_)});
+    layers_.push_back({.mixer = std::make_unique<AttentionMixer>(
+                           architecture, il, context_, attention_scratch_),
+                       .ffn = MakeFfn(architecture, il, context_)});
   }
   if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;

@@ -32,8 +32,7 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
 }
 
 absl::string_view GatedFfn::Missing(const planner::Architecture& architecture,
-                                    const planner::LayerShape& layer) {
-  if (layer.expert_ffn_dim > 0) return "experts";
+                                    const planner::LayerShape& /*layer*/) {
   if (architecture.activation == planner::GateActivation::kClampedSwish) {
     return "clamped activations";
   }

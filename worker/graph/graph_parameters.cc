@@ -160,6 +160,51 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
   return 1.0f / std::sqrt(static_cast<float>(dim));
 }
 
+absl::StatusOr<kernels::RouterGate> ReadRouterGate(
+    const Architecture& architecture, const GgufHeader& header) {
+  const std::string key = KeyOf(architecture, "expert_gating_func");
+  ASSIGN_OR_RETURN(const std::optional<int64_t> number, header.Int(key));
+  switch (number.value_or(0)) {
+    case 0:
+      break;
+    case 1:
+      return kernels::RouterGate::kSoftmax;
+    case 2:
+      return kernels::RouterGate::kSigmoid;
+    case 3:
+      return kernels::RouterGate::kSoftmaxOfChosen;
+    default:
+      return absl::UnimplementedError(absl::StrCat(
+          key, " ", *number, " cannot be run by this build (1 to 3 can)"));
+  }
+  switch (architecture.router_gate) {
+    case planner::RouterGate::kSoftmax:
+      return kernels::RouterGate::kSoftmax;
+    case planner::RouterGate::kSigmoid:
+      return kernels::RouterGate::kSigmoid;
+    case planner::RouterGate::kSoftmaxOfChosen:
+      break;
+  }
+  return kernels::RouterGate::kSoftmaxOfChosen;
+}
+
+absl::StatusOr<kernels::Routing> ReadRouting(const Architecture& architecture,
+                                             const GgufHeader& header) {
+  kernels::Routing routing;
+  ASSIGN_OR_RETURN(routing.gate, ReadRouterGate(architecture, header));
+  ASSIGN_OR_RETURN(const std::optional<bool> normalizes,
+                   header.Bool(KeyOf(architecture, "expert_weights_norm")));
+  routing.is_normalized = normalizes.value_or(architecture.normalizes_weights);
+  const std::string key = KeyOf(architecture, "expert_weights_scale");
+  ASSIGN_OR_RETURN(const std::optional<double> scale, header.Float(key));
+  // Files write 0 where there is no scale.
+  if (scale.value_or(0) == 0) return routing;
+  routing.scale = static_cast<float>(*scale);
+  if (std::isfinite(routing.scale) && routing.scale > 0) return routing;
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " must be a number of at least 0, got ", *scale));
+}
+
 }  // namespace
 
 absl::StatusOr<double> ReadFactor(const GgufHeader& header,
@@ -203,6 +248,9 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
       architecture.activation == planner::GateActivation::kSilu
           ? kernels::Activation::kSilu
           : kernels::Activation::kGeluTanh;
+  if (shape.n_experts > 0) {
+    ASSIGN_OR_RETURN(parameters.routing, ReadRouting(architecture, header));
+  }
   return parameters;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/experts.h"
 #include "planner/gguf/gguf_header.h"
 #include "planner/model/architecture.h"
 #include "worker/graph/model.h"
@@ -48,6 +49,7 @@ struct GraphParameters {
   RopeParameters rope;         // full-attention layers
   RopeParameters window_rope;  // sliding-window layers
   kernels::Activation activation;
+  kernels::Routing routing;  // to experts
 };
 
 // Reads the parameters from a file's header. Requires CheckArchitecture.

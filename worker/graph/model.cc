@@ -40,12 +40,16 @@ int64_t RowMultiple(const kernels::DeviceInfo& device, DType dtype) {
   return 1;
 }
 
-// Rows of a tensor that are read at once. A vector has one row.
+int64_t FileRowBytes(const planner::WeightTensor& tensor) {
+  return tensor.file_bytes / (tensor.rows * tensor.n_matrices);
+}
+
+// Rows of a matrix that are read at once. A vector has one row.
 int64_t ChunkRows(const planner::WeightTensor& tensor,
                   const kernels::DeviceInfo& device) {
   if (tensor.is_vector) return tensor.rows;
   const int64_t multiple = RowMultiple(device, tensor.dtype);
-  const int64_t panel_bytes = tensor.file_bytes / tensor.rows * multiple;
+  const int64_t panel_bytes = FileRowBytes(tensor) * multiple;
   return std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
 }
 
@@ -54,11 +58,14 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
                                      const kernels::DeviceInfo& device) {
   std::vector<ReadAhead::Piece> pieces;
   for (const planner::WeightTensor& tensor : shape.weights) {
-    const int64_t row_bytes = tensor.file_bytes / tensor.rows;
+    const int64_t row_bytes = FileRowBytes(tensor);
     const int64_t chunk_rows = ChunkRows(tensor, device);
-    for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
-      pieces.push_back({tensor.file_offset + row * row_bytes,
-                        std::min(chunk_rows, tensor.rows - row) * row_bytes});
+    for (int64_t m = 0; m < tensor.n_matrices; ++m) {
+      const int64_t offset = tensor.file_offset + m * tensor.rows * row_bytes;
+      for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
+        pieces.push_back({offset + row * row_bytes,
+                          std::min(chunk_rows, tensor.rows - row) * row_bytes});
+      }
     }
   }
   return pieces;
@@ -69,6 +76,22 @@ const planner::Architecture& ArchitectureOf(const GraphInputs& inputs) {
       planner::FindArchitecture(inputs.shape->architecture);
   PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
   return *architecture;
+}
+
+// Uploads the reader's next pieces, those of one matrix, to `to`. Calls
+// after(bytes) after each.
+template <class After>
+absl::Status LoadMatrix(const planner::WeightTensor& tensor, ReadAhead& reader,
+                        kernels::BufferView to, kernels::Backend& backend,
+                        const After& after) {
+  const int64_t chunk_rows = ChunkRows(tensor, backend.Device());
+  for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
+    ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
+    RETURN_IF_ERROR(backend.UploadRows(tensor.dtype, tensor.rows, tensor.cols,
+                                       row, bytes, to));
+    RETURN_IF_ERROR(after(static_cast<int64_t>(bytes.size())));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -90,19 +113,22 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
     const planner::WeightTensor& tensor = inputs.shape->weights[i];
     const planner::WeightPlacement& place = inputs.plan->weights[i];
     const kernels::BufferView to = region.Slice(place.offset, place.bytes);
-    const int64_t chunk_rows = ChunkRows(tensor, device);
-    for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
+    if (tensor.is_vector) {
       ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
       done += static_cast<int64_t>(bytes.size());
-      if (tensor.is_vector) {
-        const float scale =
-            tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
-        RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
-        continue;
-      }
-      RETURN_IF_ERROR(inputs.backend->UploadRows(tensor.dtype, tensor.rows,
-                                                 tensor.cols, row, bytes, to));
-      RETURN_IF_ERROR(fence({"weights", done, total}));
+      const float scale =
+          tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
+      RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
+      continue;
+    }
+    const int64_t matrix_bytes = place.bytes / tensor.n_matrices;
+    for (int64_t m = 0; m < tensor.n_matrices; ++m) {
+      RETURN_IF_ERROR(LoadMatrix(tensor, reader,
+                                 to.Slice(m * matrix_bytes, matrix_bytes),
+                                 *inputs.backend, [&](int64_t bytes) {
+                                   done += bytes;
+                                   return fence({"weights", done, total});
+                                 }));
     }
   }
   return file.CheckUnchanged();

@@ -9,6 +9,7 @@
 #include "planner/model/architectures.h"
 #include "worker/graph/attention_mixer.h"
 #include "worker/graph/decoder_graph.h"
+#include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
 
 namespace plimsoll::worker {
@@ -25,7 +26,9 @@ absl::string_view MissingFeature(const Architecture& architecture,
     const absl::string_view in_mixer =
         AttentionMixer::Missing(architecture, layer, static_cast<int64_t>(il));
     if (!in_mixer.empty()) return in_mixer;
-    const absl::string_view in_ffn = GatedFfn::Missing(architecture, layer);
+    const absl::string_view in_ffn =
+        layer.expert_ffn_dim > 0 ? ExpertFfn::Missing(architecture, layer)
+                                 : GatedFfn::Missing(architecture, layer);
     if (!in_ffn.empty()) return in_ffn;
   }
   return DecoderGraph::Missing(shape);
@@ -43,7 +46,8 @@ bool IsRead(const Architecture& architecture, absl::string_view name) {
   const absl::string_view of_layer = LayerTensor(name);
   if (of_layer.empty()) return DecoderGraph::Reads(name);
   return AttentionMixer::Reads(architecture, of_layer) ||
-         GatedFfn::Reads(architecture, of_layer);
+         GatedFfn::Reads(architecture, of_layer) ||
+         ExpertFfn::Reads(architecture, of_layer);
 }
 
 }  // namespace

@@ -38,16 +38,28 @@ void StepContext::Begin(int64_t n_rows) {
   added_weight_ = nullptr;  // a step that failed may have left one
 }
 
-kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
+size_t StepContext::IndexOf(absl::string_view name) const {
   const auto& weights = inputs_.shape->weights;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].name != name) continue;
-    return {.dtype = weights[i].dtype,
-            .rows = weights[i].rows,
-            .cols = weights[i].cols,
-            .data = weights_.data + inputs_.plan->weights[i].offset};
+    if (weights[i].name == name) return i;
   }
   PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
+}
+
+kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
+  const size_t i = IndexOf(name);
+  const planner::WeightTensor& weight = inputs_.shape->weights[i];
+  return {.dtype = weight.dtype,
+          .rows = weight.rows,
+          .cols = weight.cols,
+          .data = weights_.data + inputs_.plan->weights[i].offset};
+}
+
+kernels::ExpertMatrices StepContext::Experts(absl::string_view name) const {
+  const size_t i = IndexOf(name);
+  return {.first = Matrix(name),
+          .matrix_bytes = inputs_.plan->weights[i].bytes /
+                          inputs_.shape->weights[i].n_matrices};
 }
 
 const float* StepContext::Vector(absl::string_view name) const {

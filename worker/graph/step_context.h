@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
+#include "kernels/experts.h"
 #include "kernels/tensor_view.h"
 #include "planner/layout/workspace_layout.h"
 #include "worker/graph/graph_parameters.h"
@@ -78,6 +79,8 @@ class StepContext {
   // The weight called `name`; the shape guarantees that it exists.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
   const float* Vector(absl::string_view name) const;
+  // The weight's matrices, one of each expert.
+  kernels::ExpertMatrices Experts(absl::string_view name) const;
 
   // The buffers of the step.
   std::byte* Bytes(planner::StepBuffer buffer) const {
@@ -124,6 +127,8 @@ class StepContext {
  private:
   absl::StatusOr<ProductInput> NormedResidual(const float* weight);
   absl::StatusOr<ProductInput> PlainResidual();
+  // The index of the weight called `name`.
+  size_t IndexOf(absl::string_view name) const;
   // The norm whose addition is pending.
   kernels::RmsNormArgs AddedNorm();
 

@@ -361,9 +361,10 @@ TEST_P(StepAllocationsTest, ConstraintsAllocateNothing) {
   }
 }
 
-// Pages and with them a limit, rings without.
+// Pages and with them a limit, rings without, and experts.
 INSTANTIATE_TEST_SUITE_P(Models, StepAllocationsTest,
-                         ::testing::Values("llama_half", "gemma_k"),
+                         ::testing::Values("llama_half", "gemma_k",
+                                           "qwen2moe_q8_0"),
                          [](const auto& info) {
                            return std::string(info.param);
                          });

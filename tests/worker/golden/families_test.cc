@@ -49,7 +49,10 @@ constexpr const char* kFamilies[] = {"llama",
                                      "glm4",
                                      "olmo2",
                                      "olmo3",
-                                     "mistral3"};
+                                     "mistral3",
+                                     "qwen3moe",
+                                     "mixtral",
+                                     "qwen2moe"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -215,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::Values("qwen2", "gemma2", "smollm3",
                                            "granite", "llama-bias", "phi3",
                                            "phi3-longrope-short", "glm4",
-                                           "olmo2", "olmo3", "mistral3"),
+                                           "olmo2", "olmo3", "mistral3",
+                                           "qwen3moe", "qwen2moe"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace
