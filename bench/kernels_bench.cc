@@ -1,10 +1,10 @@
 // How fast are the kernels, beside what the machine can do? Products of every
 // weight type for one row (GEMV, bytes of the file's weights per second, of the
 // bandwidth at which the same threads read memory) and for 512 rows (GEMM, two
-// operations a multiply-add, of the rate of integer products in registers), and
-// attention, on as many threads as the process has CPUs. Flags: --all for more
-// shapes and for float activations, --path=AVX2 for another instruction path
-// than the best, and those of Google Benchmark.
+// operations a multiply-add, of the rate of integer products in registers), a
+// layer of experts, and attention, on as many threads as the process has CPUs.
+// Flags: --all for more shapes and for float activations, --path=AVX2 for
+// another instruction path than the best, and those of Google Benchmark.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
@@ -20,14 +20,17 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "base/status_macros.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/product_rate.h"
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/experts.h"
 #include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels {
@@ -179,6 +182,122 @@ void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
                              : ProductFigure(times * products));
 }
 
+// A layer of experts: 128 of which a row has 8, as in a Qwen 3 of 30B.
+class ExpertLayer {
+ public:
+  explicit ExpertLayer(DType dtype)
+      : gate_(dtype, kExperts * kFfnDim, kModelDim),
+        up_(dtype, kExperts * kFfnDim, kModelDim),
+        down_(dtype, kExperts * kModelDim, kFfnDim) {}
+
+  static constexpr int64_t kExperts = 128;
+  static constexpr int64_t kUsed = 8;
+  static constexpr int64_t kModelDim = 2048;
+  static constexpr int64_t kFfnDim = 768;
+
+  // Multiply-adds of a row, and bytes of weights that it reads alone.
+  static constexpr int64_t kRowProducts = 3 * kUsed * kFfnDim * kModelDim;
+  int64_t RowBytes() const { return 3 * gate_.file_bytes / kExperts * kUsed; }
+
+  // Makes `n_rows` rows and their buffers, and routes them.
+  absl::Status Begin(int64_t n_rows, std::mt19937& random) {
+    const int64_t n_places = n_rows * kUsed;
+    x_.resize(At(n_rows * kModelDim));
+    for (float& value : x_) {
+      value = std::uniform_real_distribution<float>(-1, 1)(random);
+    }
+    packed_.resize(At(PackedRowBytes(n_places * kModelDim)));
+    routed_.resize(At(ExpertRowsBytes(n_rows, kExperts, kUsed)));
+    places_.resize(At(n_places * kModelDim));
+    gated_.resize(At(n_places * kFfnDim));
+    up_out_.resize(gated_.size());
+    out_.resize(x_.size());
+    rows_ = ExpertRowsAt(routed_.data(), n_rows, kExperts, kUsed);
+    return Route(random);
+  }
+  // Gives the rows other experts.
+  absl::Status Route(std::mt19937& random) {
+    std::vector<float> logits(At(rows_.n_rows * kExperts));
+    for (float& value : logits) {
+      value = std::normal_distribution<float>(0, 1)(random);
+    }
+    return TheBackend().RouteExperts({.logits = logits.data(), .to = rows_});
+  }
+  absl::Status Run() {
+    Backend& backend = TheBackend();
+    RETURN_IF_ERROR(backend.PackActivations(
+        {x_.data(), rows_.n_rows, kModelDim, packed_.data()}));
+    ASSIGN_OR_RETURN(
+        const std::byte* const hidden,
+        backend.GatedExpertMatMul(
+            {.rows = rows_,
+             .gate = Experts(gate_, kFfnDim),
+             .up = Experts(up_, kFfnDim),
+             .x = x_.data(),
+             .packed = packed_.data(),
+             .activation = Activation::kSilu,
+             .gathered = reinterpret_cast<std::byte*>(places_.data()),
+             .out = gated_.data(),
+             .up_out = up_out_.data(),
+             .packed_out = packed_.data(),
+             .keeps_floats = false}));
+    return backend.ExpertSumMatMul({.rows = rows_,
+                                    .w = Experts(down_, kModelDim),
+                                    .x = gated_.data(),
+                                    .packed = hidden,
+                                    .products = places_.data(),
+                                    .out = out_.data(),
+                                    .accumulate = true});
+  }
+
+ private:
+  static size_t At(int64_t i) { return static_cast<size_t>(i); }
+  // The rows of the experts' matrices are whole panels, so that these lie one
+  // after another as one matrix.
+  static ExpertMatrices Experts(const Matrix& all, int64_t rows) {
+    WeightMatrix first = all.view;
+    first.rows = rows;
+    return {.first = first, .matrix_bytes = all.file_bytes / kExperts};
+  }
+
+  Matrix gate_, up_, down_;
+  std::vector<float> x_, places_, gated_, up_out_, out_;
+  std::vector<std::byte> packed_, routed_;
+  ExpertRows rows_;
+};
+
+void ExpertsOf(benchmark::State& state, DType dtype) {
+  const int64_t n_rows = state.range(0);
+  static std::unique_ptr<ExpertLayer> layer;
+  static DType layer_dtype;
+  if (layer == nullptr || layer_dtype != dtype) {
+    layer.reset();
+    layer = std::make_unique<ExpertLayer>(dtype);
+    layer_dtype = dtype;
+  }
+  std::mt19937 random(1);
+  if (!layer->Begin(n_rows, random).ok()) {
+    return state.SkipWithError("routing failed");
+  }
+  double seconds = 0;
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    if (!layer->Run().ok()) return state.SkipWithError("experts failed");
+    const double taken = SecondsSince(begin);
+    seconds += taken;
+    state.SetIterationTime(taken);
+    // One row's weights come from memory, as those of other layers come
+    // between.
+    if (n_rows == 1) (void)layer->Route(random);
+  }
+  const double times = static_cast<double>(state.iterations()) / seconds;
+  state.SetLabel(
+      n_rows == 1
+          ? ReadFigure(times * static_cast<double>(layer->RowBytes()))
+          : ProductFigure(times * static_cast<double>(
+                                      n_rows * ExpertLayer::kRowProducts)));
+}
+
 void AttentionOf(benchmark::State& state, DType dtype) {
   const int64_t n_rows = state.range(0);
   const int64_t n_keys = state.range(1);
@@ -285,6 +404,11 @@ void Register(bool all) {
     const bool is_float = dtype == DType::kF16 || dtype == DType::kF32;
     if (!is_float) RegisterMatMul(dtype, true, all);
     if (all || dtype == DType::kF16) RegisterMatMul(dtype, false, all);
+  }
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_K}) {
+    auto* const experts = benchmark::RegisterBenchmark(
+        Name("Experts", dtype, "").c_str(), ExpertsOf, dtype);
+    experts->ArgNames({"rows"})->UseManualTime()->Arg(1)->Arg(16)->Arg(512);
   }
   for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
     auto* const attention = benchmark::RegisterBenchmark(
