@@ -1,8 +1,8 @@
 // Routes rows to experts: scores, choice and weights of each row on a thread of
 // the pool, then the places of all rows by counting.
 //
-// The choice is plain code: 128 experts take about 2 microseconds a row, where
-// a row's products take hundreds.
+// The choice is plain code. Measured on a Zen 5: 8 of 128 experts take 4
+// microseconds a row, a hundredth of what the row's products take in a prompt.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,14 +13,16 @@
 namespace plimsoll::kernels::cpu {
 namespace {
 
-// values[i] = exp(values[i]) / (the sum of all exponentials).
-void MakeSoftmax(float* values, int64_t n) {
-  const double max = *std::max_element(values, values + n);
+// out[i] = exp(x[i]) / (the sum of all exponentials). `out` may be `x`.
+void Softmax(const float* x, int64_t n, float* out) {
+  const double max = *std::max_element(x, x + n);
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(values[i] - max);
   for (int64_t i = 0; i < n; ++i) {
-    values[i] = static_cast<float>(std::exp(values[i] - max) / sum);
+    const double power = std::exp(x[i] - max);
+    sum += power;
+    out[i] = static_cast<float>(power);
   }
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(out[i] / sum);
 }
 
 // The scores of one row, and what of them decides the choice.
@@ -29,15 +31,15 @@ class RowScores {
   RowScores(const RouteExpertsArgs& args, int64_t row)
       : n_(args.to.n_experts), routing_(args.routing) {
     const float* const logits = args.logits + row * n_;
-    std::copy_n(logits, n_, scores_);
     switch (routing_.gate) {
       case RouterGate::kSoftmax:
-        MakeSoftmax(scores_, n_);
+        Softmax(logits, n_, scores_);
         break;
       case RouterGate::kSigmoid:
         for (int64_t e = 0; e < n_; ++e) scores_[e] = Sigmoid(logits[e]);
         break;
       case RouterGate::kSoftmaxOfChosen:
+        std::copy_n(logits, n_, scores_);
         break;
     }
     for (int64_t e = 0; e < n_; ++e) {
@@ -113,7 +115,7 @@ void RouteRow(const RouteExpertsArgs& args, int64_t row) {
     weights[i] = scores.score(experts[i]);
   }
   if (routing.gate == RouterGate::kSoftmaxOfChosen) {
-    MakeSoftmax(weights, n_used);
+    Softmax(weights, n_used, weights);
   }
   float divisor = 1;
   if (routing.is_normalized) {
