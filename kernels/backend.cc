@@ -63,12 +63,13 @@ absl::Status Backend::PrepareHeads(const PrepareHeadsArgs& args) {
                       .offsets = offsets});
   };
   RETURN_IF_ERROR(norm(args.q, args.q_norm, args.n_heads));
-  RETURN_IF_ERROR(norm(args.k, args.k_norm, args.n_kv_heads));
   if (args.q_prefix != nullptr) {
     RETURN_IF_ERROR(
         rotate(args.q, args.prefix_angles, args.n_heads, args.q_prefix));
   }
   RETURN_IF_ERROR(rotate(args.q, args.angles, args.n_heads, args.q));
+  if (args.n_kv_heads == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(norm(args.k, args.k_norm, args.n_kv_heads));
   RETURN_IF_ERROR(rotate(args.k, args.angles, args.n_kv_heads, args.k));
   for (int64_t place = 0; place < args.n_places; ++place) {
     const int64_t* k_offsets = args.offsets + 2 * place * args.n_rows;

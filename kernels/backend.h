@@ -87,20 +87,23 @@ struct DeviceMemory {
   int64_t runtime_bytes;
 };
 
-// out[r] = scale * row tokens[r] of `table`. Shapes: out [n_rows, cols] f32.
+// out[r] = scale * row tokens[r] of `table`; if `accumulate`, it is added to
+// `out` instead. Shapes: out [n_rows, cols] f32.
 struct GetRowsArgs {
   WeightMatrix table;
   const int32_t* tokens;  // host, [n_rows], each in [0, table.rows)
   int64_t n_rows;
   float scale;
   float* out;
+  bool accumulate = false;
 };
 
 // out = x * (mean(x^2) + eps)^-1/2 * weight, per row of `dim`; if `accumulate`,
-// it is added to `out` instead. `out` may be `x`.
+// it is added to `out` instead. The result, or the sum, is multiplied by
+// `scale`. `out` may be `x`.
 struct RmsNormArgs {
   const float* x;       // [n_rows, dim]
-  const float* weight;  // [dim]
+  const float* weight;  // [dim], or nullptr: every weight is 1
   float* out;           // [n_rows, dim]
   int64_t n_rows;
   int64_t dim;
@@ -108,6 +111,7 @@ struct RmsNormArgs {
   bool accumulate;
   // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
+  float scale = 1;
 };
 
 // Two norms as one operation: the first one adds to what the second one reads.
@@ -244,7 +248,8 @@ struct StoreRowsArgs {
 // Turns queries, keys and values, as a layer's products give them, into what
 // its attention reads. Each head of q and k is normed (RmsNorm) where it has a
 // weight, then rotated by its row's angles (Rope). Rows of k and v are rounded
-// and stored (StoreRows) in each of n_places places.
+// and stored (StoreRows) in each of n_places places. Without KV heads there are
+// queries alone, and nothing is stored.
 struct PrepareHeadsArgs {
   float* q;             // [n_rows, n_heads, head_dim], in place
   float* q_prefix;      // if not null: q rotated by prefix_angles
@@ -330,13 +335,16 @@ enum class Activation { kSilu, kGeluTanh };
 // out = activation(gate) * up, elementwise. `out` may be `gate`.
 struct GatedActivationArgs {
   const float* gate;  // [n_rows, dim]
-  const float* up;
+  const float* up;    // [n_rows, dim], up_stride floats from row to row
   float* out;
   int64_t n_rows;
   int64_t dim;
   Activation activation;
   // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
+  int64_t up_stride = 0;  // at least dim; 0: dim
+
+  int64_t UpStride() const { return up_stride == 0 ? dim : up_stride; }
 };
 
 // gate.out = activation(gate product) * up product, elementwise: the gated half

@@ -94,6 +94,11 @@ inline absl::Status Validate(const AddNormArgs& args) {
 }
 
 inline absl::Status Validate(const GatedActivationArgs& args) {
+  if (args.UpStride() < args.dim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows of ", args.dim, " that begin every ", args.up_stride,
+                     " elements"));
+  }
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }

@@ -26,14 +26,17 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 
 namespace {
 
-// Activates elements [begin, end), at most kPartElements.
+// Activates elements [begin, end), at most kPartElements, which lie side by
+// side in `up`.
 void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Element i of `gate` belongs to element i + shift of `up`.
+  const int64_t shift = begin / args.dim * (args.UpStride() - args.dim);
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
     const auto x = hn::LoadU(d, args.gate + i);
-    const auto up = hn::LoadU(d, args.up + i);
+    const auto up = hn::LoadU(d, args.up + shift + i);
     hn::StoreU(hn::Mul(Activate(d, x, args.activation), up), d, args.out + i);
   }
   if (args.packed != nullptr) {
@@ -47,7 +50,7 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   float up[16] = {};
   const auto bytes = static_cast<size_t>(end - i) * sizeof(float);
   std::memcpy(gate, args.gate + i, bytes);
-  std::memcpy(up, args.up + i, bytes);
+  std::memcpy(up, args.up + shift + i, bytes);
   const auto x = hn::LoadU(d, gate);
   hn::StoreU(hn::Mul(Activate(d, x, args.activation), hn::LoadU(d, up)), d,
              gate);
@@ -59,8 +62,14 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
 // Activates elements [begin, end) of all rows; whole blocks if they are packed.
 void ActivateRange(const GatedActivationArgs& args, int64_t begin,
                    int64_t end) {
-  for (; begin < end; begin += kPartElements) {
-    ActivatePart(args, begin, std::min(begin + kPartElements, end));
+  const bool has_gaps = args.UpStride() != args.dim;
+  while (begin < end) {
+    int64_t part_end = std::min(begin + kPartElements, end);
+    if (has_gaps) {
+      part_end = std::min(part_end, (begin / args.dim + 1) * args.dim);
+    }
+    ActivatePart(args, begin, part_end);
+    begin = part_end;
   }
 }
 

@@ -23,9 +23,10 @@ void GetRowsRange(const GetRowsArgs& args, int64_t begin, int64_t end) {
     for (int64_t c = 0; c < cols; c += 32) {
       const int64_t n = std::min<int64_t>(32, cols - c);
       const float* w = DecodeTile(args.table.dtype, panel, c / 32, n, tile);
+      float* out = args.out + r * cols + c;
       for (int64_t i = 0; i < n; ++i) {
-        args.out[r * cols + c + i] =
-            w[i * kPanelRows + token % kPanelRows] * args.scale;
+        const float value = w[i * kPanelRows + token % kPanelRows] * args.scale;
+        out[i] = args.accumulate ? out[i] + value : value;
       }
     }
   }

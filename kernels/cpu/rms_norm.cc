@@ -39,21 +39,26 @@ float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
   return sum;
 }
 
-void ScaleRow(const float* x, const float* weight, float scale, size_t n,
-              bool accumulate, float* out) {
+// Writes a row times `scale`, the reciprocal of its size.
+void ScaleRow(const float* x, float scale, const RmsNormArgs& args,
+              float* out) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
+  const auto n = static_cast<size_t>(args.dim);
   const auto v_scale = hn::Set(d, scale);
+  const auto v_out_scale = hn::Set(d, args.scale);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    auto y = hn::Mul(hn::Mul(hn::LoadU(d, x + i), v_scale),
-                     hn::LoadU(d, weight + i));
-    if (accumulate) y = hn::Add(hn::LoadU(d, out + i), y);
-    hn::StoreU(y, d, out + i);
+    auto y = hn::Mul(hn::LoadU(d, x + i), v_scale);
+    if (args.weight != nullptr) y = hn::Mul(y, hn::LoadU(d, args.weight + i));
+    if (args.accumulate) y = hn::Add(hn::LoadU(d, out + i), y);
+    hn::StoreU(hn::Mul(y, v_out_scale), d, out + i);
   }
   for (; i < n; ++i) {
-    const float y = x[i] * scale * weight[i];
-    out[i] = accumulate ? out[i] + y : y;
+    float y = x[i] * scale;
+    if (args.weight != nullptr) y *= args.weight[i];
+    if (args.accumulate) y += out[i];
+    out[i] = y * args.scale;
   }
 }
 
@@ -64,8 +69,8 @@ void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const float* x = args.x + r * args.dim;
     const float mean = SumOfSquares(x, dim) / static_cast<float>(args.dim);
-    ScaleRow(x, args.weight, 1.0f / std::sqrt(mean + args.eps), dim,
-             args.accumulate, args.out + r * args.dim);
+    ScaleRow(x, 1.0f / std::sqrt(mean + args.eps), args,
+             args.out + r * args.dim);
     if (args.packed == nullptr) continue;
     const int64_t n_blocks = args.dim / kActivationBlock;
     PackBlocks({args.out, args.n_rows, args.dim, args.packed}, r * n_blocks,

@@ -17,8 +17,8 @@ __device__ float Activated(float x, bool is_silu) {
   return x / (1.0f + expf(-u));
 }
 
-__global__ void GateRows(const float* gate, const float* up, float* out,
-                         int64_t n_rows, int64_t dim, bool is_silu,
+__global__ void GateRows(const float* gate, const float* up, int64_t up_stride,
+                         float* out, int64_t n_rows, int64_t dim, bool is_silu,
                          std::byte* packed) {
   WaitForKernelsBefore();
   const int64_t row_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
@@ -30,7 +30,7 @@ __global__ void GateRows(const float* gate, const float* up, float* out,
   const int64_t at = row * dim + c;
   float y = 0;
   if (c < dim) {
-    y = Activated(gate[at], is_silu) * up[at];
+    y = Activated(gate[at], is_silu) * up[row * up_stride + c];
     out[at] = y;
   }
   if (packed != nullptr) {
@@ -44,7 +44,7 @@ void GatedActivation(const Context& context, const GatedActivationArgs& args) {
   const int64_t n =
       args.n_rows * ((args.dim + kWarpThreads - 1) / kWarpThreads);
   Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
-         args.gate, args.up, args.out, args.n_rows, args.dim,
+         args.gate, args.up, args.UpStride(), args.out, args.n_rows, args.dim,
          args.activation == Activation::kSilu, args.packed);
 }
 

@@ -10,13 +10,15 @@ constexpr int kThreads = 256;
 
 template <DType kType>
 __global__ void GatherRows(DeviceMatrix table, const int32_t* tokens,
-                           int64_t n_rows, float scale, float* out) {
+                           int64_t n_rows, float scale, bool accumulate,
+                           float* out) {
   WaitForKernelsBefore();
   const int64_t i = GlobalIndex();
   if (i >= n_rows * table.cols) return;
   const float value =
       Element<kType>(table, tokens[i / table.cols], i % table.cols);
-  out[i] = value * scale;
+  const float scaled = value * scale;
+  out[i] = accumulate ? out[i] + scaled : scaled;
 }
 
 }  // namespace
@@ -31,7 +33,7 @@ absl::Status GetRows(const Context& context, const GetRowsArgs& args) {
   WithType(args.table.dtype, [&](auto type) {
     Launch(GatherRows<decltype(type)::value>, {(n + kThreads - 1) / kThreads},
            kThreads, 0, context.queue, table, tokens, args.n_rows, args.scale,
-           args.out);
+           args.accumulate, args.out);
   });
   return absl::OkStatus();
 }

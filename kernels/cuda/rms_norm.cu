@@ -27,8 +27,10 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
     const int64_t c = block * kWarpThreads + LaneIndex();
     float y = 0;
     if (c < dim) {
-      y = x[c] * scale * args.weight[c];
+      y = x[c] * scale;
+      if (args.weight != nullptr) y *= args.weight[c];
       if (args.accumulate) y += out[c];
+      y *= args.scale;
       out[c] = y;
     }
     if (args.packed != nullptr) {

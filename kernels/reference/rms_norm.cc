@@ -16,8 +16,10 @@ void RmsNorm(const RmsNormArgs& args) {
     const double scale =
         1.0 / std::sqrt(sum / static_cast<double>(args.dim) + args.eps);
     for (int64_t c = 0; c < args.dim; ++c) {
-      const double y = x[c] * scale * args.weight[c];
-      out[c] = static_cast<float>(args.accumulate ? out[c] + y : y);
+      const double weight = args.weight == nullptr ? 1.0 : args.weight[c];
+      const double y = x[c] * scale * weight;
+      const double sum_or_y = args.accumulate ? out[c] + y : y;
+      out[c] = static_cast<float>(sum_or_y * args.scale);
     }
   }
 }

@@ -1,4 +1,5 @@
 // Operations that treat rows or elements one by one.
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -35,6 +36,53 @@ TEST_P(ElementwiseTest, RmsNormMatchesADoubleLoop) {
         // Lanes of at most dim / 8 positive terms, and four roundings.
         const double steps = static_cast<double>(dim) / 16 + 8;
         EXPECT_NEAR(out[at], y, (size + std::abs(y)) * steps * 0x1p-24);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormWithoutAWeightHasTheBitsOfOnes) {
+  RandomData random(28);
+  for (const int64_t dim : {1, 17, 64, 512, 2'080}) {
+    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto before = random.Floats(3 * dim);
+    const std::vector<float> ones(static_cast<size_t>(dim), 1.0f);
+    for (const bool accumulate : {false, true}) {
+      const auto normed = [&](const float* weight) {
+        auto out = before;
+        EXPECT_TRUE(backend()
+                        .RmsNorm({x.data(), weight, out.data(), 3, dim, 1e-5f,
+                                  accumulate})
+                        .ok());
+        return out;
+      };
+      EXPECT_EQ(Bits(normed(nullptr)), Bits(normed(ones.data())));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormScalesWhatItWrites) {
+  RandomData random(29);
+  constexpr float kScale = 0.8125f;
+  for (const int64_t dim : {1, 33, 96, 640}) {
+    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto weight = random.Floats(dim);
+    const auto before = random.Floats(3 * dim);
+    for (const bool accumulate : {false, true}) {
+      const auto normed = [&](float scale) {
+        auto out = before;
+        EXPECT_TRUE(backend()
+                        .RmsNorm({x.data(), weight.data(), out.data(), 3, dim,
+                                  1e-5f, accumulate, nullptr, scale})
+                        .ok());
+        return out;
+      };
+      const auto plain = normed(1);
+      const auto scaled = normed(kScale);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        // Of the plain one, which the reference does not round before.
+        EXPECT_NEAR(scaled[i], plain[i] * kScale,
+                    std::abs(plain[i]) * 0x1p-23f);
       }
     }
   }
@@ -82,7 +130,7 @@ TEST_P(ElementwiseTest, AddNormHasTheBitsOfItsParts) {
       const auto args = [&](Results& to) {
         return AddNormArgs{
             {to.x.data(), weight.data(), to.residual.data(), n_rows, dim, 1e-5f,
-             true},
+             true, nullptr, n_rows == 3 ? 0.75f : 1.0f},
             {to.residual.data(), next_weight.data(), to.x.data(), n_rows, dim,
              1e-6f, false, packs ? to.packed.data() : nullptr}};
       };
@@ -376,6 +424,53 @@ TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
     EXPECT_EQ(std::bit_cast<uint32_t>(alone[0]),
               std::bit_cast<uint32_t>(together[i]));
   }
+}
+
+// Rows of `up` may lie further apart than those of `gate`.
+TEST_P(ElementwiseTest, AnActivationReadsRowsOfUpWithGaps) {
+  RandomData random(30);
+  for (const auto& [n_rows, dim, stride] : {std::array<int64_t, 3>{1, 32, 40},
+                                            {3, 33, 64},
+                                            {40, 64, 192},
+                                            {3, 2'080, 6'240},
+                                            {2, 4'128, 4'160}}) {
+    const auto gate = random.Floats(n_rows * dim, 4.0f);
+    const auto wide = random.Floats(n_rows * stride);
+    std::vector<float> up;
+    for (int64_t r = 0; r < n_rows; ++r) {
+      up.insert(up.end(), wide.begin() + r * stride,
+                wide.begin() + r * stride + dim);
+    }
+    const bool packs = dim % kActivationBlock == 0;
+    const auto size =
+        packs ? static_cast<size_t>(n_rows * PackedRowBytes(dim)) : 0;
+    struct Results {
+      std::vector<float> out;
+      std::vector<std::byte> packed;
+      bool operator==(const Results&) const = default;
+    };
+    const auto gated = [&](const std::vector<float>& from, int64_t up_stride) {
+      Results to = {gate, std::vector<std::byte>(size)};
+      EXPECT_TRUE(
+          backend()
+              .GatedActivation({gate.data(), from.data(), to.out.data(), n_rows,
+                                dim, Activation::kGeluTanh,
+                                packs ? to.packed.data() : nullptr, up_stride})
+              .ok());
+      return to;
+    };
+    EXPECT_TRUE(gated(wide, stride) == gated(up, 0))
+        << n_rows << " rows of " << dim;
+  }
+}
+
+TEST_P(ElementwiseTest, AnActivationRefusesRowsThatOverlap) {
+  std::vector<float> x(64);
+  EXPECT_EQ(backend()
+                .GatedActivation({x.data(), x.data(), x.data(), 2, 32,
+                                  Activation::kSilu, nullptr, 31})
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ElementwiseTest,

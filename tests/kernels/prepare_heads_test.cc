@@ -143,11 +143,12 @@ class PrepareHeadsTest : public BackendTest {
                       .ok());
     };
     if (args.q_norm != nullptr) norm(args.q, args.q_norm, args.n_heads);
-    if (args.k_norm != nullptr) norm(args.k, args.k_norm, args.n_kv_heads);
     if (args.q_prefix != nullptr) {
       rotate(args.q, args.prefix_angles, args.n_heads, args.q_prefix);
     }
     rotate(args.q, args.angles, args.n_heads, args.q);
+    if (args.n_kv_heads == 0) return;
+    if (args.k_norm != nullptr) norm(args.k, args.k_norm, args.n_kv_heads);
     rotate(args.k, args.angles, args.n_kv_heads, args.k);
     const int64_t* offsets = args.offsets;
     const auto store = [&](const float* x, DType dtype) {
@@ -221,6 +222,13 @@ TEST_P(PrepareHeadsTest, StoresTheSameRowsInEveryPlace) {
                                 .n_rows = 5,
                                 .n_places = n_places});
     }
+  }
+}
+
+TEST_P(PrepareHeadsTest, PreparesQueriesAloneWithoutKvHeads) {
+  for (const bool has_prefix : {false, true}) {
+    ExpectTheBytesOfItsParts(
+        {.n_rows = 5, .n_kv_heads = 0, .has_prefix = has_prefix});
   }
 }
 

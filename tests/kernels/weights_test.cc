@@ -54,6 +54,30 @@ TEST_P(WeightsTest, GetRowsScales) {
   }
 }
 
+TEST_P(WeightsTest, GetRowsAddsToWhatIsThere) {
+  RandomData random(5);
+  for (const DType dtype : {DType::kF32, DType::kQ8_0, DType::kQ6_K}) {
+    const int64_t cols = BlockOf(dtype) == 1 ? 45 : 2 * BlockOf(dtype);
+    const auto bytes = random.Weights(dtype, 20, cols);
+    const StoredMatrix stored = Store(backend(), dtype, 20, cols, bytes);
+    const auto values = Dequantized(dtype, 20, cols, bytes);
+    const std::vector<int32_t> tokens = {17, 3, 17};
+    const auto before = random.Floats(3 * cols);
+    auto out = before;
+    ASSERT_TRUE(
+        backend()
+            .GetRows({stored.view, tokens.data(), 3, 0.75f, out.data(), true})
+            .ok());
+    for (int64_t i = 0; i < 3 * cols; ++i) {
+      const int64_t row = tokens[static_cast<size_t>(i / cols)];
+      const auto at = static_cast<size_t>(i);
+      const float scaled =
+          values[static_cast<size_t>(row * cols + i % cols)] * 0.75f;
+      EXPECT_EQ(out[at], before[at] + scaled) << DTypeName(dtype);
+    }
+  }
+}
+
 TEST_P(WeightsTest, GetRowsRefusesRowsOutsideOfTheTable) {
   RandomData random(3);
   const auto bytes = random.Weights(DType::kF32, 5, 8);

@@ -133,10 +133,12 @@ absl::Status PrepareHeads(const Context& context,
                           const PrepareHeadsArgs& args) {
   if (args.n_rows == 0) return absl::OkStatus();
   PrepareHeadsArgs given = args;
-  ASSIGN_OR_RETURN(
-      given.offsets,
-      context.queue->PutSpan(std::span<const int64_t>(
-          args.offsets, static_cast<size_t>(2 * args.n_places * args.n_rows))));
+  if (args.n_kv_heads > 0) {
+    ASSIGN_OR_RETURN(given.offsets,
+                     context.queue->PutSpan(std::span<const int64_t>(
+                         args.offsets, static_cast<size_t>(2 * args.n_places *
+                                                           args.n_rows))));
+  }
   auto* kernel = PrepareEach<kMaxPieces>;
   if (args.head_dim <= kMaxHeadDim / 2) kernel = PrepareEach<kMaxPieces / 2>;
   if (args.head_dim <= kMaxHeadDim / 4) kernel = PrepareEach<kMaxPieces / 4>;
