@@ -28,6 +28,7 @@ enum Stage {
   kActivate,
   kDownProduct,
   kFfnResidual,
+  kAddPerLayer,
   kSample,
 };
 
@@ -44,13 +45,14 @@ struct Lifetime {
 //
 // Inputs of products live until the product, because exact kernels read them
 // beside the packed form.
-constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
+using Lifetimes = std::array<Lifetime, kNumStepBuffers>;
+constexpr Lifetimes kLifetimes = {{
     {kResidual, kAttnNorm, kSample},
     {kAngles, kAttnNorm, kSample},
     {kPrefixAngles, kAttnNorm, kSample},
     {kScratch, kAttnNorm, kSample},
-    {kNormed, kAttnNorm, kFfnResidual},
-    {kActivations, kAttnNorm, kDownProduct},
+    {kNormed, kAttnNorm, kAddPerLayer},
+    {kActivations, kAttnNorm, kAddPerLayer},
     {kQuery, kQkv, kAttend},
     {kPrefixQuery, kRope, kAttend},
     {kChunkKey, kStoreKv, kAttend},
@@ -58,8 +60,8 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kKey, kQkv, kStoreKv},
     {kValue, kQkv, kStoreKv},
     {kAttention, kAttend, kOutputProduct},
-    {kGate, kGateUp, kDownProduct},
-    {kUp, kGateUp, kActivate},
+    {kGate, kGateUp, kAddPerLayer},
+    {kUp, kGateUp, kAddPerLayer},
     {kRouter, kFfnNorm, kDownProduct},
     {kRouting, kFfnNorm, kFfnResidual},
     {kExpertRows, kGateUp, kFfnResidual},
@@ -67,6 +69,19 @@ constexpr std::array<Lifetime, kNumStepBuffers> kLifetimes = {{
     {kSampled, kSample, kSample},
     {kSampledActivations, kSample, kSample},
 }};
+
+// The same where layers read an earlier layer's rings: the chunk beside these
+// lives until the last of them has read it.
+constexpr Lifetimes kSharingLifetimes = [] {
+  Lifetimes lifetimes = kLifetimes;
+  for (Lifetime& lifetime : lifetimes) {
+    if (lifetime.buffer != kChunkKey && lifetime.buffer != kChunkValue)
+      continue;
+    lifetime.first = kAttnNorm;
+    lifetime.last = kAddPerLayer;
+  }
+  return lifetimes;
+}();
 
 absl::Status TooBig() {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
@@ -127,22 +142,25 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
 }
 
 // For every lifetime, the earlier lifetimes that overlap it, as bits.
-constexpr auto kMeets = [] {
-  std::array<uint32_t, kNumStepBuffers> meets = {};
-  for (size_t i = 0; i < kLifetimes.size(); ++i) {
+using Meets = std::array<uint32_t, kNumStepBuffers>;
+constexpr Meets MeetsOf(const Lifetimes& lifetimes) {
+  Meets meets = {};
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
-      const bool is_apart = kLifetimes[k].last < kLifetimes[i].first ||
-                            kLifetimes[i].last < kLifetimes[k].first;
+      const bool is_apart = lifetimes[k].last < lifetimes[i].first ||
+                            lifetimes[i].last < lifetimes[k].first;
       if (!is_apart) meets[i] |= uint32_t{1} << k;
     }
   }
   return meets;
-}();
+}
+constexpr Meets kMeets = MeetsOf(kLifetimes);
+constexpr Meets kSharingMeets = MeetsOf(kSharingLifetimes);
 
-// The end of the placed buffers that overlap the i-th lifetime.
-int64_t EndBelow(size_t i, const WorkspacePlan& plan) {
+// The end of the buffers that are placed already and are in `meets`, as bits.
+int64_t EndBelow(uint32_t meets, const WorkspacePlan& plan) {
   int64_t end = 0;
-  for (uint32_t rest = kMeets[i]; rest != 0; rest &= rest - 1) {
+  for (uint32_t rest = meets; rest != 0; rest &= rest - 1) {
     const auto k = static_cast<size_t>(std::countr_zero(rest));
     const WorkspaceBuffer& other = plan[kLifetimes[k].buffer];
     end = std::max(end, other.offset + other.bytes);
@@ -184,6 +202,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     widen(widths.ffn, layer.ffn_dim);
     widen(widths.ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
     widen(widths.ffn, layer.shared_ffn_dim);
+    widen(widths.ffn, shape.ple_dim);
     widen(widths.head_dim, layer.head_dim);
     if (layer.window == 0) continue;
     widths.has_windows = true;
@@ -191,6 +210,11 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
     widen(widths.chunk_key_bytes, Checked(layer.n_kv_heads) * k_row);
     widen(widths.chunk_value_bytes, Checked(layer.n_kv_heads) * v_row);
+  }
+  for (size_t il = 0; il < shape.layers.size(); ++il) {
+    const LayerShape& layer = shape.layers[il];
+    widths.shares_windows |=
+        layer.window > 0 && layer.kv_source != static_cast<int64_t>(il);
   }
   if (overflow) return TooBig();
   return widths;
@@ -208,11 +232,15 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
   }
   const Sizes sizes =
       SizesOf(shape, n_rows, n_sampled, has_rings, widths, profile.workspace);
+  const bool keeps_chunks = has_rings && widths.shares_windows;
+  const Lifetimes& lifetimes = keeps_chunks ? kSharingLifetimes : kLifetimes;
+  const Meets& meets = keeps_chunks ? kSharingMeets : kMeets;
   WorkspacePlan plan = {};
-  for (size_t i = 0; i < kLifetimes.size(); ++i) {
-    const Lifetime& lifetime = kLifetimes[i];
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& lifetime = lifetimes[i];
     const auto index = static_cast<size_t>(lifetime.buffer);
-    const Checked padded = Checked(EndBelow(i, plan)) + (profile.alignment - 1);
+    const Checked padded =
+        Checked(EndBelow(meets[i], plan)) + (profile.alignment - 1);
     if ((padded + sizes[index]).overflow()) return TooBig();
     const int64_t offset = *padded.Get() & -profile.alignment;
     const int64_t bytes = *sizes[index].Get();

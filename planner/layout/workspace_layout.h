@@ -14,9 +14,9 @@
 namespace plimsoll::planner {
 
 // R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, KV =
-// n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token; each
-// is that of the widest layer. E = experts, K = experts of a token. S = sampled
-// rows.
+// n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token, or
+// ple_dim; each is that of the widest layer. E = experts, K = experts of a
+// token. S = sampled rows.
 enum class StepBuffer {
   kResidual,      // f32 [R, streams, D]
   kNormed,        // f32 [R, D], input of projections and output of post-norms
@@ -27,7 +27,8 @@ enum class StepBuffer {
   kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
   kKey,           // f32 [R, KV]
   kValue,         // f32 [R, KV]
-  kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk
+  kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk; they live
+                  // on where later layers read them too
   kChunkValue,    // KV type [R, KV]
   kAttention,     // f32 [R, Q], output of attention
   kGate,          // f32 [R, F]
@@ -63,11 +64,13 @@ struct WorkspacePlan {
 struct StepWidths {
   int64_t query = 0;  // n_heads * head_dim
   int64_t kv = 0;     // n_kv_heads * head_dim
-  int64_t ffn = 0;    // a dense FFN's, or all experts' of a token
+  int64_t ffn = 0;    // a dense FFN's, all experts' of a token, or ple_dim
   int64_t head_dim = 0;
   int64_t chunk_key_bytes = 0;  // one row of a layer with a window
   int64_t chunk_value_bytes = 0;
   bool has_windows = false;
+  // Some layers read the keys and values of an earlier layer with a window.
+  bool shares_windows = false;
 };
 
 // Errors: kInvalidArgument for an element type whose block does not divide a

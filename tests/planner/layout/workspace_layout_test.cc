@@ -27,8 +27,19 @@ absl::StatusOr<WorkspacePlan> LayoutOf(const ModelShape& shape,
                          step.has_rings, step.profile);
 }
 
+// The last layers read the keys of an earlier one, and every layer has
+// embeddings.
+ModelShape SharingShape() {
+  ModelShape shape = Gemma270m();
+  for (size_t il = 12; il < shape.layers.size(); ++il) {
+    shape.layers[il].kv_source = shape.layers[il].window > 0 ? 10 : 11;
+  }
+  shape.ple_dim = 256;
+  return shape;
+}
+
 TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
-  for (const ModelShape& shape : {Gemma270m(), Smollm2()}) {
+  for (const ModelShape& shape : {Gemma270m(), Smollm2(), SharingShape()}) {
     for (int64_t n_rows : {1, 7, 16, 512, 2048}) {
       const auto plan = LayoutOf(shape, {.n_rows = n_rows, .has_rings = true});
       ASSERT_TRUE(plan.ok()) << plan.status();
@@ -67,6 +78,43 @@ TEST(WorkspaceLayoutTest, SizesFollowTheModel) {
   EXPECT_EQ(bytes(StepBuffer::kGate), 512 * 2048 * 4);
   EXPECT_EQ(bytes(StepBuffer::kSampled), 16 * 640 * 4);
   EXPECT_EQ(bytes(StepBuffer::kSampledActivations), 16 * 640 / 32 * 80);
+}
+
+TEST(WorkspaceLayoutTest, AChunkThatLaterLayersReadOutlivesItsLayer) {
+  ModelShape shape = SharingShape();
+  shape.ple_dim = 0;
+  const auto alone = LayoutOf(Gemma270m(), {.n_rows = 64, .has_rings = true});
+  const auto shared = LayoutOf(shape, {.n_rows = 64, .has_rings = true});
+  ASSERT_TRUE(alone.ok() && shared.ok());
+  EXPECT_GT(shared->bytes, alone->bytes);
+  for (const StepBuffer chunk :
+       {StepBuffer::kChunkKey, StepBuffer::kChunkValue}) {
+    EXPECT_EQ((*shared)[chunk].bytes, (*alone)[chunk].bytes);
+    for (const StepBuffer other :
+         {StepBuffer::kNormed, StepBuffer::kActivations, StepBuffer::kKey,
+          StepBuffer::kValue, StepBuffer::kGate, StepBuffer::kUp}) {
+      const WorkspaceBuffer& a = (*shared)[chunk];
+      const WorkspaceBuffer& b = (*shared)[other];
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset ||
+                  b.offset + b.bytes <= a.offset)
+          << StepBufferName(other);
+    }
+  }
+  // Without rings there is no chunk.
+  EXPECT_EQ(LayoutOf(shape, {.n_rows = 64})->bytes,
+            LayoutOf(Gemma270m(), {.n_rows = 64})->bytes);
+}
+
+TEST(WorkspaceLayoutTest, InputsOfAllLayersAreThereForTheWholeStep) {
+  const ModelShape shape = SharingShape();
+  const auto plan = LayoutOf(shape, {.n_rows = 64, .has_rings = true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kPerLayer].bytes, 64 * 18 * 256 * 4);
+  // A gate as narrow as these embeddings has room in any case.
+  ModelShape narrow = shape;
+  for (LayerShape& layer : narrow.layers) layer.ffn_dim = 64;
+  EXPECT_EQ((*LayoutOf(narrow, {.n_rows = 64}))[StepBuffer::kGate].bytes,
+            64 * 256 * 4);
 }
 
 TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {
