@@ -76,6 +76,11 @@ inline void AddTensors(const TinyModel& m, GgufBuilder& b) {
     add(p + "ffn_gate.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_up.weight", m.dtype, {d, m.ffn_dim});
     add(p + "ffn_down.weight", m.dtype, {m.ffn_dim, d});
+    if (m.architecture == "qwen2") {
+      add(p + "attn_q.bias", DType::kF32, {q});
+      add(p + "attn_k.bias", DType::kF32, {kv});
+      add(p + "attn_v.bias", DType::kF32, {kv});
+    }
     const bool is_gemma =
         m.architecture == "gemma3" || m.architecture == "gemma4";
     if (!is_gemma && m.architecture != "qwen3") continue;
@@ -116,6 +121,16 @@ inline GgufBuilder BuilderOf(const TinyModel& m) {
   if (m.architecture == "gemma4") u32("attention.sliding_window_pattern", 6);
   internal::AddVocab(m, b);
   internal::AddTensors(m, b);
+  return b;
+}
+
+// A model that can be planned but not run: no graph reads the bias of an
+// output.
+inline GgufBuilder PlannedOnlyBuilder() {
+  TinyModel model;
+  model.architecture = "qwen2";
+  GgufBuilder b = BuilderOf(model);
+  b.Tensor("output.bias", DType::kF32, {model.vocab});
   return b;
 }
 

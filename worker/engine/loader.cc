@@ -186,7 +186,7 @@ absl::Status EngineLoader::FillWeights() {
     RETURN_IF_ERROR(LoadWeights(file_, InputsOf(stage), fence_all));
     done += FileBytes(stage);
   }
-  return absl::OkStatus();
+  return loaded_.model->FinishLoad();
 }
 
 absl::Status EngineLoader::FinishDevices() {

@@ -41,6 +41,15 @@ int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
   return from(rows.first_row + rows.n_rows) - from(rows.first_row);
 }
 
+// True if no layer of the part after `layer` reads the same keys and values.
+bool IsLastReader(const StepContext& context, int64_t layer) {
+  const int64_t source = context.Layer(layer).kv_source;
+  for (int64_t il = layer + 1; il < context.EndLayer(); ++il) {
+    if (context.Layer(il).kv_source == source) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 AttentionScratch::AttentionScratch(int64_t n_rows) {
@@ -61,14 +70,20 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       shape_(context.Layer(layer)),
       cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)),
-      is_rotated_(IsRotated(architecture, layer)) {
+      is_rotated_(IsRotated(architecture, layer)),
+      source_(context.inputs().first_layer + shape_.kv_source),
+      is_last_reader_(IsLastReader(context, layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   if (architecture.has_pre_norms) {
     norm_ = context.Vector(p + "attn_norm.weight");
   }
   q_ = context.Matrix(p + "attn_q.weight");
-  k_ = context.Matrix(p + "attn_k.weight");
-  v_ = context.Matrix(p + "attn_v.weight");
+  if (OwnsKv()) {
+    k_ = context.Matrix(p + "attn_k.weight");
+    owns_values_ = context.Has(p + "attn_v.weight");
+    if (owns_values_) v_ = context.Matrix(p + "attn_v.weight");
+    norms_values_ = architecture.has_value_norms;
+  }
   end_.w = context.Matrix(p + "attn_output.weight");
   const auto bias = [&](absl::string_view name) {
     return FindVector(context.inputs(), absl::StrCat(p, name));
@@ -79,11 +94,11 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   end_.bias = bias("attn_output.bias");
   if (architecture.has_head_norms) {
     q_norm_ = context.Vector(p + "attn_q_norm.weight");
-    k_norm_ = context.Vector(p + "attn_k_norm.weight");
+    if (OwnsKv()) k_norm_ = context.Vector(p + "attn_k_norm.weight");
   }
   if (architecture.norms_heads_together) {
     joint_q_norm_ = context.Vector(p + "attn_q_norm.weight");
-    joint_k_norm_ = context.Vector(p + "attn_k_norm.weight");
+    if (OwnsKv()) joint_k_norm_ = context.Vector(p + "attn_k_norm.weight");
   }
   if (architecture.has_post_norms) {
     end_.post_norm = context.Vector(p + "post_attention_norm.weight");
@@ -91,14 +106,15 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
 }
 
 absl::string_view AttentionMixer::Missing(
-    const planner::Architecture& architecture, const planner::LayerShape& layer,
-    int64_t il) {
+    const planner::Architecture& architecture) {
   if (architecture.has_sinks) return "attention sinks";
-  if (architecture.has_value_norms) return "norms of values";
   if (architecture.queries_may_grow && architecture.has_head_norms) {
     return "norms of queries that grow";
   }
-  if (layer.kv_source != il) return "layers that share keys and values";
+  // The norm makes the copy.
+  if (architecture.values_may_be_keys && !architecture.has_value_norms) {
+    return "values that are keys and are not normed";
+  }
   return "";
 }
 
@@ -122,6 +138,7 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
 absl::Status AttentionMixer::Add(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   RETURN_IF_ERROR(ProjectHeads(x));
+  RETURN_IF_ERROR(ScaleHeads());
   ASSIGN_OR_RETURN(const ProductInput attended, Attend(batch));
   if (context_.n_rows() == 0) return absl::OkStatus();
   return context_.AddToResidual(attended, end_);
@@ -131,9 +148,21 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   float* const q = context_.Buffer(StepBuffer::kQuery);
   float* const k = context_.Buffer(StepBuffer::kKey);
   float* const v = context_.Buffer(StepBuffer::kValue);
-  RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
-  RETURN_IF_ERROR(context_.AddBiases(
-      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}}));
+  if (!OwnsKv()) {
+    RETURN_IF_ERROR(context_.Project(x, {{q_, q}}));
+  } else if (!owns_values_) {
+    RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}}));
+  } else {
+    RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
+  }
+  return context_.AddBiases(
+      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}});
+}
+
+absl::Status AttentionMixer::ScaleHeads() {
+  float* const q = context_.Buffer(StepBuffer::kQuery);
+  float* const k = context_.Buffer(StepBuffer::kKey);
+  if (norms_values_) RETURN_IF_ERROR(NormValues());
   RETURN_IF_ERROR(NormTogether(q, joint_q_norm_, q_.rows));
   RETURN_IF_ERROR(NormTogether(k, joint_k_norm_, k_.rows));
   // A rotation does not change the factor of what it rotates.
@@ -142,6 +171,19 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
                                        .factors = scratch_.query_factors.data(),
                                        .n_rows = context_.n_rows(),
                                        .dim = q_.rows});
+}
+
+absl::Status AttentionMixer::NormValues() {
+  float* const v = context_.Buffer(StepBuffer::kValue);
+  // Values that are the keys are what these are before their own norm.
+  return context_.backend().RmsNorm(
+      {.x = owns_values_ ? v : context_.Buffer(StepBuffer::kKey),
+       .weight = nullptr,
+       .out = v,
+       .n_rows = context_.n_rows() * shape_.n_kv_heads,
+       .dim = shape_.head_dim,
+       .eps = context_.parameters().rms_eps,
+       .accumulate = false});
 }
 
 absl::Status AttentionMixer::NormTogether(float* heads, const float* weight,
@@ -220,7 +262,12 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
   float* const q = context_.Buffer(StepBuffer::kQuery);
   float* const q_prefix =
       has_prefix ? context_.Buffer(StepBuffer::kPrefixQuery) : nullptr;
-  std::byte* const base = is_ring_ ? PlaceInChunk(batch) : PlaceInPages(batch);
+  std::byte* base = nullptr;
+  int64_t n_places = 1;
+  if (OwnsKv()) {
+    base = is_ring_ ? PlaceInChunk(batch) : PlaceInPages(batch);
+    n_places = std::ssize(scratch_.offsets) / (2 * context_.n_rows());
+  }
   RETURN_IF_ERROR(context_.backend().PrepareHeads(
       {.q = q,
        .q_prefix = q_prefix,
@@ -233,7 +280,7 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
            has_prefix ? Angles(StepBuffer::kPrefixAngles) : nullptr,
        .n_rows = context_.n_rows(),
        .n_heads = context_.inputs().shape->n_heads,
-       .n_kv_heads = shape_.n_kv_heads,
+       .n_kv_heads = OwnsKv() ? shape_.n_kv_heads : 0,
        .head_dim = shape_.head_dim,
        .n_rot = rope.n_rot,
        .style = rope.style,
@@ -242,7 +289,7 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
        .v_type = options.v_type,
        .base = base,
        .offsets = scratch_.offsets.data(),
-       .n_places = std::ssize(scratch_.offsets) / (2 * context_.n_rows())}));
+       .n_places = n_places}));
   return has_prefix ? q_prefix : q;
 }
 
@@ -254,7 +301,7 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
   const auto move = [&](StepBuffer from, std::byte* kernels::RingKv::*cells,
                         int64_t row_bytes) {
     std::byte* const base =
-        cache_.Ring(layer_, batch.sequences.front().slot).*cells;
+        cache_.Ring(source_, batch.sequences.front().slot).*cells;
     from_offsets.clear();
     to_offsets.clear();
     const auto add = [&](int64_t first_row, int64_t n, int64_t first_position,
@@ -266,7 +313,7 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
       }
     };
     for (const SequenceRows& rows : batch.sequences) {
-      const kernels::RingKv ring = cache_.Ring(layer_, rows.slot);
+      const kernels::RingKv ring = cache_.Ring(source_, rows.slot);
       // If a chunk is longer than the window, only its last `window` rows are
       // kept, so that no cell is written twice.
       const int64_t n_certain = rows.n_rows - rows.n_draft;
@@ -275,7 +322,7 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
       add(rows.first_row + skipped, n, rows.first_position + skipped, ring);
       if (rows.n_draft == 0) continue;
       add(rows.first_row + n_certain, rows.n_draft,
-          rows.first_position + n_certain, cache_.Drafts(layer_, rows.slot));
+          rows.first_position + n_certain, cache_.Drafts(source_, rows.slot));
     }
     return context_.backend().CopyRows(
         {.src = context_.Bytes(from),
@@ -286,9 +333,9 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
          .row_bytes = row_bytes});
   };
   RETURN_IF_ERROR(move(StepBuffer::kChunkKey, &kernels::RingKv::k,
-                       cache_.KeyRowBytes(layer_)));
+                       cache_.KeyRowBytes(source_)));
   return move(StepBuffer::kChunkValue, &kernels::RingKv::v,
-              cache_.ValueRowBytes(layer_));
+              cache_.ValueRowBytes(source_));
 }
 
 void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
@@ -305,7 +352,7 @@ void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
         .ring = {},
         .live_begin = cache_.LiveBegin(rows.slot),
         .is_prompt = rows.is_prompt};
-    if (is_ring_) segment.ring = cache_.Ring(layer_, rows.slot);
+    if (is_ring_) segment.ring = cache_.Ring(source_, rows.slot);
     scratch_.segments.push_back(segment);
   }
 }
@@ -337,13 +384,13 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
          .v_type = options.v_type,
          .segments = scratch_.segments,
          .is_ring = is_ring_,
-         .paged = is_ring_ ? kernels::PagedKv{} : cache_.Paged(layer_),
+         .paged = is_ring_ ? kernels::PagedKv{} : cache_.Paged(source_),
          .chunk_k = context_.Bytes(StepBuffer::kChunkKey),
          .chunk_v = context_.Bytes(StepBuffer::kChunkValue),
          .packed = packed,
          .soft_cap = context_.parameters().score_cap}));
   }
-  if (is_ring_ && !EntersRingsAtOnce(batch)) {
+  if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));
   }
   if (keeps_all) return ProductInput{context_.Attended(), packed};

@@ -31,12 +31,10 @@ class AttentionMixer final : public Sublayer {
   AttentionMixer(const planner::Architecture& architecture, int64_t layer,
                  StepContext& context, AttentionScratch& scratch);
 
-  // Names what this class cannot compute of `layer`, which is number `il` of
-  // its model. The text follows "architecture X with". It is empty if the class
-  // can compute all of it.
-  static absl::string_view Missing(const planner::Architecture& architecture,
-                                   const planner::LayerShape& layer,
-                                   int64_t il);
+  // Names what this class cannot compute of layers of the architecture. The
+  // text follows "architecture X with". It is empty if the class can compute
+  // all of it.
+  static absl::string_view Missing(const planner::Architecture& architecture);
   // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
@@ -46,8 +44,13 @@ class AttentionMixer final : public Sublayer {
   absl::Status Add(const StepBatch& batch) override;
 
  private:
-  // Fills the query, key and value buffers.
+  bool OwnsKv() const { return source_ == layer_; }
+  // Fills the query, key and value buffers by products and their biases.
   absl::Status ProjectHeads(const ProductInput& x);
+  // Norms values, and all heads of a row together, where the architecture does;
+  // multiplies queries that grow.
+  absl::Status ScaleHeads();
+  absl::Status NormValues();
   // Norms all heads of a row together, if there is a weight for it.
   absl::Status NormTogether(float* heads, const float* weight, int64_t dim);
   // Turns the query, key and value buffers into Attended(): norms, rotates,
@@ -80,8 +83,14 @@ class AttentionMixer final : public Sublayer {
   KvCache& cache_;
   const bool is_ring_;
   const bool is_rotated_;
+  // The layer whose keys and values this one reads, which may be itself. After
+  // the last reader a chunk moves to the rings.
+  const int64_t source_;
+  const bool is_last_reader_;
   const float* norm_ = nullptr;  // null: its input is not normed
   kernels::WeightMatrix q_, k_, v_;
+  bool owns_values_ = false;  // they are not the keys
+  bool norms_values_ = false;
   const float* q_bias_ = nullptr;  // each may be null
   const float* k_bias_ = nullptr;
   const float* v_bias_ = nullptr;

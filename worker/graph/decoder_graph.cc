@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
@@ -42,15 +43,18 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
                                                       : "output.weight");
 }
 
-absl::string_view DecoderGraph::Missing(const planner::ModelShape& shape) {
+absl::string_view DecoderGraph::Missing(
+    const planner::Architecture& architecture,
+    const planner::ModelShape& shape) {
   if (shape.n_streams > 1) return "several residual streams";
   if (shape.ple_dim > 0) return "per-layer embeddings";
+  if (architecture.score_scale == planner::ScoreScale::kOne) return "";
   const int64_t head_dim = shape.layers.front().head_dim;
   const bool is_even =
       absl::c_all_of(shape.layers, [&](const planner::LayerShape& layer) {
         return layer.head_dim == head_dim;
       });
-  return is_even ? "" : "heads of two widths";
+  return is_even ? "" : "heads of two widths, which scale scores";
 }
 
 bool DecoderGraph::Reads(absl::string_view tensor) {
@@ -61,6 +65,25 @@ bool DecoderGraph::Reads(absl::string_view tensor) {
                                             "rope_factors_long.weight",
                                             "rope_factors_short.weight"};
   return absl::c_linear_search(kTensors, tensor);
+}
+
+bool DecoderGraph::ReadsInLayer(const planner::Architecture& architecture,
+                                absl::string_view tensor) {
+  // Only a sum that is normed is scaled.
+  return architecture.has_post_norms && tensor == "layer_output_scale.weight";
+}
+
+absl::Status DecoderGraph::FinishLoad() {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const int64_t layer = inputs().first_layer + static_cast<int64_t>(i);
+    const kernels::BufferView scale = FindWeight(
+        inputs(), absl::StrCat("blk.", layer, ".layer_output_scale.weight"));
+    if (scale.data == nullptr) continue;
+    RETURN_IF_ERROR(context_.backend().Download(
+        scale.Slice(0, sizeof(float)),
+        std::as_writable_bytes(std::span(&layers_[i].output_scale, 1))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DecoderGraph::Step(const StepBatch& batch) {
@@ -107,24 +130,28 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
                          .scale = context_.parameters().embedding_scale,
                          .out = context_.Residual()}));
   }
-  for (const Layer& layer : layers_) {
-    RETURN_IF_ERROR(layer.mixer->Add(batch));
-    if (context_.n_rows() > 0) RETURN_IF_ERROR(layer.ffn->Add(batch));
-  }
+  for (const Layer& layer : layers_) RETURN_IF_ERROR(AddLayer(layer, batch));
   RETURN_IF_ERROR(context_.FinishResidual());
   if (context_.HasLogits()) return StepLogits(batch);
   return backend.Synchronize();
 }
 
+absl::Status DecoderGraph::AddLayer(const Layer& layer,
+                                    const StepBatch& batch) {
+  RETURN_IF_ERROR(layer.mixer->Add(batch));
+  if (context_.n_rows() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(layer.ffn->Add(batch));
+  if (layer.output_scale != 1) context_.ScaleResidual(layer.output_scale);
+  return absl::OkStatus();
+}
+
 absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
                                          StepBuffer buffer) {
-  const bool has_windows =
-      absl::c_any_of(inputs().shape->layers,
-                     [](const auto& layer) { return layer.window > 0; });
   float* out = context_.Buffer(buffer);
   const GraphParameters& parameters = context_.parameters();
   for (const RopeParameters* rope :
        {&parameters.rope, &parameters.window_rope}) {
+    if (rope->n_rot == 0) continue;
     RETURN_IF_ERROR(
         context_.backend().RopeAngles({.positions = positions.data(),
                                        .n_rows = context_.n_rows(),
@@ -135,7 +162,6 @@ absl::Status DecoderGraph::ComputeAngles(const std::vector<int64_t>& positions,
                                        .magnitude = rope->magnitude,
                                        .out = out,
                                        .ramp = rope->ramp}));
-    if (!has_windows) break;
     out += context_.n_rows() * rope->n_rot;
   }
   return absl::OkStatus();

@@ -27,10 +27,15 @@ class DecoderGraph final : public Model {
   // Names what this class cannot compute of such a model outside of its layers.
   // The text follows "architecture X with". It is empty if the class can
   // compute all of it.
-  static absl::string_view Missing(const planner::ModelShape& shape);
+  static absl::string_view Missing(const planner::Architecture& architecture,
+                                   const planner::ModelShape& shape);
   // True if it reads a tensor of that name that belongs to no layer.
   static bool Reads(absl::string_view tensor);
+  // True if it reads a layer's tensor of that name.
+  static bool ReadsInLayer(const planner::Architecture& architecture,
+                           absl::string_view tensor);
 
+  absl::Status FinishLoad() override;
   absl::Status Step(const StepBatch& batch) override;
   absl::Status ComputeLogits(std::span<const int32_t> rows) override;
   const float* Logits() const override { return logits_; }
@@ -39,8 +44,10 @@ class DecoderGraph final : public Model {
   struct Layer {
     std::unique_ptr<Sublayer> mixer;
     std::unique_ptr<Sublayer> ffn;
+    float output_scale = 1;  // of the residual stream at the layer's end
   };
 
+  absl::Status AddLayer(const Layer& layer, const StepBatch& batch);
   // Computes everything between the input rows and the output rows.
   absl::Status Compute(const StepBatch& batch);
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,

@@ -1,5 +1,6 @@
 #include "worker/graph/graph_parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -82,38 +83,71 @@ absl::Status ReadScales(const Architecture& architecture,
   return absl::OkStatus();
 }
 
-// The rope of full-attention layers from `A.rope.*`: base, scaling, n_rot =
-// A.rope.dimension_count or head_dim.
+// The width of a head in the layers that have a window, or in those that have
+// none; 0 if there is no such layer.
+int64_t HeadDim(const planner::ModelShape& shape, bool has_window) {
+  for (const planner::LayerShape& layer : shape.layers) {
+    if ((layer.window > 0) == has_window) return layer.head_dim;
+  }
+  return 0;
+}
+
+// How many elements of a head are rotated: in full-attention layers from
+// A.rope.dimension_count. Layers with a window have A.rope.dimension_count_swa,
+// or rotate as much as the others, as far as their heads are that wide. It is 0
+// if there is no such layer.
+absl::StatusOr<int64_t> ReadRotated(const Architecture& architecture,
+                                    const GgufHeader& header,
+                                    const planner::ModelShape& shape,
+                                    bool has_window) {
+  const int64_t head_dim = HeadDim(shape, has_window);
+  if (head_dim == 0) return 0;
+  std::string key = KeyOf(architecture, "rope.dimension_count");
+  ASSIGN_OR_RETURN(std::optional<int64_t> value, header.Int(key));
+  if (has_window) {
+    const int64_t fallback = std::min(value.value_or(head_dim), head_dim);
+    key += "_swa";
+    ASSIGN_OR_RETURN(value, header.Int(key));
+    if (!value) value = fallback;
+  }
+  const int64_t n_rot = value.value_or(head_dim);
+  if (n_rot > 0 && n_rot <= head_dim && n_rot % 2 == 0) return n_rot;
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " must be even and within head_dim ", head_dim, ", got ", n_rot));
+}
+
+// The rope of `n_rot` elements of a head from `A.rope.*`: base, scaling and
+// factors of frequencies.
 absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
                                         const GgufHeader& header,
-                                        int64_t head_dim) {
+                                        const GraphInputs& inputs,
+                                        int64_t n_rot) {
   const std::string prefix = KeyOf(architecture, "rope.");
   const bool is_adjacent =
       architecture.rope_pairs == planner::RopePairs::kAdjacent;
   RopeParameters rope = {.base = 0,
                          .scale = 1.0,
-                         .n_rot = head_dim,
+                         .n_rot = n_rot,
                          .style = is_adjacent ? kernels::RopeStyle::kNorm
                                               : kernels::RopeStyle::kNeox};
   ASSIGN_OR_RETURN(rope.base,
                    PositiveFloat(header, prefix + "freq_base", 10'000));
-  ASSIGN_OR_RETURN(const auto n_rot, header.Int(prefix + "dimension_count"));
-  rope.n_rot = n_rot.value_or(head_dim);
-  if (rope.n_rot <= 0 || rope.n_rot > head_dim || rope.n_rot % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        prefix, "dimension_count must be even and within head_dim ", head_dim,
-        ", got ", rope.n_rot));
-  }
   RETURN_IF_ERROR(ReadRopeScaling(architecture, header, rope));
+  ASSIGN_OR_RETURN(rope.freq_factors,
+                   FindFreqFactors(architecture, header, inputs));
   if (!architecture.rope_has_switch) return rope;
   ASSIGN_OR_RETURN(const auto is_on, header.Bool(prefix + "scaling.finetuned"));
   if (!is_on.value_or(true)) rope.n_rot = 0;
   return rope;
 }
 
+// The rope of layers with a window.
 absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
                                               const GgufHeader& header,
-                                              const RopeParameters& rope) {
+                                              const GraphInputs& inputs,
+                                              int64_t n_rot) {
+  ASSIGN_OR_RETURN(const RopeParameters rope,
+                   ReadRope(architecture, header, inputs, n_rot));
   if (architecture.window_rope == planner::WindowRope::kAsOthers) return rope;
   RopeParameters result = {.base = rope.base,
                            .scale = 1.0,
@@ -238,12 +272,16 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                    ReadCap(architecture, header, architecture.logit_cap));
   ASSIGN_OR_RETURN(parameters.query_growth,
                    ReadQueryGrowth(architecture, header));
-  ASSIGN_OR_RETURN(parameters.rope, ReadRope(architecture, header,
-                                             shape.layers.front().head_dim));
-  ASSIGN_OR_RETURN(parameters.rope.freq_factors,
-                   FindFreqFactors(architecture, header, inputs));
+  ASSIGN_OR_RETURN(
+      const int64_t n_rot,
+      ReadRotated(architecture, header, shape, /*has_window=*/false));
+  ASSIGN_OR_RETURN(parameters.rope,
+                   ReadRope(architecture, header, inputs, n_rot));
+  ASSIGN_OR_RETURN(
+      const int64_t window_n_rot,
+      ReadRotated(architecture, header, shape, /*has_window=*/true));
   ASSIGN_OR_RETURN(parameters.window_rope,
-                   ReadWindowRope(architecture, header, parameters.rope));
+                   ReadWindowRope(architecture, header, inputs, window_n_rot));
   parameters.activation =
       architecture.activation == planner::GateActivation::kSilu
           ? kernels::Activation::kSilu

@@ -20,7 +20,7 @@ struct RopeParameters {
   double base;
   double scale;                         // 1 / scaling factor
   const float* freq_factors = nullptr;  // device, [n_rot / 2] or nullptr
-  int64_t n_rot;
+  int64_t n_rot;                        // 0 if no layer rotates in this way
   kernels::RopeStyle style;
   kernels::RopeRamp ramp = {};  // YaRN's ramp
   float magnitude = 1;          // a factor of what is rotated

@@ -61,6 +61,11 @@ class Model {
  public:
   virtual ~Model() = default;
 
+  // Reads what the host has to know of the weights. It is called once, when
+  // they are loaded and before the first step.
+  // Errors: those of the backend.
+  virtual absl::Status FinishLoad() { return absl::OkStatus(); }
+
   // Runs the batch. The cache must have room for every position (Extend).
   // Afterwards the logits of the i-th sampled row are at Logits() +
   // (batch.first_sampled + i) * vocab_size; logits that batch.top does not name
@@ -106,8 +111,8 @@ struct GraphInputs {
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence);
 
-// Builds the graph of the file's architecture over loaded weights. Requires
-// CheckRunnable (runnable.h).
+// Builds the graph of the file's architecture; its weights may be loaded later.
+// Requires CheckRunnable (runnable.h).
 // Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
 // sense.
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(

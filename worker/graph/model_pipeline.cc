@@ -39,6 +39,11 @@ absl::Status ModelPipeline::Start() {
   return absl::OkStatus();
 }
 
+absl::Status ModelPipeline::FinishLoad() {
+  for (const Part& part : parts_) RETURN_IF_ERROR(part.model->FinishLoad());
+  return absl::OkStatus();
+}
+
 absl::Status ModelPipeline::Step(const StepBatch& batch) {
   const size_t n_pieces = CutStep(batch, piece_rows_, pieces_);
   if (n_pieces > 1) return StepInPieces(n_pieces);

@@ -51,6 +51,7 @@ class ModelPipeline final : public Model {
   // Errors: kResourceExhausted if the system gives too few threads.
   absl::Status Start();
 
+  absl::Status FinishLoad() override;
   // Errors: the first error of any part. It returns when no part computes any
   // more.
   absl::Status Step(const StepBatch& batch) override;

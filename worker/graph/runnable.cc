@@ -21,17 +21,15 @@ using planner::LayerShape;
 // The feature that the model needs and the graph's classes lack; empty if none.
 absl::string_view MissingFeature(const Architecture& architecture,
                                  const planner::ModelShape& shape) {
-  for (size_t il = 0; il < shape.layers.size(); ++il) {
-    const LayerShape& layer = shape.layers[il];
-    const absl::string_view in_mixer =
-        AttentionMixer::Missing(architecture, layer, static_cast<int64_t>(il));
-    if (!in_mixer.empty()) return in_mixer;
+  const absl::string_view in_mixer = AttentionMixer::Missing(architecture);
+  if (!in_mixer.empty()) return in_mixer;
+  for (const LayerShape& layer : shape.layers) {
     const absl::string_view in_ffn =
         layer.expert_ffn_dim > 0 ? ExpertFfn::Missing(architecture, layer)
                                  : GatedFfn::Missing(architecture, layer);
     if (!in_ffn.empty()) return in_ffn;
   }
-  return DecoderGraph::Missing(shape);
+  return DecoderGraph::Missing(architecture, shape);
 }
 
 // The name of a layer's tensor after "blk.N."; empty if no layer has it.
@@ -47,7 +45,8 @@ bool IsRead(const Architecture& architecture, absl::string_view name) {
   if (of_layer.empty()) return DecoderGraph::Reads(name);
   return AttentionMixer::Reads(architecture, of_layer) ||
          GatedFfn::Reads(architecture, of_layer) ||
-         ExpertFfn::Reads(architecture, of_layer);
+         ExpertFfn::Reads(architecture, of_layer) ||
+         DecoderGraph::ReadsInLayer(architecture, of_layer);
 }
 
 }  // namespace

@@ -9,15 +9,20 @@ namespace plimsoll::worker {
 
 using planner::StepBuffer;
 
-const float* FindVector(const GraphInputs& inputs, absl::string_view name) {
+kernels::BufferView FindWeight(const GraphInputs& inputs,
+                               absl::string_view name) {
   const auto& weights = inputs.shape->weights;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].name != name) continue;
-    return reinterpret_cast<const float*>(
-        inputs.arena->Region(*inputs.plan, "weights").data +
-        inputs.plan->weights[i].offset);
+    const planner::WeightPlacement& place = inputs.plan->weights[i];
+    return inputs.arena->Region(*inputs.plan, "weights")
+        .Slice(place.offset, place.bytes);
   }
-  return nullptr;
+  return {};
+}
+
+const float* FindVector(const GraphInputs& inputs, absl::string_view name) {
+  return reinterpret_cast<const float*>(FindWeight(inputs, name).data);
 }
 
 StepContext::StepContext(const GraphInputs& inputs,
@@ -36,6 +41,7 @@ void StepContext::Begin(int64_t n_rows) {
   residual_ = Buffer(StepBuffer::kResidual);
   attended_ = Buffer(StepBuffer::kAttention);
   added_weight_ = nullptr;  // a step that failed may have left one
+  added_scale_ = 1;
 }
 
 size_t StepContext::IndexOf(absl::string_view name) const {
@@ -114,7 +120,8 @@ kernels::RmsNormArgs StepContext::AddedNorm() {
           .n_rows = n_rows_,
           .dim = model_dim(),
           .eps = parameters_.rms_eps,
-          .accumulate = true};
+          .accumulate = true,
+          .scale = std::exchange(added_scale_, 1.0f)};
 }
 
 absl::Status StepContext::AddToResidual(const ProductInput& input,
@@ -125,6 +132,11 @@ absl::Status StepContext::AddToResidual(const ProductInput& input,
   RETURN_IF_ERROR(AddBiases({{end.bias, out, model_dim()}}));
   added_weight_ = end.post_norm;
   return absl::OkStatus();
+}
+
+void StepContext::ScaleResidual(float scale) {
+  PLIMSOLL_CHECK(added_weight_ != nullptr, "the sum is scaled as it is made");
+  added_scale_ *= scale;
 }
 
 absl::Status StepContext::FinishResidual() {
@@ -170,14 +182,17 @@ absl::Status StepContext::AddBiases(std::initializer_list<Bias> biases) {
 
 absl::Status StepContext::GatherRows(const float* from,
                                      std::span<const int32_t> rows, int64_t dim,
-                                     float* to) {
+                                     float* to, int64_t from_stride) {
   const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  const int64_t stride_bytes =
+      from_stride == 0 ? row_bytes
+                       : from_stride * static_cast<int64_t>(sizeof(float));
   from_offsets_.clear();
   to_offsets_.clear();
   for (const int32_t row : rows) {
     to_offsets_.push_back(static_cast<int64_t>(from_offsets_.size()) *
                           row_bytes);
-    from_offsets_.push_back(row * row_bytes);
+    from_offsets_.push_back(row * stride_bytes);
   }
   return backend().CopyRows({.src = reinterpret_cast<const std::byte*>(from),
                              .src_offsets = from_offsets_.data(),

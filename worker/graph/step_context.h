@@ -20,6 +20,10 @@
 
 namespace plimsoll::worker {
 
+// The bytes of the weight `name` in the arena; without data if the model has
+// none.
+kernels::BufferView FindWeight(const GraphInputs& inputs,
+                               absl::string_view name);
 // The vector `name` in the arena, or nullptr if the model has none.
 const float* FindVector(const GraphInputs& inputs, absl::string_view name);
 
@@ -76,6 +80,10 @@ class StepContext {
   // follow.
   bool HasLogits() const { return inputs_.output.empty(); }
 
+  // True if the model has a weight called `name`.
+  bool Has(absl::string_view name) const {
+    return FindWeight(inputs_, name).data != nullptr;
+  }
   // The weight called `name`; the shape guarantees that it exists.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
   const float* Vector(absl::string_view name) const;
@@ -99,12 +107,15 @@ class StepContext {
       planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
 
   // The input of a sublayer, after any addition that is pending: Normed() =
-  // RMSNorm(Residual()) * weight, or Residual() if there is no weight.
+  // RMSNorm(Residual()) * weight, or Residual() if `weight` is null.
   absl::StatusOr<ProductInput> SublayerInput(const float* weight);
   // Residual() += the product of `input` that `end` describes. If it is normed,
   // the addition stays pending until the next norm, or until FinishResidual;
   // meanwhile neither Normed() nor Residual() may be read or written.
   absl::Status AddToResidual(const ProductInput& input, const ResidualEnd& end);
+  // Residual() *= scale, which becomes part of the pending addition: the caller
+  // knows that there is one.
+  void ScaleResidual(float scale);
   // Does the addition that AddToResidual left pending.
   absl::Status FinishResidual();
 
@@ -115,14 +126,19 @@ class StepContext {
   kernels::MatMulArgs ProductOf(const ProductInput& input,
                                 const Projection& projection) const;
 
-  // Row i of `to` = row rows[i] of `from`, `dim` floats each.
+  // Row i of `to` = row rows[i] of `from`, `dim` floats each. Rows of `from`
+  // begin every `from_stride` floats; 0: they lie side by side.
   absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
-                          int64_t dim, float* to);
+                          int64_t dim, float* to, int64_t from_stride = 0);
   // Drops all rows of Residual() and of Attended() but the sampled ones for the
   // rest of the step. Attended() is `attended_dim` wide. Returns Attended() as
   // an input.
   absl::StatusOr<ProductInput> KeepSampled(const StepBatch& batch,
                                            int64_t attended_dim);
+  // True until KeepSampled.
+  bool HasAllRows() const {
+    return residual_ == Buffer(planner::StepBuffer::kResidual);
+  }
 
  private:
   absl::StatusOr<ProductInput> NormedResidual(const float* weight);
@@ -140,6 +156,7 @@ class StepContext {
   float* residual_ = nullptr;
   float* attended_ = nullptr;
   const float* added_weight_ = nullptr;  // weight of the pending norm
+  float added_scale_ = 1;                // scale of the sum that it makes
   // Host scratch of a step, kept to avoid allocation.
   std::vector<int64_t> from_offsets_;
   std::vector<int64_t> to_offsets_;

@@ -50,6 +50,7 @@ constexpr const char* kFamilies[] = {"llama",
                                      "olmo2",
                                      "olmo3",
                                      "mistral3",
+                                     "gemma4-12b",
                                      "qwen3moe",
                                      "mixtral",
                                      "qwen2moe"};
@@ -219,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                                            "granite", "llama-bias", "phi3",
                                            "phi3-longrope-short", "glm4",
                                            "olmo2", "olmo3", "mistral3",
-                                           "qwen3moe", "qwen2moe"),
+                                           "gemma4-12b", "qwen3moe", "qwen2moe"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

@@ -50,8 +50,8 @@ ModelShape Small(const std::string& architecture, int64_t n_experts) {
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"gemma", "gemma2", "gemma3", "glm4", "granite", "llama", "mistral3",
-        "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
+       {"gemma", "gemma2", "gemma3", "gemma4", "glm4", "granite", "llama",
+        "mistral3", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -67,8 +67,8 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
     int64_t n_experts;
     const char* missing;
   } const cases[] = {
-      {"gemma3n", 0, "norms of values"},
-      {"gemma4", 0, "norms of values"},
+      {"gemma3n", 0, "several residual streams"},
+      {"gemma4", 4, "experts beside a dense FFN"},
       {"gpt-oss", 4, "attention sinks"},
   };
   for (const auto& c : cases) {

@@ -183,10 +183,10 @@ TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
 }
 
 TEST(RunTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
-  planner::TinyModel model;  // and no chat template
-  model.architecture = "gemma4";
+  // It has no chat template either.
   const std::string path = ::testing::TempDir() + "planned_only.gguf";
-  std::ofstream(path, std::ios::binary) << planner::BuilderOf(model).Build();
+  std::ofstream(path, std::ios::binary)
+      << planner::PlannedOnlyBuilder().Build();
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"generate", "--prompt", "x"},
         {"generate", "--prompt", "x", "--raw"},
@@ -202,7 +202,7 @@ TEST(RunTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
     const CliResult result = RunCli(with_model);
     EXPECT_EQ(result.code, kExitError) << args[0];
     EXPECT_THAT(result.out, IsEmpty()) << args[0];
-    EXPECT_THAT(result.err, StartsWith("plimsoll: architecture \"gemma4\" "))
+    EXPECT_THAT(result.err, StartsWith("plimsoll: architecture \"qwen2\" "))
         << args[0];
     EXPECT_THAT(result.err, HasSubstr("plimsoll plan")) << args[0];
   }
