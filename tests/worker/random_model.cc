@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,7 @@ struct Tensor {
   uint64_t cols;
   uint64_t rows;  // 1 = a vector
   uint64_t n_matrices = 1;
+  float base = 0;  // base of a vector's values; 0 = by its name
 };
 
 // Weights of the matrix are about as large as 2^Gain.
@@ -116,7 +118,9 @@ Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
       const double unit = Unit(Load<uint32_t>(bytes, 4 * i));
       double value = std::ldexp(unit, gain);
       if (tensor.rows == 1) {
-        value = static_cast<double>(VectorBase(tensor.name)) + 0.25 * unit;
+        const float base =
+            tensor.base > 0 ? tensor.base : VectorBase(tensor.name);
+        value = static_cast<double>(base) + 0.25 * unit;
       }
       if (tensor.name == "rope_freqs.weight") {
         value = 1.0 + static_cast<double>(i % 4);
@@ -211,6 +215,35 @@ void WriteBpeVocab(Writer& w) {
   w.Bool("tokenizer.ggml.add_bos_token", false);
 }
 
+// The heads of a layer, and whether it has keys.
+struct LayerHeads {
+  uint32_t dim;
+  uint32_t n_kv;
+  bool has_window;
+  bool owns_kv;
+};
+
+LayerHeads HeadsOf(const RandomModel& m, uint32_t il) {
+  const bool has_window = !m.pattern.empty() && m.pattern[il];
+  const bool differs = has_window && m.window_head_dim > 0;
+  return {.dim = differs ? m.window_head_dim : m.head_dim,
+          .n_kv = differs ? m.window_kv_heads : m.n_kv_heads,
+          .has_window = has_window,
+          .owns_kv = il + m.n_shared_kv < m.n_layers};
+}
+
+void WriteGemma4(const RandomModel& m, Writer& w) {
+  std::vector<int32_t> kv_heads;
+  for (uint32_t il = 0; il < m.n_layers; ++il) {
+    kv_heads.push_back(static_cast<int32_t>(HeadsOf(m, il).n_kv));
+  }
+  w.Values("gemma4.attention.head_count_kv", 5, kv_heads);
+  w.U32("gemma4.attention.key_length_swa", m.window_head_dim);
+  w.U32("gemma4.attention.value_length_swa", m.window_head_dim);
+  w.U32("gemma4.attention.shared_kv_layers", m.n_shared_kv);
+  w.U32("gemma4.embedding_length_per_layer_input", m.ple_dim);
+}
+
 Writer Metadata(const RandomModel& m) {
   const bool is_gemma = absl::StartsWith(m.architecture, "gemma");
   const std::string a = m.architecture + ".";
@@ -221,7 +254,11 @@ Writer Metadata(const RandomModel& m) {
   w.U32(a + "embedding_length", m.dim);
   w.U32(a + "feed_forward_length", m.ffn_dim);
   w.U32(a + "attention.head_count", m.n_heads);
-  w.U32(a + "attention.head_count_kv", m.n_kv_heads);
+  if (m.architecture == "gemma4") {
+    WriteGemma4(m, w);
+  } else {
+    w.U32(a + "attention.head_count_kv", m.n_kv_heads);
+  }
   w.U32(a + "attention.key_length", m.head_dim);
   w.U32(a + "attention.value_length", m.head_dim);
   w.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
@@ -255,72 +292,104 @@ Writer Metadata(const RandomModel& m) {
   return w;
 }
 
-std::vector<Tensor> Tensors(const RandomModel& m) {
-  const uint64_t q = m.n_heads * m.head_dim;
-  const uint64_t kv = m.n_kv_heads * m.head_dim;
-  const auto type_of = [&](const std::string& role) {
-    const auto it = m.types.find(role);
-    return it == m.types.end() ? m.default_type : it->second;
-  };
-  std::vector<Tensor> tensors;
-  const auto add = [&](const std::string& prefix, const std::string& role,
-                       uint64_t cols, uint64_t rows) {
-    tensors.push_back({prefix + role + ".weight",
-                       rows == 1 ? DType::kF32 : type_of(role), cols, rows});
-  };
-  const auto add_experts = [&](const std::string& prefix,
-                               const std::string& role, uint64_t cols,
-                               uint64_t rows) {
-    add(prefix, role, cols, rows);
-    tensors.back().n_matrices = m.n_experts;
-  };
-  const auto add_bias = [&](const std::string& of, uint64_t n) {
-    tensors.push_back({of + ".bias", DType::kF32, n, 1});
-  };
-  add("", "token_embd", m.dim, kRandomVocab);
-  if (m.has_rope_freqs) add("", "rope_freqs", m.head_dim / 2, 1);
-  for (uint32_t il = 0; il < m.n_layers; ++il) {
-    const std::string p = absl::StrCat("blk.", il, ".");
-    add(p, "attn_norm", m.dim, 1);
-    add(p, "ffn_norm", m.dim, 1);
-    if (m.architecture == "gemma3" || m.architecture == "qwen3" ||
-        m.architecture == "qwen3moe") {
-      add(p, "attn_q_norm", m.head_dim, 1);
-      add(p, "attn_k_norm", m.head_dim, 1);
-    }
-    if (m.architecture == "qwen2" || m.architecture == "qwen2moe") {
-      add_bias(p + "attn_q", q);
-      add_bias(p + "attn_k", kv);
-      add_bias(p + "attn_v", kv);
-    }
-    if (m.architecture == "gemma2" || m.architecture == "gemma3") {
-      add(p, "post_attention_norm", m.dim, 1);
-      add(p, "post_ffw_norm", m.dim, 1);
-    }
-    add(p, "attn_q", m.dim, q);
-    add(p, "attn_k", m.dim, kv);
-    add(p, "attn_v", m.dim, kv);
-    add(p, "attn_output", q, m.dim);
-    if (m.n_experts > 0) {
-      add(p, "ffn_gate_inp", m.dim, m.n_experts);
-      add_experts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
-      add_experts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
-      add_experts(p, "ffn_down_exps", m.expert_ffn_dim, m.dim);
-    } else {
-      add(p, "ffn_gate", m.dim, m.ffn_dim);
-      add(p, "ffn_up", m.dim, m.ffn_dim);
-      add(p, "ffn_down", m.ffn_dim, m.dim);
-    }
-    if (m.shared_ffn_dim > 0) {
-      add(p, "ffn_gate_inp_shexp", m.dim, 1);
-      add(p, "ffn_gate_shexp", m.dim, m.shared_ffn_dim);
-      add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
-      add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
-    }
+class TensorList {
+ public:
+  explicit TensorList(const RandomModel& model) : model_(model) {}
+
+  void Add(const std::string& prefix, const std::string& role, uint64_t cols,
+           uint64_t rows) {
+    const auto it = model_.types.find(role);
+    const DType type =
+        it == model_.types.end() ? model_.default_type : it->second;
+    tensors_.push_back({prefix + role + ".weight",
+                        rows == 1 ? DType::kF32 : type, cols, rows});
   }
-  add("", "output_norm", m.dim, 1);
-  if (m.is_untied) add("", "output", m.dim, kRandomVocab);
-  return tensors;
+  void AddExperts(const std::string& prefix, const std::string& role,
+                  uint64_t cols, uint64_t rows) {
+    Add(prefix, role, cols, rows);
+    tensors_.back().n_matrices = model_.n_experts;
+  }
+  void AddBias(const std::string& of, uint64_t n) {
+    tensors_.push_back({of + ".bias", DType::kF32, n, 1});
+  }
+  void AddHeadNorm(const std::string& prefix, const std::string& role,
+                   uint64_t dim) {
+    Add(prefix, role, dim, 1);
+    // Its scores are not divided by the root of a head's width.
+    if (model_.architecture == "gemma4") tensors_.back().base = 0.75f;
+  }
+  std::vector<Tensor> Take() { return std::move(tensors_); }
+
+ private:
+  const RandomModel& model_;
+  std::vector<Tensor> tensors_;
+};
+
+void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
+  const LayerHeads heads = HeadsOf(m, il);
+  const uint64_t q = uint64_t{m.n_heads} * heads.dim;
+  const uint64_t kv = uint64_t{heads.n_kv} * heads.dim;
+  const bool is_gemma4 = m.architecture == "gemma4";
+  const std::string p = absl::StrCat("blk.", il, ".");
+  list.Add(p, "attn_norm", m.dim, 1);
+  list.Add(p, "ffn_norm", m.dim, 1);
+  if (is_gemma4 || m.architecture == "gemma3" || m.architecture == "qwen3" ||
+      m.architecture == "qwen3moe") {
+    list.AddHeadNorm(p, "attn_q_norm", heads.dim);
+    if (heads.owns_kv) list.AddHeadNorm(p, "attn_k_norm", heads.dim);
+  }
+  if (m.architecture == "qwen2" || m.architecture == "qwen2moe") {
+    list.AddBias(p + "attn_q", q);
+    list.AddBias(p + "attn_k", kv);
+    list.AddBias(p + "attn_v", kv);
+  }
+  if (is_gemma4 || m.architecture == "gemma2" || m.architecture == "gemma3") {
+    list.Add(p, "post_attention_norm", m.dim, 1);
+    list.Add(p, "post_ffw_norm", m.dim, 1);
+  }
+  if (is_gemma4) list.Add(p, "layer_output_scale", 1, 1);
+  list.Add(p, "attn_q", m.dim, q);
+  if (heads.owns_kv) list.Add(p, "attn_k", m.dim, kv);
+  if (heads.owns_kv && (heads.has_window || m.has_values)) {
+    list.Add(p, "attn_v", m.dim, kv);
+  }
+  list.Add(p, "attn_output", q, m.dim);
+  if (m.n_experts > 0) {
+    list.Add(p, "ffn_gate_inp", m.dim, m.n_experts);
+    list.AddExperts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
+    list.AddExperts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
+    list.AddExperts(p, "ffn_down_exps", m.expert_ffn_dim, m.dim);
+  } else {
+    list.Add(p, "ffn_gate", m.dim, m.ffn_dim);
+    list.Add(p, "ffn_up", m.dim, m.ffn_dim);
+    list.Add(p, "ffn_down", m.ffn_dim, m.dim);
+  }
+  if (m.shared_ffn_dim > 0) {
+    list.Add(p, "ffn_gate_inp_shexp", m.dim, 1);
+    list.Add(p, "ffn_gate_shexp", m.dim, m.shared_ffn_dim);
+    list.Add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
+    list.Add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
+  }
+  if (m.ple_dim == 0) return;
+  list.Add(p, "inp_gate", m.dim, m.ple_dim);
+  list.Add(p, "proj", m.ple_dim, m.dim);
+  list.Add(p, "post_norm", m.dim, 1);
+}
+
+std::vector<Tensor> Tensors(const RandomModel& m) {
+  TensorList list(m);
+  list.Add("", "token_embd", m.dim, kRandomVocab);
+  if (m.has_rope_freqs) list.Add("", "rope_freqs", m.head_dim / 2, 1);
+  if (m.ple_dim > 0) {
+    const uint64_t all = uint64_t{m.ple_dim} * m.n_layers;
+    list.Add("", "per_layer_token_embd", all, kRandomVocab);
+    list.Add("", "per_layer_model_proj", m.dim, all);
+    list.Add("", "per_layer_proj_norm", m.ple_dim, 1);
+  }
+  for (uint32_t il = 0; il < m.n_layers; ++il) AddLayerTensors(m, il, list);
+  list.Add("", "output_norm", m.dim, 1);
+  if (m.is_untied) list.Add("", "output", m.dim, kRandomVocab);
+  return list.Take();
 }
 
 }  // namespace
@@ -331,152 +400,6 @@ uint64_t Fnv1a(const void* data, size_t n) {
     hash = (hash ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3;
   }
   return hash;
-}
-
-const std::vector<RandomModel>& RandomModels() {
-  static const auto* const kModels = new std::vector<RandomModel>{
-      {.name = "llama_f32",
-       .architecture = "llama",
-       .dim = 64,
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .head_dim = 16,
-       .ffn_dim = 128,
-       .n_layers = 2,
-       .default_type = DType::kF32,
-       .types = {},
-       .pattern = {},
-       .has_rope_freqs = true},
-      {.name = "llama_half",
-       .architecture = "llama",
-       .dim = 80,
-       .n_heads = 5,
-       .n_kv_heads = 1,
-       .head_dim = 16,
-       .ffn_dim = 112,
-       .n_layers = 2,
-       .default_type = DType::kF16,
-       .types = {{"attn_v", DType::kBF16},
-                 {"ffn_down", DType::kBF16},
-                 {"output", DType::kBF16}},
-       .pattern = {},
-       .is_untied = true},
-      {.name = "llama_q4_1",
-       .architecture = "llama",
-       .dim = 96,
-       .n_heads = 3,
-       .n_kv_heads = 1,
-       .head_dim = 32,
-       .ffn_dim = 160,
-       .n_layers = 3,
-       .default_type = DType::kQ4_1,
-       .types = {{"token_embd", DType::kQ8_0}},
-       .pattern = {}},
-      {.name = "gemma_q5_0",
-       .architecture = "gemma3",
-       .dim = 96,
-       .n_heads = 4,
-       .n_kv_heads = 1,
-       .head_dim = 32,
-       .ffn_dim = 160,
-       .n_layers = 7,
-       .default_type = DType::kQ5_0,
-       .types = {{"token_embd", DType::kQ8_0}, {"attn_v", DType::kQ8_0}},
-       .window = 16,
-       .pattern = {}},
-      {.name = "gemma_k",
-       .architecture = "gemma3",
-       .dim = 256,
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .head_dim = 64,
-       .ffn_dim = 512,
-       .n_layers = 3,
-       .default_type = DType::kQ4_K,
-       .types = {{"token_embd", DType::kQ6_K},
-                 {"attn_v", DType::kQ6_K},
-                 {"ffn_down", DType::kQ6_K}},
-       .window = 24,
-       .pattern = {true, false, true},
-       .rope_factor = 8.0f},
-      {.name = "llama_mixed",
-       .architecture = "llama",
-       .dim = 256,
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .head_dim = 64,
-       .ffn_dim = 512,
-       .n_layers = 2,
-       .default_type = DType::kQ4_0,
-       .types = {{"attn_v", DType::kQ5_K},
-                 {"ffn_up", DType::kQ5_1},
-                 {"ffn_down", DType::kQ5_K}},
-       .pattern = {}},
-  };
-  return *kModels;
-}
-
-const std::vector<RandomModel>& FamilyModels() {
-  static const auto* const kModels = [] {
-    auto* models = new std::vector<RandomModel>;
-    const auto add = [&](const char* name, const char* architecture,
-                         DType type) -> RandomModel& {
-      models->push_back({.name = name,
-                         .architecture = architecture,
-                         .dim = 96,
-                         .n_heads = 4,
-                         .n_kv_heads = 2,
-                         .head_dim = 32,
-                         .ffn_dim = 160,
-                         .n_layers = 3,
-                         .default_type = type,
-                         .types = {{"token_embd", DType::kQ8_0}},
-                         .pattern = {}});
-      return models->back();
-    };
-    add("qwen2_q8_0", "qwen2", DType::kQ8_0);
-    add("qwen3_q4_0", "qwen3", DType::kQ4_0);
-    add("gemma1_q4_0", "gemma", DType::kQ4_0);
-    RandomModel& gemma2 = add("gemma2_q5_0", "gemma2", DType::kQ5_0);
-    gemma2.window = 16;
-    gemma2.score_cap = 3;
-    gemma2.logit_cap = 8;
-    RandomModel& capped = add("gemma3_capped", "gemma3", DType::kQ5_0);
-    capped.window = 16;
-    capped.logit_cap = 8;
-    RandomModel& qwen3moe = add("qwen3moe_q4_0", "qwen3moe", DType::kQ4_0);
-    qwen3moe.types["ffn_gate_inp"] = DType::kF32;
-    qwen3moe.types["ffn_down_exps"] = DType::kQ5_1;
-    qwen3moe.n_experts = 9;
-    qwen3moe.n_experts_used = 3;
-    qwen3moe.expert_ffn_dim = 64;
-    RandomModel& qwen2moe = add("qwen2moe_q8_0", "qwen2moe", DType::kQ8_0);
-    qwen2moe.types["ffn_gate_inp"] = DType::kF32;
-    qwen2moe.n_experts = 5;
-    qwen2moe.n_experts_used = 2;
-    qwen2moe.expert_ffn_dim = 96;
-    qwen2moe.shared_ffn_dim = 160;
-    return models;
-  }();
-  return *kModels;
-}
-
-const RandomModel& FindRandomModel(absl::string_view name) {
-  for (const auto* models : {&RandomModels(), &FamilyModels()}) {
-    for (const RandomModel& model : *models) {
-      if (model.name == name) return model;
-    }
-  }
-  ADD_FAILURE() << "there is no model " << name;
-  return RandomModels().front();
-}
-
-RandomModel WideModel() {
-  RandomModel model = FindRandomModel("llama_f32");
-  model.dim = 256;
-  model.head_dim = 64;
-  model.ffn_dim = 1'024;
-  return model;
 }
 
 Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {

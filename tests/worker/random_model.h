@@ -39,7 +39,14 @@ struct RandomModel {
   uint32_t expert_ffn_dim = 0;
   uint32_t shared_ffn_dim = 0;
   uint32_t expert_gating = 0;  // 0 = the key is absent
-  float expert_scale = 0;      // likewise
+  float expert_scale = 0;      // 0 = the key is absent
+  // A Gemma 4's. Layers with a window have heads of their own, the last ones
+  // may have no keys, and full layers no values.
+  uint32_t window_head_dim = 0;  // 0 = as in the other layers
+  uint32_t window_kv_heads = 0;
+  uint32_t n_shared_kv = 0;
+  bool has_values = true;
+  uint32_t ple_dim = 0;
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
@@ -55,7 +62,8 @@ std::vector<int32_t> RepeatingPrompt(int64_t n);
 // llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
 const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
-// gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0.
+// gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
+// gemma4_keys, gemma4_shared.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

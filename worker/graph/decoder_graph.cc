@@ -31,10 +31,16 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
       attention_scratch_(inputs.plan->n_rows),
       logits_(reinterpret_cast<float*>(
           inputs.arena->Region(*inputs.plan, "logits").data)) {
+  const bool has_embeddings = inputs.shape->ple_dim > 0;
+  if (has_embeddings) per_layer_inputs_.emplace(context_);
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
     layers_.push_back({.mixer = std::make_unique<AttentionMixer>(
                            architecture, il, context_, attention_scratch_),
-                       .ffn = MakeFfn(architecture, il, context_)});
+                       .ffn = MakeFfn(architecture, il, context_),
+                       .embedding = has_embeddings
+                                        ? std::make_unique<PerLayerEmbedding>(
+                                              il, context_)
+                                        : nullptr});
   }
   if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;
@@ -47,7 +53,10 @@ absl::string_view DecoderGraph::Missing(
     const planner::Architecture& architecture,
     const planner::ModelShape& shape) {
   if (shape.n_streams > 1) return "several residual streams";
-  if (shape.ple_dim > 0) return "per-layer embeddings";
+  const bool is_whole = shape.has_first_layer && shape.has_last_layer;
+  if (shape.ple_dim > 0 && !is_whole) {
+    return "per-layer embeddings and layers on several devices";
+  }
   if (architecture.score_scale == planner::ScoreScale::kOne) return "";
   const int64_t head_dim = shape.layers.front().head_dim;
   const bool is_even =
@@ -64,13 +73,16 @@ bool DecoderGraph::Reads(absl::string_view tensor) {
                                             "rope_freqs.weight",
                                             "rope_factors_long.weight",
                                             "rope_factors_short.weight"};
-  return absl::c_linear_search(kTensors, tensor);
+  return absl::c_linear_search(kTensors, tensor) ||
+         PerLayerInputs::Reads(tensor);
 }
 
 bool DecoderGraph::ReadsInLayer(const planner::Architecture& architecture,
                                 absl::string_view tensor) {
   // Only a sum that is normed is scaled.
-  return architecture.has_post_norms && tensor == "layer_output_scale.weight";
+  return (architecture.has_post_norms &&
+          tensor == "layer_output_scale.weight") ||
+         PerLayerEmbedding::Reads(tensor);
 }
 
 absl::Status DecoderGraph::FinishLoad() {
@@ -130,6 +142,7 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
                          .scale = context_.parameters().embedding_scale,
                          .out = context_.Residual()}));
   }
+  if (per_layer_inputs_) RETURN_IF_ERROR(per_layer_inputs_->Compute(batch));
   for (const Layer& layer : layers_) RETURN_IF_ERROR(AddLayer(layer, batch));
   RETURN_IF_ERROR(context_.FinishResidual());
   if (context_.HasLogits()) return StepLogits(batch);
@@ -141,6 +154,7 @@ absl::Status DecoderGraph::AddLayer(const Layer& layer,
   RETURN_IF_ERROR(layer.mixer->Add(batch));
   if (context_.n_rows() == 0) return absl::OkStatus();
   RETURN_IF_ERROR(layer.ffn->Add(batch));
+  if (layer.embedding) RETURN_IF_ERROR(layer.embedding->Add(batch));
   if (layer.output_scale != 1) context_.ScaleResidual(layer.output_scale);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "planner/model/architecture.h"
 #include "worker/graph/attention_mixer.h"
 #include "worker/graph/graph_parameters.h"
+#include "worker/graph/per_layer_embedding.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -44,6 +46,7 @@ class DecoderGraph final : public Model {
   struct Layer {
     std::unique_ptr<Sublayer> mixer;
     std::unique_ptr<Sublayer> ffn;
+    std::unique_ptr<Sublayer> embedding;  // the layer's own one; may be null
     float output_scale = 1;  // of the residual stream at the layer's end
   };
 
@@ -64,6 +67,7 @@ class DecoderGraph final : public Model {
 
   StepContext context_;
   AttentionScratch attention_scratch_;
+  std::optional<PerLayerInputs> per_layer_inputs_;
   std::vector<Layer> layers_;
   kernels::WeightMatrix embedding_ = {};  // set if the layers begin with it
   kernels::WeightMatrix output_ = {};     // set if logits are made here

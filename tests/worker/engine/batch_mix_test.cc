@@ -90,13 +90,16 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
     NameOfModelAndKv);
 
-// What other families add: biases, both soft-caps, and experts.
+// What other families add: biases, both soft-caps, experts, heads of two widths,
+// values that are keys, shared keys and per-layer embeddings.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
                       ModelAndKv{"gemma2_q5_0", DType::kF16},
                       ModelAndKv{"qwen3moe_q4_0", DType::kF16},
-                      ModelAndKv{"qwen2moe_q8_0", DType::kF16}),
+                      ModelAndKv{"qwen2moe_q8_0", DType::kF16},
+                      ModelAndKv{"gemma4_keys", DType::kQ8_0},
+                      ModelAndKv{"gemma4_shared", DType::kF16}),
     NameOfModelAndKv);
 
 }  // namespace

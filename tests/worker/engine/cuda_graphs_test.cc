@@ -90,8 +90,11 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
   std::vector<int32_t> longest = RandomIds(84, 4);
   for (const int32_t id : RepeatingPrompt(40)) longest.push_back(id);
   std::vector<const char*> models = {"gemma_q5_0"};
-  // Another family with the same kernels, for which sanitizers are too slow.
-  if (!kIsSanitized) models.push_back("llama_q4_1");
+  // Other families, for which sanitizers are too slow.
+  if (!kIsSanitized) {
+    models.push_back("gemma4_shared");
+    models.push_back("llama_q4_1");
+  }
   for (const char* model : models) {
     SCOPED_TRACE(model);
     LoadCounted(model, {.n_ctx = 192,

@@ -20,6 +20,7 @@
 #include "planner/layout/memory_plan.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
+#include "worker/graph/runnable.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulation/backend.h"
 #include "tests/worker/engine/guarded_memory.h"
@@ -62,12 +63,16 @@ absl::StatusOr<Devices> DefaultDevices() {
   return *devices;
 }
 
-// Layers in as many parts as there are devices, nearly equal ones.
-std::vector<int64_t> EvenCuts(int64_t n_layers, size_t n_parts) {
+// Layers in as many parts as there are devices, nearly equal ones, or fewer
+// where the model cannot be cut.
+std::vector<int64_t> EvenCuts(const planner::ModelShape& shape,
+                              size_t n_parts) {
   std::vector<int64_t> cuts;
   for (size_t i = 1; i < n_parts; ++i) {
-    cuts.push_back(n_layers * static_cast<int64_t>(i) /
-                   static_cast<int64_t>(n_parts));
+    const int64_t cut = shape.n_layers * static_cast<int64_t>(i) /
+                        static_cast<int64_t>(n_parts);
+    const auto rest = planner::SliceLayers(shape, cut, shape.n_layers - cut);
+    if (rest.ok() && worker::CheckArchitecture(*rest).ok()) cuts.push_back(cut);
   }
   return cuts;
 }
@@ -147,9 +152,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   }
   std::vector<int64_t> cuts = setup.cuts;
   if (cuts.empty()) {
-    const int64_t n_layers = file->shape().n_layers;
-    cuts = EvenCuts(n_layers,
-                    std::min(devices.size(), static_cast<size_t>(n_layers)));
+    const auto n_layers = static_cast<size_t>(file->shape().n_layers);
+    cuts = EvenCuts(file->shape(), std::min(devices.size(), n_layers));
   }
   worker::EngineOptions options;
   options.precision = setup.precision;

@@ -101,11 +101,25 @@ class OneLayerTest : public RollTest {
 };
 
 TEST_F(OneLayerTest, ShiftingIsAFreshPromptOfTheKeptTokens) {
-  for (const char* name : {"llama_f32", "llama_q4_1", "gemma_q5_0"}) {
+  for (const char* name :
+       {"llama_f32", "llama_q4_1", "gemma_q5_0", "gemma4_keys"}) {
     SCOPED_TRACE(name);
     RandomModel model = FindRandomModel(name);
     model.n_layers = 1;
     model.pattern = {false};
+    ExpectLikeFresh(model);
+  }
+}
+
+// The keys of a layer are those of two layers here, which see other rows of the
+// residual stream; what they store does not depend on it.
+TEST_F(OneLayerTest, ShiftingKeysThatTwoLayersRead) {
+  for (const bool has_window : {false, true}) {
+    RandomModel model = FindRandomModel("gemma4_shared");
+    model.n_layers = 2;
+    model.n_shared_kv = 1;
+    model.pattern = {has_window, has_window};
+    model.has_rope_freqs = !has_window;
     ExpectLikeFresh(model);
   }
 }
@@ -199,7 +213,9 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"llama_q4_1", DType::kQ8_0},
                       ModelAndKv{"gemma_q5_0", DType::kF16},
                       ModelAndKv{"gemma_q5_0", DType::kBF16},
-                      ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
+                      ModelAndKv{"gemma_q5_0", DType::kQ8_0},
+                      ModelAndKv{"gemma4_keys", DType::kF16},
+                      ModelAndKv{"gemma4_shared", DType::kF16}),
     NameOfModelAndKv);
 
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {

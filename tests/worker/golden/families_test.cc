@@ -51,6 +51,7 @@ constexpr const char* kFamilies[] = {"llama",
                                      "olmo3",
                                      "mistral3",
                                      "gemma4-12b",
+                                     "gemma4-e2b",
                                      "qwen3moe",
                                      "mixtral",
                                      "qwen2moe"};
@@ -220,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                                            "granite", "llama-bias", "phi3",
                                            "phi3-longrope-short", "glm4",
                                            "olmo2", "olmo3", "mistral3",
-                                           "gemma4-12b", "qwen3moe", "qwen2moe"),
+                                           "gemma4-12b", "gemma4-e2b",
+                                           "qwen3moe", "qwen2moe"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace

@@ -52,7 +52,7 @@ class RingStepTest : public plimsoll::testing::EngineFixture {
 };
 
 TEST_F(RingStepTest, AStepOfOneRowASequenceCopiesNoKeys) {
-  for (const char* model : {"gemma_q5_0", "llama_f32"}) {
+  for (const char* model : {"gemma_q5_0", "gemma4_shared", "llama_f32"}) {
     SCOPED_TRACE(model);
     (void)Reply(model, 0);
     EXPECT_GE(std::ssize(copies_), kReplyTokens - 1);
@@ -62,9 +62,13 @@ TEST_F(RingStepTest, AStepOfOneRowASequenceCopiesNoKeys) {
 }
 
 TEST_F(RingStepTest, RowsThatMayBeTakenBackAreCopied) {
-  const std::vector<int32_t> alone = Reply("gemma_q5_0", 0);
-  EXPECT_EQ(Reply("gemma_q5_0", 4), alone);
-  EXPECT_GT(std::ranges::count_if(copies_, [](int64_t n) { return n > 1; }), 0);
+  for (const char* model : {"gemma_q5_0", "gemma4_shared"}) {
+    SCOPED_TRACE(model);
+    const std::vector<int32_t> alone = Reply(model, 0);
+    EXPECT_EQ(Reply(model, 4), alone);
+    EXPECT_GT(std::ranges::count_if(copies_, [](int64_t n) { return n > 1; }),
+              0);
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/gguf/header_numbers.h"
+#include "planner/layout/layer_split.h"
 #include "planner/model/architectures.h"
 
 namespace plimsoll::worker {
@@ -18,8 +19,10 @@ using ::plimsoll::planner::HeaderNumbers;
 using ::plimsoll::planner::ModelShape;
 using ::testing::HasSubstr;
 
-// Six layers of any architecture, and experts if there are any.
-ModelShape Small(const std::string& architecture, int64_t n_experts) {
+// Six layers of any architecture, and experts and per-layer embeddings if there
+// are any.
+ModelShape Small(const std::string& architecture, int64_t n_experts,
+                 uint64_t ple_dim = 0) {
   HeaderNumbers numbers(architecture);
   numbers.Int("context_length", 4'096)
       .Int("embedding_length", 64)
@@ -29,6 +32,7 @@ ModelShape Small(const std::string& architecture, int64_t n_experts) {
       .Int("attention.head_count_kv", 2)
       .Int("attention.key_length", 32)
       .Int("attention.value_length", 32)
+      .Int("embedding_length_per_layer_input", ple_dim)
       .Int("vocab_size", 100);
   if (architecture == "gemma4") {
     numbers.Int("attention.sliding_window_pattern", 6);
@@ -78,6 +82,18 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
     EXPECT_EQ(status.message(),
               "architecture \"" + std::string(c.architecture) + "\" with " +
                   c.missing + " can be planned but not run by this build");
+  }
+}
+
+TEST(CheckArchitectureTest, PerLayerEmbeddingsRunWhereAllLayersAreTogether) {
+  const ModelShape shape = Small("gemma4", 0, 32);
+  EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
+  for (const int64_t first : {0, 3}) {
+    const auto part = planner::SliceLayers(shape, first, 3);
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_THAT(
+        std::string(CheckArchitecture(*part).message()),
+        HasSubstr("per-layer embeddings and layers on several devices"));
   }
 }
 

@@ -1,0 +1,176 @@
+// The random models that tests choose among.
+#include <gtest/gtest.h>
+
+#include "tests/worker/random_model.h"
+
+namespace plimsoll::testing {
+
+const std::vector<RandomModel>& RandomModels() {
+  static const auto* const kModels = new std::vector<RandomModel>{
+      {.name = "llama_f32",
+       .architecture = "llama",
+       .dim = 64,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 16,
+       .ffn_dim = 128,
+       .n_layers = 2,
+       .default_type = DType::kF32,
+       .types = {},
+       .pattern = {},
+       .has_rope_freqs = true},
+      {.name = "llama_half",
+       .architecture = "llama",
+       .dim = 80,
+       .n_heads = 5,
+       .n_kv_heads = 1,
+       .head_dim = 16,
+       .ffn_dim = 112,
+       .n_layers = 2,
+       .default_type = DType::kF16,
+       .types = {{"attn_v", DType::kBF16},
+                 {"ffn_down", DType::kBF16},
+                 {"output", DType::kBF16}},
+       .pattern = {},
+       .is_untied = true},
+      {.name = "llama_q4_1",
+       .architecture = "llama",
+       .dim = 96,
+       .n_heads = 3,
+       .n_kv_heads = 1,
+       .head_dim = 32,
+       .ffn_dim = 160,
+       .n_layers = 3,
+       .default_type = DType::kQ4_1,
+       .types = {{"token_embd", DType::kQ8_0}},
+       .pattern = {}},
+      {.name = "gemma_q5_0",
+       .architecture = "gemma3",
+       .dim = 96,
+       .n_heads = 4,
+       .n_kv_heads = 1,
+       .head_dim = 32,
+       .ffn_dim = 160,
+       .n_layers = 7,
+       .default_type = DType::kQ5_0,
+       .types = {{"token_embd", DType::kQ8_0}, {"attn_v", DType::kQ8_0}},
+       .window = 16,
+       .pattern = {}},
+      {.name = "gemma_k",
+       .architecture = "gemma3",
+       .dim = 256,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 64,
+       .ffn_dim = 512,
+       .n_layers = 3,
+       .default_type = DType::kQ4_K,
+       .types = {{"token_embd", DType::kQ6_K},
+                 {"attn_v", DType::kQ6_K},
+                 {"ffn_down", DType::kQ6_K}},
+       .window = 24,
+       .pattern = {true, false, true},
+       .rope_factor = 8.0f},
+      {.name = "llama_mixed",
+       .architecture = "llama",
+       .dim = 256,
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .head_dim = 64,
+       .ffn_dim = 512,
+       .n_layers = 2,
+       .default_type = DType::kQ4_0,
+       .types = {{"attn_v", DType::kQ5_K},
+                 {"ffn_up", DType::kQ5_1},
+                 {"ffn_down", DType::kQ5_K}},
+       .pattern = {}},
+  };
+  return *kModels;
+}
+
+const std::vector<RandomModel>& FamilyModels() {
+  static const auto* const kModels = [] {
+    auto* models = new std::vector<RandomModel>;
+    const auto add = [&](const char* name, const char* architecture,
+                         DType type) -> RandomModel& {
+      models->push_back({.name = name,
+                         .architecture = architecture,
+                         .dim = 96,
+                         .n_heads = 4,
+                         .n_kv_heads = 2,
+                         .head_dim = 32,
+                         .ffn_dim = 160,
+                         .n_layers = 3,
+                         .default_type = type,
+                         .types = {{"token_embd", DType::kQ8_0}},
+                         .pattern = {}});
+      return models->back();
+    };
+    add("qwen2_q8_0", "qwen2", DType::kQ8_0);
+    add("qwen3_q4_0", "qwen3", DType::kQ4_0);
+    add("gemma1_q4_0", "gemma", DType::kQ4_0);
+    RandomModel& gemma2 = add("gemma2_q5_0", "gemma2", DType::kQ5_0);
+    gemma2.window = 16;
+    gemma2.score_cap = 3;
+    gemma2.logit_cap = 8;
+    RandomModel& capped = add("gemma3_capped", "gemma3", DType::kQ5_0);
+    capped.window = 16;
+    capped.logit_cap = 8;
+    RandomModel& qwen3moe = add("qwen3moe_q4_0", "qwen3moe", DType::kQ4_0);
+    qwen3moe.types["ffn_gate_inp"] = DType::kF32;
+    qwen3moe.types["ffn_down_exps"] = DType::kQ5_1;
+    qwen3moe.n_experts = 9;
+    qwen3moe.n_experts_used = 3;
+    qwen3moe.expert_ffn_dim = 64;
+    RandomModel& qwen2moe = add("qwen2moe_q8_0", "qwen2moe", DType::kQ8_0);
+    qwen2moe.types["ffn_gate_inp"] = DType::kF32;
+    qwen2moe.n_experts = 5;
+    qwen2moe.n_experts_used = 2;
+    qwen2moe.expert_ffn_dim = 96;
+    qwen2moe.shared_ffn_dim = 160;
+    // The two forms of Gemma 4.
+    const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
+      RandomModel& model = add(name, "gemma4", type);
+      model.head_dim = 64;
+      model.window_head_dim = 32;
+      model.window = 16;
+      model.has_rope_freqs = true;
+      model.logit_cap = 8;
+      return model;
+    };
+    RandomModel& keys = add_gemma4("gemma4_keys", DType::kQ4_0);
+    keys.n_kv_heads = 1;
+    keys.window_kv_heads = 2;
+    keys.pattern = {true, false, false};
+    keys.has_values = false;
+    RandomModel& shared = add_gemma4("gemma4_shared", DType::kQ5_0);
+    shared.n_kv_heads = 1;
+    shared.window_kv_heads = 1;
+    shared.n_layers = 6;
+    shared.pattern = {true, true, false, true, true, false};
+    shared.n_shared_kv = 3;
+    shared.ple_dim = 32;
+    return models;
+  }();
+  return *kModels;
+}
+
+const RandomModel& FindRandomModel(absl::string_view name) {
+  for (const auto* models : {&RandomModels(), &FamilyModels()}) {
+    for (const RandomModel& model : *models) {
+      if (model.name == name) return model;
+    }
+  }
+  ADD_FAILURE() << "there is no model " << name;
+  return RandomModels().front();
+}
+
+RandomModel WideModel() {
+  RandomModel model = FindRandomModel("llama_f32");
+  model.dim = 256;
+  model.head_dim = 64;
+  model.ffn_dim = 1'024;
+  return model;
+}
+
+}  // namespace plimsoll::testing
