@@ -14,11 +14,14 @@ target_link_libraries(plimsoll_text_base
   PRIVATE nlohmann_json::nlohmann_json PkgConfig::PCRE2)
 add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
+  text/tokenizer/merge_table.cc
   text/tokenizer/pretokenizer.cc
+  text/tokenizer/space_mark.cc
   text/tokenizer/special_tokens.cc
   text/tokenizer/token_index.cc
   text/tokenizer/tokenizer.cc
   text/tokenizer/tokenizer_bpe.cc
+  text/tokenizer/tokenizer_char_bpe.cc
   text/tokenizer/tokenizer_spm.cc
   text/tokenizer/vocab_table.cc)
 target_link_libraries(plimsoll_text_tokenizer

@@ -75,7 +75,7 @@ struct WeightTensor {
 // The tokenizer's tables as the header declares them; the strings stay in the
 // file.
 struct VocabShape {
-  std::string model;  // "llama", "gpt2", or "no_vocab": plan only
+  std::string model;  // "gemma4", "gpt2", "llama"; "no_vocab": plan only
   int64_t n_tokens = 0;
   int64_t token_bytes = 0;  // all token strings, without length prefixes
   int64_t n_merges = 0;

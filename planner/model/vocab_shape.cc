@@ -112,10 +112,11 @@ absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
     vocab.model = "no_vocab";
     return vocab;
   }
-  if (*model != "llama" && *model != "gpt2") {
-    return absl::UnimplementedError(
-        absl::StrCat(key("model"), " ", Quoted(*model),
-                     " is not supported (llama, gpt2 and no_vocab are)"));
+  const bool has_merges = *model == "gemma4" || *model == "gpt2";
+  if (*model != "llama" && !has_merges) {
+    return absl::UnimplementedError(absl::StrCat(
+        key("model"), " ", Quoted(*model),
+        " is not supported (gemma4, gpt2, llama and no_vocab are)"));
   }
   ASSIGN_OR_RETURN(const GgufArray* tokens, StringArray(header, key("tokens")));
   if (tokens->n < 1 || tokens->n > ModelShape::kMaxVocab) {
@@ -130,7 +131,7 @@ absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
   RETURN_IF_ERROR(CheckCompanion(header, key("token_type"), GgufType::kI32,
                                  GgufType::kU32, vocab.n_tokens));
   RETURN_IF_ERROR(CheckSpecialIds(header, vocab.n_tokens));
-  if (*model == "gpt2") {
+  if (has_merges) {
     ASSIGN_OR_RETURN(const GgufArray* merges,
                      StringArray(header, key("merges")));
     vocab.n_merges = merges->n;

@@ -38,16 +38,19 @@ TEST(VocabShapeTest, CountsTokensAndTheirBytes) {
   EXPECT_EQ(vocab->n_merges, 0);
 }
 
-TEST(VocabShapeTest, CountsMergesOfByteLevelBpe) {
-  const auto vocab =
-      VocabOf(BuilderOf(Spm({"model"}))
-                  .Text("tokenizer.ggml.model", "gpt2")
-                  .Strings("tokenizer.ggml.merges", {"a b", "ab c"}));
-  ASSERT_TRUE(vocab.ok()) << vocab.status();
-  EXPECT_EQ(vocab->n_merges, 2);
-  EXPECT_EQ(vocab->merge_bytes, 7);
-  ExpectNamed(BuilderOf(Spm({"model"})).Text("tokenizer.ggml.model", "gpt2"),
-              "tokenizer.ggml.merges");
+TEST(VocabShapeTest, CountsMergesOfRankedTokenizers) {
+  for (const char* model : {"gpt2", "gemma4"}) {
+    const auto vocab =
+        VocabOf(BuilderOf(Spm({"model"}))
+                    .Text("tokenizer.ggml.model", model)
+                    .Strings("tokenizer.ggml.merges", {"a b", "ab c"}));
+    ASSERT_TRUE(vocab.ok()) << vocab.status();
+    EXPECT_EQ(vocab->model, model);
+    EXPECT_EQ(vocab->n_merges, 2);
+    EXPECT_EQ(vocab->merge_bytes, 7);
+    ExpectNamed(BuilderOf(Spm({"model"})).Text("tokenizer.ggml.model", model),
+                "tokenizer.ggml.merges");
+  }
 }
 
 TEST(VocabShapeTest, ModelsWithoutAVocabularyCanBePlanned) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -16,28 +17,17 @@ namespace {
 
 // These texts end generation if their token is a control token. In Gemma 3
 // `</s>` is an ordinary HTML tag, so the type decides.
-// This one is FunctionGemma's: files have it as a control or a user-defined
-// token.
-constexpr absl::string_view kToolWait = "<start_function_response>";
+// These two, FunctionGemma's and Gemma 4's, wait for what a tool says: files
+// have them as control or as user-defined tokens.
+constexpr absl::string_view kToolWaits[] = {"<start_function_response>",
+                                            "<|tool_response>"};
 constexpr absl::string_view kEndTexts[] = {
-    "<end_of_turn>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<|return|>",
-    "<|call|>",
-    "<EOT>",
-    "<eos>",
-    "<turn|>",
-    "<|tool_response>",
-    "</s>",
-    kToolWait,
-    "<|fim_pad|>",
-    "<|repo_name|>",
-    "<|file_sep|>",
+    "<end_of_turn>", "<|im_end|>",    "<|eot_id|>",
+    "<|eom_id|>",    "<|end|>",       "<|end_of_text|>",
+    "<|endoftext|>", "<|return|>",    "<|call|>",
+    "<EOT>",         "<eos>",         "<turn|>",
+    kToolWaits[1],   "</s>",          kToolWaits[0],
+    "<|fim_pad|>",   "<|repo_name|>", "<|file_sep|>",
 };
 
 constexpr absl::string_view kEndKeys[] = {
@@ -95,8 +85,8 @@ void AddEndTexts(const VocabTable& vocab, std::vector<int32_t>& ends) {
     const int32_t id = vocab.Find(text);
     if (id < 0) continue;
     const TokenType type = vocab.Type(id);
-    const bool may_be_text =
-        text == kToolWait && type == TokenType::kUserDefined;
+    const bool may_be_text = absl::c_linear_search(kToolWaits, text) &&
+                             type == TokenType::kUserDefined;
     if (type == TokenType::kControl || may_be_text) ends.push_back(id);
   }
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/tokenizer/tokenizer_bpe.h"
+#include "worker/text/tokenizer/tokenizer_char_bpe.h"
 #include "worker/text/tokenizer/tokenizer_spm.h"
 #include "worker/text/utf8.h"
 
@@ -134,9 +135,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   }
   if (*model == "llama") return SpmTokenizer::Load(header, source);
   if (*model == "gpt2") return BpeTokenizer::Load(header, source);
+  if (*model == "gemma4") return CharBpeTokenizer::Load(header, source);
   return absl::UnimplementedError(
       absl::StrCat("tokenizer.ggml.model is '", *model,
-                   "'; the tokenizers known are llama and gpt2"));
+                   "'; the tokenizers known are gemma4, gpt2 and llama"));
 }
 
 }  // namespace plimsoll::worker

@@ -10,20 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/tokenizer/piece_cache.h"
+#include "worker/text/tokenizer/space_mark.h"
 #include "worker/text/tokenizer/text_merge.h"
 
 namespace plimsoll::worker {
 namespace {
-
-constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
-// Bytes of the character that `lead` begins by its high bits alone, which is
-// how this tokenizer cuts ill-formed text too.
-size_t CharBytes(char lead) {
-  constexpr uint8_t kBytes[16] = {1, 1, 1, 1, 1, 1, 1, 1,
-                                  1, 1, 1, 1, 2, 2, 3, 4};
-  return kBytes[static_cast<unsigned char>(lead) >> 4];
-}
 
 // Orders scores as ranks: the highest score has the lowest rank. Both zeros are
 // the same score.
@@ -34,31 +25,6 @@ uint32_t RankOfScore(float score) {
   return ~ascending;
 }
 
-// Sets `marked` to `text` with U+2581 for each space.
-// Errors: those of `stop`.
-absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
-                        StopCounter& stop, std::string& marked) {
-  marked.clear();
-  if (with_space_prefix) marked.append(kSpaceMark.data(), kSpaceMark.size());
-  while (!text.empty()) {
-    const absl::string_view some = text.substr(0, StopCounter::kUnits);
-    RETURN_IF_ERROR(stop.Spend(StopCounter::kUnits));
-    const auto n_spaces =
-        static_cast<size_t>(std::count(some.begin(), some.end(), ' '));
-    size_t at = marked.size();
-    marked.resize(at + some.size() + (kSpaceMark.size() - 1) * n_spaces);
-    for (const char c : some) {
-      if (c == ' ') {
-        kSpaceMark.copy(&marked[at], kSpaceMark.size());
-        at += kSpaceMark.size();
-      } else {
-        marked[at++] = c;
-      }
-    }
-    text.remove_prefix(some.size());
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -81,22 +47,16 @@ SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
                            TokenRoles roles, bool add_space_prefix)
     : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
       unknown_(roles_.unknown),
-      add_space_prefix_(add_space_prefix) {
+      add_space_prefix_(add_space_prefix),
+      byte_ids_(ByteTokenIds(vocab_)) {
   strip_leading_space_ = add_space_prefix;
   // Text that is in no token must not become a control token either.
   if (unknown_ && vocab_.Type(*unknown_) == TokenType::kControl) {
     unknown_.reset();
   }
-  byte_ids_.fill(-1);
   filter_.Reset(static_cast<size_t>(vocab_size()));
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const absl::string_view text = vocab_.Text(id);
-    if (vocab_.Type(id) == TokenType::kByte) {
-      const int byte = ParseByteToken(text);
-      if (byte >= 0 && byte_ids_[static_cast<size_t>(byte)] < 0) {
-        byte_ids_[static_cast<size_t>(byte)] = id;
-      }
-    }
     IndexJoins(text);
     if (text.size() < 2) continue;
     lengths_.Add(text);
@@ -349,14 +309,7 @@ void SpmTokenizer::AppendAsBytes(absl::string_view text,
 
 void SpmTokenizer::AppendNormal(absl::string_view text,
                                 std::string& out) const {
-  for (size_t i = 0; i < text.size();) {
-    if (text.substr(i, kSpaceMark.size()) == kSpaceMark) {
-      out.push_back(' ');
-      i += kSpaceMark.size();
-    } else {
-      out.push_back(text[i++]);
-    }
-  }
+  AppendUnmarked(text, out);
 }
 
 int64_t SpmTokenizer::MemoryBytes() const {

@@ -55,6 +55,19 @@ int ParseByteToken(absl::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+std::array<int32_t, 256> ByteTokenIds(const VocabTable& vocab) {
+  std::array<int32_t, 256> ids;
+  ids.fill(-1);
+  for (int32_t id = 0; id < vocab.size(); ++id) {
+    if (vocab.Type(id) != TokenType::kByte) continue;
+    const int byte = ParseByteToken(vocab.Text(id));
+    if (byte < 0) continue;
+    int32_t& first = ids[static_cast<size_t>(byte)];
+    if (first < 0) first = id;
+  }
+  return ids;
+}
+
 absl::StatusOr<VocabTable> VocabTable::Load(const planner::GgufHeader& header,
                                             planner::ByteSource& source,
                                             Scores scores) {

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_VOCAB_TABLE_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_VOCAB_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -84,6 +85,9 @@ absl::Status NameKey(absl::string_view key, const absl::Status& status);
 // The byte that a byte token's text `<0xHH>` names, or -1 if `text` has another
 // form.
 int ParseByteToken(absl::string_view text);
+
+// For each byte, the id of its byte token, or -1.
+std::array<int32_t, 256> ByteTokenIds(const VocabTable& vocab);
 
 }  // namespace plimsoll::worker
 
