@@ -1,5 +1,4 @@
 // Operations that treat rows or elements one by one.
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -429,11 +428,14 @@ TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
 // Rows of `up` may lie further apart than those of `gate`.
 TEST_P(ElementwiseTest, AnActivationReadsRowsOfUpWithGaps) {
   RandomData random(30);
-  for (const auto& [n_rows, dim, stride] : {std::array<int64_t, 3>{1, 32, 40},
-                                            {3, 33, 64},
-                                            {40, 64, 192},
-                                            {3, 2'080, 6'240},
-                                            {2, 4'128, 4'160}}) {
+  struct Rows {
+    int64_t n, dim, stride;
+  };
+  for (const Rows& rows : {Rows{1, 32, 40}, Rows{3, 33, 64}, Rows{40, 64, 192},
+                           Rows{3, 2'080, 6'240}, Rows{2, 4'128, 4'160}}) {
+    const int64_t n_rows = rows.n;
+    const int64_t dim = rows.dim;
+    const int64_t stride = rows.stride;
     const auto gate = random.Floats(n_rows * dim, 4.0f);
     const auto wide = random.Floats(n_rows * stride);
     std::vector<float> up;
