@@ -67,7 +67,7 @@ inline ExpertRows ExpertRowsAt(std::byte* data, int64_t n_rows,
 // How a router's logits become scores.
 enum class RouterGate {
   kSoftmax,          // over all experts
-  kSigmoid,          // of each expert
+  kSigmoid,          // each score by itself
   kSoftmaxOfChosen,  // scores are logits; the softmax is over a row's experts
 };
 
@@ -76,7 +76,7 @@ struct Routing {
   RouterGate gate = RouterGate::kSoftmax;
   // Weights are divided by their sum, at least by kLeastWeightSum.
   bool is_normalized = false;
-  float scale = 1;  // of the weights, at last
+  float scale = 1;  // multiplies the weights at the end
   // Groups of as many experts each. Only experts of a row's best n_groups_used
   // groups are chosen; the two best experts of a group, added, tell how good it
   // is.
@@ -102,7 +102,7 @@ struct GatedExpertMatMulArgs {
   ExpertMatrices gate;
   ExpertMatrices up;        // as many outputs and columns as gate
   const float* x;           // [n_rows, cols]
-  const std::byte* packed;  // of x, or nullptr, as in MatMulArgs
+  const std::byte* packed;  // x packed, or nullptr, as in MatMulArgs
   Activation activation;
   std::byte* gathered;  // scratch: cols floats for each place
   float* out;           // [places, outputs]

@@ -95,7 +95,7 @@ void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
-// The same for rows [begin, end).
+// Computes rows [begin, end) alone.
 void GatedActivation(const GatedActivationArgs& args, int64_t begin,
                      int64_t end);
 // FusesGatedMatMul says whether GatedMatMul can gate products before their

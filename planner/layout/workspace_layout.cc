@@ -70,7 +70,7 @@ constexpr Lifetimes kLifetimes = {{
     {kSampledActivations, kSample, kSample},
 }};
 
-// The same where layers read an earlier layer's rings: the chunk beside these
+// A layer may read an earlier layer's rings: then the chunk beside these
 // lives until the last of them has read it.
 constexpr Lifetimes kSharingLifetimes = [] {
   Lifetimes lifetimes = kLifetimes;
@@ -87,8 +87,8 @@ absl::Status TooBig() {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
 
-// Of each expert of a row: which one, its weight, its place, and the row there.
-// Of each expert: where its rows begin.
+// For each expert of a row: which one, its weight, its place, and the row
+// there. For each expert: where its rows begin.
 constexpr int64_t kRoutingWordBytes = 4;
 constexpr int64_t kRoutingPlaceBytes = 4 * kRoutingWordBytes;
 

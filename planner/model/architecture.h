@@ -58,7 +58,7 @@ enum class GateActivation {
 // outputs weighted.
 enum class RouterGate {
   kSoftmax,          // over all experts
-  kSigmoid,          // of each expert
+  kSigmoid,          // each score by itself
   kSoftmaxOfChosen,  // over the chosen experts
 };
 
@@ -101,7 +101,7 @@ struct Architecture {
   // These describe experts. A file may say otherwise in A.expert_gating_func
   // and A.expert_weights_norm.
   RouterGate router_gate = RouterGate::kSoftmax;
-  bool normalizes_weights = true;  // those of a row's experts, by their sum
+  bool normalizes_weights = true;  // divides a row's weights by their sum
   SharedExpert shared_expert = SharedExpert::kNone;
 
   // These describe attention.

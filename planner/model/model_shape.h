@@ -38,7 +38,7 @@ struct LayerShape {
                       // index if it owns them
   int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is
                                // 0 if there is no dense FFN beside them
-  int64_t shared_ffn_dim = 0;  // of the expert that all rows have; 0 = none
+  int64_t shared_ffn_dim = 0;  // the shared expert's width; 0 = none
   MixerKind mixer = MixerKind::kAttention;
   FfnKind ffn = FfnKind::kGated;
 

@@ -79,7 +79,8 @@ TEST_P(ElementwiseTest, RmsNormScalesWhatItWrites) {
       const auto plain = normed(1);
       const auto scaled = normed(kScale);
       for (size_t i = 0; i < plain.size(); ++i) {
-        // Of the plain one, which the reference does not round before.
+        // The error of the plain product, which the reference does not round
+        // before.
         EXPECT_NEAR(scaled[i], plain[i] * kScale,
                     std::abs(plain[i]) * 0x1p-23f);
       }

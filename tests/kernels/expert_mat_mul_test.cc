@@ -168,7 +168,7 @@ class Network {
   std::vector<float> x_;
   std::vector<float> logits_;
   std::vector<float> before_;
-  // Of the last run.
+  // Results of the last run.
   std::vector<int32_t> experts_;
   std::vector<float> weights_;
 };

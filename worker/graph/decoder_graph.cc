@@ -34,13 +34,13 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
   const bool has_embeddings = inputs.shape->ple_dim > 0;
   if (has_embeddings) per_layer_inputs_.emplace(context_);
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
-    layers_.push_back({.mixer = std::make_unique<AttentionMixer>(
-                           architecture, il, context_, attention_scratch_),
-                       .ffn = MakeFfn(architecture, il, context_),
-                       .embedding = has_embeddings
-                                        ? std::make_unique<PerLayerEmbedding>(
-                                              il, context_)
-                                        : nullptr});
+    layers_.push_back(
+        {.mixer = std::make_unique<AttentionMixer>(architecture, il, context_,
+                                                   attention_scratch_),
+         .ffn = MakeFfn(architecture, il, context_),
+         .embedding = has_embeddings
+                          ? std::make_unique<PerLayerEmbedding>(il, context_)
+                          : nullptr});
   }
   if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;

@@ -47,7 +47,7 @@ class DecoderGraph final : public Model {
     std::unique_ptr<Sublayer> mixer;
     std::unique_ptr<Sublayer> ffn;
     std::unique_ptr<Sublayer> embedding;  // the layer's own one; may be null
-    float output_scale = 1;  // of the residual stream at the layer's end
+    float output_scale = 1;  // multiplies the residual stream at the end
   };
 
   absl::Status AddLayer(const Layer& layer, const StepBatch& batch);

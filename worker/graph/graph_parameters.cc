@@ -272,9 +272,8 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                    ReadCap(architecture, header, architecture.logit_cap));
   ASSIGN_OR_RETURN(parameters.query_growth,
                    ReadQueryGrowth(architecture, header));
-  ASSIGN_OR_RETURN(
-      const int64_t n_rot,
-      ReadRotated(architecture, header, shape, /*has_window=*/false));
+  ASSIGN_OR_RETURN(const int64_t n_rot, ReadRotated(architecture, header, shape,
+                                                    /*has_window=*/false));
   ASSIGN_OR_RETURN(parameters.rope,
                    ReadRope(architecture, header, inputs, n_rot));
   ASSIGN_OR_RETURN(

@@ -30,7 +30,8 @@ absl::Status PerLayerInputs::Compute(const StepBatch& batch) {
   const planner::ModelShape& shape = *context_.inputs().shape;
   kernels::Backend& backend = context_.backend();
   float* const inputs = context_.Buffer(StepBuffer::kPerLayer);
-  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(/*weight=*/nullptr));
+  ASSIGN_OR_RETURN(const ProductInput x,
+                   context_.SublayerInput(/*weight=*/nullptr));
   RETURN_IF_ERROR(context_.Project(x, {{projection_, inputs}}));
   // A norm of x / sqrt(model_dim) is one of x whose eps is model_dim times as
   // large.
@@ -82,7 +83,8 @@ absl::StatusOr<PerLayerEmbedding::Inputs> PerLayerEmbedding::InputsOf(
 }
 
 absl::Status PerLayerEmbedding::Add(const StepBatch& batch) {
-  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(/*weight=*/nullptr));
+  ASSIGN_OR_RETURN(const ProductInput x,
+                   context_.SublayerInput(/*weight=*/nullptr));
   float* const gate = context_.Buffer(StepBuffer::kGate);
   RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}}));
   ASSIGN_OR_RETURN(const Inputs inputs, InputsOf(batch));

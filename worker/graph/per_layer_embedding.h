@@ -48,12 +48,12 @@ class PerLayerEmbedding final : public Sublayer {
   // Inputs of the rows that the layer goes on with.
   struct Inputs {
     const float* rows;
-    int64_t stride;  // from row to row
+    int64_t stride;  // floats from one row to the next
   };
   absl::StatusOr<Inputs> InputsOf(const StepBatch& batch);
 
   StepContext& context_;
-  const int64_t index_;  // of the layer among those of the part
+  const int64_t index_;  // the layer's index in its part
   kernels::WeightMatrix gate_;
   ResidualEnd end_;
 };

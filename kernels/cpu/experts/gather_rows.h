@@ -15,7 +15,7 @@ namespace plimsoll::kernels::cpu {
 void GatherFloats(const ExpertRows& rows, const float* x, int64_t dim,
                   float* out, ThreadPool& pool);
 
-// The same for packed rows. Each group in `out` is laid out as rows that are
+// Copies packed rows likewise. Each group in `out` is laid out as rows that are
 // packed together.
 void GatherPacked(const ExpertRows& rows, const ActiveExperts& active,
                   const std::byte* packed, int64_t dim, std::byte* out,

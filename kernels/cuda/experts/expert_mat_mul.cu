@@ -18,13 +18,13 @@ constexpr int kElementThreads = 256;
 
 // The matrices of a launch: one product, or two by the same rows.
 struct ExpertProduct {
-  DeviceMatrix first;  // of expert 0
+  DeviceMatrix first;  // expert 0's
   int64_t matrix_bytes;
   float* out;  // [places, first.rows]
 };
 struct ExpertProducts {
   ExpertProduct of[2];
-  int64_t n_first_blocks;  // of threads, for a batch of of[0]
+  int64_t n_first_blocks;  // thread blocks for a batch of of[0]
 };
 
 // Rows of one expert that are multiplied together.

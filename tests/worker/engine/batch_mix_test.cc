@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
     NameOfModelAndKv);
 
-// What other families add: biases, both soft-caps, experts, heads of two widths,
-// values that are keys, shared keys and per-layer embeddings.
+// What other families add: biases, both soft-caps, experts, heads of two
+// widths, values that are keys, shared keys and per-layer embeddings.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},

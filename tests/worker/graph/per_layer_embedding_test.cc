@@ -34,7 +34,7 @@ using ::plimsoll::testing::TemporaryFile;
 using Doubles = std::vector<double>;
 
 constexpr int64_t kLayer = 4;
-constexpr double kEps = 1e-5;  // of random models
+constexpr double kEps = 1e-5;  // random models have it
 
 RandomModel FloatModel() {
   RandomModel model = FindRandomModel("gemma4_shared");

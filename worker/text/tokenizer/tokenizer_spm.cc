@@ -25,7 +25,6 @@ uint32_t RankOfScore(float score) {
   return ~ascending;
 }
 
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SpmTokenizer::Load(
