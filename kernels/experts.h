@@ -93,6 +93,8 @@ struct RouteExpertsArgs {
   Routing routing = {};
   // [n_experts] or nullptr: added to scores for the choice, not for the weight.
   const float* choice_bias = nullptr;
+  // [n_experts] or nullptr: multiplies the weights of each expert at the end.
+  const float* expert_scales = nullptr;
 };
 
 // The gated half of each expert's network: at every place,

@@ -65,6 +65,7 @@ constexpr Lifetimes kLifetimes = {{
     {kRouter, kFfnNorm, kDownProduct},
     {kRouting, kFfnNorm, kFfnResidual},
     {kExpertRows, kGateUp, kFfnResidual},
+    {kFfnSum, kAttnNorm, kSample},
     {kPerLayer, kAttnNorm, kSample},
     {kSampled, kSample, kSample},
     {kSampledActivations, kSample, kSample},
@@ -107,7 +108,8 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
     sizes[static_cast<size_t>(buffer)] = bytes;
   };
@@ -134,6 +136,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
                       Checked(shape.n_experts + 1) * kRoutingWordBytes);
     set(kExpertRows, places * floats(shape.model_dim));
   }
+  if (widths.has_ffn_sums) set(kFfnSum, rows * floats(shape.model_dim));
   set(kPerLayer, rows * floats(shape.ple_dim) * shape.n_layers);
   set(kSampled, Checked(n_sampled) * floats(shape.model_dim));
   set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
@@ -172,11 +175,27 @@ int64_t EndBelow(uint32_t meets, const WorkspacePlan& plan) {
 
 const char* StepBufferName(StepBuffer buffer) {
   constexpr std::array<const char*, kNumStepBuffers> kNames = {
-      "residual",      "normed",    "activations",  "angles",
-      "prefix_angles", "query",     "prefix_query", "key",
-      "value",         "chunk_key", "chunk_value",  "attention",
-      "gate",          "up",        "router",       "routing",
-      "expert_rows",   "per_layer", "sampled",      "sampled_activations",
+      "residual",
+      "normed",
+      "activations",
+      "angles",
+      "prefix_angles",
+      "query",
+      "prefix_query",
+      "key",
+      "value",
+      "chunk_key",
+      "chunk_value",
+      "attention",
+      "gate",
+      "up",
+      "router",
+      "routing",
+      "expert_rows",
+      "ffn_sum",
+      "per_layer",
+      "sampled",
+      "sampled_activations",
       "scratch"};
   return kNames[static_cast<size_t>(buffer)];
 }
@@ -204,6 +223,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     widen(widths.ffn, layer.shared_ffn_dim);
     widen(widths.ffn, shape.ple_dim);
     widen(widths.head_dim, layer.head_dim);
+    widths.has_ffn_sums |= layer.ffn == FfnKind::kExpertsBesideGated;
     if (layer.window == 0) continue;
     widths.has_windows = true;
     ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));

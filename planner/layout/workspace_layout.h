@@ -36,12 +36,13 @@ enum class StepBuffer {
   kRouter,        // f32 [R, E], the experts' scores
   kRouting,       // four words for [R, K], and [E + 1] words: who goes where
   kExpertRows,    // f32 [R, K, D], inputs of experts, then their outputs
+  kFfnSum,        // f32 [R, D], what a dense FFN and experts add up to
   kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
   kSampled,       // f32 [S, D], rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
   kScratch,             // the kernels' scratch
 };
-inline constexpr int kNumStepBuffers = 21;
+inline constexpr int kNumStepBuffers = 22;
 const char* StepBufferName(StepBuffer buffer);
 
 struct WorkspaceBuffer {
@@ -69,6 +70,8 @@ struct StepWidths {
   int64_t chunk_key_bytes = 0;  // one row of a layer with a window
   int64_t chunk_value_bytes = 0;
   bool has_windows = false;
+  // Some layers have a dense FFN and experts, and norm their sum.
+  bool has_ffn_sums = false;
   // Some layers read the keys and values of an earlier layer with a window.
   bool shares_windows = false;
 };

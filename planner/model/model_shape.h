@@ -68,7 +68,8 @@ struct WeightTensor {
   bool is_vector;       // 1-D: a norm or a bias, kept as float32
   int64_t file_offset;  // from the start of the file
   int64_t file_bytes;
-  int64_t n_matrices = 1;  // experts, each rows x cols, in order
+  int64_t n_matrices = 1;   // experts, each rows x cols, in order
+  int64_t file_stride = 0;  // bytes in the file from one matrix to the next
   WeightKind kind = WeightKind::kDense;
 };
 

@@ -31,6 +31,8 @@ constexpr TensorPart kQkvBiases[] = {
     {"attn_q.bias", kQuery}, {"attn_k.bias", kKv}, {"attn_v.bias", kKv}};
 constexpr TensorPart kGateAndUp[] = {{"ffn_gate.weight", kFfn},
                                      {"ffn_up.weight", kFfn}};
+constexpr TensorPart kExpertGateAndUp[] = {{"ffn_gate_exps.weight", kExpertFfn},
+                                           {"ffn_up_exps.weight", kExpertFfn}};
 
 constexpr auto kModelRoles = std::to_array<TensorRole>({
     {"token_embd.weight", When::kAlways, kRequired, MatrixOf(kModel, kVocab),
@@ -99,7 +101,8 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
      When::kExpertsFused,
      kRequired,
      {kModel, kTwoExpertFfn, Dim::kExperts},
-     kExpert},
+     kExpert,
+     kExpertGateAndUp},
     {"ffn_down_exps.weight",
      When::kExperts,
      kRequired,
@@ -335,19 +338,20 @@ void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
                          .file_offset = header.data_offset + tensor.offset,
                          .file_bytes = tensor.bytes,
                          .n_matrices = spec.ne[2],
+                         .file_stride = tensor.bytes / spec.ne[2],
                          .kind = spec.kind};
   if (spec.parts.empty()) {
     weights.push_back(std::move(weight));
     return;
   }
   int64_t& n = spec.is_vector ? weight.cols : weight.rows;
-  const int64_t row_bytes = tensor.bytes / n;
+  const int64_t row_bytes = weight.file_stride / n;
   for (const PartSpec& part : spec.parts) {
     weight.name = part.name;
     n = part.rows;
-    weight.file_bytes = part.rows * row_bytes;
+    weight.file_bytes = part.rows * row_bytes * weight.n_matrices;
     weights.push_back(weight);
-    weight.file_offset += weight.file_bytes;
+    weight.file_offset += part.rows * row_bytes;
   }
 }
 

@@ -309,8 +309,11 @@ class TensorList {
     Add(prefix, role, cols, rows);
     tensors_.back().n_matrices = model_.n_experts;
   }
+  void AddVector(const std::string& name, uint64_t n) {
+    tensors_.push_back({name, DType::kF32, n, 1});
+  }
   void AddBias(const std::string& of, uint64_t n) {
-    tensors_.push_back({of + ".bias", DType::kF32, n, 1});
+    AddVector(of + ".bias", n);
   }
   void AddHeadNorm(const std::string& prefix, const std::string& role,
                    uint64_t dim) {
@@ -324,6 +327,24 @@ class TensorList {
   const RandomModel& model_;
   std::vector<Tensor> tensors_;
 };
+
+// Gemma 4 has gate and up in one tensor, and a dense FFN beside the experts.
+void AddExpertTensors(const RandomModel& m, const std::string& p,
+                      TensorList& list) {
+  list.Add(p, "ffn_gate_inp", m.dim, m.n_experts);
+  list.AddExperts(p, "ffn_down_exps", m.expert_ffn_dim, m.dim);
+  if (m.architecture != "gemma4") {
+    list.AddExperts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
+    list.AddExperts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
+    return;
+  }
+  list.AddExperts(p, "ffn_gate_up_exps", m.dim, 2 * m.expert_ffn_dim);
+  list.AddVector(p + "ffn_gate_inp.scale", m.dim);
+  list.AddVector(p + "ffn_down_exps.scale", m.n_experts);
+  list.Add(p, "pre_ffw_norm_2", m.dim, 1);
+  list.Add(p, "post_ffw_norm_1", m.dim, 1);
+  list.Add(p, "post_ffw_norm_2", m.dim, 1);
+}
 
 void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const LayerHeads heads = HeadsOf(m, il);
@@ -355,11 +376,9 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   }
   list.Add(p, "attn_output", q, m.dim);
   if (m.n_experts > 0) {
-    list.Add(p, "ffn_gate_inp", m.dim, m.n_experts);
-    list.AddExperts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
-    list.AddExperts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
-    list.AddExperts(p, "ffn_down_exps", m.expert_ffn_dim, m.dim);
-  } else {
+    AddExpertTensors(m, p, list);
+  }
+  if (m.n_experts == 0 || is_gemma4) {
     list.Add(p, "ffn_gate", m.dim, m.ffn_dim);
     list.Add(p, "ffn_up", m.dim, m.ffn_dim);
     list.Add(p, "ffn_down", m.ffn_dim, m.dim);

@@ -128,7 +128,7 @@ const std::vector<RandomModel>& FamilyModels() {
     qwen2moe.n_experts_used = 2;
     qwen2moe.expert_ffn_dim = 96;
     qwen2moe.shared_ffn_dim = 160;
-    // The two forms of Gemma 4.
+    // The three forms of Gemma 4.
     const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
       RandomModel& model = add(name, "gemma4", type);
       model.head_dim = 64;
@@ -143,6 +143,15 @@ const std::vector<RandomModel>& FamilyModels() {
     keys.window_kv_heads = 2;
     keys.pattern = {true, false, false};
     keys.has_values = false;
+    RandomModel& beside = add_gemma4("gemma4_experts", DType::kQ4_0);
+    beside.n_kv_heads = 1;
+    beside.window_kv_heads = 2;
+    beside.pattern = {true, false, false};
+    beside.has_values = false;
+    beside.types["ffn_gate_inp"] = DType::kF32;
+    beside.n_experts = 6;
+    beside.n_experts_used = 2;
+    beside.expert_ffn_dim = 64;
     RandomModel& shared = add_gemma4("gemma4_shared", DType::kQ5_0);
     shared.n_kv_heads = 1;
     shared.window_kv_heads = 1;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/graph/expert_ffn.h"
+#include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
 
 namespace plimsoll::worker {
@@ -16,8 +17,14 @@ namespace {
 
 std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
                                   int64_t layer, StepContext& context) {
-  if (context.Layer(layer).expert_ffn_dim > 0) {
-    return std::make_unique<ExpertFfn>(architecture, layer, context);
+  switch (context.Layer(layer).ffn) {
+    case planner::FfnKind::kExperts:
+      return std::make_unique<ExpertFfn>(architecture, layer, context);
+    case planner::FfnKind::kExpertsBesideGated:
+      return std::make_unique<GatedAndExpertFfn>(architecture, layer, context);
+    case planner::FfnKind::kGated:
+    case planner::FfnKind::kFusedGated:
+      break;
   }
   return std::make_unique<GatedFfn>(architecture, layer, context);
 }

@@ -1,6 +1,5 @@
-// A feed-forward network of experts: a router gives each row some of many gated
-// networks, and their outputs are added, each with its weight. There may be one
-// more expert that every row has.
+// A feed-forward network of experts, and perhaps one more expert that every row
+// has.
 #ifndef PLIMSOLL_WORKER_GRAPH_EXPERT_FFN_H_
 #define PLIMSOLL_WORKER_GRAPH_EXPERT_FFN_H_
 
@@ -8,8 +7,8 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "kernels/experts.h"
 #include "planner/model/architecture.h"
+#include "worker/graph/expert_network.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -20,10 +19,10 @@ class ExpertFfn final : public Sublayer {
   ExpertFfn(const planner::Architecture& architecture, int64_t layer,
             StepContext& context);
 
-  // What of such a layer, which has experts, this class cannot compute, as a
-  // text for "architecture X with ..."; empty if it can compute all of it.
-  static absl::string_view Missing(const planner::Architecture& architecture,
-                                   const planner::LayerShape& layer);
+  // Names what this class cannot compute of layers of the architecture. The
+  // text follows "architecture X with". It is empty if the class can compute
+  // all of it.
+  static absl::string_view Missing(const planner::Architecture& architecture);
   // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
@@ -33,23 +32,11 @@ class ExpertFfn final : public Sublayer {
   absl::Status Add(const StepBatch& batch) override;
 
  private:
-  // A router with its experts.
-  struct Experts {
-    kernels::WeightMatrix router;
-    kernels::Routing routing;
-    int64_t n_used;
-    kernels::ExpertMatrices gate, up, down;
-  };
-
-  // Adds the experts' outputs to the residual stream. It writes to where `x` is
-  // packed.
-  absl::Status AddExperts(const Experts& experts, const ProductInput& x);
-
   StepContext& context_;
   const float* norm_;
-  Experts chosen_;
+  ExpertNetwork chosen_;
   // The expert that every row has; its gate is a router with one expert.
-  std::optional<Experts> shared_;
+  std::optional<ExpertNetwork> shared_;
 };
 
 }  // namespace plimsoll::worker

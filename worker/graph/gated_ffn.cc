@@ -31,8 +31,7 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
   }
 }
 
-absl::string_view GatedFfn::Missing(const planner::Architecture& architecture,
-                                    const planner::LayerShape& /*layer*/) {
+absl::string_view GatedFfn::Missing(const planner::Architecture& architecture) {
   if (architecture.activation == planner::GateActivation::kClampedSwish) {
     return "clamped activations";
   }
@@ -53,6 +52,13 @@ absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   ASSIGN_OR_RETURN(const ProductInput gated, Gated(x));
   return context_.AddToResidual(gated, end_);
+}
+
+absl::Status GatedFfn::Compute(float* out) {
+  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
+  ASSIGN_OR_RETURN(const ProductInput gated, Gated(x));
+  RETURN_IF_ERROR(context_.Project(gated, {{end_.w, out}}));
+  return context_.AddBiases({{end_.bias, out, end_.w.rows}});
 }
 
 absl::StatusOr<ProductInput> GatedFfn::Gated(const ProductInput& x) {

@@ -18,10 +18,10 @@ class GatedFfn final : public Sublayer {
   GatedFfn(const planner::Architecture& architecture, int64_t layer,
            StepContext& context);
 
-  // What of such a layer this class cannot compute, as a text for "architecture
-  // X with ..."; empty if it can compute all of it.
-  static absl::string_view Missing(const planner::Architecture& architecture,
-                                   const planner::LayerShape& layer);
+  // Names what this class cannot compute of layers of the architecture. The
+  // text follows "architecture X with". It is empty if the class can compute
+  // all of it.
+  static absl::string_view Missing(const planner::Architecture& architecture);
   // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);
@@ -29,6 +29,8 @@ class GatedFfn final : public Sublayer {
   // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)), with the biases that
   // the file has; the sum is normed if the architecture norms it.
   absl::Status Add(const StepBatch& batch) override;
+  // out = what Add adds, before any norm of it.
+  absl::Status Compute(float* out);
 
  private:
   // activation(Wgate x + bias) * (Wup x + bias).

@@ -61,7 +61,7 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
     const int64_t row_bytes = FileRowBytes(tensor);
     const int64_t chunk_rows = ChunkRows(tensor, device);
     for (int64_t m = 0; m < tensor.n_matrices; ++m) {
-      const int64_t offset = tensor.file_offset + m * tensor.rows * row_bytes;
+      const int64_t offset = tensor.file_offset + m * tensor.file_stride;
       for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
         pieces.push_back({offset + row * row_bytes,
                           std::min(chunk_rows, tensor.rows - row) * row_bytes});

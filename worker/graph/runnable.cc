@@ -10,6 +10,7 @@
 #include "worker/graph/attention_mixer.h"
 #include "worker/graph/decoder_graph.h"
 #include "worker/graph/expert_ffn.h"
+#include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
 
 namespace plimsoll::worker {
@@ -18,15 +19,27 @@ namespace {
 using planner::Architecture;
 using planner::LayerShape;
 
+absl::string_view MissingInFfn(const Architecture& architecture,
+                               planner::FfnKind kind) {
+  switch (kind) {
+    case planner::FfnKind::kExperts:
+      return ExpertFfn::Missing(architecture);
+    case planner::FfnKind::kExpertsBesideGated:
+      return GatedAndExpertFfn::Missing(architecture);
+    case planner::FfnKind::kGated:
+    case planner::FfnKind::kFusedGated:
+      break;
+  }
+  return GatedFfn::Missing(architecture);
+}
+
 // The feature that the model needs and the graph's classes lack; empty if none.
 absl::string_view MissingFeature(const Architecture& architecture,
                                  const planner::ModelShape& shape) {
   const absl::string_view in_mixer = AttentionMixer::Missing(architecture);
   if (!in_mixer.empty()) return in_mixer;
   for (const LayerShape& layer : shape.layers) {
-    const absl::string_view in_ffn =
-        layer.expert_ffn_dim > 0 ? ExpertFfn::Missing(architecture, layer)
-                                 : GatedFfn::Missing(architecture, layer);
+    const absl::string_view in_ffn = MissingInFfn(architecture, layer.ffn);
     if (!in_ffn.empty()) return in_ffn;
   }
   return DecoderGraph::Missing(architecture, shape);
@@ -46,6 +59,7 @@ bool IsRead(const Architecture& architecture, absl::string_view name) {
   return AttentionMixer::Reads(architecture, of_layer) ||
          GatedFfn::Reads(architecture, of_layer) ||
          ExpertFfn::Reads(architecture, of_layer) ||
+         GatedAndExpertFfn::Reads(architecture, of_layer) ||
          DecoderGraph::ReadsInLayer(architecture, of_layer);
 }
 

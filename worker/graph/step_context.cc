@@ -78,8 +78,9 @@ std::byte* StepContext::PackedInputs(int64_t dim, StepBuffer buffer) const {
   return Bytes(buffer);
 }
 
-absl::StatusOr<ProductInput> StepContext::SublayerInput(const float* weight) {
-  return weight != nullptr ? NormedResidual(weight) : PlainResidual();
+absl::StatusOr<ProductInput> StepContext::SublayerInput(const float* weight,
+                                                        float scale) {
+  return weight != nullptr ? NormedResidual(weight, scale) : PlainResidual();
 }
 
 absl::StatusOr<ProductInput> StepContext::PlainResidual() {
@@ -97,7 +98,8 @@ absl::StatusOr<ProductInput> StepContext::PlainResidual() {
   return ProductInput{Residual(), packed};
 }
 
-absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
+absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight,
+                                                         float scale) {
   std::byte* packed = PackedInputs(model_dim());
   const kernels::RmsNormArgs norm = {.x = Residual(),
                                      .weight = weight,
@@ -106,7 +108,8 @@ absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
                                      .dim = model_dim(),
                                      .eps = parameters_.stream_eps,
                                      .accumulate = false,
-                                     .packed = packed};
+                                     .packed = packed,
+                                     .scale = scale};
   RETURN_IF_ERROR(added_weight_ == nullptr
                       ? backend().RmsNorm(norm)
                       : backend().AddNorm({AddedNorm(), norm}));
@@ -114,7 +117,7 @@ absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight) {
 }
 
 kernels::RmsNormArgs StepContext::AddedNorm() {
-  return {.x = Normed(),
+  return {.x = added_,
           .weight = std::exchange(added_weight_, nullptr),
           .out = Residual(),
           .n_rows = n_rows_,
@@ -130,8 +133,13 @@ absl::Status StepContext::AddToResidual(const ProductInput& input,
   float* const out = is_normed ? Normed() : Residual();
   RETURN_IF_ERROR(Project(input, {{end.w, out, /*accumulate=*/!is_normed}}));
   RETURN_IF_ERROR(AddBiases({{end.bias, out, model_dim()}}));
-  added_weight_ = end.post_norm;
+  if (is_normed) AddNormed(out, end.post_norm);
   return absl::OkStatus();
+}
+
+void StepContext::AddNormed(float* sum, const float* weight) {
+  added_ = sum;
+  added_weight_ = weight;
 }
 
 void StepContext::ScaleResidual(float scale) {

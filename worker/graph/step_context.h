@@ -107,12 +107,16 @@ class StepContext {
       planner::StepBuffer buffer = planner::StepBuffer::kActivations) const;
 
   // The input of a sublayer, after any addition that is pending: Normed() =
-  // RMSNorm(Residual()) * weight, or Residual() if `weight` is null.
-  absl::StatusOr<ProductInput> SublayerInput(const float* weight);
+  // RMSNorm(Residual()) * weight * scale, or Residual() if `weight` is null.
+  absl::StatusOr<ProductInput> SublayerInput(const float* weight,
+                                             float scale = 1);
   // Residual() += the product of `input` that `end` describes. If it is normed,
   // the addition stays pending until the next norm, or until FinishResidual;
   // meanwhile neither Normed() nor Residual() may be read or written.
   absl::Status AddToResidual(const ProductInput& input, const ResidualEnd& end);
+  // Residual() += RMSNorm(sum) * weight, which stays pending too; meanwhile
+  // neither `sum` nor Residual() may be written.
+  void AddNormed(float* sum, const float* weight);
   // Residual() *= scale, which becomes part of the pending addition: the caller
   // knows that there is one.
   void ScaleResidual(float scale);
@@ -141,7 +145,7 @@ class StepContext {
   }
 
  private:
-  absl::StatusOr<ProductInput> NormedResidual(const float* weight);
+  absl::StatusOr<ProductInput> NormedResidual(const float* weight, float scale);
   absl::StatusOr<ProductInput> PlainResidual();
   // The index of the weight called `name`.
   size_t IndexOf(absl::string_view name) const;
@@ -155,6 +159,7 @@ class StepContext {
   int64_t n_rows_ = 0;
   float* residual_ = nullptr;
   float* attended_ = nullptr;
+  float* added_ = nullptr;               // what the pending norm reads
   const float* added_weight_ = nullptr;  // weight of the pending norm
   float added_scale_ = 1;                // scale of the sum that it makes
   // Host scratch of a step, kept to avoid allocation.

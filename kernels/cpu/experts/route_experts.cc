@@ -124,7 +124,9 @@ void RouteRow(const RouteExpertsArgs& args, int64_t row) {
     divisor = std::max(sum, kLeastWeightSum);
   }
   for (int64_t i = 0; i < n_used; ++i) {
-    weights[i] = weights[i] / divisor * routing.scale;
+    const float scale =
+        args.expert_scales == nullptr ? 1.0f : args.expert_scales[experts[i]];
+    weights[i] = weights[i] / divisor * routing.scale * scale;
   }
 }
 

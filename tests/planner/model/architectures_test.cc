@@ -516,8 +516,22 @@ TEST(ArchitecturesTest, ExpertsMayHaveGateAndUpInOne) {
   }
   const auto fused = ShapeFromGguf(header);
   ASSERT_TRUE(fused.ok()) << fused.status();
-  EXPECT_EQ(fused->weights.size() + 6, apart->weights.size());
+  EXPECT_EQ(fused->weights.size(), apart->weights.size());
   EXPECT_EQ(*WeightBytesPerStep(*fused), *WeightBytesPerStep(*apart));
+  // Each expert's gate lies before its up.
+  const auto find = [&](absl::string_view name) {
+    return std::ranges::find(fused->weights, name, &WeightTensor::name);
+  };
+  const auto gate = find("blk.1.ffn_gate_exps.weight");
+  const auto up = find("blk.1.ffn_up_exps.weight");
+  ASSERT_NE(gate, fused->weights.end());
+  ASSERT_NE(up, fused->weights.end());
+  const int64_t bytes = gate->rows * gate->cols * 2;  // one expert's gate
+  EXPECT_EQ(gate->n_matrices, 8);
+  EXPECT_EQ(gate->file_bytes, 8 * bytes);
+  EXPECT_EQ(gate->file_stride, 2 * bytes);
+  EXPECT_EQ(up->file_offset, gate->file_offset + bytes);
+  EXPECT_EQ(up->file_stride, 2 * bytes);
 }
 
 TEST(ArchitecturesTest, AModelThatIsTooLargeForInt64IsOutOfRange) {

@@ -91,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
     NameOfModelAndKv);
 
 // What other families add: biases, both soft-caps, experts, heads of two
-// widths, values that are keys, shared keys and per-layer embeddings.
+// widths, values that are keys, experts beside a dense FFN, shared keys and
+// per-layer embeddings.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
@@ -99,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"qwen3moe_q4_0", DType::kF16},
                       ModelAndKv{"qwen2moe_q8_0", DType::kF16},
                       ModelAndKv{"gemma4_keys", DType::kQ8_0},
+                      ModelAndKv{"gemma4_experts", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16}),
     NameOfModelAndKv);
 

@@ -52,6 +52,7 @@ constexpr const char* kFamilies[] = {"llama",
                                      "mistral3",
                                      "gemma4-12b",
                                      "gemma4-e2b",
+                                     "gemma4-26b",
                                      "qwen3moe",
                                      "mixtral",
                                      "qwen2moe"};
@@ -216,14 +217,13 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
   Report("emulated");
 }
 
-INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
-                         ::testing::Values("qwen2", "gemma2", "smollm3",
-                                           "granite", "llama-bias", "phi3",
-                                           "phi3-longrope-short", "glm4",
-                                           "olmo2", "olmo3", "mistral3",
-                                           "gemma4-12b", "gemma4-e2b",
-                                           "qwen3moe", "qwen2moe"),
-                         plimsoll::testing::NameOfFamily);
+INSTANTIATE_TEST_SUITE_P(
+    Emulated, CudaFamiliesTest,
+    ::testing::Values("qwen2", "gemma2", "smollm3", "granite", "llama-bias",
+                      "phi3", "phi3-longrope-short", "glm4", "olmo2", "olmo3",
+                      "mistral3", "gemma4-12b", "gemma4-e2b", "gemma4-26b",
+                      "qwen3moe", "qwen2moe"),
+    plimsoll::testing::NameOfFamily);
 
 }  // namespace
 }  // namespace plimsoll::worker

@@ -93,7 +93,8 @@ TEST_P(ExpertModelTest, RoutersThatMakeNoSenseAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExpertModelTest,
-                         ::testing::Values("qwen3moe_q4_0", "qwen2moe_q8_0"),
+                         ::testing::Values("qwen3moe_q4_0", "qwen2moe_q8_0",
+                                           "gemma4_experts"),
                          [](const auto& test) {
                            return std::string(test.param);
                          });

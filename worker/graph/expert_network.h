@@ -1,0 +1,56 @@
+// A router with its experts: it gives each row some of many gated networks, and
+// their outputs are added, each with its weight.
+#ifndef PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
+#define PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "kernels/experts.h"
+#include "worker/graph/step_context.h"
+
+namespace plimsoll::worker {
+
+// The names of a network's tensors begin with the layer's prefix. That of a
+// matrix of the experts ends with the suffix.
+struct ExpertNames {
+  std::string prefix;        // "blk.N."
+  absl::string_view router;  // "ffn_gate_inp.weight"
+  absl::string_view suffix;  // "_exps"
+};
+
+// Which of its experts a router gives to a row.
+struct ExpertChoice {
+  kernels::Routing routing;
+  int64_t n_used;                        // experts of a row
+  const float* expert_scales = nullptr;  // as in RouteExpertsArgs
+};
+
+class ExpertNetwork {
+ public:
+  ExpertNetwork(const ExpertNames& names, const ExpertChoice& choice,
+                StepContext& context);
+
+  // True if the chosen experts of a layer read its tensor of that name.
+  static bool Reads(absl::string_view tensor);
+
+  // Chooses the experts of each row by what the router makes of `x`.
+  absl::Status Route(const ProductInput& x);
+  // out = the sum over a row's experts e of
+  // weight_e * Wdown_e (activation(Wgate_e x) * Wup_e x), which is added to
+  // `out` if `accumulate`. Requires Route. It writes to where `x` is packed.
+  absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
+
+ private:
+  kernels::ExpertRows Rows() const;
+
+  StepContext& context_;
+  kernels::WeightMatrix router_;
+  ExpertChoice choice_;
+  kernels::ExpertMatrices gate_, up_, down_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
