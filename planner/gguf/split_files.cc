@@ -1,5 +1,7 @@
 #include "planner/gguf/split_files.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -12,6 +14,12 @@
 namespace plimsoll::planner {
 namespace {
 
+// A part's name ends with "-NNNNN-of-NNNNN.gguf".
+constexpr absl::string_view kFirst = "-00001-of-";
+constexpr absl::string_view kEnd = ".gguf";
+constexpr size_t kDigits = 5;
+constexpr size_t kTailBytes = kFirst.size() + kDigits + kEnd.size();
+
 absl::Status CheckKey(const GgufHeader& part, size_t index,
                       absl::string_view key, int64_t wanted) {
   ASSIGN_OR_RETURN(const auto value, part.Int(key));
@@ -21,16 +29,29 @@ absl::Status CheckKey(const GgufHeader& part, size_t index,
                    value ? absl::StrCat(*value) : "missing", ", not ", wanted));
 }
 
+// The largest number of which the alignment of each part is a multiple.
+int64_t CommonAlignment(const std::vector<GgufHeader>& parts) {
+  int64_t alignment = parts.front().alignment;
+  for (const GgufHeader& part : parts) {
+    alignment = std::gcd(alignment, part.alignment);
+  }
+  return alignment;
+}
+
 }  // namespace
 
+bool IsLaterSplit(absl::string_view name) {
+  if (name.size() <= kTailBytes) return false;
+  const absl::string_view prefix = name.substr(0, name.size() - kTailBytes);
+  const std::vector<std::string> names = SplitNames(
+      absl::StrCat(prefix, kFirst, name.substr(prefix.size() + kFirst.size())));
+  const auto part = std::ranges::find(names, name);
+  return part != names.end() && part != names.begin();
+}
+
 std::vector<std::string> SplitNames(absl::string_view name) {
-  // "-00001-of-NNNNN.gguf"
-  constexpr absl::string_view kFirst = "-00001-of-";
-  constexpr absl::string_view kEnd = ".gguf";
-  constexpr size_t kDigits = 5;
-  const size_t length = kFirst.size() + kDigits + kEnd.size();
-  if (name.size() <= length) return {};
-  const absl::string_view prefix = name.substr(0, name.size() - length);
+  if (name.size() <= kTailBytes) return {};
+  const absl::string_view prefix = name.substr(0, name.size() - kTailBytes);
   const absl::string_view tail = name.substr(prefix.size());
   const absl::string_view digits = tail.substr(kFirst.size(), kDigits);
   int64_t n = 0;
@@ -49,23 +70,45 @@ std::vector<std::string> SplitNames(absl::string_view name) {
   return names;
 }
 
+absl::StatusOr<std::vector<int64_t>> SplitOffsets(
+    const std::vector<GgufHeader>& parts) {
+  const int64_t alignment = CommonAlignment(parts);
+  std::vector<int64_t> offsets;
+  Checked end = 0;
+  for (const GgufHeader& part : parts) {
+    offsets.push_back(end.Get().value_or(0));
+    end = RoundUp(end + part.file_bytes, alignment);
+  }
+  const auto bytes = end.Get();
+  if (!bytes) {
+    return absl::OutOfRangeError("the parts do not fit in int64 bytes");
+  }
+  offsets.push_back(*bytes);
+  return offsets;
+}
+
 absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
   if (parts.empty()) return absl::InvalidArgumentError("there are no parts");
+  ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, SplitOffsets(parts));
   GgufHeader whole = parts.front();
   whole.tensors.clear();
-  whole.data_offset = 0;
+  whole.alignment = CommonAlignment(parts);
+  const auto alignment = whole.metadata.find("general.alignment");
+  if (alignment != whole.metadata.end()) {
+    alignment->second.value = static_cast<uint64_t>(whole.alignment);
+  }
+  whole.file_bytes = offsets.back();
   const auto n_parts = static_cast<int64_t>(parts.size());
-  Checked end = 0;
-  absl::flat_hash_set<absl::string_view> names;
   for (size_t i = 0; i < parts.size(); ++i) {
     RETURN_IF_ERROR(CheckKey(parts[i], i, "split.no", static_cast<int64_t>(i)));
     RETURN_IF_ERROR(CheckKey(parts[i], i, "split.count", n_parts));
+    // The reader checked that each tensor stays within its part.
     for (GgufTensor tensor : parts[i].tensors) {
-      tensor.offset = end.Get().value_or(0);
-      end = RoundUp(end + tensor.bytes, whole.alignment);
+      tensor.offset += offsets[i] + parts[i].data_offset - whole.data_offset;
       whole.tensors.push_back(std::move(tensor));
     }
   }
+  absl::flat_hash_set<absl::string_view> names;
   for (const GgufTensor& tensor : whole.tensors) {
     if (names.insert(tensor.name).second) continue;
     return absl::InvalidArgumentError(
@@ -73,12 +116,6 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
   }
   RETURN_IF_ERROR(CheckKey(parts.front(), 0, "split.tensors.count",
                            static_cast<int64_t>(whole.tensors.size())));
-  // A header in front of the data is padded by less than the alignment.
-  const auto file_bytes = (end + whole.alignment).Get();
-  if (!file_bytes) {
-    return absl::OutOfRangeError("the parts do not fit in int64 bytes");
-  }
-  whole.file_bytes = *file_bytes;
   return whole;
 }
 

@@ -2,13 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "planner/gguf/split_files.h"
 #include "services/sources/config_json.h"
 #include "worker/device/model_file.h"
 
@@ -44,32 +41,13 @@ absl::StatusOr<planner::GgufHeader> ReadConfig(
   return HeaderFromConfig(json);
 }
 
-absl::StatusOr<planner::GgufHeader> ReadParts(
-    const std::filesystem::path& first, const std::vector<std::string>& names) {
-  std::vector<planner::GgufHeader> parts;
-  for (const std::string& name : names) {
-    const std::string path = (first.parent_path() / name).string();
-    auto part = worker::ModelFile::ReadHeader(path);
-    if (!part.ok()) {
-      return absl::Status(part.status().code(),
-                          absl::StrCat(name, ": ", part.status().message()));
-    }
-    parts.push_back(*std::move(part));
-  }
-  return planner::MergeSplits(parts);
-}
-
 }  // namespace
 
 absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path) {
   PlanSource source;
   const std::filesystem::path config = ConfigOf(path);
-  const std::vector<std::string> parts =
-      planner::SplitNames(std::filesystem::path(path).filename().string());
   if (!config.empty()) {
     ASSIGN_OR_RETURN(source.header, ReadConfig(config));
-  } else if (!parts.empty()) {
-    ASSIGN_OR_RETURN(source.header, ReadParts(path, parts));
   } else {
     ASSIGN_OR_RETURN(source.header, worker::ModelFile::ReadHeader(path));
   }

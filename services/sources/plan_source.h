@@ -16,8 +16,8 @@ struct PlanSource {
   planner::ModelShape shape;
 };
 
-// Reads a GGUF file's header, the headers of all parts of a split file (given
-// its first part), or a config.json. The config.json is `path` itself, or it is
+// Reads the header of a GGUF file, or those of all files of a model (given the
+// first one), or a config.json. The config.json is `path` itself, or it is
 // in the folder `path`, or beside a *.safetensors or *.safetensors.index.json.
 // Errors: those of the readers; if there are several files, they name the file.
 absl::StatusOr<PlanSource> OpenPlanSource(const std::string& path);

@@ -411,19 +411,9 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
   return list.Take();
 }
 
-}  // namespace
-
-uint64_t Fnv1a(const void* data, size_t n) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (size_t i = 0; i < n; ++i) {
-    hash = (hash ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3;
-  }
-  return hash;
-}
-
-Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
-  const std::vector<Tensor> tensors = Tensors(model);
-  Writer metadata = Metadata(model);
+// A file of these tensors.
+Bytes FileBytes(const RandomModel& model, Writer metadata,
+                const std::vector<Tensor>& tensors, const Spoil& spoil) {
   Writer data;
   Writer file;
   for (const char c : std::string("GGUF")) file.Raw(c);
@@ -449,6 +439,37 @@ Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   file.Pad();
   file.Append(data.bytes());
   return file.bytes();
+}
+
+}  // namespace
+
+uint64_t Fnv1a(const void* data, size_t n) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (size_t i = 0; i < n; ++i) {
+    hash = (hash ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3;
+  }
+  return hash;
+}
+
+Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
+  return FileBytes(model, Metadata(model), Tensors(model), spoil);
+}
+
+std::vector<Bytes> RandomModelParts(const RandomModel& model, int n_parts) {
+  const std::vector<Tensor> all = Tensors(model);
+  std::vector<Bytes> parts;
+  for (int i = 0; i < n_parts; ++i) {
+    Writer metadata = i == 0 ? Metadata(model) : Writer();
+    metadata.U32("split.no", static_cast<uint32_t>(i));
+    metadata.U32("split.count", static_cast<uint32_t>(n_parts));
+    metadata.U32("split.tensors.count", static_cast<uint32_t>(all.size()));
+    const auto begin = [&](int part) {
+      return all.begin() + std::ssize(all) * part / n_parts;
+    };
+    parts.push_back(
+        FileBytes(model, std::move(metadata), {begin(i), begin(i + 1)}, {}));
+  }
+  return parts;
 }
 
 std::vector<int32_t> RepeatingPrompt(int64_t n) {

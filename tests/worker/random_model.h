@@ -78,6 +78,10 @@ using Spoil = std::function<void(const std::string& tensor,
 std::vector<std::byte> RandomModelBytes(const RandomModel& model,
                                         const Spoil& spoil = nullptr);
 
+// The same model in several files, which are named as split_files.h says.
+std::vector<std::vector<std::byte>> RandomModelParts(const RandomModel& model,
+                                                     int n_parts);
+
 // The hash that random_models.json records of a file.
 uint64_t Fnv1a(const void* data, size_t n);
 

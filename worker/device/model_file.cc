@@ -1,33 +1,33 @@
 #include "worker/device/model_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "planner/gguf/split_files.h"
 
 namespace plimsoll::worker {
 namespace {
 
-int64_t ModifiedNs(const struct stat& info) {
-  return static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 +
-         info.st_mtim.tv_nsec;
+// The error with the name of the file that it is about.
+absl::Status Named(const std::string& name, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(name, ": ", status.message()));
 }
 
-// The model was opened by its caller's name, which the message need not repeat.
-absl::Status OpenError(int error) {
-  const std::string reason = std::strerror(error);
-  if (error == ENOENT || error == ENOTDIR) {
-    return absl::NotFoundError(
-        absl::StrCat("the model file cannot be opened: ", reason));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the model file cannot be opened: ", reason));
+// The names of all files of a model whose first one says that it lies in
+// `n_files`.
+absl::StatusOr<std::vector<std::string>> NamesOf(
+    const std::filesystem::path& path, int64_t n_files) {
+  std::vector<std::string> names =
+      planner::SplitNames(path.filename().string());
+  if (std::ssize(names) == n_files) return names;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model lies in ", n_files,
+                   " files; name the first one, which must end with -00001-of-",
+                   absl::Dec(n_files, absl::kZeroPad5), ".gguf"));
 }
 
 }  // namespace
@@ -35,12 +35,6 @@ absl::Status OpenError(int error) {
 absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::Open(
     const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<ModelFile> file, OpenHeader(path));
-  ASSIGN_OR_RETURN(const auto n_files, file->header_.Int("split.count"));
-  if (n_files.value_or(1) > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("the model lies in ", *n_files,
-                     " files; it can be planned but not run by this build"));
-  }
   ASSIGN_OR_RETURN(file->shape_, planner::ShapeFromGguf(file->header_));
   return file;
 }
@@ -53,55 +47,48 @@ absl::StatusOr<planner::GgufHeader> ModelFile::ReadHeader(
 
 absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::OpenHeader(
     const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for its other end.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return OpenError(errno);
   std::unique_ptr<ModelFile> file(new ModelFile);
-  file->fd_ = fd;
-  struct stat info = {};
-  if (fstat(fd, &info) != 0) return OpenError(errno);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        "the model file is not a regular file");
-  }
-  file->size_ = info.st_size;
-  file->device_ = info.st_dev;
-  file->inode_ = info.st_ino;
-  file->modified_ns_ = ModifiedNs(info);
-  ASSIGN_OR_RETURN(file->header_, planner::ReadGgufHeader(*file));
+  ASSIGN_OR_RETURN(std::unique_ptr<OpenFile> first, OpenFile::Open(path));
+  ASSIGN_OR_RETURN(file->header_, planner::ReadGgufHeader(*first));
+  file->offsets_ = {0, first->Size()};
+  file->files_.push_back(std::move(first));
+  RETURN_IF_ERROR(file->OpenSplits(path));
   return file;
 }
 
-ModelFile::~ModelFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
-absl::Status ModelFile::Read(int64_t offset, std::span<std::byte> out) {
-  while (!out.empty()) {
-    const ssize_t n = pread(fd_, out.data(), out.size(), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      return absl::DataLossError(absl::StrCat("reading the model file failed: ",
-                                              std::strerror(errno)));
-    }
-    if (n == 0) {
-      return absl::DataLossError(absl::StrCat("the model file ends at byte ",
-                                              offset, " though it had ", size_,
-                                              " bytes when it was opened"));
-    }
-    out = out.subspan(static_cast<size_t>(n));
-    offset += n;
+absl::Status ModelFile::OpenSplits(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto n_files, header_.Int("split.count"));
+  if (n_files.value_or(1) <= 1) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   NamesOf(path, *n_files));
+  const std::filesystem::path folder =
+      std::filesystem::path(path).parent_path();
+  std::vector<planner::GgufHeader> parts = {std::move(header_)};
+  for (size_t i = 1; i < names.size(); ++i) {
+    auto file = OpenFile::Open((folder / names[i]).string());
+    if (!file.ok()) return Named(names[i], file.status());
+    auto header = planner::ReadGgufHeader(**file);
+    if (!header.ok()) return Named(names[i], header.status());
+    files_.push_back(*std::move(file));
+    parts.push_back(*std::move(header));
   }
+  ASSIGN_OR_RETURN(header_, planner::MergeSplits(parts));
+  ASSIGN_OR_RETURN(offsets_, planner::SplitOffsets(parts));
   return absl::OkStatus();
 }
 
+absl::Status ModelFile::Read(int64_t offset, std::span<std::byte> out) {
+  // The file that begins last at or before the offset.
+  const auto next = std::ranges::upper_bound(offsets_, offset);
+  const auto index = std::clamp<std::ptrdiff_t>(next - offsets_.begin() - 1, 0,
+                                                std::ssize(files_) - 1);
+  const auto i = static_cast<size_t>(index);
+  return files_[i]->Read(offset - offsets_[i], out);
+}
+
 absl::Status ModelFile::CheckUnchanged() const {
-  struct stat info = {};
-  if (fstat(fd_, &info) != 0) return OpenError(errno);
-  if (info.st_size != size_ || info.st_dev != device_ ||
-      info.st_ino != inode_ || ModifiedNs(info) != modified_ns_) {
-    return absl::DataLossError(
-        "the model file was changed while it was being loaded; load it again");
+  for (const std::unique_ptr<OpenFile>& file : files_) {
+    RETURN_IF_ERROR(file->CheckUnchanged());
   }
   return absl::OkStatus();
 }

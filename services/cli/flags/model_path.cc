@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "planner/gguf/split_files.h"
 #include "planner/layout/projector.h"
 #include "services/cli/terminal/failure.h"
 
@@ -50,8 +51,10 @@ std::vector<std::string> CachedModels() {
   fs::directory_iterator entry(CacheDirectory(), error);
   const fs::directory_iterator end;
   while (!error && entry != end && paths.size() < kMaxCachedModels) {
-    if (entry->path().extension() == ".gguf") {
-      paths.push_back(entry->path().string());
+    const fs::path& path = entry->path();
+    if (path.extension() == ".gguf" &&
+        !planner::IsLaterSplit(path.filename().string())) {
+      paths.push_back(path.string());
     }
     entry.increment(error);
   }

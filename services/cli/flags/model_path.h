@@ -20,7 +20,8 @@ inline constexpr size_t kMaxCachedModels = 1'024;
 // The folder ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models.
 std::string CacheDirectory();
 
-// Paths of the cache's *.gguf files, sorted.
+// Paths of the cache's *.gguf files, sorted. A model in several files is listed
+// by its first one.
 std::vector<std::string> CachedModels();
 
 // Returns `model` if there is such a file or it contains a slash; else the

@@ -21,6 +21,8 @@ std::vector<GgufHeader> Parts(int n) {
   for (int i = 0; i < n; ++i) {
     GgufHeader part = {};
     part.alignment = 32;
+    part.data_offset = 96;
+    part.file_bytes = 96 + 40;
     part.metadata["split.no"] = {GgufType::kU16, uint64_t(i)};
     part.metadata["split.count"] = {GgufType::kU16, uint64_t(n)};
     part.tensors.push_back({.name = absl::StrCat("t", i),
@@ -57,14 +59,44 @@ TEST(SplitFilesTest, TheFirstPartNamesTheOthers) {
   }
 }
 
+TEST(SplitFilesTest, LaterPartsAreKnownByTheirNames) {
+  for (const char* name : {"m-00002-of-00003.gguf", "m-00003-of-00003.gguf"}) {
+    EXPECT_TRUE(IsLaterSplit(name)) << name;
+  }
+  for (const char* name :
+       {"m.gguf", "m-00001-of-00003.gguf", "m-00004-of-00003.gguf",
+        "m-00000-of-00003.gguf", "m-0000x-of-00003.gguf",
+        "m-00002-of-01025.gguf", "-00002-of-00003.gguf", ""}) {
+    EXPECT_FALSE(IsLaterSplit(name)) << name;
+  }
+}
+
 TEST(SplitFilesTest, PartsBecomeOneHeader) {
   const auto whole = MergeSplits(Parts(3));
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_THAT(whole->tensors, SizeIs(3));
-  EXPECT_EQ(whole->tensors[1].offset, 64);
-  EXPECT_EQ(whole->tensors[2].offset, 128);
-  EXPECT_EQ(whole->file_bytes, 192 + 32);
+  // 136 bytes of a part end at a multiple of 32 after 160.
+  EXPECT_THAT(*SplitOffsets(Parts(3)), ElementsAre(0, 160, 320, 480));
+  EXPECT_EQ(whole->data_offset, 96);
+  EXPECT_EQ(whole->tensors[0].offset, 0);
+  EXPECT_EQ(whole->tensors[1].offset, 160);
+  EXPECT_EQ(whole->tensors[2].offset, 320);
+  EXPECT_EQ(whole->file_bytes, 480);
   EXPECT_EQ(*whole->String("general.architecture"), "llama");
+}
+
+TEST(SplitFilesTest, TheWholeIsAlignedAsEachPartIs) {
+  std::vector<GgufHeader> parts = Parts(2);
+  parts[0].alignment = 64;
+  parts[0].data_offset = 128;
+  parts[0].file_bytes = 128 + 40;
+  parts[0].metadata["general.alignment"] = {GgufType::kU32, uint64_t{64}};
+  const auto whole = MergeSplits(parts);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->alignment, 32);
+  EXPECT_EQ(*whole->Int("general.alignment"), 32);
+  EXPECT_THAT(*SplitOffsets(parts), ElementsAre(0, 192, 352));
+  EXPECT_EQ(whole->tensors[1].offset, 192 + 96 - 128);
 }
 
 TEST(SplitFilesTest, PartsThatContradictAreNamed) {
@@ -91,9 +123,9 @@ TEST(SplitFilesTest, PartsThatContradictAreNamed) {
 
 TEST(SplitFilesTest, ReportsOverflow) {
   auto parts = Parts(3);
-  parts[0].tensors[0].bytes = std::numeric_limits<int64_t>::max() - 63;
+  parts[0].file_bytes = std::numeric_limits<int64_t>::max() - 300;
   EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
-  parts[0].tensors[0].bytes = std::numeric_limits<int64_t>::max();
+  parts[0].file_bytes = std::numeric_limits<int64_t>::max();
   EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
 }
 

@@ -7,11 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "planner/layout/memory_plan.h"
+#include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/host_resources.h"
 #include "worker/engine/engine.h"
@@ -20,7 +23,15 @@ namespace plimsoll::worker {
 namespace {
 
 using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::Generate;
+using ::plimsoll::testing::Generated;
+using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::RandomIds;
+using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::RandomModelParts;
+using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
 
@@ -64,6 +75,74 @@ TEST(ModelFileTest, ReadsHeaderAndShape) {
   EXPECT_TRUE(std::equal(read.begin(), read.end(), bytes.begin() + 1'000));
   EXPECT_TRUE((*file)->CheckUnchanged().ok());
   EXPECT_TRUE(LoadFrom(**file).ok());
+}
+
+// A model in several files, in a folder of its own.
+class SplitModel {
+ public:
+  explicit SplitModel(const RandomModel& model) {
+    std::string folder = ::testing::TempDir() + "plimsoll_split_XXXXXX";
+    EXPECT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    const auto parts = RandomModelParts(model, kParts);
+    for (int i = 0; i < kParts; ++i) {
+      const auto& bytes = parts[static_cast<size_t>(i)];
+      std::ofstream(PathOf(i), std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+  ~SplitModel() { std::filesystem::remove_all(folder_); }
+  SplitModel(const SplitModel&) = delete;
+  SplitModel& operator=(const SplitModel&) = delete;
+
+  std::string PathOf(int part) const {
+    return folder_ / absl::StrCat("m-", absl::Dec(part + 1, absl::kZeroPad5),
+                                  "-of-", absl::Dec(kParts, absl::kZeroPad5),
+                                  ".gguf");
+  }
+
+ private:
+  static constexpr int kParts = 3;
+  std::filesystem::path folder_;
+};
+
+Generated GenerateFrom(const std::string& path) {
+  auto engine = LoadEngine(path, {});
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  if (!engine.ok()) return {};
+  return Generate(**engine, Greedy(RandomIds(20, 3), 5));
+}
+
+TEST(ModelFileTest, SeveralFilesAreOneModel) {
+  const RandomModel& model = FindRandomModel("llama_q4_1");
+  const TemporaryFile whole(RandomModelBytes(model));
+  const SplitModel split(model);
+  EXPECT_TRUE(
+      SameBits(GenerateFrom(split.PathOf(0)), GenerateFrom(whole.path())));
+  const auto file = ModelFile::Open(split.PathOf(0));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->Size(), (*file)->header().file_bytes);
+  Touch(split.PathOf(2));
+  EXPECT_EQ((*file)->CheckUnchanged().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ModelFileTest, AFileThatIsNotTheFirstOfItsModelIsRefused) {
+  const SplitModel split(FindRandomModel("llama_q4_1"));
+  const absl::Status status = ModelFile::Open(split.PathOf(1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("name the first one, which must end with "
+                        "-00001-of-00003.gguf"));
+}
+
+TEST(ModelFileTest, AFileOfSeveralThatIsMissingIsNamed) {
+  const SplitModel split(FindRandomModel("llama_q4_1"));
+  ASSERT_EQ(unlink(split.PathOf(1).c_str()), 0);
+  const absl::Status status = ModelFile::Open(split.PathOf(0)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("m-00002-of-00003.gguf: "));
 }
 
 TEST(ModelFileTest, AMissingFileIsNotFound) {
