@@ -24,8 +24,10 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-// So many mixes run on each of 16 engines.
-constexpr int kMixes = plimsoll::testing::kIsLong ? 128 : 32;
+// So many mixes run on each of 28 engines.
+constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
+                       : plimsoll::testing::kIsSanitized ? 6
+                                                         : 16;
 
 // Short and long prompts, many of which begin alike; greedy and drawn; some of
 // them roll.
