@@ -35,6 +35,14 @@ enum class RopePairs {
   kHalves,    // p and p + half of the rotated ones
 };
 
+// Which norms heads of queries and keys have before they are rotated.
+enum class HeadNorms {
+  kNone,
+  kEach,           // each head by itself
+  kEachIfPresent,  // kEach in files that have the weights
+  kTogether,       // all heads of queries, and all of keys
+};
+
 // How layers with a window rotate queries and keys.
 enum class WindowRope {
   kAsOthers,
@@ -66,6 +74,7 @@ enum class RouterGate {
 enum class SharedExpert {
   kNone,
   kGated,  // its output is weighted by a sigmoid gate of its own
+  kPlain,  // its output is added as it is
 };
 
 // Turns x into cap * tanh(x / cap). The cap is the value of `key` (after "A.")
@@ -103,15 +112,16 @@ struct Architecture {
   RouterGate router_gate = RouterGate::kSoftmax;
   bool normalizes_weights = true;  // divides a row's weights by their sum
   SharedExpert shared_expert = SharedExpert::kNone;
+  // The last A.nextn_predict_layers layers are for drafts and are left out.
+  bool has_draft_layers = false;
 
   // These describe attention.
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
   BiasRule biases = BiasRule::kNone;
-  bool is_qkv_fused = false;    // queries, keys and values in one tensor of
-                                // the file
-  bool has_head_norms = false;  // for each head of queries and keys
-  bool norms_heads_together = false;  // all heads of queries, and all of keys
+  bool is_qkv_fused = false;  // queries, keys and values in one tensor of
+                              // the file
+  HeadNorms head_norms = HeadNorms::kNone;
   bool has_value_norms = false;     // for each head of values, without a weight
   bool values_may_be_keys = false;  // in full layers without attn_v
   bool has_sinks = false;           // a logit per head that takes no value

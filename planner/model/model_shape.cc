@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -192,7 +194,7 @@ absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
 }
 
 // Finds the layers that have experts: those whose router the file has, or all
-// of them if no tensor is known.
+// but the leading dense ones if no tensor is known.
 absl::Status ReadExperts(const Hyperparameters& keys,
                          const Architecture& architecture, ModelShape& shape) {
   ASSIGN_OR_RETURN(shape.n_experts,
@@ -205,16 +207,26 @@ absl::Status ReadExperts(const Hyperparameters& keys,
                             ModelShape::kMaxDim, shape.layers.front().ffn_dim));
   int64_t shared_ffn_dim = 0;
   if (architecture.shared_expert != SharedExpert::kNone) {
-    ASSIGN_OR_RETURN(
-        shared_ffn_dim,
-        keys.Int("expert_shared_feed_forward_length", 1, ModelShape::kMaxDim));
+    std::optional<int64_t> fallback;
+    if (architecture.shared_expert == SharedExpert::kPlain) {
+      ASSIGN_OR_RETURN(
+          const int64_t n_shared,
+          keys.Int("expert_shared_count", 1, ModelShape::kMaxDim / ffn_dim, 1));
+      fallback = n_shared * ffn_dim;
+    }
+    ASSIGN_OR_RETURN(shared_ffn_dim,
+                     keys.Int("expert_shared_feed_forward_length", 1,
+                              ModelShape::kMaxDim, fallback));
   }
+  ASSIGN_OR_RETURN(const int64_t n_dense,
+                   keys.Int("leading_dense_block_count", 0, shape.n_layers, 0));
   // The set avoids a search through all tensors for every layer.
   std::set<absl::string_view> tensors;
   for (const GgufTensor& tensor : keys.header().tensors) {
     tensors.insert(tensor.name);
   }
-  for (size_t il = 0; il < shape.layers.size(); ++il) {
+  for (size_t il = static_cast<size_t>(n_dense); il < shape.layers.size();
+       ++il) {
     const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
     if (!tensors.empty() && !tensors.contains(router)) continue;
     LayerShape& layer = shape.layers[il];
@@ -288,6 +300,7 @@ struct Numbers {
   ModelShape shape;
   const Architecture* architecture;
   int64_t n_rot;
+  int64_t n_draft_layers;
 };
 
 absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
@@ -299,8 +312,13 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
   const Hyperparameters keys(header, shape.architecture);
   ASSIGN_OR_RETURN(const auto name, header.String("general.name"));
   shape.name = name.value_or("");
-  ASSIGN_OR_RETURN(shape.n_layers,
+  ASSIGN_OR_RETURN(const int64_t n_blocks,
                    keys.Int("block_count", 1, ModelShape::kMaxLayers));
+  if (architecture.has_draft_layers) {
+    ASSIGN_OR_RETURN(numbers.n_draft_layers,
+                     keys.Int("nextn_predict_layers", 0, n_blocks - 1, 0));
+  }
+  shape.n_layers = n_blocks - numbers.n_draft_layers;
   ASSIGN_OR_RETURN(shape.model_dim,
                    keys.Int("embedding_length", 1, ModelShape::kMaxDim));
   ASSIGN_OR_RETURN(shape.n_ctx_train,
@@ -328,8 +346,12 @@ TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
           .is_qkv_fused =
               header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
               (header.tensors.empty() && numbers.architecture->is_qkv_fused),
-          .is_gate_up_fused =
-              header.FindTensor("blk.0.ffn_gate_up_exps.weight") != nullptr};
+          .is_gate_up_fused = absl::c_any_of(
+              header.tensors,
+              [](const GgufTensor& tensor) {
+                return absl::EndsWith(tensor.name, ".ffn_gate_up_exps.weight");
+              }),
+          .n_draft_layers = numbers.n_draft_layers};
 }
 
 // The type of a tensor, or the nearest one that its rows allow.

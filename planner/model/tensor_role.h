@@ -45,7 +45,8 @@ enum class When {
   kOwnValues,  // kOwnKv, unless values are the keys
   kFusedQkv,
   kHeadNorms,
-  kOwnKeyNorm,      // kHeadNorms, in a layer with keys of its own
+  kOwnKeyNorm,  // kHeadNorms, in a layer with keys of its own
+  kOptionalHeadNorms,
   kJointHeadNorms,  // one norm for all heads together
   kOptionalBias,
   kOptionalQkvBias,       // kOptionalBias and kSeparateQkv
@@ -63,6 +64,7 @@ enum class When {
   kExpertsSplit,
   kExpertsFused,
   kExpertBias,
+  kSharedExpert,
   kGatedSharedExpert,
   kPle,
 };

@@ -7,9 +7,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/gguf/gguf_stream.h"
 
@@ -58,6 +60,10 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_output.weight", When::kAlways, kRequired, MatrixOf(kQuery, kModel)},
     {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
     {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
+    {"attn_q_norm.weight", When::kOptionalHeadNorms, kOptional,
+     VectorOf(kHead)},
+    {"attn_k_norm.weight", When::kOptionalHeadNorms, kOptional,
+     VectorOf(kHead)},
     {"attn_q_norm.weight", When::kJointHeadNorms, kRequired, VectorOf(kQuery)},
     {"attn_k_norm.weight", When::kJointHeadNorms, kRequired, VectorOf(kKv)},
     {"attn_q.bias", When::kOptionalQkvBias, kOptional, VectorOf(kQuery)},
@@ -118,11 +124,11 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
      MatrixOf(kModel, Dim::kExperts), kExpert},
     {"ffn_gate_inp_shexp.weight", When::kGatedSharedExpert, kRequired,
      MatrixOf(kModel, kOne)},
-    {"ffn_gate_shexp.weight", When::kGatedSharedExpert, kRequired,
+    {"ffn_gate_shexp.weight", When::kSharedExpert, kRequired,
      MatrixOf(kModel, kSharedFfn)},
-    {"ffn_up_shexp.weight", When::kGatedSharedExpert, kRequired,
+    {"ffn_up_shexp.weight", When::kSharedExpert, kRequired,
      MatrixOf(kModel, kSharedFfn)},
-    {"ffn_down_shexp.weight", When::kGatedSharedExpert, kRequired,
+    {"ffn_down_shexp.weight", When::kSharedExpert, kRequired,
      MatrixOf(kSharedFfn, kModel)},
     {"inp_gate.weight", When::kPle, kRequired, MatrixOf(kModel, Dim::kPle)},
     {"proj.weight", When::kPle, kRequired, MatrixOf(Dim::kPle, kModel)},
@@ -201,9 +207,11 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
       return context.is_qkv_fused;
     case When::kHeadNorms:
     case When::kOwnKeyNorm:
-      return a.has_head_norms;
+      return a.head_norms == HeadNorms::kEach;
+    case When::kOptionalHeadNorms:
+      return a.head_norms == HeadNorms::kEachIfPresent;
     case When::kJointHeadNorms:
-      return a.norms_heads_together;
+      return a.head_norms == HeadNorms::kTogether;
     case When::kOptionalBias:
       return has_optional_biases;
     case When::kOptionalQkvBias:
@@ -236,6 +244,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
       return has_experts && context.is_gate_up_fused;
     case When::kExpertBias:
       return has_experts && a.biases == BiasRule::kAll;
+    case When::kSharedExpert:
+      return has_experts && a.shared_expert != SharedExpert::kNone;
     case When::kGatedSharedExpert:
       return has_experts && a.shared_expert == SharedExpert::kGated;
     case When::kPle:
@@ -293,6 +303,15 @@ void AddLayerSpec(const TensorRole& role, const TensorContext& context,
   specs.back().is_optional = true;
   specs.back().is_usual = false;
   specs.back().is_ignored = true;
+}
+
+// True for a tensor of a layer that only makes drafts.
+bool IsOfDraftLayer(absl::string_view name, const TensorContext& context) {
+  int64_t layer = 0;
+  return absl::ConsumePrefix(&name, "blk.") &&
+         absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) &&
+         layer >= context.shape.n_layers &&
+         layer < context.shape.n_layers + context.n_draft_layers;
 }
 
 absl::Status Unknown(const GgufTensor& tensor) {
@@ -391,7 +410,10 @@ absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
   weights.reserve(header.tensors.size());
   for (const GgufTensor& tensor : header.tensors) {
     const auto it = index.find(tensor.name);
-    if (it == index.end()) return Unknown(tensor);
+    if (it == index.end()) {
+      if (IsOfDraftLayer(tensor.name, context)) continue;
+      return Unknown(tensor);
+    }
     const TensorSpec& spec = specs[it->second];
     RETURN_IF_ERROR(CheckTensor(tensor, spec));
     is_present[it->second] = true;

@@ -92,14 +92,12 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   k_bias_ = bias("attn_k.bias");
   v_bias_ = bias("attn_v.bias");
   end_.bias = bias("attn_output.bias");
-  if (architecture.has_head_norms) {
-    q_norm_ = context.Vector(p + "attn_q_norm.weight");
-    if (OwnsKv()) k_norm_ = context.Vector(p + "attn_k_norm.weight");
-  }
-  if (architecture.norms_heads_together) {
-    joint_q_norm_ = context.Vector(p + "attn_q_norm.weight");
-    if (OwnsKv()) joint_k_norm_ = context.Vector(p + "attn_k_norm.weight");
-  }
+  const bool is_joint =
+      architecture.head_norms == planner::HeadNorms::kTogether;
+  const float*& q_norm = is_joint ? joint_q_norm_ : q_norm_;
+  const float*& k_norm = is_joint ? joint_k_norm_ : k_norm_;
+  q_norm = FindVector(context.inputs(), p + "attn_q_norm.weight");
+  k_norm = FindVector(context.inputs(), p + "attn_k_norm.weight");
   if (architecture.has_post_norms) {
     end_.post_norm = context.Vector(p + "post_attention_norm.weight");
   }
@@ -108,7 +106,8 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
 absl::string_view AttentionMixer::Missing(
     const planner::Architecture& architecture) {
   if (architecture.has_sinks) return "attention sinks";
-  if (architecture.queries_may_grow && architecture.has_head_norms) {
+  if (architecture.queries_may_grow &&
+      architecture.head_norms != planner::HeadNorms::kNone) {
     return "norms of queries that grow";
   }
   // The norm makes the copy.
@@ -129,7 +128,7 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
                                            "attn_v.bias", "attn_output.bias"};
   return absl::c_linear_search(kTensors, tensor) ||
          absl::c_linear_search(kBiases, tensor) ||
-         ((architecture.has_head_norms || architecture.norms_heads_together) &&
+         (architecture.head_norms != planner::HeadNorms::kNone &&
           absl::c_linear_search(kHeadNorms, tensor)) ||
          (architecture.has_post_norms &&
           tensor == "post_attention_norm.weight");

@@ -19,16 +19,25 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
                .router = "ffn_gate_inp.weight",
                .suffix = "_exps"},
               {.routing = context.parameters().routing,
-               .n_used = context.inputs().shape->n_experts_used},
+               .n_used = context.inputs().shape->n_experts_used,
+               .bias = FindVector(
+                   context.inputs(),
+                   absl::StrCat("blk.", layer, ".exp_probs_b.bias"))},
               context) {
-  if (architecture.shared_expert == SharedExpert::kNone) return;
-  shared_.emplace(
-      ExpertNames{.prefix = absl::StrCat("blk.", layer, "."),
-                  .router = "ffn_gate_inp_shexp.weight",
-                  .suffix = "_shexp"},
-      ExpertChoice{.routing = {.gate = kernels::RouterGate::kSigmoid},
-                   .n_used = 1},
-      context);
+  const std::string p = absl::StrCat("blk.", layer, ".");
+  constexpr absl::string_view kSuffix = "_shexp";
+  if (architecture.shared_expert == SharedExpert::kPlain) {
+    shared_.emplace(p, kSuffix, context);
+  }
+  if (architecture.shared_expert == SharedExpert::kGated) {
+    gated_shared_.emplace(
+        ExpertNames{.prefix = p,
+                    .router = "ffn_gate_inp_shexp.weight",
+                    .suffix = kSuffix},
+        ExpertChoice{.routing = {.gate = kernels::RouterGate::kSigmoid},
+                     .n_used = 1},
+        context);
+  }
 }
 
 absl::string_view ExpertFfn::Missing(
@@ -55,20 +64,27 @@ bool ExpertFfn::Reads(const planner::Architecture& architecture,
 
 absl::Status ExpertFfn::Add(const StepBatch& /*batch*/) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
+  RETURN_IF_ERROR(AddShared(x));
+  RETURN_IF_ERROR(chosen_.Route(x));
+  return chosen_.Compute(x, context_.Residual(), /*accumulate=*/true);
+}
+
+absl::Status ExpertFfn::AddShared(const ProductInput& x) {
   float* const out = context_.Residual();
   if (shared_) {
-    RETURN_IF_ERROR(shared_->Route(x));
     RETURN_IF_ERROR(shared_->Compute(x, out, /*accumulate=*/true));
-    if (x.packed != nullptr) {
-      RETURN_IF_ERROR(context_.backend().PackActivations(
-          {.x = x.x,
-           .n_rows = context_.n_rows(),
-           .dim = context_.model_dim(),
-           .out = context_.PackedInputs(context_.model_dim())}));
-    }
+  } else if (gated_shared_) {
+    RETURN_IF_ERROR(gated_shared_->Route(x));
+    RETURN_IF_ERROR(gated_shared_->Compute(x, out, /*accumulate=*/true));
+  } else {
+    return absl::OkStatus();
   }
-  RETURN_IF_ERROR(chosen_.Route(x));
-  return chosen_.Compute(x, out, /*accumulate=*/true);
+  if (x.packed == nullptr) return absl::OkStatus();
+  return context_.backend().PackActivations(
+      {.x = x.x,
+       .n_rows = context_.n_rows(),
+       .dim = context_.model_dim(),
+       .out = context_.PackedInputs(context_.model_dim())});
 }
 
 }  // namespace plimsoll::worker

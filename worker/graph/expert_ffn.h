@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
 #include "worker/graph/expert_network.h"
+#include "worker/graph/gated_network.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -32,11 +33,17 @@ class ExpertFfn final : public Sublayer {
   absl::Status Add(const StepBatch& batch) override;
 
  private:
+  // Adds the output of the shared expert, if there is one. It leaves `x`
+  // packed.
+  absl::Status AddShared(const ProductInput& x);
+
   StepContext& context_;
   const float* norm_;
   ExpertNetwork chosen_;
-  // The expert that every row has; its gate is a router with one expert.
-  std::optional<ExpertNetwork> shared_;
+  // The expert that every row has, if there is one. If it has a gate, that is a
+  // router with one expert.
+  std::optional<GatedNetwork> shared_;
+  std::optional<ExpertNetwork> gated_shared_;
 };
 
 }  // namespace plimsoll::worker

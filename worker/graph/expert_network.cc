@@ -25,7 +25,7 @@ ExpertNetwork::ExpertNetwork(const ExpertNames& names,
 bool ExpertNetwork::Reads(absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {
       "ffn_gate_inp.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight",
-      "ffn_down_exps.weight"};
+      "ffn_down_exps.weight", "exp_probs_b.bias"};
   return absl::c_linear_search(kTensors, tensor);
 }
 
@@ -41,6 +41,7 @@ absl::Status ExpertNetwork::Route(const ProductInput& x) {
       {.logits = logits,
        .to = Rows(),
        .routing = choice_.routing,
+       .choice_bias = choice_.bias,
        .expert_scales = choice_.expert_scales});
 }
 

@@ -24,6 +24,7 @@ struct ExpertNames {
 struct ExpertChoice {
   kernels::Routing routing;
   int64_t n_used;                        // experts of a row
+  const float* bias = nullptr;           // RouteExpertsArgs::choice_bias
   const float* expert_scales = nullptr;  // as in RouteExpertsArgs
 };
 

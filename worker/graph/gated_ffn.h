@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
+#include "worker/graph/gated_network.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -33,14 +34,9 @@ class GatedFfn final : public Sublayer {
   absl::Status Compute(float* out);
 
  private:
-  // activation(Wgate x + bias) * (Wup x + bias).
-  absl::StatusOr<ProductInput> Gated(const ProductInput& x);
-
   StepContext& context_;
   const float* norm_ = nullptr;  // null: its input is not normed
-  kernels::WeightMatrix gate_, up_;
-  const float* gate_bias_;  // each may be null
-  const float* up_bias_;
+  GatedNetwork network_;
   ResidualEnd end_;
 };
 

@@ -222,13 +222,31 @@ absl::StatusOr<kernels::RouterGate> ReadRouterGate(
   return kernels::RouterGate::kSoftmaxOfChosen;
 }
 
+// Groups of experts, of which a row has the best ones.
+absl::Status ReadGroups(const Architecture& architecture,
+                        const GgufHeader& header, int64_t n_experts,
+                        kernels::Routing& routing) {
+  const planner::Hyperparameters keys(header, std::string(architecture.name));
+  ASSIGN_OR_RETURN(routing.n_groups,
+                   keys.Int("expert_group_count", 1, n_experts, 1));
+  ASSIGN_OR_RETURN(routing.n_groups_used,
+                   keys.Int("expert_group_used_count", 1, routing.n_groups,
+                            routing.n_groups));
+  if (n_experts % routing.n_groups == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "metadata \"", keys.Key("expert_group_count"), "\" is ", routing.n_groups,
+      ", which does not divide ", n_experts, " experts"));
+}
+
 absl::StatusOr<kernels::Routing> ReadRouting(const Architecture& architecture,
-                                             const GgufHeader& header) {
+                                             const GgufHeader& header,
+                                             int64_t n_experts) {
   kernels::Routing routing;
   ASSIGN_OR_RETURN(routing.gate, ReadRouterGate(architecture, header));
   ASSIGN_OR_RETURN(const std::optional<bool> normalizes,
                    header.Bool(KeyOf(architecture, "expert_weights_norm")));
   routing.is_normalized = normalizes.value_or(architecture.normalizes_weights);
+  RETURN_IF_ERROR(ReadGroups(architecture, header, n_experts, routing));
   const std::string key = KeyOf(architecture, "expert_weights_scale");
   ASSIGN_OR_RETURN(const std::optional<double> scale, header.Float(key));
   // Files write 0 where there is no scale.
@@ -286,7 +304,8 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
           ? kernels::Activation::kSilu
           : kernels::Activation::kGeluTanh;
   if (shape.n_experts > 0) {
-    ASSIGN_OR_RETURN(parameters.routing, ReadRouting(architecture, header));
+    ASSIGN_OR_RETURN(parameters.routing,
+                     ReadRouting(architecture, header, shape.n_experts));
   }
   return parameters;
 }

@@ -13,7 +13,7 @@ extern constexpr Architecture kGemma3 = {
     .activation = GateActivation::kGeluTanh,
     .windows = WindowRule::kPattern,
     .window_period = 6,
-    .has_head_norms = true,
+    .head_norms = HeadNorms::kEach,
     // The 27B model scales by model_dim / n_heads (query_pre_attn_scalar of its
     // published configuration).
     .width_scaled_layers = 62,

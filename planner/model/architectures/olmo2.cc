@@ -11,7 +11,7 @@ extern constexpr Architecture kOlmo2 = {
     .has_post_norms = true,
     .windows = WindowRule::kPattern,
     .window_period = 4,
-    .norms_heads_together = true,
+    .head_norms = HeadNorms::kTogether,
     .rope_pairs = RopePairs::kHalves,
     .window_rope = WindowRope::kUnscaled,
 };

@@ -6,7 +6,7 @@ namespace plimsoll::planner {
 extern constexpr Architecture kQwen3 = {
     .name = "qwen3",
     .config_types = {"qwen3"},
-    .has_head_norms = true,
+    .head_norms = HeadNorms::kEach,
     .rope_pairs = RopePairs::kHalves,
 };
 

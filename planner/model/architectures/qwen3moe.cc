@@ -6,7 +6,7 @@ namespace plimsoll::planner {
 extern constexpr Architecture kQwen3moe = {
     .name = "qwen3moe",
     .config_types = {"qwen3_moe"},
-    .has_head_norms = true,
+    .head_norms = HeadNorms::kEach,
     .rope_pairs = RopePairs::kHalves,
 };
 

@@ -53,6 +53,7 @@ constexpr const char* kFamilies[] = {"llama",
                                      "gemma4-12b",
                                      "gemma4-e2b",
                                      "gemma4-26b",
+                                     "glm4moe",
                                      "qwen3moe",
                                      "mixtral",
                                      "qwen2moe"};
@@ -222,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("qwen2", "gemma2", "smollm3", "granite", "llama-bias",
                       "phi3", "phi3-longrope-short", "glm4", "olmo2", "olmo3",
                       "mistral3", "gemma4-12b", "gemma4-e2b", "gemma4-26b",
-                      "qwen3moe", "qwen2moe"),
+                      "qwen3moe", "qwen2moe", "glm4moe"),
     plimsoll::testing::NameOfFamily);
 
 }  // namespace

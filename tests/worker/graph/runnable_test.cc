@@ -54,12 +54,13 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"gemma", "gemma2", "gemma3", "gemma4", "glm4", "granite", "llama",
-        "mistral3", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
+       {"gemma", "gemma2", "gemma3", "gemma4", "glm4", "glm4moe", "granite",
+        "llama", "mistral3", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
-  for (const char* name : {"gemma4", "llama", "qwen2moe", "qwen3moe"}) {
+  for (const char* name :
+       {"gemma4", "glm4moe", "llama", "qwen2moe", "qwen3moe"}) {
     const absl::Status status = CheckArchitecture(Small(name, 4));
     EXPECT_TRUE(status.ok()) << status;
   }

@@ -1,0 +1,29 @@
+// GLM 4.5 to 4.7: dense layers first, then experts whose router has a bias that
+// only the choice sees. The largest models norm the heads.
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+namespace {
+
+constexpr auto kLayerTensors = std::to_array<TensorRole>({
+    {"exp_probs_b.bias", When::kExperts, Presence::kUsual,
+     VectorOf(Dim::kExperts)},
+});
+
+}  // namespace
+
+extern constexpr Architecture kGlm4moe = {
+    .name = "glm4moe",
+    .config_types = {"glm4_moe"},
+    .ffn_norm = "post_attention_norm.weight",
+    .router_gate = RouterGate::kSigmoid,
+    .shared_expert = SharedExpert::kPlain,
+    .has_draft_layers = true,
+    .biases = BiasRule::kQkv,
+    .head_norms = HeadNorms::kEachIfPresent,
+    .rope_pairs = RopePairs::kHalves,
+    .layer_tensors = kLayerTensors,
+};
+
+}  // namespace plimsoll::planner

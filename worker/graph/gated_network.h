@@ -1,0 +1,37 @@
+// A gated network: gate and up by the same input, and down.
+#ifndef PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
+#define PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "worker/graph/step_context.h"
+
+namespace plimsoll::worker {
+
+class GatedNetwork {
+ public:
+  // Its tensors are called PREFIXffn_gateSUFFIX.weight and so on; the prefix is
+  // the layer's "blk.N.".
+  GatedNetwork(const std::string& prefix, absl::string_view suffix,
+               StepContext& context);
+
+  // Returns activation(Wgate x + bias) * (Wup x + bias). It writes to where `x`
+  // is packed.
+  absl::StatusOr<ProductInput> Gated(const ProductInput& x);
+  // The product that follows, without a norm.
+  const ResidualEnd& down() const { return down_; }
+  // out = Wdown Gated(x) + bias, which is added to `out` if `accumulate`.
+  absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
+
+ private:
+  StepContext& context_;
+  kernels::WeightMatrix gate_, up_;
+  const float* gate_bias_;  // each may be null
+  const float* up_bias_;
+  ResidualEnd down_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
