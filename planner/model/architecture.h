@@ -89,6 +89,8 @@ struct SoftCap {
 struct Architecture {
   // The value of general.architecture, and the prefix A of the keys "A.*".
   absl::string_view name;
+  // The models that files of this architecture hold, as people call them.
+  absl::string_view models;
   // The model_type that config.json gives such models; unused ones are empty.
   std::array<absl::string_view, 3> config_types = {};
   // True if config.json implies a tied output where it does not say so. A GGUF

@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kGemma = {
     .name = "gemma",
+    .models = "Gemma 1",
     .config_types = {"gemma"},
     .is_tied = true,
     .chat_format = "gemma3",

@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kGemma2 = {
     .name = "gemma2",
+    .models = "Gemma 2",
     .config_types = {"gemma2"},
     .is_tied = true,
     .chat_format = "gemma3",

@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kGemma3 = {
     .name = "gemma3",
+    .models = "Gemma 3, and what is built on it",
     .config_types = {"gemma3", "gemma3_text"},
     .is_tied = true,
     .chat_format = "gemma3",

@@ -42,6 +42,7 @@ constexpr auto kLayerTensors = std::to_array<TensorRole>({
 
 extern constexpr Architecture kGemma3n = {
     .name = "gemma3n",
+    .models = "Gemma 3n",
     .config_types = {"gemma3n", "gemma3n_text"},
     .is_tied = true,
     .has_post_norms = true,

@@ -30,6 +30,7 @@ constexpr auto kLayerTensors = std::to_array<TensorRole>({
 
 extern constexpr Architecture kGemma4 = {
     .name = "gemma4",
+    .models = "Gemma 4",
     .config_types = {"gemma4", "gemma4_text"},
     .is_tied = true,
     .expert_ffn = FfnKind::kExpertsBesideGated,

@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kGlm4 = {
     .name = "glm4",
+    .models = "GLM 4 (0414)",
     .config_types = {"glm4"},
     .ffn = FfnKind::kFusedGated,
     .has_post_norms = true,

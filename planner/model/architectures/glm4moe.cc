@@ -15,6 +15,7 @@ constexpr auto kLayerTensors = std::to_array<TensorRole>({
 
 extern constexpr Architecture kGlm4moe = {
     .name = "glm4moe",
+    .models = "GLM 4.5 to 4.7",
     .config_types = {"glm4_moe"},
     .ffn_norm = "post_attention_norm.weight",
     .router_gate = RouterGate::kSigmoid,

@@ -14,6 +14,7 @@ constexpr auto kLayerTensors = std::to_array<TensorRole>({
 
 extern constexpr Architecture kGptOss = {
     .name = "gpt-oss",
+    .models = "gpt-oss",
     .config_types = {"gpt_oss"},
     // It is the norm before the FFN, whatever its name says.
     .ffn_norm = "post_attention_norm.weight",

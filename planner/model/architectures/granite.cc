@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kGranite = {
     .name = "granite",
+    .models = "Granite 3, dense",
     .config_types = {"granite"},
     .rope_has_switch = true,
     .has_scale_keys = true,

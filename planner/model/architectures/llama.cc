@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kLlama = {
     .name = "llama",
+    .models = "Llama 2 and 3, Mistral, Mixtral, SmolLM 2, TinyLlama",
     .config_types = {"llama", "mistral", "mixtral"},
     .biases = BiasRule::kOptional,
 };

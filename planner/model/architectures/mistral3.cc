@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kMistral3 = {
     .name = "mistral3",
+    .models = "Mistral Small 3, Ministral 3",
     .config_types = {"mistral3", "ministral3"},
     .biases = BiasRule::kOptional,
     .queries_may_grow = true,

@@ -6,6 +6,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kOlmo2 = {
     .name = "olmo2",
+    .models = "OLMo 2 and 3",
     .config_types = {"olmo2", "olmo3"},
     .has_pre_norms = false,
     .has_post_norms = true,

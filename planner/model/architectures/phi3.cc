@@ -17,6 +17,7 @@ constexpr auto kModelTensors = std::to_array<TensorRole>({
 
 extern constexpr Architecture kPhi3 = {
     .name = "phi3",
+    .models = "Phi 3, 3.5 and 4",
     .config_types = {"phi3"},
     .ffn = FfnKind::kFusedGated,
     .windows = WindowRule::kAll,

@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kQwen2 = {
     .name = "qwen2",
+    .models = "Qwen 2 and 2.5",
     .config_types = {"qwen2"},
     .biases = BiasRule::kQkv,
     .rope_pairs = RopePairs::kHalves,

@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kQwen2moe = {
     .name = "qwen2moe",
+    .models = "Qwen 1.5 and 2 with experts",
     .config_types = {"qwen2_moe"},
     .normalizes_weights = false,
     .shared_expert = SharedExpert::kGated,

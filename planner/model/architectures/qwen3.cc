@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kQwen3 = {
     .name = "qwen3",
+    .models = "Qwen 3",
     .config_types = {"qwen3"},
     .head_norms = HeadNorms::kEach,
     .rope_pairs = RopePairs::kHalves,

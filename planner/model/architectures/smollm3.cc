@@ -5,6 +5,7 @@ namespace plimsoll::planner {
 
 extern constexpr Architecture kSmollm3 = {
     .name = "smollm3",
+    .models = "SmolLM 3",
     .config_types = {"smollm3"},
     .is_tied = true,
     .unrotated_period = 4,

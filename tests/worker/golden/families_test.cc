@@ -1,6 +1,8 @@
 // A tiny model of every family that runs, against what two independent engines
 // agree on: greedy ids and log-probabilities, of answers and of prompts.
 // Skipped visibly where the shared data or numpy is not there.
+#include "tests/worker/golden/families.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,33 +32,6 @@ using ::plimsoll::testing::OpenTestDevice;
 
 // The goldens are float32; an exact engine differs by rounding alone.
 constexpr double kTolerance = 0.003;
-
-constexpr const char* kFamilies[] = {"llama",
-                                     "llama31",
-                                     "gemma3",
-                                     "gemma3-linear",
-                                     "qwen2",
-                                     "qwen3",
-                                     "qwen3-q4_k",
-                                     "gemma",
-                                     "gemma2",
-                                     "smollm3",
-                                     "granite",
-                                     "llama-bias",
-                                     "phi3",
-                                     "phi3-longrope-short",
-                                     "phi3-longrope-long",
-                                     "glm4",
-                                     "olmo2",
-                                     "olmo3",
-                                     "mistral3",
-                                     "gemma4-12b",
-                                     "gemma4-e2b",
-                                     "gemma4-26b",
-                                     "glm4moe",
-                                     "qwen3moe",
-                                     "mixtral",
-                                     "qwen2moe"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -150,7 +125,9 @@ TEST_P(FamiliesTest, GiveThemInSmallChunksToo) {
   Report("chunks");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FamiliesTest, ::testing::ValuesIn(kFamilies),
+INSTANTIATE_TEST_SUITE_P(All, FamiliesTest,
+                         ::testing::ValuesIn(plimsoll::testing::NamesOfFamilies(
+                             /*only_emulated=*/false)),
                          plimsoll::testing::NameOfFamily);
 
 using FamilyPartsTest = FamiliesTest;
@@ -218,13 +195,10 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
   Report("emulated");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Emulated, CudaFamiliesTest,
-    ::testing::Values("qwen2", "gemma2", "smollm3", "granite", "llama-bias",
-                      "phi3", "phi3-longrope-short", "glm4", "olmo2", "olmo3",
-                      "mistral3", "gemma4-12b", "gemma4-e2b", "gemma4-26b",
-                      "qwen3moe", "qwen2moe", "glm4moe"),
-    plimsoll::testing::NameOfFamily);
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
+                         ::testing::ValuesIn(plimsoll::testing::NamesOfFamilies(
+                             /*only_emulated=*/true)),
+                         plimsoll::testing::NameOfFamily);
 
 }  // namespace
 }  // namespace plimsoll::worker

@@ -1,0 +1,54 @@
+// The tiny models whose answers two independent engines agree on.
+#ifndef PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILIES_H_
+#define PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILIES_H_
+
+#include <vector>
+
+namespace plimsoll::testing {
+
+struct Family {
+  const char* name;  // the golden's
+  const char* architecture;
+  bool is_emulated;  // runs on the emulated CUDA device too
+};
+
+inline constexpr Family kFamilies[] = {
+    {"llama", "llama", false},
+    {"llama31", "llama", false},
+    {"gemma3", "gemma3", false},
+    {"gemma3-linear", "gemma3", false},
+    {"qwen2", "qwen2", true},
+    {"qwen3", "qwen3", false},
+    {"qwen3-q4_k", "qwen3", false},
+    {"gemma", "gemma", false},
+    {"gemma2", "gemma2", true},
+    {"smollm3", "smollm3", true},
+    {"granite", "granite", true},
+    {"llama-bias", "llama", true},
+    {"phi3", "phi3", true},
+    {"phi3-longrope-short", "phi3", true},
+    {"phi3-longrope-long", "phi3", false},
+    {"glm4", "glm4", true},
+    {"olmo2", "olmo2", true},
+    {"olmo3", "olmo2", true},
+    {"mistral3", "mistral3", true},
+    {"gemma4-12b", "gemma4", true},
+    {"gemma4-e2b", "gemma4", true},
+    {"gemma4-26b", "gemma4", true},
+    {"glm4moe", "glm4moe", true},
+    {"qwen3moe", "qwen3moe", true},
+    {"mixtral", "llama", false},
+    {"qwen2moe", "qwen2moe", true},
+};
+
+inline std::vector<const char*> NamesOfFamilies(bool only_emulated) {
+  std::vector<const char*> names;
+  for (const Family& family : kFamilies) {
+    if (family.is_emulated || !only_emulated) names.push_back(family.name);
+  }
+  return names;
+}
+
+}  // namespace plimsoll::testing
+
+#endif  // PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILIES_H_
