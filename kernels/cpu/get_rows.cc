@@ -6,7 +6,7 @@
 //
 #include <algorithm>
 
-#include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/ops.h"
 
 HWY_BEFORE_NAMESPACE();

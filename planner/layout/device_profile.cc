@@ -1,6 +1,7 @@
 #include "planner/layout/device_profile.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -22,6 +23,12 @@ constexpr int64_t kGpuRuntimeBytes = int64_t{512 + 32 + 96} << 20;
 // cudaMalloc allocates whole pages of 2 MiB and aligns to 256 bytes.
 constexpr int64_t kGpuGranularityBytes = 2 << 20;
 constexpr int64_t kGpuAlignment = 256;
+
+// The element types of weights that the kernels run.
+constexpr std::array kWeightTypes = {DType::kF32,  DType::kF16,  DType::kBF16,
+                                     DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
+                                     DType::kQ5_0, DType::kQ5_1, DType::kQ4_K,
+                                     DType::kQ5_K, DType::kQ6_K};
 
 absl::Status Bad(absl::string_view field, int64_t value,
                  absl::string_view wanted) {
@@ -70,9 +77,7 @@ DeviceProfile CommittedCpuProfile() {
                     .max_candidates = 64},
       .runtime_bytes = kCpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated};
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
-                      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype : kWeightTypes) {
     profile.storage.push_back({dtype, kRowMultiple});
   }
   return profile;
@@ -96,9 +101,7 @@ DeviceProfile CommittedGpuProfile() {
       .runtime_bytes = kGpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated,
       .runtime_note = "a bound on context, libraries and graphs, not measured"};
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
-                      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype : kWeightTypes) {
     profile.storage.push_back({dtype, /*row_multiple=*/1});
   }
   return profile;

@@ -215,6 +215,19 @@ inline const std::vector<DType>& WeightTypes() {
   return *types;
 }
 
+// Where a block of a type has its f16 scale; -1 if there is none.
+inline int64_t ScaleOffset(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kBF16:
+      return -1;
+    case DType::kQ6_K:
+      return 208;
+    default:
+      return 0;
+  }
+}
+
 inline int64_t RowMultiple(const Backend& backend, DType dtype) {
   for (const StorageFact& fact : backend.Device().storage) {
     if (fact.dtype == dtype) return fact.row_multiple;

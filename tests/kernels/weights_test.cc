@@ -119,7 +119,7 @@ TEST_P(WeightsTest, UploadRowsRefusesWhatDoesNotFit) {
   const Buffer buffer = *backend().Allocate(1);
   const std::vector<std::byte> bytes(34 * 16);
   EXPECT_EQ(backend()
-                .UploadRows(DType::kQ3_K, 16, 256, 0, bytes, buffer.view())
+                .UploadRows(DType::kQ8_K, 16, 256, 0, bytes, buffer.view())
                 .code(),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(backend()

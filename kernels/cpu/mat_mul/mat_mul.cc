@@ -10,6 +10,7 @@
 //
 #include <algorithm>
 
+#include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"

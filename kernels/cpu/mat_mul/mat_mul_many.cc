@@ -30,6 +30,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/activate-inl.h"
+#include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"

@@ -20,17 +20,9 @@
 
 #include "hwy/highway.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
-#include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/quant/packed_row.h"
-
-// Keeps what a compiler concludes of a function from its callers.
-#undef PLIMSOLL_NO_IPA
-#if defined(__GNUC__) && !defined(__clang__)
-#define PLIMSOLL_NO_IPA __attribute__((noipa))
-#else
-#define PLIMSOLL_NO_IPA
-#endif
 
 // These attributes let the tiles' instructions be inlined. The file that
 // includes this one begins in the same way.
@@ -102,10 +94,6 @@ HWY_INLINE void StoreBytes(const Pairs& first, const Pairs& second,
 
 // Decodes `n_blocks` columns of a panel, from the column `first` on, into half
 // `p` of a pair.
-//
-// GCC 12 at -O3 takes this function for one that writes nothing where the
-// decoder has minima, and drops its calls. Without analysis between functions
-// it does not.
 template <class Decoder>
 PLIMSOLL_NO_IPA void DecodePanel(const PanelData& panel, int64_t first,
                                  int64_t n_blocks, size_t p, PanelPair& pair) {

@@ -24,6 +24,7 @@
 #include <numeric>
 
 #include "hwy/cache_control.h"
+#include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/quant/packed_row.h"

@@ -146,6 +146,14 @@ uint64_t RegroupHighs(ConstBytes qh, int64_t group) {
   return highs;
 }
 
+// Places the bit pairs of sub-block s of 64 bytes.
+void PlaceHighs(ConstBytes qs, int64_t s, int64_t r, Bytes highs) {
+  const uint64_t pairs = RegroupHighs(qs + 32 * (s / 4), s % 4);
+  uint8_t bytes[8];
+  std::memcpy(bytes, &pairs, 8);
+  for (int64_t p = 0; p < 4; ++p) Copy2(bytes + 2 * p, highs + p * 32 + r * 2);
+}
+
 void PackQ6K(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block + 208, out + 2 * r);
   for (int64_t i = 0; i < 16; ++i) out[32 + i * 16 + r] = block[192 + i];
@@ -154,14 +162,34 @@ void PackQ6K(ConstBytes block, int64_t r, Bytes out) {
     const int64_t g = s % 4;
     uint8_t nibbles[16];
     RegroupNibbles(block + 64 * h + 32 * (g & 1), g < 2 ? 0 : 4, nibbles);
-    uint8_t highs[8];
-    const uint64_t pairs = RegroupHighs(block + 128 + 32 * h, g);
-    std::memcpy(highs, &pairs, 8);
     Bytes sub = out + 32 + 256 + s * (kNibblesBytes + kHighsBytes);
     PlaceNibbles(nibbles, r, sub);
-    for (int64_t p = 0; p < 4; ++p) {
-      Copy2(highs + 2 * p, sub + kNibblesBytes + p * 32 + r * 2);
-    }
+    PlaceHighs(block + 128, s, r, sub + kNibblesBytes);
+  }
+}
+
+// Places a block of any type, in the form of a matrix that is not split.
+void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return PackQ80(block, r, to);
+    case DType::kQ4_0:
+      return PackQ40(block, r, to);
+    case DType::kQ4_1:
+      return PackQ41(block, r, to);
+    case DType::kQ5_0:
+      return PackQ50(block, r, to);
+    case DType::kQ5_1:
+      return PackQ51(block, r, to);
+    case DType::kQ4_K:
+      return PackQ4K(block, r, to);
+    case DType::kQ5_K:
+      return PackQ5K(block, r, to);
+    case DType::kQ6_K:
+      return PackQ6K(block, r, to);
+    default:  // F32, F16, BF16
+      const int64_t bytes = InfoOf(dtype).block_bytes;
+      std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));
   }
 }
 
@@ -207,36 +235,7 @@ void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
                      out_low + b * kNibblesBytes);
         continue;
       }
-      Bytes to = out + b * info.block_bytes * kPanelRows;
-      switch (dtype) {
-        case DType::kQ8_0:
-          PackQ80(block, r, to);
-          break;
-        case DType::kQ4_0:
-          PackQ40(block, r, to);
-          break;
-        case DType::kQ4_1:
-          PackQ41(block, r, to);
-          break;
-        case DType::kQ5_0:
-          PackQ50(block, r, to);
-          break;
-        case DType::kQ5_1:
-          PackQ51(block, r, to);
-          break;
-        case DType::kQ4_K:
-          PackQ4K(block, r, to);
-          break;
-        case DType::kQ5_K:
-          PackQ5K(block, r, to);
-          break;
-        case DType::kQ6_K:
-          PackQ6K(block, r, to);
-          break;
-        default:  // F32, F16, BF16
-          std::memcpy(to + r * info.block_bytes, block,
-                      static_cast<size_t>(info.block_bytes));
-      }
+      PackBlock(dtype, block, r, out + b * info.block_bytes * kPanelRows);
     }
   }
 }

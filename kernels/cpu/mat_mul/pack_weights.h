@@ -10,9 +10,7 @@
 //   Q5_1  f16 d[16]; f16 m[16]; fifths; nibbles
 //   Q4_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x nibbles
 //   Q5_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x {fifths; nibbles}
-//   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; u8 high[4][16][2]}
-//         bits 2t, 2t + 1 of high[p][r][w] are the top bits of column
-//         2 (p + 4t) + w
+//   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; highs}
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low
@@ -23,8 +21,10 @@
 //
 // nibbles (32 columns) = u8 n[8][16][2]: the low nibble of n[p][r][w] is column
 // 2p + w, the high one column 16 + 2p + w.
-// fifths (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of
-// column 2p + w.
+// highs (32 columns) = u8 h[4][16][2]: bits 2t, 2t + 1 of h[p][r][w] are two
+// bits of column 2 (p + 4t) + w, the top ones where there are others. fifths
+// (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of column 2p +
+// w.
 #ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
 
@@ -39,8 +39,7 @@ namespace plimsoll::kernels::cpu {
 inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
 inline constexpr int64_t kFifthsBytes = int64_t{16} * 4;
-inline constexpr int64_t kHighsBytes =
-    int64_t{4} * 16 * 2;  // 32 columns of Q6_K
+inline constexpr int64_t kHighsBytes = int64_t{4} * 16 * 2;
 // Bytes of the high part of 32 columns of split Q8_0.
 inline constexpr int64_t kHighPartBytes = 32 + kNibblesBytes;
 

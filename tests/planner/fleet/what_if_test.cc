@@ -236,8 +236,8 @@ TEST(WhatIfTest, BytesBeyond63BitsAreAPointThatDoesNotFit) {
 
 TEST(WhatIfTest, ADeviceWithoutKernelsForATypeStillGetsItsBytes) {
   WhatIfAxes axes = OneDevice(kGiB);
-  ASSERT_EQ(FindStorageRule(axes.devices[0].profile, DType::kIq4Nl), nullptr);
-  axes.weights = {DType::kIq4Nl, DType::kQ4_1};
+  ASSERT_EQ(FindStorageRule(axes.devices[0].profile, DType::kNvfp4), nullptr);
+  axes.weights = {DType::kNvfp4, DType::kQ4_1};
   auto what_if = WhatIf::Create(Smollm2(), {}, axes);
   ASSERT_TRUE(what_if.ok());
   const auto points = AllPoints(*what_if, 2);

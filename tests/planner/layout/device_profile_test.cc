@@ -14,7 +14,7 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   EXPECT_EQ(profile.id, "cpu");
   EXPECT_EQ(profile.storage.size(), 11u);
   ASSERT_NE(FindStorageRule(profile, DType::kQ4_K), nullptr);
-  EXPECT_EQ(FindStorageRule(profile, DType::kQ3_K), nullptr);
+  EXPECT_EQ(FindStorageRule(profile, DType::kIq3S), nullptr);
 }
 
 TEST(DeviceProfileTest, TheCommittedGpuProfileKeepsTensorsAsInTheFile) {
