@@ -36,8 +36,8 @@ struct FileBlock {
   }
 };
 
-// The offset of the quants in a block of the file, for types with 32 columns.
-constexpr int QuantsOffset(DType type) {
+// The offset of the nibbles in a block of the file, for types with 32 columns.
+constexpr int NibblesOffset(DType type) {
   switch (type) {
     case DType::kQ4_1:
       return 4;
@@ -64,9 +64,26 @@ __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
         file.Byte(row, 64 * (sub / 4) + 32 * (group % 2) + col);
     return (byte >> (group < 2 ? 0 : 4)) & 15u;
   } else {
-    const uint32_t byte = file.Byte(row, QuantsOffset(kType) + col % 16);
+    const uint32_t byte = file.Byte(row, NibblesOffset(kType) + col % 16);
     return (byte >> (col < 16 ? 0 : 4)) & 15u;
   }
+}
+
+// Returns word `word` of a tile's bit pairs.
+template <DType kType>
+__device__ uint32_t BitPairsWord(const FileBlock<kType>& file, int sub,
+                                 int word) {
+  uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) {
+    for (int part = 0; part < 4; ++part) {
+      const int row = word / 4 + part % 2 * 8;
+      const int col = word % 4 * 4 + i + part / 2 * 16;
+      const uint32_t byte = file.Byte(row, 128 + 32 * (sub / 4) + col);
+      value |= ((byte >> (2 * (sub % 4))) & 3u)
+               << (8 * i + HighShift(row, col));
+    }
+  }
+  return value;
 }
 
 // Returns word `word` of a tile's quants.
@@ -96,41 +113,34 @@ template <DType kType>
 __device__ uint32_t HighWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
   if constexpr (kType == DType::kQ6_K) {
-    for (int i = 0; i < 4; ++i) {
-      for (int part = 0; part < 4; ++part) {
-        const int row = word / 4 + part % 2 * 8;
-        const int col = word % 4 * 4 + i + part / 2 * 16;
-        const uint32_t byte = file.Byte(row, 128 + 32 * (sub / 4) + col);
-        value |= ((byte >> (2 * (sub % 4))) & 3u)
-                 << (8 * i + HighShift(row, col));
-      }
-    }
+    value = BitPairsWord(file, sub, word);
   } else if constexpr (kType == DType::kQ5_K) {
     for (int col = 0; col < 32; ++col) {
       value |= ((file.Byte(SlotRow(word), 16 + col) >> sub) & 1u) << col;
     }
   } else {  // Q5_0, Q5_1
-    value = file.Word(SlotRow(word), QuantsOffset(kType) - 4);
+    value = file.Word(SlotRow(word), NibblesOffset(kType) - 4);
   }
   return value;
 }
 
 // The six-bit scale (or minimum) of tile `tile` as Q4_K and Q5_K store it in
-// the file. Source: the GGUF specification's block layouts.
+// the file.
+// Source: the GGUF specification's block layouts.
 template <DType kType>
 __device__ uint32_t FileScale6(const FileBlock<kType>& file, int row, int tile,
-                               bool is_minimum) {
+                               bool is_second) {
   const int s = 4;
-  if (tile < 4) return file.Byte(row, s + tile + (is_minimum ? 4 : 0)) & 63u;
+  if (tile < 4) return file.Byte(row, s + tile + (is_second ? 4 : 0)) & 63u;
   const uint32_t low = file.Byte(row, s + tile + 4);
-  const uint32_t high = file.Byte(row, s + tile - (is_minimum ? 0 : 4)) >> 6;
-  return ((is_minimum ? low >> 4 : low) & 15u) | (high << 4);
+  const uint32_t high = file.Byte(row, s + tile - (is_second ? 0 : 4)) >> 6;
+  return ((is_second ? low >> 4 : low) & 15u) | (high << 4);
 }
 
 template <DType kType>
 __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   uint32_t value = 0;
-  if constexpr (kType == DType::kQ6_K) {
+  if constexpr (HasByteScales(kType)) {
     for (int i = 0; i < 4; ++i) {
       const int byte = word * 4 + i;
       const int row = SlotRow(byte / 2 % 16);
@@ -140,26 +150,36 @@ __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   } else {
     const int row = SlotRow(word % 16);
     for (int tile = 0; tile < 8; ++tile) {
-      const uint32_t scale = FileScale6(file, row, tile, false);
-      const uint32_t minimum = FileScale6(file, row, tile, true);
-      const uint32_t bits = word / 16 == 0 ? scale & 15u
+      const uint32_t first = FileScale6(file, row, tile, false);
+      const uint32_t second = FileScale6(file, row, tile, true);
+      const uint32_t bits = word / 16 == 0 ? first & 15u
                             : word / 16 == 1
-                                ? minimum & 15u
-                                : (scale >> 4) | ((minimum >> 4) << 2);
+                                ? second & 15u
+                                : (first >> 4) | ((second >> 4) << 2);
       value |= bits << (4 * tile);
     }
   }
   return value;
 }
 
+// The offset of d in a block of the file.
+constexpr int ScalesOffset(DType type) {
+  switch (type) {
+    case DType::kQ6_K:
+      return 208;
+    default:
+      return 0;
+  }
+}
+
 template <DType kType>
 __device__ uint32_t ScaleWord(const FileBlock<kType>& file, int word) {
+  constexpr int kAt = ScalesOffset(kType);
   if constexpr (HasPairScales(kType)) {
-    return file.Word(SlotRow(word), 0);
+    return file.Word(SlotRow(word), kAt);
   } else {
-    const int at = kType == DType::kQ6_K ? 208 : 0;
-    return file.Half(SlotRow(2 * word), at) |
-           (file.Half(SlotRow(2 * word + 1), at) << 16);
+    return file.Half(SlotRow(2 * word), kAt) |
+           (file.Half(SlotRow(2 * word + 1), kAt) << 16);
   }
 }
 

@@ -14,8 +14,9 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K;
 }
-// The number of scales of 32 columns: Q6_K has one for every 16 columns.
-constexpr int HalvesOf(DType type) { return type == DType::kQ6_K ? 2 : 1; }
+// The number of scales of 32 columns. Some types have one, and a minimum if
+// any, for every 16 columns.
+constexpr int HalvesOf(DType type) { return HasByteScales(type) ? 2 : 1; }
 
 // A warp takes every kStepTiles-th tile of a row of tiles. This many tiles are
 // whole blocks of every type, so each plane is read at a constant stride and a
@@ -26,11 +27,36 @@ inline constexpr int kStepTiles = 8;
 // kept apart from the arithmetic.
 template <DType kType>
 struct RawTile {
-  uint32_t quants[kType == DType::kQ8_0 ? 4 : 2];
+  static constexpr int64_t kWords = PlanesOf(kType).quants / 128;
+  uint32_t quants[kWords];
   uint32_t highs[2];      // one word in Q6_K, else one for each row
-  uint32_t subscales[6];  // rows g and g + 8 in turn
-  uint32_t scales[2];
+  uint32_t subscales[6];  // rows g and g + 8 in turn; one word if bytes
+  uint32_t scales[2];     // one word if not pairs
+
+  // What row g (0) or g + 8 (1) has of the planes of scales.
+  __device__ StoredScales ScalesOf(int row) const {
+    StoredScales stored = {};
+    if constexpr (HasByteScales(kType)) {
+      stored.subscales[0] = subscales[0] >> (16 * row);
+    } else {
+      for (int i = 0; i < PlanesOf(kType).subscales / 64; ++i) {
+        stored.subscales[i] = subscales[2 * i + row];
+      }
+    }
+    if constexpr (HasPairScales(kType)) {
+      stored.scales = scales[row];
+    } else {
+      stored.scales = row == 0 ? LowHalf(scales[0]) : HighHalf(scales[0]);
+    }
+    return stored;
+  }
 };
+
+__device__ inline void LoadTwo(const uint8_t* from, uint32_t* to) {
+  const auto words = LoadAt<uint2>(from, 0);
+  to[0] = words.x;
+  to[1] = words.y;
+}
 
 // Where a lane reads a warp's tiles: kRowTiles tiles of a column, in columns
 // kStepTiles apart. It has a pointer for each plane, at the first row of tiles.
@@ -63,16 +89,16 @@ struct TileReader {
     }
     const int64_t tile = w.at.Tile(row_tile, col_tile);
     const int64_t block = tile / kShare;
-    quants = w.data + tile * kPlanes.quants +
-             lane * (kType == DType::kQ8_0 ? 16 : 8);
+    quants =
+        w.data + tile * kPlanes.quants + lane * (kPlanes.quants / kWarpThreads);
     highs = w.data + w.at.highs + tile * kPlanes.highs +
             (HasFifths(kType) ? group * 8 : lane * 4);
     subscales = w.data + w.at.subscales + block * kPlanes.subscales +
-                (kType == DType::kQ6_K
+                (HasByteScales(kType)
                      ? Scale8Byte(col_tile % static_cast<int>(kShare), group, 0)
                      : group * 8);
     scales = w.data + w.at.scales + block * kPlanes.scales +
-             group * (HasPairScales(kType) ? 8 : 4);
+             group * (kPlanes.scales / 8);
   }
 
   __device__ void Advance(int n_steps) {
@@ -102,42 +128,34 @@ struct TileReader {
              n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
     };
     const uint8_t* quant = at(quants, kPlanes.quants);
-    if constexpr (kType == DType::kQ8_0) {
+    if constexpr (RawTile<kType>::kWords == 4) {
       const auto words = LoadAt<uint4>(quant, 0);
       raw.quants[0] = words.x;
       raw.quants[1] = words.y;
       raw.quants[2] = words.z;
       raw.quants[3] = words.w;
     } else {
-      const auto words = LoadAt<uint2>(quant, 0);
-      raw.quants[0] = words.x;
-      raw.quants[1] = words.y;
+      LoadTwo(quant, raw.quants);
     }
     const uint8_t* high = at(highs, kPlanes.highs);
     if constexpr (HasFifths(kType)) {
-      const auto words = LoadAt<uint2>(high, 0);
-      raw.highs[0] = words.x;
-      raw.highs[1] = words.y;
+      LoadTwo(high, raw.highs);
     } else if constexpr (kType == DType::kQ6_K) {
       raw.highs[0] = LoadAt<uint32_t>(high, 0);
     }
     const uint8_t* sub = of_block(subscales, kPlanes.subscales);
-    if constexpr (kPlanes.subscales == 192) {
-      for (int i = 0; i < 3; ++i) {
-        const auto words = LoadAt<uint2>(sub, i * 64);
-        raw.subscales[2 * i] = words.x;
-        raw.subscales[2 * i + 1] = words.y;
-      }
-    } else if constexpr (kType == DType::kQ6_K) {
+    if constexpr (HasByteScales(kType)) {
       constexpr auto kInBlock = static_cast<uint32_t>(kShare);
       raw.subscales[0] = LoadAt<uint32_t>(
           sub, n_tiles % kInBlock * (kPlanes.subscales / kShare));
+    } else {
+      for (int i = 0; i < kPlanes.subscales / 64; ++i) {
+        LoadTwo(sub + i * 64, raw.subscales + 2 * i);
+      }
     }
     const uint8_t* scale = of_block(scales, kPlanes.scales);
     if constexpr (HasPairScales(kType)) {
-      const auto words = LoadAt<uint2>(scale, 0);
-      raw.scales[0] = words.x;
-      raw.scales[1] = words.y;
+      LoadTwo(scale, raw.scales);
     } else {
       raw.scales[0] = LoadAt<uint32_t>(scale, 0);
     }
@@ -158,32 +176,45 @@ __device__ inline uint32_t SpreadFifths(uint32_t bits) {
   return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4;
 }
 
-// Subtracts 32 from each of four bytes in [0, 64).
-__device__ inline uint32_t Minus32(uint32_t bytes) {
-  return ((bytes | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
+// Subtracts kZero from each of four bytes in [0, 2 kZero).
+template <uint32_t kZero>
+__device__ uint32_t Minus(uint32_t bytes) {
+  return ((bytes | 0x80808080u) - kZero * 0x01010101u) ^ 0x80808080u;
+}
+
+// Unpacks nibbles, without bits that are kept elsewhere.
+template <DType kType>
+__device__ void UnpackNibbles(const RawTile<kType>& raw, uint32_t* a) {
+  constexpr uint32_t kLow = 0x0F0F0F0Fu;
+  for (int row = 0; row < 2; ++row) {
+    const uint32_t both = raw.quants[row];
+    a[row] = both & kLow;
+    a[2 + row] = (both >> 4) & kLow;
+  }
 }
 
 template <DType kType>
 __device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
+  constexpr uint32_t kPair = 0x03030303u;
   if constexpr (kType == DType::kQ8_0) {
     for (int i = 0; i < 4; ++i) a[i] = raw.quants[i];
     return;
   } else {
-    constexpr uint32_t kLow = 0x0F0F0F0Fu;
-    const int first_col = LaneIndex() % 4 * 4;
-    for (int row = 0; row < 2; ++row) {
-      a[row] = raw.quants[row] & kLow;
-      a[2 + row] = (raw.quants[row] >> 4) & kLow;
-      if constexpr (HasFifths(kType)) {
-        a[row] |= SpreadFifths(raw.highs[row] >> first_col);
-        a[2 + row] |= SpreadFifths(raw.highs[row] >> (16 + first_col));
-      } else if constexpr (kType == DType::kQ6_K) {
-        constexpr uint32_t kPair = 0x03030303u;
-        const uint32_t high = raw.highs[0] >> (2 * row);
-        a[row] = Minus32(a[row] | ((high & kPair) << 4));
-        a[2 + row] = Minus32(a[2 + row] | (high & (kPair << 4)));
-      }
+    UnpackNibbles(raw, a);
+  }
+  for (int row = 0; row < 2; ++row) {
+    if constexpr (HasFifths(kType)) {
+      const int first_col = LaneIndex() % 4 * 4;
+      a[row] |= SpreadFifths(raw.highs[row] >> first_col);
+      a[2 + row] |= SpreadFifths(raw.highs[row] >> (16 + first_col));
+    } else if constexpr (kType == DType::kQ6_K) {
+      const uint32_t high = raw.highs[0] >> (2 * row);
+      a[row] |= (high & kPair) << 4;
+      a[2 + row] |= high & (kPair << 4);
     }
+  }
+  if constexpr (HasSignedQuants(kType) && ZeroOf(kType) != 0) {
+    for (int i = 0; i < 4; ++i) a[i] = Minus<ZeroOf(kType)>(a[i]);
   }
 }
 
@@ -192,30 +223,14 @@ __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
   Tile<kType> tile;
   UnpackQuants(raw, tile.a);
   for (int row = 0; row < 2; ++row) {
-    if constexpr (PlanesOf(kType).subscales == 192) {
-      const uint32_t highs = raw.subscales[4 + row];
-      const int scale = ScaleOf(raw.subscales[row], highs, sub);
-      const int minimum = MinimumOf(raw.subscales[2 + row], highs, sub);
-      tile.scale[row][0] =
-          FloatOfHalf(LowHalf(raw.scales[row])) * static_cast<float>(scale);
-      tile.offset[row] = -(FloatOfHalf(HighHalf(raw.scales[row])) *
-                           static_cast<float>(minimum));
-    } else if constexpr (HasPairScales(kType)) {
-      tile.scale[row][0] = FloatOfHalf(LowHalf(raw.scales[row]));
-      tile.offset[row] = FloatOfHalf(HighHalf(raw.scales[row]));
-    } else {
-      const float d = FloatOfHalf(row == 0 ? LowHalf(raw.scales[0])
-                                           : HighHalf(raw.scales[0]));
-      tile.scale[row][0] = d;
-      if constexpr (kType == DType::kQ4_0) tile.offset[row] = -8.0f * d;
-      if constexpr (kType == DType::kQ5_0) tile.offset[row] = -16.0f * d;
-      if constexpr (kType == DType::kQ6_K) {
-        for (int half = 0; half < 2; ++half) {
-          const uint32_t byte = raw.subscales[0] >> (16 * row + 8 * half);
-          tile.scale[row][half] =
-              d * static_cast<float>(static_cast<int8_t>(byte & 0xFFu));
-        }
-      }
+    const StoredScales stored = raw.ScalesOf(row);
+    for (int half = 0; half < HalvesOf(kType); ++half) {
+      const ScaleAndOffset by = Unpacked<kType>(stored, sub, half);
+      tile.scale[row][half] = by.scale;
+      if constexpr (HasSignedQuants(kType)) continue;
+      tile.offset[row] = ZeroOf(kType) != 0
+                             ? static_cast<float>(-ZeroOf(kType)) * by.scale
+                             : by.offset;
     }
   }
   return tile;

@@ -10,8 +10,8 @@
 //                              4 bits: lane l has bytes [8 l, 8 l + 8)
 //   highs      for each tile:  the fifth bits as u32 a row, or Q6_K's two
 //                              high bits, lane l has bytes [4 l, 4 l + 4)
-//   subscales  for each block of 256 columns of the K types
-//   scales     for each block (of 32 or 256 columns): f16 d, or d and m, a row
+//   subscales  for each block of 256 columns
+//   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m
 //
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
 // columns 16 further. Values that a row has one of come in pairs too: rows 0,
@@ -130,7 +130,8 @@ constexpr int MinimumOf(uint32_t lows, uint32_t highs, int tile) {
                           (((highs >> (4 * tile + 2)) & 3u) << 4));
 }
 
-// Eight-bit scales of Q6_K, one for 16 columns: the byte of tile j of a block.
+// Eight bits for 16 columns, a scale of Q6_K:
+// the byte of tile j of a block.
 constexpr int Scale8Byte(int tile, int row, int half) {
   return (tile * 16 + RowSlot(row)) * 2 + half;
 }

@@ -57,72 +57,126 @@ __device__ T LoadAt(const uint8_t* base, int64_t byte) {
   return __ldg(reinterpret_cast<const T*>(base + byte));
 }
 
-constexpr bool HasFifths(DType type) {
-  return type == DType::kQ5_0 || type == DType::kQ5_1 || type == DType::kQ5_K;
+// What the planes of a type hold. HasFifths: the fifth bits.
+// HasByteScales and HasSixBits:
+// a byte, or six bits, for each half of a tile's columns (for Q4_K and Q5_K, a
+// scale and a minimum).
+constexpr bool HasFifths(DType type) { return PlanesOf(type).highs == 64; }
+constexpr bool HasSixBits(DType type) {
+  return PlanesOf(type).subscales == 192;
+}
+constexpr bool HasByteScales(DType type) {
+  return PlanesOf(type).subscales == 256;
 }
 constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
+
+// Weights are scale * (quant - ZeroOf) or scale * quant + offset.
+constexpr int ZeroOf(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+      return 8;
+    case DType::kQ5_0:
+      return 16;
+    case DType::kQ6_K:
+      return 32;
+    default:
+      return 0;
+  }
+}
 
 // The quant of an element of a tile, as the file numbers it.
 template <DType kType>
 __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   constexpr TilePlanes kPlanes = PlanesOf(kType);
   const uint8_t* quants = w.data + tile * kPlanes.quants;
+  [[maybe_unused]] const uint8_t* highs =
+      w.data + w.at.highs + tile * kPlanes.highs;
+  int q = 0;
   if constexpr (kType == DType::kQ8_0) {
     return static_cast<int8_t>(quants[QuantByte(row, col)]);
   } else {
-    int q = (quants[NibbleByte(row, col)] >> NibbleShift(col)) & 15;
-    const uint8_t* highs = w.data + w.at.highs + tile * kPlanes.highs;
-    if constexpr (HasFifths(kType)) {
-      const auto bits = LoadAt<uint32_t>(highs, RowSlot(row) * 4);
-      q |= static_cast<int>((bits >> col) & 1u) << 4;
-    } else if constexpr (kType == DType::kQ6_K) {
-      q |= ((highs[HighByte(row, col)] >> HighShift(row, col)) & 3) << 4;
-    }
-    return q;
+    q = (quants[NibbleByte(row, col)] >> NibbleShift(col)) & 15;
   }
+  if constexpr (HasFifths(kType)) {
+    const auto bits = LoadAt<uint32_t>(highs, RowSlot(row) * 4);
+    q |= static_cast<int>((bits >> col) & 1u) << 4;
+  } else if constexpr (kType == DType::kQ6_K) {
+    q |= ((highs[HighByte(row, col)] >> HighShift(row, col)) & 3) << 4;
+  }
+  return q;
+}
+
+// What a row of a tile has of the planes of scales.
+struct StoredScales {
+  // The row's words, or the bytes of the tile's halves.
+  uint32_t subscales[3];
+  uint32_t scales;  // d, or d and m
+};
+
+// The value of a quant is scale * quant + offset.
+struct ScaleAndOffset {
+  float scale;
+  float offset;
+};
+
+// The scale and the offset of half of the columns of tile `sub` of a block.
+template <DType kType>
+__device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
+                                   int half) {
+  const float d = FloatOfHalf(LowHalf(stored.scales));
+  [[maybe_unused]] const float m = FloatOfHalf(HighHalf(stored.scales));
+  if constexpr (HasSixBits(kType)) {
+    const uint32_t highs = stored.subscales[2];
+    const int first = ScaleOf(stored.subscales[0], highs, sub);
+    const int second = MinimumOf(stored.subscales[1], highs, sub);
+    return {d * static_cast<float>(first), -(m * static_cast<float>(second))};
+  } else if constexpr (HasByteScales(kType)) {
+    const uint32_t byte = (stored.subscales[0] >> (8 * half)) & 0xFFu;
+    return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
+  } else {
+    return {d, HasPairScales(kType) ? m : 0.0f};
+  }
+}
+
+// Loads what row `row` of a tile has of the planes of scales.
+template <DType kType>
+__device__ StoredScales LoadScales(const DeviceMatrix& w, int64_t tile,
+                                   int row) {
+  constexpr TilePlanes kPlanes = PlanesOf(kType);
+  const int64_t block = tile / kPlanes.block_tiles;
+  const uint8_t* scales = w.data + w.at.scales + block * kPlanes.scales;
+  [[maybe_unused]] const uint8_t* subscales =
+      w.data + w.at.subscales + block * kPlanes.subscales;
+  const int slot = RowSlot(row);
+  StoredScales stored = {};
+  if constexpr (HasByteScales(kType)) {
+    const auto sub = static_cast<int>(tile % kPlanes.block_tiles);
+    stored.subscales[0] = LoadAt<uint16_t>(subscales, Scale8Byte(sub, row, 0));
+  } else {
+    for (int i = 0; i < kPlanes.subscales / 64; ++i) {
+      stored.subscales[i] = LoadAt<uint32_t>(subscales, (16 * i + slot) * 4);
+    }
+  }
+  if constexpr (HasPairScales(kType)) {
+    stored.scales = LoadAt<uint32_t>(scales, slot * 4);
+  } else {
+    stored.scales = LoadAt<uint16_t>(scales, slot * 2);
+  }
+  return stored;
 }
 
 // The value of an element of a tiled matrix, rounded as the reference rounds
 // it.
 template <DType kType>
 __device__ float TiledElement(const DeviceMatrix& w, int64_t row, int64_t col) {
-  constexpr TilePlanes kPlanes = PlanesOf(kType);
   const auto in_row = static_cast<int>(row % kTileRows);
   const auto in_col = static_cast<int>(col % kTileCols);
   const int64_t tile = w.at.Tile(row / kTileRows, col / kTileCols);
-  const int64_t block = tile / kPlanes.block_tiles;
-  const auto sub = static_cast<int>(tile % kPlanes.block_tiles);
-  const int q = QuantOf<kType>(w, tile, in_row, in_col);
-  const int slot = RowSlot(in_row);
-  const uint8_t* scales = w.data + w.at.scales + block * kPlanes.scales;
-  const uint8_t* subscales =
-      w.data + w.at.subscales + block * kPlanes.subscales;
-  if constexpr (kPlanes.subscales == 192) {
-    const auto d = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 4));
-    const auto m = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 4 + 2));
-    const auto highs = LoadAt<uint32_t>(subscales, (32 + slot) * 4);
-    const int scale =
-        ScaleOf(LoadAt<uint32_t>(subscales, slot * 4), highs, sub);
-    const int minimum =
-        MinimumOf(LoadAt<uint32_t>(subscales, (16 + slot) * 4), highs, sub);
-    return d * static_cast<float>(scale) * static_cast<float>(q) -
-           m * static_cast<float>(minimum);
-  } else if constexpr (kType == DType::kQ6_K) {
-    const auto d = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 2));
-    const auto scale =
-        static_cast<int8_t>(subscales[Scale8Byte(sub, in_row, in_col / 16)]);
-    return d * static_cast<float>(scale) * static_cast<float>(q - 32);
-  } else if constexpr (HasPairScales(kType)) {
-    const auto d = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 4));
-    const auto m = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 4 + 2));
-    return d * static_cast<float>(q) + m;
-  } else {
-    constexpr int kZero = kType == DType::kQ4_0   ? 8
-                          : kType == DType::kQ5_0 ? 16
-                                                  : 0;
-    const auto d = FloatOfHalf(LoadAt<uint16_t>(scales, slot * 2));
-    return d * static_cast<float>(q - kZero);
-  }
+  const auto sub = static_cast<int>(tile % PlanesOf(kType).block_tiles);
+  const int q = QuantOf<kType>(w, tile, in_row, in_col) - ZeroOf(kType);
+  const ScaleAndOffset by =
+      Unpacked<kType>(LoadScales<kType>(w, tile, in_row), sub, in_col / 16);
+  return by.scale * static_cast<float>(q) + by.offset;
 }
 
 template <DType kType>
