@@ -187,6 +187,23 @@ __device__ inline void MaxAtomically(uint32_t* max, uint32_t x) {
 #endif
 }
 
+// Four of the eight bytes of `low` and `high`, one for each of the selector's
+// four nibbles, which are below 8.
+__device__ inline uint32_t PickBytes(uint32_t low, uint32_t high,
+                                     uint32_t selector) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  const uint64_t both = low | (uint64_t{high} << 32);
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t from = (selector >> (4 * i)) & 7u;
+    picked |= static_cast<uint32_t>((both >> (8 * from)) & 0xFFu) << (8 * i);
+  }
+  return picked;
+#else
+  return __byte_perm(low, high, selector);
+#endif
+}
+
 // ---- Integer matrix products of a warp -------------------------------------
 
 // LowBytes takes the low bytes of four 16-bit values, HighBytes their high

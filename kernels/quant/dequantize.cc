@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/quant/float16.h"
+#include "kernels/quant/tables.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -122,6 +123,20 @@ void DecodeQ6K(const std::byte* block, float* out) {
   }
 }
 
+// The values of a block's nibbles, times `scale`.
+void DecodeTable(const int8_t* table, const std::byte* qs, float scale,
+                 float* out) {
+  for (int e = 0; e < 32; ++e) {
+    out[e] = scale * static_cast<float>(table[Nibble(qs, e)]);
+  }
+}
+
+// u8 exponent; u8 qs[16].
+void DecodeMxfp4(const std::byte* block, float* out) {
+  DecodeTable(kDoubledE2M1, block + 1,
+              HalfOfE8M0(std::to_integer<uint32_t>(block[0])), out);
+}
+
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -149,6 +164,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeK(block, true, out);
     case DType::kQ6_K:
       return DecodeQ6K(block, out);
+    case DType::kMxfp4:
+      return DecodeMxfp4(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -169,6 +186,7 @@ bool IsWeightType(DType dtype) {
     case DType::kQ4_K:
     case DType::kQ5_K:
     case DType::kQ6_K:
+    case DType::kMxfp4:
       return true;
     default:
       return false;

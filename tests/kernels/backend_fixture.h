@@ -199,6 +199,9 @@ class RandomData {
       case DType::kQ6_K:
         SetF16(block + 208);
         return;
+      case DType::kMxfp4:
+        *block = static_cast<std::byte>(128 + Integer(-14, -6));
+        return;
       default:  // F16, Q8_0, Q4_0, Q5_0
         SetF16(block);
     }
@@ -211,7 +214,7 @@ inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
       DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
       DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kMxfp4};
   return *types;
 }
 
@@ -220,6 +223,7 @@ inline int64_t ScaleOffset(DType dtype) {
   switch (dtype) {
     case DType::kF32:
     case DType::kBF16:
+    case DType::kMxfp4:
       return -1;
     case DType::kQ6_K:
       return 208;

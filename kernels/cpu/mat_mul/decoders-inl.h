@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -272,6 +273,47 @@ struct DecoderQ6K {
   }
 };
 
+// Decodes nibbles that are indices into a table of 16 values.
+HWY_INLINE void DecodeTable(const int8_t* table, const uint8_t* nibbles, int i,
+                            Pairs& low, Pairs& high) {
+  const hn::Rebind<uint8_t, DS> db;
+  const hn::RebindToSigned<decltype(db)> di;
+  const hn::FixedTag<int8_t, HWY_MAX(16, hn::MaxLanes(db))> dt;
+  const auto values = hn::LoadDup128(dt, table);
+  const auto mask = hn::Set(db, 15);
+  const auto value_of = [&](auto index) HWY_ATTR {
+    return hn::PromoteTo(DS(),
+                         hn::TableLookupBytes(values, hn::BitCast(di, index)));
+  };
+  for (size_t j = 0; j < kVecs; ++j) {
+    const auto both = hn::LoadU(db, nibbles + i * 32 + j * 2 * kLanes);
+    low.v[j] = value_of(hn::And(both, mask));
+    high.v[j] = value_of(hn::ShiftRight<4>(both));
+  }
+}
+
+struct DecoderMxfp4 {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 17;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  // BitsOfHalfE8M0 (tables.h) of each row's exponent.
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    const RowSums e = LoadU8(at.block);
+    const VI one = hn::Set(DI(), 1);
+    for (size_t j = 0; j < kVecs; ++j) {
+      const VI normal = hn::ShiftLeft<23>(hn::Sub(e.v[j], one));
+      const VI smallest = hn::ShiftLeft<21>(hn::Add(hn::Min(e.v[j], one), one));
+      scales.d[0].v[j] = hn::BitCast(DF(), hn::Max(normal, smallest));
+    }
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeTable(kDoubledE2M1, at.block + 16, i, low, high);
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -292,6 +334,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderQ5K());
     case DType::kQ6_K:
       return run(DecoderQ6K());
+    case DType::kMxfp4:
+      return run(DecoderMxfp4());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }

@@ -168,6 +168,11 @@ void PackQ6K(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+void PackMxfp4(ConstBytes block, int64_t r, Bytes out) {
+  out[r] = block[0];
+  PlaceNibbles(block + 1, r, out + 16);
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
   switch (dtype) {
@@ -187,6 +192,8 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackQ5K(block, r, to);
     case DType::kQ6_K:
       return PackQ6K(block, r, to);
+    case DType::kMxfp4:
+      return PackMxfp4(block, r, to);
     default:  // F32, F16, BF16
       const int64_t bytes = InfoOf(dtype).block_bytes;
       std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));

@@ -45,6 +45,8 @@ constexpr int NibblesOffset(DType type) {
       return 6;
     case DType::kQ5_1:
       return 8;
+    case DType::kMxfp4:
+      return 1;
     default:
       return 2;
   }
@@ -177,6 +179,12 @@ __device__ uint32_t ScaleWord(const FileBlock<kType>& file, int word) {
   constexpr int kAt = ScalesOffset(kType);
   if constexpr (HasPairScales(kType)) {
     return file.Word(SlotRow(word), kAt);
+  } else if constexpr (kType == DType::kMxfp4) {
+    uint32_t value = 0;
+    for (int i = 0; i < 4; ++i) {
+      value |= file.Byte(SlotRow(4 * word + i), kAt) << (8 * i);
+    }
+    return value;
   } else {
     return file.Half(SlotRow(2 * word), kAt) |
            (file.Half(SlotRow(2 * word + 1), kAt) << 16);

@@ -12,7 +12,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // Signed quants are the values themselves. Others are the file's numbers, whose
 // zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
-  return type == DType::kQ8_0 || type == DType::kQ6_K;
+  return type == DType::kQ8_0 || type == DType::kQ6_K || HasTable(type);
 }
 // The number of scales of 32 columns. Some types have one, and a minimum if
 // any, for every 16 columns.
@@ -45,6 +45,8 @@ struct RawTile {
     }
     if constexpr (HasPairScales(kType)) {
       stored.scales = scales[row];
+    } else if constexpr (kType == DType::kMxfp4) {
+      stored.scales = (scales[0] >> (8 * row)) & 0xFFu;
     } else {
       stored.scales = row == 0 ? LowHalf(scales[0]) : HighHalf(scales[0]);
     }
@@ -156,6 +158,8 @@ struct TileReader {
     const uint8_t* scale = of_block(scales, kPlanes.scales);
     if constexpr (HasPairScales(kType)) {
       LoadTwo(scale, raw.scales);
+    } else if constexpr (kType == DType::kMxfp4) {
+      raw.scales[0] = LoadAt<uint16_t>(scale, 0);
     } else {
       raw.scales[0] = LoadAt<uint32_t>(scale, 0);
     }
@@ -188,8 +192,15 @@ __device__ void UnpackNibbles(const RawTile<kType>& raw, uint32_t* a) {
   constexpr uint32_t kLow = 0x0F0F0F0Fu;
   for (int row = 0; row < 2; ++row) {
     const uint32_t both = raw.quants[row];
-    a[row] = both & kLow;
-    a[2 + row] = (both >> 4) & kLow;
+    if constexpr (HasTable(kType)) {
+      const uint32_t first = LookUp<kType>(both);
+      const uint32_t second = LookUp<kType>(both >> 16);
+      a[row] = PickBytes(first, second, 0x6420u);
+      a[2 + row] = PickBytes(first, second, 0x7531u);
+    } else {
+      a[row] = both & kLow;
+      a[2 + row] = (both >> 4) & kLow;
+    }
   }
 }
 

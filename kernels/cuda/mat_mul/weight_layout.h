@@ -11,7 +11,8 @@
 //   highs      for each tile:  the fifth bits as u32 a row, or Q6_K's two
 //                              high bits, lane l has bytes [4 l, 4 l + 4)
 //   subscales  for each block of 256 columns
-//   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m
+//   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m,
+//              or MXFP4's u8 e
 //
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
 // columns 16 further. Values that a row has one of come in pairs too: rows 0,
@@ -58,6 +59,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {256, 64, 192, 64, 8};
     case DType::kQ6_K:
       return {256, 128, 256, 32, 8};
+    case DType::kMxfp4:
+      return {256, 0, 0, 16, 1};
     default:
       return {0, 0, 0, 0, 1};
   }

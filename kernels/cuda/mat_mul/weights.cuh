@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/numeric.cuh"
+#include "kernels/quant/tables.h"
 #include "kernels/tensor_view.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -47,6 +48,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kQ5_K>{});
     case DType::kQ6_K:
       return function(TypeConstant<DType::kQ6_K>{});
+    case DType::kMxfp4:
+      return function(TypeConstant<DType::kMxfp4>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -70,6 +73,35 @@ constexpr bool HasByteScales(DType type) {
 }
 constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 
+// The values of four-bit codes, or null if the type's nibbles are numbers.
+constexpr const int8_t* TableOf(DType type) {
+  if (type == DType::kMxfp4) return kDoubledE2M1;
+  return nullptr;
+}
+constexpr bool HasTable(DType type) { return TableOf(type) != nullptr; }
+
+// Values [4 i, 4 i + 4) of a table in one word.
+template <DType kType, int i>
+inline constexpr uint32_t kTableWord = [] {
+  uint32_t word = 0;
+  for (int b = 0; b < 4; ++b) {
+    const auto byte = static_cast<uint8_t>(TableOf(kType)[4 * i + b]);
+    word |= uint32_t{byte} << (8 * b);
+  }
+  return word;
+}();
+
+// The table's values of the four nibbles of `nibbles`' lower half.
+template <DType kType>
+__device__ uint32_t LookUp(uint32_t nibbles) {
+  const uint32_t index = nibbles & 0x7777u;
+  const uint32_t first =
+      PickBytes(kTableWord<kType, 0>, kTableWord<kType, 1>, index);
+  const uint32_t second =
+      PickBytes(kTableWord<kType, 2>, kTableWord<kType, 3>, index);
+  return PickBytes(first, second, 0x3210u | ((nibbles & 0x8888u) >> 1));
+}
+
 // Weights are scale * (quant - ZeroOf) or scale * quant + offset.
 constexpr int ZeroOf(DType type) {
   switch (type) {
@@ -84,7 +116,8 @@ constexpr int ZeroOf(DType type) {
   }
 }
 
-// The quant of an element of a tile, as the file numbers it.
+// The quant of an element of a tile, as the file numbers it, or the value of
+// its code.
 template <DType kType>
 __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -97,7 +130,10 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   } else {
     q = (quants[NibbleByte(row, col)] >> NibbleShift(col)) & 15;
   }
-  if constexpr (HasFifths(kType)) {
+  if constexpr (HasTable(kType)) {
+    const uint32_t value = LookUp<kType>(static_cast<uint32_t>(q));
+    return static_cast<int8_t>(value & 0xFFu);
+  } else if constexpr (HasFifths(kType)) {
     const auto bits = LoadAt<uint32_t>(highs, RowSlot(row) * 4);
     q |= static_cast<int>((bits >> col) & 1u) << 4;
   } else if constexpr (kType == DType::kQ6_K) {
@@ -110,7 +146,7 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
 struct StoredScales {
   // The row's words, or the bytes of the tile's halves.
   uint32_t subscales[3];
-  uint32_t scales;  // d, or d and m
+  uint32_t scales;  // d, or d and what comes with it, or e
 };
 
 // The value of a quant is scale * quant + offset.
@@ -123,18 +159,22 @@ struct ScaleAndOffset {
 template <DType kType>
 __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
                                    int half) {
-  const float d = FloatOfHalf(LowHalf(stored.scales));
-  [[maybe_unused]] const float m = FloatOfHalf(HighHalf(stored.scales));
-  if constexpr (HasSixBits(kType)) {
-    const uint32_t highs = stored.subscales[2];
-    const int first = ScaleOf(stored.subscales[0], highs, sub);
-    const int second = MinimumOf(stored.subscales[1], highs, sub);
-    return {d * static_cast<float>(first), -(m * static_cast<float>(second))};
-  } else if constexpr (HasByteScales(kType)) {
-    const uint32_t byte = (stored.subscales[0] >> (8 * half)) & 0xFFu;
-    return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
+  if constexpr (kType == DType::kMxfp4) {
+    return {FloatOfBits(BitsOfHalfE8M0(stored.scales)), 0};
   } else {
-    return {d, HasPairScales(kType) ? m : 0.0f};
+    const float d = FloatOfHalf(LowHalf(stored.scales));
+    [[maybe_unused]] const float m = FloatOfHalf(HighHalf(stored.scales));
+    if constexpr (HasSixBits(kType)) {
+      const uint32_t highs = stored.subscales[2];
+      const int first = ScaleOf(stored.subscales[0], highs, sub);
+      const int second = MinimumOf(stored.subscales[1], highs, sub);
+      return {d * static_cast<float>(first), -(m * static_cast<float>(second))};
+    } else if constexpr (HasByteScales(kType)) {
+      const uint32_t byte = (stored.subscales[0] >> (8 * half)) & 0xFFu;
+      return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
+    } else {
+      return {d, HasPairScales(kType) ? m : 0.0f};
+    }
   }
 }
 
@@ -159,6 +199,8 @@ __device__ StoredScales LoadScales(const DeviceMatrix& w, int64_t tile,
   }
   if constexpr (HasPairScales(kType)) {
     stored.scales = LoadAt<uint32_t>(scales, slot * 4);
+  } else if constexpr (kType == DType::kMxfp4) {
+    stored.scales = scales[slot];
   } else {
     stored.scales = LoadAt<uint16_t>(scales, slot * 2);
   }
