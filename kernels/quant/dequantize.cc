@@ -137,6 +137,11 @@ void DecodeMxfp4(const std::byte* block, float* out) {
               HalfOfE8M0(std::to_integer<uint32_t>(block[0])), out);
 }
 
+// f16 d; u8 qs[16].
+void DecodeIq4Nl(const std::byte* block, float* out) {
+  DecodeTable(kIq4Values, block + 2, ReadF16(block), out);
+}
+
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -166,6 +171,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeQ6K(block, out);
     case DType::kMxfp4:
       return DecodeMxfp4(block, out);
+    case DType::kIq4Nl:
+      return DecodeIq4Nl(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -187,6 +194,7 @@ bool IsWeightType(DType dtype) {
     case DType::kQ5_K:
     case DType::kQ6_K:
     case DType::kMxfp4:
+    case DType::kIq4Nl:
       return true;
     default:
       return false;

@@ -12,6 +12,11 @@ namespace plimsoll::kernels {
 alignas(16) inline constexpr int8_t kDoubledE2M1[16] = {
     0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+// The values of IQ4_NL's codes.
+// Source: the GGUF specification's block layouts.
+alignas(16) inline constexpr int8_t kIq4Values[16] = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 // The bits of the float32 2^(e - 128), half of what the exponent e in [0, 255]
 // of E8M0 means. It goes with doubled values. 255 is no NaN here, because
 // engines that write such files read it as a number.

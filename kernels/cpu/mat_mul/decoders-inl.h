@@ -314,6 +314,21 @@ struct DecoderMxfp4 {
   }
 };
 
+struct DecoderIq4Nl {
+  static constexpr int64_t kSubBlocks = 1;
+  static constexpr int64_t kBlockBytes = 16 * 18;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeTable(kIq4Values, at.block + 32, i, low, high);
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -336,6 +351,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderQ6K());
     case DType::kMxfp4:
       return run(DecoderMxfp4());
+    case DType::kIq4Nl:
+      return run(DecoderIq4Nl());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }

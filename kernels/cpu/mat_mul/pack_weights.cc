@@ -179,6 +179,7 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
     case DType::kQ8_0:
       return PackQ80(block, r, to);
     case DType::kQ4_0:
+    case DType::kIq4Nl:
       return PackQ40(block, r, to);
     case DType::kQ4_1:
       return PackQ41(block, r, to);

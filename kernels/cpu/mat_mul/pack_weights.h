@@ -12,6 +12,7 @@
 //   Q5_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x {fifths; nibbles}
 //   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; highs}
 //   MXFP4   u8 e[16]; nibbles
+//   IQ4_NL  f16 d[16]; nibbles
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low

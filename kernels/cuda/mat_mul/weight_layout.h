@@ -61,6 +61,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {256, 128, 256, 32, 8};
     case DType::kMxfp4:
       return {256, 0, 0, 16, 1};
+    case DType::kIq4Nl:
+      return {256, 0, 0, 32, 1};
     default:
       return {0, 0, 0, 0, 1};
   }

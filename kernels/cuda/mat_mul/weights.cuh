@@ -50,6 +50,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kQ6_K>{});
     case DType::kMxfp4:
       return function(TypeConstant<DType::kMxfp4>{});
+    case DType::kIq4Nl:
+      return function(TypeConstant<DType::kIq4Nl>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -76,7 +78,7 @@ constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 // The values of four-bit codes, or null if the type's nibbles are numbers.
 constexpr const int8_t* TableOf(DType type) {
   if (type == DType::kMxfp4) return kDoubledE2M1;
-  return nullptr;
+  return type == DType::kIq4Nl ? kIq4Values : nullptr;
 }
 constexpr bool HasTable(DType type) { return TableOf(type) != nullptr; }
 
