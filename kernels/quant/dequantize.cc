@@ -142,6 +142,18 @@ void DecodeIq4Nl(const std::byte* block, float* out) {
   DecodeTable(kIq4Values, block + 2, ReadF16(block), out);
 }
 
+// f16 d; u16 high bits of eight scales; u8 low bits[4]; u8 qs[128].
+void DecodeIq4Xs(const std::byte* block, float* out) {
+  const float d = ReadF16(block);
+  const int high = Read<uint16_t>(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const int low = (Byte(block, 4 + j / 2) >> (4 * (j % 2))) & 15;
+    const int scale = (low | ((high >> (2 * j)) & 3) << 4) - 32;
+    DecodeTable(kIq4Values, block + 8 + 16 * j, d * static_cast<float>(scale),
+                out + 32 * j);
+  }
+}
+
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -173,6 +185,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeMxfp4(block, out);
     case DType::kIq4Nl:
       return DecodeIq4Nl(block, out);
+    case DType::kIq4Xs:
+      return DecodeIq4Xs(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -195,6 +209,7 @@ bool IsWeightType(DType dtype) {
     case DType::kQ6_K:
     case DType::kMxfp4:
     case DType::kIq4Nl:
+    case DType::kIq4Xs:
       return true;
     default:
       return false;

@@ -12,7 +12,7 @@ namespace plimsoll::kernels {
 alignas(16) inline constexpr int8_t kDoubledE2M1[16] = {
     0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// The values of IQ4_NL's codes.
+// The values of IQ4_NL's and IQ4_XS's codes.
 // Source: the GGUF specification's block layouts.
 alignas(16) inline constexpr int8_t kIq4Values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

@@ -202,7 +202,7 @@ class RandomData {
       case DType::kMxfp4:
         *block = static_cast<std::byte>(128 + Integer(-14, -6));
         return;
-      default:  // F16, Q8_0, Q4_0, Q5_0, IQ4_NL
+      default:  // F16, Q8_0, Q4_0, Q5_0, IQ4_NL, IQ4_XS
         SetF16(block);
     }
   }
@@ -212,9 +212,9 @@ class RandomData {
 
 inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
-      DType::kF32,  DType::kF16,   DType::kBF16, DType::kQ8_0, DType::kQ4_0,
-      DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1, DType::kQ4_K, DType::kQ5_K,
-      DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl};
+      DType::kF32,  DType::kF16,   DType::kBF16,  DType::kQ8_0, DType::kQ4_0,
+      DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,  DType::kQ4_K, DType::kQ5_K,
+      DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs};
   return *types;
 }
 

@@ -329,6 +329,37 @@ struct DecoderIq4Nl {
   }
 };
 
+struct DecoderIq4Xs {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 136;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    const hn::Rebind<uint16_t, DI> dh;
+    const auto* high = reinterpret_cast<const uint16_t*>(at.block + 32);
+    const Rows d = LoadF16(at.block);
+    const RowSums low = LoadU8(at.block + 64 + at.sub / 2 * 16);
+    const auto to_low = static_cast<int>(at.sub % 2 * 4);
+    const auto to_high = static_cast<int>(at.sub * 2);
+    for (size_t j = 0; j < kVecs; ++j) {
+      const VI highs = hn::PromoteTo(DI(), hn::LoadU(dh, high + j * kLanes));
+      const VI low4 =
+          hn::And(hn::ShiftRightSame(low.v[j], to_low), hn::Set(DI(), 15));
+      const VI high2 =
+          hn::And(hn::ShiftRightSame(highs, to_high), hn::Set(DI(), 3));
+      const VI scale =
+          hn::Sub(hn::Or(low4, hn::ShiftLeft<4>(high2)), hn::Set(DI(), 32));
+      scales.d[0].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale));
+    }
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeTable(kIq4Values, at.block + 128 + at.sub * kNibblesBytes, i, low,
+                high);
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -353,6 +384,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderMxfp4());
     case DType::kIq4Nl:
       return run(DecoderIq4Nl());
+    case DType::kIq4Xs:
+      return run(DecoderIq4Xs());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }

@@ -173,6 +173,15 @@ void PackMxfp4(ConstBytes block, int64_t r, Bytes out) {
   PlaceNibbles(block + 1, r, out + 16);
 }
 
+void PackIq4Xs(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block, out + 2 * r);
+  Copy2(block + 2, out + 32 + 2 * r);
+  for (int64_t i = 0; i < 4; ++i) out[64 + i * 16 + r] = block[4 + i];
+  for (int64_t j = 0; j < 8; ++j) {
+    PlaceNibbles(block + 8 + 16 * j, r, out + 128 + j * kNibblesBytes);
+  }
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
   switch (dtype) {
@@ -195,6 +204,8 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackQ6K(block, r, to);
     case DType::kMxfp4:
       return PackMxfp4(block, r, to);
+    case DType::kIq4Xs:
+      return PackIq4Xs(block, r, to);
     default:  // F32, F16, BF16
       const int64_t bytes = InfoOf(dtype).block_bytes;
       std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));

@@ -13,6 +13,7 @@
 //   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; highs}
 //   MXFP4   u8 e[16]; nibbles
 //   IQ4_NL  f16 d[16]; nibbles
+//   IQ4_XS  f16 d[16]; u16 scales_h[16]; u8 scales_l[4][16]; 8 x nibbles
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low

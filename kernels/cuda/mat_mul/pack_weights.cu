@@ -36,7 +36,8 @@ struct FileBlock {
   }
 };
 
-// The offset of the nibbles in a block of the file, for types with 32 columns.
+// The offset of the nibbles in a block of the file, which lie 16 bytes for 32
+// columns.
 constexpr int NibblesOffset(DType type) {
   switch (type) {
     case DType::kQ4_1:
@@ -44,6 +45,7 @@ constexpr int NibblesOffset(DType type) {
     case DType::kQ5_0:
       return 6;
     case DType::kQ5_1:
+    case DType::kIq4Xs:
       return 8;
     case DType::kMxfp4:
       return 1;
@@ -66,7 +68,8 @@ __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
         file.Byte(row, 64 * (sub / 4) + 32 * (group % 2) + col);
     return (byte >> (group < 2 ? 0 : 4)) & 15u;
   } else {
-    const uint32_t byte = file.Byte(row, NibblesOffset(kType) + col % 16);
+    const uint32_t byte =
+        file.Byte(row, NibblesOffset(kType) + 16 * sub + col % 16);
     return (byte >> (col < 16 ? 0 : 4)) & 15u;
   }
 }
@@ -149,6 +152,8 @@ __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
       const int tile = byte / 32;
       value |= file.Byte(row, 192 + tile * 2 + byte % 2) << (8 * i);
     }
+  } else if constexpr (kType == DType::kIq4Xs) {
+    value = file.Word(SlotRow(word), 4);
   } else {
     const int row = SlotRow(word % 16);
     for (int tile = 0; tile < 8; ++tile) {

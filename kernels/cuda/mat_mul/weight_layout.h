@@ -12,7 +12,7 @@
 //                              high bits, lane l has bytes [4 l, 4 l + 4)
 //   subscales  for each block of 256 columns
 //   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m,
-//              or MXFP4's u8 e
+//              or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e
 //
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
 // columns 16 further. Values that a row has one of come in pairs too: rows 0,
@@ -63,6 +63,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {256, 0, 0, 16, 1};
     case DType::kIq4Nl:
       return {256, 0, 0, 32, 1};
+    case DType::kIq4Xs:
+      return {256, 0, 64, 64, 8};
     default:
       return {0, 0, 0, 0, 1};
   }
@@ -133,6 +135,14 @@ constexpr int ScaleOf(uint32_t lows, uint32_t highs, int tile) {
 constexpr int MinimumOf(uint32_t lows, uint32_t highs, int tile) {
   return static_cast<int>(((lows >> (4 * tile)) & 15u) |
                           (((highs >> (4 * tile + 2)) & 3u) << 4));
+}
+
+// The scale of tile j of IQ4_XS, from a row's word of low bits, one of four
+// bits for each tile, and its high bits. The words of low bits lie by slots.
+constexpr int ScaleOfIq4Xs(uint32_t lows, uint32_t highs, int tile) {
+  return static_cast<int>(((lows >> (4 * tile)) & 15u) |
+                          (((highs >> (2 * tile)) & 3u) << 4)) -
+         32;
 }
 
 // Eight bits for 16 columns, a scale of Q6_K:

@@ -52,6 +52,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kMxfp4>{});
     case DType::kIq4Nl:
       return function(TypeConstant<DType::kIq4Nl>{});
+    case DType::kIq4Xs:
+      return function(TypeConstant<DType::kIq4Xs>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -78,7 +80,8 @@ constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 // The values of four-bit codes, or null if the type's nibbles are numbers.
 constexpr const int8_t* TableOf(DType type) {
   if (type == DType::kMxfp4) return kDoubledE2M1;
-  return type == DType::kIq4Nl ? kIq4Values : nullptr;
+  const bool is_iq4 = type == DType::kIq4Nl || type == DType::kIq4Xs;
+  return is_iq4 ? kIq4Values : nullptr;
 }
 constexpr bool HasTable(DType type) { return TableOf(type) != nullptr; }
 
@@ -171,6 +174,10 @@ __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
       const int first = ScaleOf(stored.subscales[0], highs, sub);
       const int second = MinimumOf(stored.subscales[1], highs, sub);
       return {d * static_cast<float>(first), -(m * static_cast<float>(second))};
+    } else if constexpr (kType == DType::kIq4Xs) {
+      const int scale =
+          ScaleOfIq4Xs(stored.subscales[0], HighHalf(stored.scales), sub);
+      return {d * static_cast<float>(scale), 0};
     } else if constexpr (HasByteScales(kType)) {
       const uint32_t byte = (stored.subscales[0] >> (8 * half)) & 0xFFu;
       return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
