@@ -154,6 +154,27 @@ void DecodeIq4Xs(const std::byte* block, float* out) {
   }
 }
 
+// Element e of 64 bytes of bit pairs.
+int BitPair(const std::byte* qs, int e) {
+  return (Byte(qs, e / 128 * 32 + e % 32) >> (e % 128 / 32 * 2)) & 3;
+}
+
+// u8 third bits[32], of which bit j is sub-block j's; u8 qs[64]; u8 scales[12];
+// f16 d.
+void DecodeQ3K(const std::byte* block, float* out) {
+  const float d = ReadF16(block + 108);
+  const std::byte* s = block + 96;
+  for (int e = 0; e < 256; ++e) {
+    const int k = e / 16;
+    const int low = (Byte(s, k % 8) >> (k < 8 ? 0 : 4)) & 15;
+    const int high = (Byte(s, 8 + k % 4) >> (2 * (k / 4))) & 3;
+    const int scale = (low | high << 4) - 32;
+    const int third = (Byte(block, e % 32) >> (e / 32)) & 1;
+    const int q = (BitPair(block + 32, e) | third << 2) - 4;
+    out[e] = d * static_cast<float>(scale) * static_cast<float>(q);
+  }
+}
+
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -187,6 +208,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeIq4Nl(block, out);
     case DType::kIq4Xs:
       return DecodeIq4Xs(block, out);
+    case DType::kQ3_K:
+      return DecodeQ3K(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -210,6 +233,7 @@ bool IsWeightType(DType dtype) {
     case DType::kMxfp4:
     case DType::kIq4Nl:
     case DType::kIq4Xs:
+    case DType::kQ3_K:
       return true;
     default:
       return false;

@@ -88,16 +88,16 @@ struct DecoderSplitQ80 {
   }
 };
 
-// Applies the fifth bits of a column pair. A
-// set bit gives q + 16; for types with signed quants, a bit that is not set
-// gives q - 16.
-template <bool kIsSigned>
+// Applies the fifth bits of a column pair, or others that are worth kWorth. A
+// set bit gives q + kWorth; for types with signed quants, a bit that is not set
+// gives q - kWorth.
+template <bool kIsSigned, int16_t kWorth = 16>
 HWY_INLINE void ApplyFifthBits(const uint8_t* mask, Pairs& q) {
-  const VS sixteen = hn::Set(DS(), 16);
+  const VS worth = hn::Set(DS(), kWorth);
   for (size_t j = 0; j < kVecs; ++j) {
     const auto is_set = hn::LoadMaskBits(DS(), mask + j * kLanes / 4);
-    q.v[j] = kIsSigned ? hn::Sub(q.v[j], hn::IfThenZeroElse(is_set, sixteen))
-                       : hn::Add(q.v[j], hn::IfThenElseZero(is_set, sixteen));
+    q.v[j] = kIsSigned ? hn::Sub(q.v[j], hn::IfThenZeroElse(is_set, worth))
+                       : hn::Add(q.v[j], hn::IfThenElseZero(is_set, worth));
   }
 }
 
@@ -360,6 +360,46 @@ struct DecoderIq4Xs {
   }
 };
 
+// Decodes two-bit quants.
+HWY_INLINE void DecodeHighs(const uint8_t* highs, int i, Pairs& low,
+                            Pairs& high) {
+  const VS mask = hn::Set(DS(), 3);
+  for (size_t j = 0; j < kVecs; ++j) {
+    const VS bits = LoadPairsU8(highs + i % 4 * 32, j);
+    // Pair i is bit pair i / 4 (0 or 1), pair i + 8 is bit pair 2 + i / 4.
+    const VS moved = i < 4 ? bits : hn::ShiftRight<2>(bits);
+    low.v[j] = hn::And(moved, mask);
+    high.v[j] = hn::And(hn::ShiftRight<4>(moved), mask);
+  }
+}
+
+struct DecoderQ3K {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 110;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = true;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    const Rows d = LoadF16(at.block);
+    RowSums scale[2];
+    LoadSixBits(at.block + 32, at.sub, scale[0], scale[1]);
+    for (int half = 0; half < 2; ++half) {
+      for (size_t j = 0; j < kVecs; ++j) {
+        const VI centred = hn::Sub(scale[half].v[j], hn::Set(DI(), 32));
+        scales.d[half].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), centred));
+      }
+    }
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    const uint8_t* thirds =
+        at.block + 224 + at.sub * (kFifthsBytes + kHighsBytes);
+    DecodeHighs(thirds + kFifthsBytes, i, low, high);
+    ApplyFifthBits<true, 4>(thirds + 4 * i, low);
+    ApplyFifthBits<true, 4>(thirds + 4 * (i + 8), high);
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -386,6 +426,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderIq4Nl());
     case DType::kIq4Xs:
       return run(DecoderIq4Xs());
+    case DType::kQ3_K:
+      return run(DecoderQ3K());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }

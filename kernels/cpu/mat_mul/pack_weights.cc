@@ -182,6 +182,31 @@ void PackIq4Xs(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+// The scale of columns [16 k, 16 k + 16) of Q3_K, from its twelve bytes.
+unsigned ScaleOfQ3K(ConstBytes s, int64_t k) {
+  const unsigned low = (s[k % 8] >> (k < 8 ? 0 : 4)) & 15u;
+  return low | ((s[8 + k % 4] >> (2 * (k / 4))) & 3u) << 4;
+}
+
+void PackQ3K(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block + 108, out + 2 * r);
+  for (int64_t j = 0; j < 4; ++j) {
+    const unsigned first = ScaleOfQ3K(block + 96, 2 * j);
+    const unsigned second = ScaleOfQ3K(block + 96, 2 * j + 1);
+    const unsigned later = ScaleOfQ3K(block + 96, 2 * j + 8);
+    const unsigned last = ScaleOfQ3K(block + 96, 2 * j + 9);
+    Bytes to = out + 32 + j * 16 + r;
+    to[0] = static_cast<uint8_t>(first | (later >> 4) << 6);
+    to[64] = static_cast<uint8_t>(second | (last >> 4) << 6);
+    to[128] = static_cast<uint8_t>((later & 15u) | (last & 15u) << 4);
+  }
+  for (int64_t s = 0; s < 8; ++s) {
+    Bytes sub = out + 32 + 192 + s * (kFifthsBytes + kHighsBytes);
+    PlaceFifthBits(GatherBits(block, s), r, sub);
+    PlaceHighs(block + 32, s, r, sub + kFifthsBytes);
+  }
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
   switch (dtype) {
@@ -206,6 +231,8 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackMxfp4(block, r, to);
     case DType::kIq4Xs:
       return PackIq4Xs(block, r, to);
+    case DType::kQ3_K:
+      return PackQ3K(block, r, to);
     default:  // F32, F16, BF16
       const int64_t bytes = InfoOf(dtype).block_bytes;
       std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));

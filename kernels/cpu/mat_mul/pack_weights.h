@@ -14,6 +14,10 @@
 //   MXFP4   u8 e[16]; nibbles
 //   IQ4_NL  f16 d[16]; nibbles
 //   IQ4_XS  f16 d[16]; u16 scales_h[16]; u8 scales_l[4][16]; 8 x nibbles
+//   Q3_K  f16 d[16]; u8 scales[12][16]; 8 x {fifths; highs}: the third bits are
+//         where others have the fifth ones. The six-bit scales are stored as
+//         Q4_K stores a scale and a minimum: those of columns 0..15 of each 32,
+//         and those of columns 16..31.
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low

@@ -54,6 +54,16 @@ constexpr int NibblesOffset(DType type) {
   }
 }
 
+// The offset of the bit pairs in a block of the file.
+constexpr int BitPairsOffset(DType type) {
+  switch (type) {
+    case DType::kQ3_K:
+      return 32;
+    default:  // Q6_K
+      return 128;
+  }
+}
+
 // The four low bits of column `col` of tile `sub` of the block, in row `row`.
 template <DType kType>
 __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
@@ -83,7 +93,8 @@ __device__ uint32_t BitPairsWord(const FileBlock<kType>& file, int sub,
     for (int part = 0; part < 4; ++part) {
       const int row = word / 4 + part % 2 * 8;
       const int col = word % 4 * 4 + i + part / 2 * 16;
-      const uint32_t byte = file.Byte(row, 128 + 32 * (sub / 4) + col);
+      const uint32_t byte =
+          file.Byte(row, BitPairsOffset(kType) + 32 * (sub / 4) + col);
       value |= ((byte >> (2 * (sub % 4))) & 3u)
                << (8 * i + HighShift(row, col));
     }
@@ -101,6 +112,8 @@ __device__ uint32_t QuantWord(const FileBlock<kType>& file, int sub, int word) {
     const int row = lane / 4 + part % 2 * 8;
     const int col = lane % 4 * 4 + part / 2 * 16;
     value = file.Word(row, 2 + col);
+  } else if constexpr (HasBitPairs(kType)) {
+    value = BitPairsWord(file, sub, word);
   } else {
     const int lane = word / 2;
     const int row = lane / 4 + word % 2 * 8;
@@ -119,9 +132,10 @@ __device__ uint32_t HighWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
   if constexpr (kType == DType::kQ6_K) {
     value = BitPairsWord(file, sub, word);
-  } else if constexpr (kType == DType::kQ5_K) {
+  } else if constexpr (kType == DType::kQ5_K || kType == DType::kQ3_K) {
+    const int begin = kType == DType::kQ5_K ? 16 : 0;
     for (int col = 0; col < 32; ++col) {
-      value |= ((file.Byte(SlotRow(word), 16 + col) >> sub) & 1u) << col;
+      value |= ((file.Byte(SlotRow(word), begin + col) >> sub) & 1u) << col;
     }
   } else {  // Q5_0, Q5_1
     value = file.Word(SlotRow(word), NibblesOffset(kType) - 4);
@@ -130,16 +144,24 @@ __device__ uint32_t HighWord(const FileBlock<kType>& file, int sub, int word) {
 }
 
 // The six-bit scale (or minimum) of tile `tile` as Q4_K and Q5_K store it in
-// the file.
+// the file, and the scale of the tile's first (or second) half as Q3_K does.
 // Source: the GGUF specification's block layouts.
 template <DType kType>
 __device__ uint32_t FileScale6(const FileBlock<kType>& file, int row, int tile,
                                bool is_second) {
-  const int s = 4;
-  if (tile < 4) return file.Byte(row, s + tile + (is_second ? 4 : 0)) & 63u;
-  const uint32_t low = file.Byte(row, s + tile + 4);
-  const uint32_t high = file.Byte(row, s + tile - (is_second ? 0 : 4)) >> 6;
-  return ((is_second ? low >> 4 : low) & 15u) | (high << 4);
+  if constexpr (kType == DType::kQ3_K) {
+    const int s = 96;
+    const int k = 2 * tile + (is_second ? 1 : 0);
+    const uint32_t low = file.Byte(row, s + k % 8) >> (k < 8 ? 0 : 4);
+    const uint32_t high = file.Byte(row, s + 8 + k % 4) >> (2 * (k / 4));
+    return (low & 15u) | ((high & 3u) << 4);
+  } else {
+    const int s = 4;
+    if (tile < 4) return file.Byte(row, s + tile + (is_second ? 4 : 0)) & 63u;
+    const uint32_t low = file.Byte(row, s + tile + 4);
+    const uint32_t high = file.Byte(row, s + tile - (is_second ? 0 : 4)) >> 6;
+    return ((is_second ? low >> 4 : low) & 15u) | (high << 4);
+  }
 }
 
 template <DType kType>
@@ -174,6 +196,8 @@ constexpr int ScalesOffset(DType type) {
   switch (type) {
     case DType::kQ6_K:
       return 208;
+    case DType::kQ3_K:
+      return 108;
     default:
       return 0;
   }

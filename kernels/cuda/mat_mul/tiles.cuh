@@ -12,11 +12,14 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // Signed quants are the values themselves. Others are the file's numbers, whose
 // zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
-  return type == DType::kQ8_0 || type == DType::kQ6_K || HasTable(type);
+  return type == DType::kQ8_0 || type == DType::kQ6_K || type == DType::kQ3_K ||
+         HasTable(type);
 }
 // The number of scales of 32 columns. Some types have one, and a minimum if
 // any, for every 16 columns.
-constexpr int HalvesOf(DType type) { return HasByteScales(type) ? 2 : 1; }
+constexpr int HalvesOf(DType type) {
+  return HasByteScales(type) || type == DType::kQ3_K ? 2 : 1;
+}
 
 // A warp takes every kStepTiles-th tile of a row of tiles. This many tiles are
 // whole blocks of every type, so each plane is read at a constant stride and a
@@ -136,8 +139,10 @@ struct TileReader {
       raw.quants[1] = words.y;
       raw.quants[2] = words.z;
       raw.quants[3] = words.w;
-    } else {
+    } else if constexpr (RawTile<kType>::kWords == 2) {
       LoadTwo(quant, raw.quants);
+    } else {
+      raw.quants[0] = LoadAt<uint32_t>(quant, 0);
     }
     const uint8_t* high = at(highs, kPlanes.highs);
     if constexpr (HasFifths(kType)) {
@@ -210,14 +215,17 @@ __device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
   if constexpr (kType == DType::kQ8_0) {
     for (int i = 0; i < 4; ++i) a[i] = raw.quants[i];
     return;
+  } else if constexpr (HasBitPairs(kType)) {
+    for (int i = 0; i < 4; ++i) a[i] = (raw.quants[0] >> (2 * i)) & kPair;
   } else {
     UnpackNibbles(raw, a);
   }
   for (int row = 0; row < 2; ++row) {
     if constexpr (HasFifths(kType)) {
+      constexpr int kDown = HasBitPairs(kType) ? 2 : 0;
       const int first_col = LaneIndex() % 4 * 4;
-      a[row] |= SpreadFifths(raw.highs[row] >> first_col);
-      a[2 + row] |= SpreadFifths(raw.highs[row] >> (16 + first_col));
+      a[row] |= SpreadFifths(raw.highs[row] >> first_col) >> kDown;
+      a[2 + row] |= SpreadFifths(raw.highs[row] >> (16 + first_col)) >> kDown;
     } else if constexpr (kType == DType::kQ6_K) {
       const uint32_t high = raw.highs[0] >> (2 * row);
       a[row] |= (high & kPair) << 4;

@@ -8,8 +8,9 @@
 //
 //   quants     for each tile:  8 bits: lane l has bytes [16 l, 16 l + 16)
 //                              4 bits: lane l has bytes [8 l, 8 l + 8)
-//   highs      for each tile:  the fifth bits as u32 a row, or Q6_K's two
-//                              high bits, lane l has bytes [4 l, 4 l + 4)
+//                              2 bits: lane l has bytes [4 l, 4 l + 4)
+//   highs      for each tile:  one more bit as u32 a row, or Q6_K's two high
+//                              bits, as other types have two bits
 //   subscales  for each block of 256 columns
 //   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m,
 //              or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e
@@ -65,6 +66,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {256, 0, 0, 32, 1};
     case DType::kIq4Xs:
       return {256, 0, 64, 64, 8};
+    case DType::kQ3_K:
+      return {128, 64, 192, 32, 8};
     default:
       return {0, 0, 0, 0, 1};
   }
@@ -118,7 +121,8 @@ constexpr int NibbleByte(int row, int col) {
   return LaneOf(row, col) * 8 + row / 8 * 4 + col % 4;
 }
 constexpr int NibbleShift(int col) { return col / 16 * 4; }
-// The byte and the shift of the two high bits of a 6-bit quant.
+// The byte and the shift of a 2-bit quant, or of the two high bits of a 6-bit
+// one.
 constexpr int HighByte(int row, int col) {
   return LaneOf(row, col) * 4 + col % 4;
 }
@@ -127,7 +131,8 @@ constexpr int HighShift(int row, int col) { return col / 16 * 4 + row / 8 * 2; }
 // Six-bit scales and minima of Q4_K and Q5_K: a row has three words, word w at
 // (16 w + slot) * 4 of a block. For tile j, bits [4 j, 4 j + 4) are the low
 // four bits of the scale (word 0), the low four bits of the minimum (word 1),
-// and the high two bits of the scale and then of the minimum (word 2).
+// and the high two bits of the scale and then of the minimum (word 2). Q3_K has
+// the scales of a tile's two halves in their places.
 constexpr int ScaleOf(uint32_t lows, uint32_t highs, int tile) {
   return static_cast<int>(((lows >> (4 * tile)) & 15u) |
                           (((highs >> (4 * tile)) & 3u) << 4));

@@ -54,6 +54,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kIq4Nl>{});
     case DType::kIq4Xs:
       return function(TypeConstant<DType::kIq4Xs>{});
+    case DType::kQ3_K:
+      return function(TypeConstant<DType::kQ3_K>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -64,11 +66,12 @@ __device__ T LoadAt(const uint8_t* base, int64_t byte) {
   return __ldg(reinterpret_cast<const T*>(base + byte));
 }
 
-// What the planes of a type hold. HasFifths: the fifth bits.
-// HasByteScales and HasSixBits:
+// What the planes of a type hold. HasFifths: one more bit a quant, the fifth or
+// Q3_K's third. HasBitPairs: quants of two bits. HasByteScales and HasSixBits:
 // a byte, or six bits, for each half of a tile's columns (for Q4_K and Q5_K, a
 // scale and a minimum).
 constexpr bool HasFifths(DType type) { return PlanesOf(type).highs == 64; }
+constexpr bool HasBitPairs(DType type) { return PlanesOf(type).quants == 128; }
 constexpr bool HasSixBits(DType type) {
   return PlanesOf(type).subscales == 192;
 }
@@ -116,6 +119,8 @@ constexpr int ZeroOf(DType type) {
       return 16;
     case DType::kQ6_K:
       return 32;
+    case DType::kQ3_K:
+      return 4;
     default:
       return 0;
   }
@@ -132,6 +137,8 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   int q = 0;
   if constexpr (kType == DType::kQ8_0) {
     return static_cast<int8_t>(quants[QuantByte(row, col)]);
+  } else if constexpr (HasBitPairs(kType)) {
+    q = (quants[HighByte(row, col)] >> HighShift(row, col)) & 3;
   } else {
     q = (quants[NibbleByte(row, col)] >> NibbleShift(col)) & 15;
   }
@@ -140,7 +147,7 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
     return static_cast<int8_t>(value & 0xFFu);
   } else if constexpr (HasFifths(kType)) {
     const auto bits = LoadAt<uint32_t>(highs, RowSlot(row) * 4);
-    q |= static_cast<int>((bits >> col) & 1u) << 4;
+    q |= static_cast<int>((bits >> col) & 1u) << (HasBitPairs(kType) ? 2 : 4);
   } else if constexpr (kType == DType::kQ6_K) {
     q |= ((highs[HighByte(row, col)] >> HighShift(row, col)) & 3) << 4;
   }
@@ -173,7 +180,12 @@ __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
       const uint32_t highs = stored.subscales[2];
       const int first = ScaleOf(stored.subscales[0], highs, sub);
       const int second = MinimumOf(stored.subscales[1], highs, sub);
-      return {d * static_cast<float>(first), -(m * static_cast<float>(second))};
+      if constexpr (kType == DType::kQ3_K) {
+        return {d * static_cast<float>((half == 0 ? first : second) - 32), 0};
+      } else {
+        return {d * static_cast<float>(first),
+                -(m * static_cast<float>(second))};
+      }
     } else if constexpr (kType == DType::kIq4Xs) {
       const int scale =
           ScaleOfIq4Xs(stored.subscales[0], HighHalf(stored.scales), sub);
