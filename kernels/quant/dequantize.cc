@@ -159,6 +159,19 @@ int BitPair(const std::byte* qs, int e) {
   return (Byte(qs, e / 128 * 32 + e % 32) >> (e % 128 / 32 * 2)) & 3;
 }
 
+// u8 scales[16], with the minimum in the high nibble; u8 qs[64]; f16 d; f16
+// dmin.
+void DecodeQ2K(const std::byte* block, float* out) {
+  const float d = ReadF16(block + 80);
+  const float dmin = ReadF16(block + 82);
+  for (int e = 0; e < 256; ++e) {
+    const int both = Byte(block, e / 16);
+    const float factor = d * static_cast<float>(both & 15);
+    const float offset = dmin * static_cast<float>(both >> 4);
+    out[e] = factor * static_cast<float>(BitPair(block + 16, e)) - offset;
+  }
+}
+
 // u8 third bits[32], of which bit j is sub-block j's; u8 qs[64]; u8 scales[12];
 // f16 d.
 void DecodeQ3K(const std::byte* block, float* out) {
@@ -210,6 +223,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeIq4Xs(block, out);
     case DType::kQ3_K:
       return DecodeQ3K(block, out);
+    case DType::kQ2_K:
+      return DecodeQ2K(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -234,6 +249,7 @@ bool IsWeightType(DType dtype) {
     case DType::kIq4Nl:
     case DType::kIq4Xs:
     case DType::kQ3_K:
+    case DType::kQ2_K:
       return true;
     default:
       return false;

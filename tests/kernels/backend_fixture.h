@@ -202,6 +202,10 @@ class RandomData {
       case DType::kQ3_K:
         SetF16(block + 108);
         return;
+      case DType::kQ2_K:
+        SetF16(block + 80);
+        SetF16(block + 82);
+        return;
       case DType::kMxfp4:
         *block = static_cast<std::byte>(128 + Integer(-14, -6));
         return;
@@ -215,9 +219,10 @@ class RandomData {
 
 inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
-      DType::kF32,  DType::kF16,   DType::kBF16,  DType::kQ8_0,  DType::kQ4_0,
-      DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,  DType::kQ4_K,  DType::kQ5_K,
-      DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K};
+      DType::kF32,   DType::kF16,   DType::kBF16, DType::kQ8_0,
+      DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0, DType::kQ5_1,
+      DType::kQ4_K,  DType::kQ5_K,  DType::kQ6_K, DType::kMxfp4,
+      DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K, DType::kQ2_K};
   return *types;
 }
 
@@ -232,6 +237,8 @@ inline int64_t ScaleOffset(DType dtype) {
       return 208;
     case DType::kQ3_K:
       return 108;
+    case DType::kQ2_K:
+      return 80;
     default:
       return 0;
   }

@@ -40,7 +40,8 @@ inline double Magnitude(DType dtype, const float* w, const float* x,
   double sum = 0;
   for (int64_t c = 0; c < n; ++c) sum += std::abs(double{w[c]} * x[c]);
   const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 ||
-                       dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+                       dtype == DType::kQ4_K || dtype == DType::kQ5_K ||
+                       dtype == DType::kQ2_K;
   return has_min ? 32 * sum : sum;
 }
 

@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 // In each decoder, kSubBlocks groups of 32 columns share one panel block of
-// kBlockBytes. Decode gives column pairs i and i + 8, for i < 8.
+// kBlockBytes. Decode gives column pairs i and i + 8, for i < 8. A type with a
+// scale for each half of the columns has the minima, if any, for each half too.
 
 struct DecoderQ80 {
   static constexpr int64_t kSubBlocks = 1;
@@ -138,7 +139,7 @@ struct DecoderQ41 {
 
   static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
     scales.d[0] = LoadF16(at.block);
-    scales.m = LoadF16(at.block + 32);
+    scales.m[0] = LoadF16(at.block + 32);
   }
   static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
                                 Pairs& high) {
@@ -210,7 +211,7 @@ struct DecoderQ4K {
     LoadSixBits(at.block + 64, at.sub, scale, min);
     for (size_t j = 0; j < kVecs; ++j) {
       scales.d[0].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale.v[j]));
-      scales.m.v[j] =
+      scales.m[0].v[j] =
           hn::Neg(hn::Mul(dmin.v[j], hn::ConvertTo(DF(), min.v[j])));
     }
   }
@@ -400,6 +401,32 @@ struct DecoderQ3K {
   }
 };
 
+struct DecoderQ2K {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 84;
+  static constexpr bool kHasMin = true;
+  static constexpr bool kHasHalfScales = true;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    const Rows d = LoadF16(at.block);
+    const Rows dmin = LoadF16(at.block + 32);
+    for (int64_t half = 0; half < 2; ++half) {
+      const RowSums both = LoadU8(at.block + 64 + (2 * at.sub + half) * 16);
+      for (size_t j = 0; j < kVecs; ++j) {
+        const VI scale = hn::And(both.v[j], hn::Set(DI(), 15));
+        const VI min = hn::ShiftRight<4>(both.v[j]);
+        scales.d[half].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale));
+        scales.m[half].v[j] =
+            hn::Neg(hn::Mul(dmin.v[j], hn::ConvertTo(DF(), min)));
+      }
+    }
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeHighs(at.block + 320 + at.sub * kHighsBytes, i, low, high);
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -428,6 +455,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderIq4Xs());
     case DType::kQ3_K:
       return run(DecoderQ3K());
+    case DType::kQ2_K:
+      return run(DecoderQ2K());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }
@@ -468,8 +497,8 @@ PLIMSOLL_NO_IPA void DecodeTile(const PanelData& panel, int64_t s,
     Pairs low;
     Pairs high;
     Decoder::Decode(at, i, low, high);
-    StoreColumns<Decoder>(low, scales.d[0], scales.m, tile + 2 * i * 16);
-    StoreColumns<Decoder>(high, scales.d[kSecond], scales.m,
+    StoreColumns<Decoder>(low, scales.d[0], scales.m[0], tile + 2 * i * 16);
+    StoreColumns<Decoder>(high, scales.d[kSecond], scales.m[kSecond],
                           tile + (16 + 2 * i) * 16);
   }
 }

@@ -88,8 +88,13 @@ void MultiplyPanel(const PanelTask& task) {
         }
         AddSums(sums[m][0], scales.d[0], scale, acc[m]);
       }
-      if constexpr (Decoder::kHasMin) {
-        AddScaled(scales.m, LoadFloat(sums_at + m * row_bytes + s * 4), acc[m]);
+      if constexpr (Decoder::kHasMin && Decoder::kHasHalfScales) {
+        const uint8_t* values = packed + m * row_bytes + s * 64;
+        AddScaled(scales.m[0], HalfSum(values, scale), acc[m]);
+        AddScaled(scales.m[1], HalfSum(values + 32, scale), acc[m]);
+      } else if constexpr (Decoder::kHasMin) {
+        AddScaled(scales.m[0], LoadFloat(sums_at + m * row_bytes + s * 4),
+                  acc[m]);
       }
     }
   }

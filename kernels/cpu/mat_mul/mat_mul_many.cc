@@ -89,7 +89,7 @@ struct Chunk {
   HWY_ALIGN int16_t pairs[kChunkBlocks][kPairs][kGroupPanels][2 * kPanelRows];
   HWY_ALIGN int32_t minus_cross[kChunkBlocks][kGroupPanels][kPanelRows];
   HWY_ALIGN float scales[kChunkBlocks][2][kGroupPanels][kPanelRows];
-  HWY_ALIGN float mins[kChunkBlocks][kGroupPanels][kPanelRows];
+  HWY_ALIGN float mins[kChunkBlocks][2][kGroupPanels][kPanelRows];
 };
 
 static_assert(kVecs == 1, "a vector has all rows of a panel");
@@ -107,12 +107,11 @@ void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
     PrefetchAhead<Decoder>(at, kAheadBytes);
     Scales scales;
     Decoder::LoadScales(at, scales);
-    StoreRows16(scales.d[0], chunk.scales[s][0][to_panel]);
-    if constexpr (Decoder::kHasHalfScales) {
-      StoreRows16(scales.d[1], chunk.scales[s][1][to_panel]);
-    }
-    if constexpr (Decoder::kHasMin) {
-      StoreRows16(scales.m, chunk.mins[s][to_panel]);
+    for (int half = 0; half < Form::kHalves; ++half) {
+      StoreRows16(scales.d[half], chunk.scales[s][half][to_panel]);
+      if constexpr (Decoder::kHasMin) {
+        StoreRows16(scales.m[half], chunk.mins[s][half][to_panel]);
+      }
     }
     Pairs pairs[kPairs];
     for (int i = 0; i < kPairs / 2; ++i) {
@@ -244,11 +243,18 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
     if constexpr (Form::kHasMin) {
       HWY_UNROLL(8)
       for (int m = 0; m < kRows; ++m) {
-        const VF sum = hn::Set(DF(), LoadFloat(a.Sum(m)));
         HWY_UNROLL(2)
-        for (int p = 0; p < kGroupPanels; ++p) {
-          acc[m][p] =
-              hn::MulAdd(hn::Load(DF(), chunk.mins[s][p]), sum, acc[m][p]);
+        for (int half = 0; half < Form::kHalves; ++half) {
+          const float of_half =
+              Form::kHalves == 1
+                  ? LoadFloat(a.Sum(m))
+                  : HalfSum(a.Values(m) + 32 * half, LoadFloat(a.Scale(m)));
+          const VF sum = hn::Set(DF(), of_half);
+          HWY_UNROLL(2)
+          for (int p = 0; p < kGroupPanels; ++p) {
+            acc[m][p] = hn::MulAdd(hn::Load(DF(), chunk.mins[s][half][p]), sum,
+                                   acc[m][p]);
+          }
         }
       }
     }

@@ -71,7 +71,7 @@ inline void SplitActivations(const uint8_t* packed, int64_t row_bytes,
 struct PanelPair {
   HWY_ALIGN int8_t weights[kChunkBlocks][2][8][64];
   HWY_ALIGN float scales[kChunkBlocks][2][2][16];  // [s][half][p]
-  HWY_ALIGN float mins[kChunkBlocks][2][16];
+  HWY_ALIGN float mins[kChunkBlocks][2][2][16];
 };
 
 // Stores two pairs of columns as four bytes of each row.
@@ -101,11 +101,12 @@ PLIMSOLL_NO_IPA void DecodePanel(const PanelData& panel, int64_t first,
     const Columns at = ColumnsAt<Decoder>(panel, first + s);
     Scales scales;
     Decoder::LoadScales(at, scales);
-    StoreRows16(scales.d[0], pair.scales[s][0][p]);
-    if constexpr (Decoder::kHasHalfScales) {
-      StoreRows16(scales.d[1], pair.scales[s][1][p]);
+    for (int half = 0; half < (Decoder::kHasHalfScales ? 2 : 1); ++half) {
+      StoreRows16(scales.d[half], pair.scales[s][half][p]);
+      if constexpr (Decoder::kHasMin) {
+        StoreRows16(scales.m[half], pair.mins[s][half][p]);
+      }
     }
-    if constexpr (Decoder::kHasMin) StoreRows16(scales.m, pair.mins[s][p]);
     for (int i = 0; i < 8; i += 2) {
       Pairs low[2];
       Pairs high[2];
@@ -136,6 +137,25 @@ HWY_INLINE void AddTile(const TileSums& high, const TileSums& low,
     Rows total = LoadRows(acc);
     AddSums(sums, scale, LoadFloat(row_scales + m * row_bytes), total);
     StoreRows16(total, acc);
+  }
+}
+
+// HalfSum of the activations of row m from `column` on.
+inline float HalfSum(const SplitRows& split, int64_t m, int64_t column,
+                     float scale) {
+  int32_t sum = 0;
+  for (int64_t c = column; c < column + 16; ++c) {
+    sum += split.high[m][c] * 256 + split.low[m][c];
+  }
+  return scale * static_cast<float>(sum);
+}
+
+// Adds the minima of two panels, times `sum`, to a row's accumulators.
+HWY_INLINE void AddMins(const float (&mins)[2][16], float sum, float* acc) {
+  for (size_t p = 0; p < 2; ++p) {
+    Rows total = LoadRows(acc + p * 16);
+    AddScaled(LoadRows(mins[p]), sum, total);
+    StoreRows16(total, acc + p * 16);
   }
 }
 
@@ -180,12 +200,13 @@ void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
     }
     if constexpr (Decoder::kHasMin) {
       for (int64_t m = 0; m < n_rows; ++m) {
-        const float sum = LoadFloat(sums + m * row_bytes + s * 4);
-        for (size_t p = 0; p < 2; ++p) {
-          float* to = acc + m * kAccStride + p * 16;
-          Rows total = LoadRows(to);
-          AddScaled(LoadRows(pair.mins[s][p]), sum, total);
-          StoreRows16(total, to);
+        const int64_t at = m * row_bytes + s * 4;
+        for (int64_t half = 0; half < kHalves; ++half) {
+          const float sum = kHalves == 1
+                                ? LoadFloat(sums + at)
+                                : HalfSum(split, m, s * 32 + half * kCols,
+                                          LoadFloat(scales + at));
+          AddMins(pair.mins[s][half], sum, acc + m * kAccStride);
         }
       }
     }

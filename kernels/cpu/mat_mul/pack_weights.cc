@@ -207,6 +207,15 @@ void PackQ3K(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+void PackQ2K(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block + 80, out + 2 * r);
+  Copy2(block + 82, out + 32 + 2 * r);
+  for (int64_t i = 0; i < 16; ++i) out[64 + i * 16 + r] = block[i];
+  for (int64_t s = 0; s < 8; ++s) {
+    PlaceHighs(block + 16, s, r, out + 64 + 256 + s * kHighsBytes);
+  }
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
   switch (dtype) {
@@ -233,6 +242,8 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackIq4Xs(block, r, to);
     case DType::kQ3_K:
       return PackQ3K(block, r, to);
+    case DType::kQ2_K:
+      return PackQ2K(block, r, to);
     default:  // F32, F16, BF16
       const int64_t bytes = InfoOf(dtype).block_bytes;
       std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));

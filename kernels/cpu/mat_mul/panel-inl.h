@@ -186,7 +186,7 @@ HWY_INLINE VS LoadPairsU8(const uint8_t* from, size_t j) {
 // scale has only d[0] and m[0]. Only some types have m, which is added.
 struct Scales {
   Rows d[2];
-  Rows m;
+  Rows m[2];
 };
 
 // Where 32 columns of a panel are stored.
@@ -214,6 +214,17 @@ HWY_INLINE void PrefetchAhead(const Columns& at, int64_t ahead) {
   for (int64_t i = 0; i < kNibblesBytes; i += 64) {
     hwy::Prefetch(at.low + ahead + i);
   }
+}
+
+// The sum of half of a block's activations, scaled.
+HWY_INLINE float HalfSum(const uint8_t* values, float scale) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) {
+    int16_t value;
+    std::memcpy(&value, values + 2 * i, sizeof(value));
+    sum += value;
+  }
+  return scale * static_cast<float>(sum);
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

@@ -123,17 +123,19 @@ __device__ HalfTile Rounded(const Tile<kType>& tile) {
   HalfTile rounded = {};
   for (int row = 0; row < 2; ++row) {
     uint32_t scale[HalvesOf(kType)];
+    uint32_t offset[HalvesOf(kType)];
     for (int h = 0; h < HalvesOf(kType); ++h) {
       scale[h] = PackPair<false>(tile.scale[row][h], tile.scale[row][h]);
+      offset[h] = PackPair<false>(tile.offset[row][h], tile.offset[row][h]);
     }
-    const uint32_t offset = PackPair<false>(tile.offset[row], tile.offset[row]);
     for (int half = 0; half < 2; ++half) {
       const uint32_t quants = tile.a[2 * half + row];
       uint32_t pairs[2] = {PairOfBytes<kIsSigned, 0, 2>(quants),
                            PairOfBytes<kIsSigned, 1, 3>(quants)};
       for (uint32_t& pair : pairs) {
-        const uint32_t by = scale[half % HalvesOf(kType)];
-        pair = kIsSigned ? MultiplyPairs(pair, by) : FmaPairs(pair, by, offset);
+        const int h = half % HalvesOf(kType);
+        pair = kIsSigned ? MultiplyPairs(pair, scale[h])
+                         : FmaPairs(pair, scale[h], offset[h]);
       }
       rounded.Set(row, half, pairs[0], pairs[1]);
     }

@@ -57,6 +57,8 @@ constexpr int NibblesOffset(DType type) {
 // The offset of the bit pairs in a block of the file.
 constexpr int BitPairsOffset(DType type) {
   switch (type) {
+    case DType::kQ2_K:
+      return 16;
     case DType::kQ3_K:
       return 32;
     default:  // Q6_K
@@ -168,11 +170,12 @@ template <DType kType>
 __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   uint32_t value = 0;
   if constexpr (HasByteScales(kType)) {
+    const int begin = kType == DType::kQ6_K ? 192 : 0;
     for (int i = 0; i < 4; ++i) {
       const int byte = word * 4 + i;
       const int row = SlotRow(byte / 2 % 16);
       const int tile = byte / 32;
-      value |= file.Byte(row, 192 + tile * 2 + byte % 2) << (8 * i);
+      value |= file.Byte(row, begin + tile * 2 + byte % 2) << (8 * i);
     }
   } else if constexpr (kType == DType::kIq4Xs) {
     value = file.Word(SlotRow(word), 4);
@@ -198,6 +201,8 @@ constexpr int ScalesOffset(DType type) {
       return 208;
     case DType::kQ3_K:
       return 108;
+    case DType::kQ2_K:
+      return 80;
     default:
       return 0;
   }

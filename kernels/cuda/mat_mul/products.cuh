@@ -134,6 +134,24 @@ struct Operands {
   }
 };
 
+// The sums of a group's activations over each half of a tile's columns:
+// products with ones.
+struct HalfSums {
+  int32_t high[2][4];
+  int32_t low[2][4];
+
+  __device__ void Set(const Operands& x) {
+    const uint32_t ones[2] = {0x01010101u, 0x01010101u};
+    for (int h = 0; h < 2; ++h) {
+      Mma16<false, true>(ones, x.high[h], high[h]);
+      Mma16<false, false>(ones, x.low[h], low[h]);
+    }
+  }
+  __device__ float Of(int half, int column) const {
+    return static_cast<float>(high[half][column] * 256 + low[half][column]);
+  }
+};
+
 // sums += the exact product of a tile and a group. kIsSingle skips the columns
 // of rows that do not exist, for a product of one row.
 template <DType kType, bool kIsSingle>
@@ -152,6 +170,9 @@ __device__ void Accumulate(const Tile<kType>& w, const Operands& x,
     Mma32<kIsSigned, true>(w.a, x.high, high[0]);
     Mma32<kIsSigned, false>(w.a, x.low, low[0]);
   }
+  constexpr bool kHasHalfOffsets = kHalves == 2 && !kIsSigned;
+  HalfSums of_halves = {};
+  if constexpr (kHasHalfOffsets) of_halves.Set(x);
   for (int e = 0; e < 4; e += kIsSingle ? 2 : 1) {
     const int row = e / 2;
     const int column = e % 2;
@@ -159,14 +180,16 @@ __device__ void Accumulate(const Tile<kType>& w, const Operands& x,
       return static_cast<float>(high[h][e] * 256 + low[h][e]);
     };
     if constexpr (kHalves == 2) {
-      const float sum =
-          Fma(total(1), w.scale[row][1], total(0) * w.scale[row][0]);
+      float sum = Fma(total(1), w.scale[row][1], total(0) * w.scale[row][0]);
+      for (int h = 0; kHasHalfOffsets && h < 2; ++h) {
+        sum = Fma(of_halves.Of(h, column), w.offset[row][h], sum);
+      }
       sums[e] = Fma(sum, x.scale[column], sums[e]);
     } else {
       sums[e] = Fma(total(0), w.scale[row][0] * x.scale[column], sums[e]);
     }
-    if constexpr (!kIsSigned) {
-      sums[e] = Fma(w.offset[row], x.sum[column], sums[e]);
+    if constexpr (!kIsSigned && !kHasHalfOffsets) {
+      sums[e] = Fma(w.offset[row][0], x.sum[column], sums[e]);
     }
   }
 }

@@ -177,7 +177,7 @@ template <DType kType>
 struct Tile {
   uint32_t a[4] = {};
   float scale[2][HalvesOf(kType)] = {};
-  float offset[2] = {};  // unused with signed quants
+  float offset[2][HalvesOf(kType)] = {};  // unused with signed quants
 };
 
 // Moves bits 0..3 to bit 4 of four bytes.
@@ -246,9 +246,8 @@ __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
     for (int half = 0; half < HalvesOf(kType); ++half) {
       const ScaleAndOffset by = Unpacked<kType>(stored, sub, half);
       tile.scale[row][half] = by.scale;
-      if constexpr (HasSignedQuants(kType)) continue;
-      tile.offset[row] = ZeroOf(kType) != 0
-                             ? static_cast<float>(-ZeroOf(kType)) * by.scale
+      tile.offset[row][half] =
+          ZeroOf(kType) != 0 ? static_cast<float>(-ZeroOf(kType)) * by.scale
                              : by.offset;
     }
   }

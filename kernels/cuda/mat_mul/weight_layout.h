@@ -68,6 +68,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {256, 0, 64, 64, 8};
     case DType::kQ3_K:
       return {128, 64, 192, 32, 8};
+    case DType::kQ2_K:
+      return {128, 0, 256, 64, 8};
     default:
       return {0, 0, 0, 0, 1};
   }
@@ -150,7 +152,7 @@ constexpr int ScaleOfIq4Xs(uint32_t lows, uint32_t highs, int tile) {
          32;
 }
 
-// Eight bits for 16 columns, a scale of Q6_K:
+// Eight bits for 16 columns, a scale of Q6_K, or a scale and a minimum of Q2_K:
 // the byte of tile j of a block.
 constexpr int Scale8Byte(int tile, int row, int half) {
   return (tile * 16 + RowSlot(row)) * 2 + half;

@@ -56,6 +56,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kIq4Xs>{});
     case DType::kQ3_K:
       return function(TypeConstant<DType::kQ3_K>{});
+    case DType::kQ2_K:
+      return function(TypeConstant<DType::kQ2_K>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -192,7 +194,12 @@ __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
       return {d * static_cast<float>(scale), 0};
     } else if constexpr (HasByteScales(kType)) {
       const uint32_t byte = (stored.subscales[0] >> (8 * half)) & 0xFFu;
-      return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
+      if constexpr (kType == DType::kQ6_K) {
+        return {d * static_cast<float>(static_cast<int8_t>(byte)), 0};
+      } else {
+        return {d * static_cast<float>(byte & 15u),
+                -(m * static_cast<float>(byte >> 4))};
+      }
     } else {
       return {d, HasPairScales(kType) ? m : 0.0f};
     }

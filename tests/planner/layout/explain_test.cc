@@ -154,7 +154,7 @@ TEST(SuggestionsTest, NameTheBestFileThatFits) {
   for (const Case& c : {Case{needed - 1, DType::kQ8_0},
                         Case{bytes_as(DType::kQ8_0) - 1, DType::kQ6_K},
                         Case{bytes_as(DType::kQ4_K), DType::kQ4_K},
-                        Case{bytes_as(DType::kQ3_K), DType::kQ3_K}}) {
+                        Case{bytes_as(DType::kQ2_K), DType::kQ2_K}}) {
     const auto advice = WeightsAdvice(PlanOf(wide, options, c.budget));
     ASSERT_TRUE(advice);
     EXPECT_EQ(advice->change, Change{.weight_type = c.type});
@@ -163,13 +163,13 @@ TEST(SuggestionsTest, NameTheBestFileThatFits) {
   }
   // No worker of this build runs a smaller one.
   EXPECT_FALSE(
-      WeightsAdvice(PlanOf(wide, options, bytes_as(DType::kQ3_K) - 1)));
+      WeightsAdvice(PlanOf(wide, options, bytes_as(DType::kQ2_K) - 1)));
 }
 
 TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
   LoadOptions options;
   options.n_ctx = 1'024;
-  const ModelShape shape = *WithWeightType(Gemma4(), DType::kQ3_K);
+  const ModelShape shape = *WithWeightType(Gemma4(), DType::kQ2_K);
   const int64_t needed = PlanOf(shape, options, 80 * kGiB).total_bytes;
   EXPECT_FALSE(WeightsAdvice(PlanOf(shape, options, needed - 1)));
   // Bytes that are given do not follow a type.
@@ -186,14 +186,14 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
   smallest.n_slots = 1;
   smallest.n_ubatch = 16;
   smallest.k_type = smallest.v_type = DType::kQ8_0;
-  smallest.engine.weight_type = DType::kQ3_K;
+  smallest.engine.weight_type = DType::kQ2_K;
   const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
   const MemoryPlan plan = PlanOf(wide, options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
   EXPECT_EQ(plan.suggestions[0].change, (Change{.n_ubatch = 16,
                                                 .kv_type = DType::kQ8_0,
                                                 .n_slots = 1,
-                                                .weight_type = DType::kQ3_K}));
+                                                .weight_type = DType::kQ2_K}));
   EXPECT_EQ(plan.suggestions[0].n_ctx, 64);
 }
 
