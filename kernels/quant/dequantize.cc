@@ -188,6 +188,14 @@ void DecodeQ3K(const std::byte* block, float* out) {
   }
 }
 
+// u8 qs[64]; f16 d.
+void DecodeTq20(const std::byte* block, float* out) {
+  const float d = ReadF16(block + 64);
+  for (int e = 0; e < 256; ++e) {
+    out[e] = d * static_cast<float>(BitPair(block, e) - 1);
+  }
+}
+
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -225,6 +233,8 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeQ3K(block, out);
     case DType::kQ2_K:
       return DecodeQ2K(block, out);
+    case DType::kTq2_0:
+      return DecodeTq20(block, out);
     default:
       return;  // DequantizeRow has refused it
   }
@@ -250,6 +260,7 @@ bool IsWeightType(DType dtype) {
     case DType::kIq4Xs:
     case DType::kQ3_K:
     case DType::kQ2_K:
+    case DType::kTq2_0:
       return true;
     default:
       return false;

@@ -206,6 +206,9 @@ class RandomData {
         SetF16(block + 80);
         SetF16(block + 82);
         return;
+      case DType::kTq2_0:
+        SetF16(block + 64);
+        return;
       case DType::kMxfp4:
         *block = static_cast<std::byte>(128 + Integer(-14, -6));
         return;
@@ -219,10 +222,10 @@ class RandomData {
 
 inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
-      DType::kF32,   DType::kF16,   DType::kBF16, DType::kQ8_0,
-      DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0, DType::kQ5_1,
-      DType::kQ4_K,  DType::kQ5_K,  DType::kQ6_K, DType::kMxfp4,
-      DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K, DType::kQ2_K};
+      DType::kF32,  DType::kF16,   DType::kBF16,  DType::kQ8_0,  DType::kQ4_0,
+      DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,  DType::kQ4_K,  DType::kQ5_K,
+      DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K,
+      DType::kQ2_K, DType::kTq2_0};
   return *types;
 }
 
@@ -239,6 +242,8 @@ inline int64_t ScaleOffset(DType dtype) {
       return 108;
     case DType::kQ2_K:
       return 80;
+    case DType::kTq2_0:
+      return 64;
     default:
       return 0;
   }

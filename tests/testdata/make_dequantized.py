@@ -15,7 +15,7 @@ import gguf
 import numpy
 
 TYPES = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K",
-         "MXFP4", "IQ4_NL", "IQ4_XS", "Q3_K", "Q2_K"]
+         "MXFP4", "IQ4_NL", "IQ4_XS", "Q3_K", "Q2_K", "TQ2_0"]
 
 
 def draw(source, dtype):

@@ -427,6 +427,26 @@ struct DecoderQ2K {
   }
 };
 
+struct DecoderTq20 {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 66;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    DecodeHighs(at.block + 32 + at.sub * kHighsBytes, i, low, high);
+    const VS one = hn::Set(DS(), 1);
+    for (size_t j = 0; j < kVecs; ++j) {
+      low.v[j] = hn::Sub(low.v[j], one);
+      high.v[j] = hn::Sub(high.v[j], one);
+    }
+  }
+};
+
 // Calls run(decoder) with the decoder of a quantised matrix.
 template <typename Run>
 HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
@@ -457,6 +477,8 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderQ3K());
     case DType::kQ2_K:
       return run(DecoderQ2K());
+    case DType::kTq2_0:
+      return run(DecoderTq20());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }

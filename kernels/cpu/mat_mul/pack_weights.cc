@@ -216,6 +216,13 @@ void PackQ2K(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+void PackTq20(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block + 64, out + 2 * r);
+  for (int64_t s = 0; s < 8; ++s) {
+    PlaceHighs(block, s, r, out + 32 + s * kHighsBytes);
+  }
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
   switch (dtype) {
@@ -244,6 +251,8 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackQ3K(block, r, to);
     case DType::kQ2_K:
       return PackQ2K(block, r, to);
+    case DType::kTq2_0:
+      return PackTq20(block, r, to);
     default:  // F32, F16, BF16
       const int64_t bytes = InfoOf(dtype).block_bytes;
       std::memcpy(to + r * bytes, block, static_cast<size_t>(bytes));

@@ -19,6 +19,7 @@
 //         Q4_K stores a scale and a minimum: those of columns 0..15 of each 32,
 //         and those of columns 16..31.
 //   Q2_K  f16 d[16]; f16 dmin[16]; u8 scales[16][16]; 8 x highs
+//   TQ2_0   f16 d[16]; 8 x highs
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low

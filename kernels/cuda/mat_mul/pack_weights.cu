@@ -61,6 +61,8 @@ constexpr int BitPairsOffset(DType type) {
       return 16;
     case DType::kQ3_K:
       return 32;
+    case DType::kTq2_0:
+      return 0;
     default:  // Q6_K
       return 128;
   }
@@ -203,6 +205,8 @@ constexpr int ScalesOffset(DType type) {
       return 108;
     case DType::kQ2_K:
       return 80;
+    case DType::kTq2_0:
+      return 64;
     default:
       return 0;
   }

@@ -10,7 +10,7 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // Signed quants are the values themselves. Others are the file's numbers, whose
-// zero point (Q4_0, Q5_0) or minimum is added as offset * sum(x).
+// zero point (Q4_0, Q5_0, TQ2_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K || type == DType::kQ3_K ||
          HasTable(type);

@@ -70,6 +70,8 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {128, 64, 192, 32, 8};
     case DType::kQ2_K:
       return {128, 0, 256, 64, 8};
+    case DType::kTq2_0:
+      return {128, 0, 0, 32, 8};
     default:
       return {0, 0, 0, 0, 1};
   }

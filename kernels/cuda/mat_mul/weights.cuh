@@ -58,6 +58,8 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kQ3_K>{});
     case DType::kQ2_K:
       return function(TypeConstant<DType::kQ2_K>{});
+    case DType::kTq2_0:
+      return function(TypeConstant<DType::kTq2_0>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -123,6 +125,8 @@ constexpr int ZeroOf(DType type) {
       return 32;
     case DType::kQ3_K:
       return 4;
+    case DType::kTq2_0:
+      return 1;
     default:
       return 0;
   }

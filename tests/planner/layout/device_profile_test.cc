@@ -12,7 +12,7 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   const DeviceProfile profile = CommittedCpuProfile();
   EXPECT_TRUE(ValidateProfile(profile).ok());
   EXPECT_EQ(profile.id, "cpu");
-  EXPECT_EQ(profile.storage.size(), 16u);
+  EXPECT_EQ(profile.storage.size(), 17u);
   ASSERT_NE(FindStorageRule(profile, DType::kQ4_K), nullptr);
   EXPECT_EQ(FindStorageRule(profile, DType::kIq3S), nullptr);
 }
