@@ -399,9 +399,11 @@ void RegisterMatMul(DType dtype, bool is_packed, bool all) {
 
 void Register(bool all) {
   for (const DType dtype :
-       {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-        DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl,
-        DType::kIq4Xs, DType::kQ3_K, DType::kQ2_K, DType::kTq2_0, DType::kF16,
+       {DType::kQ8_0,   DType::kQ4_0,  DType::kQ4_1,   DType::kQ5_0,
+        DType::kQ5_1,   DType::kQ4_K,  DType::kQ5_K,   DType::kQ6_K,
+        DType::kMxfp4,  DType::kIq4Nl, DType::kIq4Xs,  DType::kQ3_K,
+        DType::kQ2_K,   DType::kTq2_0, DType::kIq2Xxs, DType::kIq2S,
+        DType::kIq3Xxs, DType::kIq3S,  DType::kIq1S,   DType::kF16,
         DType::kF32}) {
     const bool is_float = dtype == DType::kF16 || dtype == DType::kF32;
     if (!is_float) RegisterMatMul(dtype, true, all);

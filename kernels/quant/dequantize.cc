@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/quant/dequantize_grid.h"
 #include "kernels/quant/float16.h"
+#include "kernels/quant/grid_form.h"
 #include "kernels/quant/tables.h"
 
 namespace plimsoll::kernels {
@@ -197,6 +199,7 @@ void DecodeTq20(const std::byte* block, float* out) {
 }
 
 void DecodeBlock(DType dtype, const std::byte* block, float* out) {
+  if (IsGridType(dtype)) return DequantizeGridBlock(dtype, block, out);
   switch (dtype) {
     case DType::kF32:
       *out = Read<float>(block);
@@ -243,6 +246,7 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
 }  // namespace
 
 bool IsWeightType(DType dtype) {
+  if (IsGridType(dtype)) return true;
   switch (dtype) {
     case DType::kF32:
     case DType::kF16:

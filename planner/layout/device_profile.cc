@@ -26,10 +26,11 @@ constexpr int64_t kGpuAlignment = 256;
 
 // The element types of weights that the kernels run.
 constexpr std::array kWeightTypes = {
-    DType::kF32,  DType::kF16,   DType::kBF16,  DType::kQ8_0,  DType::kQ4_0,
-    DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,  DType::kQ4_K,  DType::kQ5_K,
-    DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K,
-    DType::kQ2_K, DType::kTq2_0};
+    DType::kF32,    DType::kF16,   DType::kBF16,   DType::kQ8_0,  DType::kQ4_0,
+    DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,   DType::kQ4_K,  DType::kQ5_K,
+    DType::kQ6_K,   DType::kMxfp4, DType::kIq4Nl,  DType::kIq4Xs, DType::kQ3_K,
+    DType::kQ2_K,   DType::kTq2_0, DType::kIq2Xxs, DType::kIq2Xs, DType::kIq2S,
+    DType::kIq3Xxs, DType::kIq3S,  DType::kIq1S,   DType::kIq1M};
 
 absl::Status Bad(absl::string_view field, int64_t value,
                  absl::string_view wanted) {

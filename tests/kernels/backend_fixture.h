@@ -209,6 +209,18 @@ class RandomData {
       case DType::kTq2_0:
         SetF16(block + 64);
         return;
+      case DType::kIq1M: {
+        // The scale's parts are the top bits of four numbers.
+        std::byte half[2];
+        SetF16(half);
+        uint16_t d;
+        std::memcpy(&d, half, 2);
+        for (int i = 0; i < 4; ++i, d = static_cast<uint16_t>(d >> 4)) {
+          std::byte& top = block[48 + 2 * i + 1];
+          top = (top & std::byte{15}) | static_cast<std::byte>((d & 15) << 4);
+        }
+        return;
+      }
       case DType::kMxfp4:
         *block = static_cast<std::byte>(128 + Integer(-14, -6));
         return;
@@ -222,10 +234,12 @@ class RandomData {
 
 inline const std::vector<DType>& WeightTypes() {
   static const auto* types = new std::vector<DType>{
-      DType::kF32,  DType::kF16,   DType::kBF16,  DType::kQ8_0,  DType::kQ4_0,
-      DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,  DType::kQ4_K,  DType::kQ5_K,
-      DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K,
-      DType::kQ2_K, DType::kTq2_0};
+      DType::kF32,    DType::kF16,    DType::kBF16,  DType::kQ8_0,
+      DType::kQ4_0,   DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
+      DType::kQ4_K,   DType::kQ5_K,   DType::kQ6_K,  DType::kMxfp4,
+      DType::kIq4Nl,  DType::kIq4Xs,  DType::kQ3_K,  DType::kQ2_K,
+      DType::kTq2_0,  DType::kIq2Xxs, DType::kIq2Xs, DType::kIq2S,
+      DType::kIq3Xxs, DType::kIq3S,   DType::kIq1S,  DType::kIq1M};
   return *types;
 }
 
@@ -235,6 +249,7 @@ inline int64_t ScaleOffset(DType dtype) {
     case DType::kF32:
     case DType::kBF16:
     case DType::kMxfp4:
+    case DType::kIq1M:
       return -1;
     case DType::kQ6_K:
       return 208;

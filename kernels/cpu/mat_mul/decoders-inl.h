@@ -12,6 +12,7 @@
 
 #include "base/status_macros.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/mat_mul/grid_decoders-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/quant/tables.h"
@@ -479,6 +480,15 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderQ2K());
     case DType::kTq2_0:
       return run(DecoderTq20());
+    case DType::kIq2Xs:
+    case DType::kIq2S:
+    case DType::kIq1M:
+      return run(DecoderGrid<true>());
+    case DType::kIq2Xxs:
+    case DType::kIq3Xxs:
+    case DType::kIq3S:
+    case DType::kIq1S:
+      return run(DecoderGrid<false>());
     default:
       PLIMSOLL_CHECK(false, "float types have no decoder");
   }
@@ -511,7 +521,7 @@ HWY_INLINE void StoreColumns(const Pairs& q, const Rows& d, const Rows& m,
 template <class Decoder>
 PLIMSOLL_NO_IPA void DecodeTile(const PanelData& panel, int64_t s,
                                 float* tile) {
-  const Columns at = ColumnsAt<Decoder>(panel, s);
+  const auto at = ColumnsAt<Decoder>(panel, s);
   Scales scales;
   Decoder::LoadScales(at, scales);
   constexpr size_t kSecond = Decoder::kHasHalfScales ? 1 : 0;

@@ -57,7 +57,7 @@ void MultiplyPanel(const PanelTask& task) {
   for (int m = 0; m < kRows; ++m) acc[m] = ZeroRows();
   const int64_t n_blocks = task.cols / 32;
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const Columns at = ColumnsAt<Decoder>(task.panel, s);
+    const auto at = ColumnsAt<Decoder>(task.panel, s);
     // A product of few rows is bound by reading weights from memory.
     if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at, kAheadBytes);
     RowSums sums[kRows][kSums];

@@ -103,7 +103,7 @@ void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
                  size_t to_panel, Chunk& chunk) {
   using Decoder = typename Form::Decoder;
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const Columns at = ColumnsAt<Decoder>(panel, first + s);
+    const auto at = ColumnsAt<Decoder>(panel, first + s);
     PrefetchAhead<Decoder>(at, kAheadBytes);
     Scales scales;
     Decoder::LoadScales(at, scales);

@@ -98,7 +98,7 @@ template <class Decoder>
 PLIMSOLL_NO_IPA void DecodePanel(const PanelData& panel, int64_t first,
                                  int64_t n_blocks, size_t p, PanelPair& pair) {
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const Columns at = ColumnsAt<Decoder>(panel, first + s);
+    const auto at = ColumnsAt<Decoder>(panel, first + s);
     Scales scales;
     Decoder::LoadScales(at, scales);
     for (int half = 0; half < (Decoder::kHasHalfScales ? 2 : 1); ++half) {

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "kernels/quant/grid_form.h"
+
 namespace plimsoll::kernels::cpu {
 namespace {
 
@@ -223,8 +225,26 @@ void PackTq20(ConstBytes block, int64_t r, Bytes out) {
   }
 }
 
+void PackGrid(const GridForm& form, ConstBytes block, int64_t r, Bytes out) {
+  if (form.d >= 0) {
+    Copy2(block + form.d, out + 2 * r);
+    out += 32;
+  }
+  for (int i = 0; i < form.NumBytes(); ++i) {
+    out[i * 16 + r] = block[form.ByteAt(i)];
+  }
+  out += 16 * form.NumBytes();
+  for (int j = 0; j < 8; ++j) {
+    for (int k = 0; k < form.n_words; ++k, out += 64) {
+      const GridWords& words = form.words[k];
+      std::memcpy(out + 4 * r, block + words.offset + j * words.stride, 4);
+    }
+  }
+}
+
 // Places a block of any type, in the form of a matrix that is not split.
 void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
+  if (IsGridType(dtype)) return PackGrid(GridFormOf(dtype), block, r, to);
   switch (dtype) {
     case DType::kQ8_0:
       return PackQ80(block, r, to);
@@ -275,7 +295,7 @@ PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel) {
 PanelData PanelOf(const WeightMatrix& w, int64_t panel) {
   const PanelOffsets at = FindPanel(w.dtype, w.rows, w.cols, panel);
   auto* data = reinterpret_cast<ConstBytes>(w.data);
-  return {data + at.blocks, at.low == 0 ? nullptr : data + at.low};
+  return {w.dtype, data + at.blocks, at.low == 0 ? nullptr : data + at.low};
 }
 
 void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,

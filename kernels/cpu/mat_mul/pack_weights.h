@@ -20,6 +20,8 @@
 //         and those of columns 16..31.
 //   Q2_K  f16 d[16]; f16 dmin[16]; u8 scales[16][16]; 8 x highs
 //   TQ2_0   f16 d[16]; 8 x highs
+//   IQ1, IQ2, IQ3  f16 d[16], if there is one; u8 b[n][16];
+//         8 x u32 words[n][16]    as GridForm (quant/grid_form.h) has them
 //   F32, F16, BF16  one column: [16]
 //
 // A matrix that IsSplit has the high parts of all panels first, then the low
@@ -71,6 +73,7 @@ PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel);
 
 // A panel to read; `low` is null if its matrix is not split.
 struct PanelData {
+  DType dtype;
   const uint8_t* blocks;
   const uint8_t* low;
 };

@@ -196,11 +196,18 @@ struct Columns {
   const uint8_t* low;    // low parts, or null
 };
 
+// The columns [32 s, 32 s + 32) as a decoder reads them. Some decoders have an
+// Expand, which decodes them at once.
 template <class Decoder>
-HWY_INLINE Columns ColumnsAt(const PanelData& panel, int64_t s) {
-  return {panel.blocks + s / Decoder::kSubBlocks * Decoder::kBlockBytes,
-          s % Decoder::kSubBlocks,
-          panel.low == nullptr ? nullptr : panel.low + s * kNibblesBytes};
+HWY_INLINE auto ColumnsAt(const PanelData& panel, int64_t s) {
+  if constexpr (requires { Decoder::Expand(panel, s); }) {
+    return Decoder::Expand(panel, s);
+  } else {
+    return Columns{
+        panel.blocks + s / Decoder::kSubBlocks * Decoder::kBlockBytes,
+        s % Decoder::kSubBlocks,
+        panel.low == nullptr ? nullptr : panel.low + s * kNibblesBytes};
+  }
 }
 
 // Prefetches the weights `ahead` bytes after these columns, also beyond the end

@@ -67,7 +67,9 @@ __device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
   if constexpr (kPlanes.subscales != 0) {
     ask(w.at.subscales, kPlanes.subscales, kPlanes.block_tiles);
   }
-  ask(w.at.scales, kPlanes.scales, kPlanes.block_tiles);
+  if constexpr (kPlanes.scales != 0) {
+    ask(w.at.scales, kPlanes.scales, kPlanes.block_tiles);
+  }
 }
 
 // Computes, in a block of threads, kRowTiles tiles of outputs for kGroups

@@ -106,11 +106,22 @@ __device__ uint32_t BitPairsWord(const FileBlock<kType>& file, int sub,
   return value;
 }
 
+// Word `k` of tile `sub` of a grid type, of the row at `slot`.
+template <DType kType>
+__device__ uint32_t FileGridWord(const FileBlock<kType>& file, int sub, int k,
+                                 int slot) {
+  constexpr GridForm kForm = GridFormOf(kType);
+  const GridWords words = kForm.words[k];
+  return file.Word(SlotRow(slot), words.offset + sub * words.stride);
+}
+
 // Returns word `word` of a tile's quants.
 template <DType kType>
 __device__ uint32_t QuantWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
-  if constexpr (kType == DType::kQ8_0) {
+  if constexpr (IsGridType(kType)) {
+    value = FileGridWord(file, sub, word / 16, word % 16);
+  } else if constexpr (kType == DType::kQ8_0) {
     const int lane = word / 4;
     const int part = word % 4;
     const int row = lane / 4 + part % 2 * 8;
@@ -134,7 +145,9 @@ __device__ uint32_t QuantWord(const FileBlock<kType>& file, int sub, int word) {
 template <DType kType>
 __device__ uint32_t HighWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
-  if constexpr (kType == DType::kQ6_K) {
+  if constexpr (IsGridType(kType)) {
+    value = FileGridWord(file, sub, 2, word);
+  } else if constexpr (kType == DType::kQ6_K) {
     value = BitPairsWord(file, sub, word);
   } else if constexpr (kType == DType::kQ5_K || kType == DType::kQ3_K) {
     const int begin = kType == DType::kQ5_K ? 16 : 0;
@@ -171,7 +184,13 @@ __device__ uint32_t FileScale6(const FileBlock<kType>& file, int row, int tile,
 template <DType kType>
 __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   uint32_t value = 0;
-  if constexpr (HasByteScales(kType)) {
+  if constexpr (IsGridType(kType)) {
+    constexpr GridForm kForm = GridFormOf(kType);
+    for (int i = 0; i < 4; ++i) {
+      const int at = kForm.ByteAt(word / 16 * 4 + i);
+      value |= file.Byte(SlotRow(word % 16), at) << (8 * i);
+    }
+  } else if constexpr (HasByteScales(kType)) {
     const int begin = kType == DType::kQ6_K ? 192 : 0;
     for (int i = 0; i < 4; ++i) {
       const int byte = word * 4 + i;

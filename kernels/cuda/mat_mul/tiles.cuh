@@ -13,12 +13,15 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // zero point (Q4_0, Q5_0, TQ2_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K || type == DType::kQ3_K ||
-         HasTable(type);
+         HasTable(type) || IsGridType(type);
 }
 // The number of scales of 32 columns. Some types have one, and a minimum if
 // any, for every 16 columns.
 constexpr int HalvesOf(DType type) {
-  return HasByteScales(type) || type == DType::kQ3_K ? 2 : 1;
+  const bool has_two = HasByteScales(type) || type == DType::kQ3_K ||
+                       type == DType::kIq2Xs || type == DType::kIq2S ||
+                       type == DType::kIq1M;
+  return has_two ? 2 : 1;
 }
 
 // A warp takes every kStepTiles-th tile of a row of tiles. This many tiles are
@@ -30,16 +33,22 @@ inline constexpr int kStepTiles = 8;
 // kept apart from the arithmetic.
 template <DType kType>
 struct RawTile {
-  static constexpr int64_t kWords = PlanesOf(kType).quants / 128;
+  static constexpr bool kHasGrid = IsGridType(kType);
+  // Words of the plane of quants. Grid types have them by slots.
+  static constexpr int64_t kWords =
+      PlanesOf(kType).quants / (kHasGrid ? 32 : 128);
   uint32_t quants[kWords];
-  uint32_t highs[2];      // one word in Q6_K, else one for each row
-  uint32_t subscales[6];  // rows g and g + 8 in turn; one word if bytes
-  uint32_t scales[2];     // one word if not pairs
+  uint32_t highs[2];  // one word in Q6_K, else one for each row
+  // Rows g and g + 8 in turn; one word if bytes.
+  uint32_t subscales[kHasGrid ? 12 : 6];
+  uint32_t scales[2];  // one word if not pairs
 
   // What row g (0) or g + 8 (1) has of the planes of scales.
   __device__ StoredScales ScalesOf(int row) const {
     StoredScales stored = {};
-    if constexpr (HasByteScales(kType)) {
+    if constexpr (kHasGrid) {
+      stored.grid = GridOf(row);
+    } else if constexpr (HasByteScales(kType)) {
       stored.subscales[0] = subscales[0] >> (16 * row);
     } else {
       for (int i = 0; i < PlanesOf(kType).subscales / 64; ++i) {
@@ -54,6 +63,20 @@ struct RawTile {
       stored.scales = row == 0 ? LowHalf(scales[0]) : HighHalf(scales[0]);
     }
     return stored;
+  }
+
+  // What such a row of a grid type has.
+  __device__ GridRow GridOf(int row) const {
+    GridRow grid = {};
+    for (int k = 0; k < kWords / 2; ++k) grid.words[k] = quants[2 * k + row];
+    if constexpr (PlanesOf(kType).highs != 0) grid.words[2] = highs[row];
+    for (int k = 0; k < PlanesOf(kType).subscales / 64; ++k) {
+      grid.bytes[k] = subscales[2 * k + row];
+    }
+    if constexpr (PlanesOf(kType).scales != 0) {
+      grid.d = row == 0 ? LowHalf(scales[0]) : HighHalf(scales[0]);
+    }
+    return grid;
   }
 };
 
@@ -95,9 +118,11 @@ struct TileReader {
     const int64_t tile = w.at.Tile(row_tile, col_tile);
     const int64_t block = tile / kShare;
     quants =
-        w.data + tile * kPlanes.quants + lane * (kPlanes.quants / kWarpThreads);
+        w.data + tile * kPlanes.quants +
+        (RawTile<kType>::kHasGrid ? group * 8
+                                  : lane * (kPlanes.quants / kWarpThreads));
     highs = w.data + w.at.highs + tile * kPlanes.highs +
-            (HasFifths(kType) ? group * 8 : lane * 4);
+            (kPlanes.highs == 64 ? group * 8 : lane * 4);
     subscales = w.data + w.at.subscales + block * kPlanes.subscales +
                 (HasByteScales(kType)
                      ? Scale8Byte(col_tile % static_cast<int>(kShare), group, 0)
@@ -133,7 +158,11 @@ struct TileReader {
              n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
     };
     const uint8_t* quant = at(quants, kPlanes.quants);
-    if constexpr (RawTile<kType>::kWords == 4) {
+    if constexpr (RawTile<kType>::kHasGrid) {
+      for (int k = 0; k < RawTile<kType>::kWords / 2; ++k) {
+        LoadTwo(quant + k * 64, raw.quants + 2 * k);
+      }
+    } else if constexpr (RawTile<kType>::kWords == 4) {
       const auto words = LoadAt<uint4>(quant, 0);
       raw.quants[0] = words.x;
       raw.quants[1] = words.y;
@@ -145,7 +174,7 @@ struct TileReader {
       raw.quants[0] = LoadAt<uint32_t>(quant, 0);
     }
     const uint8_t* high = at(highs, kPlanes.highs);
-    if constexpr (HasFifths(kType)) {
+    if constexpr (kPlanes.highs == 64) {
       LoadTwo(high, raw.highs);
     } else if constexpr (kType == DType::kQ6_K) {
       raw.highs[0] = LoadAt<uint32_t>(high, 0);
@@ -165,7 +194,7 @@ struct TileReader {
       LoadTwo(scale, raw.scales);
     } else if constexpr (kType == DType::kMxfp4) {
       raw.scales[0] = LoadAt<uint16_t>(scale, 0);
-    } else {
+    } else if constexpr (kPlanes.scales != 0) {
       raw.scales[0] = LoadAt<uint32_t>(scale, 0);
     }
     return raw;
@@ -240,9 +269,13 @@ __device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
 template <DType kType>
 __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
   Tile<kType> tile;
-  UnpackQuants(raw, tile.a);
+  if constexpr (!IsGridType(kType)) UnpackQuants(raw, tile.a);
   for (int row = 0; row < 2; ++row) {
     const StoredScales stored = raw.ScalesOf(row);
+    for (int half = 0; RawTile<kType>::kHasGrid && half < 2; ++half) {
+      tile.a[2 * half + row] =
+          GridQuants<kType>(stored.grid, sub, half, LaneIndex() % 4);
+    }
     for (int half = 0; half < HalvesOf(kType); ++half) {
       const ScaleAndOffset by = Unpacked<kType>(stored, sub, half);
       tile.scale[row][half] = by.scale;

@@ -15,6 +15,10 @@
 //   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m,
 //              or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e
 //
+// The types IQ1, IQ2 and IQ3 (quant/grid_form.h) have in the same planes u32
+// words, word k of a row at (16 k + slot) * 4: the first two words of a tile,
+// its third word, and the bytes of a block.
+//
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
 // columns 16 further. Values that a row has one of come in pairs too: rows 0,
 // 8, 1, 9, ...
@@ -24,6 +28,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/quant/grid_form.h"
 
 namespace plimsoll::kernels {
 
@@ -43,6 +48,11 @@ struct TilePlanes {
 };
 
 constexpr TilePlanes PlanesOf(DType dtype) {
+  if (IsGridType(dtype)) {
+    const GridForm form = GridFormOf(dtype);
+    return {(form.n_words < 2 ? 1 : 2) * 64, form.n_words == 3 ? 64 : 0,
+            form.NumBytes() * 16, form.d < 0 ? 0 : 32, 8};
+  }
   switch (dtype) {
     case DType::kQ8_0:
       return {512, 0, 0, 32, 1};

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 
+#include "kernels/cuda/mat_mul/grids.cuh"
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/quant/tables.h"
@@ -60,6 +61,20 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kQ2_K>{});
     case DType::kTq2_0:
       return function(TypeConstant<DType::kTq2_0>{});
+    case DType::kIq2Xxs:
+      return function(TypeConstant<DType::kIq2Xxs>{});
+    case DType::kIq2Xs:
+      return function(TypeConstant<DType::kIq2Xs>{});
+    case DType::kIq2S:
+      return function(TypeConstant<DType::kIq2S>{});
+    case DType::kIq3Xxs:
+      return function(TypeConstant<DType::kIq3Xxs>{});
+    case DType::kIq3S:
+      return function(TypeConstant<DType::kIq3S>{});
+    case DType::kIq1S:
+      return function(TypeConstant<DType::kIq1S>{});
+    case DType::kIq1M:
+      return function(TypeConstant<DType::kIq1M>{});
     default:
       return;  // UploadRows has refused it
   }
@@ -74,13 +89,17 @@ __device__ T LoadAt(const uint8_t* base, int64_t byte) {
 // Q3_K's third. HasBitPairs: quants of two bits. HasByteScales and HasSixBits:
 // a byte, or six bits, for each half of a tile's columns (for Q4_K and Q5_K, a
 // scale and a minimum).
-constexpr bool HasFifths(DType type) { return PlanesOf(type).highs == 64; }
-constexpr bool HasBitPairs(DType type) { return PlanesOf(type).quants == 128; }
+constexpr bool HasFifths(DType type) {
+  return PlanesOf(type).highs == 64 && !IsGridType(type);
+}
+constexpr bool HasBitPairs(DType type) {
+  return PlanesOf(type).quants == 128 && !IsGridType(type);
+}
 constexpr bool HasSixBits(DType type) {
-  return PlanesOf(type).subscales == 192;
+  return PlanesOf(type).subscales == 192 && !IsGridType(type);
 }
 constexpr bool HasByteScales(DType type) {
-  return PlanesOf(type).subscales == 256;
+  return PlanesOf(type).subscales == 256 && !IsGridType(type);
 }
 constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 
@@ -165,6 +184,7 @@ struct StoredScales {
   // The row's words, or the bytes of the tile's halves.
   uint32_t subscales[3];
   uint32_t scales;  // d, or d and what comes with it, or e
+  GridRow grid;     // instead, for types that have one
 };
 
 // The value of a quant is scale * quant + offset.
@@ -177,7 +197,9 @@ struct ScaleAndOffset {
 template <DType kType>
 __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
                                    int half) {
-  if constexpr (kType == DType::kMxfp4) {
+  if constexpr (IsGridType(kType)) {
+    return {GridScale<kType>(stored.grid, sub, half), 0};
+  } else if constexpr (kType == DType::kMxfp4) {
     return {FloatOfBits(BitsOfHalfE8M0(stored.scales)), 0};
   } else {
     const float d = FloatOfHalf(LowHalf(stored.scales));
@@ -239,6 +261,33 @@ __device__ StoredScales LoadScales(const DeviceMatrix& w, int64_t tile,
   return stored;
 }
 
+// Loads what row `row` of a tile of a grid type has.
+template <DType kType>
+__device__ GridRow LoadGridRow(const DeviceMatrix& w, int64_t tile, int row) {
+  constexpr TilePlanes kPlanes = PlanesOf(kType);
+  constexpr int kWords = GridFormOf(kType).n_words;
+  const int64_t block = tile / kPlanes.block_tiles;
+  const int slot = RowSlot(row);
+  const auto word_at = [&](int64_t plane, int k) {
+    return LoadAt<uint32_t>(w.data + plane, (16 * k + slot) * 4);
+  };
+  GridRow loaded = {};
+  for (int k = 0; k < kWords && k < 2; ++k) {
+    loaded.words[k] = word_at(tile * kPlanes.quants, k);
+  }
+  if constexpr (kWords == 3) {
+    loaded.words[2] = word_at(w.at.highs + tile * kPlanes.highs, 0);
+  }
+  for (int k = 0; k < kPlanes.subscales / 64; ++k) {
+    loaded.bytes[k] = word_at(w.at.subscales + block * kPlanes.subscales, k);
+  }
+  if constexpr (kPlanes.scales != 0) {
+    loaded.d = LoadAt<uint16_t>(w.data + w.at.scales + block * kPlanes.scales,
+                                slot * 2);
+  }
+  return loaded;
+}
+
 // The value of an element of a tiled matrix, rounded as the reference rounds
 // it.
 template <DType kType>
@@ -247,10 +296,18 @@ __device__ float TiledElement(const DeviceMatrix& w, int64_t row, int64_t col) {
   const auto in_col = static_cast<int>(col % kTileCols);
   const int64_t tile = w.at.Tile(row / kTileRows, col / kTileCols);
   const auto sub = static_cast<int>(tile % PlanesOf(kType).block_tiles);
-  const int q = QuantOf<kType>(w, tile, in_row, in_col) - ZeroOf(kType);
-  const ScaleAndOffset by =
-      Unpacked<kType>(LoadScales<kType>(w, tile, in_row), sub, in_col / 16);
-  return by.scale * static_cast<float>(q) + by.offset;
+  if constexpr (IsGridType(kType)) {
+    const GridRow grid = LoadGridRow<kType>(w, tile, in_row);
+    const uint32_t four =
+        GridQuants<kType>(grid, sub, in_col / 16, in_col % 16 / 4);
+    const auto q = static_cast<int8_t>((four >> (8 * (in_col % 4))) & 0xFFu);
+    return GridScale<kType>(grid, sub, in_col / 16) * static_cast<float>(q);
+  } else {
+    const int q = QuantOf<kType>(w, tile, in_row, in_col) - ZeroOf(kType);
+    const ScaleAndOffset by =
+        Unpacked<kType>(LoadScales<kType>(w, tile, in_row), sub, in_col / 16);
+    return by.scale * static_cast<float>(q) + by.offset;
+  }
 }
 
 template <DType kType>

@@ -36,10 +36,12 @@ TEST(DeviceTest, TheLocalProfileIsValidAndRunsEveryPromisedType) {
       << planner::ValidateProfile(profile);
   EXPECT_EQ(profile.kind, "cpu");
   for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
-        DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K,
-        DType::kQ6_K, DType::kMxfp4, DType::kIq4Nl, DType::kIq4Xs, DType::kQ3_K,
-        DType::kQ2_K, DType::kTq2_0}) {
+       {DType::kF32,    DType::kF16,    DType::kBF16,  DType::kQ8_0,
+        DType::kQ4_0,   DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
+        DType::kQ4_K,   DType::kQ5_K,   DType::kQ6_K,  DType::kMxfp4,
+        DType::kIq4Nl,  DType::kIq4Xs,  DType::kQ3_K,  DType::kQ2_K,
+        DType::kTq2_0,  DType::kIq2Xxs, DType::kIq2Xs, DType::kIq2S,
+        DType::kIq3Xxs, DType::kIq3S,   DType::kIq1S,  DType::kIq1M}) {
     EXPECT_NE(planner::FindStorageRule(profile, dtype), nullptr)
         << DTypeName(dtype);
   }
