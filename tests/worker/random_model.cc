@@ -83,17 +83,31 @@ double Unit(uint32_t bits) {
 // Gives the scales of quantised blocks the exponents that make weights as large
 // as 2^gain.
 void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
-  const std::map<DType, int> below = {{DType::kQ8_0, 6}, {DType::kQ4_0, 2},
-                                      {DType::kQ4_1, 2}, {DType::kQ5_0, 3},
-                                      {DType::kQ5_1, 3}, {DType::kQ4_K, 8},
-                                      {DType::kQ5_K, 9}, {DType::kQ6_K, 10}};
-  const int exponent = 15 + gain - below.at(dtype);
+  const std::map<DType, int> below = {
+      {DType::kQ8_0, 6},   {DType::kQ4_0, 2},  {DType::kQ4_1, 2},
+      {DType::kQ5_0, 3},   {DType::kQ5_1, 3},  {DType::kQ4_K, 8},
+      {DType::kQ5_K, 9},   {DType::kQ6_K, 10}, {DType::kIq4Nl, 6},
+      {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},  {DType::kQ2_K, 5}};
   const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
-  const size_t at = dtype == DType::kQ6_K ? 208 : 0;
+  if (dtype == DType::kMxfp4) {
+    for (size_t block = 0; block < bytes.size(); block += step) {
+      bytes[block] = static_cast<std::byte>(127 + gain - 2);
+    }
+    return;
+  }
+  const int exponent = 15 + gain - below.at(dtype);
+  const std::map<DType, size_t> at_end = {
+      {DType::kQ6_K, 208}, {DType::kQ3_K, 108}, {DType::kQ2_K, 80}};
+  const size_t at = at_end.contains(dtype) ? at_end.at(dtype) : 0;
   for (size_t block = 0; block < bytes.size(); block += step) {
     const int random = Load<uint16_t>(bytes, block + at);
     const int d = (random & 0x03ff) | exponent << 10;
     Store(bytes, block + at, static_cast<uint16_t>(d));
+    if (dtype == DType::kQ2_K) {
+      // The offset is 1.5, half of the quants, or a little more.
+      Store(bytes, block + 82, static_cast<uint16_t>(d + 0x0200));
+      continue;
+    }
     const bool is_k = dtype == DType::kQ4_K || dtype == DType::kQ5_K;
     const bool is_5 = dtype == DType::kQ5_1 || dtype == DType::kQ5_K;
     if (!is_k && dtype != DType::kQ4_1 && dtype != DType::kQ5_1) continue;

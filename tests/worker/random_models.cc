@@ -128,6 +128,15 @@ const std::vector<RandomModel>& FamilyModels() {
     qwen2moe.n_experts_used = 2;
     qwen2moe.expert_ffn_dim = 96;
     qwen2moe.shared_ffn_dim = 160;
+    RandomModel& codes = add("llama_codes", "llama", DType::kQ2_K);
+    codes.dim = 256;
+    codes.head_dim = 64;
+    codes.ffn_dim = 512;
+    codes.types = {{"token_embd", DType::kQ3_K},
+                   {"attn_q", DType::kIq4Nl},
+                   {"attn_v", DType::kMxfp4},
+                   {"attn_output", DType::kIq4Xs},
+                   {"ffn_down", DType::kQ3_K}};
     // The three forms of Gemma 4.
     const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
       RandomModel& model = add(name, "gemma4", type);
