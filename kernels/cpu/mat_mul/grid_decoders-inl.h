@@ -253,7 +253,7 @@ struct GridIq1M : GridIq1<DType::kIq1M> {
 template <class Grid>
 HWY_INLINE void ExpandPairs(GridColumns& to) {
   constexpr int kBits = Grid::kCodeBits;
-  constexpr int kPairs = 8 / kBits;  // of an entry
+  constexpr int kPairs = 8 / kBits;  // pairs in an entry
   const VI mask = hn::Set(DI(), (1 << kBits) - 1);
   const VI upper = hn::Set(DI(), ((1 << kBits) - 1) << 16);
   const VI one = hn::Set(DI(), 1);

@@ -60,7 +60,7 @@ constexpr bool IsIq3(DType type) {
 // The index of the entry that columns 16 half + 4 t ... of tile `sub` are in.
 template <DType kType>
 __device__ uint32_t GridIndex(const GridRow& row, int sub, int half, int t) {
-  const int e = 2 * half + t / 2;  // of entries of eight columns
+  const int e = 2 * half + t / 2;  // the entry of eight columns
   if constexpr (kType == DType::kIq2Xs) {
     return (row.words[half] >> (16 * (t / 2))) & 511u;
   } else if constexpr (kType == DType::kIq3Xxs) {
