@@ -24,7 +24,7 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-// So many mixes run on each of 28 engines.
+// So many mixes run on each of 40 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
                        : plimsoll::testing::kIsSanitized ? 6
                                                          : 16;
@@ -92,13 +92,14 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
     NameOfModelAndKv);
 
-// What other families add: biases, both soft-caps, experts, heads of two
-// widths, values that are keys, experts beside a dense FFN, shared keys and
-// per-layer embeddings.
+// What other families and types add: biases, both soft-caps, values from
+// tables, experts, heads of two widths, values that are keys, experts beside a
+// dense FFN, shared keys and per-layer embeddings.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
                       ModelAndKv{"gemma2_q5_0", DType::kF16},
+                      ModelAndKv{"llama_codes", DType::kF16},
                       ModelAndKv{"qwen3moe_q4_0", DType::kF16},
                       ModelAndKv{"qwen2moe_q8_0", DType::kF16},
                       ModelAndKv{"gemma4_keys", DType::kQ8_0},
