@@ -330,7 +330,17 @@ inline PackActivationsArgs PackingOf(const AttentionArgs& args) {
   return {args.out, n_rows, args.n_heads * args.head_dim, args.packed};
 }
 
-enum class Activation { kSilu, kGeluTanh };
+// What a gate becomes before it multiplies up.
+enum class Activation {
+  kSilu,
+  kGeluTanh,
+  // x / (1 + exp(-kSwishSlope x)) where x is the gate, at most kSwishLimit. It
+  // multiplies 1 + up, where up is clamped to [-kSwishLimit, kSwishLimit]. NaN
+  // stays NaN.
+  kClampedSwish,
+};
+inline constexpr float kSwishSlope = 1.702f;
+inline constexpr float kSwishLimit = 7;
 
 // out = activation(gate) * up, elementwise. `out` may be `gate`.
 struct GatedActivationArgs {

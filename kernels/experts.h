@@ -98,7 +98,8 @@ struct RouteExpertsArgs {
 };
 
 // The gated half of each expert's network: at every place,
-// out = activation(gate x) * up x, where x is the row at the place.
+// out = activation(gate x) * up x, where x is the row at the place. An expert's
+// bias is added to a product before anything else is done with it.
 struct GatedExpertMatMulArgs {
   ExpertRows rows;
   ExpertMatrices gate;
@@ -113,11 +114,14 @@ struct GatedExpertMatMulArgs {
   std::byte* packed_out = nullptr;
   // False if the result is only read where it is packed, not in `out`.
   bool keeps_floats = true;
+  const float* gate_bias = nullptr;  // [n_experts, outputs] or nullptr
+  const float* up_bias = nullptr;
 };
 
 // The last product of each expert's network and the sum over a row's experts:
-// out[r] is the sum over i < n_used of weights[r][i] * (w x[places[r][i]]),
-// added up in the order of i; if `accumulate`, it begins with out[r].
+// out[r] is the sum over i < n_used of weights[r][i] * (w x[places[r][i]] +
+// bias of expert experts[r][i]), added up in the order of i; if `accumulate`,
+// it begins with out[r].
 struct ExpertSumMatMulArgs {
   ExpertRows rows;
   ExpertMatrices w;
@@ -126,6 +130,7 @@ struct ExpertSumMatMulArgs {
   float* products;          // scratch: w.rows floats for each place
   float* out;               // [n_rows, w.rows]
   bool accumulate;
+  const float* bias = nullptr;  // [n_experts, w.rows] or nullptr
 };
 
 }  // namespace plimsoll::kernels

@@ -25,13 +25,32 @@ HWY_INLINE V TimesSigmoid(D d, V x, V t) {
 }
 
 template <class D, class V>
-HWY_INLINE V Activate(D d, V x, Activation activation) {
-  if (activation == Activation::kSilu) return TimesSigmoid(d, x, x);
+HWY_INLINE V TanhGelu(D d, V x) {
   constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
   const V square = hn::Mul(x, x);
   const V inner = hn::MulAdd(hn::Set(d, 0.044715f * kTwoSqrtTwoOverPi), square,
                              hn::Set(d, kTwoSqrtTwoOverPi));
   return TimesSigmoid(d, x, hn::Mul(x, inner));
+}
+
+template <class D, class V>
+HWY_INLINE V ClampedSwish(D d, V gate, V up) {
+  // Instructions for a minimum do not agree about NaN.
+  const V limit = hn::Set(d, kSwishLimit);
+  const V least = hn::Neg(limit);
+  const V x = hn::IfThenElse(hn::Gt(gate, limit), limit, gate);
+  const V below = hn::IfThenElse(hn::Gt(up, limit), limit, up);
+  const V factor = hn::IfThenElse(hn::Lt(up, least), least, below);
+  return hn::Mul(TimesSigmoid(d, x, hn::Mul(x, hn::Set(d, kSwishSlope))),
+                 hn::Add(factor, hn::Set(d, 1.0f)));
+}
+
+// The activation of `gate`, times `up`.
+template <class D, class V>
+HWY_INLINE V Gated(D d, V gate, V up, Activation activation) {
+  if (activation == Activation::kClampedSwish) return ClampedSwish(d, gate, up);
+  const bool is_silu = activation == Activation::kSilu;
+  return hn::Mul(is_silu ? TimesSigmoid(d, gate, gate) : TanhGelu(d, gate), up);
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

@@ -36,6 +36,10 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(AddBiasToRows);
 
+void AddBias(const AddBiasArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(AddBiasToRows)(args, begin, end);
+}
+
 void AddBias(const AddBiasArgs& args, ThreadPool& pool) {
   pool.ParallelFor(args.n_rows, RowGrain(args.dim),
                    [&](int64_t begin, int64_t end, int) {

@@ -1,4 +1,4 @@
-// SiLU or tanh-GELU of the gate, times up.
+// The activation of the gate, times up.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gated_activation.cc"
@@ -37,7 +37,7 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   for (; i + lanes <= end; i += lanes) {
     const auto x = hn::LoadU(d, args.gate + i);
     const auto up = hn::LoadU(d, args.up + shift + i);
-    hn::StoreU(hn::Mul(Activate(d, x, args.activation), up), d, args.out + i);
+    hn::StoreU(Gated(d, x, up, args.activation), d, args.out + i);
   }
   if (args.packed != nullptr) {
     PackBlocks({args.out, args.n_rows, args.dim, args.packed},
@@ -52,8 +52,7 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   std::memcpy(gate, args.gate + i, bytes);
   std::memcpy(up, args.up + shift + i, bytes);
   const auto x = hn::LoadU(d, gate);
-  hn::StoreU(hn::Mul(Activate(d, x, args.activation), hn::LoadU(d, up)), d,
-             gate);
+  hn::StoreU(Gated(d, x, hn::LoadU(d, up), args.activation), d, gate);
   std::memcpy(args.out + i, gate, bytes);
 }
 

@@ -84,6 +84,8 @@ void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
 // and soft_cap are not looked at.
 void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
+// Adds it to rows [begin, end) alone.
+void AddBias(const AddBiasArgs& args, int64_t begin, int64_t end);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void AddNorm(const AddNormArgs& args, ThreadPool& pool);
 void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);

@@ -1,5 +1,5 @@
-// SiLU or tanh-GELU of the gate, times up. A warp takes 32 values, and packs
-// them where that is asked for.
+// The activation of the gate, times up. A warp takes 32 values, and packs them
+// where that is asked for.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -8,6 +8,15 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kWarps = kThreads / kWarpThreads;
+
+// A comparison with NaN is false, so NaN stays.
+__device__ float ClampedSwish(float gate, float up) {
+  constexpr float kLimit = kSwishLimit;
+  const float x = gate > kLimit ? kLimit : gate;
+  float factor = up > kLimit ? kLimit : up;
+  if (factor < -kLimit) factor = -kLimit;
+  return x / (1.0f + expf(-kSwishSlope * x)) * (factor + 1.0f);
+}
 
 __device__ float Activated(float x, bool is_silu) {
   if (is_silu) return x / (1.0f + expf(-x));
@@ -18,8 +27,8 @@ __device__ float Activated(float x, bool is_silu) {
 }
 
 __global__ void GateRows(const float* gate, const float* up, int64_t up_stride,
-                         float* out, int64_t n_rows, int64_t dim, bool is_silu,
-                         std::byte* packed) {
+                         float* out, int64_t n_rows, int64_t dim,
+                         Activation activation, std::byte* packed) {
   WaitForKernelsBefore();
   const int64_t row_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
@@ -30,7 +39,10 @@ __global__ void GateRows(const float* gate, const float* up, int64_t up_stride,
   const int64_t at = row * dim + c;
   float y = 0;
   if (c < dim) {
-    y = Activated(gate[at], is_silu) * up[row * up_stride + c];
+    const float factor = up[row * up_stride + c];
+    y = activation == Activation::kClampedSwish
+            ? ClampedSwish(gate[at], factor)
+            : Activated(gate[at], activation == Activation::kSilu) * factor;
     out[at] = y;
   }
   if (packed != nullptr) {
@@ -45,7 +57,7 @@ void GatedActivation(const Context& context, const GatedActivationArgs& args) {
       args.n_rows * ((args.dim + kWarpThreads - 1) / kWarpThreads);
   Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
          args.gate, args.up, args.UpStride(), args.out, args.n_rows, args.dim,
-         args.activation == Activation::kSilu, args.packed);
+         args.activation, args.packed);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -33,18 +33,28 @@ MatMulArgs ProductOf(const WeightMatrix& w, const float* x,
           .accumulate = false};
 }
 
+// Adds the expert's bias, if there are biases, to row `place` of the outputs.
+void AddBiasAt(const float* biases, int64_t expert, int64_t dim, float* out,
+               int64_t place) {
+  if (biases == nullptr) return;
+  AddBias({biases + expert * dim, out + place * dim, 1, dim});
+}
+
 }  // namespace
 
 absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args) {
+  const int64_t n_places = args.rows.NumPlaces();
+  const int64_t dim = args.gate.first.rows;
   RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
     const int64_t row = args.rows.rows[p];
     RETURN_IF_ERROR(MatMul(
         ProductOf(args.gate.Of(e), args.x, args.packed, row, args.out, p)));
-    return MatMul(
-        ProductOf(args.up.Of(e), args.x, args.packed, row, args.up_out, p));
+    AddBiasAt(args.gate_bias, e, dim, args.out, p);
+    RETURN_IF_ERROR(MatMul(
+        ProductOf(args.up.Of(e), args.x, args.packed, row, args.up_out, p)));
+    AddBiasAt(args.up_bias, e, dim, args.up_out, p);
+    return absl::OkStatus();
   }));
-  const int64_t n_places = args.rows.NumPlaces();
-  const int64_t dim = args.gate.first.rows;
   GatedActivation({.gate = args.out,
                    .up = args.up_out,
                    .out = args.out,
@@ -58,11 +68,13 @@ absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args) {
 }
 
 absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) {
-  RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
-    return MatMul(
-        ProductOf(args.w.Of(e), args.x, args.packed, p, args.products, p));
-  }));
   const int64_t dim = args.w.first.rows;
+  RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
+    RETURN_IF_ERROR(MatMul(
+        ProductOf(args.w.Of(e), args.x, args.packed, p, args.products, p)));
+    AddBiasAt(args.bias, e, dim, args.products, p);
+    return absl::OkStatus();
+  }));
   for (int64_t r = 0; r < args.rows.n_rows; ++r) {
     for (int64_t c = 0; c < dim; ++c) {
       float& out = args.out[r * dim + c];

@@ -1,22 +1,37 @@
-// Reference: SiLU or tanh-GELU of the gate, times up.
+// Reference: the activation of the gate, times up.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {
+namespace {
+
+double Gated(double gate, double up, Activation activation) {
+  constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+  switch (activation) {
+    case Activation::kSilu:
+      return gate / (1.0 + std::exp(-gate)) * up;
+    case Activation::kGeluTanh:
+      return 0.5 * gate *
+             (1.0 + std::tanh(kSqrtTwoOverPi *
+                              (gate + 0.044715 * gate * gate * gate))) *
+             up;
+    case Activation::kClampedSwish:
+      break;
+  }
+  // With NaN as the first argument these functions return NaN.
+  const double x = std::min<double>(gate, kSwishLimit);
+  const double factor = std::clamp<double>(up, -kSwishLimit, kSwishLimit) + 1.0;
+  return x / (1.0 + std::exp(-double{kSwishSlope} * x)) * factor;
+}
+
+}  // namespace
 
 void GatedActivation(const GatedActivationArgs& args) {
-  constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
   for (int64_t i = 0; i < args.n_rows * args.dim; ++i) {
-    const double x = args.gate[i];
     const float up = args.up[i / args.dim * args.UpStride() + i % args.dim];
-    const double activated =
-        args.activation == Activation::kSilu
-            ? x / (1.0 + std::exp(-x))
-            : 0.5 * x *
-                  (1.0 +
-                   std::tanh(kSqrtTwoOverPi * (x + 0.044715 * x * x * x)));
-    args.out[i] = static_cast<float>(activated * up);
+    args.out[i] = static_cast<float>(Gated(args.gate[i], up, args.activation));
   }
 }
 

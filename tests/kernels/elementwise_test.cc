@@ -1,6 +1,9 @@
 // Operations that treat rows or elements one by one.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tests/kernels/backend_fixture.h"
 
@@ -378,8 +381,13 @@ TEST_P(ElementwiseTest, RopeRefusesMoreThanAHead) {
   }
 }
 
+// The activation of x times 1.
 double Expected(Activation activation, double x) {
   if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+  if (activation == Activation::kClampedSwish) {
+    const double gate = std::min(x, 7.0);
+    return 2 * gate / (1 + std::exp(-1.702 * gate));
+  }
   return 0.5 * x *
          (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
@@ -392,7 +400,7 @@ TEST_P(ElementwiseTest, ActivationsAreAccurateOverTheWholeRange) {
   }
   const std::vector<float> up(gate.size(), 1.0f);
   for (const Activation activation :
-       {Activation::kSilu, Activation::kGeluTanh}) {
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwish}) {
     std::vector<float> out(gate.size());
     ASSERT_TRUE(
         backend()
@@ -406,23 +414,63 @@ TEST_P(ElementwiseTest, ActivationsAreAccurateOverTheWholeRange) {
   }
 }
 
+// A gate of 1 is far from its clamp, so that up is felt alone.
+TEST_P(ElementwiseTest, AClampedActivationClampsUpOnBothSides) {
+  std::vector<float> up;
+  for (float x = -9.0f; x < 9.0f; x += 0.37f) up.push_back(x);
+  for (const float x : {-7.0f, 7.0f, 1e30f, -HUGE_VALF, HUGE_VALF}) {
+    up.push_back(x);
+  }
+  const auto n = static_cast<int64_t>(up.size());
+  const std::vector<float> gate(up.size(), 1.0f);
+  std::vector<float> out(up.size());
+  ASSERT_TRUE(backend()
+                  .GatedActivation({gate.data(), up.data(), out.data(), 1, n,
+                                    Activation::kClampedSwish})
+                  .ok());
+  for (size_t i = 0; i < up.size(); ++i) {
+    const double factor = std::clamp<double>(up[i], -7, 7) + 1;
+    EXPECT_NEAR(out[i], factor / (1 + std::exp(-1.702)), 2e-6) << up[i];
+  }
+}
+
+TEST_P(ElementwiseTest, AClampedActivationHidesNothingThatIsNoNumber) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  // Enough of them for vectors and for what is left beside these.
+  constexpr int64_t kN = 37;
+  const std::vector<float> numbers(kN, 1.0f);
+  const std::vector<float> none(kN, kNan);
+  std::vector<float> out(kN);
+  for (const auto& [gate, up] :
+       {std::pair{&none, &numbers}, std::pair{&numbers, &none}}) {
+    ASSERT_TRUE(backend()
+                    .GatedActivation({gate->data(), up->data(), out.data(), 1,
+                                      kN, Activation::kClampedSwish})
+                    .ok());
+    for (const float x : out) EXPECT_TRUE(std::isnan(x)) << x;
+  }
+}
+
 TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
   RandomData random(26);
   const auto gate = random.Floats(9000, 6.0f);
   const auto up = random.Floats(9000);
   std::vector<float> together(9000);
-  ASSERT_TRUE(backend()
-                  .GatedActivation({gate.data(), up.data(), together.data(), 1,
-                                    9000, Activation::kGeluTanh})
-                  .ok());
-  for (size_t i = 0; i < 9000; i += 113) {
-    std::vector<float> alone(1);  // a device cannot write to the stack
+  for (const Activation activation :
+       {Activation::kGeluTanh, Activation::kClampedSwish}) {
     ASSERT_TRUE(backend()
-                    .GatedActivation({&gate[i], &up[i], alone.data(), 1, 1,
-                                      Activation::kGeluTanh})
+                    .GatedActivation({gate.data(), up.data(), together.data(),
+                                      1, 9000, activation})
                     .ok());
-    EXPECT_EQ(std::bit_cast<uint32_t>(alone[0]),
-              std::bit_cast<uint32_t>(together[i]));
+    for (size_t i = 0; i < 9000; i += 113) {
+      std::vector<float> alone(1);  // a device cannot write to the stack
+      ASSERT_TRUE(backend()
+                      .GatedActivation(
+                          {&gate[i], &up[i], alone.data(), 1, 1, activation})
+                      .ok());
+      EXPECT_EQ(std::bit_cast<uint32_t>(alone[0]),
+                std::bit_cast<uint32_t>(together[i]));
+    }
   }
 }
 

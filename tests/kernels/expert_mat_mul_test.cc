@@ -23,6 +23,8 @@ struct Given {
   int64_t model_dim = 64;
   int64_t ffn_dim = 96;
   bool is_packed = true;
+  bool has_biases = false;
+  Activation activation = Activation::kSilu;
 };
 
 // A matrix of each expert, in a backend's storage.
@@ -63,6 +65,10 @@ class Network {
     x_ = random_.Floats(given.n_rows * given.model_dim, 2.0f);
     logits_ = random_.Floats(given.n_rows * given.n_experts, 2.0f);
     before_ = random_.Floats(given.n_rows * given.model_dim);
+    if (!given.has_biases) return;
+    gate_bias_ = random_.Floats(given.n_experts * given.ffn_dim);
+    up_bias_ = random_.Floats(given.n_experts * given.ffn_dim);
+    down_bias_ = random_.Floats(given.n_experts * given.model_dim);
   }
 
   // The output of rows [first, first + n), computed together.
@@ -95,12 +101,14 @@ class Network {
          .up = up_.view,
          .x = X(first),
          .packed = packed_at,
-         .activation = Activation::kSilu,
+         .activation = g.activation,
          .gathered = reinterpret_cast<std::byte*>(scratch.data()),
          .out = gated.data(),
          .up_out = up.data(),
          .packed_out = packed_at,
-         .keeps_floats = !g.is_packed || IsFloatType(g.down)});
+         .keeps_floats = !g.is_packed || IsFloatType(g.down),
+         .gate_bias = BiasOf(gate_bias_),
+         .up_bias = BiasOf(up_bias_)});
     ExpectOk(hidden.status());
     std::vector<float> out(before_.begin() + first * g.model_dim,
                            before_.begin() + (first + n) * g.model_dim);
@@ -110,7 +118,8 @@ class Network {
                                        .packed = *hidden,
                                        .products = scratch.data(),
                                        .out = out.data(),
-                                       .accumulate = accumulate}));
+                                       .accumulate = accumulate,
+                                       .bias = BiasOf(down_bias_)}));
     experts_.assign(rows.experts, rows.experts + n_places);
     weights_.assign(rows.weights, rows.weights + n_places);
     return out;
@@ -140,6 +149,10 @@ class Network {
   static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
   static size_t At(int64_t i) { return static_cast<size_t>(i); }
+  // Biases as an operation takes them.
+  static const float* BiasOf(const std::vector<float>& biases) {
+    return biases.empty() ? nullptr : biases.data();
+  }
   static void ExpectOk(const absl::Status& status) {
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -147,18 +160,25 @@ class Network {
   // One expert's network on one row.
   std::vector<float> DenseOf(int64_t expert, const std::vector<float>& x) {
     const auto product = [&](const StoredExperts& w,
+                             const std::vector<float>& biases,
                              const std::vector<float>& input) {
-      return Product(backend_, w.view.Of(expert), input, 1, given_.is_packed);
+      std::vector<float> y =
+          Product(backend_, w.view.Of(expert), input, 1, given_.is_packed);
+      const size_t first = At(expert) * y.size();
+      for (size_t i = 0; i < y.size() && !biases.empty(); ++i) {
+        y[i] += biases[first + i];
+      }
+      return y;
     };
-    std::vector<float> gated = product(gate_, x);
-    const std::vector<float> up = product(up_, x);
+    std::vector<float> gated = product(gate_, gate_bias_, x);
+    const std::vector<float> up = product(up_, up_bias_, x);
     ExpectOk(backend_.GatedActivation({.gate = gated.data(),
                                        .up = up.data(),
                                        .out = gated.data(),
                                        .n_rows = 1,
                                        .dim = given_.ffn_dim,
-                                       .activation = Activation::kSilu}));
-    return product(down_, gated);
+                                       .activation = given_.activation}));
+    return product(down_, down_bias_, gated);
   }
 
   Backend& backend_;
@@ -168,6 +188,8 @@ class Network {
   std::vector<float> x_;
   std::vector<float> logits_;
   std::vector<float> before_;
+  std::vector<float> gate_bias_, up_bias_, down_bias_;  // none, or of each
+                                                        // expert
   // Results of the last run.
   std::vector<int32_t> experts_;
   std::vector<float> weights_;
@@ -244,6 +266,42 @@ TEST_P(ExpertMatMulTest, RowsAreAsAloneInEveryNumber) {
     if (n_rows > most) continue;
     ExpectRowsAsAlone({.n_rows = n_rows});
     ExpectRowsAsAlone({.n_rows = n_rows, .n_experts = 70, .n_used = 3});
+  }
+}
+
+// Few rows and many, of floats and of quantised weights, with a width that is
+// not whole vectors.
+TEST_P(ExpertMatMulTest, ExpertsMayHaveBiases) {
+  for (const int64_t n_rows : {1, 5, 60}) {
+    for (const Activation activation :
+         {Activation::kSilu, Activation::kClampedSwish}) {
+      ExpectRowsAsAlone(
+          {.n_rows = n_rows, .has_biases = true, .activation = activation});
+      ExpectRowsAsAlone({.gate = DType::kQ8_0,
+                         .up = DType::kF16,
+                         .down = DType::kF32,
+                         .n_rows = n_rows,
+                         .has_biases = true,
+                         .activation = activation});
+      ExpectRowsAsAlone({.gate = DType::kF32,
+                         .up = DType::kF32,
+                         .down = DType::kF32,
+                         .n_rows = n_rows,
+                         .model_dim = 37,
+                         .ffn_dim = 21,
+                         .is_packed = false,
+                         .has_biases = true,
+                         .activation = activation});
+    }
+  }
+}
+
+// Without biases, rows of that many experts are gated before they leave the
+// caches.
+TEST_P(ExpertMatMulTest, AnActivationMayBeClampedWithoutBiases) {
+  for (const int64_t n_rows : {1, 60}) {
+    ExpectRowsAsAlone(
+        {.n_rows = n_rows, .activation = Activation::kClampedSwish});
   }
 }
 

@@ -114,6 +114,13 @@ TEST_P(GatedMatMulTest, HasTheBytesOfItsPartsForEveryNumberOfOutputs) {
   }
 }
 
+TEST_P(GatedMatMulTest, HasTheBytesOfItsPartsForEveryActivation) {
+  for (const Activation activation :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwish}) {
+    ExpectTheBytesOfItsParts({.n_rows = 24, .activation = activation});
+  }
+}
+
 TEST_P(GatedMatMulTest, RunsWithoutPackedActivations) {
   RandomData random(42);
   const auto w = Store(backend(), DType::kQ8_0, 40, 64,

@@ -69,7 +69,8 @@ class GatedProducts {
     are_alike_ = IsInteger(alike[0]) == IsInteger(alike[1]);
     fuses_ = args.packed_out != nullptr && !args.keeps_floats &&
              IsInteger(alike[0]) &&
-             args.gate.first.dtype == args.up.first.dtype;
+             args.gate.first.dtype == args.up.first.dtype &&
+             args.gate_bias == nullptr && args.up_bias == nullptr;
     // Fused products write packed rows while others are read. These may lie in
     // the same place unless they were gathered; the outputs have room.
     packed_out_ = reads_in_place_ && HasFused()
@@ -156,12 +157,27 @@ class GatedProducts {
                     end);
   }
 
+  // Adds the expert's bias, if there are biases, to rows [first, end) of its
+  // outputs.
+  void AddBiasOf(const ExpertGroup& group, const float* biases, float* out,
+                 int64_t first, int64_t end) const {
+    if (biases == nullptr) return;
+    const int64_t dim = args_.gate.first.rows;
+    AddBias({.bias = biases + group.expert * dim,
+             .x = out + group.begin * dim,
+             .n_rows = group.n_rows,
+             .dim = dim},
+            first, end);
+  }
+
   // Activates the places of all experts that are not fused.
   void Activate() const {
     const int64_t dim = args_.gate.first.rows;
     const auto activate = [&](const ExpertGroup& group, int64_t first,
                               int64_t end) {
       if (IsFused(group)) return;
+      AddBiasOf(group, args_.gate_bias, args_.out, first, end);
+      AddBiasOf(group, args_.up_bias, args_.up_out, first, end);
       const int64_t at = group.begin * dim;
       GatedActivation(
           {.gate = args_.out + at,

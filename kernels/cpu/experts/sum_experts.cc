@@ -1,5 +1,5 @@
-// Adds the products of each row's experts, times their weights, in the order of
-// the choice.
+// Adds the products of each row's experts and their biases, times their
+// weights, in the order of the choice.
 #include "kernels/cpu/experts/sum_experts.h"
 //
 #include "kernels/cpu/targets-inl.h"
@@ -19,15 +19,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::CappedTag<float, 16>;
 
 // Columns [c, c + lanes) of the sum of row `row`, which begins with `sum`.
-// `load` loads these columns of a row of products.
+// `load` loads these columns of a row of products or biases.
 template <class Load>
 HWY_INLINE hn::Vec<DF> SumColumns(const ExpertSumMatMulArgs& args, int64_t row,
                                   hn::Vec<DF> sum, const Load& load) {
   const int64_t dim = args.w.first.rows;
   const int64_t first = row * args.rows.n_used;
   for (int64_t i = first; i < first + args.rows.n_used; ++i) {
-    sum = hn::MulAdd(hn::Set(DF(), args.rows.weights[i]),
-                     load(args.products + args.rows.places[i] * dim), sum);
+    auto output = load(args.products + args.rows.places[i] * dim);
+    if (args.bias != nullptr) {
+      output = hn::Add(output, load(args.bias + args.rows.experts[i] * dim));
+    }
+    sum = hn::MulAdd(hn::Set(DF(), args.rows.weights[i]), output, sum);
   }
   return sum;
 }

@@ -405,7 +405,7 @@ void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
       const int64_t p = i % kGroupPanels;
       const VF gate = hn::Load(DF(), totals[pair][m - first_row][p]);
       const VF up = hn::Load(DF(), totals[pair + 1][m - first_row][p]);
-      hn::Store(hn::Mul(Activate(DF(), gate, args.activation), up), DF(),
+      hn::Store(Gated(DF(), gate, up, args.activation), DF(),
                 values + i * kPanelRows);
     }
     PackBlocksOfRow(to, &tile.groups, m, begin / kPanelsPerBlock,

@@ -159,15 +159,37 @@ __global__ void GatherRows(const int32_t* rows, const uint32_t* from,
   to[place * n_words + word] = from[rows[place] * n_words + word];
 }
 
-__global__ void SumExperts(ExpertRows rows, const float* products, int64_t dim,
-                           float* out, bool accumulate) {
+// Biases of each expert, and the products to which they are added.
+struct ExpertBiases {
+  const float* of[2];  // [n_experts, dim] each, or nullptr
+  float* out[2];       // [places, dim]
+};
+
+// Block (i, y, z) takes the i-th of all rows' experts, the y-th kElementThreads
+// columns of its outputs, and biases z.
+__global__ void AddBiasesOfExperts(ExpertRows rows, ExpertBiases biases,
+                                   int64_t dim) {
+  WaitForKernelsBefore();
+  const int64_t i = blockIdx.x;
+  const int64_t c = int64_t{blockIdx.y} * kElementThreads + ThreadIndex();
+  const float* const bias = biases.of[blockIdx.z];
+  if (c >= dim || bias == nullptr) return;
+  biases.out[blockIdx.z][rows.places[i] * dim + c] +=
+      bias[rows.experts[i] * dim + c];
+}
+
+__global__ void SumExperts(ExpertRows rows, const float* products,
+                           const float* bias, int64_t dim, float* out,
+                           bool accumulate) {
   WaitForKernelsBefore();
   const int64_t row = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kElementThreads + ThreadIndex();
   if (c >= dim) return;
   float sum = accumulate ? out[row * dim + c] : 0.0f;
   for (int64_t i = row * rows.n_used; i < (row + 1) * rows.n_used; ++i) {
-    sum = Fma(rows.weights[i], products[rows.places[i] * dim + c], sum);
+    float output = products[rows.places[i] * dim + c];
+    if (bias != nullptr) output += bias[rows.experts[i] * dim + c];
+    sum = Fma(rows.weights[i], output, sum);
   }
   out[row * dim + c] = sum;
 }
@@ -262,11 +284,19 @@ void GatedExpertMatMul(const Context& context,
     MultiplyGathered(context, args, parts, 1);
     MultiplyGathered(context, args, parts + 1, 1);
   }
+  const int64_t dim = args.gate.first.rows;
+  if (args.gate_bias != nullptr || args.up_bias != nullptr) {
+    Launch(
+        AddBiasesOfExperts, {args.rows.NumPlaces(), BlocksOf(dim), 2},
+        kElementThreads, 0, context.queue, args.rows,
+        ExpertBiases{{args.gate_bias, args.up_bias}, {args.out, args.up_out}},
+        dim);
+  }
   GatedActivation(context, {.gate = args.out,
                             .up = args.up_out,
                             .out = args.out,
                             .n_rows = args.rows.NumPlaces(),
-                            .dim = args.gate.first.rows,
+                            .dim = dim,
                             .activation = args.activation,
                             .packed = args.packed_out});
 }
@@ -276,7 +306,7 @@ void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args) {
   Multiply(context, args.rows, args.x, args.packed, &part, 1);
   const int64_t dim = args.w.first.rows;
   Launch(SumExperts, {args.rows.n_rows, BlocksOf(dim)}, kElementThreads, 0,
-         context.queue, args.rows, args.products, dim, args.out,
+         context.queue, args.rows, args.products, args.bias, dim, args.out,
          args.accumulate);
 }
 
