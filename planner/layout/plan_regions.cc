@@ -58,7 +58,9 @@ std::optional<int64_t> StoredBytes(const WeightTensor& tensor, DType dtype,
   if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
     return std::nullopt;
   }
-  if (tensor.is_vector) return (Checked(tensor.cols) * kFloatBytes).Get();
+  if (tensor.is_vector) {
+    return (Checked(tensor.cols) * kFloatBytes * tensor.n_matrices).Get();
+  }
   const DTypeInfo& info = InfoOf(dtype);
   if (tensor.cols % info.block_elems != 0) return std::nullopt;
   const auto rows = CheckedRoundUp(tensor.rows, multiples[dtype]);

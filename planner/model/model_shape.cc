@@ -367,6 +367,12 @@ DType TypeOf(const TensorSpec& spec, const TensorTypes& types) {
   return StorableType(wanted, spec.ne[0]);
 }
 
+// The number of dimensions that a file gives the tensor.
+int NumDims(const TensorSpec& spec) {
+  if (spec.ne[2] > 1) return 3;
+  return spec.is_vector && spec.ne[1] == 1 ? 1 : 2;
+}
+
 }  // namespace
 
 DType StorableType(DType wanted, int64_t cols) {
@@ -395,10 +401,9 @@ absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
     const DTypeInfo& info = InfoOf(type);
     const Checked bytes = Checked(spec.ne[0] / info.block_elems) *
                           info.block_bytes * spec.ne[1] * spec.ne[2];
-    const int n_dims = spec.is_vector ? 1 : spec.ne[2] > 1 ? 3 : 2;
     header.tensors.push_back({.name = spec.name,
                               .dtype = type,
-                              .n_dims = n_dims,
+                              .n_dims = NumDims(spec),
                               .ne = spec.ne,
                               .offset = end.Get().value_or(0),
                               .bytes = bytes.Get().value_or(0)});

@@ -65,7 +65,7 @@ struct WeightTensor {
   DType dtype;
   int64_t cols;         // ne[0]: elements of one contiguous row (inputs)
   int64_t rows;         // outputs of one matrix; 1 for a vector
-  bool is_vector;       // 1-D: a norm or a bias, kept as float32
+  bool is_vector;       // a norm or a bias, kept as float32
   int64_t file_offset;  // from the start of the file
   int64_t file_bytes;
   int64_t n_matrices = 1;   // experts, each rows x cols, in order

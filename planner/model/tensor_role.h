@@ -93,6 +93,10 @@ struct TensorRole {
 constexpr std::array<Dim, 3> VectorOf(Dim n) {
   return {n, Dim::kNone, Dim::kNone};
 }
+// The dimensions of `count` vectors, one after the other.
+constexpr std::array<Dim, 3> VectorsOf(Dim n, Dim count) {
+  return {n, Dim::kNone, count};
+}
 // The dimensions of a matrix that makes `rows` outputs of `cols` inputs.
 constexpr std::array<Dim, 3> MatrixOf(Dim cols, Dim rows) {
   return {cols, rows, Dim::kNone};

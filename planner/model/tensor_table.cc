@@ -117,11 +117,11 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"ffn_gate_inp.bias", When::kExpertBias, kRequired,
      VectorOf(Dim::kExperts)},
     {"ffn_gate_exps.bias", When::kExpertBias, kRequired,
-     MatrixOf(kExpertFfn, Dim::kExperts), kExpert},
+     VectorsOf(kExpertFfn, Dim::kExperts), kExpert},
     {"ffn_up_exps.bias", When::kExpertBias, kRequired,
-     MatrixOf(kExpertFfn, Dim::kExperts), kExpert},
+     VectorsOf(kExpertFfn, Dim::kExperts), kExpert},
     {"ffn_down_exps.bias", When::kExpertBias, kRequired,
-     MatrixOf(kModel, Dim::kExperts), kExpert},
+     VectorsOf(kModel, Dim::kExperts), kExpert},
     {"ffn_gate_inp_shexp.weight", When::kGatedSharedExpert, kRequired,
      MatrixOf(kModel, kOne)},
     {"ffn_gate_shexp.weight", When::kSharedExpert, kRequired,
@@ -278,8 +278,9 @@ TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
     spec.parts.push_back(
         {absl::StrCat(prefix, part.name), SizeOf(part.rows, context, layer)});
   }
-  for (size_t i = 0; i < role.dims.size(); ++i) {
-    spec.ne[i] = SizeOf(role.dims[i], context, layer);
+  size_t n_dims = 0;
+  for (const Dim dim : role.dims) {
+    if (dim != kNo) spec.ne[n_dims++] = SizeOf(dim, context, layer);
   }
   // Full-attention layers whose values are their keys have no projection for
   // them.
@@ -348,16 +349,17 @@ absl::Status CheckTensor(const GgufTensor& tensor, const TensorSpec& spec) {
 // Adds the tensor as one weight, or as one for each of its parts.
 void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
                 const TensorSpec& spec, std::vector<WeightTensor>& weights) {
+  const int64_t n_matrices = spec.ne[spec.is_vector ? 1 : 2];
   // The reader checked that offset and size stay within the file.
   WeightTensor weight = {.name = tensor.name,
                          .dtype = tensor.dtype,
                          .cols = spec.ne[0],
-                         .rows = spec.ne[1],
+                         .rows = spec.is_vector ? 1 : spec.ne[1],
                          .is_vector = spec.is_vector,
                          .file_offset = header.data_offset + tensor.offset,
                          .file_bytes = tensor.bytes,
-                         .n_matrices = spec.ne[2],
-                         .file_stride = tensor.bytes / spec.ne[2],
+                         .n_matrices = n_matrices,
+                         .file_stride = tensor.bytes / n_matrices,
                          .kind = spec.kind};
   if (spec.parts.empty()) {
     weights.push_back(std::move(weight));

@@ -35,7 +35,7 @@ struct PartSpec {
 struct TensorSpec {
   std::string name;
   std::array<int64_t, 4> ne;  // ne[0] is the contiguous one; unused are 1
-  bool is_vector;             // 1-D: a norm or a bias
+  bool is_vector;             // a norm or a bias, or ne[1] of them
   bool is_optional;           // a file may lack it
   bool is_usual;              // a model of this kind has it
   bool is_ignored;            // the file may have it; nothing reads it

@@ -19,7 +19,7 @@ constexpr int64_t kChunkBytes = 1 << 20;
 
 constexpr absl::string_view kOutputNorm = "output_norm.weight";
 
-// A norm or bias times `scale`, as float32 whatever the file has.
+// Uploads a norm or bias times `scale`, as float32 whatever the file has.
 absl::Status LoadVector(const planner::WeightTensor& tensor,
                         std::span<const std::byte> bytes, float scale,
                         kernels::BufferView to, kernels::Backend& backend) {
@@ -112,23 +112,23 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
   for (size_t i = 0; i < inputs.shape->weights.size(); ++i) {
     const planner::WeightTensor& tensor = inputs.shape->weights[i];
     const planner::WeightPlacement& place = inputs.plan->weights[i];
-    const kernels::BufferView to = region.Slice(place.offset, place.bytes);
-    if (tensor.is_vector) {
-      ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
-      done += static_cast<int64_t>(bytes.size());
-      const float scale =
-          tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
-      RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
-      continue;
-    }
+    const float scale =
+        tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
     const int64_t matrix_bytes = place.bytes / tensor.n_matrices;
     for (int64_t m = 0; m < tensor.n_matrices; ++m) {
-      RETURN_IF_ERROR(LoadMatrix(tensor, reader,
-                                 to.Slice(m * matrix_bytes, matrix_bytes),
-                                 *inputs.backend, [&](int64_t bytes) {
-                                   done += bytes;
-                                   return fence({"weights", done, total});
-                                 }));
+      const kernels::BufferView to =
+          region.Slice(place.offset + m * matrix_bytes, matrix_bytes);
+      if (tensor.is_vector) {
+        ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
+        done += static_cast<int64_t>(bytes.size());
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
+        continue;
+      }
+      RETURN_IF_ERROR(
+          LoadMatrix(tensor, reader, to, *inputs.backend, [&](int64_t bytes) {
+            done += bytes;
+            return fence({"weights", done, total});
+          }));
     }
   }
   return file.CheckUnchanged();

@@ -19,6 +19,8 @@ extern constexpr Architecture kGptOss = {
     // It is the norm before the FFN, whatever its name says.
     .ffn_norm = "post_attention_norm.weight",
     .activation = GateActivation::kClampedSwish,
+    .router_gate = RouterGate::kSoftmaxOfChosen,
+    .normalizes_weights = false,  // they add up to 1
     .windows = WindowRule::kPattern,
     .window_period = 2,
     .biases = BiasRule::kAll,

@@ -207,15 +207,17 @@ TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
   ModelShape shape = Smollm2();
   shape.weights = {{"a", DType::kQ8_0, 64, 17, false, 0, 0},
                    {"b", DType::kF16, 7, 1, true, 0, 0},
-                   {"c", DType::kF32, 3, 16, false, 0, 0}};
+                   {"c", DType::kF32, 3, 16, false, 0, 0},
+                   {"d", DType::kBF16, 5, 1, true, 0, 0, 3}};
   const MemoryPlan plan = PlanOf(shape, Context(64));
-  ASSERT_EQ(plan.weights.size(), 3u);
+  ASSERT_EQ(plan.weights.size(), 4u);
   EXPECT_EQ(plan.weights[0].offset, 0);
   EXPECT_EQ(plan.weights[0].bytes, 32 * 68);  // 17 rows padded to 32
   EXPECT_EQ(plan.weights[1].offset, 32 * 68);
   EXPECT_EQ(plan.weights[1].bytes, 28);  // float32 whatever the file has
   EXPECT_EQ(plan.weights[2].offset, 32 * 68 + 64);
   EXPECT_EQ(plan.weights[2].bytes, 16 * 12);
+  EXPECT_EQ(plan.weights[3].bytes, 3 * 20);  // three vectors side by side
 }
 
 TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {

@@ -208,8 +208,10 @@ TEST(ArchitecturesTest, StreamsUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
-  const auto biases = [](const char* architecture) {
-    const auto shape = ShapeOf(Small(architecture));
+  const auto biases = [](const char* architecture, uint64_t n_experts = 0) {
+    const auto shape = ShapeOf(Small(architecture)
+                                   .Int("expert_count", n_experts)
+                                   .Int("expert_used_count", n_experts));
     EXPECT_TRUE(shape.ok()) << shape.status();
     return std::count_if(shape->weights.begin(), shape->weights.end(),
                          [](const auto& tensor) {
@@ -219,6 +221,7 @@ TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
   EXPECT_EQ(biases("llama"), 0);
   EXPECT_EQ(biases("qwen2"), 6 * 3);
   EXPECT_EQ(biases("gpt-oss"), 6 * 4);
+  EXPECT_EQ(biases("gpt-oss", 2), 6 * 8);
 }
 
 // Expects the tensors to lie one after the other in the whole of `in_file`.

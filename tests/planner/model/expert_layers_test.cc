@@ -16,6 +16,8 @@
 namespace plimsoll::planner {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(ExpertLayersTest, ExpertsTakeThePlaceOfTheFfnOrStandBesideIt) {
   for (const char* architecture : {"qwen3moe", "gpt-oss", "llama"}) {
     HeaderNumbers numbers = Small(architecture);
@@ -47,6 +49,42 @@ TEST(ExpertLayersTest, ExpertsTakeThePlaceOfTheFfnOrStandBesideIt) {
   EXPECT_EQ(shape->layers[0].ffn_dim, 96);
   EXPECT_EQ(shape->layers[0].expert_ffn_dim, 96);  // where no key says it
   EXPECT_TRUE(HasTensor(*shape, "blk.0.pre_ffw_norm_2.weight"));
+}
+
+TEST(ExpertLayersTest, BiasesOfExpertsAreAVectorOfEachExpert) {
+  HeaderNumbers numbers = Small("gpt-oss");
+  numbers.Int("expert_count", 8)
+      .Int("expert_used_count", 2)
+      .Int("expert_feed_forward_length", 32);
+  GgufHeader& header = numbers.header();
+  ASSERT_TRUE(
+      AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ4_0}, true)
+          .ok());
+  const std::string name = "blk.5.ffn_gate_exps.bias";
+  const auto in_file = std::find_if(
+      header.tensors.begin(), header.tensors.end(),
+      [&](const GgufTensor& tensor) { return tensor.name == name; });
+  ASSERT_NE(in_file, header.tensors.end());
+  EXPECT_EQ(in_file->n_dims, 2);
+  EXPECT_THAT(in_file->ne, ElementsAre(32, 8, 1, 1));
+  const auto shape = ShapeFromGguf(header);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  const auto bias = std::find_if(
+      shape->weights.begin(), shape->weights.end(),
+      [&](const WeightTensor& tensor) { return tensor.name == name; });
+  ASSERT_NE(bias, shape->weights.end());
+  EXPECT_TRUE(bias->is_vector);
+  EXPECT_EQ(bias->kind, WeightKind::kExpert);
+  EXPECT_EQ(bias->dtype, DType::kF32);
+  EXPECT_EQ(bias->cols, 32);
+  EXPECT_EQ(bias->rows, 1);
+  EXPECT_EQ(bias->n_matrices, 8);
+  EXPECT_EQ(bias->file_bytes, 8 * 32 * 4);
+  in_file->dtype = DType::kQ4_0;
+  EXPECT_TRUE(absl::IsInvalidArgument(ShapeFromGguf(header).status()));
+  in_file->dtype = DType::kF32;
+  in_file->ne = {32, 1, 8, 1};
+  EXPECT_TRUE(absl::IsInvalidArgument(ShapeFromGguf(header).status()));
 }
 
 TEST(ExpertLayersTest, OneExpertMayBeSharedByAllRows) {

@@ -118,7 +118,8 @@ TEST(ConfigJsonTest, ReadsExpertsInATypeOfTheirOwn) {
   EXPECT_EQ(shape->n_experts, 32);
   for (const auto& tensor : shape->weights) {
     if (tensor.kind != planner::WeightKind::kExpert) continue;
-    EXPECT_EQ(tensor.dtype, DType::kMxfp4) << tensor.name;
+    EXPECT_EQ(tensor.dtype, tensor.is_vector ? DType::kF32 : DType::kMxfp4)
+        << tensor.name;
   }
 }
 
