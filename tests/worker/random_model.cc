@@ -329,6 +329,14 @@ class TensorList {
   void AddBias(const std::string& of, uint64_t n) {
     AddVector(of + ".bias", n);
   }
+  // A bias of each expert.
+  void AddBiases(const std::string& of, uint64_t n) {
+    tensors_.push_back({of + ".bias", DType::kF32, n, model_.n_experts});
+  }
+  void AddSinks(const std::string& prefix) {
+    Add(prefix, "attn_sinks", model_.n_heads, 1);
+    tensors_.back().base = 2;
+  }
   void AddHeadNorm(const std::string& prefix, const std::string& role,
                    uint64_t dim) {
     Add(prefix, role, dim, 1);
@@ -350,6 +358,11 @@ void AddExpertTensors(const RandomModel& m, const std::string& p,
   if (m.architecture != "gemma4") {
     list.AddExperts(p, "ffn_gate_exps", m.dim, m.expert_ffn_dim);
     list.AddExperts(p, "ffn_up_exps", m.dim, m.expert_ffn_dim);
+    if (m.architecture != "gpt-oss") return;
+    list.AddBias(p + "ffn_gate_inp", m.n_experts);
+    list.AddBiases(p + "ffn_gate_exps", m.expert_ffn_dim);
+    list.AddBiases(p + "ffn_up_exps", m.expert_ffn_dim);
+    list.AddBiases(p + "ffn_down_exps", m.dim);
     return;
   }
   list.AddExperts(p, "ffn_gate_up_exps", m.dim, 2 * m.expert_ffn_dim);
@@ -366,14 +379,19 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const uint64_t kv = uint64_t{heads.n_kv} * heads.dim;
   const bool is_gemma4 = m.architecture == "gemma4";
   const std::string p = absl::StrCat("blk.", il, ".");
+  const bool is_gpt_oss = m.architecture == "gpt-oss";
   list.Add(p, "attn_norm", m.dim, 1);
-  list.Add(p, "ffn_norm", m.dim, 1);
+  list.Add(p, is_gpt_oss ? "post_attention_norm" : "ffn_norm", m.dim, 1);
   if (is_gemma4 || m.architecture == "gemma3" || m.architecture == "qwen3" ||
       m.architecture == "qwen3moe") {
     list.AddHeadNorm(p, "attn_q_norm", heads.dim);
     if (heads.owns_kv) list.AddHeadNorm(p, "attn_k_norm", heads.dim);
   }
-  if (m.architecture == "qwen2" || m.architecture == "qwen2moe") {
+  if (is_gpt_oss) {
+    list.AddBias(p + "attn_output", m.dim);
+    list.AddSinks(p);
+  }
+  if (is_gpt_oss || m.architecture == "qwen2" || m.architecture == "qwen2moe") {
     list.AddBias(p + "attn_q", q);
     list.AddBias(p + "attn_k", kv);
     list.AddBias(p + "attn_v", kv);

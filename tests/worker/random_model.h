@@ -63,7 +63,7 @@ std::vector<int32_t> RepeatingPrompt(int64_t n);
 const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
-// llama_codes, gemma4_keys, gemma4_experts, gemma4_shared.
+// gpt_oss_q4_0, llama_codes, gemma4_keys, gemma4_experts, gemma4_shared.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

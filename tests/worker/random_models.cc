@@ -137,6 +137,13 @@ const std::vector<RandomModel>& FamilyModels() {
                    {"attn_v", DType::kMxfp4},
                    {"attn_output", DType::kIq4Xs},
                    {"ffn_down", DType::kQ3_K}};
+    RandomModel& gpt_oss = add("gpt_oss_q4_0", "gpt-oss", DType::kQ4_0);
+    gpt_oss.types["ffn_gate_inp"] = DType::kF32;
+    gpt_oss.types["ffn_down_exps"] = DType::kQ8_0;
+    gpt_oss.window = 16;
+    gpt_oss.n_experts = 6;
+    gpt_oss.n_experts_used = 2;
+    gpt_oss.expert_ffn_dim = 64;
     // The three forms of Gemma 4.
     const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
       RandomModel& model = add(name, "gemma4", type);

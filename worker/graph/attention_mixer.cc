@@ -101,11 +101,11 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   if (architecture.has_post_norms) {
     end_.post_norm = context.Vector(p + "post_attention_norm.weight");
   }
+  if (architecture.has_sinks) sinks_ = context.Vector(p + "attn_sinks.weight");
 }
 
 absl::string_view AttentionMixer::Missing(
     const planner::Architecture& architecture) {
-  if (architecture.has_sinks) return "attention sinks";
   if (architecture.queries_may_grow &&
       architecture.head_norms != planner::HeadNorms::kNone) {
     return "norms of queries that grow";
@@ -130,6 +130,7 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
          absl::c_linear_search(kBiases, tensor) ||
          (architecture.head_norms != planner::HeadNorms::kNone &&
           absl::c_linear_search(kHeadNorms, tensor)) ||
+         (architecture.has_sinks && tensor == "attn_sinks.weight") ||
          (architecture.has_post_norms &&
           tensor == "post_attention_norm.weight");
 }
@@ -387,7 +388,8 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
          .chunk_k = context_.Bytes(StepBuffer::kChunkKey),
          .chunk_v = context_.Bytes(StepBuffer::kChunkValue),
          .packed = packed,
-         .soft_cap = context_.parameters().score_cap}));
+         .soft_cap = context_.parameters().score_cap,
+         .sinks = sinks_}));
   }
   if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));

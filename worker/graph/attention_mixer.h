@@ -98,6 +98,7 @@ class AttentionMixer final : public Sublayer {
   const float* k_norm_ = nullptr;
   const float* joint_q_norm_ = nullptr;  // one for all heads together, or null
   const float* joint_k_norm_ = nullptr;
+  const float* sinks_ = nullptr;  // [n_heads], or null
   ResidualEnd end_;
 };
 

@@ -16,7 +16,7 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
       norm_(context.Vector(
           absl::StrCat("blk.", layer, ".", architecture.ffn_norm))),
       chosen_({.prefix = absl::StrCat("blk.", layer, "."),
-               .router = "ffn_gate_inp.weight",
+               .router = "ffn_gate_inp",
                .suffix = "_exps"},
               {.routing = context.parameters().routing,
                .n_used = context.inputs().shape->n_experts_used,
@@ -31,9 +31,8 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
   }
   if (architecture.shared_expert == SharedExpert::kGated) {
     gated_shared_.emplace(
-        ExpertNames{.prefix = p,
-                    .router = "ffn_gate_inp_shexp.weight",
-                    .suffix = kSuffix},
+        ExpertNames{
+            .prefix = p, .router = "ffn_gate_inp_shexp", .suffix = kSuffix},
         ExpertChoice{.routing = {.gate = kernels::RouterGate::kSigmoid},
                      .n_used = 1},
         context);
@@ -42,12 +41,6 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
 
 absl::string_view ExpertFfn::Missing(
     const planner::Architecture& architecture) {
-  if (architecture.biases == planner::BiasRule::kAll) {
-    return "biases of experts";
-  }
-  if (architecture.activation == planner::GateActivation::kClampedSwish) {
-    return "clamped activations";
-  }
   if (architecture.has_post_norms) return "norms of experts' outputs";
   return "";
 }

@@ -29,7 +29,8 @@ class ExpertFfn final : public Sublayer {
                     absl::string_view tensor);
 
   // x += the sum over a row's experts e of
-  // weight_e * Wdown_e (activation(Wgate_e RMS(x)) * Wup_e RMS(x)).
+  // weight_e * Wdown_e (activation(Wgate_e RMS(x)) * Wup_e RMS(x)), with the
+  // biases that the file has.
   absl::Status Add(const StepBatch& batch) override;
 
  private:

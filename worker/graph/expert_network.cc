@@ -11,7 +11,8 @@ using planner::StepBuffer;
 ExpertNetwork::ExpertNetwork(const ExpertNames& names,
                              const ExpertChoice& choice, StepContext& context)
     : context_(context),
-      router_(context.Matrix(absl::StrCat(names.prefix, names.router))),
+      router_(
+          context.Matrix(absl::StrCat(names.prefix, names.router, ".weight"))),
       choice_(choice) {
   const auto experts = [&](const char* role) {
     return context.Experts(
@@ -20,12 +21,21 @@ ExpertNetwork::ExpertNetwork(const ExpertNames& names,
   gate_ = experts("ffn_gate");
   up_ = experts("ffn_up");
   down_ = experts("ffn_down");
+  const auto bias = [&](absl::string_view role, absl::string_view suffix) {
+    return FindVector(context.inputs(),
+                      absl::StrCat(names.prefix, role, suffix, ".bias"));
+  };
+  router_bias_ = bias(names.router, "");
+  gate_bias_ = bias("ffn_gate", names.suffix);
+  up_bias_ = bias("ffn_up", names.suffix);
+  down_bias_ = bias("ffn_down", names.suffix);
 }
 
 bool ExpertNetwork::Reads(absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {
-      "ffn_gate_inp.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight",
-      "ffn_down_exps.weight", "exp_probs_b.bias"};
+      "ffn_gate_inp.weight",  "ffn_gate_exps.weight", "ffn_up_exps.weight",
+      "ffn_down_exps.weight", "exp_probs_b.bias",     "ffn_gate_inp.bias",
+      "ffn_gate_exps.bias",   "ffn_up_exps.bias",     "ffn_down_exps.bias"};
   return absl::c_linear_search(kTensors, tensor);
 }
 
@@ -37,6 +47,7 @@ kernels::ExpertRows ExpertNetwork::Rows() const {
 absl::Status ExpertNetwork::Route(const ProductInput& x) {
   float* const logits = context_.Buffer(StepBuffer::kRouter);
   RETURN_IF_ERROR(context_.Project(x, {{router_, logits}}));
+  RETURN_IF_ERROR(context_.AddBiases({{router_bias_, logits, router_.rows}}));
   return context_.backend().RouteExperts(
       {.logits = logits,
        .to = Rows(),
@@ -62,7 +73,9 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
                         .out = gated,
                         .up_out = context_.Buffer(StepBuffer::kUp),
                         .packed_out = context_.PackedInputs(gate_.first.rows),
-                        .keeps_floats = IsFloatType(down_.first.dtype)}));
+                        .keeps_floats = IsFloatType(down_.first.dtype),
+                        .gate_bias = gate_bias_,
+                        .up_bias = up_bias_}));
   return backend.ExpertSumMatMul(
       {.rows = rows,
        .w = down_,
@@ -70,7 +83,8 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
        .packed = packed,
        .products = context_.Buffer(StepBuffer::kExpertRows),
        .out = out,
-       .accumulate = accumulate});
+       .accumulate = accumulate,
+       .bias = down_bias_});
 }
 
 }  // namespace plimsoll::worker

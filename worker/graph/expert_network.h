@@ -16,7 +16,7 @@ namespace plimsoll::worker {
 // matrix of the experts ends with the suffix.
 struct ExpertNames {
   std::string prefix;        // "blk.N."
-  absl::string_view router;  // "ffn_gate_inp.weight"
+  absl::string_view router;  // "ffn_gate_inp"
   absl::string_view suffix;  // "_exps"
 };
 
@@ -48,8 +48,12 @@ class ExpertNetwork {
 
   StepContext& context_;
   kernels::WeightMatrix router_;
+  const float* router_bias_;  // [n_experts]; may be null
   ExpertChoice choice_;
   kernels::ExpertMatrices gate_, up_, down_;
+  const float* gate_bias_;  // a vector of each expert; each may be null
+  const float* up_bias_;
+  const float* down_bias_;
 };
 
 }  // namespace plimsoll::worker

@@ -16,7 +16,7 @@ GatedAndExpertFfn::GatedAndExpertFfn(const planner::Architecture& architecture,
     : context_(context),
       dense_(architecture, layer, context),
       experts_({.prefix = absl::StrCat("blk.", layer, "."),
-                .router = "ffn_gate_inp.weight",
+                .router = "ffn_gate_inp",
                 .suffix = "_exps"},
                {.routing = context.parameters().routing,
                 .n_used = context.inputs().shape->n_experts_used,
@@ -33,13 +33,8 @@ GatedAndExpertFfn::GatedAndExpertFfn(const planner::Architecture& architecture,
 
 absl::string_view GatedAndExpertFfn::Missing(
     const planner::Architecture& architecture) {
-  if (!architecture.has_post_norms) {
-    return "experts beside a dense FFN and no norm of their sum";
-  }
-  if (architecture.biases == planner::BiasRule::kAll) {
-    return "biases of experts";
-  }
-  return GatedFfn::Missing(architecture);
+  if (architecture.has_post_norms) return "";
+  return "experts beside a dense FFN and no norm of their sum";
 }
 
 bool GatedAndExpertFfn::Reads(const planner::Architecture& architecture,

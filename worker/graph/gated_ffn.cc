@@ -22,13 +22,6 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
   }
 }
 
-absl::string_view GatedFfn::Missing(const planner::Architecture& architecture) {
-  if (architecture.activation == planner::GateActivation::kClampedSwish) {
-    return "clamped activations";
-  }
-  return "";
-}
-
 bool GatedFfn::Reads(const planner::Architecture& architecture,
                      absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {"ffn_gate.weight", "ffn_up.weight",

@@ -19,10 +19,6 @@ class GatedFfn final : public Sublayer {
   GatedFfn(const planner::Architecture& architecture, int64_t layer,
            StepContext& context);
 
-  // Names what this class cannot compute of layers of the architecture. The
-  // text follows "architecture X with". It is empty if the class can compute
-  // all of it.
-  static absl::string_view Missing(const planner::Architecture& architecture);
   // True if it reads a layer's tensor of that name.
   static bool Reads(const planner::Architecture& architecture,
                     absl::string_view tensor);

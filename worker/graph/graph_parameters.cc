@@ -194,6 +194,18 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
   return 1.0f / std::sqrt(static_cast<float>(dim));
 }
 
+kernels::Activation ActivationOf(const Architecture& architecture) {
+  switch (architecture.activation) {
+    case planner::GateActivation::kSilu:
+      return kernels::Activation::kSilu;
+    case planner::GateActivation::kGeluTanh:
+      return kernels::Activation::kGeluTanh;
+    case planner::GateActivation::kClampedSwish:
+      break;
+  }
+  return kernels::Activation::kClampedSwish;
+}
+
 absl::StatusOr<kernels::RouterGate> ReadRouterGate(
     const Architecture& architecture, const GgufHeader& header) {
   const std::string key = KeyOf(architecture, "expert_gating_func");
@@ -299,10 +311,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
       ReadRotated(architecture, header, shape, /*has_window=*/true));
   ASSIGN_OR_RETURN(parameters.window_rope,
                    ReadWindowRope(architecture, header, inputs, window_n_rot));
-  parameters.activation =
-      architecture.activation == planner::GateActivation::kSilu
-          ? kernels::Activation::kSilu
-          : kernels::Activation::kGeluTanh;
+  parameters.activation = ActivationOf(architecture);
   if (shape.n_experts > 0) {
     ASSIGN_OR_RETURN(parameters.routing,
                      ReadRouting(architecture, header, shape.n_experts));

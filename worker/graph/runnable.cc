@@ -30,7 +30,7 @@ absl::string_view MissingInFfn(const Architecture& architecture,
     case planner::FfnKind::kFusedGated:
       break;
   }
-  return GatedFfn::Missing(architecture);
+  return "";
 }
 
 // The feature that the model needs and the graph's classes lack; empty if none.

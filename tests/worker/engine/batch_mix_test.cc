@@ -24,7 +24,7 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-// So many mixes run on each of 40 engines.
+// So many mixes run on each of 44 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
                        : plimsoll::testing::kIsSanitized ? 6
                                                          : 16;
@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
     NameOfModelAndKv);
 
 // What other families and types add: biases, both soft-caps, values from
-// tables, experts, heads of two widths, values that are keys, experts beside a
-// dense FFN, shared keys and per-layer embeddings.
+// tables, experts, attention sinks, heads of two widths, values that are keys,
+// experts beside a dense FFN, shared keys and per-layer embeddings.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
@@ -102,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"llama_codes", DType::kF16},
                       ModelAndKv{"qwen3moe_q4_0", DType::kF16},
                       ModelAndKv{"qwen2moe_q8_0", DType::kF16},
+                      ModelAndKv{"gpt_oss_q4_0", DType::kQ8_0},
                       ModelAndKv{"gemma4_keys", DType::kQ8_0},
                       ModelAndKv{"gemma4_experts", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16}),

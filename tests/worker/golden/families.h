@@ -39,6 +39,8 @@ inline constexpr Family kFamilies[] = {
     {"qwen3moe", "qwen3moe", true},
     {"mixtral", "llama", false},
     {"qwen2moe", "qwen2moe", true},
+    {"gpt-oss", "gpt-oss", true},
+    {"gpt-oss-mxfp4", "gpt-oss", false},
 };
 
 inline std::vector<const char*> NamesOfFamilies(bool only_emulated) {

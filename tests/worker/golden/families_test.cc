@@ -142,7 +142,7 @@ TEST_P(FamilyPartsTest, GiveThemWithTheirLayersInTwoParts) {
 INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
                          ::testing::Values("smollm3", "granite",
                                            "phi3-longrope-short", "olmo3",
-                                           "mistral3"),
+                                           "mistral3", "gpt-oss"),
                          plimsoll::testing::NameOfFamily);
 
 using PackedFamiliesTest = FamiliesTest;
@@ -176,7 +176,8 @@ TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
 
 INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
                          ::testing::Values("llama-bias", "phi3", "glm4",
-                                           "olmo2", "olmo3", "granite"),
+                                           "olmo2", "olmo3", "granite",
+                                           "gpt-oss"),
                          plimsoll::testing::NameOfFamily);
 
 using CudaFamiliesTest = FamiliesTest;
