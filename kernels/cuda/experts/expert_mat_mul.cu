@@ -65,7 +65,7 @@ __device__ inline Batch FindBatch(const int32_t* begins, int n_experts,
     const int row = WarpSum(is_here ? index - (until - n) : 0) * kBatchRows;
     const int rows = __shfl_sync(kFullWarp, n_rows, which) - row;
     return {base + which, __shfl_sync(kFullWarp, first, which) + row,
-            std::min(rows, kBatchRows)};
+            std::min(rows, int{kBatchRows})};
   }
   return {0, 0, 0};
 }
