@@ -16,6 +16,7 @@ add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
   text/tokenizer/merge_table.cc
   text/tokenizer/pretokenizer.cc
+  text/tokenizer/pretokenizer_rule.cc
   text/tokenizer/space_mark.cc
   text/tokenizer/special_tokens.cc
   text/tokenizer/token_index.cc
@@ -27,7 +28,7 @@ add_library(plimsoll_text_tokenizer STATIC
 target_link_libraries(plimsoll_text_tokenizer
   PUBLIC plimsoll_text_base plimsoll_planner_model
     absl::flat_hash_map absl::flat_hash_set
-  PRIVATE absl::hash PkgConfig::PCRE2)
+  PRIVATE absl::base absl::hash PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
   text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc

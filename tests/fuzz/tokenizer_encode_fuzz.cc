@@ -41,7 +41,7 @@ std::unique_ptr<Tokenizer> MakeSpm() {
               .Load();
 }
 
-std::unique_ptr<Tokenizer> MakeBpe() {
+std::unique_ptr<Tokenizer> MakeBpe(absl::string_view pre) {
   std::vector<FixtureToken> tokens = ByteLevelVocab(kSpecial);
   for (const char* text : {"aa", "aaaa", "<s", "s>", "\xC4\xA0s"}) {
     tokens.push_back({text});
@@ -49,7 +49,7 @@ std::unique_ptr<Tokenizer> MakeBpe() {
   GgufFixture fixture;
   return *AddVocab(fixture, tokens)
               .String("tokenizer.ggml.model", "gpt2")
-              .String("tokenizer.ggml.pre", "smollm")
+              .String("tokenizer.ggml.pre", pre)
               .Strings("tokenizer.ggml.merges",
                        {"a a", "aa aa", "< s", "<s >", "s >", "\xC4\xA0 s"})
               .Load();
@@ -80,10 +80,18 @@ void Check(const Tokenizer& tokenizer, const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using plimsoll::worker::Check;
+  using plimsoll::worker::Tokenizer;
   static const auto& spm = *plimsoll::worker::MakeSpm().release();
-  static const auto& bpe = *plimsoll::worker::MakeBpe().release();
+  static const auto& bpe = *new std::vector<std::unique_ptr<Tokenizer>>([] {
+    std::vector<std::unique_ptr<Tokenizer>> made;
+    for (const char* pre : {"smollm", "qwen35", "gpt-4o", "kimi-k2", "falcon",
+                            "deepseek-v3", "deepseek-llm", "viking"}) {
+      made.push_back(plimsoll::worker::MakeBpe(pre));
+    }
+    return made;
+  }());
   const std::string text(reinterpret_cast<const char*>(data), size);
   Check(spm, text);
-  Check(bpe, text);
+  for (const auto& one : bpe) Check(*one, text);
   return 0;
 }

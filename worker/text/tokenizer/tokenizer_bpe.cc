@@ -96,7 +96,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   if (!pre) {
     return absl::UnimplementedError(
         "tokenizer.ggml.pre is missing: which pre-tokenizer the model was "
-        "trained with cannot be guessed");
+        "trained with cannot be guessed; convert the model again with a "
+        "converter that writes it");
   }
   ASSIGN_OR_RETURN(PreTokenizer pretokenizer, PreTokenizer::Create(*pre));
   ASSIGN_OR_RETURN(VocabTable vocab,
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   const TokenRoleDefaults defaults = {.bos = 11,
                                       .eos = 11,
                                       .unknown = -1,
-                                      .add_bos = pretokenizer.traits().add_bos,
+                                      .add_bos = pretokenizer.family().add_bos,
                                       .only_control = true};
   ASSIGN_OR_RETURN(TokenRoles roles, ReadTokenRoles(header, vocab, defaults));
   ASSIGN_OR_RETURN(MergeTable merges, MergeTable::Load(header, source, vocab));
@@ -266,7 +267,7 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
     if (scratch.cache.Append(key, ids)) return absl::OkStatus();
   }
   const size_t n_before = ids.size();
-  const int32_t whole = pretokenizer_.traits().whole_pieces_first
+  const int32_t whole = pretokenizer_.family().whole_pieces_first
                             ? FindWhole(piece, scratch.mapped)
                             : -1;
   if (whole >= 0) {

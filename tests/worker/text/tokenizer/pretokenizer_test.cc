@@ -1,5 +1,7 @@
 #include "worker/text/tokenizer/pretokenizer.h"
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +18,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// One name of each rule.
+constexpr absl::string_view kKnown[] = {
+    "bloom",     "viking",   "deepseek-coder", "deepseek-llm", "deepseek-v3",
+    "falcon",    "gpt-2",    "gpt-4o",         "kimi-k2",      "laguna",
+    "llama-bpe", "minicpm5", "qwen2",          "qwen35",       "seed-coder",
+    "smollm",    "tekken",   "ufakzeka"};
+
 std::vector<std::string> Split(absl::string_view name, absl::string_view text) {
   const auto pretokenizer = PreTokenizer::Create(name);
   EXPECT_TRUE(pretokenizer.ok()) << pretokenizer.status();
@@ -29,11 +38,13 @@ std::vector<std::string> Split(absl::string_view name, absl::string_view text) {
 }
 
 TEST(PreTokenizerTest, AnUnknownNameIsRefusedByName) {
-  for (const absl::string_view name : {"", "default", "GPT-2", "qwen35"}) {
+  for (const absl::string_view name : {"", "default", "GPT-2", "jais-2"}) {
     const auto pretokenizer = PreTokenizer::Create(name);
     EXPECT_EQ(pretokenizer.status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(pretokenizer.status().message()),
                 HasSubstr(absl::StrCat("'", name, "'")));
+    EXPECT_THAT(std::string(pretokenizer.status().message()),
+                HasSubstr("qwen2, qwen35, refact"));
   }
 }
 
@@ -81,11 +92,130 @@ TEST(PreTokenizerTest, LlamaBpeContractionsAreAsciiInEitherCase) {
   }
 }
 
+TEST(PreTokenizerTest, Qwen35TakesMarksForLetters) {
+  EXPECT_THAT(Split("qwen35", "e\xCC\x81!\xCC\x81"),
+              ElementsAre("e\xCC\x81", "!\xCC\x81"));
+  EXPECT_THAT(Split("qwen2", "e\xCC\x81!\xCC\x81"),
+              ElementsAre("e", "\xCC\x81!\xCC\x81"));
+}
+
+TEST(PreTokenizerTest, Gpt4oCutsWhereCapitalsBegin) {
+  for (const absl::string_view name : {"gpt-4o", "tekken", "kimi-k2"}) {
+    EXPECT_THAT(Split(name, "aHTTPServer XY"),
+                ElementsAre("a", "HTTPServer", " XY"));
+    // An Arabic letter has no case, so what comes before it may be upper case.
+    EXPECT_THAT(Split(name,
+                      "AB\xD8\xA7"
+                      "CD"),
+                ElementsAre("AB\xD8\xA7", "CD"));
+    // A mark is a letter without case.
+    EXPECT_THAT(Split(name,
+                      "\xCC\x81"
+                      "AB"),
+                ElementsAre("\xCC\x81", "AB"));
+  }
+}
+
+TEST(PreTokenizerTest, Gpt4oJoinsEndingsToWordsAndTekkenDoesNot) {
+  EXPECT_THAT(Split("gpt-4o", "It'S 12345"),
+              ElementsAre("It'S", " ", "123", "45"));
+  EXPECT_THAT(Split("tekken", "It'S 12"),
+              ElementsAre("It", "'S", " ", "1", "2"));
+}
+
+TEST(PreTokenizerTest, SlashesMayFollowSigns) {
+  for (const absl::string_view name : {"gpt-4o", "tekken"}) {
+    EXPECT_THAT(Split(name, "!\n/\n a"), ElementsAre("!\n/\n", " a"));
+  }
+  EXPECT_THAT(Split("kimi-k2", "!\n/a"), ElementsAre("!\n", "/a"));
+  EXPECT_THAT(Split("seed-coder", "!\n"), ElementsAre("!", "\n"));
+}
+
+TEST(PreTokenizerTest, HanStandsApartInKimi) {
+  const std::string han = "\xE4\xB8\xAD\xE3\x80\x87";  // a letter, a number
+  EXPECT_THAT(Split("kimi-k2", absl::StrCat("a", han, "b")),
+              ElementsAre("a", han, "b"));
+  EXPECT_THAT(Split("gpt-4o", absl::StrCat("a", han, "b")),
+              ElementsAre("a\xE4\xB8\xAD", "\xE3\x80\x87", "b"));
+}
+
+TEST(PreTokenizerTest, DeepSeek3CutsNumbersAndHanFirst) {
+  EXPECT_THAT(Split("deepseek-v3",
+                    "a  \xE4\xB8\xAD"
+                    "b  1234"),
+              ElementsAre("a", "  ", "\xE4\xB8\xAD", "b", "  ", "123", "4"));
+  EXPECT_THAT(Split("deepseek-v3",
+                    "(abc\xC3\xA9 $x \x01\x02"
+                    "d"),
+              ElementsAre("(abc", "\xC3\xA9", " $", "x", " ", "\x01",
+                          "\x02"
+                          "d"));
+}
+
+TEST(PreTokenizerTest, OldDeepSeeksCutInTurn) {
+  EXPECT_THAT(Split("deepseek-coder", "a  b. (12\n\n"),
+              ElementsAre("a", " ", " b", ".", " (", "1", "2", "\n", "\n"));
+  EXPECT_THAT(
+      Split("deepseek-llm", "a  b. (12\xC2\xA3  \n"),
+      ElementsAre("a", " ", " b", ".", " (", "12", "\xC2\xA3", "  ", "\n"));
+  // ASCII's letters are signs, too, to the expression after that of letters.
+  EXPECT_THAT(Split("deepseek-llm", " caf\xC3\xA9s"),
+              ElementsAre(" caf", "\xC3\xA9", "s"));
+}
+
+TEST(PreTokenizerTest, BloomCutsAtSomePunctuation) {
+  EXPECT_THAT(Split("bloom", "don't: 12  go.\n\nHi"),
+              ElementsAre("don't:", " 12", " ", " go", ".\n\n", "Hi"));
+  EXPECT_THAT(Split("viking", "a 12"), ElementsAre("a", " ", "1", "2"));
+}
+
+TEST(PreTokenizerTest, FalconCutsThreeAsciiDigits) {
+  EXPECT_THAT(Split("falcon", "a 1234 it's 12"),
+              ElementsAre("a", " ", "123", "4", " it", "'", "s", " 12"));
+}
+
 TEST(PreTokenizerTest, ALongRunOfSpacesIsOnePiece) {
   const std::string spaces(4 << 20, ' ');
-  for (const absl::string_view name : {"gpt-2", "llama-bpe", "qwen2"}) {
+  for (const absl::string_view name : kKnown) {
     EXPECT_THAT(Split(name, absl::StrCat(spaces, " x")),
                 ElementsAre(spaces, " x"));
+  }
+}
+
+// Quadratic work would take minutes here.
+TEST(PreTokenizerTest, TakesTimeInProportionToAnyText) {
+  for (const std::string unit : {"1",
+                                 "A",
+                                 "a",
+                                 "\xCC\x81",
+                                 "!",
+                                 "\n",
+                                 " \n",
+                                 "\x01",
+                                 "\xD9\xA3",
+                                 "\xE4\xB8\xAD",
+                                 "A\xCC\x81",
+                                 "\xCC\x81"
+                                 "A",
+                                 "Aa",
+                                 "AA\xD8\xA7"
+                                 "B",
+                                 " \xE2\x80\x83",
+                                 "\xC2\xA3 ",
+                                 "\xC2\xA3 \xE2\x80\x83",
+                                 "\xE3\x80\x80",
+                                 "12\xD9\xA3",
+                                 " 12",
+                                 "'s",
+                                 "\x01 ",
+                                 "a ",
+                                 ". "}) {
+    std::string text;
+    while (text.size() < size_t{1} << 18) text += unit;
+    text += "\xC2\xA3";
+    for (const absl::string_view name : kKnown) {
+      EXPECT_FALSE(Split(name, text).empty());
+    }
   }
 }
 
@@ -95,6 +225,27 @@ TEST(PreTokenizerTest, OtherNamesSplitAlike) {
   EXPECT_EQ(Split("deepseek-r1-qwen", text), Split("qwen2", text));
   EXPECT_EQ(Split("phi-2", text), Split("gpt-2", text));
   EXPECT_EQ(Split("starcoder", text), Split("smollm", text));
+  EXPECT_EQ(Split("glm4", text), Split("llama-bpe", text));
+  EXPECT_EQ(Split("llama4", text), Split("gpt-4o", text));
+  EXPECT_EQ(Split("hunyuan-dense", text), Split("deepseek-v3", text));
+}
+
+TEST(PreTokenizerTest, EqualsTheVectorsOfAnotherImplementation) {
+  std::ifstream file("tests/testdata/pretokenizer_vectors.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json vectors = nlohmann::json::parse(file);
+  for (const absl::string_view name : kKnown) {
+    const nlohmann::json& cuts = vectors["rules"][std::string(name)];
+    ASSERT_EQ(cuts.size(), vectors["texts"].size()) << name;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      const std::string text = vectors["texts"][i];
+      std::vector<size_t> bytes;
+      for (const std::string& piece : Split(name, text)) {
+        bytes.push_back(piece.size());
+      }
+      EXPECT_EQ(bytes, cuts[i].get<std::vector<size_t>>()) << name << text;
+    }
+  }
 }
 
 TEST(PreTokenizerTest, WhiteSpaceIsUnicodes) {
@@ -126,7 +277,7 @@ TEST(PreTokenizerTest, PiecesJoinToTheTextWhateverItsBytes) {
       const char any = static_cast<char>(random() % 256);
       text += random() % 3 == 0 ? any : " \n'sa1!"[random() % 7];
     }
-    for (const absl::string_view name : {"gpt-2", "smollm"}) {
+    for (const absl::string_view name : kKnown) {
       std::string joined;
       for (const std::string& piece : Split(name, text)) {
         EXPECT_FALSE(piece.empty());
@@ -136,9 +287,6 @@ TEST(PreTokenizerTest, PiecesJoinToTheTextWhateverItsBytes) {
     }
   }
 }
-
-constexpr absl::string_view kKnown[] = {"gpt-2", "smollm", "llama-bpe",
-                                        "qwen2"};
 
 TEST(PreTokenizerTest, EqualsItsExpressionOnAnyText) {
   // Everything that an expression names, neighbours in Unicode, and bytes that
@@ -179,6 +327,21 @@ TEST(PreTokenizerTest, EqualsItsExpressionOnAnyText) {
       "\xCC\x81",          // a combining accent
       "\xF0\x9F\x98\x80",  // a smiling face
       "\xF0\x9D\x9F\x99",  // a mathematical digit
+      "\xE3\x80\x87",      // a Han number
+      "\xE2\xBA\x80",      // a Han radical, a symbol
+      "\xE2\x85\xA7",      // a Roman number
+      "\xE2\x80\x83",      // an em space
+      "\xE3\x82\xAB",      // a Japanese letter
+      "\xE3\x82\x9B",      // a Japanese symbol
+      "\xE3\x81\x80",      // a code point among these that stands for nothing
+      "\xE3\x80\x82",      // an ideographic full stop
+      "\xD8\xA7",          // a letter without case
+      "\xE1\xB8\x80",      // a capital above U+0800
+      "\xC2\xA3",          // a symbol that is no sign of DeepSeek LLM's
+      "/",
+      "$",
+      "AB",
+      "\x01",
   };
   std::mt19937 random(17);
   for (int round = 0; round < 1500; ++round) {
@@ -207,7 +370,11 @@ TEST(PreTokenizerTest, EqualsItsExpressionOnEveryCodePoint) {
       text += c % 2 == 0 ? "1!" : "\n";
     }
   }
-  for (const absl::string_view name : kKnown) {
+  // One rule for each alphabet.
+  for (const absl::string_view name :
+       {"bloom", "deepseek-coder", "deepseek-llm", "deepseek-v3", "falcon",
+        "gpt-2", "gpt-4o", "kimi-k2", "laguna", "minicpm5", "qwen35",
+        "viking"}) {
     EXPECT_TRUE(Split(name, text) == SplitByRegex(name, text)) << name;
   }
 }

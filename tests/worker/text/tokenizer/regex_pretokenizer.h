@@ -10,8 +10,8 @@
 
 namespace plimsoll::worker {
 
-// The pieces of `text` by the pre-tokenizer "gpt-2", "smollm", "llama-bpe" or
-// "qwen2".
+// The pieces of `text` by the pre-tokenizer `name`, the first name of its rule
+// in the tests.
 std::vector<std::string> SplitByRegex(absl::string_view name,
                                       absl::string_view text);
 
