@@ -136,9 +136,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   if (*model == "llama") return SpmTokenizer::Load(header, source);
   if (*model == "gpt2") return BpeTokenizer::Load(header, source);
   if (*model == "gemma4") return CharBpeTokenizer::Load(header, source);
-  return absl::UnimplementedError(
-      absl::StrCat("tokenizer.ggml.model is '", *model,
-                   "'; the tokenizers known are gemma4, gpt2 and llama"));
+  absl::string_view kind;
+  if (*model == "t5") kind = " (unigram)";
+  if (*model == "bert") kind = " (WordPiece)";
+  if (*model == "rwkv") kind = " (a trie)";
+  return absl::UnimplementedError(absl::StrCat(
+      "tokenizer.ggml.model is '", *model, "'", kind,
+      ", a tokenizer that this build does not have; it has gemma4, gpt2 "
+      "(byte-level BPE) and llama (SentencePiece BPE): choose a model with one "
+      "of these"));
 }
 
 }  // namespace plimsoll::worker

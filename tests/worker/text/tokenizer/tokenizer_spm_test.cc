@@ -265,7 +265,10 @@ TEST(SpmTokenizerTest, SmallTablesStayWithinThePlan) {
 }
 
 TEST(LoadTokenizerTest, UnknownModelsAreRefusedByName) {
-  for (const std::string model : {"bert", "no_vocab"}) {
+  for (const auto& [model, kind] : {std::pair{"bert", "WordPiece"},
+                                    {"t5", "unigram"},
+                                    {"rwkv", "trie"},
+                                    {"no_vocab", "llama (SentencePiece"}}) {
     GgufFixture fixture;
     const absl::Status status = AddVocab(fixture, Vocab({}))
                                     .String("tokenizer.ggml.model", model)
@@ -273,6 +276,7 @@ TEST(LoadTokenizerTest, UnknownModelsAreRefusedByName) {
                                     .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(status.message()), HasSubstr(model));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(kind));
   }
   EXPECT_EQ(GgufFixture().Load().status().code(),
             absl::StatusCode::kInvalidArgument);
