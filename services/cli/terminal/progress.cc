@@ -41,7 +41,7 @@ void Progress::Draw(int64_t percent, int64_t bytes_done,
       percent, " %, ", FormatBytes(bytes_done), Rate(bytes_done, elapsed));
   if (!streams_.err_style.is_tty) {
     if (percent > 0) {
-      streams_.err << "loading " << name_ << ": " << state << "\n";
+      streams_.err << verb_ << " " << name_ << ": " << state << "\n";
     }
     return;
   }

@@ -1,5 +1,5 @@
-// Shows on standard error how far a load is: a bar on a terminal, else a line
-// at every quarter.
+// Shows on standard error how far a load, or another reading of a file, is: a
+// bar on a terminal, else a line at every quarter.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 
@@ -13,9 +13,14 @@ namespace plimsoll::cli {
 
 class Progress {
  public:
-  // `now` is when the load began, on a monotonic clock.
-  Progress(std::string name, absl::Time now, Streams& streams)
-      : name_(std::move(name)), start_(now), streams_(streams) {}
+  // `now` is when it began, on a monotonic clock. A line says `verb` and the
+  // name.
+  Progress(std::string name, absl::Time now, Streams& streams,
+           std::string verb = "loading")
+      : name_(std::move(name)),
+        verb_(std::move(verb)),
+        start_(now),
+        streams_(streams) {}
   // Ends the line of an unfinished bar.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -28,6 +33,7 @@ class Progress {
   void Draw(int64_t percent, int64_t bytes_done, absl::Duration elapsed);
 
   const std::string name_;
+  const std::string verb_;
   const absl::Time start_;
   Streams& streams_;
   int64_t last_percent_ = -1;

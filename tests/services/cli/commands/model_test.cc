@@ -315,6 +315,19 @@ TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
   EXPECT_THAT(result.err, HasSubstr("roll"));
 }
 
+TEST_P(ModelTest, VerifyFindsATrainedModelThatIsSound) {
+  const CliResult result = RunCli({"verify", model_, "-o", "json"});
+  EXPECT_EQ(result.code, kExitOk) << result.err;
+  const Struct object = Json(result.out);
+  EXPECT_TRUE(object.fields().at("ok").bool_value());
+  for (const auto& value : object.fields().at("checks").list_value().values()) {
+    const auto& check = value.struct_value().fields();
+    EXPECT_EQ(check.at("state").string_value(), "ok")
+        << check.at("name").string_value() << ": "
+        << check.at("text").string_value();
+  }
+}
+
 TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
   const std::vector<std::string> args = {
       "bench", "--model", model_, "--runs",          "1", "--prompt-tokens",

@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 constexpr const char* kCommands[] = {
     "plan",   "what-if", "place",    "generate", "chat",       "tokenize",
     "models", "devices", "memory",   "version",  "completion", "perplexity",
-    "bench",  "top",     "sessions", "drain",    "abort"};
+    "bench",  "top",     "sessions", "drain",    "abort",      "verify"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -161,6 +161,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "leave out one or the other"},
         BadLine{{"generate", "--model", "m", "--file", "-", "--grammar", "-"},
                 "standard input can be read once"},
+        BadLine{{"verify"}, "plimsoll verify FILE"},
+        BadLine{{"verify", "m", "--address", "localhost:1"},
+                "leave out --address"},
+        BadLine{{"verify", "m", "--threads", "257"}, "from 0 to 256"},
         BadLine{{"perplexity", "--model", "m"}, "there is no text"},
         BadLine{{"perplexity", "--file", "-"}, "there is no model"},
         BadLine{
@@ -173,7 +177,8 @@ TEST(RunTest, AMissingModelIsAnErrorThatNamesItAndWhereModelsAre) {
         {"generate", "--model", "no/such.gguf", "--prompt", "x"},
         {"tokenize", "--model", "no/such.gguf", "--text", "x"},
         {"chat", "--model", "no/such.gguf"},
-        {"memory", "--model", "no/such.gguf"}}) {
+        {"memory", "--model", "no/such.gguf"},
+        {"verify", "no/such.gguf"}}) {
     const CliResult result = RunCli(args);
     EXPECT_EQ(result.code, kExitError) << args[0];
     EXPECT_THAT(result.out, IsEmpty());

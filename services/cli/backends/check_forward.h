@@ -1,0 +1,59 @@
+// Checks a model's forward pass: the CPU's kernels beside the reference's, and
+// what the model makes of a plain text.
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/model/model_shape.h"
+#include "services/cli/backends/check.h"
+#include "services/cli/backends/forward_pass.h"
+#include "worker/device/model_file.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace plimsoll::cli {
+
+// Largest difference of log-probabilities from the reference's. With exact
+// precision, kernels differ from it by the order of float32 sums alone: by
+// 0.00002 for two real models. The default precision rounds activations to 16
+// bits, and keys and values to F16: 0.0024 for these, and more where a router's
+// choice of experts or a likely token is a close call.
+inline constexpr double kExactTolerance = 0.003;
+inline constexpr double kDefaultTolerance = 0.3;
+
+// Tokens that the reference computes: as many as take it kReferenceSeconds, but
+// neither fewer than the least nor more than the most.
+inline constexpr int64_t kLeastPassTokens = 3;
+inline constexpr int64_t kMostPassTokens = 12;
+inline constexpr double kReferenceSeconds = 60;
+
+int64_t PassTokens(const planner::ModelShape& shape);
+
+// Is told in a sentence what begins to be computed.
+using TellStep = std::function<void(const std::string&)>;
+
+// Returns the checks "forward exact", "forward default" and "sanity". If the
+// model cannot run here, they are notes that say why.
+// Errors: those of loading an engine that are not about what cannot run or does
+// not fit; an interruption.
+absl::StatusOr<std::vector<Check>> CheckForward(
+    worker::ModelFile& file, const worker::Tokenizer& tokenizer, int n_threads,
+    const TellStep& tell);
+
+// The same checks, left out because of `why`.
+std::vector<Check> ForwardLeftOut(absl::string_view why);
+
+// The verdict on a pass whose difference from the reference is known.
+Check JudgeExact(const PassDifference& difference, int64_t n_tokens);
+Check JudgeDefault(const PassDifference& difference, int64_t n_tokens);
+// The verdict on a pass over a plain text, by itself.
+Check JudgeSanity(const PassResult& result, int64_t vocab_size);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_

@@ -1,0 +1,27 @@
+// Checks a model's tokenizer.
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_TOKENIZER_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_TOKENIZER_H_
+
+#include <memory>
+
+#include "services/cli/backends/check.h"
+#include "worker/device/model_file.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace plimsoll::cli {
+
+struct TokenizerCheck {
+  Check check;
+  // Null if there is none in the file, or if this build does not know it.
+  std::unique_ptr<worker::Tokenizer> tokenizer;
+};
+
+// Encodes texts of several kinds and decodes them again; the check fails if one
+// does not come back. It also fails for tables that contradict each other. A
+// tokenizer without BOS where the file wants one, or without a token that ends
+// a reply, is a note; so is one that is left out.
+TokenizerCheck CheckTokenizer(worker::ModelFile& file);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_TOKENIZER_H_
