@@ -240,10 +240,9 @@ __device__ void UnpackNibbles(const RawTile<kType>& raw, uint32_t* a) {
 
 template <DType kType>
 __device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
-  constexpr uint32_t kPair = 0x03030303u;
+  [[maybe_unused]] constexpr uint32_t kPair = 0x03030303u;
   if constexpr (kType == DType::kQ8_0) {
     for (int i = 0; i < 4; ++i) a[i] = raw.quants[i];
-    return;
   } else if constexpr (HasBitPairs(kType)) {
     for (int i = 0; i < 4; ++i) a[i] = (raw.quants[0] >> (2 * i)) & kPair;
   } else {
