@@ -42,7 +42,7 @@ struct ExpertRows {
   int32_t* rows = nullptr;     // [n_rows * n_used], the row at each place
   int32_t* begins = nullptr;   // [n_experts + 1], the first place of a group
 
-  int64_t NumPlaces() const { return n_rows * n_used; }
+  constexpr int64_t NumPlaces() const { return n_rows * n_used; }
 };
 
 // The bytes that the arrays of such rows take, and the arrays in `data`.
