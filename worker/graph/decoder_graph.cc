@@ -226,15 +226,16 @@ absl::Status DecoderGraph::SampledLogits(
   float* sampled = context_.Buffer(StepBuffer::kSampled);
   std::byte* packed =
       context_.PackedInputs(dim, StepBuffer::kSampledActivations);
-  RETURN_IF_ERROR(
-      context_.backend().RmsNorm({.x = sampled,
-                                  .weight = output_norm_,
-                                  .out = sampled,
-                                  .n_rows = n_sampled,
-                                  .dim = dim,
-                                  .eps = context_.parameters().stream_eps,
-                                  .accumulate = false,
-                                  .packed = packed}));
+  RETURN_IF_ERROR(context_.backend().RmsNorm(
+      {.x = sampled,
+       .weight = output_norm_,
+       .out = sampled,
+       .n_rows = n_sampled,
+       .dim = dim,
+       .eps = context_.parameters().stream_eps,
+       .accumulate = false,
+       .packed = packed,
+       .scale = context_.parameters().output_norm_scale}));
   RETURN_IF_ERROR(
       context_.backend().MatMul({.w = output_,
                                  .x = sampled,

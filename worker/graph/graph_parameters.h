@@ -41,7 +41,7 @@ struct GraphParameters {
   // (A.residual_scale). A norm of it has the same result with this eps.
   float stream_eps;
   float embedding_scale;        // into the stream
-  float output_norm_scale = 1;  // LoadWeights puts it into the norm's weight
+  float output_norm_scale = 1;  // multiplies the output norm's result
   float attention_scale;
   float score_cap;  // cap of attention's scores; 0: none
   float logit_cap;  // 0: none

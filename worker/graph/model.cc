@@ -17,19 +17,14 @@ namespace {
 // Bytes of file read at once; a chunk is whole rows, at least one panel's.
 constexpr int64_t kChunkBytes = 1 << 20;
 
-constexpr absl::string_view kOutputNorm = "output_norm.weight";
-
-// Uploads a norm or bias times `scale`, as float32 whatever the file has.
+// Uploads a norm or bias as float32, whatever the file has.
 absl::Status LoadVector(const planner::WeightTensor& tensor,
-                        std::span<const std::byte> bytes, float scale,
+                        std::span<const std::byte> bytes,
                         kernels::BufferView to, kernels::Backend& backend) {
-  if (tensor.dtype == DType::kF32 && scale == 1) {
-    return backend.Upload(bytes, to);
-  }
+  if (tensor.dtype == DType::kF32) return backend.Upload(bytes, to);
   std::vector<float> values(static_cast<size_t>(tensor.cols));
   RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, bytes.data(),
                                          tensor.cols, values.data()));
-  for (float& value : values) value *= scale;
   return backend.Upload(std::as_bytes(std::span(values)), to);
 }
 
@@ -101,9 +96,6 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
   const kernels::BufferView region =
       inputs.arena->Region(*inputs.plan, "weights");
   const kernels::DeviceInfo& device = inputs.backend->Device();
-  ASSIGN_OR_RETURN(
-      const GraphParameters parameters,
-      ReadParameters(ArchitectureOf(inputs), file.header(), inputs));
   int64_t total = 0;
   for (const auto& tensor : inputs.shape->weights) total += tensor.file_bytes;
   int64_t done = 0;
@@ -112,8 +104,6 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
   for (size_t i = 0; i < inputs.shape->weights.size(); ++i) {
     const planner::WeightTensor& tensor = inputs.shape->weights[i];
     const planner::WeightPlacement& place = inputs.plan->weights[i];
-    const float scale =
-        tensor.name == kOutputNorm ? parameters.output_norm_scale : 1.0f;
     const int64_t matrix_bytes = place.bytes / tensor.n_matrices;
     for (int64_t m = 0; m < tensor.n_matrices; ++m) {
       const kernels::BufferView to =
@@ -121,7 +111,7 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
       if (tensor.is_vector) {
         ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
         done += static_cast<int64_t>(bytes.size());
-        RETURN_IF_ERROR(LoadVector(tensor, bytes, scale, to, *inputs.backend));
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *inputs.backend));
         continue;
       }
       RETURN_IF_ERROR(

@@ -104,10 +104,9 @@ struct GraphInputs {
 
 // Copies the file's weights into the arena, in the backend's storage, through a
 // small buffer. A device with memory of its own has two buffers: one is filled
-// while the other is copied. The last norm's weight is multiplied by
-// GraphParameters::output_norm_scale. `fence` is called between chunks.
-// Errors: those of ReadParameters; kDataLoss if the file cannot be read or has
-// changed; what `fence` returned.
+// while the other is copied. `fence` is called between chunks.
+// Errors: kDataLoss if the file cannot be read or has changed; what `fence`
+// returned.
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence);
 
