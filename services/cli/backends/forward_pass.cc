@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "planner/layout/memory_plan.h"
+#include "services/cli/backends/waiting_sink.h"
 #include "services/cli/terminal/bytes.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
@@ -25,9 +25,8 @@ constexpr int kPassCandidates = 10;
 constexpr double kDecodeNs = 2;
 constexpr double kMultiplyNs = 1;
 
-// Keeps what a pass gives. The step thread writes until OnEnd; then Wait
-// returns.
-class PassSink final : public worker::TokenSink {
+// Keeps what a pass gives.
+class PassSink final : public WaitingSink {
  public:
   bool OnOutput(worker::StepOutput& output) override {
     for (const worker::PromptScore& score : output.prompt_scores) {
@@ -40,25 +39,12 @@ class PassSink final : public worker::TokenSink {
     }
     return true;
   }
-  void OnEnd(const absl::Status& status,
-             const worker::FinishInfo& /*info*/) override {
-    status_ = status;
-    done_.Notify();
-  }
-  bool Abandoned() const override { return false; }
 
-  absl::StatusOr<PassResult> Wait() {
-    while (!done_.WaitForNotificationWithTimeout(kInterruptPoll)) {
-      if (Interrupted()) return InterruptedError();
-    }
-    if (!status_.ok()) return status_;
-    return std::move(result_);
-  }
+  // Requires Wait.
+  PassResult Take() { return std::move(result_); }
 
  private:
   PassResult result_;
-  absl::Status status_;
-  absl::Notification done_;
 };
 
 }  // namespace
@@ -109,7 +95,8 @@ absl::StatusOr<PassResult> RunPass(worker::Engine& engine,
   options.prompt_logprobs = true;
   auto sink = std::make_shared<PassSink>();
   RETURN_IF_ERROR(engine.Submit(std::move(options), sink));
-  return sink->Wait();
+  RETURN_IF_ERROR(sink->Wait().status());
+  return sink->Take();
 }
 
 PassDifference Compare(const PassResult& a, const PassResult& b) {

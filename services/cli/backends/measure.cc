@@ -9,11 +9,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/memory.h"
+#include "services/cli/backends/waiting_sink.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/host/clock.h"
@@ -25,31 +25,6 @@ namespace {
 // Control tokens are among the first ids. Which of the others a prompt has does
 // not change the work.
 constexpr int32_t kFirstOrdinary = 1'000;
-
-class Waiter final : public worker::TokenSink {
- public:
-  bool OnOutput(worker::StepOutput&) override { return true; }
-  void OnEnd(const absl::Status& status,
-             const worker::FinishInfo& info) override {
-    status_ = status;
-    info_ = info;
-    done_.Notify();
-  }
-  bool Abandoned() const override { return false; }
-
-  absl::StatusOr<worker::FinishInfo> Wait() {
-    while (!done_.WaitForNotificationWithTimeout(kInterruptPoll)) {
-      if (Interrupted()) return InterruptedError();
-    }
-    if (!status_.ok()) return status_;
-    return info_;
-  }
-
- private:
-  absl::Status status_;
-  worker::FinishInfo info_;
-  absl::Notification done_;
-};
 
 std::vector<int32_t> RandomPrompt(int64_t n, int32_t vocab_size,
                                   uint64_t seed) {
@@ -63,7 +38,7 @@ std::vector<int32_t> RandomPrompt(int64_t n, int32_t vocab_size,
   return ids;
 }
 
-absl::StatusOr<std::shared_ptr<Waiter>> Start(
+absl::StatusOr<std::shared_ptr<WaitingSink>> Start(
     worker::Engine& engine, int64_t n_prompt, int64_t n_tokens, uint64_t seed,
     Logits logits = Logits::kLargest) {
   worker::GenerateOptions options;
@@ -73,7 +48,7 @@ absl::StatusOr<std::shared_ptr<Waiter>> Start(
   options.sampling.temperature = 0;
   if (logits == Logits::kAll) options.top_logprobs = 0;
   options.ignore_eos = true;
-  auto waiter = std::make_shared<Waiter>();
+  auto waiter = std::make_shared<WaitingSink>();
   RETURN_IF_ERROR(engine.Submit(std::move(options), waiter));
   return waiter;
 }
@@ -102,7 +77,7 @@ absl::StatusOr<double> Median(
 absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_prompt, int64_t n_tokens,
                                   Logits logits, uint64_t seed) {
-  std::vector<std::shared_ptr<Waiter>> waiters;
+  std::vector<std::shared_ptr<WaitingSink>> waiters;
   for (int64_t i = 0; i < n_sequences; ++i) {
     ASSIGN_OR_RETURN(waiters.emplace_back(),
                      Start(engine, n_prompt, n_tokens,
