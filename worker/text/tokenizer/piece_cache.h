@@ -11,7 +11,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 
@@ -29,17 +31,35 @@ class PieceCache {
       : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // The key of a piece whose IsShort() is true.
+  // Appends the ids of the piece: those that are remembered, or else those that
+  // encode() appends. Ids of a short piece are remembered. Pieces that differ
+  // only in `kind` are different pieces.
+  // Errors: those of encode().
+  template <typename Encode>
+  absl::Status Append(absl::string_view piece, bool kind,
+                      std::vector<int32_t>& ids, const Encode& encode) {
+    if (piece.size() > kMaxPieceBytes) return encode();
+    const Key key = KeyOf(piece, kind);
+    Entry& entry = entries_[PlaceOf(key)];
+    if (entry.key == key) {
+      ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.n_ids);
+      return absl::OkStatus();
+    }
+    const size_t n_before = ids.size();
+    RETURN_IF_ERROR(encode());
+    Remember(key, std::span<const int32_t>(ids).subspan(n_before));
+    return absl::OkStatus();
+  }
+
+ private:
+  // The key of a short piece.
   struct Key {
     uint64_t low;
     uint64_t high;
     uint32_t tag;  // its length and kind; never 0
     friend bool operator==(const Key&, const Key&) = default;
   };
-  static bool IsShort(absl::string_view piece) {
-    return piece.size() <= kMaxPieceBytes;
-  }
-  // Pieces that differ only in `kind` have different keys.
+
   static Key KeyOf(absl::string_view piece, bool kind) {
     const size_t n = piece.size();
     Key key = {0, 0, static_cast<uint32_t>(2 * n + 2 + (kind ? 1 : 0))};
@@ -56,13 +76,6 @@ class PieceCache {
     return key;
   }
 
-  // Appends the ids of the piece; returns false if they are not known.
-  bool Append(const Key& key, std::vector<int32_t>& ids) const {
-    const Entry& entry = entries_[PlaceOf(key)];
-    if (!(entry.key == key)) return false;
-    ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.n_ids);
-    return true;
-  }
   void Remember(const Key& key, std::span<const int32_t> ids) {
     if (ids.size() > kMaxIds) return;
     Entry& entry = entries_[PlaceOf(key)];
@@ -71,7 +84,6 @@ class PieceCache {
     std::copy(ids.begin(), ids.end(), entry.ids.begin());
   }
 
- private:
   struct Entry {
     Key key = {0, 0, 0};
     uint8_t n_ids = 0;

@@ -260,59 +260,46 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
     if (id >= 0) ids.push_back(id);
     return absl::OkStatus();
   }
-  const bool is_short = PieceCache::IsShort(piece);
-  PieceCache::Key key = {};
-  if (is_short) {
-    key = PieceCache::KeyOf(piece, /*kind=*/false);
-    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
-  }
-  const size_t n_before = ids.size();
+  return scratch.cache.Append(piece, /*kind=*/false, ids,
+                              [&] { return EncodeParts(piece, scratch, ids); });
+}
+
+absl::Status BpeTokenizer::EncodeParts(absl::string_view piece,
+                                       Scratch& scratch,
+                                       std::vector<int32_t>& ids) const {
   const int32_t whole = pretokenizer_.family().whole_pieces_first
                             ? FindWhole(piece, scratch.mapped)
                             : -1;
   if (whole >= 0) {
     ids.push_back(whole);
-  } else {
-    size_t begin = 0;
-    for (size_t i = 1; i < piece.size(); ++i) {
-      if (joined_.Has(piece[i - 1], piece[i])) continue;
-      RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(i - begin)));
-      RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
-      begin = i;
-    }
-    RETURN_IF_ERROR(EncodePart(piece.substr(begin), scratch, ids));
+    return absl::OkStatus();
   }
-  if (is_short) {
-    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
+  size_t begin = 0;
+  for (size_t i = 1; i < piece.size(); ++i) {
+    if (joined_.Has(piece[i - 1], piece[i])) continue;
+    RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(i - begin)));
+    RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
+    begin = i;
   }
-  return absl::OkStatus();
+  return EncodePart(piece.substr(begin), scratch, ids);
 }
 
 absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
                                       std::vector<int32_t>& ids) const {
-  const bool is_short = PieceCache::IsShort(part);
-  PieceCache::Key key = {};
-  if (is_short) {
-    key = PieceCache::KeyOf(part, /*kind=*/true);
-    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
-  }
-  const size_t n_before = ids.size();
-  RETURN_IF_ERROR(scratch.merger.Run(
-      part, scratch.rules, scratch.stop, [&](const MergeSymbol& symbol) {
-        if (symbol.id < 0) return;
-        if (!vocab_.IsControl(symbol.id)) {
-          ids.push_back(symbol.id);
-          return;
-        }
-        // User text must not become a control token by merging.
-        for (const char c : part.substr(symbol.begin, symbol.bytes)) {
-          ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
-        }
-      }));
-  if (is_short) {
-    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
-  }
-  return absl::OkStatus();
+  const auto append = [&](const MergeSymbol& symbol) {
+    if (symbol.id < 0) return;
+    if (!vocab_.IsControl(symbol.id)) {
+      ids.push_back(symbol.id);
+      return;
+    }
+    // User text must not become a control token by merging.
+    for (const char c : part.substr(symbol.begin, symbol.bytes)) {
+      ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    }
+  };
+  return scratch.cache.Append(part, /*kind=*/true, ids, [&] {
+    return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
+  });
 }
 
 void BpeTokenizer::AppendNormal(absl::string_view text,

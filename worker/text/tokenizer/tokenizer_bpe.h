@@ -53,6 +53,10 @@ class BpeTokenizer final : public Tokenizer {
   int32_t FindWhole(absl::string_view piece, std::string& mapped) const;
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
+  // Encodes a piece of several bytes: as a whole where the vocabulary wants it,
+  // or part by part.
+  absl::Status EncodeParts(absl::string_view piece, Scratch& scratch,
+                           std::vector<int32_t>& ids) const;
   // Encodes a part of a piece; no merge reaches beyond the part.
   absl::Status EncodePart(absl::string_view part, Scratch& scratch,
                           std::vector<int32_t>& ids) const;

@@ -187,25 +187,16 @@ absl::Status CharBpeTokenizer::EncodePiece(absl::string_view piece,
 absl::Status CharBpeTokenizer::EncodePart(absl::string_view part,
                                           Scratch& scratch,
                                           std::vector<int32_t>& ids) const {
-  const bool is_short = PieceCache::IsShort(part);
-  PieceCache::Key key = {};
-  if (is_short) {
-    key = PieceCache::KeyOf(part, /*kind=*/false);
-    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
-  }
-  const size_t n_before = ids.size();
-  RETURN_IF_ERROR(scratch.merger.Run(
-      part, scratch.rules, scratch.stop, [&](const MergeSymbol& symbol) {
-        if (symbol.id >= 0) {
-          ids.push_back(symbol.id);
-        } else {
-          AppendAsBytes(part.substr(symbol.begin, symbol.bytes), ids);
-        }
-      }));
-  if (is_short) {
-    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
-  }
-  return absl::OkStatus();
+  const auto append = [&](const MergeSymbol& symbol) {
+    if (symbol.id >= 0) {
+      ids.push_back(symbol.id);
+    } else {
+      AppendAsBytes(part.substr(symbol.begin, symbol.bytes), ids);
+    }
+  };
+  return scratch.cache.Append(part, /*kind=*/false, ids, [&] {
+    return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
+  });
 }
 
 void CharBpeTokenizer::AppendAsBytes(absl::string_view text,

@@ -272,25 +272,16 @@ std::optional<MergeRule> SpmTokenizer::FindRule(
 absl::Status SpmTokenizer::EncodePart(absl::string_view text, Scratch& scratch,
                                       std::vector<int32_t>& ids) const {
   RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(text.size())));
-  const bool is_short = PieceCache::IsShort(text);
-  PieceCache::Key key = {};
-  if (is_short) {
-    key = PieceCache::KeyOf(text, /*kind=*/false);
-    if (scratch.cache.Append(key, ids)) return absl::OkStatus();
-  }
-  const size_t n_before = ids.size();
-  RETURN_IF_ERROR(scratch.merger.Run(
-      text, scratch.rules, scratch.stop, [&](const MergeSymbol& symbol) {
-        if (symbol.id >= 0) {
-          ids.push_back(symbol.id);
-        } else {
-          AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
-        }
-      }));
-  if (is_short) {
-    scratch.cache.Remember(key, std::span(ids).subspan(n_before));
-  }
-  return absl::OkStatus();
+  const auto append = [&](const MergeSymbol& symbol) {
+    if (symbol.id >= 0) {
+      ids.push_back(symbol.id);
+    } else {
+      AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
+    }
+  };
+  return scratch.cache.Append(text, /*kind=*/false, ids, [&] {
+    return scratch.merger.Run(text, scratch.rules, scratch.stop, append);
+  });
 }
 
 void SpmTokenizer::AppendAsBytes(absl::string_view text,
