@@ -23,6 +23,7 @@
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/float16.h"
 #include "kernels/quant/packed_row.h"
+#include "kernels/quant/scale_offset.h"
 #ifdef PLIMSOLL_TEST_CUDA
 #include "tests/kernels/pinned_memory.h"
 #include "tests/kernels/synchronous_backend.h"
@@ -244,23 +245,15 @@ inline const std::vector<DType>& WeightTypes() {
 }
 
 // Where a block of a type has its f16 scale; -1 if there is none.
-inline int64_t ScaleOffset(DType dtype) {
+inline int64_t F16ScaleOffset(DType dtype) {
   switch (dtype) {
     case DType::kF32:
     case DType::kBF16:
     case DType::kMxfp4:
     case DType::kIq1M:
       return -1;
-    case DType::kQ6_K:
-      return 208;
-    case DType::kQ3_K:
-      return 108;
-    case DType::kQ2_K:
-      return 80;
-    case DType::kTq2_0:
-      return 64;
     default:
-      return 0;
+      return ScaleOffset(dtype);
   }
 }
 

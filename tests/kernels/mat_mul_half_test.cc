@@ -120,9 +120,9 @@ TEST_P(MatMulHalfTest, WhatIsNotFiniteShowsWhereItIs) {
     auto bytes = random.Weights(dtype, kOutputs, kCols);
     const size_t row_bytes = bytes.size() / kOutputs;
     const uint16_t infinity = dtype == DType::kBF16 ? 0x7F80 : 0x7C00;
-    const bool is_damaged = dtype == DType::kBF16 || ScaleOffset(dtype) >= 0;
+    const bool is_damaged = dtype == DType::kBF16 || F16ScaleOffset(dtype) >= 0;
     if (is_damaged) {
-      const auto at = std::max<int64_t>(ScaleOffset(dtype), 0);
+      const auto at = std::max<int64_t>(F16ScaleOffset(dtype), 0);
       std::memcpy(&bytes[20 * row_bytes + static_cast<size_t>(at)], &infinity,
                   2);
     }

@@ -191,13 +191,13 @@ TEST_P(MatMulTest, ANonFiniteWeightShows) {
   constexpr int64_t kCols = 256;
   constexpr int64_t kOutputs = 33;
   for (const DType dtype : WeightTypes()) {
-    if (ScaleOffset(dtype) < 0) continue;
+    if (F16ScaleOffset(dtype) < 0) continue;
     for (const uint16_t bad :
          std::initializer_list<uint16_t>{0x7E00, 0x7C00, 0xFC00}) {
       auto bytes = random.Weights(dtype, kOutputs, kCols);
       // The scale of row 20's first block, or its first weight.
       const size_t row_bytes = bytes.size() / kOutputs;
-      const auto at = static_cast<size_t>(ScaleOffset(dtype));
+      const auto at = static_cast<size_t>(F16ScaleOffset(dtype));
       std::memcpy(&bytes[20 * row_bytes + at], &bad, 2);
       const auto stored = Store(backend(), dtype, kOutputs, kCols, bytes);
       const auto x = random.Floats(kCols);

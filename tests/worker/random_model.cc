@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "kernels/quant/scale_offset.h"
 #include "tests/worker/file_writer.h"
 
 namespace plimsoll::testing {
@@ -96,9 +97,7 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
     return;
   }
   const int exponent = 15 + gain - below.at(dtype);
-  const std::map<DType, size_t> at_end = {
-      {DType::kQ6_K, 208}, {DType::kQ3_K, 108}, {DType::kQ2_K, 80}};
-  const size_t at = at_end.contains(dtype) ? at_end.at(dtype) : 0;
+  const auto at = static_cast<size_t>(kernels::ScaleOffset(dtype));
   for (size_t block = 0; block < bytes.size(); block += step) {
     const int random = Load<uint16_t>(bytes, block + at);
     const int d = (random & 0x03ff) | exponent << 10;

@@ -4,6 +4,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/mat_mul/pack_weights.h"
 #include "kernels/cuda/mat_mul/weights.cuh"
+#include "kernels/quant/scale_offset.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -215,25 +216,9 @@ __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   return value;
 }
 
-// The offset of d in a block of the file.
-constexpr int ScalesOffset(DType type) {
-  switch (type) {
-    case DType::kQ6_K:
-      return 208;
-    case DType::kQ3_K:
-      return 108;
-    case DType::kQ2_K:
-      return 80;
-    case DType::kTq2_0:
-      return 64;
-    default:
-      return 0;
-  }
-}
-
 template <DType kType>
 __device__ uint32_t ScaleWord(const FileBlock<kType>& file, int word) {
-  constexpr int kAt = ScalesOffset(kType);
+  constexpr int kAt = ScaleOffset(kType);
   if constexpr (HasPairScales(kType)) {
     return file.Word(SlotRow(word), kAt);
   } else if constexpr (kType == DType::kMxfp4) {
