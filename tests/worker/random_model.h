@@ -78,7 +78,7 @@ using Spoil = std::function<void(const std::string& tensor,
 std::vector<std::byte> RandomModelBytes(const RandomModel& model,
                                         const Spoil& spoil = nullptr);
 
-// The same model in several files, which are named as split_files.h says.
+// Returns the model in several files, which are named as split_files.h says.
 std::vector<std::vector<std::byte>> RandomModelParts(const RandomModel& model,
                                                      int n_parts);
 

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<Check>> CheckForward(
     worker::ModelFile& file, const worker::Tokenizer& tokenizer, int n_threads,
     const TellStep& tell);
 
-// The same checks, left out because of `why`.
+// Returns the checks of CheckForward as left out because of `why`.
 std::vector<Check> ForwardLeftOut(absl::string_view why);
 
 // The verdict on a pass whose difference from the reference is known.

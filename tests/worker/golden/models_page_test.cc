@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/gguf/header_numbers.h"
 #include "planner/model/architectures.h"
+#include "tests/planner/model/small_models.h"
 #include "tests/worker/golden/families.h"
 #include "worker/device/host_resources.h"
 #include "worker/graph/runnable.h"
@@ -48,16 +48,8 @@ constexpr char kHead[] =
 
 // Why a model with `n_experts` experts cannot run; empty if it can.
 std::string WhyNot(const Architecture& architecture, uint64_t n_experts) {
-  planner::HeaderNumbers numbers(architecture.name);
-  numbers.Int("context_length", 4'096)
-      .Int("embedding_length", 64)
-      .Int("block_count", 6)
-      .Int("feed_forward_length", 96)
-      .Int("attention.head_count", 4)
-      .Int("attention.head_count_kv", 2)
-      .Int("attention.key_length", 32)
-      .Int("attention.value_length", 32)
-      .Int("vocab_size", 100);
+  planner::HeaderNumbers numbers =
+      planner::Small(std::string(architecture.name));
   if (architecture.windows == planner::WindowRule::kPattern) {
     numbers.Int("attention.sliding_window_pattern", 6);
   }

@@ -10,6 +10,7 @@
 #include "planner/gguf/header_numbers.h"
 #include "planner/layout/layer_split.h"
 #include "planner/model/architectures.h"
+#include "tests/planner/model/small_models.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -23,17 +24,8 @@ using ::testing::HasSubstr;
 // are any.
 ModelShape Small(const std::string& architecture, int64_t n_experts,
                  uint64_t ple_dim = 0) {
-  HeaderNumbers numbers(architecture);
-  numbers.Int("context_length", 4'096)
-      .Int("embedding_length", 64)
-      .Int("block_count", 6)
-      .Int("feed_forward_length", 96)
-      .Int("attention.head_count", 4)
-      .Int("attention.head_count_kv", 2)
-      .Int("attention.key_length", 32)
-      .Int("attention.value_length", 32)
-      .Int("embedding_length_per_layer_input", ple_dim)
-      .Int("vocab_size", 100);
+  HeaderNumbers numbers = planner::Small(architecture);
+  numbers.Int("embedding_length_per_layer_input", ple_dim);
   if (architecture == "gemma4") {
     numbers.Int("attention.sliding_window_pattern", 6);
   }
