@@ -133,3 +133,16 @@ def test_without_a_thread_models_are_unloaded_and_the_worker_ends(no_threads):
         no_threads.touch()
         worker.terminate()
         assert worker.process.wait(timeout=CALL_SECONDS) == 0
+
+
+@pytest.mark.parametrize("start", [Planner, Worker])
+def test_a_timer_of_grpc_without_a_thread_delays_no_end(no_threads, start):
+    with start() as server:
+        no_threads.touch()
+        request = health_pb2.HealthCheckRequest(service="liveness")
+        # The deadline is a timer of the server's too, its first that fires.
+        with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
+            for _ in server.health.Watch(request, timeout=0.5):
+                pass
+        server.terminate()
+        assert server.process.wait(timeout=END_SECONDS) == 0
