@@ -45,6 +45,14 @@ struct ExpertRows {
   constexpr int64_t NumPlaces() const { return n_rows * n_used; }
 };
 
+// The weight of the row at `place` for the expert there. The host must be able
+// to read the arrays.
+inline float WeightAt(const ExpertRows& rows, int64_t place) {
+  int64_t i = rows.rows[place] * rows.n_used;
+  while (rows.places[i] != place) ++i;
+  return rows.weights[i];
+}
+
 // The bytes that the arrays of such rows take, and the arrays in `data`.
 constexpr int64_t ExpertRowsBytes(int64_t n_rows, int64_t n_experts,
                                   int64_t n_used) {
@@ -99,7 +107,7 @@ struct RouteExpertsArgs {
 
 // The gated half of each expert's network: at every place,
 // out = activation(gate x) * up x, where x is the row at the place. An expert's
-// bias is added to a product before anything else is done with it.
+// bias is added to a product before it is activated.
 struct GatedExpertMatMulArgs {
   ExpertRows rows;
   ExpertMatrices gate;
@@ -116,12 +124,15 @@ struct GatedExpertMatMulArgs {
   bool keeps_floats = true;
   const float* gate_bias = nullptr;  // [n_experts, outputs] or nullptr
   const float* up_bias = nullptr;
+  // x is the row times its weight for the expert: the products are multiplied
+  // by it, before any bias is added.
+  bool weights_inputs = false;
 };
 
 // The last product of each expert's network and the sum over a row's experts:
 // out[r] is the sum over i < n_used of weights[r][i] * (w x[places[r][i]] +
 // bias of expert experts[r][i]), added up in the order of i; if `accumulate`,
-// it begins with out[r].
+// it begins with out[r]. Without `weights_outputs` the weights count as 1.
 struct ExpertSumMatMulArgs {
   ExpertRows rows;
   ExpertMatrices w;
@@ -131,6 +142,7 @@ struct ExpertSumMatMulArgs {
   float* out;               // [n_rows, w.rows]
   bool accumulate;
   const float* bias = nullptr;  // [n_experts, w.rows] or nullptr
+  bool weights_outputs = true;
 };
 
 }  // namespace plimsoll::kernels

@@ -92,6 +92,8 @@ void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);
 void RopeAngles(const RopeAnglesArgs& args, ThreadPool& pool);
 void Rope(const RopeArgs& args, ThreadPool& pool);
 void ScaleRows(const ScaleRowsArgs& args, ThreadPool& pool);
+// Scales rows [begin, end) alone.
+void ScaleRows(const ScaleRowsArgs& args, int64_t begin, int64_t end);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.

@@ -36,11 +36,14 @@ namespace plimsoll::kernels::cpu {
 
 HWY_EXPORT(ScaleRowRange);
 
+void ScaleRows(const ScaleRowsArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ScaleRowRange)(args, begin, end);
+}
+
 void ScaleRows(const ScaleRowsArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.n_rows, RowGrain(args.dim),
-                   [&](int64_t begin, int64_t end, int) {
-                     HWY_DYNAMIC_DISPATCH(ScaleRowRange)(args, begin, end);
-                   });
+  pool.ParallelFor(
+      args.n_rows, RowGrain(args.dim),
+      [&](int64_t begin, int64_t end, int) { ScaleRows(args, begin, end); });
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -33,6 +33,12 @@ MatMulArgs ProductOf(const WeightMatrix& w, const float* x,
           .accumulate = false};
 }
 
+// Multiplies row `place` of the outputs by the row's weight for the expert.
+void WeightRow(const ExpertRows& rows, int64_t dim, float* out, int64_t place) {
+  const float weight = WeightAt(rows, place);
+  ScaleRows({out + place * dim, &weight, 1, dim});
+}
+
 // Adds the expert's bias, if there are biases, to row `place` of the outputs.
 void AddBiasAt(const float* biases, int64_t expert, int64_t dim, float* out,
                int64_t place) {
@@ -49,9 +55,11 @@ absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args) {
     const int64_t row = args.rows.rows[p];
     RETURN_IF_ERROR(MatMul(
         ProductOf(args.gate.Of(e), args.x, args.packed, row, args.out, p)));
+    if (args.weights_inputs) WeightRow(args.rows, dim, args.out, p);
     AddBiasAt(args.gate_bias, e, dim, args.out, p);
     RETURN_IF_ERROR(MatMul(
         ProductOf(args.up.Of(e), args.x, args.packed, row, args.up_out, p)));
+    if (args.weights_inputs) WeightRow(args.rows, dim, args.up_out, p);
     AddBiasAt(args.up_bias, e, dim, args.up_out, p);
     return absl::OkStatus();
   }));
@@ -81,8 +89,9 @@ absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) {
       double sum = args.accumulate ? out : 0;
       for (int64_t i = r * args.rows.n_used; i < (r + 1) * args.rows.n_used;
            ++i) {
-        sum += double{args.rows.weights[i]} *
-               args.products[args.rows.places[i] * dim + c];
+        const double weight =
+            args.weights_outputs ? args.rows.weights[i] : 1.0f;
+        sum += weight * args.products[args.rows.places[i] * dim + c];
       }
       out = static_cast<float>(sum);
     }

@@ -41,6 +41,9 @@ enum class HeadNorms {
   kEach,           // each head by itself
   kEachIfPresent,  // kEach in files that have the weights
   kTogether,       // all heads of queries, and all of keys
+  // Each head by itself and without a weight, in layers that rotate. It makes
+  // no difference whether it comes before the rotation or after it.
+  kPlain,
 };
 
 // How layers with a window rotate queries and keys.
@@ -48,12 +51,22 @@ enum class WindowRope {
   kAsOthers,
   kUnscaled,  // the others' base, no scaling
   kOwnBase,   // A.rope.freq_base_swa or 10,000, no scaling
+  kOnly,      // as in models without windows; the other layers do not rotate
 };
 
 // The factor by which attention scores (query times key) are multiplied.
 enum class ScoreScale {
   kHeadDim,  // 1 / sqrt(head_dim)
   kOne,
+};
+
+// Which queries grow with their position p: they are multiplied by
+// 1 + s ln(1 + floor(p / n)), where s is A.attention.temperature_scale.
+enum class GrowingQueries {
+  kNone,
+  kAll,        // n is the original context of rope scaling; s is 0 by default
+  kUnrotated,  // those of layers that do not rotate, with p + 1 for p; n is
+               // A.attention.temperature_length or 8,192; s is 0.1 by default
 };
 
 enum class GateActivation {
@@ -113,6 +126,8 @@ struct Architecture {
   // and A.expert_weights_norm.
   RouterGate router_gate = RouterGate::kSoftmax;
   bool normalizes_weights = true;  // divides a row's weights by their sum
+  bool weights_inputs = false;     // weights multiply what experts read, and
+                                   // not their outputs
   SharedExpert shared_expert = SharedExpert::kNone;
   // The last A.nextn_predict_layers layers are for drafts and are left out.
   bool has_draft_layers = false;
@@ -120,10 +135,16 @@ struct Architecture {
   // These describe attention.
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
+  int64_t window = 0;         // of files that do not say; 0: none
+  // Windows do not slide: a position sees those from the last multiple of the
+  // window on.
+  bool windows_are_chunks = false;
   BiasRule biases = BiasRule::kNone;
   bool is_qkv_fused = false;  // queries, keys and values in one tensor of
                               // the file
   HeadNorms head_norms = HeadNorms::kNone;
+  // Models with this many experts norm no heads. 0: all models do.
+  int64_t unnormed_experts = 0;
   bool has_value_norms = false;     // for each head of values, without a weight
   bool values_may_be_keys = false;  // in full layers without attn_v
   bool has_sinks = false;           // a logit per head that takes no value
@@ -132,9 +153,7 @@ struct Architecture {
   // head_dim. 0: no model does.
   int64_t width_scaled_layers = 0;
   SoftCap score_cap = {};
-  // Queries are multiplied by 1 + s ln(1 + floor(position / n)), where s is
-  // A.attention.temperature_scale and n the original context of rope scaling.
-  bool queries_may_grow = false;
+  GrowingQueries growing_queries = GrowingQueries::kNone;
 
   // These describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;

@@ -69,8 +69,9 @@ absl::StatusOr<std::vector<bool>> SlidingLayers(const Hyperparameters& keys,
 absl::Status ReadWindows(const Hyperparameters& keys,
                          const Architecture& architecture, ModelShape& shape) {
   constexpr absl::string_view kSuffix = "attention.sliding_window";
-  ASSIGN_OR_RETURN(const int64_t window,
-                   keys.Int(kSuffix, 0, ModelShape::kMaxContext, 0));
+  ASSIGN_OR_RETURN(
+      const int64_t window,
+      keys.Int(kSuffix, 0, ModelShape::kMaxContext, architecture.window));
   std::vector<bool> slides(shape.layers.size(), true);
   if (architecture.windows == WindowRule::kNone && window > 0) {
     return absl::UnimplementedError(
@@ -82,7 +83,9 @@ absl::Status ReadWindows(const Hyperparameters& keys,
                                            architecture.window_period));
   }
   for (size_t il = 0; il < slides.size(); ++il) {
-    if (slides[il]) shape.layers[il].window = window;
+    if (!slides[il]) continue;
+    shape.layers[il].window = window;
+    shape.has_windows |= window > 0;
   }
   return absl::OkStatus();
 }
@@ -193,8 +196,9 @@ absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
   return absl::OkStatus();
 }
 
-// Finds the layers that have experts: those whose router the file has, or all
-// but the leading dense ones if no tensor is known.
+// Finds the layers that have experts: those whose router the file has. If no
+// tensor is known, they are the last layers of every so many, without the
+// leading dense ones.
 absl::Status ReadExperts(const Hyperparameters& keys,
                          const Architecture& architecture, ModelShape& shape) {
   ASSIGN_OR_RETURN(shape.n_experts,
@@ -220,16 +224,20 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   }
   ASSIGN_OR_RETURN(const int64_t n_dense,
                    keys.Int("leading_dense_block_count", 0, shape.n_layers, 0));
+  ASSIGN_OR_RETURN(
+      const int64_t period,
+      keys.Int("interleave_moe_layer_step", 1, ModelShape::kMaxLayers, 1));
   // The set avoids a search through all tensors for every layer.
   std::set<absl::string_view> tensors;
   for (const GgufTensor& tensor : keys.header().tensors) {
     tensors.insert(tensor.name);
   }
-  for (size_t il = static_cast<size_t>(n_dense); il < shape.layers.size();
-       ++il) {
+  for (int64_t il = n_dense; il < shape.n_layers; ++il) {
     const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
-    if (!tensors.empty() && !tensors.contains(router)) continue;
-    LayerShape& layer = shape.layers[il];
+    const bool has_experts =
+        tensors.empty() ? (il + 1) % period == 0 : tensors.contains(router);
+    if (!has_experts) continue;
+    LayerShape& layer = shape.layers[static_cast<size_t>(il)];
     layer.expert_ffn_dim = ffn_dim;
     layer.shared_ffn_dim = shared_ffn_dim;
     layer.ffn = architecture.expert_ffn;

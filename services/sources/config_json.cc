@@ -55,6 +55,7 @@ constexpr CountKey kCounts[] = {
     {"expert_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"sliding_window_pattern", "attention.sliding_window_pattern"},
+    {"interleave_moe_layer_step", "interleave_moe_layer_step"},
 };
 
 absl::Status Bad(absl::string_view key, absl::string_view what) {
@@ -73,11 +74,15 @@ class ConfigReader {
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
+    RETURN_IF_ERROR(SetDenseWidth());
     // Other architectures may have a sliding_window that nothing uses.
     if (architecture_.windows == planner::WindowRule::kNone) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(SetCounts("sliding_window", "attention.sliding_window"));
+    RETURN_IF_ERROR(SetCounts(architecture_.windows_are_chunks
+                                  ? "attention_chunk_size"
+                                  : "sliding_window",
+                              "attention.sliding_window"));
     RETURN_IF_ERROR(SetPattern());
     return SetGlobalHeads();
   }
@@ -120,6 +125,16 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
+  // Llama 4 calls the width of its experts intermediate_size, and that of its
+  // dense layers intermediate_size_mlp.
+  absl::Status SetDenseWidth() {
+    constexpr absl::string_view kDense = "intermediate_size_mlp";
+    if (Find(kDense) == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(
+        SetCounts("intermediate_size", "expert_feed_forward_length"));
+    return SetCounts(kDense, "feed_forward_length");
+  }
+
   // Sets which layers have a window.
   absl::Status SetPattern() {
     const Value* types = Find("layer_types");
@@ -127,12 +142,15 @@ class ConfigReader {
         architecture_.windows != planner::WindowRule::kPattern) {
       return absl::OkStatus();
     }
+    const absl::string_view with_window = architecture_.windows_are_chunks
+                                              ? "chunked_attention"
+                                              : "sliding_attention";
     for (const Value& item : types->list_value().values()) {
-      slides_.push_back(item.string_value() == "sliding_attention" ? 1 : 0);
+      slides_.push_back(item.string_value() == with_window ? 1 : 0);
       if (slides_.back() == 0 && item.string_value() != "full_attention") {
         return Bad("layer_types",
-                   "has another kind of attention than sliding_attention and "
-                   "full_attention");
+                   absl::StrCat("has another kind of attention than ",
+                                with_window, " and full_attention"));
       }
     }
     out_.List("attention.sliding_window_pattern", GgufType::kBool, slides_);

@@ -24,6 +24,7 @@ struct Given {
   int64_t ffn_dim = 96;
   bool is_packed = true;
   bool has_biases = false;
+  bool weights_inputs = false;  // and not the outputs
   Activation activation = Activation::kSilu;
 };
 
@@ -108,7 +109,8 @@ class Network {
          .packed_out = packed_at,
          .keeps_floats = !g.is_packed || IsFloatType(g.down),
          .gate_bias = BiasOf(gate_bias_),
-         .up_bias = BiasOf(up_bias_)});
+         .up_bias = BiasOf(up_bias_),
+         .weights_inputs = g.weights_inputs});
     ExpectOk(hidden.status());
     std::vector<float> out(before_.begin() + first * g.model_dim,
                            before_.begin() + (first + n) * g.model_dim);
@@ -119,7 +121,8 @@ class Network {
                                        .products = scratch.data(),
                                        .out = out.data(),
                                        .accumulate = accumulate,
-                                       .bias = BiasOf(down_bias_)}));
+                                       .bias = BiasOf(down_bias_),
+                                       .weights_outputs = !g.weights_inputs}));
     experts_.assign(rows.experts, rows.experts + n_places);
     weights_.assign(rows.weights, rows.weights + n_places);
     return out;
@@ -133,9 +136,11 @@ class Network {
                              before_.begin() + (row + 1) * g.model_dim);
     const std::vector<float> x(X(row), X(row) + g.model_dim);
     for (int64_t i = 0; i < g.n_used; ++i) {
-      const std::vector<float> y = DenseOf(experts_[At(i)], x);
+      const float weight = weights_[At(i)];
+      const std::vector<float> y =
+          DenseOf(experts_[At(i)], x, g.weights_inputs ? weight : 1);
       for (size_t c = 0; c < sums.size(); ++c) {
-        sums[c] += double{weights_[At(i)]} * y[c];
+        sums[c] += double{g.weights_inputs ? 1 : weight} * y[c];
       }
     }
     return sums;
@@ -157,28 +162,30 @@ class Network {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  // One expert's network on one row.
-  std::vector<float> DenseOf(int64_t expert, const std::vector<float>& x) {
+  // One expert's network on one row times `weight`.
+  std::vector<float> DenseOf(int64_t expert, const std::vector<float>& x,
+                             float weight) {
     const auto product = [&](const StoredExperts& w,
                              const std::vector<float>& biases,
-                             const std::vector<float>& input) {
+                             const std::vector<float>& input, float factor) {
       std::vector<float> y =
           Product(backend_, w.view.Of(expert), input, 1, given_.is_packed);
       const size_t first = At(expert) * y.size();
-      for (size_t i = 0; i < y.size() && !biases.empty(); ++i) {
-        y[i] += biases[first + i];
+      for (size_t i = 0; i < y.size(); ++i) {
+        y[i] *= factor;
+        if (!biases.empty()) y[i] += biases[first + i];
       }
       return y;
     };
-    std::vector<float> gated = product(gate_, gate_bias_, x);
-    const std::vector<float> up = product(up_, up_bias_, x);
+    std::vector<float> gated = product(gate_, gate_bias_, x, weight);
+    const std::vector<float> up = product(up_, up_bias_, x, weight);
     ExpectOk(backend_.GatedActivation({.gate = gated.data(),
                                        .up = up.data(),
                                        .out = gated.data(),
                                        .n_rows = 1,
                                        .dim = given_.ffn_dim,
                                        .activation = given_.activation}));
-    return product(down_, down_bias_, gated);
+    return product(down_, down_bias_, gated, 1);
   }
 
   Backend& backend_;
@@ -292,6 +299,32 @@ TEST_P(ExpertMatMulTest, ExpertsMayHaveBiases) {
                          .is_packed = false,
                          .has_biases = true,
                          .activation = activation});
+    }
+  }
+}
+
+// The weights come before the biases, and with them nothing is fused.
+TEST_P(ExpertMatMulTest, WeightsMayMultiplyTheInputs) {
+  for (const int64_t n_rows : {1, 5, 60}) {
+    for (const bool has_biases : {false, true}) {
+      ExpectRowsAsAlone(
+          {.n_rows = n_rows, .has_biases = has_biases, .weights_inputs = true});
+      ExpectRowsAsAlone({.gate = DType::kQ8_0,
+                         .up = DType::kF16,
+                         .down = DType::kF32,
+                         .n_rows = n_rows,
+                         .n_used = 1,
+                         .has_biases = has_biases,
+                         .weights_inputs = true});
+      ExpectRowsAsAlone({.gate = DType::kF32,
+                         .up = DType::kF32,
+                         .down = DType::kF32,
+                         .n_rows = n_rows,
+                         .model_dim = 37,
+                         .ffn_dim = 21,
+                         .is_packed = false,
+                         .has_biases = has_biases,
+                         .weights_inputs = true});
     }
   }
 }

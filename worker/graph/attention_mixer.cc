@@ -28,9 +28,23 @@ bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
          static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
 }
 
-bool IsRotated(const planner::Architecture& architecture, int64_t layer) {
+// The rotation of a layer.
+RopeParameters RopeOf(const planner::Architecture& architecture, int64_t layer,
+                      const StepContext& context) {
+  RopeParameters rope = context.Layer(layer).window > 0
+                            ? context.parameters().window_rope
+                            : context.parameters().rope;
   const int64_t period = architecture.unrotated_period;
-  return period == 0 || layer % period != period - 1;
+  if (period > 0 && layer % period == period - 1) rope.n_rot = 0;
+  return rope;
+}
+
+// True if the layer norms its heads without a weight.
+bool NormsPlainHeads(const planner::Architecture& architecture,
+                     const RopeParameters& rope, int64_t n_experts) {
+  return architecture.head_norms == planner::HeadNorms::kPlain &&
+         rope.n_rot > 0 &&
+         (n_experts == 0 || n_experts != architecture.unnormed_experts);
 }
 
 // The number of a sequence's rows that are sampled: its last ones.
@@ -70,7 +84,8 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       shape_(context.Layer(layer)),
       cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)),
-      is_rotated_(IsRotated(architecture, layer)),
+      has_chunks_(is_ring_ && architecture.windows_are_chunks),
+      rope_(RopeOf(architecture, layer, context)),
       source_(context.inputs().first_layer + shape_.kv_source),
       is_last_reader_(IsLastReader(context, layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
@@ -83,6 +98,11 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
     owns_values_ = context.Has(p + "attn_v.weight");
     if (owns_values_) v_ = context.Matrix(p + "attn_v.weight");
     norms_values_ = architecture.has_value_norms;
+  }
+  norms_heads_ =
+      NormsPlainHeads(architecture, rope_, context.inputs().shape->n_experts);
+  if (architecture.growing_queries == planner::GrowingQueries::kUnrotated) {
+    grows_queries_ = rope_.n_rot == 0;
   }
   end_.w = context.Matrix(p + "attn_output.weight");
   const auto bias = [&](absl::string_view name) {
@@ -106,8 +126,10 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
 
 absl::string_view AttentionMixer::Missing(
     const planner::Architecture& architecture) {
-  if (architecture.queries_may_grow &&
-      architecture.head_norms != planner::HeadNorms::kNone) {
+  // PrepareHeads would norm what has grown.
+  if (architecture.growing_queries != planner::GrowingQueries::kNone &&
+      architecture.head_norms != planner::HeadNorms::kNone &&
+      architecture.head_norms != planner::HeadNorms::kPlain) {
     return "norms of queries that grow";
   }
   // The norm makes the copy.
@@ -163,10 +185,16 @@ absl::Status AttentionMixer::ScaleHeads() {
   float* const q = context_.Buffer(StepBuffer::kQuery);
   float* const k = context_.Buffer(StepBuffer::kKey);
   if (norms_values_) RETURN_IF_ERROR(NormValues());
+  if (norms_heads_) {
+    RETURN_IF_ERROR(NormPlain(q, context_.inputs().shape->n_heads, q));
+    if (OwnsKv()) RETURN_IF_ERROR(NormPlain(k, shape_.n_kv_heads, k));
+  }
   RETURN_IF_ERROR(NormTogether(q, joint_q_norm_, q_.rows));
   RETURN_IF_ERROR(NormTogether(k, joint_k_norm_, k_.rows));
   // A rotation does not change the factor of what it rotates.
-  if (scratch_.query_factors.empty()) return absl::OkStatus();
+  if (!grows_queries_ || scratch_.query_factors.empty()) {
+    return absl::OkStatus();
+  }
   return context_.backend().ScaleRows({.x = q,
                                        .factors = scratch_.query_factors.data(),
                                        .n_rows = context_.n_rows(),
@@ -176,14 +204,19 @@ absl::Status AttentionMixer::ScaleHeads() {
 absl::Status AttentionMixer::NormValues() {
   float* const v = context_.Buffer(StepBuffer::kValue);
   // Values that are the keys are what these are before their own norm.
-  return context_.backend().RmsNorm(
-      {.x = owns_values_ ? v : context_.Buffer(StepBuffer::kKey),
-       .weight = nullptr,
-       .out = v,
-       .n_rows = context_.n_rows() * shape_.n_kv_heads,
-       .dim = shape_.head_dim,
-       .eps = context_.parameters().rms_eps,
-       .accumulate = false});
+  return NormPlain(owns_values_ ? v : context_.Buffer(StepBuffer::kKey),
+                   shape_.n_kv_heads, v);
+}
+
+absl::Status AttentionMixer::NormPlain(const float* heads, int64_t n_heads,
+                                       float* out) {
+  return context_.backend().RmsNorm({.x = heads,
+                                     .weight = nullptr,
+                                     .out = out,
+                                     .n_rows = context_.n_rows() * n_heads,
+                                     .dim = shape_.head_dim,
+                                     .eps = context_.parameters().rms_eps,
+                                     .accumulate = false});
 }
 
 absl::Status AttentionMixer::NormTogether(float* heads, const float* weight,
@@ -196,13 +229,6 @@ absl::Status AttentionMixer::NormTogether(float* heads, const float* weight,
                                      .dim = dim,
                                      .eps = context_.parameters().rms_eps,
                                      .accumulate = false});
-}
-
-RopeParameters AttentionMixer::Rope() const {
-  RopeParameters rope = shape_.window > 0 ? context_.parameters().window_rope
-                                          : context_.parameters().rope;
-  if (!is_rotated_) rope.n_rot = 0;
-  return rope;
 }
 
 const float* AttentionMixer::Angles(StepBuffer buffer) const {
@@ -255,7 +281,6 @@ std::byte* AttentionMixer::PlaceInChunk(const StepBatch& batch) {
 
 absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
     const StepBatch& batch) {
-  const RopeParameters rope = Rope();
   const planner::LoadOptions& options = context_.inputs().plan->options;
   // Rings hold no prefix: by the first eviction it is beyond their window.
   const bool has_prefix = batch.has_rolled_prefix && !is_ring_;
@@ -282,8 +307,8 @@ absl::StatusOr<const float*> AttentionMixer::PrepareHeads(
        .n_heads = context_.inputs().shape->n_heads,
        .n_kv_heads = OwnsKv() ? shape_.n_kv_heads : 0,
        .head_dim = shape_.head_dim,
-       .n_rot = rope.n_rot,
-       .style = rope.style,
+       .n_rot = rope_.n_rot,
+       .style = rope_.style,
        .eps = context_.parameters().rms_eps,
        .k_type = options.k_type,
        .v_type = options.v_type,
@@ -353,7 +378,25 @@ void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
         .live_begin = cache_.LiveBegin(rows.slot),
         .is_prompt = rows.is_prompt};
     if (is_ring_) segment.ring = cache_.Ring(source_, rows.slot);
+    AddSegment(segment);
+  }
+}
+
+void AttentionMixer::AddSegment(kernels::AttentionSegment segment) {
+  if (!has_chunks_) {
     scratch_.segments.push_back(segment);
+    return;
+  }
+  const int64_t end = segment.first_position + segment.n_rows;
+  while (segment.first_position < end) {
+    const int64_t first = segment.first_position;
+    const int64_t begin = first - first % shape_.window;
+    kernels::AttentionSegment part = segment;
+    part.n_rows = std::min(end, begin + shape_.window) - first;
+    part.live_begin = std::max(part.live_begin, begin);
+    scratch_.segments.push_back(part);
+    segment.first_row += part.n_rows;
+    segment.first_position += part.n_rows;
   }
 }
 

@@ -47,19 +47,18 @@ class AttentionMixer final : public Sublayer {
   bool OwnsKv() const { return source_ == layer_; }
   // Fills the query, key and value buffers by products and their biases.
   absl::Status ProjectHeads(const ProductInput& x);
-  // Norms values, and all heads of a row together, where the architecture does;
-  // multiplies queries that grow.
+  // Does the norms that PrepareHeads does not do: of values, of all heads of a
+  // row together, and of heads without a weight. Multiplies queries that grow.
   absl::Status ScaleHeads();
   absl::Status NormValues();
+  // out = `heads` with each of a row's `n_heads` normed, without a weight.
+  absl::Status NormPlain(const float* heads, int64_t n_heads, float* out);
   // Norms all heads of a row together, if there is a weight for it.
   absl::Status NormTogether(float* heads, const float* weight, int64_t dim);
   // Turns the query, key and value buffers into Attended(): norms, rotates,
   // stores keys and values, attends, and moves a ring layer's new rows to its
   // rings.
   absl::StatusOr<ProductInput> Attend(const StepBatch& batch);
-  // The rotation of this layer. It rotates nothing if the layer does not
-  // rotate.
-  RopeParameters Rope() const;
   // Angles of this layer's base, for the recent or the prefix rotation.
   const float* Angles(planner::StepBuffer buffer) const;
   // Sets the scratch's offsets to those of the step's keys and values, [places,
@@ -74,6 +73,9 @@ class AttentionMixer final : public Sublayer {
   // Sets the scratch's segments to those of the step or, if `is_cut`, to those
   // of the last layer's sampled rows.
   void ListSegments(const StepBatch& batch, bool is_cut);
+  // Adds a segment, in parts whose rows' windows begin at the same position if
+  // the windows are chunks.
+  void AddSegment(kernels::AttentionSegment segment);
   absl::Status MoveChunkToRings(const StepBatch& batch);
 
   StepContext& context_;
@@ -82,7 +84,10 @@ class AttentionMixer final : public Sublayer {
   const planner::LayerShape& shape_;
   KvCache& cache_;
   const bool is_ring_;
-  const bool is_rotated_;
+  const bool has_chunks_;
+  // The rotation of this layer. It rotates nothing if the layer does not
+  // rotate.
+  const RopeParameters rope_;
   // The layer whose keys and values this one reads, which may be itself. After
   // the last reader a chunk moves to the rings.
   const int64_t source_;
@@ -91,6 +96,8 @@ class AttentionMixer final : public Sublayer {
   kernels::WeightMatrix q_, k_, v_;
   bool owns_values_ = false;  // they are not the keys
   bool norms_values_ = false;
+  bool norms_heads_ = false;       // without a weight
+  bool grows_queries_ = true;      // where the model does
   const float* q_bias_ = nullptr;  // each may be null
   const float* k_bias_ = nullptr;
   const float* v_bias_ = nullptr;

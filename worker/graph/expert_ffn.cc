@@ -15,15 +15,16 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
     : context_(context),
       norm_(context.Vector(
           absl::StrCat("blk.", layer, ".", architecture.ffn_norm))),
-      chosen_({.prefix = absl::StrCat("blk.", layer, "."),
-               .router = "ffn_gate_inp",
-               .suffix = "_exps"},
-              {.routing = context.parameters().routing,
-               .n_used = context.inputs().shape->n_experts_used,
-               .bias = FindVector(
-                   context.inputs(),
-                   absl::StrCat("blk.", layer, ".exp_probs_b.bias"))},
-              context) {
+      chosen_(
+          {.prefix = absl::StrCat("blk.", layer, "."),
+           .router = "ffn_gate_inp",
+           .suffix = "_exps"},
+          {.routing = context.parameters().routing,
+           .n_used = context.inputs().shape->n_experts_used,
+           .bias = FindVector(context.inputs(),
+                              absl::StrCat("blk.", layer, ".exp_probs_b.bias")),
+           .weights_inputs = architecture.weights_inputs},
+          context) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   constexpr absl::string_view kSuffix = "_shexp";
   if (architecture.shared_expert == SharedExpert::kPlain) {

@@ -30,7 +30,7 @@ class ExpertFfn final : public Sublayer {
 
   // x += the sum over a row's experts e of
   // weight_e * Wdown_e (activation(Wgate_e RMS(x)) * Wup_e RMS(x)), with the
-  // biases that the file has.
+  // biases that the file has; or the weights multiply what experts read.
   absl::Status Add(const StepBatch& batch) override;
 
  private:

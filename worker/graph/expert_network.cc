@@ -75,7 +75,8 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
                         .packed_out = context_.PackedInputs(gate_.first.rows),
                         .keeps_floats = IsFloatType(down_.first.dtype),
                         .gate_bias = gate_bias_,
-                        .up_bias = up_bias_}));
+                        .up_bias = up_bias_,
+                        .weights_inputs = choice_.weights_inputs}));
   return backend.ExpertSumMatMul(
       {.rows = rows,
        .w = down_,
@@ -84,7 +85,8 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
        .products = context_.Buffer(StepBuffer::kExpertRows),
        .out = out,
        .accumulate = accumulate,
-       .bias = down_bias_});
+       .bias = down_bias_,
+       .weights_outputs = !choice_.weights_inputs});
 }
 
 }  // namespace plimsoll::worker

@@ -26,6 +26,7 @@ struct ExpertChoice {
   int64_t n_used;                        // experts of a row
   const float* bias = nullptr;           // RouteExpertsArgs::choice_bias
   const float* expert_scales = nullptr;  // as in RouteExpertsArgs
+  bool weights_inputs = false;           // and not the outputs
 };
 
 class ExpertNetwork {
@@ -40,7 +41,9 @@ class ExpertNetwork {
   absl::Status Route(const ProductInput& x);
   // out = the sum over a row's experts e of
   // weight_e * Wdown_e (activation(Wgate_e x) * Wup_e x), which is added to
-  // `out` if `accumulate`. Requires Route. It writes to where `x` is packed.
+  // `out` if `accumulate`; or of Wdown_e (activation(Wgate_e y) * Wup_e y),
+  // where y = weight_e x, if the choice says so. Requires Route. It writes to
+  // where `x` is packed.
   absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
 
  private:

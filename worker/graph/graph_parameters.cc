@@ -148,7 +148,10 @@ absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
                                               int64_t n_rot) {
   ASSIGN_OR_RETURN(const RopeParameters rope,
                    ReadRope(architecture, header, inputs, n_rot));
-  if (architecture.window_rope == planner::WindowRope::kAsOthers) return rope;
+  if (architecture.window_rope == planner::WindowRope::kAsOthers ||
+      architecture.window_rope == planner::WindowRope::kOnly) {
+    return rope;
+  }
   RopeParameters result = {.base = rope.base,
                            .scale = 1.0,
                            .n_rot = rope.n_rot,
@@ -162,14 +165,25 @@ absl::StatusOr<RopeParameters> ReadWindowRope(const Architecture& architecture,
 
 absl::StatusOr<QueryGrowth> ReadQueryGrowth(const Architecture& architecture,
                                             const GgufHeader& header) {
+  using planner::GrowingQueries;
+  constexpr double kUnrotatedScale = 0.1;
+  constexpr int64_t kUnrotatedPeriod = 8'192;
+  const GrowingQueries growing = architecture.growing_queries;
   QueryGrowth growth;
-  if (!architecture.queries_may_grow) return growth;
+  if (growing == GrowingQueries::kNone) return growth;
   ASSIGN_OR_RETURN(
       growth.scale,
       ReadFactor(header, KeyOf(architecture, "attention.temperature_scale"), 0,
-                 0));
+                 growing == GrowingQueries::kUnrotated ? kUnrotatedScale : 0));
   const planner::Hyperparameters keys(header, std::string(architecture.name));
-  ASSIGN_OR_RETURN(growth.period, OriginalContext(keys));
+  if (growing == GrowingQueries::kAll) {
+    ASSIGN_OR_RETURN(growth.period, OriginalContext(keys));
+    return growth;
+  }
+  growth.offset = 1;
+  ASSIGN_OR_RETURN(growth.period, keys.Int("attention.temperature_length", 1,
+                                           planner::ModelShape::kMaxContext,
+                                           kUnrotatedPeriod));
   return growth;
 }
 
@@ -283,7 +297,7 @@ absl::StatusOr<double> ReadFactor(const GgufHeader& header,
 }
 
 float QueryGrowth::FactorAt(int64_t position) const {
-  const int64_t n_periods = position / period;
+  const int64_t n_periods = (position + offset) / period;
   return static_cast<float>(1 +
                             scale * std::log1p(static_cast<double>(n_periods)));
 }
@@ -311,6 +325,10 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
       ReadRotated(architecture, header, shape, /*has_window=*/true));
   ASSIGN_OR_RETURN(parameters.window_rope,
                    ReadWindowRope(architecture, header, inputs, window_n_rot));
+  if (architecture.window_rope == planner::WindowRope::kOnly &&
+      shape.has_windows) {
+    parameters.rope.n_rot = 0;
+  }
   parameters.activation = ActivationOf(architecture);
   if (shape.n_experts > 0) {
     ASSIGN_OR_RETURN(parameters.routing,

@@ -26,11 +26,12 @@ struct RopeParameters {
   float magnitude = 1;          // a factor of what is rotated
 };
 
-// Queries at a position are multiplied by 1 + scale * ln(1 + position /
-// period), with the quotient rounded down.
+// Queries at a position are multiplied by 1 + scale * ln(1 + (position +
+// offset) / period), with the quotient rounded down.
 struct QueryGrowth {
   double scale = 0;  // 0: they are not
   int64_t period = 1;
+  int64_t offset = 0;
 
   float FactorAt(int64_t position) const;
 };

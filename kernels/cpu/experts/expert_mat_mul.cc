@@ -70,7 +70,8 @@ class GatedProducts {
     fuses_ = args.packed_out != nullptr && !args.keeps_floats &&
              IsInteger(alike[0]) &&
              args.gate.first.dtype == args.up.first.dtype &&
-             args.gate_bias == nullptr && args.up_bias == nullptr;
+             args.gate_bias == nullptr && args.up_bias == nullptr &&
+             !args.weights_inputs;
     // Fused products write packed rows while others are read. These may lie in
     // the same place unless they were gathered; the outputs have room.
     packed_out_ = reads_in_place_ && HasFused()
@@ -170,12 +171,26 @@ class GatedProducts {
             first, end);
   }
 
+  // Multiplies rows [first, end) of an expert's outputs by their weights.
+  void Weight(const ExpertGroup& group, float* out, int64_t first,
+              int64_t end) const {
+    const int64_t dim = args_.gate.first.rows;
+    for (int64_t p = group.begin + first; p < group.begin + end; ++p) {
+      const float weight = WeightAt(args_.rows, p);
+      ScaleRows({out + p * dim, &weight, 1, dim}, 0, 1);
+    }
+  }
+
   // Activates the places of all experts that are not fused.
   void Activate() const {
     const int64_t dim = args_.gate.first.rows;
     const auto activate = [&](const ExpertGroup& group, int64_t first,
                               int64_t end) {
       if (IsFused(group)) return;
+      if (args_.weights_inputs) {
+        Weight(group, args_.out, first, end);
+        Weight(group, args_.up_out, first, end);
+      }
       AddBiasOf(group, args_.gate_bias, args_.out, first, end);
       AddBiasOf(group, args_.up_bias, args_.up_out, first, end);
       const int64_t at = group.begin * dim;

@@ -30,7 +30,8 @@ HWY_INLINE hn::Vec<DF> SumColumns(const ExpertSumMatMulArgs& args, int64_t row,
     if (args.bias != nullptr) {
       output = hn::Add(output, load(args.bias + args.rows.experts[i] * dim));
     }
-    sum = hn::MulAdd(hn::Set(DF(), args.rows.weights[i]), output, sum);
+    const float weight = args.weights_outputs ? args.rows.weights[i] : 1.0f;
+    sum = hn::MulAdd(hn::Set(DF(), weight), output, sum);
   }
   return sum;
 }

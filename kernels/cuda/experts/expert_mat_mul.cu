@@ -159,39 +159,42 @@ __global__ void GatherRows(const int32_t* rows, const uint32_t* from,
   to[place * n_words + word] = from[rows[place] * n_words + word];
 }
 
-// Biases of each expert, and the products to which they are added.
-struct ExpertBiases {
-  const float* of[2];  // [n_experts, dim] each, or nullptr
-  float* out[2];       // [places, dim]
+// Two products of experts, and what is done with them before they are
+// activated.
+struct ProductsToFinish {
+  float* out[2];         // [places, dim]
+  bool is_weighted;      // they are multiplied by the rows' weights first
+  const float* bias[2];  // [n_experts, dim] each, or nullptr
 };
 
 // Block (i, y, z) takes the i-th of all rows' experts, the y-th kElementThreads
-// columns of its outputs, and biases z.
-__global__ void AddBiasesOfExperts(ExpertRows rows, ExpertBiases biases,
-                                   int64_t dim) {
+// columns of its outputs, and product z.
+__global__ void FinishProducts(ExpertRows rows, ProductsToFinish products,
+                               int64_t dim) {
   WaitForKernelsBefore();
   const int64_t i = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kElementThreads + ThreadIndex();
-  const float* const bias = biases.of[blockIdx.z];
-  if (c >= dim || bias == nullptr) return;
-  biases.out[blockIdx.z][rows.places[i] * dim + c] +=
-      bias[rows.experts[i] * dim + c];
+  if (c >= dim) return;
+  float& out = products.out[blockIdx.z][rows.places[i] * dim + c];
+  if (products.is_weighted) out *= rows.weights[i];
+  const float* const bias = products.bias[blockIdx.z];
+  if (bias != nullptr) out += bias[rows.experts[i] * dim + c];
 }
 
-__global__ void SumExperts(ExpertRows rows, const float* products,
-                           const float* bias, int64_t dim, float* out,
-                           bool accumulate) {
+__global__ void SumExperts(ExpertSumMatMulArgs args) {
   WaitForKernelsBefore();
+  const ExpertRows& rows = args.rows;
+  const int64_t dim = args.w.first.rows;
   const int64_t row = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kElementThreads + ThreadIndex();
   if (c >= dim) return;
-  float sum = accumulate ? out[row * dim + c] : 0.0f;
+  float sum = args.accumulate ? args.out[row * dim + c] : 0.0f;
   for (int64_t i = row * rows.n_used; i < (row + 1) * rows.n_used; ++i) {
-    float output = products[rows.places[i] * dim + c];
-    if (bias != nullptr) output += bias[rows.experts[i] * dim + c];
-    sum = Fma(rows.weights[i], output, sum);
+    float output = args.products[rows.places[i] * dim + c];
+    if (args.bias != nullptr) output += args.bias[rows.experts[i] * dim + c];
+    sum = Fma(args.weights_outputs ? rows.weights[i] : 1.0f, output, sum);
   }
-  out[row * dim + c] = sum;
+  args.out[row * dim + c] = sum;
 }
 
 int64_t BlocksOf(int64_t n_elements) {
@@ -285,12 +288,13 @@ void GatedExpertMatMul(const Context& context,
     MultiplyGathered(context, args, parts + 1, 1);
   }
   const int64_t dim = args.gate.first.rows;
-  if (args.gate_bias != nullptr || args.up_bias != nullptr) {
-    Launch(
-        AddBiasesOfExperts, {args.rows.NumPlaces(), BlocksOf(dim), 2},
-        kElementThreads, 0, context.queue, args.rows,
-        ExpertBiases{{args.gate_bias, args.up_bias}, {args.out, args.up_out}},
-        dim);
+  if (args.weights_inputs || args.gate_bias != nullptr ||
+      args.up_bias != nullptr) {
+    const ProductsToFinish products = {{args.out, args.up_out},
+                                       args.weights_inputs,
+                                       {args.gate_bias, args.up_bias}};
+    Launch(FinishProducts, {args.rows.NumPlaces(), BlocksOf(dim), 2},
+           kElementThreads, 0, context.queue, args.rows, products, dim);
   }
   GatedActivation(context, {.gate = args.out,
                             .up = args.up_out,
@@ -306,8 +310,7 @@ void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args) {
   Multiply(context, args.rows, args.x, args.packed, &part, 1);
   const int64_t dim = args.w.first.rows;
   Launch(SumExperts, {args.rows.n_rows, BlocksOf(dim)}, kElementThreads, 0,
-         context.queue, args.rows, args.products, args.bias, dim, args.out,
-         args.accumulate);
+         context.queue, args);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -9,7 +9,7 @@ extern constexpr Architecture kMistral3 = {
     .models = "Mistral Small 3, Ministral 3",
     .config_types = {"mistral3", "ministral3"},
     .biases = BiasRule::kOptional,
-    .queries_may_grow = true,
+    .growing_queries = GrowingQueries::kAll,
 };
 
 }  // namespace plimsoll::planner

@@ -29,11 +29,12 @@ std::vector<int64_t> Windows(const ModelShape& shape) {
 }
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
-  EXPECT_EQ(SupportedArchitectures(),
-            "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, glm4moe, gpt-oss, "
-            "granite, "
-            "llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, "
-            "smollm3");
+  EXPECT_EQ(
+      SupportedArchitectures(),
+      "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, glm4moe, gpt-oss, "
+      "granite, "
+      "llama, llama4, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, "
+      "smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -50,7 +51,9 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
       if (type.empty()) continue;
       EXPECT_TRUE(config_types.insert(type).second) << type;
     }
-    EXPECT_TRUE(a->windows == WindowRule::kPattern || a->window_period == 0);
+    const bool has_pattern = a->windows == WindowRule::kPattern;
+    EXPECT_TRUE(has_pattern || (a->window_period == 0 && a->window == 0 &&
+                                !a->windows_are_chunks));
     EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
     EXPECT_FALSE(a->has_scale_keys && a->scales_embedding);
     // A stream that is kept divided must be normed wherever it is read.
@@ -119,6 +122,7 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
       {"gemma2", {8, 0, 8, 0, 8, 0}}, {"gpt-oss", {8, 0, 8, 0, 8, 0}},
       {"gemma3", {8, 8, 8, 8, 8, 0}}, {"gemma3n", {8, 8, 8, 8, 0, 8}},
       {"olmo2", {8, 8, 8, 0, 8, 8}},  {"phi3", {8, 8, 8, 8, 8, 8}},
+      {"llama4", {8, 8, 8, 0, 8, 8}},
   };
   for (const auto& [architecture, windows] : expected) {
     const auto shape =
@@ -132,6 +136,18 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
         ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
     EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;
   }
+}
+
+TEST(ArchitecturesTest, Llama4HasChunksUnlessTheFileSaysThatItHasNone) {
+  const auto implied = ShapeOf(Small("llama4"));
+  ASSERT_TRUE(implied.ok()) << implied.status();
+  EXPECT_THAT(Windows(*implied),
+              ElementsAre(8'192, 8'192, 8'192, 0, 8'192, 8'192));
+  EXPECT_TRUE(implied->has_windows);
+  const auto none = ShapeOf(Small("llama4").Int("attention.sliding_window", 0));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_THAT(Windows(*none), Each(0));
+  EXPECT_FALSE(none->has_windows);
 }
 
 TEST(ArchitecturesTest, Gemma4NeedsItsPattern) {

@@ -51,6 +51,34 @@ TEST(ExpertLayersTest, ExpertsTakeThePlaceOfTheFfnOrStandBesideIt) {
   EXPECT_TRUE(HasTensor(*shape, "blk.0.pre_ffw_norm_2.weight"));
 }
 
+TEST(ExpertLayersTest, EveryLayerOfAPeriodMayHaveThem) {
+  const auto expert_layers = [](uint64_t period, uint64_t n_dense) {
+    HeaderNumbers numbers = Small("llama4");
+    numbers.Int("expert_count", 8)
+        .Int("expert_used_count", 1)
+        .Int("expert_feed_forward_length", 32)
+        .Int("leading_dense_block_count", n_dense)
+        .Int("interleave_moe_layer_step", period);
+    const auto shape = ShapeOf(numbers);
+    EXPECT_TRUE(shape.ok()) << shape.status();
+    std::vector<size_t> found;
+    for (size_t il = 0; il < shape->layers.size(); ++il) {
+      if (shape->layers[il].expert_ffn_dim > 0) found.push_back(il);
+    }
+    return found;
+  };
+  EXPECT_THAT(expert_layers(1, 0), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(expert_layers(2, 0), ElementsAre(1, 3, 5));
+  EXPECT_THAT(expert_layers(2, 2), ElementsAre(3, 5));
+  EXPECT_THAT(expert_layers(ModelShape::kMaxLayers, 0), ElementsAre());
+  ExpectInvalid(Small("llama4")
+                    .Int("expert_count", 8)
+                    .Int("expert_used_count", 1)
+                    .Int("interleave_moe_layer_step",
+                         static_cast<uint64_t>(ModelShape::kMaxLayers) + 1),
+                "llama4.interleave_moe_layer_step");
+}
+
 TEST(ExpertLayersTest, BiasesOfExpertsAreAVectorOfEachExpert) {
   HeaderNumbers numbers = Small("gpt-oss");
   numbers.Int("expert_count", 8)

@@ -136,6 +136,25 @@ TEST(ConfigJsonTest, ReadsTheExpertThatAllRowsHave) {
   EXPECT_EQ(shape->layers[0].shared_ffn_dim, 5'632);
 }
 
+TEST(ConfigJsonTest, ReadsLlama4sWidthsAndChunks) {
+  const auto shape = ShapeOf(R"({
+    "model_type": "llama4", "text_config": {"model_type": "llama4_text",
+    "hidden_size": 5120, "num_hidden_layers": 4, "intermediate_size": 8192,
+    "intermediate_size_mlp": 16384, "interleave_moe_layer_step": 2,
+    "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
+    "num_local_experts": 16, "num_experts_per_tok": 1,
+    "attention_chunk_size": 4096, "layer_types": ["chunked_attention",
+    "chunked_attention", "chunked_attention", "full_attention"],
+    "max_position_embeddings": 10485760, "vocab_size": 202048},
+    "tie_word_embeddings": false})");
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].window, 4'096);
+  EXPECT_EQ(shape->layers[0].ffn_dim, 16'384);
+  EXPECT_EQ(shape->layers[3].window, 0);
+  EXPECT_EQ(shape->layers[3].expert_ffn_dim, 8'192);
+  EXPECT_EQ(shape->layers[3].shared_ffn_dim, 8'192);
+}
+
 TEST(ConfigJsonTest, ElementTypesAreThoseOfTheConfig) {
   const auto type = [](const std::string& name) {
     const auto shape = ShapeOf(With("bfloat16", name));

@@ -41,6 +41,7 @@ inline constexpr Family kFamilies[] = {
     {"qwen2moe", "qwen2moe", true},
     {"gpt-oss", "gpt-oss", true},
     {"gpt-oss-mxfp4", "gpt-oss", false},
+    {"llama4", "llama4", true},
 };
 
 inline std::vector<const char*> NamesOfFamilies(bool only_emulated) {

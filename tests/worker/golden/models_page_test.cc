@@ -84,7 +84,8 @@ std::string Context(const Architecture& architecture) {
     case planner::WindowRule::kNone:
       return "full";
     case planner::WindowRule::kPattern:
-      return "windows and full layers";
+      return architecture.windows_are_chunks ? "chunks and full layers"
+                                             : "windows and full layers";
     case planner::WindowRule::kAll:
       break;
   }

@@ -119,6 +119,21 @@ TEST(GraphParametersTest, ScalesUpToTheirLimitsAndNotPastThem) {
   }
 }
 
+TEST(GraphParametersTest, QueriesOfLlama4GrowFromThePositionBefore) {
+  const QueryGrowth implied = Keys("llama4").MustRead().query_growth;
+  EXPECT_EQ(implied.FactorAt(8'190), 1.0f);
+  EXPECT_FLOAT_EQ(implied.FactorAt(8'191), 1 + 0.1f * std::log(2.0f));
+  const QueryGrowth given = Keys("llama4")
+                                .Float("attention.temperature_scale", 0.5)
+                                .Int("attention.temperature_length", 8)
+                                .MustRead()
+                                .query_growth;
+  EXPECT_FLOAT_EQ(given.FactorAt(7), 1 + 0.5f * std::log(2.0f));
+  ExpectRefused(Keys("llama4").Int("attention.temperature_length", 0),
+                absl::StatusCode::kInvalidArgument,
+                "llama4.attention.temperature_length");
+}
+
 TEST(GraphParametersTest, QueriesGrowByTheOriginalContext) {
   constexpr const char* kKey = "attention.temperature_scale";
   const QueryGrowth growth = Keys("mistral3")
