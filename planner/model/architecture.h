@@ -86,8 +86,9 @@ enum class RouterGate {
 // The expert that every row has beside the chosen ones.
 enum class SharedExpert {
   kNone,
-  kGated,  // its output is weighted by a sigmoid gate of its own
-  kPlain,  // its output is added as it is
+  kGated,         // its output is weighted by a sigmoid gate of its own
+  kPlain,         // its output is added as it is
+  kPlainIfGiven,  // kPlain in files that give its width or a number of such
 };
 
 // Turns x into cap * tanh(x / cap). The cap is the value of `key` (after "A.")

@@ -196,6 +196,29 @@ absl::Status ReadSharedKv(const Hyperparameters& keys, ModelShape& shape) {
   return absl::OkStatus();
 }
 
+// The width of the shared expert, or 0 if there is none. `ffn_dim` is that of
+// the others.
+absl::StatusOr<int64_t> ReadSharedWidth(const Hyperparameters& keys,
+                                        const Architecture& architecture,
+                                        int64_t ffn_dim) {
+  constexpr absl::string_view kSuffix = "expert_shared_feed_forward_length";
+  switch (architecture.shared_expert) {
+    case SharedExpert::kNone:
+      return 0;
+    case SharedExpert::kGated:
+      return keys.Int(kSuffix, 1, ModelShape::kMaxDim);
+    case SharedExpert::kPlain:
+    case SharedExpert::kPlainIfGiven:
+      break;
+  }
+  const int64_t least =
+      architecture.shared_expert == SharedExpert::kPlain ? 1 : 0;
+  ASSIGN_OR_RETURN(const int64_t n_shared,
+                   keys.Int("expert_shared_count", least,
+                            ModelShape::kMaxDim / ffn_dim, least));
+  return keys.Int(kSuffix, least, ModelShape::kMaxDim, n_shared * ffn_dim);
+}
+
 // Finds the layers that have experts: those whose router the file has. If no
 // tensor is known, they are the last layers of every so many, without the
 // leading dense ones.
@@ -209,19 +232,8 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   ASSIGN_OR_RETURN(const int64_t ffn_dim,
                    keys.Int("expert_feed_forward_length", 1,
                             ModelShape::kMaxDim, shape.layers.front().ffn_dim));
-  int64_t shared_ffn_dim = 0;
-  if (architecture.shared_expert != SharedExpert::kNone) {
-    std::optional<int64_t> fallback;
-    if (architecture.shared_expert == SharedExpert::kPlain) {
-      ASSIGN_OR_RETURN(
-          const int64_t n_shared,
-          keys.Int("expert_shared_count", 1, ModelShape::kMaxDim / ffn_dim, 1));
-      fallback = n_shared * ffn_dim;
-    }
-    ASSIGN_OR_RETURN(shared_ffn_dim,
-                     keys.Int("expert_shared_feed_forward_length", 1,
-                              ModelShape::kMaxDim, fallback));
-  }
+  ASSIGN_OR_RETURN(const int64_t shared_ffn_dim,
+                   ReadSharedWidth(keys, architecture, ffn_dim));
   ASSIGN_OR_RETURN(const int64_t n_dense,
                    keys.Int("leading_dense_block_count", 0, shape.n_layers, 0));
   ASSIGN_OR_RETURN(

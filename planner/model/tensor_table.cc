@@ -245,7 +245,7 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kExpertBias:
       return has_experts && a.biases == BiasRule::kAll;
     case When::kSharedExpert:
-      return has_experts && a.shared_expert != SharedExpert::kNone;
+      return layer.shared_ffn_dim > 0;
     case When::kGatedSharedExpert:
       return has_experts && a.shared_expert == SharedExpert::kGated;
     case When::kPle:

@@ -54,6 +54,7 @@ constexpr CountKey kCounts[] = {
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"expert_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+    {"shared_intermediate_size", "expert_shared_feed_forward_length"},
     {"sliding_window_pattern", "attention.sliding_window_pattern"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step"},
 };

@@ -27,10 +27,10 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
           context) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   constexpr absl::string_view kSuffix = "_shexp";
-  if (architecture.shared_expert == SharedExpert::kPlain) {
+  if (context.Layer(layer).shared_ffn_dim == 0) return;
+  if (architecture.shared_expert != SharedExpert::kGated) {
     shared_.emplace(p, kSuffix, context);
-  }
-  if (architecture.shared_expert == SharedExpert::kGated) {
+  } else {
     gated_shared_.emplace(
         ExpertNames{
             .prefix = p, .router = "ffn_gate_inp_shexp", .suffix = kSuffix},

@@ -79,6 +79,24 @@ TEST(ExpertLayersTest, EveryLayerOfAPeriodMayHaveThem) {
                 "llama4.interleave_moe_layer_step");
 }
 
+TEST(ExpertLayersTest, TheSharedExpertMayDependOnTheFile) {
+  const auto shared_width = [](const char* key, uint64_t value) {
+    HeaderNumbers numbers = Small("granitemoe");
+    numbers.Int("expert_count", 8)
+        .Int("expert_used_count", 2)
+        .Int("expert_feed_forward_length", 32)
+        .Int(key, value);
+    const auto shape = ShapeOf(numbers);
+    EXPECT_TRUE(shape.ok()) << shape.status();
+    EXPECT_EQ(HasTensor(*shape, "blk.0.ffn_up_shexp.weight"),
+              shape->layers[0].shared_ffn_dim > 0);
+    return shape->layers[0].shared_ffn_dim;
+  };
+  EXPECT_EQ(shared_width("expert_shared_count", 0), 0);
+  EXPECT_EQ(shared_width("expert_shared_count", 2), 64);
+  EXPECT_EQ(shared_width("expert_shared_feed_forward_length", 48), 48);
+}
+
 TEST(ExpertLayersTest, BiasesOfExpertsAreAVectorOfEachExpert) {
   HeaderNumbers numbers = Small("gpt-oss");
   numbers.Int("expert_count", 8)

@@ -51,8 +51,8 @@ TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
-  for (const char* name : {"gemma4", "glm4moe", "gpt-oss", "llama", "llama4",
-                           "qwen2moe", "qwen3moe"}) {
+  for (const char* name : {"gemma4", "glm4moe", "gpt-oss", "granitemoe",
+                           "llama", "llama4", "qwen2moe", "qwen3moe"}) {
     const absl::Status status = CheckArchitecture(Small(name, 4));
     EXPECT_TRUE(status.ok()) << status;
   }
