@@ -100,7 +100,8 @@ struct GetRowsArgs {
 
 // out = x * (mean(x^2) + eps)^-1/2 * weight, per row of `dim`; if `accumulate`,
 // it is added to `out` instead. The result, or the sum, is multiplied by
-// `scale`. `out` may be `x`.
+// `scale`. If `subtracts_mean`, x is the row less its mean (layer norm). `out`
+// may be `x`.
 struct RmsNormArgs {
   const float* x;       // [n_rows, dim]
   const float* weight;  // [dim], or nullptr: every weight is 1
@@ -112,6 +113,7 @@ struct RmsNormArgs {
   // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
   float scale = 1;
+  bool subtracts_mean = false;
 };
 
 // Two norms as one operation: the first one adds to what the second one reads.

@@ -1,4 +1,5 @@
-// Root mean square normalisation, a row at a time.
+// Root mean square normalisation, of a row or of what it is less its mean, a
+// row at a time.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rms_norm.cc"
@@ -22,40 +23,59 @@ namespace {
 
 // Two accumulators hide the latency; the order of additions depends on the
 // lane count alone.
-float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
+float Sum(const float* HWY_RESTRICT x, size_t n) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   auto sum0 = hn::Zero(d);
   auto sum1 = hn::Zero(d);
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto x0 = hn::LoadU(d, x + i);
-    const auto x1 = hn::LoadU(d, x + i + lanes);
+    sum0 = hn::Add(hn::LoadU(d, x + i), sum0);
+    sum1 = hn::Add(hn::LoadU(d, x + i + lanes), sum1);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+// The sum of the squares of x - mean, in the same order. Taking a mean of zero
+// away changes no bit of a square.
+float SumOfSquares(const float* HWY_RESTRICT x, size_t n, float mean) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto means = hn::Set(d, mean);
+  auto sum0 = hn::Zero(d);
+  auto sum1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x0 = hn::Sub(hn::LoadU(d, x + i), means);
+    const auto x1 = hn::Sub(hn::LoadU(d, x + i + lanes), means);
     sum0 = hn::MulAdd(x0, x0, sum0);
     sum1 = hn::MulAdd(x1, x1, sum1);
   }
   float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  for (; i < n; ++i) sum += x[i] * x[i];
+  for (; i < n; ++i) sum += (x[i] - mean) * (x[i] - mean);
   return sum;
 }
 
-// Writes a row times `scale`, the reciprocal of its size.
-void ScaleRow(const float* x, float scale, const RmsNormArgs& args,
+// Writes (x - mean) * scale, where `scale` is the reciprocal of its size.
+void ScaleRow(const float* x, float mean, float scale, const RmsNormArgs& args,
               float* out) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   const auto n = static_cast<size_t>(args.dim);
+  const auto v_mean = hn::Set(d, mean);
   const auto v_scale = hn::Set(d, scale);
   const auto v_out_scale = hn::Set(d, args.scale);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    auto y = hn::Mul(hn::LoadU(d, x + i), v_scale);
+    auto y = hn::Mul(hn::Sub(hn::LoadU(d, x + i), v_mean), v_scale);
     if (args.weight != nullptr) y = hn::Mul(y, hn::LoadU(d, args.weight + i));
     if (args.accumulate) y = hn::Add(hn::LoadU(d, out + i), y);
     hn::StoreU(hn::Mul(y, v_out_scale), d, out + i);
   }
   for (; i < n; ++i) {
-    float y = x[i] * scale;
+    float y = (x[i] - mean) * scale;
     if (args.weight != nullptr) y *= args.weight[i];
     if (args.accumulate) y += out[i];
     out[i] = y * args.scale;
@@ -68,9 +88,10 @@ void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
   const auto dim = static_cast<size_t>(args.dim);
   for (int64_t r = begin; r < end; ++r) {
     const float* x = args.x + r * args.dim;
-    const float mean = SumOfSquares(x, dim) / static_cast<float>(args.dim);
-    ScaleRow(x, 1.0f / std::sqrt(mean + args.eps), args,
-             args.out + r * args.dim);
+    const auto n = static_cast<float>(args.dim);
+    const float mean = args.subtracts_mean ? Sum(x, dim) / n : 0.0f;
+    const float size = std::sqrt(SumOfSquares(x, dim, mean) / n + args.eps);
+    ScaleRow(x, mean, 1.0f / size, args, args.out + r * args.dim);
     if (args.packed == nullptr) continue;
     const int64_t n_blocks = args.dim / kActivationBlock;
     PackBlocks({args.out, args.n_rows, args.dim, args.packed}, r * n_blocks,

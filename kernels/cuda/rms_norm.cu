@@ -1,5 +1,5 @@
-// Root mean square normalisation. A block of threads takes a row, and packs the
-// result where that is asked for.
+// Root mean square normalisation, of rows or of what they are less their means.
+// A block of threads takes a row, and packs the result where that is asked for.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -16,9 +16,14 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
   const int64_t dim = args.dim;
   const float* x = args.x + row * dim;
   float* out = args.out + row * dim;
+  float mean = 0;
+  if (args.subtracts_mean) {
+    for (int64_t c = ThreadIndex(); c < dim; c += kThreads) mean += x[c];
+    mean = BlockSum(mean, shared) / static_cast<float>(dim);
+  }
   float sum = 0;
   for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
-    sum = Fma(x[c], x[c], sum);
+    sum = Fma(x[c] - mean, x[c] - mean, sum);
   }
   sum = BlockSum(sum, shared);
   const float scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + args.eps);
@@ -27,7 +32,7 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
     const int64_t c = block * kWarpThreads + LaneIndex();
     float y = 0;
     if (c < dim) {
-      y = x[c] * scale;
+      y = (x[c] - mean) * scale;
       if (args.weight != nullptr) y *= args.weight[c];
       if (args.accumulate) y += out[c];
       y *= args.scale;

@@ -26,7 +26,10 @@ class HeaderNumbers {
                                                 std::string(architecture)};
     header_.metadata["tokenizer.ggml.model"] = {GgufType::kString,
                                                 std::string("no_vocab")};
-    Set("attention.layer_norm_rms_epsilon", {GgufType::kF32, 1e-6});
+    for (const char* key :
+         {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {
+      Set(key, {GgufType::kF32, 1e-6});
+    }
   }
 
   HeaderNumbers& Int(absl::string_view key, uint64_t value) {

@@ -119,6 +119,11 @@ struct Architecture {
   FfnKind ffn = FfnKind::kGated;           // in layers without experts
   FfnKind expert_ffn = FfnKind::kExperts;  // in layers with experts
   absl::string_view ffn_norm = "ffn_norm.weight";
+  // Norms of the residual stream are of rows less their means, and their
+  // epsilon is A.attention.layer_norm_epsilon.
+  bool norms_subtract_means = false;
+  // The FFN reads what attention reads, and both are added.
+  bool has_parallel_ffn = false;
   bool has_pre_norms = true;    // before attention and before the FFN
   bool has_post_norms = false;  // after attention and after the FFN
   GateActivation activation = GateActivation::kSilu;
@@ -171,6 +176,7 @@ struct Architecture {
   // A.attention.scale of scores, A.residual_scale of what each half of a layer
   // adds to the residual stream, and A.logit_scale, a divisor of logits.
   bool has_scale_keys = false;
+  bool multiplies_logits = false;  // by A.logit_scale
 
   // Several residual streams, mixed in every layer.
   bool has_altup = false;
@@ -178,6 +184,12 @@ struct Architecture {
   // of each layer.
   std::span<const TensorRole> model_tensors = {};
   std::span<const TensorRole> layer_tensors = {};
+
+  // The key, after "A.", of the epsilon of norms.
+  constexpr absl::string_view EpsilonKey() const {
+    return norms_subtract_means ? "attention.layer_norm_epsilon"
+                                : "attention.layer_norm_rms_epsilon";
+  }
 };
 
 }  // namespace plimsoll::planner

@@ -278,9 +278,9 @@ absl::Status ReadLayers(const Hyperparameters& keys,
 // Checks values that do not change memory but would make the model nonsense.
 // Returns how many dimensions of a head are rotated.
 absl::StatusOr<int64_t> CheckRotation(const Hyperparameters& keys,
+                                      const Architecture& architecture,
                                       const ModelShape& shape) {
-  RETURN_IF_ERROR(
-      keys.PositiveFloat("attention.layer_norm_rms_epsilon").status());
+  RETURN_IF_ERROR(keys.PositiveFloat(architecture.EpsilonKey()).status());
   RETURN_IF_ERROR(keys.PositiveFloat("rope.freq_base", 10'000).status());
   RETURN_IF_ERROR(keys.PositiveFloat("rope.freq_base_swa", 10'000).status());
   int64_t head_dim = 0;
@@ -353,7 +353,7 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
                               kAltupStreams));
   }
   RETURN_IF_ERROR(ReadLayers(keys, architecture, shape));
-  ASSIGN_OR_RETURN(numbers.n_rot, CheckRotation(keys, shape));
+  ASSIGN_OR_RETURN(numbers.n_rot, CheckRotation(keys, architecture, shape));
   ASSIGN_OR_RETURN(shape.vocab, ReadVocabShape(header));
   ASSIGN_OR_RETURN(shape.vocab_size, ReadVocabSize(keys, shape.vocab));
   return numbers;

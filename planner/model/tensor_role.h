@@ -57,6 +57,7 @@ enum class When {
   kFusedQkvBias,     // kQkvBias and kFusedQkv
   kAllBiases,
   kPreNorms,
+  kFfnNorm,  // kPreNorms, unless the FFN reads what attention reads
   kPostNorms,
   kGatedFfn,
   kFusedFfn,

@@ -80,7 +80,7 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_output.bias", When::kAllBiases, kRequired, VectorOf(kModel)},
     {"post_attention_norm.weight", When::kPostNorms, kRequired,
      VectorOf(kModel)},
-    {kFfnNorm, When::kPreNorms, kRequired, VectorOf(kModel)},
+    {kFfnNorm, When::kFfnNorm, kRequired, VectorOf(kModel)},
     {"ffn_gate.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_up.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_down.weight", When::kGatedFfn, kRequired, MatrixOf(kFfn, kModel)},
@@ -230,6 +230,8 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
       return a.biases == BiasRule::kAll;
     case When::kPreNorms:
       return a.has_pre_norms;
+    case When::kFfnNorm:
+      return a.has_pre_norms && !a.has_parallel_ffn;
     case When::kPostNorms:
       return a.has_post_norms;
     case When::kGatedFfn:

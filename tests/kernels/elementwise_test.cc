@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "tests/kernels/backend_fixture.h"
@@ -39,6 +40,42 @@ TEST_P(ElementwiseTest, RmsNormMatchesADoubleLoop) {
         const double steps = static_cast<double>(dim) / 16 + 8;
         EXPECT_NEAR(out[at], y, (size + std::abs(y)) * steps * 0x1p-24);
       }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormMaySubtractMeans) {
+  RandomData random(30);
+  for (const int64_t dim : {1, 3, 16, 33, 576, 2048}) {
+    auto x = random.Floats(3 * dim, 4.0f);
+    for (float& value : x) value += 2;
+    const auto weight = random.Floats(dim);
+    std::vector<float> out(x.size());
+    ASSERT_TRUE(backend()
+                    .RmsNorm({.x = x.data(),
+                              .weight = weight.data(),
+                              .out = out.data(),
+                              .n_rows = 3,
+                              .dim = dim,
+                              .eps = 1e-2f,
+                              .accumulate = false,
+                              .subtracts_mean = true})
+                    .ok());
+    for (int64_t i = 0; i < 3 * dim; ++i) {
+      const auto row = x.begin() + i / dim * dim;
+      const auto n = static_cast<double>(dim);
+      const double mean = std::accumulate(row, row + dim, 0.0) / n;
+      double sum = 0;
+      for (auto value = row; value != row + dim; ++value) {
+        sum += (*value - mean) * (*value - mean);
+      }
+      const double size = std::sqrt(sum / n + 1e-2);
+      const auto at = static_cast<size_t>(i);
+      const double y =
+          (x[at] - mean) / size * weight[static_cast<size_t>(i % dim)];
+      // Lanes of at most dim / 8 terms of at most 6, and a few roundings.
+      const double steps = n / 16 + 8;
+      EXPECT_NEAR(out[at], y, (6 / size + std::abs(y)) * steps * 0x1p-24);
     }
   }
 }

@@ -85,6 +85,7 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)),
       has_chunks_(is_ring_ && architecture.windows_are_chunks),
+      has_parallel_ffn_(architecture.has_parallel_ffn),
       rope_(RopeOf(architecture, layer, context)),
       source_(context.inputs().first_layer + shape_.kv_source),
       is_last_reader_(IsLastReader(context, layer)) {
@@ -404,10 +405,11 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const float* const q_prefix, PrepareHeads(batch));
 
   // In the last layer only sampled rows are read. Rows of a ring need the
-  // others beside them.
+  // others beside them. A parallel FFN reads the norms of all rows.
   const bool is_last =
       context_.HasLogits() && layer_ + 1 == context_.EndLayer();
-  const bool keeps_all = !is_last || KeepsAllRows(batch, context_.n_rows());
+  const bool keeps_all = !is_last || KeepsAllRows(batch, context_.n_rows()) ||
+                         (has_parallel_ffn_ && !batch.sampled_rows.empty());
   const bool is_cut = !keeps_all && (!is_ring_ || batch.sampled_rows.empty());
   const int64_t n_heads = context_.inputs().shape->n_heads;
   const int64_t dim = n_heads * shape_.head_dim;

@@ -85,6 +85,7 @@ class AttentionMixer final : public Sublayer {
   KvCache& cache_;
   const bool is_ring_;
   const bool has_chunks_;
+  const bool has_parallel_ffn_;
   // The rotation of this layer. It rotates nothing if the layer does not
   // rotate.
   const RopeParameters rope_;

@@ -235,7 +235,8 @@ absl::Status DecoderGraph::SampledLogits(
        .eps = context_.parameters().stream_eps,
        .accumulate = false,
        .packed = packed,
-       .scale = context_.parameters().output_norm_scale}));
+       .scale = context_.parameters().output_norm_scale,
+       .subtracts_mean = context_.parameters().norms_subtract_means}));
   RETURN_IF_ERROR(
       context_.backend().MatMul({.w = output_,
                                  .x = sampled,

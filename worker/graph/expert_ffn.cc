@@ -43,6 +43,7 @@ ExpertFfn::ExpertFfn(const planner::Architecture& architecture, int64_t layer,
 absl::string_view ExpertFfn::Missing(
     const planner::Architecture& architecture) {
   if (architecture.has_post_norms) return "norms of experts' outputs";
+  if (architecture.has_parallel_ffn) return "experts beside attention";
   return "";
 }
 
@@ -73,12 +74,7 @@ absl::Status ExpertFfn::AddShared(const ProductInput& x) {
   } else {
     return absl::OkStatus();
   }
-  if (x.packed == nullptr) return absl::OkStatus();
-  return context_.backend().PackActivations(
-      {.x = x.x,
-       .n_rows = context_.n_rows(),
-       .dim = context_.model_dim(),
-       .out = context_.PackedInputs(context_.model_dim())});
+  return context_.NormedAgain().status();
 }
 
 }  // namespace plimsoll::worker

@@ -11,10 +11,11 @@ namespace plimsoll::worker {
 GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
                    StepContext& context)
     : context_(context),
+      is_parallel_(architecture.has_parallel_ffn),
       network_(absl::StrCat("blk.", layer, "."), "", context),
       end_(network_.down()) {
   const std::string p = absl::StrCat("blk.", layer, ".");
-  if (architecture.has_pre_norms) {
+  if (architecture.has_pre_norms && !is_parallel_) {
     norm_ = context.Vector(absl::StrCat(p, architecture.ffn_norm));
   }
   if (architecture.has_post_norms) {
@@ -32,14 +33,18 @@ bool GatedFfn::Reads(const planner::Architecture& architecture,
          (architecture.has_post_norms && tensor == "post_ffw_norm.weight");
 }
 
+absl::StatusOr<ProductInput> GatedFfn::Input() {
+  return is_parallel_ ? context_.NormedAgain() : context_.SublayerInput(norm_);
+}
+
 absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
-  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
+  ASSIGN_OR_RETURN(const ProductInput x, Input());
   ASSIGN_OR_RETURN(const ProductInput gated, network_.Gated(x));
   return context_.AddToResidual(gated, end_);
 }
 
 absl::Status GatedFfn::Compute(float* out) {
-  ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
+  ASSIGN_OR_RETURN(const ProductInput x, Input());
   return network_.Compute(x, out, /*accumulate=*/false);
 }
 

@@ -30,7 +30,10 @@ class GatedFfn final : public Sublayer {
   absl::Status Compute(float* out);
 
  private:
+  absl::StatusOr<ProductInput> Input();
+
   StepContext& context_;
+  const bool is_parallel_;       // it reads what attention has read
   const float* norm_ = nullptr;  // null: its input is not normed
   GatedNetwork network_;
   ResidualEnd end_;

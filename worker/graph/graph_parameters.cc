@@ -47,12 +47,13 @@ absl::StatusOr<float> ReadCap(const Architecture& architecture,
   return result;
 }
 
-// A factor of the model, which is 1 if the file does not have it.
+// A factor of the model, which is 1 if the file or the architecture does not
+// have it.
 // Errors: kInvalidArgument if it is not within its limits.
 absl::StatusOr<double> ReadScale(const Architecture& architecture,
                                  const GgufHeader& header,
-                                 absl::string_view suffix) {
-  if (!architecture.has_scale_keys) return 1.0;
+                                 absl::string_view suffix, bool is_there) {
+  if (!is_there) return 1.0;
   // The least one keeps floats that depend on it from vanishing.
   return ReadFactor(header, KeyOf(architecture, suffix), 1 / kMaxFactor, 1);
 }
@@ -65,21 +66,26 @@ absl::Status ReadScales(const Architecture& architecture,
                         GraphParameters& parameters) {
   ASSIGN_OR_RETURN(
       const double eps,
-      PositiveFloat(
-          header, KeyOf(architecture, "attention.layer_norm_rms_epsilon"), 0));
-  ASSIGN_OR_RETURN(const double residual,
-                   ReadScale(architecture, header, "residual_scale"));
-  ASSIGN_OR_RETURN(const double embedding,
-                   ReadScale(architecture, header, "embedding_scale"));
+      PositiveFloat(header, KeyOf(architecture, architecture.EpsilonKey()), 0));
+  const bool has_scales = architecture.has_scale_keys;
+  ASSIGN_OR_RETURN(
+      const double residual,
+      ReadScale(architecture, header, "residual_scale", has_scales));
+  ASSIGN_OR_RETURN(
+      const double embedding,
+      ReadScale(architecture, header, "embedding_scale", has_scales));
   ASSIGN_OR_RETURN(const double logits,
-                   ReadScale(architecture, header, "logit_scale"));
+                   ReadScale(architecture, header, "logit_scale",
+                             has_scales || architecture.multiplies_logits));
   parameters.rms_eps = static_cast<float>(eps);
   parameters.stream_eps = static_cast<float>(eps / (residual * residual));
   parameters.embedding_scale =
       architecture.scales_embedding
           ? std::sqrt(static_cast<float>(shape.model_dim))
           : static_cast<float>(embedding / residual);
-  parameters.output_norm_scale = static_cast<float>(1 / logits);
+  parameters.output_norm_scale =
+      static_cast<float>(architecture.multiplies_logits ? logits : 1 / logits);
+  parameters.norms_subtract_means = architecture.norms_subtract_means;
   return absl::OkStatus();
 }
 
@@ -195,7 +201,7 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
   if (architecture.has_scale_keys &&
       header.metadata.contains(KeyOf(architecture, kSuffix))) {
     ASSIGN_OR_RETURN(const double scale,
-                     ReadScale(architecture, header, kSuffix));
+                     ReadScale(architecture, header, kSuffix, true));
     return static_cast<float>(scale);
   }
   // The file counts all layers of the model; these may be some of them.

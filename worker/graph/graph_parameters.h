@@ -41,6 +41,7 @@ struct GraphParameters {
   // The residual stream is kept divided by the factor of what layers add to it
   // (A.residual_scale). A norm of it has the same result with this eps.
   float stream_eps;
+  bool norms_subtract_means;    // norms of the residual stream
   float embedding_scale;        // into the stream
   float output_norm_scale = 1;  // multiplies the output norm's result
   float attention_scale;

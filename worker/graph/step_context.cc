@@ -90,10 +90,7 @@ absl::StatusOr<ProductInput> StepContext::PlainResidual() {
     norm.packed = packed;
     RETURN_IF_ERROR(backend().RmsNorm(norm));
   } else if (packed != nullptr) {
-    RETURN_IF_ERROR(backend().PackActivations({.x = Residual(),
-                                               .n_rows = n_rows_,
-                                               .dim = model_dim(),
-                                               .out = packed}));
+    RETURN_IF_ERROR(Pack(Residual(), packed));
   }
   return ProductInput{Residual(), packed};
 }
@@ -101,19 +98,32 @@ absl::StatusOr<ProductInput> StepContext::PlainResidual() {
 absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight,
                                                          float scale) {
   std::byte* packed = PackedInputs(model_dim());
-  const kernels::RmsNormArgs norm = {.x = Residual(),
-                                     .weight = weight,
-                                     .out = Normed(),
-                                     .n_rows = n_rows_,
-                                     .dim = model_dim(),
-                                     .eps = parameters_.stream_eps,
-                                     .accumulate = false,
-                                     .packed = packed,
-                                     .scale = scale};
+  const kernels::RmsNormArgs norm = {
+      .x = Residual(),
+      .weight = weight,
+      .out = Normed(),
+      .n_rows = n_rows_,
+      .dim = model_dim(),
+      .eps = parameters_.stream_eps,
+      .accumulate = false,
+      .packed = packed,
+      .scale = scale,
+      .subtracts_mean = parameters_.norms_subtract_means};
   RETURN_IF_ERROR(added_weight_ == nullptr
                       ? backend().RmsNorm(norm)
                       : backend().AddNorm({AddedNorm(), norm}));
   return ProductInput{Normed(), packed};
+}
+
+absl::StatusOr<ProductInput> StepContext::NormedAgain() {
+  std::byte* packed = PackedInputs(model_dim());
+  if (packed != nullptr) RETURN_IF_ERROR(Pack(Normed(), packed));
+  return ProductInput{Normed(), packed};
+}
+
+absl::Status StepContext::Pack(const float* x, std::byte* packed) {
+  return backend().PackActivations(
+      {.x = x, .n_rows = n_rows_, .dim = model_dim(), .out = packed});
 }
 
 kernels::RmsNormArgs StepContext::AddedNorm() {

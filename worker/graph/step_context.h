@@ -110,6 +110,9 @@ class StepContext {
   // RMSNorm(Residual()) * weight * scale, or Residual() if `weight` is null.
   absl::StatusOr<ProductInput> SublayerInput(const float* weight,
                                              float scale = 1);
+  // Normed() as an input once more, after something else was packed where it
+  // was.
+  absl::StatusOr<ProductInput> NormedAgain();
   // Residual() += the product of `input` that `end` describes. If it is normed,
   // the addition stays pending until the next norm, or until FinishResidual;
   // meanwhile neither Normed() nor Residual() may be read or written.
@@ -147,6 +150,8 @@ class StepContext {
  private:
   absl::StatusOr<ProductInput> NormedResidual(const float* weight, float scale);
   absl::StatusOr<ProductInput> PlainResidual();
+  // Packs rows of model_dim().
+  absl::Status Pack(const float* x, std::byte* packed);
   // The index of the weight called `name`.
   size_t IndexOf(absl::string_view name) const;
   // The norm whose addition is pending.

@@ -30,7 +30,8 @@ std::vector<int64_t> Windows(const ModelShape& shape) {
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
-            "gemma, gemma2, gemma3, gemma3n, gemma4, glm4, glm4moe, gpt-oss, "
+            "cohere2, gemma, gemma2, gemma3, gemma3n, gemma4, glm4, glm4moe, "
+            "gpt-oss, "
             "granite, granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
             "qwen2moe, qwen3, qwen3moe, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
@@ -54,6 +55,10 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
                                 !a->windows_are_chunks));
     EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
     EXPECT_FALSE(a->has_scale_keys && a->scales_embedding);
+    EXPECT_FALSE(a->has_scale_keys && a->multiplies_logits);
+    // What both halves read must stay until both have read it.
+    EXPECT_TRUE(!a->has_parallel_ffn ||
+                (a->has_pre_norms && !a->has_post_norms));
     // A stream that is kept divided must be normed wherever it is read.
     EXPECT_TRUE(a->has_pre_norms || !a->has_scale_keys);
     // A cap without a key would be one that no file can change.
@@ -115,12 +120,19 @@ TEST(ArchitecturesTest, Olmo2NormsAllHeadsTogetherAndNoInput) {
   EXPECT_EQ(cols["blk.0.attn_k_norm.weight"], 64);
 }
 
+TEST(ArchitecturesTest, AParallelFfnHasNoNorm) {
+  const auto shape = ShapeOf(Small("cohere2"));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_TRUE(HasTensor(*shape, "blk.0.attn_norm.weight"));
+  EXPECT_FALSE(HasTensor(*shape, "blk.0.ffn_norm.weight"));
+}
+
 TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
   const std::map<std::string, std::vector<int64_t>> expected = {
       {"gemma2", {8, 0, 8, 0, 8, 0}}, {"gpt-oss", {8, 0, 8, 0, 8, 0}},
       {"gemma3", {8, 8, 8, 8, 8, 0}}, {"gemma3n", {8, 8, 8, 8, 0, 8}},
       {"olmo2", {8, 8, 8, 0, 8, 8}},  {"phi3", {8, 8, 8, 8, 8, 8}},
-      {"llama4", {8, 8, 8, 0, 8, 8}},
+      {"llama4", {8, 8, 8, 0, 8, 8}}, {"cohere2", {8, 8, 8, 0, 8, 8}},
   };
   for (const auto& [architecture, windows] : expected) {
     const auto shape =

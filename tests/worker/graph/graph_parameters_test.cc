@@ -94,6 +94,16 @@ TEST(GraphParametersTest, ScalesOfTheFileCountForGranite) {
   EXPECT_FLOAT_EQ(scaled.output_norm_scale, 0.125f);
 }
 
+TEST(GraphParametersTest, ALogitScaleOfCohereIsAFactor) {
+  const GraphParameters scaled =
+      Keys("cohere2").Float("logit_scale", 0.25).MustRead();
+  EXPECT_FLOAT_EQ(scaled.output_norm_scale, 0.25f);
+  EXPECT_EQ(scaled.embedding_scale, 1.0f);
+  EXPECT_TRUE(scaled.norms_subtract_means);
+  EXPECT_EQ(Keys("cohere2").MustRead().output_norm_scale, 1.0f);
+  EXPECT_FALSE(Keys("llama").MustRead().norms_subtract_means);
+}
+
 TEST(GraphParametersTest, ModelsWithoutScalesAreAsTheyWere) {
   for (Keys keys : {Keys("granite"), Keys("llama").Float("logit_scale", 8)}) {
     const GraphParameters plain = keys.MustRead();

@@ -45,9 +45,10 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 }
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
-  for (const char* name : {"gemma", "gemma2", "gemma3", "gemma4", "glm4",
-                           "glm4moe", "granite", "llama", "llama4", "mistral3",
-                           "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
+  for (const char* name :
+       {"cohere2", "gemma", "gemma2", "gemma3", "gemma4", "glm4", "glm4moe",
+        "granite", "llama", "llama4", "mistral3", "olmo2", "phi3", "qwen2",
+        "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
