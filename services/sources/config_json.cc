@@ -55,7 +55,6 @@ constexpr CountKey kCounts[] = {
     {"expert_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"shared_intermediate_size", "expert_shared_feed_forward_length"},
-    {"sliding_window_pattern", "attention.sliding_window_pattern"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step"},
 };
 
@@ -138,11 +137,12 @@ class ConfigReader {
 
   // Sets which layers have a window.
   absl::Status SetPattern() {
-    const Value* types = Find("layer_types");
-    if (types == nullptr ||
-        architecture_.windows != planner::WindowRule::kPattern) {
+    if (architecture_.windows != planner::WindowRule::kPattern) {
       return absl::OkStatus();
     }
+    RETURN_IF_ERROR(SetPeriod());
+    const Value* types = Find("layer_types");
+    if (types == nullptr) return absl::OkStatus();
     const absl::string_view with_window = architecture_.windows_are_chunks
                                               ? "chunked_attention"
                                               : "sliding_attention";
@@ -155,6 +155,23 @@ class ConfigReader {
       }
     }
     out_.List("attention.sliding_window_pattern", GgufType::kBool, slides_);
+    return absl::OkStatus();
+  }
+
+  // Sets after how many layers one has full attention. EXAONE 4 writes such
+  // layers as letters, like LLLG, of which the last one is G.
+  absl::Status SetPeriod() {
+    constexpr absl::string_view kName = "sliding_window_pattern";
+    constexpr absl::string_view kSuffix = "attention.sliding_window_pattern";
+    const Value* period = Find(kName);
+    if (period == nullptr || !period->has_string_value()) {
+      return SetCounts(kName, kSuffix);
+    }
+    const std::string& letters = period->string_value();
+    if (letters.find('G') != letters.size() - 1) {
+      return Bad(kName, "does not end with its only G");
+    }
+    out_.Int(kSuffix, letters.size());
     return absl::OkStatus();
   }
 

@@ -30,7 +30,8 @@ std::vector<int64_t> Windows(const ModelShape& shape) {
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
-            "cohere2, gemma, gemma2, gemma3, gemma3n, gemma4, glm4, glm4moe, "
+            "cohere2, exaone4, gemma, gemma2, gemma3, gemma3n, gemma4, glm4, "
+            "glm4moe, "
             "gpt-oss, "
             "granite, granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
             "qwen2moe, qwen3, qwen3moe, smollm3");
@@ -129,10 +130,11 @@ TEST(ArchitecturesTest, AParallelFfnHasNoNorm) {
 
 TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
   const std::map<std::string, std::vector<int64_t>> expected = {
-      {"gemma2", {8, 0, 8, 0, 8, 0}}, {"gpt-oss", {8, 0, 8, 0, 8, 0}},
-      {"gemma3", {8, 8, 8, 8, 8, 0}}, {"gemma3n", {8, 8, 8, 8, 0, 8}},
-      {"olmo2", {8, 8, 8, 0, 8, 8}},  {"phi3", {8, 8, 8, 8, 8, 8}},
-      {"llama4", {8, 8, 8, 0, 8, 8}}, {"cohere2", {8, 8, 8, 0, 8, 8}},
+      {"gemma2", {8, 0, 8, 0, 8, 0}},  {"gpt-oss", {8, 0, 8, 0, 8, 0}},
+      {"gemma3", {8, 8, 8, 8, 8, 0}},  {"gemma3n", {8, 8, 8, 8, 0, 8}},
+      {"olmo2", {8, 8, 8, 0, 8, 8}},   {"phi3", {8, 8, 8, 8, 8, 8}},
+      {"llama4", {8, 8, 8, 0, 8, 8}},  {"cohere2", {8, 8, 8, 0, 8, 8}},
+      {"exaone4", {8, 8, 8, 0, 8, 8}},
   };
   for (const auto& [architecture, windows] : expected) {
     const auto shape =

@@ -155,6 +155,26 @@ TEST(ConfigJsonTest, ReadsLlama4sWidthsAndChunks) {
   EXPECT_EQ(shape->layers[3].shared_ffn_dim, 8'192);
 }
 
+TEST(ConfigJsonTest, ReadsAPeriodOfLayersAsLetters) {
+  const auto with = [](const std::string& pattern) {
+    return absl::StrCat(R"({
+      "model_type": "exaone4", "hidden_size": 5120, "num_hidden_layers": 8,
+      "intermediate_size": 27392, "num_attention_heads": 40,
+      "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 4096,
+      "sliding_window_pattern": ")",
+                        pattern, R"(", "vocab_size": 102400,
+      "max_position_embeddings": 131072, "tie_word_embeddings": false})");
+  };
+  const auto shape = ShapeOf(with("LG"));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layers[0].window, 4'096);
+  EXPECT_EQ(shape->layers[1].window, 0);
+  EXPECT_EQ(shape->layers[2].window, 4'096);
+  for (const char* bad : {"", "LLL", "GLG", "LGL"}) {
+    ExpectInvalid(with(bad), "sliding_window_pattern");
+  }
+}
+
 TEST(ConfigJsonTest, ElementTypesAreThoseOfTheConfig) {
   const auto type = [](const std::string& name) {
     const auto shape = ShapeOf(With("bfloat16", name));

@@ -46,9 +46,9 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"cohere2", "gemma", "gemma2", "gemma3", "gemma4", "glm4", "glm4moe",
-        "granite", "llama", "llama4", "mistral3", "olmo2", "phi3", "qwen2",
-        "qwen3", "smollm3"}) {
+       {"cohere2", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "glm4",
+        "glm4moe", "granite", "llama", "llama4", "mistral3", "olmo2", "phi3",
+        "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
