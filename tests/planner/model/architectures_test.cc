@@ -34,7 +34,7 @@ TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
             "glm4moe, "
             "gpt-oss, "
             "granite, granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
-            "qwen2moe, qwen3, qwen3moe, smollm3");
+            "qwen2moe, qwen3, qwen3moe, seed_oss, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }

@@ -48,7 +48,7 @@ TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
        {"cohere2", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "glm4",
         "glm4moe", "granite", "llama", "llama4", "mistral3", "olmo2", "phi3",
-        "qwen2", "qwen3", "smollm3"}) {
+        "qwen2", "qwen3", "seed_oss", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
