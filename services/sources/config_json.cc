@@ -47,15 +47,20 @@ constexpr CountKey kCounts[] = {
     {"num_experts", "expert_count"},
     {"num_local_experts", "expert_count"},
     {"n_routed_experts", "expert_count"},
+    {"moe_num_experts", "expert_count"},
     {"n_shared_experts", "expert_shared_count"},
+    {"moe_num_shared_experts", "expert_shared_count"},
     {"first_k_dense_replace", "leading_dense_block_count"},
+    {"moe_layer_start_index", "leading_dense_block_count"},
     {"num_experts_per_tok", "expert_used_count"},
+    {"moe_k", "expert_used_count"},
     {"top_k_experts", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"expert_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"shared_intermediate_size", "expert_shared_feed_forward_length"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step"},
+    {"moe_layer_interval", "interleave_moe_layer_step"},
 };
 
 absl::Status Bad(absl::string_view key, absl::string_view what) {

@@ -30,7 +30,8 @@ std::vector<int64_t> Windows(const ModelShape& shape) {
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
   EXPECT_EQ(SupportedArchitectures(),
-            "cohere2, exaone4, gemma, gemma2, gemma3, gemma3n, gemma4, glm4, "
+            "cohere2, ernie4_5, ernie4_5-moe, exaone4, gemma, gemma2, gemma3, "
+            "gemma3n, gemma4, glm4, "
             "glm4moe, "
             "gpt-oss, "
             "granite, granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "

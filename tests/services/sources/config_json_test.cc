@@ -155,6 +155,22 @@ TEST(ConfigJsonTest, ReadsLlama4sWidthsAndChunks) {
   EXPECT_EQ(shape->layers[3].shared_ffn_dim, 8'192);
 }
 
+TEST(ConfigJsonTest, ReadsErniesExperts) {
+  const auto shape = ShapeOf(R"({
+    "model_type": "ernie4_5_moe", "hidden_size": 2560, "num_hidden_layers": 6,
+    "intermediate_size": 12288, "num_attention_heads": 20,
+    "num_key_value_heads": 4, "moe_num_experts": 64, "moe_k": 6,
+    "moe_intermediate_size": 1536, "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1, "moe_layer_interval": 2, "vocab_size": 103424,
+    "max_position_embeddings": 131072})");
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->n_experts_used, 6);
+  EXPECT_EQ(shape->layers[0].ffn_dim, 12'288);
+  EXPECT_EQ(shape->layers[1].expert_ffn_dim, 1'536);
+  EXPECT_EQ(shape->layers[1].shared_ffn_dim, 3'072);
+  EXPECT_EQ(shape->layers[2].expert_ffn_dim, 0);
+}
+
 TEST(ConfigJsonTest, ReadsAPeriodOfLayersAsLetters) {
   const auto with = [](const std::string& pattern) {
     return absl::StrCat(R"({

@@ -46,14 +46,15 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"cohere2", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "glm4",
-        "glm4moe", "granite", "llama", "llama4", "mistral3", "olmo2", "phi3",
-        "qwen2", "qwen3", "seed_oss", "smollm3"}) {
+       {"cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3", "gemma4",
+        "glm4", "glm4moe", "granite", "llama", "llama4", "mistral3", "olmo2",
+        "phi3", "qwen2", "qwen3", "seed_oss", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
-  for (const char* name : {"gemma4", "glm4moe", "gpt-oss", "granitemoe",
-                           "llama", "llama4", "qwen2moe", "qwen3moe"}) {
+  for (const char* name :
+       {"ernie4_5-moe", "gemma4", "glm4moe", "gpt-oss", "granitemoe", "llama",
+        "llama4", "qwen2moe", "qwen3moe"}) {
     const absl::Status status = CheckArchitecture(Small(name, 4));
     EXPECT_TRUE(status.ok()) << status;
   }
