@@ -92,6 +92,8 @@ void PackActivations(const PackActivationsArgs& args, ThreadPool& pool);
 void RopeAngles(const RopeAnglesArgs& args, ThreadPool& pool);
 void Rope(const RopeArgs& args, ThreadPool& pool);
 void ScaleRows(const ScaleRowsArgs& args, ThreadPool& pool);
+void CutRows(const CutRowsArgs& args, ThreadPool& pool);
+void MixRows(const MixRowsArgs& args, ThreadPool& pool);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.

@@ -39,7 +39,12 @@ float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
   return sum;
 }
 
-// Writes a row times `scale`, the reciprocal of its size.
+float MeanSquare(const float* x, int64_t n) {
+  return SumOfSquares(x, static_cast<size_t>(n)) / static_cast<float>(n);
+}
+
+// Writes a row times `scale`: the reciprocal of its size, with the size of
+// args.like.
 void ScaleRow(const float* x, float scale, const RmsNormArgs& args,
               float* out) {
   const hn::ScalableTag<float> d;
@@ -65,12 +70,14 @@ void ScaleRow(const float* x, float scale, const RmsNormArgs& args,
 }  // namespace
 
 void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
-  const auto dim = static_cast<size_t>(args.dim);
   for (int64_t r = begin; r < end; ++r) {
-    const float* x = args.x + r * args.dim;
-    const float mean = SumOfSquares(x, dim) / static_cast<float>(args.dim);
-    ScaleRow(x, 1.0f / std::sqrt(mean + args.eps), args,
-             args.out + r * args.dim);
+    const int64_t at = r * args.dim;
+    float scale =
+        1.0f / std::sqrt(MeanSquare(args.x + at, args.dim) + args.eps);
+    if (args.like != nullptr) {
+      scale *= std::sqrt(MeanSquare(args.like + at, args.dim));
+    }
+    ScaleRow(args.x + at, scale, args, args.out + at);
     if (args.packed == nullptr) continue;
     const int64_t n_blocks = args.dim / kActivationBlock;
     PackBlocks({args.out, args.n_rows, args.dim, args.packed}, r * n_blocks,

@@ -9,6 +9,15 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpThreads;
 
+// The mean of the squares of a row, which all threads of the block get.
+__device__ float MeanSquare(const float* x, int64_t dim, float* shared) {
+  float sum = 0;
+  for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
+    sum = Fma(x[c], x[c], sum);
+  }
+  return BlockSum(sum, shared) / static_cast<float>(dim);
+}
+
 // Norms row blockIdx.x. Every thread reads and writes the same columns, so that
 // a norm may read what an earlier norm wrote.
 __device__ void NormRow(const RmsNormArgs& args, float* shared) {
@@ -16,12 +25,10 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
   const int64_t dim = args.dim;
   const float* x = args.x + row * dim;
   float* out = args.out + row * dim;
-  float sum = 0;
-  for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
-    sum = Fma(x[c], x[c], sum);
+  float scale = 1.0f / sqrtf(MeanSquare(x, dim, shared) + args.eps);
+  if (args.like != nullptr) {
+    scale *= sqrtf(MeanSquare(args.like + row * dim, dim, shared));
   }
-  sum = BlockSum(sum, shared);
-  const float scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + args.eps);
   const int64_t n_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   for (int64_t block = WarpIndex(); block < n_blocks; block += kWarps) {
     const int64_t c = block * kWarpThreads + LaneIndex();

@@ -4,17 +4,24 @@
 #include "kernels/reference/ops.h"
 
 namespace plimsoll::kernels::reference {
+namespace {
+
+double MeanSquare(const float* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum / static_cast<double>(n);
+}
+
+}  // namespace
 
 void RmsNorm(const RmsNormArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {
     const float* x = args.x + r * args.dim;
     float* out = args.out + r * args.dim;
-    double sum = 0;
-    for (int64_t c = 0; c < args.dim; ++c) {
-      sum += static_cast<double>(x[c]) * x[c];
+    double scale = 1.0 / std::sqrt(MeanSquare(x, args.dim) + args.eps);
+    if (args.like != nullptr) {
+      scale *= std::sqrt(MeanSquare(args.like + r * args.dim, args.dim));
     }
-    const double scale =
-        1.0 / std::sqrt(sum / static_cast<double>(args.dim) + args.eps);
     for (int64_t c = 0; c < args.dim; ++c) {
       const double weight = args.weight == nullptr ? 1.0 : args.weight[c];
       const double y = x[c] * scale * weight;
