@@ -11,7 +11,8 @@ namespace plimsoll::worker {
 GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
                    StepContext& context)
     : context_(context),
-      network_(absl::StrCat("blk.", layer, "."), "", context),
+      network_(absl::StrCat("blk.", layer, "."), "", context,
+               context.parameters().GateCut(layer)),
       end_(network_.down()) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   if (architecture.has_pre_norms) {

@@ -45,9 +45,9 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 }
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
-  for (const char* name :
-       {"gemma", "gemma2", "gemma3", "gemma4", "glm4", "glm4moe", "granite",
-        "llama", "mistral3", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
+  for (const char* name : {"gemma", "gemma2", "gemma3", "gemma3n", "gemma4",
+                           "glm4", "glm4moe", "granite", "llama", "mistral3",
+                           "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -64,7 +64,7 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
     int64_t n_experts;
     const char* missing;
   } const cases[] = {
-      {"gemma3n", 0, "several residual streams"},
+      {"gemma3n", 4, "norms of experts' outputs"},
   };
   for (const auto& c : cases) {
     const absl::Status status =
@@ -76,15 +76,22 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
   }
 }
 
-TEST(CheckArchitectureTest, PerLayerEmbeddingsRunWhereAllLayersAreTogether) {
-  const ModelShape shape = Small("gemma4", 0, 32);
-  EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
-  for (const int64_t first : {0, 3}) {
-    const auto part = planner::SliceLayers(shape, first, 3);
-    ASSERT_TRUE(part.ok()) << part.status();
-    EXPECT_THAT(
-        std::string(CheckArchitecture(*part).message()),
-        HasSubstr("per-layer embeddings and layers on several devices"));
+TEST(CheckArchitectureTest, WhatAllLayersShareRunsWhereTheyAreTogether) {
+  struct {
+    const char* architecture;
+    const char* what;
+  } const cases[] = {{"gemma3n", "several residual streams"},
+                     {"gemma4", "per-layer embeddings"}};
+  for (const auto& c : cases) {
+    const ModelShape shape = Small(c.architecture, 0, 32);
+    EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
+    for (const int64_t first : {0, 3}) {
+      const auto part = planner::SliceLayers(shape, first, 3);
+      ASSERT_TRUE(part.ok()) << part.status();
+      EXPECT_THAT(
+          std::string(CheckArchitecture(*part).message()),
+          HasSubstr(std::string(c.what) + " and layers on several devices"));
+    }
   }
 }
 
