@@ -314,6 +314,9 @@ Writer Metadata(const RandomModel& m) {
     w.F32(a + "rope.scaling.factor", m.rope_factor);
   }
   is_gemma ? WriteSpmVocab(m, w) : WriteBpeVocab(w);
+  if (!m.suppressed_tokens.empty()) {
+    w.Values("tokenizer.ggml.suppress_tokens", 5, m.suppressed_tokens);
+  }
   if (!m.chat_template.empty()) {
     w.Text("tokenizer.chat_template", m.chat_template);
   }

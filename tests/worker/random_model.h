@@ -51,6 +51,7 @@ struct RandomModel {
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
+  std::vector<int32_t> suppressed_tokens = {};
 };
 
 // `n` ids of a random model, none of them special; of a seed, or the next ones
