@@ -30,6 +30,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "kernels/buffer.h"
+#include "kernels/row_args.h"
 #include "kernels/tensor_view.h"
 
 namespace plimsoll::kernels {
@@ -114,6 +115,9 @@ struct RmsNormArgs {
   std::byte* packed = nullptr;
   float scale = 1;
   bool subtracts_mean = false;
+  // [n_rows, dim], or nullptr. A norm with it also has the factor
+  // mean(like^2)^1/2 of its row: `out` gets the size of `like`.
+  const float* like = nullptr;
 };
 
 // Two norms as one operation: the first one adds to what the second one reads.
@@ -227,14 +231,6 @@ struct RopeArgs {
   int64_t head_dim;
   int64_t n_rot;
   RopeStyle style;
-};
-
-// x[r] *= factors[r], for every row r.
-struct ScaleRowsArgs {
-  float* x;              // [n_rows, dim]
-  const float* factors;  // host, [n_rows], finite
-  int64_t n_rows;
-  int64_t dim;
 };
 
 // Row r of x, rounded to `dtype`, goes to base + offsets[r] (kv_row.h).
@@ -492,6 +488,8 @@ class Backend {
   virtual absl::Status RopeAngles(const RopeAnglesArgs& args) = 0;
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status ScaleRows(const ScaleRowsArgs& args) = 0;
+  virtual absl::Status CutRows(const CutRowsArgs& args) = 0;
+  virtual absl::Status MixRows(const MixRowsArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
   // Runs the operations that it is made of, unless a backend overrides it with

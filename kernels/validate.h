@@ -263,6 +263,20 @@ inline absl::Status Validate(const ScaleRowsArgs& args) {
   return absl::OkStatus();
 }
 
+inline absl::Status Validate(const CutRowsArgs& args) {
+  if (std::isfinite(args.deviations)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows cut at ", args.deviations, " deviations"));
+}
+
+inline absl::Status Validate(const MixRowsArgs& args) {
+  const auto is_within = [](int64_t n) { return n >= 1 && n <= kMaxMixed; };
+  if (is_within(args.n_in) && is_within(args.n_out)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(args.n_in, " arrays mixed into ", args.n_out,
+                   ", each at least one and at most ", kMaxMixed));
+}
+
 // Checks that `n` keys or values side by side can be stored as `dtype`.
 inline absl::Status ValidateKv(DType dtype, int64_t n) {
   if (!IsKvType(dtype)) {

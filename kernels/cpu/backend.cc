@@ -125,6 +125,16 @@ class CpuBackend : public Backend {
     cpu::ScaleRows(args, pool_);
     return absl::OkStatus();
   }
+  absl::Status CutRows(const CutRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::CutRows(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status MixRows(const MixRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::MixRows(args, pool_);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::StoreRows(args, pool_);

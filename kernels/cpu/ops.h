@@ -94,6 +94,8 @@ void Rope(const RopeArgs& args, ThreadPool& pool);
 void ScaleRows(const ScaleRowsArgs& args, ThreadPool& pool);
 // Scales rows [begin, end) alone.
 void ScaleRows(const ScaleRowsArgs& args, int64_t begin, int64_t end);
+void CutRows(const CutRowsArgs& args, ThreadPool& pool);
+void MixRows(const MixRowsArgs& args, ThreadPool& pool);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_sums-inl.h"
 #include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,44 +22,8 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 
 namespace {
 
-// Two accumulators hide the latency; the order of additions depends on the
-// lane count alone.
-float Sum(const float* HWY_RESTRICT x, size_t n) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  auto sum0 = hn::Zero(d);
-  auto sum1 = hn::Zero(d);
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    sum0 = hn::Add(hn::LoadU(d, x + i), sum0);
-    sum1 = hn::Add(hn::LoadU(d, x + i + lanes), sum1);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  for (; i < n; ++i) sum += x[i];
-  return sum;
-}
-
-// The sum of the squares of x - mean, in the same order. Taking a mean of zero
-// away changes no bit of a square.
-float SumOfSquares(const float* HWY_RESTRICT x, size_t n, float mean) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  const auto means = hn::Set(d, mean);
-  auto sum0 = hn::Zero(d);
-  auto sum1 = hn::Zero(d);
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto x0 = hn::Sub(hn::LoadU(d, x + i), means);
-    const auto x1 = hn::Sub(hn::LoadU(d, x + i + lanes), means);
-    sum0 = hn::MulAdd(x0, x0, sum0);
-    sum1 = hn::MulAdd(x1, x1, sum1);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  for (; i < n; ++i) sum += (x[i] - mean) * (x[i] - mean);
-  return sum;
-}
-
-// Writes (x - mean) * scale, where `scale` is the reciprocal of its size.
+// Writes (x - mean) * scale, where `scale` is the reciprocal of its size, with
+// the size of args.like.
 void ScaleRow(const float* x, float mean, float scale, const RmsNormArgs& args,
               float* out) {
   const hn::ScalableTag<float> d;
@@ -85,13 +50,17 @@ void ScaleRow(const float* x, float mean, float scale, const RmsNormArgs& args,
 }  // namespace
 
 void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
-  const auto dim = static_cast<size_t>(args.dim);
+  const auto n = static_cast<float>(args.dim);
   for (int64_t r = begin; r < end; ++r) {
-    const float* x = args.x + r * args.dim;
-    const auto n = static_cast<float>(args.dim);
-    const float mean = args.subtracts_mean ? Sum(x, dim) / n : 0.0f;
-    const float size = std::sqrt(SumOfSquares(x, dim, mean) / n + args.eps);
-    ScaleRow(x, mean, 1.0f / size, args, args.out + r * args.dim);
+    const int64_t at = r * args.dim;
+    const float* const x = args.x + at;
+    const float mean = args.subtracts_mean ? Sum(x, args.dim) / n : 0.0f;
+    float scale =
+        1.0f / std::sqrt(SumOfSquares(x, args.dim, mean) / n + args.eps);
+    if (args.like != nullptr) {
+      scale *= std::sqrt(SumOfSquares(args.like + at, args.dim, 0) / n);
+    }
+    ScaleRow(x, mean, scale, args, args.out + at);
     if (args.packed == nullptr) continue;
     const int64_t n_blocks = args.dim / kActivationBlock;
     PackBlocks({args.out, args.n_rows, args.dim, args.packed}, r * n_blocks,

@@ -107,6 +107,18 @@ class CudaBackend : public Backend {
   absl::Status ScaleRows(const ScaleRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::ScaleRows(context_, args); });
   }
+  absl::Status CutRows(const CutRowsArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::CutRows(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status MixRows(const MixRowsArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::MixRows(context_, args);
+      return absl::OkStatus();
+    });
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::StoreRows(context_, args); });
   }

@@ -54,6 +54,8 @@ void PackActivations(const Context& context, const PackActivationsArgs& args);
 absl::Status RopeAngles(const Context& context, const RopeAnglesArgs& args);
 void Rope(const Context& context, const RopeArgs& args);
 absl::Status ScaleRows(const Context& context, const ScaleRowsArgs& args);
+void CutRows(const Context& context, const CutRowsArgs& args);
+void MixRows(const Context& context, const MixRowsArgs& args);
 absl::Status StoreRows(const Context& context, const StoreRowsArgs& args);
 absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);

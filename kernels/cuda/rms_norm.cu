@@ -9,6 +9,16 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpThreads;
 
+// The mean of the squares of x - mean, which all threads of the block get.
+__device__ float MeanSquare(const float* x, int64_t dim, float mean,
+                            float* shared) {
+  float sum = 0;
+  for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
+    sum = Fma(x[c] - mean, x[c] - mean, sum);
+  }
+  return BlockSum(sum, shared) / static_cast<float>(dim);
+}
+
 // Norms row blockIdx.x. Every thread reads and writes the same columns, so that
 // a norm may read what an earlier norm wrote.
 __device__ void NormRow(const RmsNormArgs& args, float* shared) {
@@ -21,12 +31,10 @@ __device__ void NormRow(const RmsNormArgs& args, float* shared) {
     for (int64_t c = ThreadIndex(); c < dim; c += kThreads) mean += x[c];
     mean = BlockSum(mean, shared) / static_cast<float>(dim);
   }
-  float sum = 0;
-  for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
-    sum = Fma(x[c] - mean, x[c] - mean, sum);
+  float scale = 1.0f / sqrtf(MeanSquare(x, dim, mean, shared) + args.eps);
+  if (args.like != nullptr) {
+    scale *= sqrtf(MeanSquare(args.like + row * dim, dim, 0, shared));
   }
-  sum = BlockSum(sum, shared);
-  const float scale = 1.0f / sqrtf(sum / static_cast<float>(dim) + args.eps);
   const int64_t n_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   for (int64_t block = WarpIndex(); block < n_blocks; block += kWarps) {
     const int64_t c = block * kWarpThreads + LaneIndex();

@@ -109,6 +109,16 @@ class ReferenceBackend : public Backend {
     reference::ScaleRows(args);
     return absl::OkStatus();
   }
+  absl::Status CutRows(const CutRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::CutRows(args);
+    return absl::OkStatus();
+  }
+  absl::Status MixRows(const MixRowsArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::MixRows(args);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::StoreRows(args);

@@ -17,6 +17,8 @@ void PackActivations(const PackActivationsArgs& args);
 void RopeAngles(const RopeAnglesArgs& args);
 void Rope(const RopeArgs& args);
 void ScaleRows(const ScaleRowsArgs& args);
+void CutRows(const CutRowsArgs& args);
+void MixRows(const MixRowsArgs& args);
 void StoreRows(const StoreRowsArgs& args);
 void CopyRows(const CopyRowsArgs& args);
 void Attention(const AttentionArgs& args);

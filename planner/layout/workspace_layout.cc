@@ -55,6 +55,7 @@ constexpr Lifetimes kLifetimes = {{
     {kActivations, kAttnNorm, kAddPerLayer},
     {kQuery, kQkv, kAttend},
     {kPrefixQuery, kRope, kAttend},
+    {kBranch, kQkv, kQkv},
     {kChunkKey, kStoreKv, kAttend},
     {kChunkValue, kStoreKv, kAttend},
     {kKey, kQkv, kStoreKv},
@@ -67,6 +68,7 @@ constexpr Lifetimes kLifetimes = {{
     {kExpertRows, kGateUp, kFfnResidual},
     {kFfnSum, kAttnNorm, kSample},
     {kPerLayer, kAttnNorm, kSample},
+    {kMixing, kAttnNorm, kSample},
     {kSampled, kSample, kSample},
     {kSampledActivations, kSample, kSample},
 }};
@@ -106,20 +108,25 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked rows = n_rows;
   // There is a second base only if some layers have a window.
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
-  const int64_t widest = std::max({shape.model_dim, widths.query, widths.ffn});
+  const int64_t widest =
+      std::max({shape.model_dim, widths.query, widths.ffn, shape.branch_rank});
+  const bool has_streams = shape.n_streams > 1;
+  const Checked residual =
+      floats(shape.model_dim) * (has_streams ? shape.n_streams + 1 : 1);
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
     sizes[static_cast<size_t>(buffer)] = bytes;
   };
-  set(kResidual, rows * floats(shape.model_dim) * shape.n_streams);
+  set(kResidual, rows * residual);
   set(kNormed, rows * floats(shape.model_dim));
   set(kActivations, rows * packed(widest));
   set(kAngles, rows * angles);
   set(kPrefixAngles, rows * angles);
   set(kQuery, rows * floats(widths.query));
   set(kPrefixQuery, rows * floats(widths.query));
+  set(kBranch, rows * floats(shape.branch_rank));
   set(kKey, rows * floats(widths.kv));
   set(kValue, rows * floats(widths.kv));
   if (has_rings) {
@@ -138,7 +145,10 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   }
   if (widths.has_ffn_sums) set(kFfnSum, rows * floats(shape.model_dim));
   set(kPerLayer, rows * floats(shape.ple_dim) * shape.n_layers);
-  set(kSampled, Checked(n_sampled) * floats(shape.model_dim));
+  if (has_streams) {
+    set(kMixing, rows * floats(shape.n_streams) * (shape.n_streams + 1));
+  }
+  set(kSampled, Checked(n_sampled) * residual);
   set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
   set(kScratch, parameters.kernel_scratch_bytes);
   return sizes;
@@ -182,6 +192,7 @@ const char* StepBufferName(StepBuffer buffer) {
       "prefix_angles",
       "query",
       "prefix_query",
+      "branch",
       "key",
       "value",
       "chunk_key",
@@ -194,6 +205,7 @@ const char* StepBufferName(StepBuffer buffer) {
       "expert_rows",
       "ffn_sum",
       "per_layer",
+      "mixing",
       "sampled",
       "sampled_activations",
       "scratch"};

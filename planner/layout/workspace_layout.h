@@ -16,15 +16,17 @@ namespace plimsoll::planner {
 // R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, KV =
 // n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token, or
 // ple_dim; each is that of the widest layer. E = experts, K = experts of a
-// token. S = sampled rows.
+// token. S = sampled rows. A = 1 residual array, or with several streams one
+// more than there are streams (X).
 enum class StepBuffer {
-  kResidual,      // f32 [R, streams, D]
+  kResidual,      // f32 [A, R, D]: what a layer works on, then the streams
   kNormed,        // f32 [R, D], input of projections and output of post-norms
   kActivations,   // packed activations of the widest product input
   kAngles,        // f32 [R, 2, head_dim / 2, cos|sin]: local and global base
   kPrefixAngles,  // like kAngles, for the prefix rotation of q
   kQuery,         // f32 [R, Q]
   kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
+  kBranch,        // f32 [R, branch_rank], between the branch's two products
   kKey,           // f32 [R, KV]
   kValue,         // f32 [R, KV]
   kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk; they live
@@ -38,11 +40,13 @@ enum class StepBuffer {
   kExpertRows,    // f32 [R, K, D], inputs of experts, then their outputs
   kFfnSum,        // f32 [R, D], what a dense FFN and experts add up to
   kPerLayer,      // f32 [R, layers * ple_dim], per-layer inputs
-  kSampled,       // f32 [S, D], rows whose logits are wanted
+  kMixing,        // f32 [R, X + X * X], a router's outputs, and the weights
+                  // that they make
+  kSampled,       // f32 [A, S, D], rows whose logits are wanted
   kSampledActivations,  // packed activations [S, D]
   kScratch,             // the kernels' scratch
 };
-inline constexpr int kNumStepBuffers = 22;
+inline constexpr int kNumStepBuffers = 24;
 const char* StepBufferName(StepBuffer buffer);
 
 struct WorkspaceBuffer {

@@ -178,8 +178,14 @@ struct Architecture {
   bool has_scale_keys = false;
   bool multiplies_logits = false;  // by A.logit_scale
 
-  // Several residual streams, mixed in every layer.
+  // Several residual streams, mixed in every layer by weights that a router
+  // makes (AltUp).
   bool has_altup = false;
+  // A branch beside attention, of low rank (LAuReL).
+  bool has_low_rank_branch = false;
+  // A.activation_sparsity_scale says how many standard deviations above the
+  // mean of its gates a gate has to be, in the layers that have such a limit.
+  bool cuts_gates = false;
   // Tensors in addition to those that the fields above imply, of the model and
   // of each layer.
   std::span<const TensorRole> model_tensors = {};

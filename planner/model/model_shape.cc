@@ -352,6 +352,9 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
                      keys.Int("altup.num_inputs", 2, ModelShape::kMaxStreams,
                               kAltupStreams));
   }
+  // No key says it.
+  constexpr int64_t kBranchRank = 64;
+  if (architecture.has_low_rank_branch) shape.branch_rank = kBranchRank;
   RETURN_IF_ERROR(ReadLayers(keys, architecture, shape));
   ASSIGN_OR_RETURN(numbers.n_rot, CheckRotation(keys, architecture, shape));
   ASSIGN_OR_RETURN(shape.vocab, ReadVocabShape(header));

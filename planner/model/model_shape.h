@@ -106,6 +106,7 @@ struct ModelShape {
   int64_t ple_dim = 0;         // width of per-layer embeddings; 0 = none
   int64_t n_streams = 1;       // residual streams
   bool has_windows = false;    // in some layers of the whole model
+  int64_t branch_rank = 0;     // of the branch beside attention; 0 = none
   // True if the file gives window layers a head_dim of their own.
   bool has_window_head_dim = false;
   // False if layers of the same model come before or after these on other

@@ -34,7 +34,7 @@ enum class Dim {
   kStreams,    // n_streams
   kStreamPairs,
   kOtherStreams,
-  kLaurel,  // rank of the low-rank branch
+  kBranch,  // branch_rank
 };
 
 // When a model, or one of its layers, has a tensor.

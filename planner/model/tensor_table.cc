@@ -137,7 +137,6 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
 
 // The widths are at most kMaxDim and counts too, so no product overflows.
 int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
-  constexpr int64_t kLaurelRank = 64;
   const ModelShape& shape = context.shape;
   const int64_t query = shape.n_heads * layer.head_dim;
   const int64_t kv = layer.n_kv_heads * layer.head_dim;
@@ -183,10 +182,10 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
       return shape.n_streams * shape.n_streams;
     case kOtherStreams:
       return shape.n_streams - 1;
-    case kLaurel:
+    case kBranch:
       break;
   }
-  return kLaurelRank;
+  return shape.branch_rank;
 }
 
 bool Holds(When when, const TensorContext& context, const LayerShape& layer) {

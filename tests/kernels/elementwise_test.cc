@@ -128,6 +128,38 @@ TEST_P(ElementwiseTest, RmsNormScalesWhatItWrites) {
   }
 }
 
+TEST_P(ElementwiseTest, RmsNormGivesARowTheSizeOfAnother) {
+  RandomData random(30);
+  for (const int64_t dim : {1, 33, 96, 640}) {
+    const auto n = static_cast<size_t>(dim);
+    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto like = random.Floats(3 * dim, 0.5f);
+    const auto weight = random.Floats(dim);
+    const auto before = random.Floats(3 * dim);
+    for (const bool accumulate : {false, true}) {
+      auto out = before;
+      ASSERT_TRUE(backend()
+                      .RmsNorm({x.data(), weight.data(), out.data(), 3, dim, 0,
+                                accumulate, nullptr, 1, like.data()})
+                      .ok());
+      for (size_t i = 0; i < out.size(); ++i) {
+        double sum = 0;
+        double like_sum = 0;
+        for (size_t c = i / n * n; c < i / n * n + n; ++c) {
+          sum += static_cast<double>(x[c]) * x[c];
+          like_sum += static_cast<double>(like[c]) * like[c];
+        }
+        const double y = x[i] * weight[i % n] * std::sqrt(like_sum / sum);
+        const double wanted = accumulate ? before[i] + y : y;
+        // The errors of two sums, and six roundings.
+        const double steps = static_cast<double>(dim) / 8 + 12;
+        EXPECT_NEAR(out[i], wanted,
+                    (std::abs(y) + std::abs(wanted)) * steps * 0x1p-24);
+      }
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, RmsNormWorksInPlaceAndRowsAreIndependent) {
   RandomData random(21);
   constexpr int64_t kDim = 577;

@@ -66,6 +66,12 @@ class SynchronousBackend : public Backend {
   absl::Status ScaleRows(const ScaleRowsArgs& args) override {
     return Then(backend_->ScaleRows(args));
   }
+  absl::Status CutRows(const CutRowsArgs& args) override {
+    return Then(backend_->CutRows(args));
+  }
+  absl::Status MixRows(const MixRowsArgs& args) override {
+    return Then(backend_->MixRows(args));
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Then(backend_->StoreRows(args));
   }

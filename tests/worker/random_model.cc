@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -62,6 +63,8 @@ int Gain(const Tensor& tensor) {
   if (tensor.name == "token_embd.weight" || tensor.name == "output.weight") {
     return -5;
   }
+  // Its input is divided by the model's width.
+  if (absl::StrContains(tensor.name, "altup_router.")) return 4;
   const int gain = -static_cast<int>(std::bit_width(tensor.cols)) / 2;
   const bool is_score = absl::StrContains(tensor.name, "attn_q.") ||
                         absl::StrContains(tensor.name, "attn_k.");
@@ -257,6 +260,17 @@ void WriteGemma4(const RandomModel& m, Writer& w) {
   w.U32("gemma4.embedding_length_per_layer_input", m.ple_dim);
 }
 
+void WriteGemma3n(const RandomModel& m, Writer& w) {
+  // The first half of the layers has few gates.
+  std::vector<float> deviations(m.n_layers, -HUGE_VALF);
+  std::fill_n(deviations.begin(), m.n_layers / 2, 1.6448534f);
+  w.Values("gemma3n.activation_sparsity_scale", 6, deviations);
+  w.U32("gemma3n.altup.active_idx", 0);
+  w.U32("gemma3n.altup.num_inputs", m.n_streams);
+  w.U32("gemma3n.attention.shared_kv_layers", m.n_shared_kv);
+  w.U32("gemma3n.embedding_length_per_layer_input", m.ple_dim);
+}
+
 Writer Metadata(const RandomModel& m) {
   const bool is_gemma = absl::StartsWith(m.architecture, "gemma");
   const std::string a = m.architecture + ".";
@@ -272,6 +286,7 @@ Writer Metadata(const RandomModel& m) {
   } else {
     w.U32(a + "attention.head_count_kv", m.n_kv_heads);
   }
+  if (m.architecture == "gemma3n") WriteGemma3n(m, w);
   w.U32(a + "attention.key_length", m.head_dim);
   w.U32(a + "attention.value_length", m.head_dim);
   w.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
@@ -299,6 +314,9 @@ Writer Metadata(const RandomModel& m) {
     w.F32(a + "rope.scaling.factor", m.rope_factor);
   }
   is_gemma ? WriteSpmVocab(m, w) : WriteBpeVocab(w);
+  if (!m.suppressed_tokens.empty()) {
+    w.Values("tokenizer.ggml.suppress_tokens", 5, m.suppressed_tokens);
+  }
   if (!m.chat_template.empty()) {
     w.Text("tokenizer.chat_template", m.chat_template);
   }
@@ -317,10 +335,14 @@ class TensorList {
     tensors_.push_back({prefix + role + ".weight",
                         rows == 1 ? DType::kF32 : type, cols, rows});
   }
+  void AddMany(const std::string& prefix, const std::string& role,
+               uint64_t cols, uint64_t rows, uint64_t n) {
+    Add(prefix, role, cols, rows);
+    tensors_.back().n_matrices = n;
+  }
   void AddExperts(const std::string& prefix, const std::string& role,
                   uint64_t cols, uint64_t rows) {
-    Add(prefix, role, cols, rows);
-    tensors_.back().n_matrices = model_.n_experts;
+    AddMany(prefix, role, cols, rows, model_.n_experts);
   }
   void AddVector(const std::string& name, uint64_t n) {
     tensors_.push_back({name, DType::kF32, n, 1});
@@ -340,7 +362,9 @@ class TensorList {
                    uint64_t dim) {
     Add(prefix, role, dim, 1);
     // Its scores are not divided by the root of a head's width.
-    if (model_.architecture == "gemma4") tensors_.back().base = 0.75f;
+    if (model_.architecture == "gemma3n" || model_.architecture == "gemma4") {
+      tensors_.back().base = 0.75f;
+    }
   }
   std::vector<Tensor> Take() { return std::move(tensors_); }
 
@@ -372,6 +396,21 @@ void AddExpertTensors(const RandomModel& m, const std::string& p,
   list.Add(p, "post_ffw_norm_2", m.dim, 1);
 }
 
+// The tensors of a layer that has several residual streams, and of its branch
+// beside attention.
+void AddStreamTensors(const RandomModel& m, const std::string& p,
+                      TensorList& list) {
+  constexpr uint64_t kBranchRank = 64;
+  list.Add(p, "altup_correct_coef", m.n_streams, m.n_streams);
+  list.Add(p, "altup_correct_scale", m.dim, 1);
+  list.Add(p, "altup_predict_coef", m.n_streams, m.n_streams * m.n_streams);
+  list.Add(p, "altup_router", m.dim, m.n_streams);
+  list.Add(p, "altup_router_norm", m.dim, 1);
+  list.Add(p, "laurel_l", m.dim, kBranchRank);
+  list.Add(p, "laurel_r", kBranchRank, m.dim);
+  list.Add(p, "laurel_post_norm", m.dim, 1);
+}
+
 void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const LayerHeads heads = HeadsOf(m, il);
   const uint64_t q = uint64_t{m.n_heads} * heads.dim;
@@ -381,8 +420,9 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const bool is_gpt_oss = m.architecture == "gpt-oss";
   list.Add(p, "attn_norm", m.dim, 1);
   list.Add(p, is_gpt_oss ? "post_attention_norm" : "ffn_norm", m.dim, 1);
-  if (is_gemma4 || m.architecture == "gemma3" || m.architecture == "qwen3" ||
-      m.architecture == "qwen3moe") {
+  const bool is_gemma3n = m.architecture == "gemma3n";
+  if (is_gemma3n || is_gemma4 || m.architecture == "gemma3" ||
+      m.architecture == "qwen3" || m.architecture == "qwen3moe") {
     list.AddHeadNorm(p, "attn_q_norm", heads.dim);
     if (heads.owns_kv) list.AddHeadNorm(p, "attn_k_norm", heads.dim);
   }
@@ -395,7 +435,8 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
     list.AddBias(p + "attn_k", kv);
     list.AddBias(p + "attn_v", kv);
   }
-  if (is_gemma4 || m.architecture == "gemma2" || m.architecture == "gemma3") {
+  if (is_gemma3n || is_gemma4 || m.architecture == "gemma2" ||
+      m.architecture == "gemma3") {
     list.Add(p, "post_attention_norm", m.dim, 1);
     list.Add(p, "post_ffw_norm", m.dim, 1);
   }
@@ -420,6 +461,7 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
     list.Add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
     list.Add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
   }
+  if (is_gemma3n) AddStreamTensors(m, p, list);
   if (m.ple_dim == 0) return;
   list.Add(p, "inp_gate", m.dim, m.ple_dim);
   list.Add(p, "proj", m.ple_dim, m.dim);
@@ -435,6 +477,10 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     list.Add("", "per_layer_token_embd", all, kRandomVocab);
     list.Add("", "per_layer_model_proj", m.dim, all);
     list.Add("", "per_layer_proj_norm", m.ple_dim, 1);
+  }
+  if (m.n_streams > 0) {
+    list.AddMany("", "altup_proj", m.dim, m.dim, m.n_streams - 1);
+    list.AddMany("", "altup_unembd_proj", m.dim, m.dim, m.n_streams - 1);
   }
   for (uint32_t il = 0; il < m.n_layers; ++il) AddLayerTensors(m, il, list);
   list.Add("", "output_norm", m.dim, 1);

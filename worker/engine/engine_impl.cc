@@ -9,6 +9,7 @@
 #include "worker/cache/roll_plan.h"
 #include "worker/engine/check_request.h"
 #include "worker/engine/engine_observer.h"
+#include "worker/sampling/logit_bias.h"
 #include "worker/sampling/token_history.h"
 
 namespace plimsoll::worker {
@@ -73,6 +74,7 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   if (has_session) request.roll.policy = ContextPolicy::kRoll;
   RETURN_IF_ERROR(
       CheckRequest(request, plan.n_ctx, resources_.tokenizer->vocab_size()));
+  SuppressTokens(resources_.suppressed_tokens, request.logit_bias);
   const int64_t n_draft = plan.options.n_draft;
   if (request.draft_tokens < 0 || request.draft_tokens > n_draft) {
     return absl::InvalidArgumentError(absl::StrCat(

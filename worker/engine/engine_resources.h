@@ -35,6 +35,7 @@ struct EngineResources {
   std::unique_ptr<ParkedContexts> parked;  // step thread only
   std::unique_ptr<Model> model;            // runs all stages
   std::unique_ptr<const Tokenizer> tokenizer;
+  std::vector<int32_t> suppressed_tokens;  // no request draws them
 
   // The first part's plan. All parts have the same context and options.
   const planner::MemoryPlan& plan() const { return parts.front().plan; }

@@ -10,6 +10,7 @@
 #include "worker/device/arena.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/host_resources.h"
+#include "worker/engine/suppressed_tokens.h"
 #include "worker/engine/warm_up.h"
 #include "worker/graph/model_pipeline.h"
 #include "worker/graph/step_pieces.h"
@@ -55,6 +56,9 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
   // The tokenizer's tables are the first memory that is taken.
   RETURN_IF_ERROR(fence_({"allocate", 0, bytes}));
   ASSIGN_OR_RETURN(loaded_.tokenizer, LoadTokenizer(file_.header(), file_));
+  ASSIGN_OR_RETURN(
+      loaded_.suppressed_tokens,
+      ReadSuppressedTokens(file_.header(), loaded_.shape.vocab_size));
   RETURN_IF_ERROR(AllocateArenas());
   RETURN_IF_ERROR(BuildGraph());
   RETURN_IF_ERROR(FillWeights());

@@ -1,6 +1,7 @@
 #include "worker/graph/attention_mixer.h"
 
 #include <algorithm>
+#include <numbers>
 #include <string>
 
 #include "absl/algorithm/container.h"
@@ -123,6 +124,7 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
     end_.post_norm = context.Vector(p + "post_attention_norm.weight");
   }
   if (architecture.has_sinks) sinks_ = context.Vector(p + "attn_sinks.weight");
+  if (architecture.has_low_rank_branch) branch_.emplace(layer, norm_, context);
 }
 
 absl::string_view AttentionMixer::Missing(
@@ -136,6 +138,11 @@ absl::string_view AttentionMixer::Missing(
   // The norm makes the copy.
   if (architecture.values_may_be_keys && !architecture.has_value_norms) {
     return "values that are keys and are not normed";
+  }
+  // Its sum is divided as attention's norm is added.
+  if (architecture.has_low_rank_branch &&
+      !(architecture.has_pre_norms && architecture.has_post_norms)) {
+    return "a branch beside attention without norms before and after";
   }
   return "";
 }
@@ -154,6 +161,7 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
          (architecture.head_norms != planner::HeadNorms::kNone &&
           absl::c_linear_search(kHeadNorms, tensor)) ||
          (architecture.has_sinks && tensor == "attn_sinks.weight") ||
+         (architecture.has_low_rank_branch && LowRankBranch::Reads(tensor)) ||
          (architecture.has_post_norms &&
           tensor == "post_attention_norm.weight");
 }
@@ -161,10 +169,13 @@ bool AttentionMixer::Reads(const planner::Architecture& architecture,
 absl::Status AttentionMixer::Add(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   RETURN_IF_ERROR(ProjectHeads(x));
+  if (branch_) RETURN_IF_ERROR(branch_->Add(x));
   RETURN_IF_ERROR(ScaleHeads());
   ASSIGN_OR_RETURN(const ProductInput attended, Attend(batch));
   if (context_.n_rows() == 0) return absl::OkStatus();
-  return context_.AddToResidual(attended, end_);
+  RETURN_IF_ERROR(context_.AddToResidual(attended, end_));
+  if (branch_) context_.ScaleResidual(1 / std::numbers::sqrt2_v<float>);
+  return absl::OkStatus();
 }
 
 absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {

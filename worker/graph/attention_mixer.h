@@ -3,11 +3,13 @@
 #define PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
+#include "worker/graph/low_rank_branch.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -40,6 +42,7 @@ class AttentionMixer final : public Sublayer {
                     absl::string_view tensor);
 
   // x += Wo attention(RMS(x)); the sum is normed if the architecture norms it.
+  // If there is a branch beside attention, x becomes (x + both) / sqrt(2).
   // After the last layer's attention, rows that nobody needs are dropped.
   absl::Status Add(const StepBatch& batch) override;
 
@@ -108,6 +111,7 @@ class AttentionMixer final : public Sublayer {
   const float* joint_k_norm_ = nullptr;
   const float* sinks_ = nullptr;  // [n_heads], or null
   ResidualEnd end_;
+  std::optional<LowRankBranch> branch_;
 };
 
 }  // namespace plimsoll::worker

@@ -1,6 +1,7 @@
 #include "worker/graph/decoder_graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -38,16 +39,10 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
       attention_scratch_(inputs.plan->n_rows),
       logits_(reinterpret_cast<float*>(
           inputs.arena->Region(*inputs.plan, "logits").data)) {
-  const bool has_embeddings = inputs.shape->ple_dim > 0;
-  if (has_embeddings) per_layer_inputs_.emplace(context_);
+  if (inputs.shape->ple_dim > 0) per_layer_inputs_.emplace(context_);
+  if (context_.n_streams() > 1) streams_.emplace(context_);
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
-    layers_.push_back(
-        {.mixer = std::make_unique<AttentionMixer>(architecture, il, context_,
-                                                   attention_scratch_),
-         .ffn = MakeFfn(architecture, il, context_),
-         .embedding = has_embeddings
-                          ? std::make_unique<PerLayerEmbedding>(il, context_)
-                          : nullptr});
+    layers_.push_back(MakeLayer(architecture, il));
   }
   if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;
@@ -56,11 +51,30 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
                                                       : "output.weight");
 }
 
+DecoderGraph::Layer DecoderGraph::MakeLayer(
+    const planner::Architecture& architecture, int64_t layer) {
+  Layer made;
+  const auto add = [&made](std::unique_ptr<Sublayer> sublayer) {
+    made.sublayers.push_back(std::move(sublayer));
+  };
+  if (streams_) add(std::make_unique<PredictStreams>(layer, context_));
+  add(std::make_unique<AttentionMixer>(architecture, layer, context_,
+                                       attention_scratch_));
+  add(MakeFfn(architecture, layer, context_));
+  if (streams_) add(std::make_unique<CorrectStreams>(layer, context_));
+  if (per_layer_inputs_) {
+    add(std::make_unique<PerLayerEmbedding>(architecture, layer, context_));
+  }
+  return made;
+}
+
 absl::string_view DecoderGraph::Missing(
     const planner::Architecture& architecture,
     const planner::ModelShape& shape) {
-  if (shape.n_streams > 1) return "several residual streams";
   const bool is_whole = shape.has_first_layer && shape.has_last_layer;
+  if (shape.n_streams > 1 && !is_whole) {
+    return "several residual streams and layers on several devices";
+  }
   if (shape.ple_dim > 0 && !is_whole) {
     return "per-layer embeddings and layers on several devices";
   }
@@ -81,7 +95,7 @@ bool DecoderGraph::Reads(absl::string_view tensor) {
                                             "rope_factors_long.weight",
                                             "rope_factors_short.weight"};
   return absl::c_linear_search(kTensors, tensor) ||
-         PerLayerInputs::Reads(tensor);
+         PerLayerInputs::Reads(tensor) || ResidualStreams::Reads(tensor);
 }
 
 bool DecoderGraph::ReadsInLayer(const planner::Architecture& architecture,
@@ -89,7 +103,8 @@ bool DecoderGraph::ReadsInLayer(const planner::Architecture& architecture,
   // Only a sum that is normed is scaled.
   return (architecture.has_post_norms &&
           tensor == "layer_output_scale.weight") ||
-         PerLayerEmbedding::Reads(tensor);
+         PerLayerEmbedding::Reads(architecture, tensor) ||
+         PredictStreams::Reads(tensor);
 }
 
 absl::Status DecoderGraph::FinishLoad() {
@@ -150,18 +165,20 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
                          .out = context_.Residual()}));
   }
   if (per_layer_inputs_) RETURN_IF_ERROR(per_layer_inputs_->Compute(batch));
+  if (streams_) RETURN_IF_ERROR(streams_->Split());
   for (const Layer& layer : layers_) RETURN_IF_ERROR(AddLayer(layer, batch));
   RETURN_IF_ERROR(context_.FinishResidual());
+  if (streams_) RETURN_IF_ERROR(streams_->Merge());
   if (context_.HasLogits()) return StepLogits(batch);
   return backend.Synchronize();
 }
 
 absl::Status DecoderGraph::AddLayer(const Layer& layer,
                                     const StepBatch& batch) {
-  RETURN_IF_ERROR(layer.mixer->Add(batch));
-  if (context_.n_rows() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(layer.ffn->Add(batch));
-  if (layer.embedding) RETURN_IF_ERROR(layer.embedding->Add(batch));
+  for (const std::unique_ptr<Sublayer>& sublayer : layer.sublayers) {
+    RETURN_IF_ERROR(sublayer->Add(batch));
+    if (context_.n_rows() == 0) return absl::OkStatus();
+  }
   if (layer.output_scale != 1) context_.ScaleResidual(layer.output_scale);
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "worker/graph/attention_mixer.h"
 #include "worker/graph/graph_parameters.h"
 #include "worker/graph/per_layer_embedding.h"
+#include "worker/graph/residual_streams.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
@@ -44,12 +45,11 @@ class DecoderGraph final : public Model {
 
  private:
   struct Layer {
-    std::unique_ptr<Sublayer> mixer;
-    std::unique_ptr<Sublayer> ffn;
-    std::unique_ptr<Sublayer> embedding;  // the layer's own one; may be null
+    std::vector<std::unique_ptr<Sublayer>> sublayers;  // in their order
     float output_scale = 1;  // multiplies the residual stream at the end
   };
 
+  Layer MakeLayer(const planner::Architecture& architecture, int64_t layer);
   absl::Status AddLayer(const Layer& layer, const StepBatch& batch);
   // Computes everything between the input rows and the output rows.
   absl::Status Compute(const StepBatch& batch);
@@ -68,6 +68,7 @@ class DecoderGraph final : public Model {
   StepContext context_;
   AttentionScratch attention_scratch_;
   std::optional<PerLayerInputs> per_layer_inputs_;
+  std::optional<ResidualStreams> streams_;  // if there are several
   std::vector<Layer> layers_;
   kernels::WeightMatrix embedding_ = {};  // set if the layers begin with it
   kernels::WeightMatrix output_ = {};     // set if logits are made here

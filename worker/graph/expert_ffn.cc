@@ -74,7 +74,7 @@ absl::Status ExpertFfn::AddShared(const ProductInput& x) {
   } else {
     return absl::OkStatus();
   }
-  return context_.NormedAgain().status();
+  return context_.AsInput(context_.Normed(), context_.model_dim()).status();
 }
 
 }  // namespace plimsoll::worker

@@ -12,7 +12,8 @@ GatedFfn::GatedFfn(const planner::Architecture& architecture, int64_t layer,
                    StepContext& context)
     : context_(context),
       is_parallel_(architecture.has_parallel_ffn),
-      network_(absl::StrCat("blk.", layer, "."), "", context),
+      network_(absl::StrCat("blk.", layer, "."), "", context,
+               context.parameters().GateCut(layer)),
       end_(network_.down()) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   if (architecture.has_pre_norms && !is_parallel_) {
@@ -34,7 +35,10 @@ bool GatedFfn::Reads(const planner::Architecture& architecture,
 }
 
 absl::StatusOr<ProductInput> GatedFfn::Input() {
-  return is_parallel_ ? context_.NormedAgain() : context_.SublayerInput(norm_);
+  // Attention packed what it attended in place of the norm.
+  return is_parallel_
+             ? context_.AsInput(context_.Normed(), context_.model_dim())
+             : context_.SublayerInput(norm_);
 }
 
 absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {

@@ -24,7 +24,8 @@ class GatedFfn final : public Sublayer {
                     absl::string_view tensor);
 
   // x += Wdown (activation(Wgate RMS(x)) * Wup RMS(x)), with the biases that
-  // the file has; the sum is normed if the architecture norms it.
+  // the file has; the sum is normed if the architecture norms it, and gates are
+  // cut where the file cuts them.
   absl::Status Add(const StepBatch& batch) override;
   // out = what Add adds, before any norm of it.
   absl::Status Compute(float* out);

@@ -8,8 +8,8 @@ namespace plimsoll::worker {
 using planner::StepBuffer;
 
 GatedNetwork::GatedNetwork(const std::string& prefix, absl::string_view suffix,
-                           StepContext& context)
-    : context_(context) {
+                           StepContext& context, std::optional<float> cut)
+    : context_(context), cut_(cut) {
   const auto weight = [&](absl::string_view role) {
     return context.Matrix(absl::StrCat(prefix, role, suffix, ".weight"));
   };
@@ -30,7 +30,7 @@ absl::StatusOr<ProductInput> GatedNetwork::Gated(const ProductInput& x) {
   float* const up = context_.Buffer(StepBuffer::kUp);
   const kernels::Activation activation = context_.parameters().activation;
   std::byte* const packed = context_.PackedInputs(gate_.rows);
-  if (gate_bias_ == nullptr && up_bias_ == nullptr) {
+  if (gate_bias_ == nullptr && up_bias_ == nullptr && !cut_) {
     ASSIGN_OR_RETURN(const std::byte* const at,
                      context_.backend().GatedMatMul(
                          {.gate = context_.ProductOf(x, {gate_, gate}),
@@ -43,6 +43,12 @@ absl::StatusOr<ProductInput> GatedNetwork::Gated(const ProductInput& x) {
   RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}, {up_, up}}));
   RETURN_IF_ERROR(context_.AddBiases(
       {{gate_bias_, gate, gate_.rows}, {up_bias_, up, up_.rows}}));
+  if (cut_) {
+    RETURN_IF_ERROR(context_.backend().CutRows({.x = gate,
+                                                .n_rows = context_.n_rows(),
+                                                .dim = gate_.rows,
+                                                .deviations = *cut_}));
+  }
   RETURN_IF_ERROR(
       context_.backend().GatedActivation({.gate = gate,
                                           .up = up,

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 #define PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -12,9 +13,10 @@ namespace plimsoll::worker {
 class GatedNetwork {
  public:
   // Its tensors are called PREFIXffn_gateSUFFIX.weight and so on; the prefix is
-  // the layer's "blk.N.".
+  // the layer's "blk.N.". If there is a `cut`, gates are cut there
+  // (kernels::CutRowsArgs::deviations) before they are activated.
   GatedNetwork(const std::string& prefix, absl::string_view suffix,
-               StepContext& context);
+               StepContext& context, std::optional<float> cut = std::nullopt);
 
   // Returns activation(Wgate x + bias) * (Wup x + bias). It writes to where `x`
   // is packed.
@@ -26,6 +28,7 @@ class GatedNetwork {
 
  private:
   StepContext& context_;
+  const std::optional<float> cut_;
   kernels::WeightMatrix gate_, up_;
   const float* gate_bias_;  // each may be null
   const float* up_bias_;

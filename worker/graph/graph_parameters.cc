@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -289,6 +290,46 @@ absl::StatusOr<kernels::Routing> ReadRouting(const Architecture& architecture,
       absl::StrCat(key, " must be a number of at least 0, got ", *scale));
 }
 
+// Files write minus infinity for layers that cut no gate.
+absl::StatusOr<std::vector<std::optional<float>>> ReadGateCuts(
+    const Architecture& architecture, const GgufHeader& header) {
+  constexpr double kNoCut = -1e30;
+  std::vector<std::optional<float>> cuts;
+  if (!architecture.cuts_gates) return cuts;
+  const std::string key = KeyOf(architecture, "activation_sparsity_scale");
+  ASSIGN_OR_RETURN(const planner::GgufArray* const given, header.Array(key));
+  if (given == nullptr) return cuts;
+  ASSIGN_OR_RETURN(const auto n_layers,
+                   header.Int(KeyOf(architecture, "block_count")));
+  if (std::ssize(given->numbers) != n_layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, " must have a number for each of ", n_layers.value_or(0),
+        " layers, it has ", given->n, " elements"));
+  }
+  for (const double deviations : given->numbers) {
+    if (deviations <= kNoCut) {
+      cuts.emplace_back(std::nullopt);
+    } else if (std::abs(deviations) <= kMaxFactor) {
+      cuts.emplace_back(static_cast<float>(deviations));
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, " has the number ", deviations));
+    }
+  }
+  return cuts;
+}
+
+// Layers work on stream 0.
+absl::Status CheckActiveStream(const Architecture& architecture,
+                               const GgufHeader& header) {
+  if (!architecture.has_altup) return absl::OkStatus();
+  const std::string key = KeyOf(architecture, "altup.active_idx");
+  ASSIGN_OR_RETURN(const auto stream, header.Int(key));
+  if (stream.value_or(0) == 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(key, " ", *stream, " cannot be run by this build (0 can)"));
+}
+
 }  // namespace
 
 absl::StatusOr<double> ReadFactor(const GgufHeader& header,
@@ -313,6 +354,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
                                                const GraphInputs& inputs) {
   const planner::ModelShape& shape = *inputs.shape;
   GraphParameters parameters = {};
+  RETURN_IF_ERROR(CheckActiveStream(architecture, header));
   RETURN_IF_ERROR(ReadScales(architecture, header, shape, parameters));
   ASSIGN_OR_RETURN(parameters.attention_scale,
                    AttentionScale(architecture, header, shape));
@@ -336,6 +378,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
     parameters.rope.n_rot = 0;
   }
   parameters.activation = ActivationOf(architecture);
+  ASSIGN_OR_RETURN(parameters.gate_cuts, ReadGateCuts(architecture, header));
   if (shape.n_experts > 0) {
     ASSIGN_OR_RETURN(parameters.routing,
                      ReadRouting(architecture, header, shape.n_experts));

@@ -4,7 +4,9 @@
 #define PLIMSOLL_WORKER_GRAPH_GRAPH_PARAMETERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -52,11 +54,20 @@ struct GraphParameters {
   RopeParameters window_rope;  // sliding-window layers
   kernels::Activation activation;
   kernels::Routing routing;  // to experts
+  // How many standard deviations above their mean gates are cut, by the model's
+  // layers; empty if no layer cuts them.
+  std::vector<std::optional<float>> gate_cuts = {};
+
+  std::optional<float> GateCut(int64_t layer) const {
+    if (gate_cuts.empty()) return std::nullopt;
+    return gate_cuts[static_cast<size_t>(layer)];
+  }
 };
 
 // Reads the parameters from a file's header. Requires CheckArchitecture.
 // Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
-// sense; kUnimplemented naming a rope scaling that this build cannot run.
+// sense; kUnimplemented naming a rope scaling, or a residual stream that layers
+// work on, that this build cannot run.
 absl::StatusOr<GraphParameters> ReadParameters(
     const planner::Architecture& architecture,
     const planner::GgufHeader& header, const GraphInputs& inputs);

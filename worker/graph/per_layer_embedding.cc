@@ -55,18 +55,24 @@ absl::Status PerLayerInputs::Compute(const StepBatch& batch) {
                           .accumulate = true});
 }
 
-PerLayerEmbedding::PerLayerEmbedding(int64_t layer, StepContext& context)
+PerLayerEmbedding::PerLayerEmbedding(const planner::Architecture& architecture,
+                                     int64_t layer, StepContext& context)
     : context_(context), index_(layer - context.inputs().first_layer) {
   const std::string p = absl::StrCat("blk.", layer, ".");
+  if (architecture.has_altup) {
+    stream_weight_ = context.Vector(p + "altup_correct_scale.weight");
+  }
   gate_ = context.Matrix(p + "inp_gate.weight");
   end_.w = context.Matrix(p + "proj.weight");
   end_.post_norm = context.Vector(p + "post_norm.weight");
 }
 
-bool PerLayerEmbedding::Reads(absl::string_view tensor) {
+bool PerLayerEmbedding::Reads(const planner::Architecture& architecture,
+                              absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {"inp_gate.weight", "proj.weight",
                                             "post_norm.weight"};
-  return absl::c_linear_search(kTensors, tensor);
+  return absl::c_linear_search(kTensors, tensor) ||
+         (architecture.has_altup && tensor == "altup_correct_scale.weight");
 }
 
 absl::StatusOr<PerLayerEmbedding::Inputs> PerLayerEmbedding::InputsOf(
@@ -82,9 +88,30 @@ absl::StatusOr<PerLayerEmbedding::Inputs> PerLayerEmbedding::InputsOf(
   return Inputs{sampled, shape.ple_dim};
 }
 
+absl::Status PerLayerEmbedding::AddToOtherStreams(const ProductInput& input) {
+  float* const sum = context_.Normed();
+  RETURN_IF_ERROR(context_.Project(input, {{end_.w, sum}}));
+  RETURN_IF_ERROR(
+      context_.backend().RmsNorm({.x = sum,
+                                  .weight = end_.post_norm,
+                                  .out = sum,
+                                  .n_rows = context_.n_rows(),
+                                  .dim = context_.model_dim(),
+                                  .eps = context_.parameters().rms_eps,
+                                  .accumulate = false}));
+  float* const others = context_.Stream(1);
+  return context_.MixStreams({.x = others,
+                              .y = sum,
+                              .out = others,
+                              .n_out = context_.n_streams() - 1});
+}
+
 absl::Status PerLayerEmbedding::Add(const StepBatch& batch) {
-  ASSIGN_OR_RETURN(const ProductInput x,
-                   context_.SublayerInput(/*weight=*/nullptr));
+  const bool has_streams = stream_weight_ != nullptr;
+  ASSIGN_OR_RETURN(
+      const ProductInput x,
+      has_streams ? context_.WeightedInput(context_.Stream(0), stream_weight_)
+                  : context_.SublayerInput(/*weight=*/nullptr));
   float* const gate = context_.Buffer(StepBuffer::kGate);
   RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}}));
   ASSIGN_OR_RETURN(const Inputs inputs, InputsOf(batch));
@@ -98,7 +125,8 @@ absl::Status PerLayerEmbedding::Add(const StepBatch& batch) {
        .activation = context_.parameters().activation,
        .packed = packed,
        .up_stride = inputs.stride}));
-  return context_.AddToResidual({gate, packed}, end_);
+  return has_streams ? AddToOtherStreams({gate, packed})
+                     : context_.AddToResidual({gate, packed}, end_);
 }
 
 }  // namespace plimsoll::worker

@@ -36,12 +36,16 @@ class PerLayerInputs {
 
 class PerLayerEmbedding final : public Sublayer {
  public:
-  PerLayerEmbedding(int64_t layer, StepContext& context);
+  PerLayerEmbedding(const planner::Architecture& architecture, int64_t layer,
+                    StepContext& context);
 
   // True if it reads a layer's tensor of that name.
-  static bool Reads(absl::string_view tensor);
+  static bool Reads(const planner::Architecture& architecture,
+                    absl::string_view tensor);
 
-  // x += RMS(Wproj (activation(Wgate x) * the layer's inputs)).
+  // x += RMS(Wproj (activation(Wgate x) * the layer's inputs)). If there are
+  // several residual streams, the gate reads stream 0 times a weight instead,
+  // and the sum is added to each of the others.
   absl::Status Add(const StepBatch& batch) override;
 
  private:
@@ -51,9 +55,12 @@ class PerLayerEmbedding final : public Sublayer {
     int64_t stride;  // floats from one row to the next
   };
   absl::StatusOr<Inputs> InputsOf(const StepBatch& batch);
+  // Adds the product of `input`, normed, to all streams but the first one.
+  absl::Status AddToOtherStreams(const ProductInput& input);
 
   StepContext& context_;
-  const int64_t index_;  // the layer's index in its part
+  const int64_t index_;                   // the layer's index in its part
+  const float* stream_weight_ = nullptr;  // null if there is one stream
   kernels::WeightMatrix gate_;
   ResidualEnd end_;
 };

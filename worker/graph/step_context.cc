@@ -84,46 +84,60 @@ absl::StatusOr<ProductInput> StepContext::SublayerInput(const float* weight,
 }
 
 absl::StatusOr<ProductInput> StepContext::PlainResidual() {
-  std::byte* packed = PackedInputs(model_dim());
-  if (added_weight_ != nullptr) {
-    kernels::RmsNormArgs norm = AddedNorm();
-    norm.packed = packed;
-    RETURN_IF_ERROR(backend().RmsNorm(norm));
-  } else if (packed != nullptr) {
-    RETURN_IF_ERROR(Pack(Residual(), packed));
-  }
-  return ProductInput{Residual(), packed};
+  if (added_weight_ == nullptr) return AsInput(Residual(), model_dim());
+  kernels::RmsNormArgs norm = AddedNorm();
+  norm.packed = PackedInputs(model_dim());
+  RETURN_IF_ERROR(backend().RmsNorm(norm));
+  return ProductInput{Residual(), norm.packed};
 }
 
 absl::StatusOr<ProductInput> StepContext::NormedResidual(const float* weight,
                                                          float scale) {
-  std::byte* packed = PackedInputs(model_dim());
-  const kernels::RmsNormArgs norm = {
-      .x = Residual(),
-      .weight = weight,
-      .out = Normed(),
-      .n_rows = n_rows_,
-      .dim = model_dim(),
-      .eps = parameters_.stream_eps,
-      .accumulate = false,
-      .packed = packed,
-      .scale = scale,
-      .subtracts_mean = parameters_.norms_subtract_means};
-  RETURN_IF_ERROR(added_weight_ == nullptr
-                      ? backend().RmsNorm(norm)
-                      : backend().AddNorm({AddedNorm(), norm}));
-  return ProductInput{Normed(), packed};
+  if (added_weight_ == nullptr) return NormedInput(Residual(), weight, scale);
+  const kernels::RmsNormArgs norm = NormOf(Residual(), weight, scale);
+  RETURN_IF_ERROR(backend().AddNorm({AddedNorm(), norm}));
+  return ProductInput{Normed(), norm.packed};
 }
 
-absl::StatusOr<ProductInput> StepContext::NormedAgain() {
-  std::byte* packed = PackedInputs(model_dim());
-  if (packed != nullptr) RETURN_IF_ERROR(Pack(Normed(), packed));
-  return ProductInput{Normed(), packed};
+kernels::RmsNormArgs StepContext::NormOf(const float* x, const float* weight,
+                                         float scale) const {
+  return {.x = x,
+          .weight = weight,
+          .out = Normed(),
+          .n_rows = n_rows_,
+          .dim = model_dim(),
+          .eps = parameters_.stream_eps,
+          .accumulate = false,
+          .packed = PackedInputs(model_dim()),
+          .scale = scale,
+          .subtracts_mean = parameters_.norms_subtract_means};
 }
 
-absl::Status StepContext::Pack(const float* x, std::byte* packed) {
-  return backend().PackActivations(
-      {.x = x, .n_rows = n_rows_, .dim = model_dim(), .out = packed});
+absl::StatusOr<ProductInput> StepContext::AsInput(const float* x, int64_t dim) {
+  std::byte* const packed = PackedInputs(dim);
+  if (packed != nullptr) {
+    RETURN_IF_ERROR(backend().PackActivations(
+        {.x = x, .n_rows = n_rows_, .dim = dim, .out = packed}));
+  }
+  return ProductInput{x, packed};
+}
+
+absl::StatusOr<ProductInput> StepContext::NormedInput(const float* x,
+                                                      const float* weight,
+                                                      float scale) {
+  const kernels::RmsNormArgs norm = NormOf(x, weight, scale);
+  RETURN_IF_ERROR(backend().RmsNorm(norm));
+  return ProductInput{Normed(), norm.packed};
+}
+
+absl::StatusOr<ProductInput> StepContext::WeightedInput(const float* x,
+                                                        const float* weight) {
+  // A norm that gives a row its own size back only multiplies by the weight.
+  kernels::RmsNormArgs norm = NormOf(x, weight, /*scale=*/1);
+  norm.eps = kLeastSquare;
+  norm.like = x;
+  RETURN_IF_ERROR(backend().RmsNorm(norm));
+  return ProductInput{Normed(), norm.packed};
 }
 
 kernels::RmsNormArgs StepContext::AddedNorm() {
@@ -170,6 +184,12 @@ kernels::MatMulArgs StepContext::ProductOf(const ProductInput& input,
           .out = projection.out,
           .n_rows = n_rows_,
           .accumulate = projection.accumulate};
+}
+
+absl::Status StepContext::MixStreams(kernels::MixRowsArgs args) {
+  args.n_rows = n_rows_;
+  args.dim = model_dim();
+  return backend().MixRows(args);
 }
 
 absl::Status StepContext::Project(
@@ -222,6 +242,7 @@ absl::Status StepContext::GatherRows(const float* from,
 
 absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
                                                       int64_t attended_dim) {
+  const int64_t n_before = n_rows_;
   n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
   PLIMSOLL_CHECK(n_rows_ <= inputs_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
@@ -231,18 +252,15 @@ absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
   RETURN_IF_ERROR(
       GatherRows(attended_, batch.sampled_rows, attended_dim, query));
   attended_ = query;
-  float* sampled = Buffer(StepBuffer::kSampled);
-  RETURN_IF_ERROR(
-      GatherRows(residual_, batch.sampled_rows, model_dim(), sampled));
-  residual_ = sampled;
-  std::byte* packed = PackedInputs(attended_dim);
-  if (packed != nullptr) {
-    RETURN_IF_ERROR(backend().PackActivations({.x = Attended(),
-                                               .n_rows = n_rows_,
-                                               .dim = attended_dim,
-                                               .out = packed}));
+  float* const sampled = Buffer(StepBuffer::kSampled);
+  const int64_t n_arrays = n_streams() > 1 ? n_streams() + 1 : 1;
+  for (int64_t i = 0; i < n_arrays; ++i) {
+    RETURN_IF_ERROR(GatherRows(residual_ + i * n_before * model_dim(),
+                               batch.sampled_rows, model_dim(),
+                               sampled + i * n_rows_ * model_dim()));
   }
-  return ProductInput{Attended(), packed};
+  residual_ = sampled;
+  return AsInput(Attended(), attended_dim);
 }
 
 }  // namespace plimsoll::worker

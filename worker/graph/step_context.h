@@ -54,6 +54,9 @@ struct ResidualEnd {
   const float* post_norm = nullptr;  // weight of the norm; may be null
 };
 
+// A mean of squares that is as good as zero, and above it.
+inline constexpr float kLeastSquare = 1e-30f;
+
 // The graph owns it, and sublayers refer to it. Layer numbers count from the
 // whole model's first layer. Nothing here allocates device memory.
 class StepContext {
@@ -68,6 +71,7 @@ class StepContext {
   kernels::Backend& backend() const { return *inputs_.backend; }
   int64_t n_rows() const { return n_rows_; }
   int64_t model_dim() const { return inputs_.shape->model_dim; }
+  int64_t n_streams() const { return inputs_.shape->n_streams; }
 
   const planner::LayerShape& Layer(int64_t layer) const {
     return inputs_.shape
@@ -97,7 +101,12 @@ class StepContext {
   float* Buffer(planner::StepBuffer buffer) const {
     return reinterpret_cast<float*>(Bytes(buffer));
   }
+  // What a layer works on: the residual stream, unless there are several.
   float* Residual() const { return residual_; }
+  // Stream s, if there are several: [n_rows, model_dim], one after the other.
+  float* Stream(int64_t s) const {
+    return residual_ + (1 + s) * n_rows_ * model_dim();
+  }
   float* Normed() const { return Buffer(planner::StepBuffer::kNormed); }
   // The output of attention.
   float* Attended() const { return attended_; }
@@ -110,9 +119,15 @@ class StepContext {
   // RMSNorm(Residual()) * weight * scale, or Residual() if `weight` is null.
   absl::StatusOr<ProductInput> SublayerInput(const float* weight,
                                              float scale = 1);
-  // Normed() as an input once more, after something else was packed where it
-  // was.
-  absl::StatusOr<ProductInput> NormedAgain();
+  // x [n_rows, dim] as an input. The place of what was packed before is taken.
+  absl::StatusOr<ProductInput> AsInput(const float* x, int64_t dim);
+  // Normed() = RMSNorm(x) * weight * scale as an input, for x [n_rows,
+  // model_dim].
+  absl::StatusOr<ProductInput> NormedInput(const float* x, const float* weight,
+                                           float scale);
+  // Normed() = x * weight as an input, for x [n_rows, model_dim].
+  absl::StatusOr<ProductInput> WeightedInput(const float* x,
+                                             const float* weight);
   // Residual() += the product of `input` that `end` describes. If it is normed,
   // the addition stays pending until the next norm, or until FinishResidual;
   // meanwhile neither Normed() nor Residual() may be read or written.
@@ -126,6 +141,8 @@ class StepContext {
   // Does the addition that AddToResidual left pending.
   absl::Status FinishResidual();
 
+  // Mixes arrays [n_rows, model_dim]. It sets n_rows and dim.
+  absl::Status MixStreams(kernels::MixRowsArgs args);
   absl::Status Project(const ProductInput& input,
                        std::initializer_list<Projection> projections);
   // Adds biases to all rows, as one operation.
@@ -137,9 +154,9 @@ class StepContext {
   // begin every `from_stride` floats; 0: they lie side by side.
   absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
                           int64_t dim, float* to, int64_t from_stride = 0);
-  // Drops all rows of Residual() and of Attended() but the sampled ones for the
-  // rest of the step. Attended() is `attended_dim` wide. Returns Attended() as
-  // an input.
+  // Drops all rows of Residual(), of the streams and of Attended() but the
+  // sampled ones for the rest of the step. Attended() is `attended_dim` wide.
+  // Returns Attended() as an input.
   absl::StatusOr<ProductInput> KeepSampled(const StepBatch& batch,
                                            int64_t attended_dim);
   // True until KeepSampled.
@@ -150,8 +167,9 @@ class StepContext {
  private:
   absl::StatusOr<ProductInput> NormedResidual(const float* weight, float scale);
   absl::StatusOr<ProductInput> PlainResidual();
-  // Packs rows of model_dim().
-  absl::Status Pack(const float* x, std::byte* packed);
+  // The norm that makes NormedInput.
+  kernels::RmsNormArgs NormOf(const float* x, const float* weight,
+                              float scale) const;
   // The index of the weight called `name`.
   size_t IndexOf(absl::string_view name) const;
   // The norm whose addition is pending.

@@ -40,6 +40,17 @@ float Penalized(const LogitBiasOptions& options, const RecentTokens* recent,
 
 }  // namespace
 
+void SuppressTokens(std::span<const int32_t> ids, LogitBiasOptions& options) {
+  for (const int32_t id : ids) {
+    const auto found = std::ranges::find(options.biases, id, &LogitBias::id);
+    if (found == options.biases.end()) {
+      options.biases.push_back({id, kSuppressingBias});
+    } else {
+      found->bias = kSuppressingBias;
+    }
+  }
+}
+
 absl::Status ValidateLogitBias(const LogitBiasOptions& options,
                                int32_t vocab_size) {
   using Limits = LogitBiasOptions;

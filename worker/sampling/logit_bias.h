@@ -49,6 +49,13 @@ struct LogitBiasOptions {
   bool ChangesAnything() const { return HasPenalty() || !biases.empty(); }
 };
 
+// A bias that is as good as minus infinity. It is finite because a draw refuses
+// logits that are not.
+inline constexpr float kSuppressingBias = -1e30f;
+
+// Gives the tokens that bias, whatever bias they had.
+void SuppressTokens(std::span<const int32_t> ids, LogitBiasOptions& options);
+
 // Errors: kInvalidArgument naming the field.
 absl::Status ValidateLogitBias(const LogitBiasOptions& options,
                                int32_t vocab_size);

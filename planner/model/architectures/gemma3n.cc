@@ -1,5 +1,6 @@
 // Gemma 3n: several residual streams, a low-rank branch beside attention,
-// layers that share keys and values, per-layer embeddings.
+// gates of which few are left, layers that share keys and values, per-layer
+// embeddings.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {
@@ -31,9 +32,9 @@ constexpr auto kLayerTensors = std::to_array<TensorRole>({
     {"altup_router_norm.weight", When::kAlways, kRequired,
      VectorOf(Dim::kModel)},
     {"laurel_l.weight", When::kAlways, kRequired,
-     MatrixOf(Dim::kModel, Dim::kLaurel)},
+     MatrixOf(Dim::kModel, Dim::kBranch)},
     {"laurel_r.weight", When::kAlways, kRequired,
-     MatrixOf(Dim::kLaurel, Dim::kModel)},
+     MatrixOf(Dim::kBranch, Dim::kModel)},
     {"laurel_post_norm.weight", When::kAlways, kRequired,
      VectorOf(Dim::kModel)},
 });
@@ -57,6 +58,8 @@ extern constexpr Architecture kGemma3n = {
     .scales_embedding = true,
     .logit_cap = {"final_logit_softcapping", 30},
     .has_altup = true,
+    .has_low_rank_branch = true,
+    .cuts_gates = true,
     .model_tensors = kModelTensors,
     .layer_tensors = kLayerTensors,
 };

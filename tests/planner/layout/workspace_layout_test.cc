@@ -38,8 +38,17 @@ ModelShape SharingShape() {
   return shape;
 }
 
+// Several residual streams, and a branch beside attention.
+ModelShape StreamsShape() {
+  ModelShape shape = SharingShape();
+  shape.n_streams = 4;
+  shape.branch_rank = 64;
+  return shape;
+}
+
 TEST(WorkspaceLayoutTest, BuffersThatLiveTogetherNeverOverlap) {
-  for (const ModelShape& shape : {Gemma270m(), Smollm2(), SharingShape()}) {
+  for (const ModelShape& shape :
+       {Gemma270m(), Smollm2(), SharingShape(), StreamsShape()}) {
     for (int64_t n_rows : {1, 7, 16, 512, 2048}) {
       const auto plan = LayoutOf(shape, {.n_rows = n_rows, .has_rings = true});
       ASSERT_TRUE(plan.ok()) << plan.status();
@@ -115,6 +124,28 @@ TEST(WorkspaceLayoutTest, InputsOfAllLayersAreThereForTheWholeStep) {
   for (LayerShape& layer : narrow.layers) layer.ffn_dim = 64;
   EXPECT_EQ((*LayoutOf(narrow, {.n_rows = 64}))[StepBuffer::kGate].bytes,
             64 * 256 * 4);
+}
+
+TEST(WorkspaceLayoutTest, StreamsHaveRoomBesideWhatALayerWorksOn) {
+  const auto plan = LayoutOf(StreamsShape(), {.n_rows = 64});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kResidual].bytes, 5 * 64 * 640 * 4);
+  EXPECT_EQ((*plan)[StepBuffer::kSampled].bytes, 5 * 16 * 640 * 4);
+  EXPECT_EQ((*plan)[StepBuffer::kMixing].bytes, 64 * (4 + 4 * 4) * 4);
+  EXPECT_EQ((*plan)[StepBuffer::kBranch].bytes, 64 * 64 * 4);
+  // The branch may be the widest input of a product.
+  ModelShape narrow = Smollm2();
+  narrow.branch_rank = 4'096;
+  EXPECT_EQ((*LayoutOf(narrow, {.n_rows = 64}))[StepBuffer::kActivations].bytes,
+            64 * 4'096 / 32 * 80);
+}
+
+TEST(WorkspaceLayoutTest, OneStreamHasNothingBesideIt) {
+  const auto plan = LayoutOf(SharingShape(), {.n_rows = 64});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)[StepBuffer::kResidual].bytes, 64 * 640 * 4);
+  EXPECT_EQ((*plan)[StepBuffer::kMixing].bytes, 0);
+  EXPECT_EQ((*plan)[StepBuffer::kBranch].bytes, 0);
 }
 
 TEST(WorkspaceLayoutTest, WithoutRingsOrWindowsNothingIsReservedForThem) {

@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What other families and types add: biases, both soft-caps, values from
 // tables, experts, attention sinks, heads of two widths, values that are keys,
-// experts beside a dense FFN, shared keys and per-layer embeddings.
+// experts beside a dense FFN, shared keys, per-layer embeddings, and several
+// residual streams.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
@@ -105,7 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gpt_oss_q4_0", DType::kQ8_0},
                       ModelAndKv{"gemma4_keys", DType::kQ8_0},
                       ModelAndKv{"gemma4_experts", DType::kF16},
-                      ModelAndKv{"gemma4_shared", DType::kF16}),
+                      ModelAndKv{"gemma4_shared", DType::kF16},
+                      ModelAndKv{"gemma3n_q5_0", DType::kF16}),
     NameOfModelAndKv);
 
 }  // namespace

@@ -148,6 +148,30 @@ TEST_F(EngineTest, BiasesDecideAndCandidatesStayRaw) {
   for (const int32_t id : banned.ids()) EXPECT_NE(id, first);
 }
 
+TEST_F(EngineTest, TokensThatTheFileSuppressesAreNeverDrawn) {
+  Load({});
+  const Generated plain = Generate(*engine_, Greedy(kPrompt, 8));
+  testing::RandomModel model = FindRandomModel("llama_half");
+  model.suppressed_tokens = {plain.ids()[0], plain.ids()[1]};
+  LoadBytes(RandomModelBytes(model), {});
+  GenerateOptions options = Greedy(kPrompt, 8);
+  options.logit_bias.biases = {
+      {model.suppressed_tokens[1], LogitBiasOptions::kMaxBias}};
+  for (const int32_t top_k : {1, 40, 0}) {  // in candidates and in rows
+    options.sampling.temperature = top_k == 1 ? 0.0f : 1.0f;
+    options.sampling.top_k = top_k;
+    const Generated got = Generate(*engine_, options);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    ASSERT_EQ(got.tokens.size(), 8u);
+    for (const int32_t id : got.ids()) {
+      EXPECT_THAT(model.suppressed_tokens,
+                  ::testing::Not(::testing::Contains(id)));
+    }
+    // Log-probabilities are those of the model, before any bias.
+    EXPECT_EQ(got.tokens[0].candidates[0].id, plain.ids()[0]);
+  }
+}
+
 TEST_F(EngineTest, APenaltyThatNeverForgetsNeverRepeats) {
   Load({});
   GenerateOptions options = Greedy(kPrompt, 60);

@@ -116,6 +116,12 @@ class HookedBackend final : public kernels::Backend {
   absl::Status ScaleRows(const kernels::ScaleRowsArgs& args) override {
     return Around([&] { return backend_->ScaleRows(args); });
   }
+  absl::Status CutRows(const kernels::CutRowsArgs& args) override {
+    return Around([&] { return backend_->CutRows(args); });
+  }
+  absl::Status MixRows(const kernels::MixRowsArgs& args) override {
+    return Around([&] { return backend_->MixRows(args); });
+  }
   absl::Status StoreRows(const kernels::StoreRowsArgs& args) override {
     return Around([&] { return backend_->StoreRows(args); });
   }

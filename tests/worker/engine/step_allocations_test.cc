@@ -367,13 +367,11 @@ TEST_P(StepAllocationsTest, ConstraintsAllocateNothing) {
 }
 
 // Pages and with them a limit, rings without, and experts.
-INSTANTIATE_TEST_SUITE_P(Models, StepAllocationsTest,
-                         ::testing::Values("llama_half", "gemma_k",
-                                           "qwen2moe_q8_0", "gpt_oss_q4_0",
-                                           "gemma4_keys", "gemma4_shared"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, StepAllocationsTest,
+    ::testing::Values("llama_half", "gemma_k", "qwen2moe_q8_0", "gpt_oss_q4_0",
+                      "gemma4_keys", "gemma4_shared", "gemma3n_q5_0"),
+    [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace plimsoll::worker

@@ -32,6 +32,7 @@ inline constexpr Family kFamilies[] = {
     {"olmo2", "olmo2", true},
     {"olmo3", "olmo2", true},
     {"mistral3", "mistral3", true},
+    {"gemma3n", "gemma3n", true},
     {"gemma4-12b", "gemma4", true},
     {"gemma4-e2b", "gemma4", true},
     {"gemma4-26b", "gemma4", true},

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/gguf/header_numbers.h"
 #include "planner/model/architectures.h"
@@ -41,6 +44,14 @@ class Keys {
   }
   Keys& Int(const std::string& suffix, uint64_t value) {
     return Set(suffix, {GgufType::kU32, value});
+  }
+  Keys& Floats(const std::string& suffix, const std::vector<double>& values) {
+    return Set(suffix, {GgufType::kArray,
+                        planner::GgufArray{.element_type = GgufType::kF32,
+                                           .n = std::ssize(values),
+                                           .offset = 0,
+                                           .bytes = 4 * std::ssize(values),
+                                           .numbers = values}});
   }
   Keys& Text(const std::string& suffix, const std::string& value) {
     return Set(suffix, {GgufType::kString, value});
@@ -169,6 +180,42 @@ TEST(GraphParametersTest, NothingIsRotatedWhereTheFileSaysSo) {
   EXPECT_EQ(Keys("granite").Bool(kSwitch, true).MustRead().rope.n_rot, 32);
   EXPECT_EQ(Keys("granite").Bool(kSwitch, false).MustRead().rope.n_rot, 0);
   EXPECT_EQ(Keys("llama").Bool(kSwitch, false).MustRead().rope.n_rot, 32);
+}
+
+constexpr char kGateCuts[] = "activation_sparsity_scale";
+
+TEST(GraphParametersTest, GatesAreCutInTheLayersThatSaySo) {
+  const double none = -std::numeric_limits<double>::infinity();
+  const GraphParameters parameters =
+      Keys("gemma3n").Floats(kGateCuts, {1.5, -0.5, none, -2e30}).MustRead();
+  EXPECT_EQ(parameters.GateCut(0), 1.5f);
+  EXPECT_EQ(parameters.GateCut(1), -0.5f);
+  EXPECT_EQ(parameters.GateCut(2), std::nullopt);
+  EXPECT_EQ(parameters.GateCut(3), std::nullopt);
+  EXPECT_EQ(Keys("gemma3n").MustRead().GateCut(0), std::nullopt);
+  EXPECT_EQ(
+      Keys("gemma3").Floats(kGateCuts, {1, 1, 1, 1}).MustRead().GateCut(0),
+      std::nullopt);
+}
+
+TEST(GraphParametersTest, CutsUpToTheirLimitsAndNotPastThem) {
+  for (const double at : {1e6, -1e6}) {
+    EXPECT_TRUE(Keys("gemma3n").Floats(kGateCuts, {at, 1, 1, 1}).Read().ok());
+  }
+  for (const double past : {1.1e6, -1.1e6, std::nan("")}) {
+    ExpectRefused(Keys("gemma3n").Floats(kGateCuts, {past, 1, 1, 1}),
+                  absl::StatusCode::kInvalidArgument, kGateCuts);
+  }
+  for (const auto& few : {std::vector<double>(3), std::vector<double>(5)}) {
+    ExpectRefused(Keys("gemma3n").Floats(kGateCuts, few),
+                  absl::StatusCode::kInvalidArgument, "each of 4 layers");
+  }
+}
+
+TEST(GraphParametersTest, LayersWorkOnTheFirstStream) {
+  EXPECT_TRUE(Keys("gemma3n").Int("altup.active_idx", 0).Read().ok());
+  ExpectRefused(Keys("gemma3n").Int("altup.active_idx", 1),
+                absl::StatusCode::kUnimplemented, "altup.active_idx 1");
 }
 
 }  // namespace

@@ -46,9 +46,10 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3", "gemma4",
-        "glm4", "glm4moe", "granite", "llama", "llama4", "mistral3", "olmo2",
-        "phi3", "qwen2", "qwen3", "seed_oss", "smollm3"}) {
+       {"cohere2", "ernie4_5", "exaone4", "gemma",    "gemma2",
+        "gemma3",  "gemma3n",  "gemma4",  "glm4",     "glm4moe",
+        "granite", "llama",    "llama4",  "mistral3", "olmo2",
+        "phi3",    "qwen2",    "qwen3",   "seed_oss", "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -66,7 +67,7 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
     int64_t n_experts;
     const char* missing;
   } const cases[] = {
-      {"gemma3n", 0, "several residual streams"},
+      {"gemma3n", 4, "norms of experts' outputs"},
   };
   for (const auto& c : cases) {
     const absl::Status status =
@@ -78,15 +79,22 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
   }
 }
 
-TEST(CheckArchitectureTest, PerLayerEmbeddingsRunWhereAllLayersAreTogether) {
-  const ModelShape shape = Small("gemma4", 0, 32);
-  EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
-  for (const int64_t first : {0, 3}) {
-    const auto part = planner::SliceLayers(shape, first, 3);
-    ASSERT_TRUE(part.ok()) << part.status();
-    EXPECT_THAT(
-        std::string(CheckArchitecture(*part).message()),
-        HasSubstr("per-layer embeddings and layers on several devices"));
+TEST(CheckArchitectureTest, WhatAllLayersShareRunsWhereTheyAreTogether) {
+  struct {
+    const char* architecture;
+    const char* what;
+  } const cases[] = {{"gemma3n", "several residual streams"},
+                     {"gemma4", "per-layer embeddings"}};
+  for (const auto& c : cases) {
+    const ModelShape shape = Small(c.architecture, 0, 32);
+    EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
+    for (const int64_t first : {0, 3}) {
+      const auto part = planner::SliceLayers(shape, first, 3);
+      ASSERT_TRUE(part.ok()) << part.status();
+      EXPECT_THAT(
+          std::string(CheckArchitecture(*part).message()),
+          HasSubstr(std::string(c.what) + " and layers on several devices"));
+    }
   }
 }
 

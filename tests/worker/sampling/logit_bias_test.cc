@@ -57,6 +57,21 @@ TEST(LogitBiasTest, PenaltiesFollowTheirDefinition) {
   EXPECT_THAT(logits, ElementsAre(2 - 0.75f, -8 - 1.0f, 4));
 }
 
+TEST(LogitBiasTest, NothingLiftsASuppressedToken) {
+  LogitBiasOptions options = {
+      .repetition_penalty = LogitBiasOptions::kMinRepetition,
+      .presence_penalty = -LogitBiasOptions::kMaxPenalty,
+      .biases = {{1, LogitBiasOptions::kMaxBias}, {2, 3}}};
+  SuppressTokens(std::vector<int32_t>{0, 1, 1}, options);
+  EXPECT_EQ(options.biases.size(), 3u);
+  const RecentTokens recent(std::vector<int32_t>{0, 1}, 64);
+  std::vector<float> logits = {1e4f, 1e4f, 0};
+  ApplyLogitBias(options, &recent, logits);
+  EXPECT_LT(logits[0], -1e20f);
+  EXPECT_LT(logits[1], -1e20f);
+  EXPECT_EQ(logits[2], 3);
+}
+
 TEST(LogitBiasTest, BiasesAreAddedBeforePenalties) {
   const RecentTokens recent(std::vector<int32_t>{0}, 64);
   std::vector<float> logits = {-1, 0, 0};
