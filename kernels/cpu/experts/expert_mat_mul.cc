@@ -172,8 +172,8 @@ class GatedProducts {
   }
 
   // Multiplies rows [first, end) of an expert's outputs by their weights.
-  void Weight(const ExpertGroup& group, float* out, int64_t first,
-              int64_t end) const {
+  void MultiplyByWeights(const ExpertGroup& group, float* out, int64_t first,
+                         int64_t end) const {
     const int64_t dim = args_.gate.first.rows;
     for (int64_t p = group.begin + first; p < group.begin + end; ++p) {
       const float weight = WeightAt(args_.rows, p);
@@ -188,8 +188,8 @@ class GatedProducts {
                               int64_t end) {
       if (IsFused(group)) return;
       if (args_.weights_inputs) {
-        Weight(group, args_.out, first, end);
-        Weight(group, args_.up_out, first, end);
+        MultiplyByWeights(group, args_.out, first, end);
+        MultiplyByWeights(group, args_.up_out, first, end);
       }
       AddBiasOf(group, args_.gate_bias, args_.out, first, end);
       AddBiasOf(group, args_.up_bias, args_.up_out, first, end);

@@ -1,4 +1,4 @@
-// The tiny models whose answers two independent engines agree on.
+// The tiny models whose answers other engines agree on.
 #ifndef PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILIES_H_
 #define PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILIES_H_
 
@@ -43,6 +43,15 @@ inline constexpr Family kFamilies[] = {
     {"gpt-oss", "gpt-oss", true},
     {"gpt-oss-mxfp4", "gpt-oss", false},
     {"llama4", "llama4", true},
+    {"llama4-chunks", "llama4", true},
+    {"granitemoe", "granitemoe", true},
+    {"granitemoe-shared", "granitemoe", false},
+    {"cohere2", "cohere2", true},
+    {"exaone4", "exaone4", true},
+    {"exaone4-windows", "exaone4", false},
+    {"seed_oss", "seed_oss", true},
+    {"ernie4_5", "ernie4_5", false},
+    {"ernie4_5-moe", "ernie4_5-moe", true},
 };
 
 inline std::vector<const char*> NamesOfFamilies(bool only_emulated) {

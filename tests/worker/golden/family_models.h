@@ -1,5 +1,5 @@
-// Tiny models of many families, rebuilt by the shared script, and what a
-// correct engine says with them.
+// Tiny models of many families, rebuilt by a script, and what a correct engine
+// says with them.
 #ifndef PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILY_MODELS_H_
 #define PLIMSOLL_TESTS_WORKER_GOLDEN_FAMILY_MODELS_H_
 
@@ -36,6 +36,14 @@ inline std::string WhyNoFamilyModels() {
                       "(PLIMSOLL_TEST_PYTHON names another Python)");
 }
 
+// The golden of a case: one of this repository, or a shared one.
+inline std::string GoldenPath(const std::string& name) {
+  const std::string own =
+      absl::StrCat("tests/testdata/families/", name, ".json");
+  if (access(own.c_str(), R_OK) == 0) return own;
+  return absl::StrCat("../shared/golden/families/", name, ".public.json");
+}
+
 // The model of one case and its golden; the file is removed at the end. Weights
 // of another type than the golden's, if there is one, give other answers.
 class FamilyModel {
@@ -43,12 +51,12 @@ class FamilyModel {
   explicit FamilyModel(const std::string& name, const std::string& type = "")
       : path_(absl::StrCat(::testing::TempDir(), "plimsoll_family_", getpid(),
                            "_", name, type, ".gguf")) {
-    const std::string json =
-        absl::StrCat("../shared/golden/families/", name, ".public.json");
+    const std::string json = GoldenPath(name);
     golden_ = ReadJson(json).value_or(Json());
     const std::string command = absl::StrCat(
-        TestPython(), " ../shared/tools/family_models.py --params ", json,
-        type.empty() ? "" : absl::StrCat(" --type ", type), " '", path_, "'");
+        TestPython(), " tests/testdata/families/golden_families.py --params ",
+        json, type.empty() ? "" : absl::StrCat(" --type ", type), " '", path_,
+        "'");
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
   ~FamilyModel() { std::remove(path_.c_str()); }
