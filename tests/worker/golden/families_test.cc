@@ -142,7 +142,8 @@ TEST_P(FamilyPartsTest, GiveThemWithTheirLayersInTwoParts) {
 INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
                          ::testing::Values("smollm3", "granite",
                                            "phi3-longrope-short", "olmo3",
-                                           "mistral3", "gpt-oss"),
+                                           "mistral3", "gpt-oss", "cohere2",
+                                           "llama4-chunks"),
                          plimsoll::testing::NameOfFamily);
 
 using PackedFamiliesTest = FamiliesTest;
@@ -177,7 +178,9 @@ TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
 INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
                          ::testing::Values("llama-bias", "phi3", "glm4",
                                            "olmo2", "olmo3", "granite",
-                                           "gpt-oss"),
+                                           "gpt-oss", "cohere2",
+                                           "llama4-chunks",
+                                           "granitemoe-shared"),
                          plimsoll::testing::NameOfFamily);
 
 using CudaFamiliesTest = FamiliesTest;
