@@ -139,6 +139,17 @@ void DecodeMxfp4(const std::byte* block, float* out) {
               HalfOfE8M0(std::to_integer<uint32_t>(block[0])), out);
 }
 
+// UE4M3 scales[4] of 16 elements each; u8 qs[4][8], whose low nibbles are the
+// first eight.
+void DecodeNvfp4(const std::byte* block, float* out) {
+  for (int e = 0; e < 64; ++e) {
+    const float scale = HalfOfUE4M3(std::to_integer<uint32_t>(block[e / 16]));
+    const int both = Byte(block, 4 + e / 16 * 8 + e % 8);
+    const int code = (both >> (e % 16 < 8 ? 0 : 4)) & 15;
+    out[e] = scale * static_cast<float>(kDoubledE2M1[code]);
+  }
+}
+
 // f16 d; u8 qs[16].
 void DecodeIq4Nl(const std::byte* block, float* out) {
   DecodeTable(kIq4Values, block + 2, ReadF16(block), out);
@@ -190,6 +201,16 @@ void DecodeQ3K(const std::byte* block, float* out) {
   }
 }
 
+// u8 digits[52]; f16 d.
+void DecodeTq10(const std::byte* block, float* out) {
+  const float d = ReadF16(block + 52);
+  for (int e = 0; e < 256; ++e) {
+    const TernaryDigit at = TernaryDigitOf(e);
+    const int rest = Byte(block, at.byte) * PowerOf3(at.digit) % 256;
+    out[e] = d * static_cast<float>(rest * 3 / 256 - 1);
+  }
+}
+
 // u8 qs[64]; f16 d.
 void DecodeTq20(const std::byte* block, float* out) {
   const float d = ReadF16(block + 64);
@@ -236,6 +257,10 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
       return DecodeQ3K(block, out);
     case DType::kQ2_K:
       return DecodeQ2K(block, out);
+    case DType::kNvfp4:
+      return DecodeNvfp4(block, out);
+    case DType::kTq1_0:
+      return DecodeTq10(block, out);
     case DType::kTq2_0:
       return DecodeTq20(block, out);
     default:
@@ -264,6 +289,8 @@ bool IsWeightType(DType dtype) {
     case DType::kIq4Xs:
     case DType::kQ3_K:
     case DType::kQ2_K:
+    case DType::kNvfp4:
+    case DType::kTq1_0:
     case DType::kTq2_0:
       return true;
     default:

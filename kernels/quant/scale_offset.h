@@ -6,9 +6,10 @@
 
 namespace plimsoll::kernels {
 
-// The offset in bytes of the scale, which is a float16, or an exponent of 8
-// bits in MXFP4. IQ1_M, whose scale is spread over the block, has no such
-// offset. Source: the GGUF specification's block layouts.
+// The offset in bytes of the scale, which is a float16, an exponent of 8 bits
+// in MXFP4, or the first of four scales of 8 bits in NVFP4. IQ1_M, whose scale
+// is spread over the block, has no such offset. Source: the GGUF
+// specification's block layouts.
 constexpr int ScaleOffset(DType dtype) {
   switch (dtype) {
     case DType::kQ6_K:
@@ -17,6 +18,8 @@ constexpr int ScaleOffset(DType dtype) {
       return 108;
     case DType::kQ2_K:
       return 80;
+    case DType::kTq1_0:
+      return 52;
     case DType::kTq2_0:
       return 64;
     default:

@@ -30,7 +30,8 @@ constexpr std::array kWeightTypes = {
     DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,   DType::kQ4_K,  DType::kQ5_K,
     DType::kQ6_K,   DType::kMxfp4, DType::kIq4Nl,  DType::kIq4Xs, DType::kQ3_K,
     DType::kQ2_K,   DType::kTq2_0, DType::kIq2Xxs, DType::kIq2Xs, DType::kIq2S,
-    DType::kIq3Xxs, DType::kIq3S,  DType::kIq1S,   DType::kIq1M};
+    DType::kIq3Xxs, DType::kIq3S,  DType::kIq1S,   DType::kIq1M,  DType::kTq1_0,
+    DType::kNvfp4};
 
 absl::Status Bad(absl::string_view field, int64_t value,
                  absl::string_view wanted) {

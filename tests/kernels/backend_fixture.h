@@ -207,8 +207,9 @@ class RandomData {
         SetF16(block + 80);
         SetF16(block + 82);
         return;
+      case DType::kTq1_0:
       case DType::kTq2_0:
-        SetF16(block + 64);
+        SetF16(block + ScaleOffset(dtype));
         return;
       case DType::kIq1M: {
         // The scale's parts are the top bits of four numbers.
@@ -225,6 +226,11 @@ class RandomData {
       case DType::kMxfp4:
         *block = static_cast<std::byte>(128 + Integer(-14, -6));
         return;
+      case DType::kNvfp4:  // 2^-9 is the smallest
+        for (int i = 0; i < 4; ++i) {
+          block[i] = static_cast<std::byte>(Integer(0, 31));
+        }
+        return;
       default:  // F16, Q8_0, Q4_0, Q5_0, IQ4_NL, IQ4_XS
         SetF16(block);
     }
@@ -240,7 +246,8 @@ inline const std::vector<DType>& WeightTypes() {
       DType::kQ4_K,   DType::kQ5_K,   DType::kQ6_K,  DType::kMxfp4,
       DType::kIq4Nl,  DType::kIq4Xs,  DType::kQ3_K,  DType::kQ2_K,
       DType::kTq2_0,  DType::kIq2Xxs, DType::kIq2Xs, DType::kIq2S,
-      DType::kIq3Xxs, DType::kIq3S,   DType::kIq1S,  DType::kIq1M};
+      DType::kIq3Xxs, DType::kIq3S,   DType::kIq1S,  DType::kIq1M,
+      DType::kTq1_0,  DType::kNvfp4};
   return *types;
 }
 
@@ -250,6 +257,7 @@ inline int64_t F16ScaleOffset(DType dtype) {
     case DType::kF32:
     case DType::kBF16:
     case DType::kMxfp4:
+    case DType::kNvfp4:
     case DType::kIq1M:
       return -1;
     default:

@@ -17,9 +17,9 @@ std::vector<DType> HalfTypes() {
   return types;
 }
 
-// K types: 16 tiles of columns; others: 9, an odd number.
+// Types with long blocks: 16 tiles of columns; others: 9, an odd number.
 int64_t ColumnsOf(DType dtype) {
-  return InfoOf(dtype).block_elems == 256 ? 512 : 288;
+  return InfoOf(dtype).block_elems > 32 ? 512 : 288;
 }
 
 // Few outputs and many have other kernels; both end within a tile.

@@ -270,7 +270,7 @@ constexpr int64_t kBlockOutputs = 139;
 
 int64_t QuantisedBlocks(DType dtype) {
   // 8-bit: 9 tiles of columns, one of them in a second round; K types: 16.
-  return InfoOf(dtype).block_elems == 32 ? 9 : 2;
+  return InfoOf(dtype).block_elems < 256 ? 9 : 2;
 }
 
 TEST(CudaMatMulTest, BlocksOfManyRowsHaveTheBitsOfSingleRows) {

@@ -1,4 +1,6 @@
 // Storage of weights: what goes in as file bytes comes out as the same values.
+#include <numeric>
+
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {
@@ -37,6 +39,34 @@ TEST_P(WeightsTest, GetRowsReturnsEveryRowBitEqualToTheReferenceDecoder) {
         }
       }
     }
+  }
+}
+
+TEST_P(WeightsTest, Nvfp4HasTheValueOfEveryScale) {
+  // A row has one block, with four of the 256 scales. Its codes are all 7,
+  // which is 6; 0x7F is not a number and read as 0.
+  std::vector<std::byte> bytes;
+  for (int row = 0; row < 64; ++row) {
+    for (int i = 0; i < 4; ++i) {
+      bytes.push_back(static_cast<std::byte>(4 * row + i));
+    }
+    bytes.resize(bytes.size() + 32, std::byte{0x77});
+  }
+  const StoredMatrix stored = Store(backend(), DType::kNvfp4, 64, 64, bytes);
+  std::vector<int32_t> tokens(64);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::vector<float> out(64 * 64);
+  ASSERT_TRUE(backend()
+                  .GetRows({stored.view, tokens.data(), 64, 1.0f, out.data()})
+                  .ok());
+  for (size_t e = 0; e < out.size(); ++e) {
+    const auto scale = static_cast<int>(e / 16);
+    const int exponent = scale / 8 % 16;
+    const auto mantissa = static_cast<float>(scale % 8);
+    const float value = exponent == 0
+                            ? std::ldexp(mantissa, -9)
+                            : std::ldexp(1 + mantissa / 8, exponent - 7);
+    ASSERT_EQ(out[e], scale == 0x7F ? 0.0f : 6 * value) << "scale " << scale;
   }
 }
 

@@ -16,7 +16,7 @@ import numpy
 
 TYPES = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K",
          "MXFP4", "IQ4_NL", "IQ4_XS", "Q3_K", "Q2_K", "TQ2_0", "IQ2_XXS", "IQ2_XS",
-         "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
+         "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0", "NVFP4"]
 
 
 def draw(source, dtype):

@@ -15,6 +15,7 @@
 #include "kernels/cpu/mat_mul/grid_decoders-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/table_decoders-inl.h"
 #include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -275,93 +276,6 @@ struct DecoderQ6K {
   }
 };
 
-// Decodes nibbles that are indices into a table of 16 values.
-HWY_INLINE void DecodeTable(const int8_t* table, const uint8_t* nibbles, int i,
-                            Pairs& low, Pairs& high) {
-  const hn::Rebind<uint8_t, DS> db;
-  const hn::RebindToSigned<decltype(db)> di;
-  const hn::FixedTag<int8_t, HWY_MAX(16, hn::MaxLanes(db))> dt;
-  const auto values = hn::LoadDup128(dt, table);
-  const auto mask = hn::Set(db, 15);
-  const auto value_of = [&](auto index) HWY_ATTR {
-    return hn::PromoteTo(DS(),
-                         hn::TableLookupBytes(values, hn::BitCast(di, index)));
-  };
-  for (size_t j = 0; j < kVecs; ++j) {
-    const auto both = hn::LoadU(db, nibbles + i * 32 + j * 2 * kLanes);
-    low.v[j] = value_of(hn::And(both, mask));
-    high.v[j] = value_of(hn::ShiftRight<4>(both));
-  }
-}
-
-struct DecoderMxfp4 {
-  static constexpr int64_t kSubBlocks = 1;
-  static constexpr int64_t kBlockBytes = 16 * 17;
-  static constexpr bool kHasMin = false;
-  static constexpr bool kHasHalfScales = false;
-
-  // BitsOfHalfE8M0 (tables.h) of each row's exponent.
-  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
-    const RowSums e = LoadU8(at.block);
-    const VI one = hn::Set(DI(), 1);
-    for (size_t j = 0; j < kVecs; ++j) {
-      const VI normal = hn::ShiftLeft<23>(hn::Sub(e.v[j], one));
-      const VI smallest = hn::ShiftLeft<21>(hn::Add(hn::Min(e.v[j], one), one));
-      scales.d[0].v[j] = hn::BitCast(DF(), hn::Max(normal, smallest));
-    }
-  }
-  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
-                                Pairs& high) {
-    DecodeTable(kDoubledE2M1, at.block + 16, i, low, high);
-  }
-};
-
-struct DecoderIq4Nl {
-  static constexpr int64_t kSubBlocks = 1;
-  static constexpr int64_t kBlockBytes = 16 * 18;
-  static constexpr bool kHasMin = false;
-  static constexpr bool kHasHalfScales = false;
-
-  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
-    scales.d[0] = LoadF16(at.block);
-  }
-  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
-                                Pairs& high) {
-    DecodeTable(kIq4Values, at.block + 32, i, low, high);
-  }
-};
-
-struct DecoderIq4Xs {
-  static constexpr int64_t kSubBlocks = 8;
-  static constexpr int64_t kBlockBytes = 16 * 136;
-  static constexpr bool kHasMin = false;
-  static constexpr bool kHasHalfScales = false;
-
-  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
-    const hn::Rebind<uint16_t, DI> dh;
-    const auto* high = reinterpret_cast<const uint16_t*>(at.block + 32);
-    const Rows d = LoadF16(at.block);
-    const RowSums low = LoadU8(at.block + 64 + at.sub / 2 * 16);
-    const auto to_low = static_cast<int>(at.sub % 2 * 4);
-    const auto to_high = static_cast<int>(at.sub * 2);
-    for (size_t j = 0; j < kVecs; ++j) {
-      const VI highs = hn::PromoteTo(DI(), hn::LoadU(dh, high + j * kLanes));
-      const VI low4 =
-          hn::And(hn::ShiftRightSame(low.v[j], to_low), hn::Set(DI(), 15));
-      const VI high2 =
-          hn::And(hn::ShiftRightSame(highs, to_high), hn::Set(DI(), 3));
-      const VI scale =
-          hn::Sub(hn::Or(low4, hn::ShiftLeft<4>(high2)), hn::Set(DI(), 32));
-      scales.d[0].v[j] = hn::Mul(d.v[j], hn::ConvertTo(DF(), scale));
-    }
-  }
-  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
-                                Pairs& high) {
-    DecodeTable(kIq4Values, at.block + 128 + at.sub * kNibblesBytes, i, low,
-                high);
-  }
-};
-
 // Decodes two-bit quants.
 HWY_INLINE void DecodeHighs(const uint8_t* highs, int i, Pairs& low,
                             Pairs& high) {
@@ -428,6 +342,39 @@ struct DecoderQ2K {
   }
 };
 
+struct DecoderTq10 {
+  static constexpr int64_t kSubBlocks = 8;
+  static constexpr int64_t kBlockBytes = 16 * 54;
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasHalfScales = false;
+
+  static HWY_INLINE void LoadScales(const Columns& at, Scales& scales) {
+    scales.d[0] = LoadF16(at.block);
+  }
+  // Decodes columns `column` and `column` + 1 of the block.
+  static HWY_INLINE void DecodePair(const uint8_t* block, int column,
+                                    Pairs& q) {
+    const hn::RebindToUnsigned<DS> du;
+    const TernaryDigit from = TernaryDigitOf(column);
+    const uint8_t* bytes = block + 32 + from.byte * 16;
+    // The digit is in the bits above 2^16 of three times these 16 bits.
+    const VS power =
+        hn::Set(DS(), static_cast<int16_t>(PowerOf3(from.digit) << 8));
+    const auto three = hn::Set(du, uint16_t{3});
+    for (size_t j = 0; j < kVecs; ++j) {
+      const VS rest = hn::Mul(LoadPairsU8(bytes, j), power);
+      const auto digit = hn::MulHigh(hn::BitCast(du, rest), three);
+      q.v[j] = hn::Sub(hn::BitCast(DS(), digit), hn::Set(DS(), 1));
+    }
+  }
+  static HWY_INLINE void Decode(const Columns& at, int i, Pairs& low,
+                                Pairs& high) {
+    const int column = static_cast<int>(at.sub) * 32 + 2 * i;
+    DecodePair(at.block, column, low);
+    DecodePair(at.block, column + 16, high);
+  }
+};
+
 struct DecoderTq20 {
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 66;
@@ -478,6 +425,10 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
       return run(DecoderQ3K());
     case DType::kQ2_K:
       return run(DecoderQ2K());
+    case DType::kNvfp4:
+      return run(DecoderNvfp4());
+    case DType::kTq1_0:
+      return run(DecoderTq10());
     case DType::kTq2_0:
       return run(DecoderTq20());
     case DType::kIq2Xs:

@@ -175,6 +175,22 @@ void PackMxfp4(ConstBytes block, int64_t r, Bytes out) {
   PlaceNibbles(block + 1, r, out + 16);
 }
 
+void PackNvfp4(ConstBytes block, int64_t r, Bytes out) {
+  for (int64_t i = 0; i < 4; ++i) out[i * 16 + r] = block[i];
+  for (int64_t s = 0; s < 2; ++s) {
+    ConstBytes first = block + 4 + 16 * s;  // columns 0..15 of 32
+    ConstBytes second = first + 8;
+    uint8_t nibbles[16];
+    for (int64_t i = 0; i < 8; ++i) {
+      const unsigned a = first[i];
+      const unsigned b = second[i];
+      nibbles[i] = static_cast<uint8_t>((a & 0x0Fu) | (b << 4));
+      nibbles[8 + i] = static_cast<uint8_t>((a >> 4) | (b & 0xF0u));
+    }
+    PlaceNibbles(nibbles, r, out + 64 + s * kNibblesBytes);
+  }
+}
+
 void PackIq4Xs(ConstBytes block, int64_t r, Bytes out) {
   Copy2(block, out + 2 * r);
   Copy2(block + 2, out + 32 + 2 * r);
@@ -215,6 +231,13 @@ void PackQ2K(ConstBytes block, int64_t r, Bytes out) {
   for (int64_t i = 0; i < 16; ++i) out[64 + i * 16 + r] = block[i];
   for (int64_t s = 0; s < 8; ++s) {
     PlaceHighs(block + 16, s, r, out + 64 + 256 + s * kHighsBytes);
+  }
+}
+
+void PackTq10(ConstBytes block, int64_t r, Bytes out) {
+  Copy2(block + 52, out + 2 * r);
+  for (int64_t p = 0; p < 26; ++p) {
+    Copy2(block + 2 * p, out + 32 + p * 32 + 2 * r);
   }
 }
 
@@ -271,6 +294,10 @@ void PackBlock(DType dtype, ConstBytes block, int64_t r, Bytes to) {
       return PackQ3K(block, r, to);
     case DType::kQ2_K:
       return PackQ2K(block, r, to);
+    case DType::kNvfp4:
+      return PackNvfp4(block, r, to);
+    case DType::kTq1_0:
+      return PackTq10(block, r, to);
     case DType::kTq2_0:
       return PackTq20(block, r, to);
     default:  // F32, F16, BF16

@@ -12,6 +12,7 @@
 //   Q5_K  f16 d[16]; f16 dmin[16]; u8 scales[12][16]; 8 x {fifths; nibbles}
 //   Q6_K  f16 d[16]; i8 scales[16][16]; 8 x {nibbles; highs}
 //   MXFP4   u8 e[16]; nibbles
+//   NVFP4   u8 scales[4][16]; 2 x nibbles
 //   IQ4_NL  f16 d[16]; nibbles
 //   IQ4_XS  f16 d[16]; u16 scales_h[16]; u8 scales_l[4][16]; 8 x nibbles
 //   Q3_K  f16 d[16]; u8 scales[12][16]; 8 x {fifths; highs}: the third bits are
@@ -19,6 +20,7 @@
 //         Q4_K stores a scale and a minimum: those of columns 0..15 of each 32,
 //         and those of columns 16..31.
 //   Q2_K  f16 d[16]; f16 dmin[16]; u8 scales[16][16]; 8 x highs
+//   TQ1_0   f16 d[16]; u8 digits[26][16][2]    two bytes of the file each
 //   TQ2_0   f16 d[16]; 8 x highs
 //   IQ1, IQ2, IQ3  f16 d[16], if there is one; u8 b[n][16];
 //         8 x u32 words[n][16]    as GridForm (quant/grid_form.h) has them

@@ -62,7 +62,8 @@ __device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
     const int64_t end = (begin + n_tiles + unit_tiles - 1) / unit_tiles;
     Prefetch(w.data + plane + unit * unit_bytes, (end - unit) * unit_bytes);
   };
-  ask(0, kPlanes.quants, 1);
+  constexpr int64_t kQuantTiles = QuantTilesOf(kType);
+  ask(0, kPlanes.quants * kQuantTiles, kQuantTiles);
   if constexpr (kPlanes.highs != 0) ask(w.at.highs, kPlanes.highs, 1);
   if constexpr (kPlanes.subscales != 0) {
     ask(w.at.subscales, kPlanes.subscales, kPlanes.block_tiles);

@@ -82,6 +82,9 @@ __device__ uint32_t FileNibble(const FileBlock<kType>& file, int row, int sub,
     const uint32_t byte =
         file.Byte(row, 64 * (sub / 4) + 32 * (group % 2) + col);
     return (byte >> (group < 2 ? 0 : 4)) & 15u;
+  } else if constexpr (kType == DType::kNvfp4) {
+    const uint32_t byte = file.Byte(row, 4 + 16 * sub + col / 16 * 8 + col % 8);
+    return (byte >> (col % 16 < 8 ? 0 : 4)) & 15u;
   } else {
     const uint32_t byte =
         file.Byte(row, NibblesOffset(kType) + 16 * sub + col % 16);
@@ -122,6 +125,11 @@ __device__ uint32_t QuantWord(const FileBlock<kType>& file, int sub, int word) {
   uint32_t value = 0;
   if constexpr (IsGridType(kType)) {
     value = FileGridWord(file, sub, word / 16, word % 16);
+  } else if constexpr (kType == DType::kTq1_0) {
+    // Word `word` of the tile's share of the block's words.
+    const int in_block =
+        sub * (static_cast<int>(PlanesOf(kType).quants) / 4) + word;
+    value = file.Word(SlotRow(in_block % 16), in_block / 16 * 4);
   } else if constexpr (kType == DType::kQ8_0) {
     const int lane = word / 4;
     const int part = word % 4;

@@ -10,7 +10,7 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // Signed quants are the values themselves. Others are the file's numbers, whose
-// zero point (Q4_0, Q5_0, TQ2_0) or minimum is added as offset * sum(x).
+// zero point (Q4_0, Q5_0, TQ1_0, TQ2_0) or minimum is added as offset * sum(x).
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K || type == DType::kQ3_K ||
          HasTable(type) || IsGridType(type);
@@ -19,8 +19,8 @@ constexpr bool HasSignedQuants(DType type) {
 // any, for every 16 columns.
 constexpr int HalvesOf(DType type) {
   const bool has_two = HasByteScales(type) || type == DType::kQ3_K ||
-                       type == DType::kIq2Xs || type == DType::kIq2S ||
-                       type == DType::kIq1M;
+                       type == DType::kNvfp4 || type == DType::kIq2Xs ||
+                       type == DType::kIq2S || type == DType::kIq1M;
   return has_two ? 2 : 1;
 }
 
@@ -34,9 +34,12 @@ inline constexpr int kStepTiles = 8;
 template <DType kType>
 struct RawTile {
   static constexpr bool kHasGrid = IsGridType(kType);
-  // Words of the plane of quants. Grid types have them by slots.
+  static constexpr bool kIsTernary = kType == DType::kTq1_0;
+  static constexpr bool kHasSlots = kHasGrid || kIsTernary;
+  // Words of the plane of quants. Grid types and TQ1_0 have them by slots; of
+  // TQ1_0 a lane reads one for each row and half of the columns.
   static constexpr int64_t kWords =
-      PlanesOf(kType).quants / (kHasGrid ? 32 : 128);
+      kIsTernary ? 4 : PlanesOf(kType).quants / (kHasGrid ? 32 : 128);
   uint32_t quants[kWords];
   uint32_t highs[2];  // one word in Q6_K, else one for each row
   // Rows g and g + 8 in turn; one word if bytes.
@@ -86,12 +89,19 @@ __device__ inline void LoadTwo(const uint8_t* from, uint32_t* to) {
   to[1] = words.y;
 }
 
+// Where TQ1_0 has the columns of this lane in half of tile `sub` of a block.
+__device__ inline TernaryDigit LaneDigit(uint32_t sub, int half) {
+  return TernaryDigitOf(static_cast<int>(sub) * static_cast<int>(kTileCols) +
+                        half * 16 + LaneIndex() % 4 * 4);
+}
+
 // Where a lane reads a warp's tiles: kRowTiles tiles of a column, in columns
 // kStepTiles apart. It has a pointer for each plane, at the first row of tiles.
 template <DType kType, int kRowTiles>
 struct TileReader {
   static constexpr TilePlanes kPlanes = PlanesOf(kType);
   static constexpr int64_t kShare = kPlanes.block_tiles;
+  static constexpr int64_t kQuantTiles = QuantTilesOf(kType);
   static_assert(kStepTiles % kShare == 0);
   static_assert(kPlanes.subscales % kShare == 0);
   static_assert(kPlanes.scales % kShare == 0);
@@ -100,6 +110,7 @@ struct TileReader {
   const uint8_t* subscales;
   const uint8_t* scales;
   uint32_t to_row[kRowTiles];  // in tiles
+  uint32_t first_sub;          // the first tile's place in its block
 
   // Sets the pointers; it reads nothing. Rows of tiles beyond the end repeat
   // the last one.
@@ -117,10 +128,11 @@ struct TileReader {
     }
     const int64_t tile = w.at.Tile(row_tile, col_tile);
     const int64_t block = tile / kShare;
+    first_sub = static_cast<uint32_t>(tile % kShare);
     quants =
-        w.data + tile * kPlanes.quants +
-        (RawTile<kType>::kHasGrid ? group * 8
-                                  : lane * (kPlanes.quants / kWarpThreads));
+        w.data + tile / kQuantTiles * (kQuantTiles * kPlanes.quants) +
+        (RawTile<kType>::kHasSlots ? group * 8
+                                   : lane * (kPlanes.quants / kWarpThreads));
     highs = w.data + w.at.highs + tile * kPlanes.highs +
             (kPlanes.highs == 64 ? group * 8 : lane * 4);
     subscales = w.data + w.at.subscales + block * kPlanes.subscales +
@@ -158,7 +170,14 @@ struct TileReader {
              n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
     };
     const uint8_t* quant = at(quants, kPlanes.quants);
-    if constexpr (RawTile<kType>::kHasGrid) {
+    if constexpr (RawTile<kType>::kIsTernary) {
+      quant = of_block(quants, kQuantTiles * kPlanes.quants);
+      const uint32_t sub = first_sub + n_tiles % static_cast<uint32_t>(kShare);
+      for (int half = 0; half < 2; ++half) {
+        LoadTwo(quant + TernaryWordAt(LaneDigit(sub, half), 0),
+                raw.quants + 2 * half);
+      }
+    } else if constexpr (RawTile<kType>::kHasGrid) {
       for (int k = 0; k < RawTile<kType>::kWords / 2; ++k) {
         LoadTwo(quant + k * 64, raw.quants + 2 * k);
       }
@@ -268,7 +287,14 @@ __device__ void UnpackQuants(const RawTile<kType>& raw, uint32_t* a) {
 template <DType kType>
 __device__ Tile<kType> Unpack(const RawTile<kType>& raw, int sub) {
   Tile<kType> tile;
-  if constexpr (!IsGridType(kType)) UnpackQuants(raw, tile.a);
+  if constexpr (RawTile<kType>::kIsTernary) {
+    for (int i = 0; i < 4; ++i) {
+      const TernaryDigit at = LaneDigit(static_cast<uint32_t>(sub), i / 2);
+      tile.a[i] = TernaryDigits(raw.quants[i], at.digit);
+    }
+  } else if constexpr (!IsGridType(kType)) {
+    UnpackQuants(raw, tile.a);
+  }
   for (int row = 0; row < 2; ++row) {
     const StoredScales stored = raw.ScalesOf(row);
     for (int half = 0; RawTile<kType>::kHasGrid && half < 2; ++half) {

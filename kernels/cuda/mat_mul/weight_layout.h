@@ -12,8 +12,13 @@
 //   highs      for each tile:  one more bit as u32 a row, or Q6_K's two high
 //                              bits, as other types have two bits
 //   subscales  for each block of 256 columns
-//   scales     for each block (of 32 or 256 columns), a row: f16 d, or d and m,
-//              or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e
+//   scales     for each block (of 32, 64 or 256 columns), a row: f16 d, or d
+//   and
+//              m, or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e,
+//              or NVFP4's four scales
+//
+// TQ1_0, whose bytes have columns of several tiles, has as quants the 13 words
+// of a block's digits, word k of a row at (16 k + slot) * 4.
 //
 // The types IQ1, IQ2 and IQ3 (quant/grid_form.h) have in the same planes u32
 // words, word k of a row at (16 k + slot) * 4: the first two words of a tile,
@@ -44,7 +49,7 @@ struct TilePlanes {
   int64_t highs;
   int64_t subscales;
   int64_t scales;
-  int64_t block_tiles;  // tiles of a block of 32 or 256 columns
+  int64_t block_tiles;  // tiles of a block of 32, 64 or 256 columns
 };
 
 constexpr TilePlanes PlanesOf(DType dtype) {
@@ -80,11 +85,20 @@ constexpr TilePlanes PlanesOf(DType dtype) {
       return {128, 64, 192, 32, 8};
     case DType::kQ2_K:
       return {128, 0, 256, 64, 8};
+    case DType::kNvfp4:
+      return {256, 0, 0, 64, 2};
+    case DType::kTq1_0:
+      return {104, 0, 0, 32, 8};
     case DType::kTq2_0:
       return {128, 0, 0, 32, 8};
     default:
       return {0, 0, 0, 0, 1};
   }
+}
+
+// The number of tiles that have their quants together.
+constexpr int64_t QuantTilesOf(DType dtype) {
+  return dtype == DType::kTq1_0 ? PlanesOf(dtype).block_tiles : 1;
 }
 
 constexpr bool IsTiled(DType dtype) { return PlanesOf(dtype).quants != 0; }

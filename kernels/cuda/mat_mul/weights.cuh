@@ -59,6 +59,10 @@ void WithType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kQ3_K>{});
     case DType::kQ2_K:
       return function(TypeConstant<DType::kQ2_K>{});
+    case DType::kNvfp4:
+      return function(TypeConstant<DType::kNvfp4>{});
+    case DType::kTq1_0:
+      return function(TypeConstant<DType::kTq1_0>{});
     case DType::kTq2_0:
       return function(TypeConstant<DType::kTq2_0>{});
     case DType::kIq2Xxs:
@@ -105,7 +109,7 @@ constexpr bool HasPairScales(DType type) { return PlanesOf(type).scales == 64; }
 
 // The values of four-bit codes, or null if the type's nibbles are numbers.
 constexpr const int8_t* TableOf(DType type) {
-  if (type == DType::kMxfp4) return kDoubledE2M1;
+  if (type == DType::kMxfp4 || type == DType::kNvfp4) return kDoubledE2M1;
   const bool is_iq4 = type == DType::kIq4Nl || type == DType::kIq4Xs;
   return is_iq4 ? kIq4Values : nullptr;
 }
@@ -144,11 +148,26 @@ constexpr int ZeroOf(DType type) {
       return 32;
     case DType::kQ3_K:
       return 4;
+    case DType::kTq1_0:
     case DType::kTq2_0:
       return 1;
     default:
       return 0;
   }
+}
+
+// The digits of index `digit` of four bytes of TQ1_0.
+__device__ inline uint32_t TernaryDigits(uint32_t bytes, int digit) {
+  constexpr uint32_t kEven = 0x00FF00FFu;
+  const auto power = static_cast<uint32_t>(PowerOf3(digit));
+  const uint32_t even = ((bytes & kEven) * power) & kEven;
+  const uint32_t odd = (((bytes >> 8) & kEven) * power) & kEven;
+  return (((even * 3) >> 8) & kEven) | ((odd * 3) & ~kEven);
+}
+
+// Where a block of TQ1_0 has the word of a row with the digit `at`.
+__device__ inline int64_t TernaryWordAt(const TernaryDigit& at, int slot) {
+  return (at.byte / 4 * 16 + slot) * 4;
 }
 
 // The quant of an element of a tile, as the file numbers it, or the value of
@@ -162,6 +181,14 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   int q = 0;
   if constexpr (kType == DType::kQ8_0) {
     return static_cast<int8_t>(quants[QuantByte(row, col)]);
+  } else if constexpr (kType == DType::kTq1_0) {
+    const auto sub = static_cast<int>(tile % kPlanes.block_tiles);
+    const TernaryDigit at =
+        TernaryDigitOf(sub * static_cast<int>(kTileCols) + col);
+    const auto word = LoadAt<uint32_t>(quants - sub * kPlanes.quants,
+                                       TernaryWordAt(at, RowSlot(row)));
+    const uint32_t digits = TernaryDigits(word, at.digit);
+    return static_cast<int>((digits >> (8 * (at.byte % 4))) & 0xFFu);
   } else if constexpr (HasBitPairs(kType)) {
     q = (quants[HighByte(row, col)] >> HighShift(row, col)) & 3;
   } else {
@@ -183,7 +210,7 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
 struct StoredScales {
   // The row's words, or the bytes of the tile's halves.
   uint32_t subscales[3];
-  uint32_t scales;  // d, or d and what comes with it, or e
+  uint32_t scales;  // d, or d and what comes with it, or e, or four scales
   GridRow grid;     // instead, for types that have one
 };
 
@@ -201,6 +228,9 @@ __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
     return {GridScale<kType>(stored.grid, sub, half), 0};
   } else if constexpr (kType == DType::kMxfp4) {
     return {FloatOfBits(BitsOfHalfE8M0(stored.scales)), 0};
+  } else if constexpr (kType == DType::kNvfp4) {
+    const uint32_t scale = stored.scales >> (8 * (2 * sub + half));
+    return {HalfOfUE4M3(scale & 0xFFu), 0};
   } else {
     const float d = FloatOfHalf(LowHalf(stored.scales));
     [[maybe_unused]] const float m = FloatOfHalf(HighHalf(stored.scales));

@@ -12,9 +12,9 @@ TEST(DeviceProfileTest, TheCommittedCpuProfileIsValid) {
   const DeviceProfile profile = CommittedCpuProfile();
   EXPECT_TRUE(ValidateProfile(profile).ok());
   EXPECT_EQ(profile.id, "cpu");
-  EXPECT_EQ(profile.storage.size(), 24u);
+  EXPECT_EQ(profile.storage.size(), 26u);
   ASSERT_NE(FindStorageRule(profile, DType::kQ4_K), nullptr);
-  EXPECT_EQ(FindStorageRule(profile, DType::kTq1_0), nullptr);
+  EXPECT_EQ(FindStorageRule(profile, DType::kQ8_1), nullptr);
 }
 
 TEST(DeviceProfileTest, TheCommittedGpuProfileKeepsTensorsAsInTheFile) {

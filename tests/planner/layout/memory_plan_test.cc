@@ -222,10 +222,10 @@ TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
 
 TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   ModelShape shape = Smollm2();
-  shape.weights[3].dtype = DType::kNvfp4;
+  shape.weights[3].dtype = DType::kQ8_1;
   const MemoryPlan plan = PlanOf(shape, {}, kGiB);
   EXPECT_THAT(plan.not_runnable,
-              ElementsAre(HasSubstr("tensor \"w3\" is of type nvfp4")));
+              ElementsAre(HasSubstr("tensor \"w3\" is of type q8_1")));
   LoadOptions options;
   for (const DType type :
        {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {

@@ -106,7 +106,7 @@ TEST(PlanErrorsTest, TypesWhoseBlocksDoNotDivideAHeadAreAnError) {
 TEST(PlanErrorsTest, AdviceLeavesOutTypesThatDoNotSuitTheModel) {
   Request r;
   HeadsOf80(r.shape);
-  r.shape.weights[1].dtype = DType::kNvfp4;  // the device cannot run it anyway
+  r.shape.weights[1].dtype = DType::kQ8_1;  // the device cannot run it anyway
   r.shape.weights[1].is_vector = false;
   for (const int64_t budget : {int64_t{1} << 20, 600 * (int64_t{1} << 20)}) {
     const auto plan = Layout(r.shape, r.options, r.profile, budget);
