@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/hadamard.h"
 #include "kernels/validate.h"
 
 namespace plimsoll::kernels {
@@ -54,6 +55,13 @@ absl::Status Backend::PrepareHeads(const PrepareHeadsArgs& args) {
                  .n_rot = args.n_rot,
                  .style = args.style});
   };
+  const auto transform = [&](float* x, DType dtype, int64_t n_heads) {
+    if (!IsTransformed(dtype)) return absl::OkStatus();
+    return Hadamard({.x = x,
+                     .n_rows = args.n_rows,
+                     .dim = n_heads * args.head_dim,
+                     .width = HadamardWidth(args.head_dim)});
+  };
   const auto store = [&](const float* x, DType dtype, const int64_t* offsets) {
     return StoreRows({.x = x,
                       .n_rows = args.n_rows,
@@ -66,11 +74,15 @@ absl::Status Backend::PrepareHeads(const PrepareHeadsArgs& args) {
   if (args.q_prefix != nullptr) {
     RETURN_IF_ERROR(
         rotate(args.q, args.prefix_angles, args.n_heads, args.q_prefix));
+    RETURN_IF_ERROR(transform(args.q_prefix, args.k_type, args.n_heads));
   }
   RETURN_IF_ERROR(rotate(args.q, args.angles, args.n_heads, args.q));
+  RETURN_IF_ERROR(transform(args.q, args.k_type, args.n_heads));
   if (args.n_kv_heads == 0) return absl::OkStatus();
   RETURN_IF_ERROR(norm(args.k, args.k_norm, args.n_kv_heads));
   RETURN_IF_ERROR(rotate(args.k, args.angles, args.n_kv_heads, args.k));
+  RETURN_IF_ERROR(transform(args.k, args.k_type, args.n_kv_heads));
+  RETURN_IF_ERROR(transform(args.v, args.v_type, args.n_kv_heads));
   for (int64_t place = 0; place < args.n_places; ++place) {
     const int64_t* k_offsets = args.offsets + 2 * place * args.n_rows;
     RETURN_IF_ERROR(store(args.k, args.k_type, k_offsets));

@@ -245,14 +245,14 @@ struct StoreRowsArgs {
 
 // Turns queries, keys and values, as a layer's products give them, into what
 // its attention reads. Each head of q and k is normed (RmsNorm) where it has a
-// weight, then rotated by its row's angles (Rope). Rows of k and v are rounded
-// and stored (StoreRows) in each of n_places places. Without KV heads there are
-// queries alone, and nothing is stored.
+// weight, then rotated by its row's angles (Rope) and, as v is, transformed if
+// its type asks for it (hadamard.h). Rows of k and v are rounded and stored
+// (StoreRows) in each of n_places places; without KV heads there are none.
 struct PrepareHeadsArgs {
   float* q;             // [n_rows, n_heads, head_dim], in place
   float* q_prefix;      // if not null: q rotated by prefix_angles
   float* k;             // [n_rows, n_kv_heads, head_dim], scratch afterwards
-  const float* v;       // [n_rows, n_kv_heads, head_dim]
+  float* v;             // [n_rows, n_kv_heads, head_dim], scratch afterwards
   const float* q_norm;  // [head_dim] or nullptr
   const float* k_norm;
   const float* angles;         // [n_rows, n_rot / 2, 2]
@@ -369,10 +369,11 @@ struct GatedMatMulArgs {
   bool keeps_floats = true;
 };
 
-// These are in experts.h.
+// These are in experts.h and hadamard.h.
 struct RouteExpertsArgs;
 struct GatedExpertMatMulArgs;
 struct ExpertSumMatMulArgs;
+struct HadamardArgs;
 
 // The k largest logits of each row in descending order (equal ones by ascending
 // id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
@@ -490,6 +491,7 @@ class Backend {
   virtual absl::Status ScaleRows(const ScaleRowsArgs& args) = 0;
   virtual absl::Status CutRows(const CutRowsArgs& args) = 0;
   virtual absl::Status MixRows(const MixRowsArgs& args) = 0;
+  virtual absl::Status Hadamard(const HadamardArgs& args) = 0;
   virtual absl::Status StoreRows(const StoreRowsArgs& args) = 0;
   virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
   // Runs the operations that it is made of, unless a backend overrides it with

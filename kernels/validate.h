@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "kernels/backend.h"
 #include "kernels/experts.h"
+#include "kernels/hadamard.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/kv_row.h"
 #include "kernels/quant/packed_row.h"
@@ -275,6 +276,16 @@ inline absl::Status Validate(const MixRowsArgs& args) {
   return absl::InvalidArgumentError(
       absl::StrCat(args.n_in, " arrays mixed into ", args.n_out,
                    ", each at least one and at most ", kMaxMixed));
+}
+
+inline absl::Status Validate(const HadamardArgs& args) {
+  const int64_t width = args.width;
+  if (width >= kKvBlock && width <= kMaxHeadDim && (width & (width - 1)) == 0 &&
+      args.dim >= 0 && args.dim % width == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows of ", args.dim, " in transforms of ", width));
 }
 
 // Checks that `n` keys or values side by side can be stored as `dtype`.

@@ -135,6 +135,11 @@ class CpuBackend : public Backend {
     cpu::MixRows(args, pool_);
     return absl::OkStatus();
   }
+  absl::Status Hadamard(const HadamardArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::Hadamard(args, pool_);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::StoreRows(args, pool_);

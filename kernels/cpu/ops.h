@@ -14,6 +14,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/top_list.h"
 #include "kernels/experts.h"
+#include "kernels/hadamard.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -96,6 +97,7 @@ void ScaleRows(const ScaleRowsArgs& args, ThreadPool& pool);
 void ScaleRows(const ScaleRowsArgs& args, int64_t begin, int64_t end);
 void CutRows(const CutRowsArgs& args, ThreadPool& pool);
 void MixRows(const MixRowsArgs& args, ThreadPool& pool);
+void Hadamard(const HadamardArgs& args, ThreadPool& pool);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
 // `scratch`: AttentionScratchFloats() for each thread of the pool.

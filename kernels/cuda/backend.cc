@@ -119,6 +119,12 @@ class CudaBackend : public Backend {
       return absl::OkStatus();
     });
   }
+  absl::Status Hadamard(const HadamardArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::Hadamard(context_, args);
+      return absl::OkStatus();
+    });
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::StoreRows(context_, args); });
   }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/experts.h"
+#include "kernels/hadamard.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -56,6 +57,7 @@ void Rope(const Context& context, const RopeArgs& args);
 absl::Status ScaleRows(const Context& context, const ScaleRowsArgs& args);
 void CutRows(const Context& context, const CutRowsArgs& args);
 void MixRows(const Context& context, const MixRowsArgs& args);
+void Hadamard(const Context& context, const HadamardArgs& args);
 absl::Status StoreRows(const Context& context, const StoreRowsArgs& args);
 absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);

@@ -119,6 +119,11 @@ class ReferenceBackend : public Backend {
     reference::MixRows(args);
     return absl::OkStatus();
   }
+  absl::Status Hadamard(const HadamardArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::Hadamard(args);
+    return absl::OkStatus();
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     reference::StoreRows(args);

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/experts.h"
+#include "kernels/hadamard.h"
 
 namespace plimsoll::kernels::reference {
 
@@ -19,6 +20,7 @@ void Rope(const RopeArgs& args);
 void ScaleRows(const ScaleRowsArgs& args);
 void CutRows(const CutRowsArgs& args);
 void MixRows(const MixRowsArgs& args);
+void Hadamard(const HadamardArgs& args);
 void StoreRows(const StoreRowsArgs& args);
 void CopyRows(const CopyRowsArgs& args);
 void Attention(const AttentionArgs& args);

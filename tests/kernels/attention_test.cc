@@ -369,7 +369,7 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
   for (const float cap : {-1.0f, HUGE_VALF, NAN}) {
     EXPECT_EQ(code_with([&](auto& a) { a.soft_cap = cap; }), kInvalid) << cap;
   }
-  EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ4_0; }),
+  EXPECT_EQ(code_with([](auto& a) { a.k_type = DType::kQ4_1; }),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code_with([](auto& a) {
               a.head_dim = 48;

@@ -163,10 +163,10 @@ std::string TestName(
 
 // Sanitizers, which are slow, see each type once as keys and once as values.
 std::vector<KvTypes> TestedTypes() {
-  std::vector<KvTypes> types = {{DType::kQ8_0, DType::kF16},
-                                {DType::kF16, DType::kBF16},
-                                {DType::kF32, DType::kQ8_0},
-                                {DType::kBF16, DType::kF32}};
+  std::vector<KvTypes> types = {
+      {DType::kQ8_0, DType::kF16},  {DType::kF16, DType::kBF16},
+      {DType::kF32, DType::kQ8_0},  {DType::kBF16, DType::kF32},
+      {DType::kQ4_0, DType::kQ5_1}, {DType::kQ5_1, DType::kQ4_0}};
   if (testing::kIsSanitized) return types;
   for (const DType type :
        {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {

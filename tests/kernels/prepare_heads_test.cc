@@ -1,8 +1,9 @@
 // Queries, keys and values made ready for attention by one operation: the bytes
-// of norms, rotations and stores one after the other, on every backend, whether
-// it has a kernel for them or not.
+// of norms, rotations, transforms and stores one after the other, on every
+// backend, whether it has a kernel for them or not.
 #include <limits>
 
+#include "kernels/hadamard.h"
 #include "kernels/quant/kv_row.h"
 #include "tests/kernels/backend_fixture.h"
 
@@ -90,7 +91,6 @@ class PrepareHeadsTest : public BackendTest {
     ASSERT_TRUE(backend().PrepareHeads(args_for(heads)).ok());
     if (given.n_rows == 0) return;
     EXPECT_EQ(Bits(heads.q), Bits(expected.q));
-    EXPECT_EQ(Bits(heads.v), Bits(expected.v));
     if (given.has_prefix) {
       EXPECT_EQ(Bits(heads.q_prefix), Bits(expected.q_prefix));
     }
@@ -142,14 +142,25 @@ class PrepareHeadsTest : public BackendTest {
                              args.head_dim, args.n_rot, args.style})
                       .ok());
     };
+    const auto transform = [&](float* x, DType dtype, int64_t n_heads) {
+      if (!IsTransformed(dtype)) return;
+      ASSERT_TRUE(backend()
+                      .Hadamard({x, args.n_rows, n_heads * args.head_dim,
+                                 HadamardWidth(args.head_dim)})
+                      .ok());
+    };
     if (args.q_norm != nullptr) norm(args.q, args.q_norm, args.n_heads);
     if (args.q_prefix != nullptr) {
       rotate(args.q, args.prefix_angles, args.n_heads, args.q_prefix);
+      transform(args.q_prefix, args.k_type, args.n_heads);
     }
     rotate(args.q, args.angles, args.n_heads, args.q);
+    transform(args.q, args.k_type, args.n_heads);
     if (args.n_kv_heads == 0) return;
     if (args.k_norm != nullptr) norm(args.k, args.k_norm, args.n_kv_heads);
     rotate(args.k, args.angles, args.n_kv_heads, args.k);
+    transform(args.k, args.k_type, args.n_kv_heads);
+    transform(args.v, args.v_type, args.n_kv_heads);
     const int64_t* offsets = args.offsets;
     const auto store = [&](const float* x, DType dtype) {
       ASSERT_TRUE(
@@ -167,10 +178,10 @@ class PrepareHeadsTest : public BackendTest {
 };
 
 TEST_P(PrepareHeadsTest, HasTheBytesOfItsPartsInEveryType) {
-  for (const DType k_type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
-    for (const DType v_type :
-         {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+  constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                              DType::kQ8_0, DType::kQ5_1, DType::kQ4_0};
+  for (const DType k_type : kTypes) {
+    for (const DType v_type : kTypes) {
       ExpectTheBytesOfItsParts({.k_type = k_type, .v_type = v_type});
     }
   }
@@ -195,6 +206,19 @@ TEST_P(PrepareHeadsTest, HasTheBytesOfItsPartsForEveryWidthOfHeads) {
                                 .head_dim = head_dim,
                                 .n_rot = head_dim / 8 * 4,
                                 .has_norms = has_norms,
+                                .has_prefix = true});
+    }
+  }
+}
+
+TEST_P(PrepareHeadsTest, TransformsHeadsOfEveryWidthAndQueriesForAPrefix) {
+  for (const int64_t head_dim : {32, 96, 256, 512}) {
+    for (const int64_t n_kv_heads : {0, 2}) {
+      ExpectTheBytesOfItsParts({.k_type = DType::kQ4_0,
+                                .v_type = DType::kQ5_1,
+                                .n_kv_heads = n_kv_heads,
+                                .head_dim = head_dim,
+                                .n_rot = head_dim / 2,
                                 .has_prefix = true});
     }
   }
@@ -286,7 +310,7 @@ TEST_P(PrepareHeadsTest, RefusesWhatItCannotPrepare) {
   EXPECT_EQ(code([](auto& args) { args.n_rot = 63; }), kInvalid);
   EXPECT_EQ(code([](auto& args) { args.n_places = 0; }), kInvalid);
   EXPECT_EQ(code([&](auto& args) { args.q_prefix = x.data(); }), kInvalid);
-  EXPECT_EQ(code([](auto& args) { args.v_type = DType::kQ4_0; }),
+  EXPECT_EQ(code([](auto& args) { args.v_type = DType::kQ4_1; }),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code([](auto& args) {
               args.k_type = DType::kQ8_0;

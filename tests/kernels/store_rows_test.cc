@@ -126,22 +126,99 @@ TEST_P(StoreRowsTest, Q80RoundsHalfAwayFromZeroByTheUnroundedScale) {
   }
 }
 
-TEST_P(StoreRowsTest, Q80ShowsWhatIsNotFiniteAndKeepsTinyBlocksZero) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const float bad : {nan, kInfinity, -kInfinity, 1e30f}) {
-    std::vector<float> x(96, 1.0f);
-    x[32 + 17] = bad;
-    const auto row = Stored(backend(), DType::kQ8_0, x);
-    const auto values = Dequantized(DType::kQ8_0, 1, 96, row);
-    for (size_t i = 0; i < 96; ++i) {
-      EXPECT_EQ(std::isfinite(values[i]), i / 32 != 1) << bad << " at " << i;
+// The level of element `i` of a block whose nibbles begin at `at`.
+int NibbleAt(const std::vector<std::byte>& row, size_t at, size_t i) {
+  return (std::to_integer<int>(row[at + i % 16]) >> (i < 16 ? 0 : 4)) & 15;
+}
+
+// The level of element `i` of a block of Q5_1.
+int FiveBitsAt(const std::vector<std::byte>& row, size_t block, size_t i) {
+  uint32_t fifths;
+  std::memcpy(&fifths, &row[block + 4], 4);
+  return NibbleAt(row, block + 8, i) | static_cast<int>((fifths >> i) & 1) << 4;
+}
+
+TEST_P(StoreRowsTest, Q40RoundsByTheValueOfTheLargestMagnitude) {
+  // A peak of -8 / 16 makes the scale 2^-4.
+  constexpr float kD = 0x1p-4f;
+  std::vector<float> x(32, 0.0f);
+  const std::vector<std::pair<float, int>> cases = {
+      {-8.0f, 0}, {7.0f, 15}, {7.9f, 15}, {0.5f, 9},
+      {0.49f, 8}, {-0.5f, 8}, {-0.6f, 7}, {-7.49f, 1}};
+  for (size_t i = 0; i < cases.size(); ++i) x[i] = cases[i].first * kD;
+  const auto row = Stored(backend(), DType::kQ4_0, x);
+  EXPECT_EQ(HalfAt(row, 0), F16FromF32(kD));
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(NibbleAt(row, 2, i), i < cases.size() ? cases[i].second : 8) << i;
+  }
+  // Of two peaks the positive one counts.
+  x[1] = 8 * kD;
+  EXPECT_EQ(HalfAt(Stored(backend(), DType::kQ4_0, x), 0), F16FromF32(-kD));
+}
+
+TEST_P(StoreRowsTest, Q51RoundsBetweenTheExtremes) {
+  // Extremes of -3 / 4 and 28 / 4 make the scale 1 / 4.
+  constexpr float kD = 0.25f;
+  std::vector<float> x(32, 0.0f);
+  const std::vector<std::pair<float, int>> cases = {
+      {-3.0f, 0},  {28.0f, 31}, {27.4f, 30}, {27.5f, 31},
+      {13.0f, 16}, {12.4f, 15}, {-2.6f, 0},  {-2.5f, 1}};
+  for (size_t i = 0; i < cases.size(); ++i) x[i] = cases[i].first * kD;
+  const auto row = Stored(backend(), DType::kQ5_1, x);
+  EXPECT_EQ(HalfAt(row, 0), F16FromF32(kD));
+  EXPECT_EQ(HalfAt(row, 2), F16FromF32(-3 * kD));
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(FiveBitsAt(row, 0, i), i < cases.size() ? cases[i].second : 3)
+        << i;
+  }
+  // A block of one value keeps it.
+  const auto same =
+      Stored(backend(), DType::kQ5_1, std::vector<float>(32, -1.5f));
+  EXPECT_EQ(HalfAt(same, 0), 0);
+  EXPECT_EQ(Dequantized(DType::kQ5_1, 1, 32, same),
+            std::vector<float>(32, -1.5f));
+}
+
+TEST_P(StoreRowsTest, TypesWithBlocksHaveTheReferencesBytes) {
+  RandomData random(27);
+  for (const float size : {1e-5f, 1.0f, 100.0f}) {
+    const auto x = random.Floats(40 * 32, size);
+    for (const DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
+      EXPECT_TRUE(Stored(backend(), dtype, x) ==
+                  Stored(*NewReferenceBackend(), dtype, x))
+          << DTypeName(dtype) << " of " << size;
     }
   }
+}
+
+TEST_P(StoreRowsTest, TypesWithBlocksShowWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
+    for (const float bad : {nan, kInfinity, -kInfinity, 1e30f}) {
+      std::vector<float> x(96, 1.0f);
+      x[32 + 17] = bad;
+      const auto row = Stored(backend(), dtype, x);
+      const auto values = Dequantized(dtype, 1, 96, row);
+      for (size_t i = 0; i < 96; ++i) {
+        EXPECT_EQ(std::isfinite(values[i]), i / 32 != 1)
+            << DTypeName(dtype) << ", " << bad << " at " << i;
+      }
+    }
+  }
+}
+
+TEST_P(StoreRowsTest, TypesWithBlocksKeepTinyBlocksZero) {
   for (const float tiny : {0.0f, -0.0f, 1e-7f, 1e-30f, 0x1p-149f}) {
-    const auto row =
-        Stored(backend(), DType::kQ8_0, std::vector<float>(32, tiny));
-    EXPECT_EQ(row, std::vector<std::byte>(34)) << tiny;
+    const std::vector<float> x(32, tiny);
+    EXPECT_EQ(Stored(backend(), DType::kQ8_0, x), std::vector<std::byte>(34))
+        << tiny;
+    for (const DType dtype : {DType::kQ5_1, DType::kQ4_0}) {
+      for (const float value :
+           Dequantized(dtype, 1, 32, Stored(backend(), dtype, x))) {
+        EXPECT_NEAR(value, 0.0f, 2e-7f) << tiny;
+      }
+    }
   }
 }
 
@@ -154,9 +231,12 @@ TEST_P(StoreRowsTest, RefusesOtherTypesAndPartsOfBlocks) {
         .StoreRows({x.data(), 1, n, dtype, row.data(), &offset})
         .code();
   };
-  EXPECT_EQ(code(DType::kQ4_0, 32), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code(DType::kQ4_1, 32), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code(DType::kQ8_0, 32), absl::StatusCode::kOk);
-  EXPECT_EQ(code(DType::kQ8_0, 40), absl::StatusCode::kInvalidArgument);
+  for (const DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
+    EXPECT_EQ(code(dtype, 64), absl::StatusCode::kOk);
+    EXPECT_EQ(code(dtype, 40), absl::StatusCode::kInvalidArgument);
+  }
   EXPECT_EQ(code(DType::kBF16, 40), absl::StatusCode::kOk);
 }
 

@@ -72,6 +72,9 @@ class SynchronousBackend : public Backend {
   absl::Status MixRows(const MixRowsArgs& args) override {
     return Then(backend_->MixRows(args));
   }
+  absl::Status Hadamard(const HadamardArgs& args) override {
+    return Then(backend_->Hadamard(args));
+  }
   absl::Status StoreRows(const StoreRowsArgs& args) override {
     return Then(backend_->StoreRows(args));
   }

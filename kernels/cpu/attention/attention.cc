@@ -44,7 +44,7 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  ScoreCells<kCount, 1>(
+  ScoreCells<kCount, DType::kF32>(
       args, q,
       [&](int64_t j, int64_t i) {
         return Span<1>{

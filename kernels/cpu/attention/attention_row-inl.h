@@ -24,8 +24,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 // values are prefetched while keys are scored, and the next block's keys while
 // values are added up, a little at a time. Measured for one row and 4,096 keys
 // that are in no cache: f16 1.45 times as fast, q8_0 1.3 times.
-HWY_INLINE void Prefetch(const std::byte* from, int64_t n_bytes) {
-  for (int64_t i = 0; i < n_bytes; i += 64) hwy::Prefetch(from + i);
+// Elements [from, to) of a row are prefetched, or whole blocks that end there.
+HWY_INLINE void Prefetch(const std::byte* row, DType type, int64_t from,
+                         int64_t to) {
+  for (int64_t i = KvBytes(type, from); i < KvBytes(type, to); i += 64) {
+    hwy::Prefetch(row + i);
+  }
 }
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries that see all cells of the
@@ -38,12 +42,11 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
     q[m] = QueryVector(args, queries[m], block.is_prefix);
   }
   constexpr int64_t kStep = 32;  // elements: a cache line, or two
-  const int64_t step_bytes = KvBytes(args.v_type, kStep);
-  ScoreCells<kCount, kSpanVectors<kType>>(
+  ScoreCells<kCount, kType>(
       args, q,
       [&](int64_t j, int64_t i) {
         if (i % kStep == 0) {
-          Prefetch(block.cells.values[j] + i / kStep * step_bytes, step_bytes);
+          Prefetch(block.cells.values[j], args.v_type, i, i + kStep);
         }
         return LoadSpan<kType>(block.cells.keys[j], i);
       },
@@ -51,21 +54,25 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
 }
 
 // sums[m] += sum over the block's cells j of weight[m][j] * v[j], in their
-// order, for kVectors vectors of the head from `at` on.
+// order, for kVectors vectors of the head, those of the spans before which
+// there are `at` elements.
 template <int kCount, DType kType, int kVectors>
 void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
                  const float* weights, float* sums) {
   const AttentionTag d;
+  constexpr int kSpan = kSpanVectors<kType>;
+  const auto sums_at = [&](int m, int i) {
+    return sums + m * args.head_dim +
+           SpanElement<kType>(at + i / kSpan * kSpan * kLanes, i % kSpan);
+  };
   hn::Vec<AttentionTag> acc[kCount][kVectors];
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
-      acc[m][i] = hn::LoadU(d, sums + m * args.head_dim + at + i * kLanes);
+      acc[m][i] = hn::LoadU(d, sums_at(m, i));
     }
   }
   for (int64_t j = block.begin; j < block.end; ++j) {
-    Prefetch(block.next.keys[j] + KvBytes(args.k_type, at),
-             KvBytes(args.k_type, kVectors * kLanes));
-    constexpr int kSpan = kSpanVectors<kType>;
+    Prefetch(block.next.keys[j], args.k_type, at, at + kVectors * kLanes);
     Span<kSpan> value[kVectors / kSpan];
     for (int i = 0; i < kVectors / kSpan; ++i) {
       value[i] =
@@ -81,7 +88,7 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
   }
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
-      hn::StoreU(acc[m][i], d, sums + m * args.head_dim + at + i * kLanes);
+      hn::StoreU(acc[m][i], d, sums_at(m, i));
     }
   }
 }

@@ -63,12 +63,14 @@ HWY_INLINE AttentionVector SumEach(const AttentionVector* dots) {
 }
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries and cells [begin, end),
-// where load(j, i) is the Span<kSpan> of cell j's key that begins at element i.
-template <int kCount, int kSpan, class Load>
+// where load(j, i) is the span of cell j's key before which there are i
+// elements.
+template <int kCount, DType kType, class Load>
 HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
                            const Load& load, int64_t begin, int64_t end,
                            float* scores) {
   constexpr int kCells = static_cast<int>(kLanes) / kCount;
+  constexpr int kSpan = kSpanVectors<kType>;
   const AttentionTag d;
   const auto scale = hn::Set(d, args.scale);
   for (int64_t j = begin; j < end; j += kCells) {
@@ -83,7 +85,7 @@ HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
       }
       for (int v = 0; v < kSpan; ++v) {
         for (int m = 0; m < kCount; ++m) {
-          const auto query = hn::LoadU(d, q[m] + i + v * kLanes);
+          const auto query = hn::LoadU(d, q[m] + SpanElement<kType>(i, v));
           for (int c = 0; c < kCells; ++c) {
             AttentionVector& dot = dots[m * kCells + c];
             dot = hn::MulAdd(query, keys[c].v[v], dot);

@@ -17,13 +17,11 @@
 #include "hwy/highway.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/attention/attention_tasks.h"
+#include "kernels/cpu/attention/kv_load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using AttentionTag = hn::CappedTag<float, 16>;
-constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(AttentionTag()));
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 

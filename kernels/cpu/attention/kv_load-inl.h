@@ -8,6 +8,7 @@
 #define PLIMSOLL_KERNELS_CPU_ATTENTION_KV_LOAD_INL_H_
 #endif
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -34,25 +35,81 @@ HWY_INLINE hn::Vec<D> LoadScale(D d, const std::byte* from) {
 #endif
 }
 
-// Vectors of a stored head that are loaded together. Two vectors of a q8_0
+using AttentionTag = hn::CappedTag<float, 16>;
+constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(AttentionTag()));
+
+// Vectors of a stored head that are loaded together, a span. Two vectors of a
 // block share the work for its scale.
 template <DType kType>
-inline constexpr int kSpanVectors = kType == DType::kQ8_0 ? 2 : 1;
+inline constexpr int kSpanVectors = IsFloatType(kType) ? 1 : 2;
 
 template <int kVectors>
 struct Span {
-  hn::Vec<hn::CappedTag<float, 16>> v[kVectors];
+  hn::Vec<AttentionTag> v[kVectors];
 };
 
-// Loads the vectors from element i on; i is a multiple of their elements. Every
-// product of q8_0 is exact: 11 bits of scale, 7 of value.
+// The head's element with which vector `v` of a span begins, where `i` elements
+// are in the spans before. Elements that share bytes share a span.
+template <DType kType>
+constexpr int64_t SpanElement(int64_t i, int v) {
+  if (!IsNibbleType(kType)) return i + v * kLanes;
+  return i - i % kKvBlock / 2 + v * kKvBlock / 2;
+}
+
+// The bits of a block's fifths.
+inline constexpr auto kFifthBits = [] {
+  std::array<int32_t, kKvBlock> bits = {};
+  for (size_t i = 0; i < bits.size(); ++i) {
+    bits[i] = static_cast<int32_t>(uint32_t{1} << i);
+  }
+  return bits;
+}();
+
+// Loads a span of nibbles that begins with element i < 16 of `block`. Products
+// are exact: 11 bits of scale, 5 of level.
+template <DType kType>
+HWY_INLINE Span<2> LoadNibbles(const std::byte* block, int64_t i) {
+  static_assert(kType == DType::kQ4_0 || kType == DType::kQ5_1);
+  const AttentionTag d;
+  const hn::RebindToSigned<AttentionTag> di;
+  const hn::Rebind<uint8_t, AttentionTag> db;
+  const auto scale = LoadScale(d, block);
+  auto from = hn::Mul(scale, hn::Set(d, -8.0f));
+  const std::byte* nibbles = block + 2;
+  if constexpr (kType == DType::kQ5_1) {
+    from = LoadScale(d, block + 2);
+    nibbles = block + 8;
+  }
+  const auto both = hn::PromoteTo(
+      di, hn::LoadU(db, reinterpret_cast<const uint8_t*>(nibbles) + i));
+  hn::Vec<decltype(di)> levels[2] = {hn::And(both, hn::Set(di, 15)),
+                                     hn::ShiftRight<4>(both)};
+  Span<2> span;
+  for (int v = 0; v < 2; ++v) {
+    if constexpr (kType == DType::kQ5_1) {
+      int32_t fifths;
+      std::memcpy(&fifths, block + 4, 4);
+      const auto bit = hn::LoadU(di, kFifthBits.data() + i + v * kKvBlock / 2);
+      const auto is_set = hn::TestBit(hn::Set(di, fifths), bit);
+      levels[v] =
+          hn::Or(levels[v], hn::IfThenElseZero(is_set, hn::Set(di, 16)));
+    }
+    span.v[v] = hn::MulAdd(hn::ConvertTo(d, levels[v]), scale, from);
+  }
+  return span;
+}
+
+// Loads the span before which there are `i` elements. Every product of q8_0 is
+// exact: 11 bits of scale, 7 of level.
 template <DType kType>
 HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
                                               int64_t i) {
-  using D = hn::CappedTag<float, 16>;
+  using D = AttentionTag;
   const D d;
   Span<kSpanVectors<kType>> span;
-  if constexpr (kType == DType::kF32) {
+  if constexpr (IsNibbleType(kType)) {
+    return LoadNibbles<kType>(from + KvBytes(kType, i), i % kKvBlock / 2);
+  } else if constexpr (kType == DType::kF32) {
     span.v[0] = hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
   } else if constexpr (kType == DType::kBF16) {
     const hn::RebindToUnsigned<D> du;
@@ -63,9 +120,9 @@ HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
   } else if constexpr (kType == DType::kQ8_0) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> db;
-    const std::byte* block = from + i / kQ80Elements * kQ80Bytes;
+    const std::byte* block = from + KvBytes(kType, i);
     const auto* quants =
-        reinterpret_cast<const int8_t*>(block + 2) + i % kQ80Elements;
+        reinterpret_cast<const int8_t*>(block + 2) + i % kKvBlock;
     const auto scale = LoadScale(d, block);
     for (size_t v = 0; v < kSpanVectors<kType>; ++v) {
       const auto q =
@@ -91,6 +148,10 @@ void WithKvType(DType type, const Run& run) {
       return run(std::integral_constant<DType, DType::kBF16>());
     case DType::kQ8_0:
       return run(std::integral_constant<DType, DType::kQ8_0>());
+    case DType::kQ5_1:
+      return run(std::integral_constant<DType, DType::kQ5_1>());
+    case DType::kQ4_0:
+      return run(std::integral_constant<DType, DType::kQ4_0>());
     default:
       return run(std::integral_constant<DType, DType::kF16>());
   }
@@ -98,13 +159,11 @@ void WithKvType(DType type, const Run& run) {
 
 template <DType kType>
 void LoadHeadOf(const std::byte* from, int64_t n, float* to) {
-  const hn::CappedTag<float, 16> d;
   constexpr int kVectors = kSpanVectors<kType>;
-  constexpr auto kVectorElements = static_cast<int64_t>(hn::MaxLanes(d));
-  for (int64_t i = 0; i < n; i += kVectors * kVectorElements) {
+  for (int64_t i = 0; i < n; i += kVectors * kLanes) {
     const Span<kVectors> span = LoadSpan<kType>(from, i);
     for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(span.v[v], d, to + i + v * kVectorElements);
+      hn::StoreU(span.v[v], AttentionTag(), to + SpanElement<kType>(i, v));
     }
   }
 }

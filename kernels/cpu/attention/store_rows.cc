@@ -4,6 +4,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/store_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -61,16 +63,53 @@ void StoreBf16(const float* x, int64_t n, std::byte* out) {
   }
 }
 
-// Stores the values of a block of q8_0 whose inverse scale is finite.
-void StoreQuants(const float* x, float inverse, std::byte* out) {
+// The extremes of a block.
+struct Extent {
+  float min;
+  float max;
+  bool is_finite;
+};
+
+Extent ExtentOf(const float* x) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  auto min = hn::LoadU(d, x);
+  auto max = min;
+  bool is_finite = true;
+  for (int64_t i = 0; i < kKvBlock; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
+    min = hn::Min(min, v);
+    max = hn::Max(max, v);
+  }
+  return {hn::GetLane(hn::MinOfLanes(d, min)),
+          hn::GetLane(hn::MaxOfLanes(d, max)), is_finite};
+}
+
+// Stores the block's scale `d`, or NaN. Returns whether levels follow.
+bool StoreScale(float d, bool is_finite, std::byte* out) {
+  const uint16_t scale =
+      F16FromF32(is_finite ? d : std::numeric_limits<float>::quiet_NaN());
+  std::memcpy(out, &scale, 2);
+  return is_finite && (scale & 0x7FFF) != 0;
+}
+
+void StoreQ80(const float* x, std::byte* out) {
+  const Extent extent = ExtentOf(x);
+  const float scale = std::abs(std::max(extent.max, -extent.min)) / kQ80Max;
+  std::memset(out, 0, kQ80Bytes);
+  if (!StoreScale(scale, extent.is_finite, out)) return;
   const hn::CappedTag<float, 16> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<int8_t, decltype(d)> db;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto half = hn::Set(d, 0.5f);
   const auto one = hn::Set(d, 1.0f);
-  for (int64_t i = 0; i < kQ80Elements; i += lanes) {
-    const auto v = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));
+  const auto inverse = hn::Set(d, 1.0f / scale);
+  auto* const levels = reinterpret_cast<int8_t*>(out + 2);
+  for (int64_t i = 0; i < kKvBlock; i += lanes) {
+    const auto v = hn::Mul(hn::LoadU(d, x + i), inverse);
     const auto magnitude = hn::Abs(v);
     const auto below = hn::Floor(magnitude);
     // This compares with the half-way point; adding a half could round the sum
@@ -78,31 +117,68 @@ void StoreQuants(const float* x, float inverse, std::byte* out) {
     const auto is_up = hn::Ge(magnitude, hn::Add(below, half));
     const auto away = hn::Add(below, hn::IfThenElseZero(is_up, one));
     const auto q = hn::ConvertTo(di, hn::CopySignToAbs(away, v));
-    hn::StoreU(hn::DemoteTo(db, q), db, reinterpret_cast<int8_t*>(out) + i);
+    hn::StoreU(hn::DemoteTo(db, q), db, levels + i);
   }
 }
 
-void StoreQ80(const float* x, int64_t n, std::byte* out) {
+// levels[i] = floor((x[i] - from) * inverse + offset), at most `most`, for a
+// block; none is negative.
+void LevelsOf(const float* x, float from, float inverse, float offset,
+              int32_t most, int32_t* levels) {
   const hn::CappedTag<float, 16> d;
+  const hn::RebindToSigned<decltype(d)> di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
-  for (; n > 0; n -= kQ80Elements, x += kQ80Elements, out += kQ80Bytes) {
-    auto v_max = hn::Zero(d);
-    bool is_finite = true;
-    for (int64_t i = 0; i < kQ80Elements; i += lanes) {
-      const auto magnitude = hn::Abs(hn::LoadU(d, x + i));
-      is_finite &= hn::AllTrue(d, hn::Lt(magnitude, infinity));
-      v_max = hn::Max(v_max, magnitude);
-    }
-    const float scale = hn::GetLane(hn::MaxOfLanes(d, v_max)) / kQ80Max;
-    const uint16_t stored =
-        F16FromF32(is_finite ? scale : std::numeric_limits<float>::quiet_NaN());
-    std::memcpy(out, &stored, 2);
-    if (stored == 0 || !is_finite) {
-      std::memset(out + 2, 0, kQ80Elements);
-    } else {
-      StoreQuants(x, 1.0f / scale, out + 2);
-    }
+  for (int64_t i = 0; i < kKvBlock; i += lanes) {
+    const auto above = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, from));
+    const auto scaled = hn::Mul(above, hn::Set(d, inverse));
+    const auto level = hn::ConvertTo(di, hn::Add(scaled, hn::Set(d, offset)));
+    hn::StoreU(hn::Min(level, hn::Set(di, most)), di, levels + i);
+  }
+}
+
+// Stores the low four bits of a block's levels.
+void StoreNibbles(const int32_t* levels, std::byte* out) {
+  constexpr int64_t kHalf = kKvBlock / 2;
+  for (int64_t i = 0; i < kHalf; ++i) {
+    out[i] = static_cast<std::byte>((levels[i] & 15) |
+                                    ((levels[i + kHalf] & 15) << 4));
+  }
+}
+
+void StoreQ40(const float* x, std::byte* out) {
+  const Extent extent = ExtentOf(x);
+  const float scale =
+      (extent.max >= -extent.min ? extent.max : extent.min) / -8.0f;
+  std::memset(out, 0, kQ40Bytes);
+  if (!StoreScale(scale, extent.is_finite, out)) return;
+  int32_t levels[kKvBlock];
+  LevelsOf(x, 0.0f, 1.0f / scale, 8.5f, 15, levels);
+  StoreNibbles(levels, out + 2);
+}
+
+void StoreQ51(const float* x, std::byte* out) {
+  const Extent extent = ExtentOf(x);
+  const float scale = (extent.max - extent.min) / 31.0f;
+  std::memset(out, 0, kQ51Bytes);
+  const uint16_t min = F16FromF32(extent.is_finite ? extent.min : 0.0f);
+  std::memcpy(out + 2, &min, 2);
+  if (!StoreScale(scale, extent.is_finite, out)) return;
+  int32_t levels[kKvBlock];
+  LevelsOf(x, extent.min, 1.0f / scale, 0.5f, 31, levels);
+  uint32_t fifths = 0;
+  for (int64_t i = 0; i < kKvBlock; ++i) {
+    fifths |= static_cast<uint32_t>(levels[i] >> 4) << i;
+  }
+  std::memcpy(out + 4, &fifths, 4);
+  StoreNibbles(levels, out + 8);
+}
+
+// Calls store(x, out) for each block of a row.
+template <class Store>
+void StoreBlocks(const float* x, int64_t n, DType dtype, std::byte* out,
+                 const Store& store) {
+  for (int64_t at = 0; at < n; at += kKvBlock) {
+    store(x + at, out + KvBytes(dtype, at));
   }
 }
 
@@ -116,7 +192,11 @@ void StoreRow(const float* x, int64_t n, DType dtype, std::byte* out) {
     case DType::kBF16:
       return StoreBf16(x, n, out);
     case DType::kQ8_0:
-      return StoreQ80(x, n, out);
+      return StoreBlocks(x, n, dtype, out, StoreQ80);
+    case DType::kQ5_1:
+      return StoreBlocks(x, n, dtype, out, StoreQ51);
+    case DType::kQ4_0:
+      return StoreBlocks(x, n, dtype, out, StoreQ40);
     default:
       return StoreHalves(x, n, out);
   }

@@ -300,7 +300,7 @@ absl::Status CheckAlignment(const AttentionArgs& args) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(args.q) |
                    reinterpret_cast<uintptr_t>(args.q_prefix);
   const auto add = [&](DType type, const std::byte* at) {
-    if (type != DType::kQ8_0) bits |= reinterpret_cast<uintptr_t>(at);
+    if (IsFloatType(type)) bits |= reinterpret_cast<uintptr_t>(at);
   };
   if (args.is_ring) {
     add(args.k_type, args.chunk_k);
@@ -373,8 +373,9 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   return tables;
 }
 
-// True if the tensor cores attend for a segment. They do not for F32 keys or
-// values: those who choose F32 want float32's arithmetic.
+// True if the tensor cores attend for a segment. They do not for keys or values
+// of F32, because those who choose F32 want float32's arithmetic, nor for those
+// of nibbles.
 bool UsesTensorCores(const Context& context, const AttentionArgs& args,
                      const AttentionSegment& segment) {
   if (!HasPromptType(args.k_type) || !HasPromptType(args.v_type)) return false;

@@ -86,7 +86,9 @@ inline constexpr int64_t kPromptQueries = 16;
 inline constexpr int64_t kPromptKeys = 64;
 inline constexpr int64_t kPromptUnitSteps = kUnitKeys / kPromptKeys;
 
-constexpr bool HasPromptType(DType dtype) { return dtype != DType::kF32; }
+constexpr bool HasPromptType(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kQ8_0;
+}
 
 // Appends the tiles of a segment's rows for attention on tensor cores. Spans
 // are not used.

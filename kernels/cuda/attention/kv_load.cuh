@@ -18,6 +18,10 @@ __device__ void WithKvType(DType dtype, const Function& function) {
       return function(TypeConstant<DType::kF16>{});
     case DType::kBF16:
       return function(TypeConstant<DType::kBF16>{});
+    case DType::kQ5_1:
+      return function(TypeConstant<DType::kQ5_1>{});
+    case DType::kQ4_0:
+      return function(TypeConstant<DType::kQ4_0>{});
     default:
       return function(TypeConstant<DType::kQ8_0>{});
   }
@@ -45,17 +49,42 @@ struct StoredEight<DType::kQ8_0> {
   uint16_t d;
   uint16_t pairs[4];
 };
+template <>
+struct StoredEight<DType::kQ4_0> {
+  uint16_t d;
+  uint16_t pairs[4];  // of bytes, whose nibbles `shift` are the elements
+  uint16_t shift;
+};
+template <>
+struct StoredEight<DType::kQ5_1> {
+  uint16_t d;
+  uint16_t m;
+  uint16_t pairs[4];
+  uint16_t shift;
+  uint16_t fifths;  // bit i is element i's
+};
 
 // Loads elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float
-// types begin at multiples of 16 bytes, rows of Q8_0 at even bytes.
+// types begin at multiples of 16 bytes, others at even bytes.
 template <DType kType>
 __device__ StoredEight<kType> LoadStored(const std::byte* row, int64_t at) {
   StoredEight<kType> stored;
-  if constexpr (kType == DType::kQ8_0) {
-    const std::byte* block = row + at / kQ80Elements * kQ80Bytes;
-    stored.d = LoadWord(reinterpret_cast<const uint16_t*>(block));
-    const auto* pairs =
-        reinterpret_cast<const uint16_t*>(block + 2 + at % kQ80Elements);
+  if constexpr (!IsFloatType(kType)) {
+    const std::byte* block = row + KvBytes(kType, at);
+    const auto* head = reinterpret_cast<const uint16_t*>(block);
+    stored.d = LoadWord(head);
+    int64_t place = 2 + at % kKvBlock;
+    if constexpr (IsNibbleType(kType)) {
+      place = 2 + at % (kKvBlock / 2);
+      stored.shift = at % kKvBlock < kKvBlock / 2 ? 0 : 4;
+    }
+    if constexpr (kType == DType::kQ5_1) {
+      place += 6;
+      stored.m = LoadWord(head + 1);
+      const uint16_t fifths = LoadWord(head + 2 + at % kKvBlock / 16);
+      stored.fifths = static_cast<uint16_t>(fifths >> at % 16);
+    }
+    const auto* pairs = reinterpret_cast<const uint16_t*>(block + place);
 #pragma unroll
     for (int i = 0; i < 4; ++i) stored.pairs[i] = LoadWord(pairs + i);
   } else {
@@ -84,6 +113,19 @@ __device__ void FloatsOf(const StoredEight<kType>& stored, float* out) {
       const uint32_t pair = stored.pairs[i];
       out[2 * i] = d * static_cast<float>(static_cast<int8_t>(pair & 0xFFu));
       out[2 * i + 1] = d * static_cast<float>(static_cast<int8_t>(pair >> 8));
+    }
+  } else if constexpr (IsNibbleType(kType)) {
+    const float d = FloatOfHalf(stored.d);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t nibble =
+          (stored.pairs[i / 2] >> (i % 2 * 8 + stored.shift)) & 15u;
+      if constexpr (kType == DType::kQ5_1) {
+        const uint32_t level = nibble | (((stored.fifths >> i) & 1u) << 4);
+        out[i] = d * static_cast<float>(level) + FloatOfHalf(stored.m);
+      } else {
+        out[i] = d * (static_cast<float>(nibble) - 8.0f);
+      }
     }
   } else {
     FloatsOf<kType>(stored.words[0], out);

@@ -1,9 +1,11 @@
 // Prepares a layer's heads for its attention. A warp takes a head of a row, and
-// norms, rotates and stores it while it is in shared memory. The bits are those
-// of the separate operations.
+// norms, rotates, transforms and stores it while it is in shared memory. The
+// bits are those of the separate operations.
 #include "base/status_macros.h"
+#include "kernels/cuda/attention/kv_load.cuh"
 #include "kernels/cuda/attention/kv_store.cuh"
 #include "kernels/cuda/attention/rotate.cuh"
+#include "kernels/cuda/attention/transform.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -59,14 +61,22 @@ __device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
   }
 }
 
+// Rotates a head of queries, and transforms it if keys are transformed.
+// `rotated` is shared memory for a head.
+__device__ void FinishQuery(const PrepareHeadsArgs& p, const float* x,
+                            const float* angles, float* rotated, float* out) {
+  if (!IsTransformed(p.k_type)) return RotateHead(p, x, angles, out);
+  RotateHead(p, x, angles, rotated);
+  TransformHead(rotated, p.head_dim);
+  for (int64_t c = LaneIndex(); c < p.head_dim; c += kWarpThreads) {
+    out[c] = rotated[c];
+  }
+}
+
 template <DType kType>
 __device__ void StoreHead(const float* x, int64_t dim, std::byte* out) {
   for (int64_t c = LaneIndex(); c < dim; c += kWarpThreads) {
-    if constexpr (kType == DType::kQ8_0) {
-      StoreQ80(x[c], out + c / kQ80Elements * kQ80Bytes);
-    } else {
-      StoreFloat<kType>(x[c], c, out);
-    }
+    StoreElement<kType>(x[c], c, out);
   }
 }
 
@@ -77,19 +87,9 @@ __device__ void StoreHead(const PrepareHeadsArgs& p, const float* x,
   std::byte* base = p.base + KvBytes(dtype, head * p.head_dim);
   for (int64_t place = 0; place < p.n_places; ++place) {
     std::byte* out = base + offsets[2 * place * p.n_rows];
-    switch (dtype) {
-      case DType::kF32:
-        StoreHead<DType::kF32>(x, p.head_dim, out);
-        break;
-      case DType::kBF16:
-        StoreHead<DType::kBF16>(x, p.head_dim, out);
-        break;
-      case DType::kQ8_0:
-        StoreHead<DType::kQ8_0>(x, p.head_dim, out);
-        break;
-      default:
-        StoreHead<DType::kF16>(x, p.head_dim, out);
-    }
+    WithKvType(dtype, [&](auto type) {
+      StoreHead<decltype(type)::value>(x, p.head_dim, out);
+    });
   }
 }
 
@@ -98,7 +98,8 @@ template <int kPieces>
 __global__ void PrepareEach(PrepareHeadsArgs p) {
   WaitForKernelsBefore();
   auto* shared = reinterpret_cast<float*>(DynamicShared());
-  float* normed = shared + WarpIndex() * p.head_dim;
+  float* normed = shared + WarpIndex() * 2 * p.head_dim;
+  float* rotated = normed + p.head_dim;
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t{blockIdx.y} * kWarps + WarpIndex();
   const float* angles = p.angles + row * p.n_rot;
@@ -106,10 +107,11 @@ __global__ void PrepareEach(PrepareHeadsArgs p) {
     const int64_t at = (row * p.n_heads + head) * p.head_dim;
     NormHead<kPieces>(p.q + at, p.q_norm, p.head_dim, p.eps, normed);
     __syncwarp();
-    RotateHead(p, normed, angles, p.q + at);
+    FinishQuery(p, normed, angles, rotated, p.q + at);
     if (p.q_prefix == nullptr) return;
-    return RotateHead(p, normed, p.prefix_angles + row * p.n_rot,
-                      p.q_prefix + at);
+    __syncwarp();
+    return FinishQuery(p, normed, p.prefix_angles + row * p.n_rot, rotated,
+                       p.q_prefix + at);
   }
   const int64_t k_head = head - p.n_heads;
   if (k_head < p.n_kv_heads) {
@@ -118,13 +120,21 @@ __global__ void PrepareEach(PrepareHeadsArgs p) {
     __syncwarp();
     // A pair is read and written by one lane.
     RotateHead(p, normed, angles, normed);
+    if (IsTransformed(p.k_type)) TransformHead(normed, p.head_dim);
     __syncwarp();
     return StoreHead(p, normed, k_head, p.k_type, p.offsets + row);
   }
   const int64_t v_head = k_head - p.n_kv_heads;
   if (v_head >= p.n_kv_heads) return;
-  StoreHead(p, p.v + (row * p.n_kv_heads + v_head) * p.head_dim, v_head,
-            p.v_type, p.offsets + p.n_rows + row);
+  const float* v = p.v + (row * p.n_kv_heads + v_head) * p.head_dim;
+  if (IsTransformed(p.v_type)) {
+    for (int64_t c = LaneIndex(); c < p.head_dim; c += kWarpThreads) {
+      normed[c] = v[c];
+    }
+    TransformHead(normed, p.head_dim);
+    v = normed;
+  }
+  StoreHead(p, v, v_head, p.v_type, p.offsets + p.n_rows + row);
 }
 
 }  // namespace
@@ -145,7 +155,7 @@ absl::Status PrepareHeads(const Context& context,
   if (args.head_dim <= kMaxHeadDim / 8) kernel = PrepareEach<kMaxPieces / 8>;
   const int64_t n_heads = args.n_heads + 2 * args.n_kv_heads;
   Launch(kernel, {args.n_rows, (n_heads + kWarps - 1) / kWarps}, kThreads,
-         kWarps * args.head_dim * static_cast<int64_t>(sizeof(float)),
+         2 * kWarps * args.head_dim * static_cast<int64_t>(sizeof(float)),
          context.queue, given);
   return absl::OkStatus();
 }

@@ -9,7 +9,6 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / kWarpThreads;
 
 template <DType kType>
 __global__ void StoreEach(const float* x, int64_t dim, std::byte* base,
@@ -18,14 +17,8 @@ __global__ void StoreEach(const float* x, int64_t dim, std::byte* base,
   const int64_t row = blockIdx.x;
   x += row * dim;
   std::byte* out = base + offsets[row];
-  if constexpr (kType == DType::kQ8_0) {
-    for (int64_t b = WarpIndex(); b < dim / kQ80Elements; b += kWarps) {
-      StoreQ80(x[b * kQ80Elements + LaneIndex()], out + b * kQ80Bytes);
-    }
-  } else {
-    for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
-      StoreFloat<kType>(x[c], c, out);
-    }
+  for (int64_t c = ThreadIndex(); c < dim; c += kThreads) {
+    StoreElement<kType>(x[c], c, out);
   }
 }
 
@@ -72,6 +65,8 @@ absl::Status StoreRows(const Context& context, const StoreRowsArgs& args) {
   if (args.dtype == DType::kF16) kernel = StoreEach<DType::kF16>;
   if (args.dtype == DType::kBF16) kernel = StoreEach<DType::kBF16>;
   if (args.dtype == DType::kQ8_0) kernel = StoreEach<DType::kQ8_0>;
+  if (args.dtype == DType::kQ5_1) kernel = StoreEach<DType::kQ5_1>;
+  if (args.dtype == DType::kQ4_0) kernel = StoreEach<DType::kQ4_0>;
   Launch(kernel, {args.n_rows}, kThreads, 0, context.queue, args.x, args.dim,
          args.base, offsets);
   return absl::OkStatus();

@@ -122,6 +122,9 @@ class HookedBackend final : public kernels::Backend {
   absl::Status MixRows(const kernels::MixRowsArgs& args) override {
     return Around([&] { return backend_->MixRows(args); });
   }
+  absl::Status Hadamard(const kernels::HadamardArgs& args) override {
+    return Around([&] { return backend_->Hadamard(args); });
+  }
   absl::Status StoreRows(const kernels::StoreRowsArgs& args) override {
     return Around([&] { return backend_->StoreRows(args); });
   }
