@@ -16,7 +16,7 @@ inline constexpr int64_t kMaxExperts = 4'096;
 inline constexpr float kLeastWeightSum = 0x1p-14f;
 
 // One matrix of each expert, all of the same type and size, each stored by
-// itself (UploadRows). They lie one after another.
+// itself (UploadRows). They lie one after another, and so do their scales.
 struct ExpertMatrices {
   WeightMatrix first = {};
   int64_t matrix_bytes = 0;  // from one expert's matrix to the next one's
@@ -24,6 +24,7 @@ struct ExpertMatrices {
   WeightMatrix Of(int64_t expert) const {
     WeightMatrix w = first;
     w.data += expert * matrix_bytes;
+    if (w.scale != nullptr) w.scale += expert;
     return w;
   }
 };
@@ -101,8 +102,6 @@ struct RouteExpertsArgs {
   Routing routing = {};
   // [n_experts] or nullptr: added to scores for the choice, not for the weight.
   const float* choice_bias = nullptr;
-  // [n_experts] or nullptr: multiplies the weights of each expert at the end.
-  const float* expert_scales = nullptr;
 };
 
 // The gated half of each expert's network: at every place,

@@ -11,12 +11,18 @@
 namespace plimsoll::kernels {
 
 // A weight matrix in the backend's own storage (see Backend::UploadRows):
-// y[r] = sum over c of W[r][c] * x[c].
+// y[r] = scale * sum over c of W[r][c] * x[c].
 struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t rows = 0;  // outputs
   int64_t cols = 0;  // inputs
   const std::byte* data = nullptr;
+  // One number that multiplies products, or null: there is none. Rows that are
+  // gathered are not multiplied.
+  const float* scale = nullptr;
+
+  // Requires memory that the host can read.
+  float HostScale() const { return scale == nullptr ? 1.0f : *scale; }
 };
 
 // One page of a sequence's page table. Keys of a page lie at consecutive

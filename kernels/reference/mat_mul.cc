@@ -40,6 +40,7 @@ absl::Status MatMul(const MatMulArgs& args) {
       x.emplace_back(args.x + m * cols, args.x + (m + 1) * cols);
     }
   }
+  const double scale = args.w.HostScale();
   std::vector<float> w(static_cast<size_t>(cols));
   for (int64_t r = 0; r < args.w.rows; ++r) {
     RETURN_IF_ERROR(DequantizeRow(args.w.dtype, args.w.data + r * row_bytes,
@@ -49,6 +50,7 @@ absl::Status MatMul(const MatMulArgs& args) {
       for (size_t c = 0; c < w.size(); ++c) {
         sum += x[static_cast<size_t>(m)][c] * w[c];
       }
+      sum *= scale;
       float& out = args.out[m * args.w.rows + r];
       if (args.soft_cap > 0) {
         sum = args.soft_cap * std::tanh(sum / args.soft_cap);

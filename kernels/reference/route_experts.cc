@@ -82,10 +82,8 @@ void RouteRow(const RouteExpertsArgs& args, int64_t row) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const double divisor =
         routing.is_normalized ? std::max<double>(sum, kLeastWeightSum) : 1;
-    const double scale =
-        args.expert_scales == nullptr ? 1 : args.expert_scales[experts[i]];
     to.weights[row * to.n_used + static_cast<int64_t>(i)] =
-        static_cast<float>(weights[i] / divisor * routing.scale * scale);
+        static_cast<float>(weights[i] / divisor * routing.scale);
   }
 }
 

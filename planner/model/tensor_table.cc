@@ -1,6 +1,7 @@
 #include "planner/model/tensor_table.h"
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,11 @@
 
 namespace plimsoll::planner {
 namespace {
+
+constexpr absl::string_view kWeightSuffix = ".weight";
+
+// Indices of specs by their names.
+using SpecIndex = absl::flat_hash_map<absl::string_view, size_t>;
 
 // In the table, this name means Architecture::ffn_norm.
 constexpr absl::string_view kFfnNorm = "ffn_norm.weight";
@@ -347,6 +353,62 @@ absl::Status CheckTensor(const GgufTensor& tensor, const TensorSpec& spec) {
   return absl::OkStatus();
 }
 
+// A tensor that goes with a product's matrices, as files in NVFP4 have them.
+struct ProductScale {
+  absl::string_view suffix;
+  bool is_ignored;
+};
+// Activations keep their own scales, so that of the inputs has no reader.
+constexpr ProductScale kProductScales[] = {{".scale", false},
+                                           {".input_scale", true}};
+
+// The name of a scale of the matrices that are called `matrix`.
+std::string ScaleName(absl::string_view matrix, const ProductScale& scale) {
+  return absl::StrCat(absl::StripSuffix(matrix, kWeightSuffix), scale.suffix);
+}
+
+// The spec of a scale of the products that `product` describes.
+TensorSpec ScaleSpecOf(const TensorSpec& product, const ProductScale& scale) {
+  TensorSpec spec = {.name = ScaleName(product.name, scale),
+                     .ne = {product.ne[2], 1, 1, 1},
+                     .is_vector = true,
+                     .is_optional = true,
+                     .is_usual = false,
+                     .is_ignored = scale.is_ignored || product.is_ignored,
+                     .kind = product.kind,
+                     .parts = {},
+                     .is_of_each_part = true};
+  for (const PartSpec& part : product.parts) {
+    spec.parts.push_back({ScaleName(part.name, scale), product.ne[2]});
+  }
+  return spec;
+}
+
+// A scale, and the index of the spec of its product.
+struct ScaledProduct {
+  size_t index;
+  TensorSpec scale;
+};
+
+// The scale of a product that `tensor` is, if it is one.
+std::optional<ScaledProduct> FindScaledProduct(
+    absl::string_view tensor, const std::vector<TensorSpec>& specs,
+    const SpecIndex& index) {
+  for (const ProductScale& scale : kProductScales) {
+    absl::string_view base = tensor;
+    if (!absl::ConsumeSuffix(&base, scale.suffix)) continue;
+    const auto it = index.find(absl::StrCat(base, kWeightSuffix));
+    if (it == index.end()) continue;
+    const TensorSpec& product = specs[it->second];
+    if (product.is_vector || product.kind == WeightKind::kEmbedding ||
+        product.kind == WeightKind::kPerLayerEmbedding) {
+      continue;
+    }
+    return ScaledProduct{it->second, ScaleSpecOf(product, scale)};
+  }
+  return std::nullopt;
+}
+
 // Adds the tensor as one weight, or as one for each of its parts.
 void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
                 const TensorSpec& spec, std::vector<WeightTensor>& weights) {
@@ -373,7 +435,7 @@ void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
     n = part.rows;
     weight.file_bytes = part.rows * row_bytes * weight.n_matrices;
     weights.push_back(weight);
-    weight.file_offset += part.rows * row_bytes;
+    if (!spec.is_of_each_part) weight.file_offset += part.rows * row_bytes;
   }
 }
 
@@ -405,17 +467,25 @@ std::vector<TensorSpec> TensorSpecs(const TensorContext& context) {
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     const GgufHeader& header, const TensorContext& context) {
   const std::vector<TensorSpec> specs = TensorSpecs(context);
-  absl::flat_hash_map<absl::string_view, size_t> index;
+  SpecIndex index;
   index.reserve(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) index[specs[i].name] = i;
   std::vector<bool> is_present(specs.size(), false);
+  std::vector<bool> is_needed(specs.size(), false);  // by a scale
   std::vector<WeightTensor> weights;
   weights.reserve(header.tensors.size());
   for (const GgufTensor& tensor : header.tensors) {
     const auto it = index.find(tensor.name);
     if (it == index.end()) {
       if (IsOfDraftLayer(tensor.name, context)) continue;
-      return Unknown(tensor);
+      const auto scaled = FindScaledProduct(tensor.name, specs, index);
+      if (!scaled) return Unknown(tensor);
+      RETURN_IF_ERROR(CheckTensor(tensor, scaled->scale));
+      is_needed[scaled->index] = true;
+      if (!scaled->scale.is_ignored) {
+        AddWeights(header, tensor, scaled->scale, weights);
+      }
+      continue;
     }
     const TensorSpec& spec = specs[it->second];
     RETURN_IF_ERROR(CheckTensor(tensor, spec));
@@ -423,7 +493,8 @@ absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     if (!spec.is_ignored) AddWeights(header, tensor, spec, weights);
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (is_present[i] || specs[i].is_optional) continue;
+    if (is_present[i]) continue;
+    if (specs[i].is_optional && !is_needed[i]) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("tensor \"", specs[i].name, "\" is missing"));
   }

@@ -40,7 +40,8 @@ struct TensorSpec {
   bool is_usual;              // a model of this kind has it
   bool is_ignored;            // the file may have it; nothing reads it
   WeightKind kind;
-  std::vector<PartSpec> parts;  // empty if it is not several tensors in one
+  std::vector<PartSpec> parts;   // empty if it is not several tensors in one
+  bool is_of_each_part = false;  // each part is the whole tensor
 };
 
 // The tensors of a model; those that belong to no layer come first.
@@ -48,7 +49,10 @@ std::vector<TensorSpec> TensorSpecs(const TensorContext& context);
 
 // Returns the tensors of the file, in its order, without ignored ones, and
 // parts in the place of a tensor that has them. Each tensor of the file must
-// have exactly the shape of its spec; none may be missing or unknown. Errors:
+// have exactly the shape of its spec; none may be missing or unknown. Beside
+// the specs, the file may have scales of products: for X.weight a vector
+// X.scale of one number for each of its matrices, which multiplies the product,
+// and X.input_scale, which is ignored. Errors:
 // kInvalidArgument naming the tensor; kUnimplemented naming a bias or another
 // tensor that the format knows and this build does not.
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(

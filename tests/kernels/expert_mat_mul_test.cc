@@ -25,6 +25,7 @@ struct Given {
   bool is_packed = true;
   bool has_biases = false;
   bool weights_inputs = false;  // and not the outputs
+  bool has_scales = false;
   Activation activation = Activation::kSilu;
 };
 
@@ -66,6 +67,12 @@ class Network {
     x_ = random_.Floats(given.n_rows * given.model_dim, 2.0f);
     logits_ = random_.Floats(given.n_rows * given.n_experts, 2.0f);
     before_ = random_.Floats(given.n_rows * given.model_dim);
+    if (given.has_scales) {
+      scales_.emplace(backend, random_.Floats(given.n_experts, 3.0f));
+      for (StoredExperts* const w : {&gate_, &up_, &down_}) {
+        w->view.first.scale = scales_->data();
+      }
+    }
     if (!given.has_biases) return;
     gate_bias_ = random_.Floats(given.n_experts * given.ffn_dim);
     up_bias_ = random_.Floats(given.n_experts * given.ffn_dim);
@@ -195,6 +202,7 @@ class Network {
   std::vector<float> x_;
   std::vector<float> logits_;
   std::vector<float> before_;
+  std::optional<StoredScale> scales_;                   // one of each expert
   std::vector<float> gate_bias_, up_bias_, down_bias_;  // none, or of each
                                                         // expert
   // Results of the last run.
@@ -325,6 +333,20 @@ TEST_P(ExpertMatMulTest, WeightsMayMultiplyTheInputs) {
                          .is_packed = false,
                          .has_biases = has_biases,
                          .weights_inputs = true});
+    }
+  }
+}
+
+TEST_P(ExpertMatMulTest, ExpertsMayHaveScales) {
+  for (const int64_t n_rows : {1, 60}) {
+    for (const DType dtype : {DType::kNvfp4, DType::kF16}) {
+      ExpectRowsAsAlone({.gate = dtype,
+                         .up = dtype,
+                         .down = dtype,
+                         .n_rows = n_rows,
+                         .ffn_dim = 128,
+                         .has_biases = n_rows == 1,
+                         .has_scales = true});
     }
   }
 }

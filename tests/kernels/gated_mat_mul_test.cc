@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/kernels/backend_fixture.h"
+#include "tests/kernels/products.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -16,6 +17,7 @@ struct Given {
   int64_t outputs = 64;
   int64_t cols = 64;
   Activation activation = Activation::kGeluTanh;
+  bool has_scales = false;
 };
 
 class GatedMatMulTest : public BackendTest {
@@ -27,11 +29,15 @@ class GatedMatMulTest : public BackendTest {
         DTypeName(given.gate), " and ", DTypeName(given.up), ", ", given.n_rows,
         " rows, ", given.outputs, " outputs, ", given.cols, " columns"));
     RandomData random(41);
-    const auto gate =
-        Store(backend(), given.gate, given.outputs, given.cols,
-              random.Weights(given.gate, given.outputs, given.cols));
-    const auto up = Store(backend(), given.up, given.outputs, given.cols,
-                          random.Weights(given.up, given.outputs, given.cols));
+    auto gate = Store(backend(), given.gate, given.outputs, given.cols,
+                      random.Weights(given.gate, given.outputs, given.cols));
+    auto up = Store(backend(), given.up, given.outputs, given.cols,
+                    random.Weights(given.up, given.outputs, given.cols));
+    const StoredScale scales(backend(), {0.3f, -1.7f});
+    if (given.has_scales) {
+      gate.view.scale = scales.data();
+      up.view.scale = scales.data() + 1;
+    }
     const auto x = random.Floats(given.n_rows * given.cols, 3.0f);
     std::vector<std::byte> input =
         Packed(std::max(given.cols, given.outputs), given.n_rows);
@@ -103,6 +109,12 @@ TEST_P(GatedMatMulTest, HasTheBytesOfItsPartsForEveryNumberOfRows) {
   // The fewest that are fused, groups of every size, more than a tile.
   for (const int64_t n_rows : {1, 11, 12, 13, 23, 24, 25, 175}) {
     ExpectTheBytesOfItsParts({.n_rows = n_rows});
+  }
+}
+
+TEST_P(GatedMatMulTest, ProductsMayHaveScales) {
+  for (const int64_t n_rows : {1, 30}) {
+    ExpectTheBytesOfItsParts({.n_rows = n_rows, .has_scales = true});
   }
 }
 

@@ -92,6 +92,57 @@ TEST_P(MatMulTest, LongRowsAgreeAndHaveTheSameBitsInAnyBatch) {
   }
 }
 
+// Half of a sum is exact, so a scaled product has the bits of half of it.
+TEST_P(MatMulTest, AScaleMultipliesTheProduct) {
+  constexpr int64_t kOutputs = 49;
+  constexpr int64_t kCols = 256;
+  RandomData random(19);
+  const StoredScale half(backend(), {0.5f});
+  for (const DType dtype : {DType::kNvfp4, DType::kQ4_K, DType::kF16}) {
+    const auto stored = Store(backend(), dtype, kOutputs, kCols,
+                              random.Weights(dtype, kOutputs, kCols));
+    WeightMatrix scaled = stored.view;
+    scaled.scale = half.data();
+    for (const int64_t n_rows : {1, 3, 11, 40}) {
+      const auto x = random.Floats(n_rows * kCols);
+      for (const bool is_packed : {false, true}) {
+        auto expected = Product(backend(), stored.view, x, n_rows, is_packed);
+        for (float& value : expected) value *= 0.5f;
+        EXPECT_EQ(Bits(Product(backend(), scaled, x, n_rows, is_packed)),
+                  Bits(expected))
+            << DTypeName(dtype) << ", " << n_rows << " rows";
+      }
+    }
+  }
+}
+
+// What is in the outputs is not scaled, and a cap is that of the scaled
+// product.
+TEST_P(MatMulTest, AScaleIsOfTheProductAlone) {
+  RandomData random(23);
+  const StoredMatrix stored = Store(backend(), DType::kQ8_0, 20, 64,
+                                    random.Weights(DType::kQ8_0, 20, 64));
+  const StoredScale three(backend(), {3.0f});
+  WeightMatrix scaled = stored.view;
+  scaled.scale = three.data();
+  const auto x = random.Floats(2 * 64, 100.0f);
+  const auto product = Product(backend(), stored.view, x, 2, false);
+  const auto before = random.Floats(2 * 20);
+  auto added = before;
+  ASSERT_TRUE(backend()
+                  .MatMul({scaled, x.data(), nullptr, added.data(), 2, true})
+                  .ok());
+  auto capped = before;
+  MatMulArgs with_cap = {scaled, x.data(), nullptr, capped.data(), 2, false};
+  with_cap.soft_cap = 5;
+  ASSERT_TRUE(backend().MatMul(with_cap).ok());
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_NEAR(added[i], before[i] + 3 * product[i],
+                1e-6 * std::abs(3 * product[i]) + 1e-6);
+    EXPECT_NEAR(capped[i], 5 * std::tanh(3 * product[i] / 5), 1e-5);
+  }
+}
+
 TEST_P(MatMulTest, ExtremeActivationsAndWeightsDoNotOverflowTheIntegers) {
   // Every quant -128, every activation at the end of its block's scale.
   constexpr int64_t kCols = 64;

@@ -3,6 +3,7 @@
 #define PLIMSOLL_TESTS_KERNELS_PRODUCTS_H_
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "kernels/quant/packed_row.h"
@@ -19,6 +20,22 @@ inline std::vector<std::byte> Packed(Backend& backend,
       backend.PackActivations({x.data(), n_rows, dim, packed.data()}).ok());
   return packed;
 }
+
+// Scales of products in a backend's memory.
+class StoredScale {
+ public:
+  StoredScale(Backend& backend, const std::vector<float>& values)
+      : buffer_(*backend.Allocate(static_cast<int64_t>(values.size() * 4))) {
+    EXPECT_TRUE(
+        backend.Upload(std::as_bytes(std::span(values)), buffer_.view()).ok());
+  }
+  const float* data() const {
+    return reinterpret_cast<const float*>(buffer_.data());
+  }
+
+ private:
+  Buffer buffer_;
+};
 
 inline std::vector<float> Product(Backend& backend, const WeightMatrix& w,
                                   const std::vector<float>& x, int64_t n_rows,

@@ -99,20 +99,6 @@ TEST_P(RouteExpertsTest, ABiasOfTheChoiceIsInNoWeight) {
   ExpectWeights(routed, {Sigmoid(-1.0), Sigmoid(1.0)});
 }
 
-TEST_P(RouteExpertsTest, ScalesOfExpertsMultiplyTheirWeights) {
-  const float scales[] = {5.0f, 0.5f, 7.0f, 3.0f};
-  const RoutedRows routed(1, 4, 2);
-  ASSERT_TRUE(backend()
-                  .RouteExperts({.logits = FourLogits().data(),
-                                 .to = routed.rows(),
-                                 .routing = {.is_normalized = true},
-                                 .expert_scales = scales})
-                  .ok());
-  const double sum = std::exp(2.0) + std::exp(1.0);
-  EXPECT_THAT(routed.experts(), ElementsAre(1, 3));
-  ExpectWeights(routed, {0.5 * std::exp(2.0) / sum, 3 * std::exp(1.0) / sum});
-}
-
 TEST_P(RouteExpertsTest, SmallSumsAreNotDividedBy) {
   const RoutedRows routed =
       Route({-20.0f, -21.0f, -22.0f}, 3, 2,

@@ -55,17 +55,21 @@ struct Tensor {
   uint64_t cols;
   uint64_t rows;  // 1 = a vector
   uint64_t n_matrices = 1;
-  float base = 0;  // base of a vector's values; 0 = by its name
+  float base = 0;          // base of a vector's values; 0 = by its name
+  int scale_exponent = 0;  // of a product's matrix or of its scale
 };
 
 // Weights of the matrix are about as large as 2^Gain.
 int Gain(const Tensor& tensor) {
   if (tensor.name == "token_embd.weight" || tensor.name == "output.weight") {
-    return -5;
+    return tensor.scale_exponent - 5;
   }
   // Its input is divided by the model's width.
-  if (absl::StrContains(tensor.name, "altup_router.")) return 4;
-  const int gain = -static_cast<int>(std::bit_width(tensor.cols)) / 2;
+  if (absl::StrContains(tensor.name, "altup_router.")) {
+    return tensor.scale_exponent + 4;
+  }
+  const int gain =
+      tensor.scale_exponent - static_cast<int>(std::bit_width(tensor.cols)) / 2;
   const bool is_score = absl::StrContains(tensor.name, "attn_q.") ||
                         absl::StrContains(tensor.name, "attn_k.");
   return is_score ? gain + 1 : gain;
@@ -91,11 +95,21 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
       {DType::kQ8_0, 6},   {DType::kQ4_0, 2},  {DType::kQ4_1, 2},
       {DType::kQ5_0, 3},   {DType::kQ5_1, 3},  {DType::kQ4_K, 8},
       {DType::kQ5_K, 9},   {DType::kQ6_K, 10}, {DType::kIq4Nl, 6},
-      {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},  {DType::kQ2_K, 5}};
+      {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},  {DType::kQ2_K, 5},
+      {DType::kTq1_0, 0}};
   const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
   if (dtype == DType::kMxfp4) {
     for (size_t block = 0; block < bytes.size(); block += step) {
       bytes[block] = static_cast<std::byte>(127 + gain - 2);
+    }
+    return;
+  }
+  if (dtype == DType::kNvfp4) {
+    const auto exponent = static_cast<std::byte>(std::max(5 + gain, 0) << 3);
+    for (size_t block = 0; block < bytes.size(); block += step) {
+      for (size_t i = 0; i < 4; ++i) {
+        bytes[block + i] = (bytes[block + i] & std::byte{7}) | exponent;
+      }
     }
     return;
   }
@@ -137,6 +151,9 @@ Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
         const float base =
             tensor.base > 0 ? tensor.base : VectorBase(tensor.name);
         value = static_cast<double>(base) + 0.25 * unit;
+      }
+      if (tensor.rows == 1 && tensor.scale_exponent != 0) {
+        value = std::ldexp(1.0, tensor.scale_exponent);
       }
       if (tensor.name == "rope_freqs.weight") {
         value = 1.0 + static_cast<double>(i % 4);
@@ -334,6 +351,8 @@ class TensorList {
         it == model_.types.end() ? model_.default_type : it->second;
     tensors_.push_back({prefix + role + ".weight",
                         rows == 1 ? DType::kF32 : type, cols, rows});
+    if (rows == 1 || role == "token_embd") return;
+    tensors_.back().scale_exponent = model_.scale_exponent;
   }
   void AddMany(const std::string& prefix, const std::string& role,
                uint64_t cols, uint64_t rows, uint64_t n) {
@@ -366,9 +385,22 @@ class TensorList {
       tensors_.back().base = 0.75f;
     }
   }
-  std::vector<Tensor> Take() { return std::move(tensors_); }
+  std::vector<Tensor> Take() {
+    AddScales();
+    return std::move(tensors_);
+  }
 
  private:
+  void AddScales() {
+    for (size_t i = 0, n = tensors_.size(); i < n; ++i) {
+      const Tensor product = tensors_[i];
+      if (product.scale_exponent == 0) continue;
+      AddVector(absl::StrReplaceAll(product.name, {{".weight", ".scale"}}),
+                product.n_matrices);
+      tensors_.back().scale_exponent = -product.scale_exponent;
+    }
+  }
+
   const RandomModel& model_;
   std::vector<Tensor> tensors_;
 };

@@ -52,6 +52,9 @@ struct RandomModel {
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
   std::vector<int32_t> suppressed_tokens = {};
+  // Matrices of products are 2^n times as large and have scales 2^-n, if n is
+  // not 0. It says the same, to the bit.
+  int scale_exponent = 0;
 };
 
 // `n` ids of a random model, none of them special; of a seed, or the next ones

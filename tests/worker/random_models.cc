@@ -132,10 +132,9 @@ const std::vector<RandomModel>& FamilyModels() {
     codes.dim = 256;
     codes.head_dim = 64;
     codes.ffn_dim = 512;
-    codes.types = {{"token_embd", DType::kQ3_K},
-                   {"attn_q", DType::kIq4Nl},
-                   {"attn_v", DType::kMxfp4},
-                   {"attn_output", DType::kIq4Xs},
+    codes.types = {{"token_embd", DType::kQ3_K},   {"attn_q", DType::kIq4Nl},
+                   {"attn_k", DType::kNvfp4},      {"attn_v", DType::kMxfp4},
+                   {"attn_output", DType::kIq4Xs}, {"ffn_gate", DType::kTq1_0},
                    {"ffn_down", DType::kQ3_K}};
     RandomModel& gpt_oss = add("gpt_oss_q4_0", "gpt-oss", DType::kQ4_0);
     gpt_oss.types["ffn_gate_inp"] = DType::kF32;

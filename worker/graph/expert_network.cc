@@ -48,12 +48,10 @@ absl::Status ExpertNetwork::Route(const ProductInput& x) {
   float* const logits = context_.Buffer(StepBuffer::kRouter);
   RETURN_IF_ERROR(context_.Project(x, {{router_, logits}}));
   RETURN_IF_ERROR(context_.AddBiases({{router_bias_, logits, router_.rows}}));
-  return context_.backend().RouteExperts(
-      {.logits = logits,
-       .to = Rows(),
-       .routing = choice_.routing,
-       .choice_bias = choice_.bias,
-       .expert_scales = choice_.expert_scales});
+  return context_.backend().RouteExperts({.logits = logits,
+                                          .to = Rows(),
+                                          .routing = choice_.routing,
+                                          .choice_bias = choice_.bias});
 }
 
 absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,

@@ -23,10 +23,9 @@ struct ExpertNames {
 // Which of its experts a router gives to a row.
 struct ExpertChoice {
   kernels::Routing routing;
-  int64_t n_used;                        // experts of a row
-  const float* bias = nullptr;           // RouteExpertsArgs::choice_bias
-  const float* expert_scales = nullptr;  // as in RouteExpertsArgs
-  bool weights_inputs = false;           // and not the outputs
+  int64_t n_used;               // experts of a row
+  const float* bias = nullptr;  // RouteExpertsArgs::choice_bias
+  bool weights_inputs = false;  // and not the outputs
 };
 
 class ExpertNetwork {

@@ -19,9 +19,7 @@ GatedAndExpertFfn::GatedAndExpertFfn(const planner::Architecture& architecture,
                 .router = "ffn_gate_inp",
                 .suffix = "_exps"},
                {.routing = context.parameters().routing,
-                .n_used = context.inputs().shape->n_experts_used,
-                .expert_scales = context.Vector(
-                    absl::StrCat("blk.", layer, ".ffn_down_exps.scale"))},
+                .n_used = context.inputs().shape->n_experts_used},
                context) {
   const std::string p = absl::StrCat("blk.", layer, ".");
   router_norm_ = context.Vector(p + "ffn_gate_inp.scale");
@@ -40,8 +38,8 @@ absl::string_view GatedAndExpertFfn::Missing(
 bool GatedAndExpertFfn::Reads(const planner::Architecture& architecture,
                               absl::string_view tensor) {
   constexpr absl::string_view kTensors[] = {
-      "ffn_gate_inp.scale", "ffn_down_exps.scale", "pre_ffw_norm_2.weight",
-      "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"};
+      "ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight",
+      "post_ffw_norm_2.weight"};
   return absl::c_linear_search(kTensors, tensor) ||
          GatedFfn::Reads(architecture, tensor) || ExpertNetwork::Reads(tensor);
 }

@@ -54,6 +54,11 @@ absl::string_view LayerTensor(absl::string_view name) {
 
 // True if some class of the graph reads the tensor.
 bool IsRead(const Architecture& architecture, absl::string_view name) {
+  absl::string_view product = name;
+  if (absl::ConsumeSuffix(&product, ".scale") &&
+      IsRead(architecture, absl::StrCat(product, ".weight"))) {
+    return true;  // a product's scale is read with its matrix
+  }
   const absl::string_view of_layer = LayerTensor(name);
   if (of_layer.empty()) return DecoderGraph::Reads(name);
   return AttentionMixer::Reads(architecture, of_layer) ||

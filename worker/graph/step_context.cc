@@ -1,8 +1,11 @@
 #include "worker/graph/step_context.h"
 
 #include <array>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
@@ -52,13 +55,25 @@ size_t StepContext::IndexOf(absl::string_view name) const {
   PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
 }
 
+// A vector of another length is no scale, but Gemma 4's norm of a router's
+// input.
+const float* StepContext::FindScale(const planner::WeightTensor& weight) const {
+  const std::string name =
+      absl::StrCat(absl::StripSuffix(weight.name, ".weight"), ".scale");
+  const kernels::BufferView found = FindWeight(inputs_, name);
+  const auto bytes = static_cast<int64_t>(sizeof(float)) * weight.n_matrices;
+  return found.bytes == bytes ? reinterpret_cast<const float*>(found.data)
+                              : nullptr;
+}
+
 kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
   const size_t i = IndexOf(name);
   const planner::WeightTensor& weight = inputs_.shape->weights[i];
   return {.dtype = weight.dtype,
           .rows = weight.rows,
           .cols = weight.cols,
-          .data = weights_.data + inputs_.plan->weights[i].offset};
+          .data = weights_.data + inputs_.plan->weights[i].offset,
+          .scale = FindScale(weight)};
 }
 
 kernels::ExpertMatrices StepContext::Experts(absl::string_view name) const {
@@ -69,7 +84,8 @@ kernels::ExpertMatrices StepContext::Experts(absl::string_view name) const {
 }
 
 const float* StepContext::Vector(absl::string_view name) const {
-  return reinterpret_cast<const float*>(Matrix(name).data);
+  return reinterpret_cast<const float*>(
+      weights_.data + inputs_.plan->weights[IndexOf(name)].offset);
 }
 
 std::byte* StepContext::PackedInputs(int64_t dim, StepBuffer buffer) const {

@@ -88,7 +88,8 @@ class StepContext {
   bool Has(absl::string_view name) const {
     return FindWeight(inputs_, name).data != nullptr;
   }
-  // The weight called `name`; the shape guarantees that it exists.
+  // The weight called `name`; the shape guarantees that it exists. A matrix has
+  // the scale of its products, if the file has one.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
   const float* Vector(absl::string_view name) const;
   // The weight's matrices, one of each expert.
@@ -172,6 +173,8 @@ class StepContext {
                               float scale) const;
   // The index of the weight called `name`.
   size_t IndexOf(absl::string_view name) const;
+  // The scales of a weight's products, one for each of its matrices, or null.
+  const float* FindScale(const planner::WeightTensor& weight) const;
   // The norm whose addition is pending.
   kernels::RmsNormArgs AddedNorm();
 

@@ -124,9 +124,7 @@ void RouteRow(const RouteExpertsArgs& args, int64_t row) {
     divisor = std::max(sum, kLeastWeightSum);
   }
   for (int64_t i = 0; i < n_used; ++i) {
-    const float scale =
-        args.expert_scales == nullptr ? 1.0f : args.expert_scales[experts[i]];
-    weights[i] = weights[i] / divisor * routing.scale * scale;
+    weights[i] = weights[i] / divisor * routing.scale;
   }
 }
 

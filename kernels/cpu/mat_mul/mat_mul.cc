@@ -42,6 +42,7 @@ struct PanelTask {
   float* out;             // first row, first output of the panel
   int64_t out_stride;
   int64_t n_valid;  // outputs of the panel
+  float scale;
   bool accumulate;
 };
 
@@ -99,7 +100,7 @@ void MultiplyPanel(const PanelTask& task) {
     }
   }
   for (int m = 0; m < kRows; ++m) {
-    StoreOut(acc[m], task.n_valid, task.accumulate,
+    StoreOut(acc[m], task.scale, task.n_valid, task.accumulate,
              task.out + m * task.out_stride);
   }
 }
@@ -134,6 +135,7 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
       task.out = args.out + first * args.w.rows + p * kPanelRows;
       task.out_stride = args.w.rows;
       task.n_valid = std::min(kPanelRows, args.w.rows - p * kPanelRows);
+      task.scale = args.w.HostScale();
       task.accumulate = args.accumulate;
       MultiplyRows<Decoder, Dot, kBlockRows>(task, n_rows);
     }
@@ -167,6 +169,7 @@ namespace {
 // True if the product may rule outputs out before it computes them.
 bool LooksAtFew(const MatMulArgs& args) {
   return !args.top.empty() && args.n_rows <= kMaxTopRows &&
+         args.w.scale == nullptr &&
          IsSplit(args.w.dtype, args.w.rows, args.w.cols) &&
          std::all_of(
              args.top.begin(), args.top.end(),

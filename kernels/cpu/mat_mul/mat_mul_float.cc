@@ -50,6 +50,7 @@ void MultiplyTileRows(const float* tile, int64_t n, const float* x,
 
 void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.w.cols;
+  const float scale = args.w.HostScale();
   HWY_ALIGN float tile[32 * kPanelRows];
   HWY_ALIGN float sums[kTileRows * kPanelRows];
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
@@ -68,7 +69,7 @@ void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
       for (int64_t m = 0; m < n_rows; ++m) {
         float* out = args.out + (first + m) * args.w.rows + p * kPanelRows;
         for (int64_t r = 0; r < n_valid; ++r) {
-          const float sum = sums[m * kPanelRows + r];
+          const float sum = sums[m * kPanelRows + r] * scale;
           out[r] = args.accumulate ? out[r] + sum : sum;
         }
       }

@@ -377,6 +377,7 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
       const int64_t i = p - begin;
       StoreOut(
           LoadRows(totals[i / kGroupPanels][m - first_row][i % kGroupPanels]),
+          args.w.HostScale(),
           std::min(kPanelRows, args.w.rows - p * kPanelRows), args.accumulate,
           args.out + m * args.w.rows + p * kPanelRows);
     }
@@ -395,6 +396,8 @@ void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
     return PanelPair{PanelOf(w, p), PanelOf(w, p + 1)};
   };
   MultiplyPairs<Form>(args.gate, tile, end - begin, panels_of, totals);
+  const VF gate_scale = hn::Set(DF(), args.gate.w.HostScale());
+  const VF up_scale = hn::Set(DF(), args.up.w.HostScale());
   const PackActivationsArgs to = {nullptr, args.gate.n_rows, args.gate.w.rows,
                                   packed};
   const int64_t first_row = tile.FirstRow();
@@ -403,8 +406,10 @@ void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
     for (int64_t i = 0; i < end - begin; ++i) {
       const int64_t pair = i / kGroupPanels * 2;
       const int64_t p = i % kGroupPanels;
-      const VF gate = hn::Load(DF(), totals[pair][m - first_row][p]);
-      const VF up = hn::Load(DF(), totals[pair + 1][m - first_row][p]);
+      const VF gate =
+          hn::Mul(gate_scale, hn::Load(DF(), totals[pair][m - first_row][p]));
+      const VF up =
+          hn::Mul(up_scale, hn::Load(DF(), totals[pair + 1][m - first_row][p]));
       hn::Store(Gated(DF(), gate, up, args.activation), DF(),
                 values + i * kPanelRows);
     }

@@ -248,7 +248,7 @@ void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
       const int64_t n = std::min(kPanelRows, args.w.rows - row);
       const float* sums = acc + m * kAccStride + p * 16;
       float* out = args.out + (first + m) * args.w.rows + row;
-      StoreOut(LoadRows(sums), n, args.accumulate, out);
+      StoreOut(LoadRows(sums), args.w.HostScale(), n, args.accumulate, out);
     }
   }
 }

@@ -77,23 +77,33 @@ HWY_INLINE void StoreRows16(const Rows& rows, float* to) {
   }
 }
 
-// Stores the first `n_valid` sums as a row's outputs, or adds them to its
-// outputs.
-inline void StoreOut(const Rows& sums, int64_t n_valid, bool accumulate,
-                     float* out) {
+HWY_INLINE Rows Scaled(const Rows& rows, float scale) {
+  const VF factor = hn::Set(DF(), scale);
+  Rows scaled;
+  for (size_t j = 0; j < kVecs; ++j) {
+    scaled.v[j] = hn::Mul(rows.v[j], factor);
+  }
+  return scaled;
+}
+
+// Stores the first `n_valid` sums, scaled, as a row's outputs, or adds them to
+// its outputs.
+inline void StoreOut(const Rows& sums, float scale, int64_t n_valid,
+                     bool accumulate, float* out) {
+  const Rows scaled = Scaled(sums, scale);
   if (n_valid == kPanelRows) {
-    Rows result = sums;
+    Rows result = scaled;
     if (accumulate) {
       const Rows old = LoadRows(out);
       for (size_t j = 0; j < kVecs; ++j) {
-        result.v[j] = hn::Add(old.v[j], sums.v[j]);
+        result.v[j] = hn::Add(old.v[j], scaled.v[j]);
       }
     }
     StoreRows16(result, out);
     return;
   }
   float lanes[kPanelRows];
-  StoreRows16(sums, lanes);
+  StoreRows16(scaled, lanes);
   for (int64_t r = 0; r < n_valid; ++r) {
     out[r] = accumulate ? out[r] + lanes[r] : lanes[r];
   }

@@ -80,6 +80,7 @@ __device__ inline Product ProductFor(const ExpertProducts& products,
   Product mine = {product.first,
                   product.out + batch.first_place * product.first.rows, 0};
   mine.w.data += batch.expert * product.matrix_bytes;
+  if (mine.w.scale != nullptr) mine.w.scale += batch.expert;
   return mine;
 }
 

@@ -136,9 +136,7 @@ __global__ void RouteRows(RouteExpertsArgs args) {
     divisor = sum < kLeastWeightSum ? kLeastWeightSum : sum;
   }
   for (int i = 0; i < n_used; ++i) {
-    const float scale =
-        args.expert_scales == nullptr ? 1.0f : args.expert_scales[experts[i]];
-    weights[i] = weights[i] / divisor * routing.scale * scale;
+    weights[i] = weights[i] / divisor * routing.scale;
   }
 }
 

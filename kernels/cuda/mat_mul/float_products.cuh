@@ -90,7 +90,7 @@ __device__ void MultiplyFloatRows(const DeviceMatrix& w,
   }
   for (int64_t r = 0; r < kFloatOutputs; ++r) {
     for (int m = 0; m < kBatch; ++m) {
-      const float sum = WarpSum(sums[r][m]);
+      const float sum = WarpSum(sums[r][m]) * w.Scale();
       const int64_t output = first_output + r;
       const int64_t row = first_row + m;
       if (LaneIndex() != 0 || output >= w.rows || row >= input.n_rows) continue;

@@ -252,7 +252,7 @@ __device__ inline const Product& FindProduct(const Products& products,
   return products.of[which];
 }
 
-// Stores a warp's sums, or adds them to the outputs, for tiles from
+// Stores a warp's sums, scaled, or adds them to the outputs, for tiles from
 // `first_tile` on and groups of rows from `first_row` on. sums[(t * kGroups +
 // g) * 4 ...] belong to tile t and group g, spread over the lanes as the
 // instruction does it.
@@ -262,6 +262,7 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
                                  int first_row, int n_rows, bool accumulate) {
   const int64_t n_outputs = product.w.rows;
   const int lane = LaneIndex();
+  const float scale = product.w.Scale();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int64_t output = (first_tile + i / (4 * kGroups)) * kTileRows +
@@ -270,7 +271,8 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
         first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
     if (output >= n_outputs || row >= n_rows) continue;
     float& to = product.out[row * n_outputs + output];
-    to = accumulate ? to + sums[i] : sums[i];
+    const float sum = sums[i] * scale;
+    to = accumulate ? to + sum : sum;
   }
 }
 

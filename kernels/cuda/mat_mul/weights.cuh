@@ -16,11 +16,14 @@ struct DeviceMatrix {
   TiledMatrix at;
   int64_t rows;
   int64_t cols;
+  const float* scale;  // as in WeightMatrix
+
+  __device__ float Scale() const { return scale == nullptr ? 1.0f : *scale; }
 };
 
 inline DeviceMatrix MatrixOf(const WeightMatrix& w) {
   return {reinterpret_cast<const uint8_t*>(w.data),
-          LayOut(w.dtype, w.rows, w.cols), w.rows, w.cols};
+          LayOut(w.dtype, w.rows, w.cols), w.rows, w.cols, w.scale};
 }
 
 // Calls `function` with the type as a TypeConstant.

@@ -312,6 +312,27 @@ INSTANTIATE_TEST_SUITE_P(All, RandomModelTest,
                          ::testing::ValuesIn(RandomModels()),
                          [](const auto& test) { return test.param.name; });
 
+TEST(ProductScaleTest, AScaleUndoesLargerWeightsToTheBit) {
+  for (const char* name : {"llama_half", "qwen3moe_q4_0", "qwen2moe_q8_0"}) {
+    RandomModel model = testing::FindRandomModel(name);
+    const TemporaryFile plain(RandomModelBytes(model));
+    model.scale_exponent = 2;
+    const TemporaryFile scaled(RandomModelBytes(model));
+    for (const Precision precision : {Precision::kExact, Precision::kDefault}) {
+      SCOPED_TRACE(name);
+      auto a = LoadEngine(plain.path(), {.precision = precision});
+      auto b = LoadEngine(scaled.path(), {.precision = precision});
+      ASSERT_TRUE(a.ok()) << a.status();
+      ASSERT_TRUE(b.ok()) << b.status();
+      GenerateOptions request = Greedy(testing::RandomIds(40, 7), 5);
+      request.prompt_logprobs = true;
+      const Generated wanted = Generate(**a, request);
+      ASSERT_TRUE(wanted.status.ok()) << wanted.status;
+      EXPECT_TRUE(SameBits(Generate(**b, request), wanted));
+    }
+  }
+}
+
 TEST(KvTypeTest, HeadsThatAreNoWholeBlocksAreRefusedWithTheirLayer) {
   const TemporaryFile file(
       RandomModelBytes(testing::FindRandomModel("llama_f32")));
