@@ -61,15 +61,13 @@ struct Tensor {
 
 // Weights of the matrix are about as large as 2^Gain.
 int Gain(const Tensor& tensor) {
+  const int scale = tensor.scale_exponent;
   if (tensor.name == "token_embd.weight" || tensor.name == "output.weight") {
-    return tensor.scale_exponent - 5;
+    return scale - 5;
   }
   // Its input is divided by the model's width.
-  if (absl::StrContains(tensor.name, "altup_router.")) {
-    return tensor.scale_exponent + 4;
-  }
-  const int gain =
-      tensor.scale_exponent - static_cast<int>(std::bit_width(tensor.cols)) / 2;
+  if (absl::StrContains(tensor.name, "altup_router.")) return scale + 4;
+  const int gain = scale - static_cast<int>(std::bit_width(tensor.cols)) / 2;
   const bool is_score = absl::StrContains(tensor.name, "attn_q.") ||
                         absl::StrContains(tensor.name, "attn_k.");
   return is_score ? gain + 1 : gain;
