@@ -179,8 +179,9 @@ INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
                          ::testing::Values("llama-bias", "phi3", "glm4",
                                            "olmo2", "olmo3", "granite",
                                            "gpt-oss", "cohere2",
-                                           "llama4-chunks",
-                                           "granitemoe-shared"),
+                                           "llama4-chunks", "granitemoe-shared",
+                                           "qwen3moe", "mixtral", "qwen2moe",
+                                           "glm4moe"),
                          plimsoll::testing::NameOfFamily);
 
 using CudaFamiliesTest = FamiliesTest;
