@@ -17,12 +17,13 @@
 # table of them.
 set -euo pipefail
 
-tests='backend weights elementwise prepare_heads store_rows mat_mul mat_mul_half
-  mat_mul_many mat_mul_top gated_mat_mul attention attention_types
+tests='backend weights elementwise rms_norm cut_rows mix_rows prepare_heads
+  hadamard store_rows mat_mul mat_mul_half mat_mul_many mat_mul_top
+  gated_mat_mul route_experts expert_mat_mul attention attention_types
   attention_spans step top_k sample'
 # These tests run under compute-sanitizer too, which slows kernels down a lot.
-checked='weights elementwise prepare_heads store_rows mat_mul mat_mul_half
-  attention step top_k sample'
+checked='weights elementwise rms_norm prepare_heads store_rows mat_mul
+  mat_mul_half attention step top_k sample'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'

@@ -24,6 +24,9 @@ constexpr int64_t kGpuRuntimeBytes = int64_t{512 + 32 + 96} << 20;
 constexpr int64_t kGpuGranularityBytes = 2 << 20;
 constexpr int64_t kGpuAlignment = 256;
 
+// The element types of keys and values that the kernels run.
+constexpr std::array kKvTypes = {DType::kF32,  DType::kF16,  DType::kBF16,
+                                 DType::kQ8_0, DType::kQ5_1, DType::kQ4_0};
 // The element types of weights that the kernels run.
 constexpr std::array kWeightTypes = {
     DType::kF32,    DType::kF16,   DType::kBF16,   DType::kQ8_0,  DType::kQ4_0,
@@ -71,7 +74,7 @@ DeviceProfile CommittedCpuProfile() {
       .granularity_bytes = kCpuGranularityBytes,
       .alignment = 64,
       .storage = {},
-      .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
+      .kv_types = {kKvTypes.begin(), kKvTypes.end()},
       // A block is 32 int16 values, their float32 scale and scaled sum.
       .workspace = {.activation_block = 32,
                     .activation_block_bytes = 80,
@@ -99,7 +102,7 @@ DeviceProfile CommittedGpuProfile() {
       .granularity_bytes = kGpuGranularityBytes,
       .alignment = kGpuAlignment,
       .storage = {},
-      .kv_types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0},
+      .kv_types = {kKvTypes.begin(), kKvTypes.end()},
       .workspace = workspace,
       .runtime_bytes = kGpuRuntimeBytes,
       .runtime_basis = Basis::kEstimated,

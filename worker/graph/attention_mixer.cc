@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/hadamard.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -412,6 +413,20 @@ void AttentionMixer::AddSegment(kernels::AttentionSegment segment) {
   }
 }
 
+absl::Status AttentionMixer::TransformBack(std::byte* packed) {
+  const int64_t dim = context_.inputs().shape->n_heads * shape_.head_dim;
+  RETURN_IF_ERROR(context_.backend().Hadamard(
+      {.x = context_.Attended(),
+       .n_rows = context_.n_rows(),
+       .dim = dim,
+       .width = kernels::HadamardWidth(shape_.head_dim)}));
+  if (packed == nullptr) return absl::OkStatus();
+  return context_.backend().PackActivations({.x = context_.Attended(),
+                                             .n_rows = context_.n_rows(),
+                                             .dim = dim,
+                                             .out = packed});
+}
+
 absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const float* const q_prefix, PrepareHeads(batch));
 
@@ -426,6 +441,7 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   const int64_t dim = n_heads * shape_.head_dim;
   std::byte* const packed = keeps_all ? context_.PackedInputs(dim) : nullptr;
   const planner::LoadOptions& options = context_.inputs().plan->options;
+  const bool is_transformed = kernels::IsTransformed(options.v_type);
   ListSegments(batch, is_cut);
   if (!scratch_.segments.empty()) {
     RETURN_IF_ERROR(context_.backend().Attention(
@@ -443,9 +459,10 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
          .paged = is_ring_ ? kernels::PagedKv{} : cache_.Paged(source_),
          .chunk_k = context_.Bytes(StepBuffer::kChunkKey),
          .chunk_v = context_.Bytes(StepBuffer::kChunkValue),
-         .packed = packed,
+         .packed = is_transformed ? nullptr : packed,
          .soft_cap = context_.parameters().score_cap,
          .sinks = sinks_}));
+    if (is_transformed) RETURN_IF_ERROR(TransformBack(packed));
   }
   if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));

@@ -21,10 +21,10 @@ namespace {
 absl::StatusOr<DType> ParseDType(absl::string_view text) {
   const DTypeInfo* info = FindDType(text);
   if (info == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text.substr(0, 40),
-                     "' is not an element type; keys and values are kept as "
-                     "f16, f32, bf16 or q8_0, and plans know more"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text.substr(0, 40),
+        "' is not an element type; keys and values are kept as "
+        "f16, f32, bf16, q8_0, q5_1 or q4_0, and plans know more"));
   }
   return info->dtype;
 }
@@ -195,7 +195,8 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            "S", "Sequences served at once (1)")
       ->group(group);
   AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
-            "Element type of keys, and of values: f32, f16, bf16, q8_0 (f16)")
+            "Element type of keys, and of values: f32, f16, bf16, q8_0, q5_1, "
+            "q4_0 (f16)")
       ->group(group);
   AddCount(app, "--max-inference-len", &flags->max_inference_len, 1,
            std::numeric_limits<int64_t>::max(), "N",

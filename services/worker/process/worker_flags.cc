@@ -60,10 +60,10 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
            load.v_type = FindDType(absl::string_view(names.back()))->dtype;
          },
          "Element type of the KV cache, or of keys and of values: f32, f16, "
-         "bf16 or q8_0 (f16)")
+         "bf16, q8_0, q5_1 or q4_0 (f16)")
       ->expected(1, 2)
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q5_1", "q4_0"}));
 }
 
 void AddEngineFlags(CLI::App& app, WorkerOptions& options) {

@@ -27,7 +27,7 @@ TEST(DeviceProfileTest, TheCommittedGpuProfileKeepsTensorsAsInTheFile) {
   for (const StorageRule& rule : profile.storage) {
     EXPECT_EQ(rule.row_multiple, 1);
   }
-  EXPECT_EQ(profile.kv_types.size(), 4u);
+  EXPECT_EQ(profile.kv_types.size(), 6u);
   // Nobody has measured it.
   EXPECT_EQ(profile.runtime_basis, Basis::kEstimated);
   EXPECT_GE(profile.runtime_bytes, int64_t{512} << 20);

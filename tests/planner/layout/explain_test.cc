@@ -185,13 +185,13 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
   LoadOptions smallest = options;
   smallest.n_slots = 1;
   smallest.n_ubatch = 16;
-  smallest.k_type = smallest.v_type = DType::kQ8_0;
+  smallest.k_type = smallest.v_type = DType::kQ4_0;
   smallest.engine.weight_type = DType::kQ2_K;
   const int64_t budget = PlanOf(wide, smallest, kGiB).total_bytes;
   const MemoryPlan plan = PlanOf(wide, options, budget);
   ASSERT_EQ(plan.suggestions.size(), 1u);
   EXPECT_EQ(plan.suggestions[0].change, (Change{.n_ubatch = 16,
-                                                .kv_type = DType::kQ8_0,
+                                                .kv_type = DType::kQ4_0,
                                                 .n_slots = 1,
                                                 .weight_type = DType::kQ2_K}));
   EXPECT_EQ(plan.suggestions[0].n_ctx, 64);

@@ -227,16 +227,16 @@ TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   EXPECT_THAT(plan.not_runnable,
               ElementsAre(HasSubstr("tensor \"w3\" is of type q8_1")));
   LoadOptions options;
-  for (const DType type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
+                           DType::kQ5_1, DType::kQ4_0}) {
     options.k_type = options.v_type = type;
     EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable, IsEmpty())
         << DTypeName(type);
   }
-  options.k_type = DType::kQ5_1;
-  options.v_type = DType::kQ4_0;
+  options.k_type = DType::kQ5_0;
+  options.v_type = DType::kQ4_1;
   EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable,
-              ElementsAre(HasSubstr("type q5_1"), HasSubstr("type q4_0")));
+              ElementsAre(HasSubstr("type q5_0"), HasSubstr("type q4_1")));
 }
 
 TEST(MemoryPlanTest, AnExplicitContextIsClampedToTheTrainedOneAndSaysSo) {
@@ -330,7 +330,9 @@ TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
   EXPECT_THAT(
       changes,
       ElementsAre(Change{.n_ubatch = 256}, Change{.kv_type = DType::kF16},
-                  Change{.kv_type = DType::kQ8_0}, Change{.n_slots = 1},
+                  Change{.kv_type = DType::kQ8_0},
+                  Change{.kv_type = DType::kQ5_1},
+                  Change{.kv_type = DType::kQ4_0}, Change{.n_slots = 1},
                   Change{.n_ctx = plan.suggestions.back().n_ctx}));
 }
 
@@ -345,7 +347,7 @@ TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
   ASSERT_EQ(plan.suggestions.size(), 1u);
   EXPECT_EQ(plan.suggestions[0].change,
             (Change{.n_ubatch = 16,
-                    .kv_type = DType::kQ8_0,
+                    .kv_type = DType::kQ4_0,
                     .n_slots = 1,
                     .n_ctx = plan.suggestions[0].n_ctx}));
 }

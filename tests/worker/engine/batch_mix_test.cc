@@ -89,7 +89,8 @@ TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(
     All, BatchMixTest,
     ::testing::Values(ModelAndKv{"llama_q4_1", DType::kF32},
-                      ModelAndKv{"gemma_q5_0", DType::kQ8_0}),
+                      ModelAndKv{"gemma_q5_0", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kQ4_0}),
     NameOfModelAndKv);
 
 // What other families and types add: biases, both soft-caps, values from
@@ -107,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma4_keys", DType::kQ8_0},
                       ModelAndKv{"gemma4_experts", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16},
-                      ModelAndKv{"gemma3n_q5_0", DType::kF16}),
+                      ModelAndKv{"gemma3n_q5_0", DType::kF16},
+                      ModelAndKv{"gemma4_shared", DType::kQ5_1}),
     NameOfModelAndKv);
 
 }  // namespace

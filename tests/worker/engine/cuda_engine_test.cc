@@ -119,7 +119,8 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfOtherFamilies) {
 }
 
 TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
-  for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0}) {
+  for (const DType type :
+       {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
     SCOPED_TRACE(DTypeName(type));
     LoadBoth("gemma_q5_0",
              {.n_ctx = 128, .n_ubatch = kFewRows, .kv_type = type});

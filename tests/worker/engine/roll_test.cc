@@ -214,6 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kF16},
                       ModelAndKv{"gemma_q5_0", DType::kBF16},
                       ModelAndKv{"gemma_q5_0", DType::kQ8_0},
+                      ModelAndKv{"gemma_q5_0", DType::kQ4_0},
                       ModelAndKv{"gpt_oss_q4_0", DType::kF16},
                       ModelAndKv{"gemma4_keys", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16}),

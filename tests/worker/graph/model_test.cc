@@ -238,7 +238,8 @@ std::vector<Kind> KindsOf(const RandomModel& model) {
                              {Precision::kDefault, DType::kF16, DType::kF16},
                              {Precision::kDefault, DType::kBF16, DType::kBF16},
                              {Precision::kDefault, DType::kQ8_0, DType::kQ8_0},
-                             {Precision::kExact, DType::kQ8_0, DType::kF16}};
+                             {Precision::kExact, DType::kQ8_0, DType::kF16},
+                             {Precision::kDefault, DType::kQ4_0, DType::kQ5_1}};
   if (model.head_dim % 32 != 0) kinds.resize(5);
   return kinds;
 }
