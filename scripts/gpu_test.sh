@@ -17,7 +17,7 @@
 # table of them.
 set -euo pipefail
 
-tests='backend weights elementwise rms_norm cut_rows mix_rows prepare_heads
+tests='backend weights elementwise rms_norm scale_rows mix_rows prepare_heads
   hadamard store_rows mat_mul mat_mul_half mat_mul_many mat_mul_top
   gated_mat_mul route_experts expert_mat_mul attention attention_types
   attention_spans step top_k sample'

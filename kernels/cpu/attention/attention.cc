@@ -44,13 +44,27 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  ScoreCells<kCount, DType::kF32>(
-      args, q,
-      [&](int64_t j, int64_t i) {
-        return Span<1>{
-            {hn::LoadU(D(), keys + (j - begin) * args.head_dim + i)}};
-      },
-      begin, end, scores);
+  const auto score = [&](auto order) {
+    constexpr DType kOrder = order;
+    constexpr int kSpan = kSpanVectors<kOrder>;
+    ScoreCells<kCount, kOrder>(
+        args, q,
+        [&](int64_t j, int64_t i) {
+          const float* key = keys + (j - begin) * args.head_dim;
+          Span<kSpan> span;
+          for (int v = 0; v < kSpan; ++v) {
+            span.v[v] = hn::LoadU(D(), key + SpanElement<kOrder>(i, v));
+          }
+          return span;
+        },
+        begin, end, scores);
+  };
+  // Elements are added up in the order in which ScoreStored does it.
+  if (IsNibbleType(args.k_type)) {
+    score(std::integral_constant<DType, DType::kQ4_0>());
+  } else {
+    score(std::integral_constant<DType, DType::kF32>());
+  }
 }
 
 // sums[m] += sum over cells j of [begin, end) of weight[m][j] * v[j], in their
