@@ -131,8 +131,8 @@ TEST_P(KvTypesTest, FirstStepsAreCloseToThoseWithFloat32) {
                              {DType::kBF16, DType::kBF16, 0.1, 0.3},
                              {DType::kQ8_0, DType::kF16, 0.2, 0.5},
                              {DType::kQ8_0, DType::kQ8_0, 0.2, 0.5},
-                             {DType::kQ5_1, DType::kQ5_1, 0.3, 0.8},
-                             {DType::kQ4_0, DType::kQ4_0, 0.6, 1.2}}) {
+                             {DType::kQ5_1, DType::kQ5_1, 0.6, 1.2},
+                             {DType::kQ4_0, DType::kQ4_0, 1.6, 4.0}}) {
     auto engine = Load(GetParam(), types.k, types.v);
     ASSERT_NE(engine, nullptr);
     const Distance distance = Between(FirstSteps(*engine, prompts), wanted);
