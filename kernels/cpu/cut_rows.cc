@@ -1,4 +1,4 @@
-// What of a row is above its mean by some standard deviations.
+// Rows are cut some standard deviations above their means.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/cut_rows.cc"

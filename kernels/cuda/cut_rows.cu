@@ -1,5 +1,5 @@
-// What of a row is above its mean by some standard deviations. A block of
-// threads takes a row.
+// Rows are cut some standard deviations above their means. A block of threads
+// takes a row.
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 

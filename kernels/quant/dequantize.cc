@@ -207,7 +207,8 @@ void DecodeTq10(const std::byte* block, float* out) {
   for (int e = 0; e < 256; ++e) {
     const TernaryDigit at = TernaryDigitOf(e);
     const int rest = Byte(block, at.byte) * PowerOf3(at.digit) % 256;
-    out[e] = d * static_cast<float>(rest * 3 / 256 - 1);
+    const int digit = rest * 3 / 256;
+    out[e] = d * static_cast<float>(digit - 1);
   }
 }
 

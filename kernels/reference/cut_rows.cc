@@ -1,4 +1,4 @@
-// Reference: what of a row is above its mean by some standard deviations.
+// Reference: rows are cut some standard deviations above their means.
 #include <cmath>
 
 #include "kernels/reference/ops.h"

@@ -103,6 +103,12 @@ constexpr std::array<Dim, 3> MatrixOf(Dim cols, Dim rows) {
   return {cols, rows, Dim::kNone};
 }
 
+// A bias of the router that only the choice of experts sees.
+inline constexpr auto kChoiceBias = std::to_array<TensorRole>({
+    {"exp_probs_b.bias", When::kExperts, Presence::kUsual,
+     VectorOf(Dim::kExperts)},
+});
+
 }  // namespace plimsoll::planner
 
 #endif  // PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_

@@ -29,6 +29,27 @@ struct Given {
   Activation activation = Activation::kSilu;
 };
 
+// Few rows and many, of floats and of quantised weights, with a width that is
+// not whole vectors.
+std::vector<Given> Mixtures() {
+  std::vector<Given> mixtures;
+  for (const int64_t n_rows : {1, 5, 60}) {
+    mixtures.push_back({.n_rows = n_rows});
+    mixtures.push_back({.gate = DType::kQ8_0,
+                        .up = DType::kF16,
+                        .down = DType::kF32,
+                        .n_rows = n_rows});
+    mixtures.push_back({.gate = DType::kF32,
+                        .up = DType::kF32,
+                        .down = DType::kF32,
+                        .n_rows = n_rows,
+                        .model_dim = 37,
+                        .ffn_dim = 21,
+                        .is_packed = false});
+  }
+  return mixtures;
+}
+
 // A matrix of each expert, in a backend's storage.
 struct StoredExperts {
   Buffer buffer;
@@ -284,55 +305,25 @@ TEST_P(ExpertMatMulTest, RowsAreAsAloneInEveryNumber) {
   }
 }
 
-// Few rows and many, of floats and of quantised weights, with a width that is
-// not whole vectors.
 TEST_P(ExpertMatMulTest, ExpertsMayHaveBiases) {
-  for (const int64_t n_rows : {1, 5, 60}) {
+  for (Given given : Mixtures()) {
+    given.has_biases = true;
     for (const Activation activation :
          {Activation::kSilu, Activation::kClampedSwish}) {
-      ExpectRowsAsAlone(
-          {.n_rows = n_rows, .has_biases = true, .activation = activation});
-      ExpectRowsAsAlone({.gate = DType::kQ8_0,
-                         .up = DType::kF16,
-                         .down = DType::kF32,
-                         .n_rows = n_rows,
-                         .has_biases = true,
-                         .activation = activation});
-      ExpectRowsAsAlone({.gate = DType::kF32,
-                         .up = DType::kF32,
-                         .down = DType::kF32,
-                         .n_rows = n_rows,
-                         .model_dim = 37,
-                         .ffn_dim = 21,
-                         .is_packed = false,
-                         .has_biases = true,
-                         .activation = activation});
+      given.activation = activation;
+      ExpectRowsAsAlone(given);
     }
   }
 }
 
 // The weights come before the biases, and with them nothing is fused.
 TEST_P(ExpertMatMulTest, WeightsMayMultiplyTheInputs) {
-  for (const int64_t n_rows : {1, 5, 60}) {
+  for (Given given : Mixtures()) {
+    given.weights_inputs = true;
+    if (given.up == DType::kF16) given.n_used = 1;  // as Llama 4 has it
     for (const bool has_biases : {false, true}) {
-      ExpectRowsAsAlone(
-          {.n_rows = n_rows, .has_biases = has_biases, .weights_inputs = true});
-      ExpectRowsAsAlone({.gate = DType::kQ8_0,
-                         .up = DType::kF16,
-                         .down = DType::kF32,
-                         .n_rows = n_rows,
-                         .n_used = 1,
-                         .has_biases = has_biases,
-                         .weights_inputs = true});
-      ExpectRowsAsAlone({.gate = DType::kF32,
-                         .up = DType::kF32,
-                         .down = DType::kF32,
-                         .n_rows = n_rows,
-                         .model_dim = 37,
-                         .ffn_dim = 21,
-                         .is_packed = false,
-                         .has_biases = has_biases,
-                         .weights_inputs = true});
+      given.has_biases = has_biases;
+      ExpectRowsAsAlone(given);
     }
   }
 }

@@ -151,7 +151,7 @@ TEST_P(StoreRowsTest, Q40RoundsByTheValueOfTheLargestMagnitude) {
   for (size_t i = 0; i < 32; ++i) {
     EXPECT_EQ(NibbleAt(row, 2, i), i < cases.size() ? cases[i].second : 8) << i;
   }
-  // Of two peaks the positive one counts.
+  // If two values are peaks, the positive one counts.
   x[1] = 8 * kD;
   EXPECT_EQ(HalfAt(Stored(backend(), DType::kQ4_0, x), 0), F16FromF32(-kD));
 }

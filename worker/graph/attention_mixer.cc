@@ -413,18 +413,12 @@ void AttentionMixer::AddSegment(kernels::AttentionSegment segment) {
   }
 }
 
-absl::Status AttentionMixer::TransformBack(std::byte* packed) {
-  const int64_t dim = context_.inputs().shape->n_heads * shape_.head_dim;
-  RETURN_IF_ERROR(context_.backend().Hadamard(
+absl::Status AttentionMixer::TransformBack() {
+  return context_.backend().Hadamard(
       {.x = context_.Attended(),
        .n_rows = context_.n_rows(),
-       .dim = dim,
-       .width = kernels::HadamardWidth(shape_.head_dim)}));
-  if (packed == nullptr) return absl::OkStatus();
-  return context_.backend().PackActivations({.x = context_.Attended(),
-                                             .n_rows = context_.n_rows(),
-                                             .dim = dim,
-                                             .out = packed});
+       .dim = context_.inputs().shape->n_heads * shape_.head_dim,
+       .width = kernels::HadamardWidth(shape_.head_dim)});
 }
 
 absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
@@ -439,9 +433,10 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   const bool is_cut = !keeps_all && (!is_ring_ || batch.sampled_rows.empty());
   const int64_t n_heads = context_.inputs().shape->n_heads;
   const int64_t dim = n_heads * shape_.head_dim;
-  std::byte* const packed = keeps_all ? context_.PackedInputs(dim) : nullptr;
   const planner::LoadOptions& options = context_.inputs().plan->options;
   const bool is_transformed = kernels::IsTransformed(options.v_type);
+  std::byte* const packed =
+      keeps_all && !is_transformed ? context_.PackedInputs(dim) : nullptr;
   ListSegments(batch, is_cut);
   if (!scratch_.segments.empty()) {
     RETURN_IF_ERROR(context_.backend().Attention(
@@ -459,16 +454,17 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
          .paged = is_ring_ ? kernels::PagedKv{} : cache_.Paged(source_),
          .chunk_k = context_.Bytes(StepBuffer::kChunkKey),
          .chunk_v = context_.Bytes(StepBuffer::kChunkValue),
-         .packed = is_transformed ? nullptr : packed,
+         .packed = packed,
          .soft_cap = context_.parameters().score_cap,
          .sinks = sinks_}));
-    if (is_transformed) RETURN_IF_ERROR(TransformBack(packed));
+    if (is_transformed) RETURN_IF_ERROR(TransformBack());
   }
   if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));
   }
-  if (keeps_all) return ProductInput{context_.Attended(), packed};
-  return context_.KeepSampled(batch, dim);
+  if (!keeps_all) return context_.KeepSampled(batch, dim);
+  if (is_transformed) return context_.AsInput(context_.Attended(), dim);
+  return ProductInput{context_.Attended(), packed};
 }
 
 }  // namespace plimsoll::worker

@@ -79,9 +79,9 @@ class AttentionMixer final : public Sublayer {
   // Adds a segment, in parts whose rows' windows begin at the same position if
   // the windows are chunks.
   void AddSegment(kernels::AttentionSegment segment);
-  // Transforms Attended() back, where values are transformed
-  // (kernels::IsTransformed), and packs it if `packed` is not null.
-  absl::Status TransformBack(std::byte* packed);
+  // Transforms Attended() back, for values that are transformed
+  // (kernels::IsTransformed).
+  absl::Status TransformBack();
   absl::Status MoveChunkToRings(const StepBatch& batch);
 
   StepContext& context_;

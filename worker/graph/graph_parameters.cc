@@ -48,13 +48,11 @@ absl::StatusOr<float> ReadCap(const Architecture& architecture,
   return result;
 }
 
-// A factor of the model, which is 1 if the file or the architecture does not
-// have it.
+// A factor of the model, which is 1 if the file does not have it.
 // Errors: kInvalidArgument if it is not within its limits.
 absl::StatusOr<double> ReadScale(const Architecture& architecture,
                                  const GgufHeader& header,
-                                 absl::string_view suffix, bool is_there) {
-  if (!is_there) return 1.0;
+                                 absl::string_view suffix) {
   // The least one keeps floats that depend on it from vanishing.
   return ReadFactor(header, KeyOf(architecture, suffix), 1 / kMaxFactor, 1);
 }
@@ -68,16 +66,18 @@ absl::Status ReadScales(const Architecture& architecture,
   ASSIGN_OR_RETURN(
       const double eps,
       PositiveFloat(header, KeyOf(architecture, architecture.EpsilonKey()), 0));
-  const bool has_scales = architecture.has_scale_keys;
-  ASSIGN_OR_RETURN(
-      const double residual,
-      ReadScale(architecture, header, "residual_scale", has_scales));
-  ASSIGN_OR_RETURN(
-      const double embedding,
-      ReadScale(architecture, header, "embedding_scale", has_scales));
-  ASSIGN_OR_RETURN(const double logits,
-                   ReadScale(architecture, header, "logit_scale",
-                             has_scales || architecture.multiplies_logits));
+  double residual = 1;
+  double embedding = 1;
+  double logits = 1;
+  if (architecture.has_scale_keys) {
+    ASSIGN_OR_RETURN(residual,
+                     ReadScale(architecture, header, "residual_scale"));
+    ASSIGN_OR_RETURN(embedding,
+                     ReadScale(architecture, header, "embedding_scale"));
+  }
+  if (architecture.has_scale_keys || architecture.multiplies_logits) {
+    ASSIGN_OR_RETURN(logits, ReadScale(architecture, header, "logit_scale"));
+  }
   parameters.rms_eps = static_cast<float>(eps);
   parameters.stream_eps = static_cast<float>(eps / (residual * residual));
   parameters.embedding_scale =
@@ -202,7 +202,7 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
   if (architecture.has_scale_keys &&
       header.metadata.contains(KeyOf(architecture, kSuffix))) {
     ASSIGN_OR_RETURN(const double scale,
-                     ReadScale(architecture, header, kSuffix, true));
+                     ReadScale(architecture, header, kSuffix));
     return static_cast<float>(scale);
   }
   // The file counts all layers of the model; these may be some of them.

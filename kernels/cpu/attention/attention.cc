@@ -36,35 +36,27 @@ namespace {
 using D = AttentionTag;
 
 // scores[m][j] = scale * q[m].k[j] for cells [begin, end), whose keys lie in
-// `keys`.
-template <int kCount>
+// `keys`. Elements are added up in the order of stored keys of kType
+// (ScoreStored).
+template <int kCount, DType kType>
 void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
            int64_t begin, int64_t end, const float* keys, float* scores) {
   const float* q[kCount];
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
   }
-  const auto score = [&](auto order) {
-    constexpr DType kOrder = order;
-    constexpr int kSpan = kSpanVectors<kOrder>;
-    ScoreCells<kCount, kOrder>(
-        args, q,
-        [&](int64_t j, int64_t i) {
-          const float* key = keys + (j - begin) * args.head_dim;
-          Span<kSpan> span;
-          for (int v = 0; v < kSpan; ++v) {
-            span.v[v] = hn::LoadU(D(), key + SpanElement<kOrder>(i, v));
-          }
-          return span;
-        },
-        begin, end, scores);
-  };
-  // Elements are added up in the order in which ScoreStored does it.
-  if (IsNibbleType(args.k_type)) {
-    score(std::integral_constant<DType, DType::kQ4_0>());
-  } else {
-    score(std::integral_constant<DType, DType::kF32>());
-  }
+  constexpr int kSpan = kSpanVectors<kType>;
+  ScoreCells<kCount, kType>(
+      args, q,
+      [&](int64_t j, int64_t i) {
+        const float* key = keys + (j - begin) * args.head_dim;
+        Span<kSpan> span;
+        for (int v = 0; v < kSpan; ++v) {
+          span.v[v] = hn::LoadU(D(), key + SpanElement<kType>(i, v));
+        }
+        return span;
+      },
+      begin, end, scores);
 }
 
 // sums[m] += sum over cells j of [begin, end) of weight[m][j] * v[j], in their
@@ -161,8 +153,12 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
-                   Score<count>(args, queries + i, block.is_prefix, from, to,
-                                scratch.tile + (from - t) * dim, scores_of(i));
+                   // All types but those of nibbles have the order of F32.
+                   const auto score = IsNibbleType(args.k_type)
+                                          ? Score<count, DType::kQ4_0>
+                                          : Score<count, DType::kF32>;
+                   score(args, queries + i, block.is_prefix, from, to,
+                         scratch.tile + (from - t) * dim, scores_of(i));
                  });
   }
   for (int64_t i = 0; i < n_queries; ++i) {

@@ -24,12 +24,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // values are prefetched while keys are scored, and the next block's keys while
 // values are added up, a little at a time. Measured for one row and 4,096 keys
 // that are in no cache: f16 1.45 times as fast, q8_0 1.3 times.
-// Elements [from, to) of a row are prefetched, or whole blocks that end there.
-HWY_INLINE void Prefetch(const std::byte* row, DType type, int64_t from,
-                         int64_t to) {
-  for (int64_t i = KvBytes(type, from); i < KvBytes(type, to); i += 64) {
-    hwy::Prefetch(row + i);
-  }
+HWY_INLINE void Prefetch(const std::byte* from, int64_t n_bytes) {
+  for (int64_t i = 0; i < n_bytes; i += 64) hwy::Prefetch(from + i);
 }
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries that see all cells of the
@@ -42,11 +38,12 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
     q[m] = QueryVector(args, queries[m], block.is_prefix);
   }
   constexpr int64_t kStep = 32;  // elements: a cache line, or two
+  const int64_t step_bytes = KvBytes(args.v_type, kStep);
   ScoreCells<kCount, kType>(
       args, q,
       [&](int64_t j, int64_t i) {
         if (i % kStep == 0) {
-          Prefetch(block.cells.values[j], args.v_type, i, i + kStep);
+          Prefetch(block.cells.values[j] + i / kStep * step_bytes, step_bytes);
         }
         return LoadSpan<kType>(block.cells.keys[j], i);
       },
@@ -71,8 +68,11 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
       acc[m][i] = hn::LoadU(d, sums_at(m, i));
     }
   }
+  // Keys of whole blocks are prefetched where the blocks end.
+  const int64_t from = KvBytes(args.k_type, at);
+  const int64_t n_bytes = KvBytes(args.k_type, at + kVectors * kLanes) - from;
   for (int64_t j = block.begin; j < block.end; ++j) {
-    Prefetch(block.next.keys[j], args.k_type, at, at + kVectors * kLanes);
+    Prefetch(block.next.keys[j] + from, n_bytes);
     Span<kSpan> value[kVectors / kSpan];
     for (int i = 0; i < kVectors / kSpan; ++i) {
       value[i] =

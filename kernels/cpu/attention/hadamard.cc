@@ -19,8 +19,8 @@ using HadamardVector = hn::Vec<HadamardTag>;
 constexpr auto kHadamardLanes =
     static_cast<int64_t>(hn::MaxLanes(HadamardTag()));
 
-// Of each pair of lanes at a distance, the lower one becomes the sum, and the
-// upper one the difference. `swapped` has the other lane of each pair.
+// Pairs are lanes at a distance: the lower one becomes their sum, and the upper
+// one their difference. `swapped` has the other lane of each pair.
 HWY_INLINE HadamardVector Butterflies(HadamardVector x, HadamardVector swapped,
                                       int32_t distance) {
   const HadamardTag d;

@@ -61,6 +61,12 @@ __device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
   }
 }
 
+// The floats of shared memory for each warp: a head, and if keys are
+// transformed the rotated head too.
+constexpr int64_t SharedFloats(const PrepareHeadsArgs& p) {
+  return (IsTransformed(p.k_type) ? 2 : 1) * p.head_dim;
+}
+
 // Rotates a head of queries, and transforms it if keys are transformed.
 // `rotated` is shared memory for a head.
 __device__ void FinishQuery(const PrepareHeadsArgs& p, const float* x,
@@ -98,7 +104,7 @@ template <int kPieces>
 __global__ void PrepareEach(PrepareHeadsArgs p) {
   WaitForKernelsBefore();
   auto* shared = reinterpret_cast<float*>(DynamicShared());
-  float* normed = shared + WarpIndex() * 2 * p.head_dim;
+  float* normed = shared + WarpIndex() * SharedFloats(p);
   float* rotated = normed + p.head_dim;
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t{blockIdx.y} * kWarps + WarpIndex();
@@ -155,7 +161,7 @@ absl::Status PrepareHeads(const Context& context,
   if (args.head_dim <= kMaxHeadDim / 8) kernel = PrepareEach<kMaxPieces / 8>;
   const int64_t n_heads = args.n_heads + 2 * args.n_kv_heads;
   Launch(kernel, {args.n_rows, (n_heads + kWarps - 1) / kWarps}, kThreads,
-         2 * kWarps * args.head_dim * static_cast<int64_t>(sizeof(float)),
+         kWarps * SharedFloats(args) * static_cast<int64_t>(sizeof(float)),
          context.queue, given);
   return absl::OkStatus();
 }

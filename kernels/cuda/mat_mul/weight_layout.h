@@ -13,9 +13,8 @@
 //                              bits, as other types have two bits
 //   subscales  for each block of 256 columns
 //   scales     for each block (of 32, 64 or 256 columns), a row: f16 d, or d
-//   and
-//              m, or d and the high bits of IQ4_XS's scales, or MXFP4's u8 e,
-//              or NVFP4's four scales
+//              and m, or d and the high bits of IQ4_XS's scales, or MXFP4's
+//              u8 e, or NVFP4's four scales
 //
 // TQ1_0, whose bytes have columns of several tiles, has as quants the 13 words
 // of a block's digits, word k of a row at (16 k + slot) * 4.

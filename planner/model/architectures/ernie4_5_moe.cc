@@ -4,15 +4,6 @@
 
 namespace plimsoll::planner {
 
-namespace {
-
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
-    {"exp_probs_b.bias", When::kExperts, Presence::kUsual,
-     VectorOf(Dim::kExperts)},
-});
-
-}  // namespace
-
 extern constexpr Architecture kErnie45Moe = {
     .name = "ernie4_5-moe",
     .models = "ERNIE 4.5 with experts",
@@ -20,7 +11,7 @@ extern constexpr Architecture kErnie45Moe = {
     .is_tied = true,
     .shared_expert = SharedExpert::kPlainIfGiven,
     .biases = BiasRule::kOptional,
-    .layer_tensors = kLayerTensors,
+    .layer_tensors = kChoiceBias,
 };
 
 }  // namespace plimsoll::planner

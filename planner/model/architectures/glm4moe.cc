@@ -4,15 +4,6 @@
 
 namespace plimsoll::planner {
 
-namespace {
-
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
-    {"exp_probs_b.bias", When::kExperts, Presence::kUsual,
-     VectorOf(Dim::kExperts)},
-});
-
-}  // namespace
-
 extern constexpr Architecture kGlm4moe = {
     .name = "glm4moe",
     .models = "GLM 4.5 to 4.7",
@@ -24,7 +15,7 @@ extern constexpr Architecture kGlm4moe = {
     .biases = BiasRule::kQkv,
     .head_norms = HeadNorms::kEachIfPresent,
     .rope_pairs = RopePairs::kHalves,
-    .layer_tensors = kLayerTensors,
+    .layer_tensors = kChoiceBias,
 };
 
 }  // namespace plimsoll::planner
