@@ -86,7 +86,6 @@ def unit_of(root, room, target, entry):
         return target
     # Files whose private names are those of other files too.
     alone = (room == "services" or target.endswith("_emulated")
-             or path.parent.name == "architectures"
              or "foreach_target" in path.read_text())
     return str((path if alone else path.parent).relative_to(root))
 

@@ -7,35 +7,33 @@ namespace plimsoll::planner {
 
 namespace {
 
-constexpr Presence kRequired = Presence::kRequired;
-
-constexpr auto kModelTensors = std::to_array<TensorRole>({
+constexpr auto kGemma3nModelTensors = std::to_array<TensorRole>({
     {"altup_proj.weight",
      When::kAlways,
-     kRequired,
+     Presence::kRequired,
      {Dim::kModel, Dim::kModel, Dim::kOtherStreams}},
     {"altup_unembd_proj.weight",
      When::kAlways,
-     kRequired,
+     Presence::kRequired,
      {Dim::kModel, Dim::kModel, Dim::kOtherStreams}},
 });
 
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
-    {"altup_correct_coef.weight", When::kAlways, kRequired,
+constexpr auto kGemma3nLayerTensors = std::to_array<TensorRole>({
+    {"altup_correct_coef.weight", When::kAlways, Presence::kRequired,
      MatrixOf(Dim::kStreams, Dim::kStreams)},
-    {"altup_correct_scale.weight", When::kAlways, kRequired,
+    {"altup_correct_scale.weight", When::kAlways, Presence::kRequired,
      VectorOf(Dim::kModel)},
-    {"altup_predict_coef.weight", When::kAlways, kRequired,
+    {"altup_predict_coef.weight", When::kAlways, Presence::kRequired,
      MatrixOf(Dim::kStreams, Dim::kStreamPairs)},
-    {"altup_router.weight", When::kAlways, kRequired,
+    {"altup_router.weight", When::kAlways, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kStreams)},
-    {"altup_router_norm.weight", When::kAlways, kRequired,
+    {"altup_router_norm.weight", When::kAlways, Presence::kRequired,
      VectorOf(Dim::kModel)},
-    {"laurel_l.weight", When::kAlways, kRequired,
+    {"laurel_l.weight", When::kAlways, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kBranch)},
-    {"laurel_r.weight", When::kAlways, kRequired,
+    {"laurel_r.weight", When::kAlways, Presence::kRequired,
      MatrixOf(Dim::kBranch, Dim::kModel)},
-    {"laurel_post_norm.weight", When::kAlways, kRequired,
+    {"laurel_post_norm.weight", When::kAlways, Presence::kRequired,
      VectorOf(Dim::kModel)},
 });
 
@@ -60,8 +58,8 @@ extern constexpr Architecture kGemma3n = {
     .has_altup = true,
     .has_low_rank_branch = true,
     .cuts_gates = true,
-    .model_tensors = kModelTensors,
-    .layer_tensors = kLayerTensors,
+    .model_tensors = kGemma3nModelTensors,
+    .layer_tensors = kGemma3nLayerTensors,
 };
 
 }  // namespace plimsoll::planner

@@ -6,12 +6,12 @@ namespace plimsoll::planner {
 
 namespace {
 
-constexpr auto kModelTensors = std::to_array<TensorRole>({
+constexpr auto kGemma4ModelTensors = std::to_array<TensorRole>({
     {"rope_freqs.weight", When::kAlways, Presence::kUsual,
      VectorOf(Dim::kRotary)},
 });
 
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
+constexpr auto kGemma4LayerTensors = std::to_array<TensorRole>({
     {"layer_output_scale.weight", When::kAlways, Presence::kUsual,
      VectorOf(Dim::kOne)},
     {"ffn_gate_inp.scale", When::kExperts, Presence::kRequired,
@@ -45,8 +45,8 @@ extern constexpr Architecture kGemma4 = {
     .window_rope = WindowRope::kOwnBase,
     .scales_embedding = true,
     .logit_cap = {"final_logit_softcapping", 30},
-    .model_tensors = kModelTensors,
-    .layer_tensors = kLayerTensors,
+    .model_tensors = kGemma4ModelTensors,
+    .layer_tensors = kGemma4LayerTensors,
 };
 
 }  // namespace plimsoll::planner

@@ -5,7 +5,7 @@ namespace plimsoll::planner {
 
 namespace {
 
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
+constexpr auto kGptOssLayerTensors = std::to_array<TensorRole>({
     {"attn_sinks.weight", When::kAlways, Presence::kRequired,
      VectorOf(Dim::kHeads)},
 });
@@ -26,7 +26,7 @@ extern constexpr Architecture kGptOss = {
     .biases = BiasRule::kAll,
     .has_sinks = true,
     .rope_pairs = RopePairs::kHalves,
-    .layer_tensors = kLayerTensors,
+    .layer_tensors = kGptOssLayerTensors,
 };
 
 }  // namespace plimsoll::planner

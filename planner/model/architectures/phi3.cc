@@ -6,7 +6,7 @@ namespace plimsoll::planner {
 
 namespace {
 
-constexpr auto kModelTensors = std::to_array<TensorRole>({
+constexpr auto kPhi3ModelTensors = std::to_array<TensorRole>({
     {"rope_factors_long.weight", When::kAlways, Presence::kOptional,
      VectorOf(Dim::kRotary)},
     {"rope_factors_short.weight", When::kAlways, Presence::kOptional,
@@ -23,7 +23,7 @@ extern constexpr Architecture kPhi3 = {
     .windows = WindowRule::kAll,
     .is_qkv_fused = true,
     .rope_pairs = RopePairs::kHalves,
-    .model_tensors = kModelTensors,
+    .model_tensors = kPhi3ModelTensors,
 };
 
 }  // namespace plimsoll::planner
