@@ -4,6 +4,7 @@
 #define PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,12 +29,20 @@ class HeaderNumbers {
                                                 std::string("no_vocab")};
     for (const char* key :
          {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {
-      Set(key, {GgufType::kF32, 1e-6});
+      Float(key, 1e-6);
     }
   }
 
+  // Readers of files expect 32 bits where they are enough.
   HeaderNumbers& Int(absl::string_view key, uint64_t value) {
-    return Set(key, {GgufType::kU64, value});
+    const bool is_short = value <= std::numeric_limits<uint32_t>::max();
+    return Set(key, {is_short ? GgufType::kU32 : GgufType::kU64, value});
+  }
+  HeaderNumbers& Float(absl::string_view key, double value) {
+    return Set(key, {GgufType::kF32, value});
+  }
+  HeaderNumbers& Text(absl::string_view key, absl::string_view value) {
+    return Set(key, {GgufType::kString, std::string(value)});
   }
   HeaderNumbers& List(absl::string_view key, GgufType type,
                       std::vector<double> values) {

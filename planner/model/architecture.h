@@ -9,6 +9,7 @@
 #include <span>
 
 #include "absl/strings/string_view.h"
+#include "planner/model/checkpoint_form.h"
 #include "planner/model/model_shape.h"
 #include "planner/model/tensor_role.h"
 
@@ -113,6 +114,8 @@ struct Architecture {
   // The chat format of files without a template, as --chat-format names it.
   // Empty: there is none.
   absl::string_view chat_format = {};
+  // What converting a checkpoint has to know.
+  CheckpointForm checkpoint = {};
 
   // These are the parts of a layer.
   MixerKind mixer = MixerKind::kAttention;

@@ -10,6 +10,7 @@ extern constexpr Architecture kGemma = {
     .config_types = {"gemma"},
     .is_tied = true,
     .chat_format = "gemma3",
+    .checkpoint = {.norms = kNormsBefore, .norms_lack_one = true},
     .activation = GateActivation::kGeluTanh,
     .rope_pairs = RopePairs::kHalves,
     .scales_embedding = true,

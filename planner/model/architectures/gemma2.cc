@@ -9,6 +9,7 @@ extern constexpr Architecture kGemma2 = {
     .config_types = {"gemma2"},
     .is_tied = true,
     .chat_format = "gemma3",
+    .checkpoint = {.norms = kNormsAround, .norms_lack_one = true},
     .has_post_norms = true,
     .activation = GateActivation::kGeluTanh,
     .windows = WindowRule::kPattern,

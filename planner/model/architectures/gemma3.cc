@@ -10,6 +10,7 @@ extern constexpr Architecture kGemma3 = {
     .config_types = {"gemma3", "gemma3_text"},
     .is_tied = true,
     .chat_format = "gemma3",
+    .checkpoint = {.norms = kNormsAround, .norms_lack_one = true},
     .has_post_norms = true,
     .activation = GateActivation::kGeluTanh,
     .windows = WindowRule::kPattern,

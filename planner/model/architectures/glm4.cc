@@ -8,6 +8,7 @@ extern constexpr Architecture kGlm4 = {
     .name = "glm4",
     .models = "GLM 4 (0414)",
     .config_types = {"glm4"},
+    .checkpoint = {.norms = kGlmNorms, .has_adjacent_pairs = true},
     .ffn = FfnKind::kFusedGated,
     .has_post_norms = true,
     .biases = BiasRule::kOptional,

@@ -7,6 +7,7 @@ extern constexpr Architecture kGranite = {
     .name = "granite",
     .models = "Granite 3, dense",
     .config_types = {"granite"},
+    .checkpoint = {.norms = kNormsBefore},
     .rope_has_switch = true,
     .has_scale_keys = true,
 };

@@ -8,6 +8,7 @@ extern constexpr Architecture kLlama = {
     .name = "llama",
     .models = "Llama 2 and 3, Mistral, Mixtral, SmolLM 2, TinyLlama",
     .config_types = {"llama", "mistral", "mixtral"},
+    .checkpoint = {.norms = kNormsBefore},
     .biases = BiasRule::kOptional,
 };
 

@@ -8,6 +8,7 @@ extern constexpr Architecture kOlmo2 = {
     .name = "olmo2",
     .models = "OLMo 2 and 3",
     .config_types = {"olmo2", "olmo3"},
+    .checkpoint = {.norms = kNormsAfter},
     .has_pre_norms = false,
     .has_post_norms = true,
     .windows = WindowRule::kPattern,

@@ -19,6 +19,7 @@ extern constexpr Architecture kPhi3 = {
     .name = "phi3",
     .models = "Phi 3, 3.5 and 4",
     .config_types = {"phi3"},
+    .checkpoint = {.norms = kNormsBefore},
     .ffn = FfnKind::kFusedGated,
     .windows = WindowRule::kAll,
     .is_qkv_fused = true,

@@ -7,6 +7,7 @@ extern constexpr Architecture kQwen2 = {
     .name = "qwen2",
     .models = "Qwen 2 and 2.5",
     .config_types = {"qwen2"},
+    .checkpoint = {.norms = kNormsBefore},
     .biases = BiasRule::kQkv,
     .rope_pairs = RopePairs::kHalves,
 };

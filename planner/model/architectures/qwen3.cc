@@ -7,6 +7,7 @@ extern constexpr Architecture kQwen3 = {
     .name = "qwen3",
     .models = "Qwen 3",
     .config_types = {"qwen3"},
+    .checkpoint = {.norms = kNormsBefore},
     .head_norms = HeadNorms::kEach,
     .rope_pairs = RopePairs::kHalves,
 };

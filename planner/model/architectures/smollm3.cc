@@ -8,6 +8,7 @@ extern constexpr Architecture kSmollm3 = {
     .models = "SmolLM 3",
     .config_types = {"smollm3"},
     .is_tied = true,
+    .checkpoint = {.norms = kNormsBefore},
     .unrotated_period = 4,
 };
 

@@ -1,0 +1,48 @@
+// How a checkpoint, as Hugging Face's libraries write it, holds the models of
+// an architecture where it differs from a GGUF file.
+#ifndef PLIMSOLL_PLANNER_MODEL_CHECKPOINT_FORM_H_
+#define PLIMSOLL_PLANNER_MODEL_CHECKPOINT_FORM_H_
+
+#include <span>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::planner {
+
+// The name of a module in a checkpoint, and that of its tensors in the file.
+// Both are without the layer in front and ".weight" or ".bias" behind.
+struct ModuleName {
+  absl::string_view checkpoint;
+  absl::string_view file;
+};
+
+struct CheckpointForm {
+  // The norms of a layer that are not norms of heads. Without any, checkpoints
+  // of the architecture cannot be converted.
+  std::span<const ModuleName> norms = {};
+  // True if norms multiply by 1 + weight. The file has the sum.
+  bool norms_lack_one = false;
+  // True if heads are rotated in adjacent pairs (RopePairs) there, too. All
+  // other checkpoints have halves.
+  bool has_adjacent_pairs = false;
+};
+
+inline constexpr ModuleName kNormsBefore[] = {
+    {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"}};
+inline constexpr ModuleName kNormsAfter[] = {
+    {"post_attention_layernorm", "post_attention_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"}};
+inline constexpr ModuleName kNormsAround[] = {
+    {"input_layernorm", "attn_norm"},
+    {"post_attention_layernorm", "post_attention_norm"},
+    {"pre_feedforward_layernorm", "ffn_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"}};
+inline constexpr ModuleName kGlmNorms[] = {
+    {"input_layernorm", "attn_norm"},
+    {"post_self_attn_layernorm", "post_attention_norm"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"post_mlp_layernorm", "post_ffw_norm"}};
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_MODEL_CHECKPOINT_FORM_H_

@@ -1,0 +1,46 @@
+// The table that leads from the tensors of a checkpoint to those of a GGUF
+// file.
+#ifndef PLIMSOLL_PLANNER_MODEL_CHECKPOINT_NAMES_H_
+#define PLIMSOLL_PLANNER_MODEL_CHECKPOINT_NAMES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/model/architecture.h"
+
+namespace plimsoll::planner {
+
+// What becomes of one tensor of a checkpoint.
+struct FileTensor {
+  std::string name;  // in the file
+  // Orders the tensors of a file: those of no layer, then layer by layer.
+  int64_t place;
+  // True if rows change places, as SourceRow says.
+  bool moves_rows = false;
+  // True if 1 is added to every element.
+  bool adds_one = false;
+};
+
+// Returns what becomes of the tensor `name`, or nothing if a file has no such
+// tensor: those of a model's parts for pictures and sounds, and tables of
+// rotations.
+// Errors: kInvalidArgument naming a tensor that is not known.
+absl::StatusOr<std::optional<FileTensor>> FindFileTensor(
+    const Architecture& architecture, absl::string_view name);
+
+// Returns OK if checkpoints of the architecture can be converted.
+// Errors: kUnimplemented naming those that can.
+absl::Status CheckConvertible(const Architecture& architecture);
+
+// Returns the row of a checkpoint's queries or keys, whose heads have halves,
+// that becomes row `row` of the file's, whose heads have adjacent pairs. The
+// first `n_rot` of a head's `head_dim` rows change places.
+int64_t SourceRow(int64_t row, int64_t head_dim, int64_t n_rot);
+
+}  // namespace plimsoll::planner
+
+#endif  // PLIMSOLL_PLANNER_MODEL_CHECKPOINT_NAMES_H_
