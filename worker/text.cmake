@@ -6,6 +6,7 @@ find_package(nlohmann_json REQUIRED)
 
 add_library(plimsoll_text_base STATIC
   text/code_points.cc
+  text/json_check.cc
   text/schema_reader.cc
   text/text_stream.cc
   text/utf8.cc)
@@ -16,6 +17,7 @@ add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
   text/tokenizer/merge_table.cc
   text/tokenizer/pretokenizer.cc
+  text/tokenizer/pretokenizer_names.cc
   text/tokenizer/pretokenizer_rule.cc
   text/tokenizer/space_mark.cc
   text/tokenizer/special_tokens.cc

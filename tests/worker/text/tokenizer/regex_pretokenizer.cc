@@ -210,8 +210,13 @@ absl::string_view Front(absl::string_view text, bool well_formed) {
 
 std::vector<std::string> SplitByRegex(absl::string_view name,
                                       absl::string_view text) {
+  return SplitByExpressions(ExpressionsOf(name), text);
+}
+
+std::vector<std::string> SplitByExpressions(
+    const std::vector<std::string>& expressions, absl::string_view text) {
   std::vector<OracleCode> codes;
-  for (const std::string& expression : ExpressionsOf(name)) {
+  for (const std::string& expression : expressions) {
     codes.push_back(CompileOracle(expression));
   }
   std::vector<std::string> pieces;

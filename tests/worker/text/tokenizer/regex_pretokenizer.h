@@ -15,6 +15,11 @@ namespace plimsoll::worker {
 std::vector<std::string> SplitByRegex(absl::string_view name,
                                       absl::string_view text);
 
+// The pieces of `text` by `expressions`, each of which cuts what the one before
+// left.
+std::vector<std::string> SplitByExpressions(
+    const std::vector<std::string>& expressions, absl::string_view text);
+
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_REGEX_PRETOKENIZER_H_
