@@ -1,10 +1,7 @@
 #include "services/sources/config_json.h"
 
-#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +12,12 @@
 #include "planner/gguf/header_numbers.h"
 #include "planner/model/architectures.h"
 #include "planner/model/model_shape.h"
+#include "services/sources/config_fields.h"
+#include "services/sources/config_values.h"
 
 namespace plimsoll::services {
 namespace {
 
-using google::protobuf::Struct;
-using google::protobuf::Value;
 using planner::Architecture;
 using planner::GgufType;
 using planner::HeaderNumbers;
@@ -63,15 +60,24 @@ constexpr CountKey kCounts[] = {
     {"moe_layer_interval", "interleave_moe_layer_step"},
 };
 
-absl::Status Bad(absl::string_view key, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("config.json: \"", key, "\" ", what));
-}
+// Configs of Gemma 3 with a part for pictures leave out what has these values.
+// Source: the defaults of Hugging Face's Gemma3TextConfig.
+constexpr std::pair<absl::string_view, double> kGemma3Defaults[] = {
+    {"vocab_size", 262'208},
+    {"num_attention_heads", 8},
+    {"num_key_value_heads", 4},
+    {"head_dim", 256},
+    {"max_position_embeddings", 131'072},
+    {"rms_norm_eps", 1e-6},
+    {"rope_theta", 1e6},
+    {"rope_local_base_freq", 1e4},
+    {"sliding_window", 4'096},
+};
 
 // Reads one object and writes the header's metadata from it.
 class ConfigReader {
  public:
-  ConfigReader(const Struct& config, const Architecture& architecture,
+  ConfigReader(const ConfigObject& config, const Architecture& architecture,
                HeaderNumbers& out)
       : config_(config), architecture_(architecture), out_(out) {}
 
@@ -93,37 +99,18 @@ class ConfigReader {
   }
 
  private:
-  const Value* Find(absl::string_view name) const {
-    const auto it = config_.fields().find(std::string(name));
-    if (it == config_.fields().end() || it->second.has_null_value()) {
-      return nullptr;
-    }
-    return &it->second;
-  }
-
-  static absl::StatusOr<uint64_t> Count(const Value& value,
-                                        absl::string_view name) {
-    constexpr double kMax = 9007199254740992.0;  // doubles are exact up to it
-    const double number = value.number_value();
-    if (!value.has_number_value() || !(number >= 0 && number <= kMax) ||
-        number != std::floor(number)) {
-      return Bad(name, "is not a whole number from 0 to 2^53");
-    }
-    return static_cast<uint64_t>(number);
-  }
-
   // Takes a number, or a list with one for each layer.
   absl::Status SetCounts(absl::string_view name, absl::string_view suffix) {
-    const Value* value = Find(name);
+    const ConfigValue* value = FindField(config_, name);
     if (value == nullptr) return absl::OkStatus();
     if (!value->has_list_value()) {
-      ASSIGN_OR_RETURN(const uint64_t count, Count(*value, name));
+      ASSIGN_OR_RETURN(const uint64_t count, CountOf(*value, name));
       out_.Int(suffix, count);
       return absl::OkStatus();
     }
     std::vector<double> numbers;
-    for (const Value& item : value->list_value().values()) {
-      ASSIGN_OR_RETURN(const uint64_t count, Count(item, name));
+    for (const ConfigValue& item : value->list_value().values()) {
+      ASSIGN_OR_RETURN(const uint64_t count, CountOf(item, name));
       numbers.push_back(static_cast<double>(count));
     }
     out_.List(suffix, GgufType::kU32, std::move(numbers));
@@ -134,7 +121,7 @@ class ConfigReader {
   // dense layers intermediate_size_mlp.
   absl::Status SetDenseWidth() {
     constexpr absl::string_view kDense = "intermediate_size_mlp";
-    if (Find(kDense) == nullptr) return absl::OkStatus();
+    if (FindField(config_, kDense) == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(
         SetCounts("intermediate_size", "expert_feed_forward_length"));
     return SetCounts(kDense, "feed_forward_length");
@@ -146,17 +133,17 @@ class ConfigReader {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(SetPeriod());
-    const Value* types = Find("layer_types");
+    const ConfigValue* types = FindField(config_, "layer_types");
     if (types == nullptr) return absl::OkStatus();
     const absl::string_view with_window = architecture_.windows_are_chunks
                                               ? "chunked_attention"
                                               : "sliding_attention";
-    for (const Value& item : types->list_value().values()) {
+    for (const ConfigValue& item : types->list_value().values()) {
       slides_.push_back(item.string_value() == with_window ? 1 : 0);
       if (slides_.back() == 0 && item.string_value() != "full_attention") {
-        return Bad("layer_types",
-                   absl::StrCat("has another kind of attention than ",
-                                with_window, " and full_attention"));
+        return BadField("layer_types",
+                        absl::StrCat("has another kind of attention than ",
+                                     with_window, " and full_attention"));
       }
     }
     out_.List("attention.sliding_window_pattern", GgufType::kBool, slides_);
@@ -168,13 +155,13 @@ class ConfigReader {
   absl::Status SetPeriod() {
     constexpr absl::string_view kName = "sliding_window_pattern";
     constexpr absl::string_view kSuffix = "attention.sliding_window_pattern";
-    const Value* period = Find(kName);
+    const ConfigValue* period = FindField(config_, kName);
     if (period == nullptr || !period->has_string_value()) {
       return SetCounts(kName, kSuffix);
     }
     const std::string& letters = period->string_value();
-    if (letters.find('G') != letters.size() - 1) {
-      return Bad(kName, "does not end with its only G");
+    if (letters.empty() || letters.find('G') != letters.size() - 1) {
+      return BadField(kName, "does not end with its only G");
     }
     out_.Int(kSuffix, letters.size());
     return absl::OkStatus();
@@ -182,26 +169,26 @@ class ConfigReader {
 
   // Gemma 4 has full-attention layers with a head_dim of their own.
   absl::Status SetGlobalHeads() {
-    const Value* dim = Find("global_head_dim");
+    const ConfigValue* dim = FindField(config_, "global_head_dim");
     if (dim != nullptr) {
-      ASSIGN_OR_RETURN(const uint64_t count, Count(*dim, "global_head_dim"));
-      const Value* local = Find("head_dim");
+      ASSIGN_OR_RETURN(const uint64_t count, CountOf(*dim, "global_head_dim"));
+      const ConfigValue* local = FindField(config_, "head_dim");
       if (local == nullptr) {
-        return Bad("head_dim", "is missing beside global_head_dim");
+        return BadField("head_dim", "is missing beside global_head_dim");
       }
-      ASSIGN_OR_RETURN(const uint64_t local_count, Count(*local, "head_dim"));
+      ASSIGN_OR_RETURN(const uint64_t local_count, CountOf(*local, "head_dim"));
       for (const char* key :
            {"attention.key_length", "attention.value_length"}) {
         out_.Int(key, count).Int(absl::StrCat(key, "_swa"), local_count);
       }
     }
-    const Value* heads = Find("num_global_key_value_heads");
-    const Value* local_heads = Find("num_key_value_heads");
+    const ConfigValue* heads = FindField(config_, "num_global_key_value_heads");
+    const ConfigValue* local_heads = FindField(config_, "num_key_value_heads");
     if (heads == nullptr || local_heads == nullptr) return absl::OkStatus();
     ASSIGN_OR_RETURN(const uint64_t n_global,
-                     Count(*heads, "num_global_key_value_heads"));
+                     CountOf(*heads, "num_global_key_value_heads"));
     ASSIGN_OR_RETURN(const uint64_t n_local,
-                     Count(*local_heads, "num_key_value_heads"));
+                     CountOf(*local_heads, "num_key_value_heads"));
     std::vector<double> per_layer;
     for (const double slides : slides_) {
       per_layer.push_back(
@@ -211,20 +198,15 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  const Struct& config_;
+  const ConfigObject& config_;
   const Architecture& architecture_;
   HeaderNumbers& out_;
   std::vector<double> slides_;
 };
 
-std::string TextOf(const Struct& config, const std::string& name) {
-  const auto it = config.fields().find(name);
-  return it == config.fields().end() ? "" : it->second.string_value();
-}
-
-absl::StatusOr<const Architecture*> ArchitectureOf(const Struct& config) {
+absl::StatusOr<const Architecture*> ArchitectureOf(const ConfigObject& config) {
   const std::string name = TextOf(config, "model_type");
-  if (name.empty()) return Bad("model_type", "is missing");
+  if (name.empty()) return BadField("model_type", "is missing");
   for (const Architecture* architecture : planner::Architectures()) {
     if (absl::c_linear_search(architecture->config_types, name)) {
       return architecture;
@@ -240,16 +222,16 @@ struct TensorTypes {
   DType experts = DType::kBF16;
 };
 
-absl::StatusOr<TensorTypes> TypesOf(const Struct& config) {
+absl::StatusOr<TensorTypes> TypesOf(const ConfigObject& config) {
   std::string name = TextOf(config, "dtype");
   if (name.empty()) name = TextOf(config, "torch_dtype");
   TensorTypes types;
   if (name == "float32") types.dense = DType::kF32;
   if (name == "float16") types.dense = DType::kF16;
   types.experts = types.dense;
-  const auto it = config.fields().find("quantization_config");
-  if (it == config.fields().end() || it->second.has_null_value()) return types;
-  const std::string method = TextOf(it->second.struct_value(), "quant_method");
+  const ConfigValue* quantised = FindField(config, "quantization_config");
+  if (quantised == nullptr) return types;
+  const std::string method = TextOf(quantised->struct_value(), "quant_method");
   if (method != "mxfp4") {
     return absl::UnimplementedError(
         absl::StrCat("config.json: quantization_config.quant_method \"",
@@ -259,44 +241,79 @@ absl::StatusOr<TensorTypes> TypesOf(const Struct& config) {
   return types;
 }
 
-}  // namespace
-
-absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
+absl::StatusOr<ConfigObject> ParseObject(absl::string_view json) {
   if (static_cast<int64_t>(json.size()) > kMaxConfigBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("config.json has ", json.size(), " bytes, at most ",
                      kMaxConfigBytes, " are accepted"));
   }
-  Struct whole;
+  ConfigObject whole;
   const auto parsed =
       google::protobuf::util::JsonStringToMessage(std::string(json), &whole);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config.json is not a JSON object: ",
-                     std::string(parsed.message()).substr(0, 200)));
+  if (parsed.ok()) return whole;
+  return absl::InvalidArgumentError(
+      absl::StrCat("config.json is not a JSON object: ",
+                   std::string(parsed.message()).substr(0, 200)));
+}
+
+// A config of the text part of a model, with its architecture.
+struct TextConfig {
+  ConfigObject fields;
+  const Architecture* architecture;
+  TensorTypes types;
+  bool is_tied;
+};
+
+absl::StatusOr<TextConfig> ParseConfig(absl::string_view json) {
+  TextConfig config = {};
+  ASSIGN_OR_RETURN(config.fields, ParseObject(json));
+  const ConfigObject whole = config.fields;
+  auto& fields = *config.fields.mutable_fields();
+  // The whole config supplies what its text part does not have.
+  if (const ConfigObject* text = FindObject(whole, "text_config")) {
+    for (const auto& [name, value] : text->fields()) fields[name] = value;
   }
-  const auto text = whole.fields().find("text_config");
-  Struct config = whole;
-  if (text != whole.fields().end()) {
-    // The whole config supplies what its text part does not have.
-    for (const auto& [name, value] : text->second.struct_value().fields()) {
-      (*config.mutable_fields())[name] = value;
+  ASSIGN_OR_RETURN(config.architecture, ArchitectureOf(config.fields));
+  if (config.architecture->name == "gemma3") {
+    for (const auto& [name, value] : kGemma3Defaults) {
+      const std::string key(name);
+      if (!fields.contains(key)) fields[key].set_number_value(value);
     }
   }
-  ASSIGN_OR_RETURN(const Architecture* architecture, ArchitectureOf(config));
-  ASSIGN_OR_RETURN(const TensorTypes types, TypesOf(config));
-  HeaderNumbers numbers(architecture->name);
-  RETURN_IF_ERROR(ConfigReader(config, *architecture, numbers).Run());
-  const auto tied = config.fields().find("tie_word_embeddings");
-  const bool is_tied = tied == config.fields().end()
-                           ? architecture->is_tied
-                           : tied->second.bool_value();
+  ASSIGN_OR_RETURN(config.types, TypesOf(config.fields));
+  const ConfigValue* tied = FindField(config.fields, "tie_word_embeddings");
+  config.is_tied =
+      tied == nullptr ? config.architecture->is_tied : tied->bool_value();
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
+  ASSIGN_OR_RETURN(const TextConfig config, ParseConfig(json));
+  HeaderNumbers numbers(config.architecture->name);
+  RETURN_IF_ERROR(
+      ConfigReader(config.fields, *config.architecture, numbers).Run());
   RETURN_IF_ERROR(planner::AddTensors(numbers.header(),
-                                      {.dense = types.dense,
-                                       .embedding = types.dense,
-                                       .experts = types.experts},
-                                      is_tied));
+                                      {.dense = config.types.dense,
+                                       .embedding = config.types.dense,
+                                       .experts = config.types.experts},
+                                      config.is_tied));
   return std::move(numbers.header());
+}
+
+absl::StatusOr<ModelConfig> ModelFromConfig(absl::string_view json) {
+  ASSIGN_OR_RETURN(const TextConfig config, ParseConfig(json));
+  const Architecture& architecture = *config.architecture;
+  HeaderNumbers numbers(architecture.name);
+  RETURN_IF_ERROR(ConfigReader(config.fields, architecture, numbers).Run());
+  RETURN_IF_ERROR(AddComputedValues(config.fields, architecture, numbers));
+  ModelConfig model = {.architecture = &architecture,
+                       .is_tied = config.is_tied};
+  ASSIGN_OR_RETURN(model.vectors,
+                   AddRotation(config.fields, architecture, numbers));
+  model.header = std::move(numbers.header());
+  return model;
 }
 
 }  // namespace plimsoll::services

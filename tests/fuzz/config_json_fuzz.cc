@@ -9,8 +9,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace planner = plimsoll::planner;
-  const auto header = plimsoll::services::HeaderFromConfig(
-      {reinterpret_cast<const char*>(data), size});
+  const absl::string_view json(reinterpret_cast<const char*>(data), size);
+  // A file needs more than a plan.
+  (void)plimsoll::services::ModelFromConfig(json);
+  const auto header = plimsoll::services::HeaderFromConfig(json);
   if (!header.ok()) return 0;
   const auto shape = planner::ShapeFromGguf(*header);
   if (!shape.ok()) return 0;

@@ -189,6 +189,26 @@ CONFIGS = {
     '"head_dim":16,"vocab_size":40,"max_position_embeddings":256}',
 }
 
+
+def safetensors(header, data_bytes):
+    """A safetensors file of zeros."""
+    return struct.pack("<Q", len(header)) + header.encode() + bytes(data_bytes)
+
+
+def safetensors_seeds():
+    two = (
+        '{"__metadata__":{"format":"pt"},'
+        '"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},'
+        '"b":{"dtype":"F32","shape":[4],"data_offsets":[12,28]}}'
+    )
+    return {
+        "two_tensors": safetensors(two, 28),
+        "cut_off": safetensors(two, 20),
+        "overlap": safetensors(two.replace("[12,28]", "[8,24]"), 28),
+        "empty": safetensors("{}", 0),
+    }
+
+
 FLEET = "id,device,available_bytes\na,rtx-3070,\nb,rtx-3070,1000000\n"
 
 
@@ -223,6 +243,7 @@ SEEDS = {
     "gguf_reader_fuzz": gguf_seeds(),
     "lease_ops_fuzz": lease_seeds(),
     "model_shape_fuzz": shape_seeds(),
+    "safetensors_fuzz": safetensors_seeds(),
     "tokenizer_build_fuzz": build_seeds(),
     "tokenizer_encode_fuzz": encoded(TEXTS),
     "tool_call_fuzz": tool_seeds(),

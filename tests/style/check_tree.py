@@ -64,6 +64,7 @@ FOLDERS = {
     "services/host": (),
     "services/wire": ("services/host",),
     "services/sources": ("services/host", "services/wire"),
+    "services/convert": ("services/sources",),
     "services/server": ("services/host", "services/wire"),
     "services/generation": ("services/host", "services/wire", "services/server"),
     "services/planner": (
@@ -94,8 +95,8 @@ FOLDERS = {
     ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
-        "services/planner", "services/cli/terminal", "services/cli/flags",
-        "services/cli/views", "services/cli/backends",
+        "services/convert", "services/planner", "services/cli/terminal",
+        "services/cli/flags", "services/cli/views", "services/cli/backends",
     ),
     # The two programs.
     "services": (

@@ -72,6 +72,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddBench(app, commands);
   AddTokenize(app, commands);
   AddVerify(app, commands);
+  AddConvert(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);
   AddPlace(app, commands);

@@ -30,6 +30,7 @@ void AddTokenize(CLI::App& app, Commands& commands);
 void AddVerify(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);
+void AddConvert(CLI::App& app, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
 void AddPlace(CLI::App& app, Commands& commands);
 void AddLeases(CLI::App& app, Commands& commands);
