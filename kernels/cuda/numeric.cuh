@@ -120,19 +120,27 @@ __device__ inline float Exponential(float x) {
 
 // ---- Reductions over a warp or a block -------------------------------------
 
-__device__ inline float WarpMax(float x) {
+// What combine(a, b) makes of the values of all lanes, as a butterfly of
+// exchanges between lanes that are 16, 8, ... and 1 apart. All lanes get it.
+template <class T, class Combine>
+__device__ T ReduceWarp(T x, Combine combine) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return ReduceLanes(x, combine);
+#else
   for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, mask));
+    x = combine(x, __shfl_xor_sync(kFullWarp, x, mask));
   }
   return x;
+#endif
+}
+
+__device__ inline float WarpMax(float x) {
+  return ReduceWarp(x, [](float a, float b) { return fmaxf(a, b); });
 }
 
 template <class T>
 __device__ T WarpSum(T x) {
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    x = x + __shfl_xor_sync(kFullWarp, x, mask);
-  }
-  return x;
+  return ReduceWarp(x, [](T a, T b) { return a + b; });
 }
 
 // The sum over all threads of a block, in an order that only depends on the

@@ -87,6 +87,17 @@ TEST(CudaEmulationTest, WarpsShuffleAndReduceByThemselves) {
   });
 }
 
+TEST(CudaEmulationTest, ReductionsHaveTheBitsOfAButterflyOfShuffles) {
+  Emulate({1}, 64, 0, [] {
+    const float x = 1.0f / static_cast<float>(1 + ThreadIndex());
+    float sum = x;
+    for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+      sum += __shfl_xor_sync(kFullWarp, sum, mask);
+    }
+    EXPECT_EQ(WarpSum(x), sum);
+  });
+}
+
 // What a kernel does before its wait meets what the kernel before has not done
 // yet, in every thread of the first block; barriers are no obstacle.
 TEST(CudaEmulationTest, AGridBeginsBeforeWhatIsBeforeItHasRun) {

@@ -324,13 +324,14 @@ std::byte* ExchangeSlot() {
          static_cast<size_t>(CurrentLane()) * kExchangeBytes;
 }
 
-const std::byte* Exchange() {
+const std::byte* Exchange(absl::FunctionRef<void(std::byte*)> change) {
   Block& block = TheBlock();
   Warp& warp = RunningWarp(block);
   PLIMSOLL_CHECK(warp.n_lanes == kWarpThreads,
                  "a warp operation that a lane has left");
   const uint64_t generation = warp.generation;
   if (++warp.arrived == kWarpThreads) {
+    change(warp.values[generation % 2]);
     warp.arrived = 0;
     ++warp.generation;
     block.idle_switches = 0;

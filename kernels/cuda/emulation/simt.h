@@ -91,8 +91,10 @@ void RunAfter(absl::FunctionRef<void()> earlier,
 // The bytes that the lane gives to its warp in the next Exchange().
 std::byte* ExchangeSlot();
 // Returns what all lanes gave, kExchangeBytes apart by lane. It stays valid
-// until the lane's next but one exchange.
-const std::byte* Exchange();
+// until the lane's next but one exchange. The last lane to arrive calls
+// `change`, which may change what all lanes get.
+const std::byte* Exchange(absl::FunctionRef<void(std::byte*)> change =
+                              [](std::byte*) {});
 
 // Gives `mine` to the warp and returns what Exchange() returns.
 template <class T>
@@ -149,6 +151,24 @@ T __ldg(const T* at) {
   return *at;
 }
 // NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
+
+// What a butterfly of __shfl_xor_sync gives to every lane, with one exchange
+// instead of five. combine(a, b) has the bits of combine(b, a).
+template <class T, class Combine>
+T ReduceLanes(T value, Combine combine) {
+  std::memcpy(ExchangeSlot(), &value, sizeof(T));
+  const std::byte* all = Exchange([&](std::byte* values) {
+    for (int n = kWarpThreads / 2; n > 0; n /= 2) {
+      for (int i = 0; i < n; ++i) {
+        const T both =
+            combine(LaneValue<T>(values, i), LaneValue<T>(values, i + n));
+        std::memcpy(values + static_cast<size_t>(i) * kExchangeBytes, &both,
+                    sizeof(T));
+      }
+    }
+  });
+  return LaneValue<T>(all, 0);
+}
 
 }  // namespace plimsoll::kernels::cuda_emulated
 
