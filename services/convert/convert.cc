@@ -186,8 +186,7 @@ class TensorWriter {
       status.Update(fence());
       return status;
     };
-    const absl::Status status =
-        converter_.Convert(PlanRows(source), read, write);
+    absl::Status status = converter_.Convert(PlanRows(source), read, write);
     if (status.ok()) return Pad();
     if (!absl::IsInvalidArgument(status) && !absl::IsOutOfRange(status)) {
       return status;

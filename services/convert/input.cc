@@ -48,10 +48,10 @@ absl::StatusOr<Json> ParseObject(absl::string_view name, absl::string_view text,
 }
 
 const Json& MemberOf(const Json& object, const char* name) {
-  static const Json kNull;
-  if (!object.is_object()) return kNull;
+  static const auto* none = new Json;
+  if (!object.is_object()) return *none;
   const auto it = object.find(name);
-  return it == object.end() ? kNull : *it;
+  return it == object.end() ? *none : *it;
 }
 
 std::string TextMember(const Json& object, const char* name) {

@@ -113,7 +113,9 @@ State& TheState() {
   static auto* state = new State;
   return *state;
 }
-Block& TheBlock() { return TheState().blocks[TheState().is_nested ? 1 : 0]; }
+// The block whose threads run.
+Block* running_block = nullptr;
+Block& TheBlock() { return *running_block; }
 
 Fiber& RunningFiber(Block& block) {
   return block.fibers[static_cast<size_t>(block.current)];
@@ -229,6 +231,7 @@ void RunFirstBlock(Block& block, const absl::FunctionRef<void()>& earlier) {
   state.is_nested = true;
   earlier();
   state.is_nested = false;
+  running_block = &block;
   threadIdx = at[0];
   blockIdx = at[1];
   blockDim = at[2];
@@ -249,7 +252,9 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
   PLIMSOLL_CHECK(grid.x > 0 && grid.x <= 0x7FFFFFFF && grid.y > 0 &&
                      grid.y <= 0xFFFF && grid.z > 0 && grid.z <= 0xFFFF,
                  "a grid outside of the device's limits");
-  Block& block = TheBlock();
+  State& state = TheState();
+  running_block = &state.blocks[state.is_nested ? 1 : 0];
+  Block& block = *running_block;
   if (block.stacks == nullptr) {
     void* stacks =
         mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE,
@@ -264,7 +269,7 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
   block.thread = &thread;
   gridDim = grid;
   blockDim = {static_cast<unsigned>(n_threads), 1, 1};
-  const auto* earlier = std::exchange(TheState().earlier, nullptr);
+  const auto* earlier = std::exchange(state.earlier, nullptr);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {

@@ -25,8 +25,7 @@ using planner::LeaseBook;
 using planner::LeaseState;
 
 constexpr int64_t kDeviceBytes = 1'000;
-// A sanitizer makes every child slow to start.
-constexpr int kPowerCuts = ::plimsoll::testing::kIsSanitized ? 250 : 1'000;
+constexpr int kPowerCuts = ::plimsoll::testing::kIsLong ? 1'000 : 250;
 
 // What the child says before and after each call, through a pipe.
 struct Report {
