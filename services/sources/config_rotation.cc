@@ -32,6 +32,7 @@ class RotationReader {
     RETURN_IF_ERROR(SetBases());
     RETURN_IF_ERROR(SetRotated());
     if (scaling_ == nullptr) return std::move(vectors_);
+    RETURN_IF_ERROR(SetQueryGrowth());
     std::string kind = TextOf(*scaling_, "rope_type");
     if (kind.empty()) kind = TextOf(*scaling_, "type");
     if (kind == "linear") RETURN_IF_ERROR(SetLinear());
@@ -134,10 +135,7 @@ class RotationReader {
       ASSIGN_OR_RETURN(const auto value, NumberOf(*scaling_, beta));
       if (value) out_.Float(absl::StrCat("rope.scaling.yarn_", beta), *value);
     }
-    for (const absl::string_view option : {"mscale", "mscale_all_dim"}) {
-      if (FindField(*scaling_, option) == nullptr) continue;
-      return Unsupported(absl::StrCat("yarn's \"", option, "\""));
-    }
+    ASSIGN_OR_RETURN(const double multiplier, SetLogMultiplier());
     const ConfigValue* truncates = FindField(*scaling_, "truncate");
     if (truncates != nullptr && !truncates->bool_value()) {
       return Unsupported("yarn without \"truncate\"");
@@ -145,11 +143,45 @@ class RotationReader {
     // Readers of the file compute the usual one.
     ASSIGN_OR_RETURN(const auto magnitude,
                      NumberOf(*scaling_, "attention_factor"));
-    const double usual = 1 + 0.1 * std::log(factor);
+    const double growth = 0.1 * std::log(factor);
+    const double usual = (1 + growth) / (1 + multiplier * growth);
     if (magnitude && std::abs(*magnitude - usual) > 1e-4) {
       return Unsupported("yarn's \"attention_factor\" of its own");
     }
     return absl::OkStatus();
+  }
+
+  // Returns the multiplier of the logarithm in the divisor of YaRN's magnitude.
+  // Readers look for its key only in models whose queries grow. The dividend
+  // has a multiplier too ("mscale"), which readers take for 1.
+  absl::StatusOr<double> SetLogMultiplier() {
+    ASSIGN_OR_RETURN(const auto dividend, NumberOf(*scaling_, "mscale"));
+    ASSIGN_OR_RETURN(const auto divisor, NumberOf(*scaling_, "mscale_all_dim"));
+    if (!dividend && !divisor) return 0.0;
+    const double multiplier = divisor.value_or(0);
+    if (!GrowsQueries() || dividend != 1.0 || multiplier < 0) {
+      return Unsupported("yarn's \"mscale\" with this \"mscale_all_dim\"");
+    }
+    out_.Float("rope.scaling.yarn_log_multiplier", multiplier);
+    return multiplier;
+  }
+
+  bool GrowsQueries() const {
+    return architecture_.growing_queries == planner::GrowingQueries::kAll;
+  }
+
+  // The scale of queries that grow with their position.
+  absl::Status SetQueryGrowth() {
+    constexpr absl::string_view kName = "llama_4_scaling_beta";
+    ASSIGN_OR_RETURN(const auto scale, NumberOf(*scaling_, kName));
+    if (scale.value_or(0) == 0) return absl::OkStatus();
+    if (!GrowsQueries()) {
+      return Unsupported(
+          absl::StrCat("\"", kName, "\" of ", architecture_.name));
+    }
+    if (*scale < 0) return BadField(kName, "is below 0");
+    out_.Float("attention.temperature_scale", *scale);
+    return OriginalContext().status();
   }
 
   // Slow pairs are slowed down by `factor`, quick ones are not, and those

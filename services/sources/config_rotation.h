@@ -18,8 +18,9 @@ struct ConfigVector {
   std::vector<float> values;
 };
 
-// Adds the keys `A.rope.*` to `out`, which has the widths of heads. Returns the
-// divisors of frequencies of the kinds llama3 and longrope.
+// Adds the keys `A.rope.*` to `out`, which has the widths of heads, and the
+// scale of queries that grow. Returns the divisors of frequencies of the kinds
+// llama3 and longrope.
 // Errors: kInvalidArgument naming the field that is missing or wrong;
 // kUnimplemented naming a kind of scaling, or an option of it, that files have
 // no key for.

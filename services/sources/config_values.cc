@@ -37,6 +37,21 @@ absl::Status Contradicts(const Architecture& architecture,
       "architecture ", architecture.name, " cannot say"));
 }
 
+// Sets the epsilon of norms. A plan's header has placeholders of two kinds.
+absl::Status SetEpsilon(const ConfigObject& config,
+                        const Architecture& architecture, HeaderNumbers& out) {
+  const bool subtracts_means = architecture.norms_subtract_means;
+  ASSIGN_OR_RETURN(const double eps,
+                   RequiredNumber(config, subtracts_means ? "layer_norm_eps"
+                                                          : "rms_norm_eps"));
+  for (const char* kind : {"", "rms_"}) {
+    out.header().metadata.erase(absl::StrCat(
+        architecture.name, ".attention.layer_norm_", kind, "epsilon"));
+  }
+  out.Float(architecture.EpsilonKey(), eps);
+  return absl::OkStatus();
+}
+
 // In config.json null is no cap; in a file an absent key is the usual one.
 absl::Status AddCap(const ConfigObject& config, const planner::SoftCap& cap,
                     HeaderNumbers& out) {
@@ -107,8 +122,7 @@ absl::Status CheckUnrotated(const ConfigObject& config,
 absl::Status AddComputedValues(const ConfigObject& config,
                                const Architecture& architecture,
                                HeaderNumbers& out) {
-  ASSIGN_OR_RETURN(const double eps, RequiredNumber(config, "rms_norm_eps"));
-  out.Float("attention.layer_norm_rms_epsilon", eps);
+  RETURN_IF_ERROR(SetEpsilon(config, architecture, out));
   RETURN_IF_ERROR(AddCap(config, architecture.score_cap, out));
   RETURN_IF_ERROR(AddCap(config, architecture.logit_cap, out));
   if (architecture.has_scale_keys) {
@@ -117,11 +131,20 @@ absl::Status AddComputedValues(const ConfigObject& config,
       if (scale) out.Float(key.to, *scale);
     }
   }
+  if (architecture.multiplies_logits) {
+    ASSIGN_OR_RETURN(const double scale, RequiredNumber(config, "logit_scale"));
+    out.Float("logit_scale", scale);
+  }
   RETURN_IF_ERROR(CheckActivation(config, architecture));
   const planner::Hyperparameters keys(out.header(),
                                       std::string(architecture.name));
   RETURN_IF_ERROR(CheckScoreScale(config, architecture, keys));
   RETURN_IF_ERROR(CheckUnrotated(config, architecture));
+  // Whether full layers rotate depends on it; null says that all are full.
+  if (architecture.window_rope == planner::WindowRope::kOnly &&
+      !config.fields().contains("sliding_window")) {
+    return BadField("sliding_window", "is missing");
+  }
   const ConfigValue* windows = FindField(config, "use_sliding_window");
   if (windows != nullptr && windows->bool_value() &&
       architecture.windows == planner::WindowRule::kNone) {

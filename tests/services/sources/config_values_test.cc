@@ -70,6 +70,7 @@ std::string Scaling(const std::string& scaling) {
 TEST(ConfigValuesTest, ReadsTheEpsilonAndTheBase) {
   const ModelConfig config = Read("llama", kTheta);
   EXPECT_EQ(Number(config, "llama.attention.layer_norm_rms_epsilon"), 1e-5);
+  EXPECT_FALSE(Has(config, "llama.attention.layer_norm_epsilon"));
   EXPECT_EQ(Number(config, "llama.rope.freq_base"), 5e5);
   EXPECT_EQ(*config.header.Int("llama.rope.dimension_count"), 16);
   EXPECT_THAT(config.vectors, IsEmpty());
@@ -98,6 +99,30 @@ TEST(ConfigValuesTest, ReadsGranitesScales) {
   EXPECT_EQ(Number(config, "granite.attention.scale"), 0.125);
   EXPECT_EQ(Number(config, "granite.residual_scale"), 0.25);
   EXPECT_EQ(Number(config, "granite.logit_scale"), 8);
+}
+
+TEST(ConfigValuesTest, ReadsCoheresNormAndItsScaleOfLogits) {
+  const std::string norm = absl::StrCat(kTheta, R"(, "layer_norm_eps": 1e-4)");
+  const std::string scale =
+      absl::StrCat(norm, R"(, "sliding_window": 8, "logit_scale": 0.25)");
+  const ModelConfig config = Read("cohere2", scale);
+  EXPECT_EQ(Number(config, "cohere2.attention.layer_norm_epsilon"), 1e-4);
+  EXPECT_EQ(Number(config, "cohere2.logit_scale"), 0.25);
+  EXPECT_FALSE(Has(config, "cohere2.attention.layer_norm_rms_epsilon"));
+  EXPECT_TRUE(config.is_tied);
+  ExpectInvalid("cohere2", kTheta, "layer_norm_eps");
+  ExpectInvalid("cohere2", norm, "logit_scale");
+}
+
+TEST(ConfigValuesTest, WhatDecidesWhichLayersRotateMustBeThere) {
+  const auto with_window = [](const char* value) {
+    return absl::StrCat(kTheta, R"(, "sliding_window": )", value);
+  };
+  const ModelConfig windows = Read("exaone4", with_window("8"));
+  EXPECT_EQ(*windows.header.Int("exaone4.attention.sliding_window"), 8);
+  EXPECT_FALSE(Has(Read("exaone4", with_window("null")),
+                   "exaone4.attention.sliding_window"));
+  ExpectInvalid("exaone4", kTheta, "sliding_window");
 }
 
 TEST(ConfigValuesTest, ValuesThatAFileCannotSayAreRefused) {
@@ -155,6 +180,43 @@ TEST(ConfigRotationTest, ReadsYarn) {
         "llama", Scaling(absl::StrCat(R"("type": "yarn", "factor": 4, )", odd)),
         "yarn");
   }
+}
+
+// Members of Ministral 3's rotation, with more of them.
+std::string GrowingYarn(const std::string& more) {
+  return absl::StrCat(R"("rope_parameters": {"rope_type": "yarn", "factor": 16,
+      "rope_theta": 1e6, "original_max_position_embeddings": 64)",
+                      more.empty() ? "" : ", ", more, "}");
+}
+
+TEST(ConfigRotationTest, YarnMayHaveADivisorAndQueriesMayGrow) {
+  const ModelConfig config =
+      Read("ministral3", GrowingYarn(R"("mscale": 1, "mscale_all_dim": 0.5,
+                                   "llama_4_scaling_beta": 0.25)"));
+  EXPECT_EQ(Number(config, "mistral3.rope.scaling.yarn_log_multiplier"), 0.5);
+  EXPECT_EQ(Number(config, "mistral3.attention.temperature_scale"), 0.25);
+  EXPECT_EQ(*config.header.Int("mistral3.rope.scaling.original_context_length"),
+            64);
+  const ModelConfig plain =
+      Read("ministral3", GrowingYarn(R"("llama_4_scaling_beta": 0)"));
+  EXPECT_FALSE(Has(plain, "mistral3.rope.scaling.yarn_log_multiplier"));
+  EXPECT_FALSE(Has(plain, "mistral3.attention.temperature_scale"));
+}
+
+TEST(ConfigRotationTest, MagnitudesAndGrowthThatAFileCannotSayAreRefused) {
+  for (const char* odd :
+       {R"("mscale": 0.5, "mscale_all_dim": 1)", R"("mscale_all_dim": 1)",
+        R"("mscale": 1, "mscale_all_dim": -1)",
+        // The usual one is 1, as both are.
+        R"("mscale": 1, "mscale_all_dim": 1, "attention_factor": 1.2)"}) {
+    ExpectUnimplemented("ministral3", GrowingYarn(odd), "yarn");
+  }
+  Read("ministral3", GrowingYarn(R"("mscale": 1, "mscale_all_dim": 1,
+                                    "attention_factor": 1)"));
+  ExpectUnimplemented("llama", GrowingYarn(R"("llama_4_scaling_beta": 0.1)"),
+                      "llama_4_scaling_beta");
+  ExpectInvalid("ministral3", GrowingYarn(R"("llama_4_scaling_beta": -0.1)"),
+                "llama_4_scaling_beta");
 }
 
 TEST(ConfigRotationTest, Llama3ScalesSlowPairsOnly) {
