@@ -27,6 +27,7 @@ struct CheckpointForm {
   bool has_adjacent_pairs = false;
 };
 
+inline constexpr ModuleName kNormBefore[] = {{"input_layernorm", "attn_norm"}};
 inline constexpr ModuleName kNormsBefore[] = {
     {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"}};
 inline constexpr ModuleName kNormsAfter[] = {
@@ -42,6 +43,9 @@ inline constexpr ModuleName kGlmNorms[] = {
     {"post_self_attn_layernorm", "post_attention_norm"},
     {"post_attention_layernorm", "ffn_norm"},
     {"post_mlp_layernorm", "post_ffw_norm"}};
+inline constexpr ModuleName kSeedNorms[] = {
+    {"input_layernorm", "attn_norm"},
+    {"post_attention_layernorm", "post_attention_norm"}};
 
 }  // namespace plimsoll::planner
 

@@ -1,6 +1,7 @@
 """Writes checkpoints as Hugging Face's libraries save them, of the tiny models
-whose GGUF files the shared script makes, and reads GGUF files whole."""
+whose GGUF files golden_families.py makes, and reads GGUF files whole."""
 
+import functools
 import importlib.util
 import json
 import struct
@@ -11,6 +12,7 @@ import pytest
 import stubs
 
 SHARED_DIR = stubs.SOURCE_DIR.parent / "shared"
+FAMILIES_DIR = stubs.SOURCE_DIR / "tests" / "testdata" / "families"
 
 # The norms of a layer: their names in a checkpoint, by those in the file.
 BEFORE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
@@ -30,7 +32,14 @@ GLM = {
     "ffn_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_mlp_layernorm",
 }
-NORMS = {"gemma2": AROUND, "gemma3": AROUND, "olmo2": AFTER, "glm4": GLM}
+SEED = {
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+}
+NORMS = {
+    "gemma2": AROUND, "gemma3": AROUND, "olmo2": AFTER, "exaone4": AFTER,
+    "glm4": GLM, "seed_oss": SEED,
+}
 MODULES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -50,38 +59,46 @@ ENDS = {
 }
 GEMMAS = ("gemma", "gemma2", "gemma3")
 FUSED_FFN = ("phi3", "glm4")
-INTERLEAVED = ("llama", "granite", "smollm3")  # in the file, not in a checkpoint
+# In the file, not in a checkpoint.
+INTERLEAVED = ("llama", "granite", "smollm3", "mistral3")
 
 
 def golden(case):
-    """What a correct engine answers; skips the test without the shared data."""
-    path = SHARED_DIR / "golden" / "families" / f"{case}.public.json"
+    """What a correct engine answers: a golden of this repository or a shared one,
+    without which the test is skipped."""
+    path = FAMILIES_DIR / f"{case}.json"
+    if not path.is_file():
+        path = SHARED_DIR / "golden" / "families" / f"{case}.public.json"
     if not path.is_file():
         pytest.skip(f"no shared data: {path.name}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def family_models():
-    """The shared script as a module."""
-    path = SHARED_DIR / "tools" / "family_models.py"
-    if not path.is_file():
-        pytest.skip(f"no shared data: {path.name}")
-    spec = importlib.util.spec_from_file_location("family_models", path)
+    """The shared script as a module, with the families of this repository."""
+    shared = SHARED_DIR / "tools" / "family_models.py"
+    if not shared.is_file():
+        pytest.skip(f"no shared data: {shared.name}")
+    path = FAMILIES_DIR / "golden_families.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return module.shared
 
 
 def _name(arch, name):
     """The name in a checkpoint of a tensor of the file."""
+    # The model has a part for pictures, too.
+    part = "language_model." if arch == "mistral3" else ""
     if name in ENDS:
-        return ENDS[name]
+        return part + ENDS[name]
     _, layer, module, kind = name.split(".")
     if module == "ffn_up" and arch in FUSED_FFN:
         there = "mlp.gate_up_proj"
     else:
         there = NORMS.get(arch, BEFORE).get(module) or MODULES[module]
-    return f"model.layers.{layer}.{there}.{kind}"
+    return f"{part}model.layers.{layer}.{there}.{kind}"
 
 
 def _halves(values, n_heads):
@@ -92,7 +109,7 @@ def _halves(values, n_heads):
 
 
 def checkpoint_tensors(model):
-    """Yields (name, type, values) of a model of the shared script."""
+    """Yields (name, type, values) of a model of family_models()."""
     p = model.p
     arch = p["arch"]
     for name, _, kind, _, values in model.data():
@@ -164,6 +181,50 @@ def _scaling(p):
     return None
 
 
+def _layer_types(slides):
+    """The kinds of layers; those that slide have a window."""
+    kinds = ("full_attention", "sliding_attention")
+    return [kinds[value] for value in slides]
+
+
+def _own_fields(p):
+    """What config.json has for one architecture alone."""
+    if p["arch"] in GEMMAS:
+        return {
+            "hidden_activation": "gelu_pytorch_tanh",
+            "query_pre_attn_scalar": p["head_dim"],
+        }
+    if p["arch"] == "smollm3":
+        return {"no_rope_layers": [int(i % 4 != 3) for i in range(p["layers"])]}
+    if p["arch"] == "cohere2":
+        return {
+            "rms_norm_eps": None,
+            "layer_norm_eps": p["eps"],
+            "logit_scale": p["logit_scale"],
+            "sliding_window_pattern": 4,
+        }
+    if p["arch"] == "exaone4":
+        fields = {"sliding_window": None, "sliding_window_pattern": "LLLG"}
+        if "window" in p:
+            fields["sliding_window"] = p["window"]
+            fields["layer_types"] = _layer_types(i % 4 != 3 for i in range(p["layers"]))
+        return fields
+    if p["arch"] == "mistral3":
+        growth = {
+            "mscale": 1.0,
+            "mscale_all_dim": p["yarn"]["log_multiplier"],
+            "llama_4_scaling_beta": p["temperature"],
+            "rope_theta": p["rope_base"],
+        }
+        return {
+            "model_type": "ministral3",
+            "rope_theta": None,
+            "rope_scaling": None,
+            "rope_parameters": _scaling(p) | growth,
+        }
+    return {}
+
+
 def config_of(model, case):
     """config.json."""
     p = model.p
@@ -184,20 +245,14 @@ def config_of(model, case):
         "hidden_act": "silu",
         "torch_dtype": "float32",
     }
-    if p["arch"] in GEMMAS:
-        config["hidden_activation"] = "gelu_pytorch_tanh"
-        config["query_pre_attn_scalar"] = p["head_dim"]
     if "window" in p:
         config["sliding_window"] = p["window"]
     if "pattern" in p:
-        kinds = ("full_attention", "sliding_attention")
-        config["layer_types"] = [kinds[slides] for slides in p["pattern"]]
+        config["layer_types"] = _layer_types(p["pattern"])
     if "longrope" in p:
         config["original_max_position_embeddings"] = p["longrope"]["original"]
     if "rotated" in p:
         config["partial_rotary_factor"] = p["rotated"] / p["head_dim"]
-    if p["arch"] == "smollm3":
-        config["no_rope_layers"] = [int(i % 4 != 3) for i in range(p["layers"])]
     for ours, theirs in (
         ("attn_cap", "attn_logit_softcapping"),
         ("final_cap", "final_logit_softcapping"),
@@ -208,6 +263,9 @@ def config_of(model, case):
     ):
         if ours in p:
             config[theirs] = p[ours]
+    config |= _own_fields(p)
+    if p["arch"] == "mistral3":
+        return {"model_type": "mistral3", "text_config": config}
     return config
 
 

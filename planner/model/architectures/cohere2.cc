@@ -9,6 +9,7 @@ extern constexpr Architecture kCohere2 = {
     .models = "Command R7B, Command A",
     .config_types = {"cohere2"},
     .is_tied = true,
+    .checkpoint = {.norms = kNormBefore, .has_adjacent_pairs = true},
     .norms_subtract_means = true,
     .has_parallel_ffn = true,
     .windows = WindowRule::kPattern,

@@ -8,6 +8,7 @@ extern constexpr Architecture kErnie45 = {
     .models = "ERNIE 4.5, dense",
     .config_types = {"ernie4_5"},
     .is_tied = true,
+    .checkpoint = {.norms = kNormsBefore, .has_adjacent_pairs = true},
     .biases = BiasRule::kOptional,
 };
 

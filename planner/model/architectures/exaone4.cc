@@ -8,6 +8,7 @@ extern constexpr Architecture kExaone4 = {
     .name = "exaone4",
     .models = "EXAONE 4",
     .config_types = {"exaone4"},
+    .checkpoint = {.norms = kNormsAfter},
     .has_pre_norms = false,
     .has_post_norms = true,
     .windows = WindowRule::kPattern,

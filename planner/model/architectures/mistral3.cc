@@ -8,6 +8,7 @@ extern constexpr Architecture kMistral3 = {
     .name = "mistral3",
     .models = "Mistral Small 3, Ministral 3",
     .config_types = {"mistral3", "ministral3"},
+    .checkpoint = {.norms = kNormsBefore},
     .biases = BiasRule::kOptional,
     .growing_queries = GrowingQueries::kAll,
 };

@@ -7,6 +7,7 @@ extern constexpr Architecture kSeedOss = {
     .name = "seed_oss",
     .models = "Seed-OSS",
     .config_types = {"seed_oss"},
+    .checkpoint = {.norms = kSeedNorms},
     // It is the norm before the FFN, whatever its name says.
     .ffn_norm = "post_attention_norm.weight",
     .biases = BiasRule::kQkv,

@@ -44,6 +44,24 @@ TEST(CheckpointNamesTest, OneNameOfANormIsAnotherOneElsewhere) {
   EXPECT_EQ(Find("glm4", name).name, "blk.3.ffn_norm.weight");
   EXPECT_EQ(Find("gemma2", name).name, "blk.3.post_attention_norm.weight");
   EXPECT_EQ(Find("olmo2", name).name, "blk.3.post_attention_norm.weight");
+  EXPECT_EQ(Find("exaone4", name).name, "blk.3.post_attention_norm.weight");
+  EXPECT_EQ(Find("mistral3", name).name, "blk.3.ffn_norm.weight");
+  EXPECT_EQ(Find("ernie4_5", name).name, "blk.3.ffn_norm.weight");
+}
+
+TEST(CheckpointNamesTest, SeedsNormBeforeTheFfnIsNamedAfterAttention) {
+  EXPECT_EQ(
+      Find("seed_oss", "model.layers.3.post_attention_layernorm.weight").name,
+      absl::StrCat("blk.3.", FindArchitecture("seed_oss")->ffn_norm));
+}
+
+TEST(CheckpointNamesTest, AParallelFfnHasNoNormOfItsOwn) {
+  EXPECT_EQ(Find("cohere2", "model.layers.3.input_layernorm.weight").name,
+            "blk.3.attn_norm.weight");
+  const auto found =
+      FindFileTensor(*FindArchitecture("cohere2"),
+                     "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
 }
 
 TEST(CheckpointNamesTest, TheTextPartOfALargerModelIsFound) {
@@ -92,14 +110,18 @@ TEST(CheckpointNamesTest, RowsMoveWhereTheFileHasAdjacentPairs) {
                 absl::StrCat("model.layers.0.self_attn.", module, ".weight"))
         .moves_rows;
   };
-  for (const char* architecture : {"llama", "granite", "smollm3"}) {
+  for (const char* architecture : {"llama", "granite", "smollm3", "mistral3"}) {
     EXPECT_TRUE(moves(architecture, "q_proj")) << architecture;
     EXPECT_TRUE(moves(architecture, "k_proj")) << architecture;
     EXPECT_FALSE(moves(architecture, "v_proj")) << architecture;
     EXPECT_FALSE(moves(architecture, "o_proj")) << architecture;
   }
-  EXPECT_FALSE(moves("qwen3", "q_proj"));  // halves in both
-  EXPECT_FALSE(moves("glm4", "q_proj"));   // adjacent pairs in both
+  for (const char* halves_in_both : {"qwen3", "exaone4", "seed_oss"}) {
+    EXPECT_FALSE(moves(halves_in_both, "q_proj")) << halves_in_both;
+  }
+  for (const char* adjacent_in_both : {"glm4", "cohere2", "ernie4_5"}) {
+    EXPECT_FALSE(moves(adjacent_in_both, "q_proj")) << adjacent_in_both;
+  }
 }
 
 std::vector<int64_t> Rows(int64_t n, int64_t head_dim, int64_t n_rot) {
