@@ -7,7 +7,7 @@
 
 #include "kernels/experts.h"
 #include "tests/kernels/backend_fixture.h"
-#include "tests/kernels/products.h"
+#include "tests/kernels/mat_mul/products.h"
 
 namespace plimsoll::kernels {
 namespace {

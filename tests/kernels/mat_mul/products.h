@@ -1,6 +1,6 @@
 // Products as their tests ask for them.
-#ifndef PLIMSOLL_TESTS_KERNELS_PRODUCTS_H_
-#define PLIMSOLL_TESTS_KERNELS_PRODUCTS_H_
+#ifndef PLIMSOLL_TESTS_KERNELS_MAT_MUL_PRODUCTS_H_
+#define PLIMSOLL_TESTS_KERNELS_MAT_MUL_PRODUCTS_H_
 
 #include <cmath>
 #include <span>
@@ -64,4 +64,4 @@ inline double Magnitude(DType dtype, const float* w, const float* x,
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_TESTS_KERNELS_PRODUCTS_H_
+#endif  // PLIMSOLL_TESTS_KERNELS_MAT_MUL_PRODUCTS_H_

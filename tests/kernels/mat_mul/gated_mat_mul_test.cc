@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "tests/kernels/backend_fixture.h"
-#include "tests/kernels/products.h"
+#include "tests/kernels/mat_mul/products.h"
 
 namespace plimsoll::kernels {
 namespace {

@@ -1,7 +1,7 @@
 // CUDA's products in F16, on the emulator and on device 0: what they lose, and
 // what it does not depend on.
 #include "tests/kernels/backend_fixture.h"
-#include "tests/kernels/products.h"
+#include "tests/kernels/mat_mul/products.h"
 
 namespace plimsoll::kernels {
 namespace {

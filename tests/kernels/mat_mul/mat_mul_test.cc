@@ -1,6 +1,6 @@
 // Products: close to a double-precision sum, and the same bits in any batch.
 #include "tests/kernels/backend_fixture.h"
-#include "tests/kernels/products.h"
+#include "tests/kernels/mat_mul/products.h"
 
 namespace plimsoll::kernels {
 namespace {
