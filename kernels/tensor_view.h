@@ -10,13 +10,18 @@
 
 namespace plimsoll::kernels {
 
-// A weight matrix in the backend's own storage (see Backend::UploadRows):
-// y[r] = scale * sum over c of W[r][c] * x[c].
+// How a weight matrix is stored: as the backend packs it (Backend::UploadRows),
+// or as the file has it, row after row. Results have the same bits. Only
+// backends of the host read the file's order.
+enum class WeightOrder { kPacked, kFile };
+
+// A weight matrix: y[r] = scale * sum over c of W[r][c] * x[c].
 struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t rows = 0;  // outputs
   int64_t cols = 0;  // inputs
   const std::byte* data = nullptr;
+  WeightOrder order = WeightOrder::kPacked;
   // One number that multiplies products, or null: there is none. Rows that are
   // gathered are not multiplied.
   const float* scale = nullptr;

@@ -1,4 +1,4 @@
-// Rows of a table stored in panels, dequantised and scaled.
+// Rows of a table, dequantised and scaled.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/get_rows.cc"
@@ -17,15 +17,17 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 void GetRowsRange(const GetRowsArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.table.cols;
   HWY_ALIGN float tile[32 * kPanelRows];
+  PartBuffer buffer;
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t token = args.tokens[r];
-    const PanelData panel = PanelOf(args.table, token / kPanelRows);
+    const RowPlace row = FindRow(args.table, args.tokens[r]);
+    PanelData part;
     for (int64_t c = 0; c < cols; c += 32) {
+      if (c % kPartColumns == 0) part = PartOf(row.panel, c / 32, buffer);
       const int64_t n = std::min<int64_t>(32, cols - c);
-      const float* w = DecodeTile(args.table.dtype, panel, c / 32, n, tile);
+      const float* w = DecodeTile(part, c % kPartColumns / 32, n, tile);
       float* out = args.out + r * cols + c;
       for (int64_t i = 0; i < n; ++i) {
-        const float value = w[i * kPanelRows + token % kPanelRows] * args.scale;
+        const float value = w[i * kPanelRows + row.lane] * args.scale;
         out[i] = args.accumulate ? out[i] + value : value;
       }
     }

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/grid_decoders-inl.h"
+#include "kernels/cpu/mat_mul/pack_rows-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/table_decoders-inl.h"
@@ -446,7 +447,7 @@ HWY_INLINE void WithDecoder(DType dtype, bool is_split, const Run& run) {
 }
 template <typename Run>
 HWY_INLINE void WithDecoder(const WeightMatrix& w, const Run& run) {
-  WithDecoder(w.dtype, IsSplit(w.dtype, w.rows, w.cols), run);
+  WithDecoder(w.dtype, IsSplit(w), run);
 }
 
 // Stores two columns as float32, tile[c][row], from their int16 pair.
@@ -488,9 +489,9 @@ PLIMSOLL_NO_IPA void DecodeTile(const PanelData& panel, int64_t s,
 
 // DecodeTile for any weight type. Float types may end with fewer than 32
 // columns. Returns where the tile is: `tile`, or the panel itself for float32.
-HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
-                                   int64_t s, int64_t n_columns, float* tile) {
-  switch (dtype) {
+HWY_INLINE const float* DecodeTile(const PanelData& panel, int64_t s,
+                                   int64_t n_columns, float* tile) {
+  switch (panel.dtype) {
     case DType::kF16:
       for (int64_t c = 0; c < n_columns; ++c) {
         StoreRows16(LoadF16(panel.blocks + (32 * s + c) * 32), tile + 16 * c);
@@ -504,7 +505,7 @@ HWY_INLINE const float* DecodeTile(DType dtype, const PanelData& panel,
     case DType::kF32:
       return reinterpret_cast<const float*>(panel.blocks) + 32 * s * 16;
     default:
-      WithDecoder(dtype, panel.low != nullptr, [&](auto decoder) {
+      WithDecoder(panel.dtype, panel.low != nullptr, [&](auto decoder) {
         DecodeTile<decltype(decoder)>(panel, s, tile);
       });
       return tile;

@@ -34,16 +34,14 @@ constexpr int kBlockRows =
 
 constexpr int64_t kAheadBytes = 4096;
 
-// One call multiplies a panel with consecutive packed rows.
+// One call multiplies blocks of a panel's columns with consecutive packed rows.
 struct PanelTask {
-  PanelData panel;
-  int64_t cols;
+  PanelData panel;  // the first block is `first`
+  int64_t cols;     // of a whole row
+  int64_t first;
+  int64_t n_blocks;
   const uint8_t* packed;  // first row
-  float* out;             // first row, first output of the panel
-  int64_t out_stride;
-  int64_t n_valid;  // outputs of the panel
-  float scale;
-  bool accumulate;
+  float* sums;            // [rows][16], added to
 };
 
 template <class Decoder, class Dot, int kRows>
@@ -51,13 +49,14 @@ void MultiplyPanel(const PanelTask& task) {
   // Few rows leave the integer chains short of work, so they get two each.
   constexpr int kSums = (Decoder::kHasHalfScales || kRows <= 2) ? 2 : 1;
   const int64_t row_bytes = PackedRowBytes(task.cols);
-  const uint8_t* packed = task.packed;
-  const uint8_t* scales_at = packed + PackedScalesOffset(task.cols);
-  const uint8_t* sums_at = packed + PackedSumsOffset(task.cols);
+  const uint8_t* packed = task.packed + task.first * 64;
+  const uint8_t* scales_at =
+      task.packed + PackedScalesOffset(task.cols) + task.first * 4;
+  const uint8_t* sums_at =
+      task.packed + PackedSumsOffset(task.cols) + task.first * 4;
   Rows acc[kRows];
-  for (int m = 0; m < kRows; ++m) acc[m] = ZeroRows();
-  const int64_t n_blocks = task.cols / 32;
-  for (int64_t s = 0; s < n_blocks; ++s) {
+  for (int m = 0; m < kRows; ++m) acc[m] = LoadRows(task.sums + m * kPanelRows);
+  for (int64_t s = 0; s < task.n_blocks; ++s) {
     const auto at = ColumnsAt<Decoder>(task.panel, s);
     // A product of few rows is bound by reading weights from memory.
     if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at, kAheadBytes);
@@ -100,8 +99,7 @@ void MultiplyPanel(const PanelTask& task) {
     }
   }
   for (int m = 0; m < kRows; ++m) {
-    StoreOut(acc[m], task.scale, task.n_valid, task.accumulate,
-             task.out + m * task.out_stride);
+    StoreRows16(acc[m], task.sums + m * kPanelRows);
   }
 }
 
@@ -112,10 +110,31 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
   for (; n_rows >= kRows; n_rows -= kRows) {
     MultiplyPanel<Decoder, Dot, kRows>(task);
     task.packed += kRows * PackedRowBytes(task.cols);
-    task.out += kRows * task.out_stride;
+    task.sums += kRows * kPanelRows;
   }
   if constexpr (kRows > 1) {
     if (n_rows > 0) MultiplyRows<Decoder, Dot, kRows / 2>(task, n_rows);
+  }
+}
+
+// sums[m] = a panel times row m of `packed`, for `n_rows` rows. A panel in the
+// file's order is packed part by part, each part once for all rows.
+template <class Decoder, class Dot>
+void MultiplyAllColumns(const PanelData& panel, int64_t cols,
+                        const uint8_t* packed, int64_t n_rows, float* sums) {
+  PartBuffer buffer;
+  const int64_t n_blocks = cols / 32;
+  const int64_t step = panel.IsInFileOrder() ? kPartBlocks : n_blocks;
+  std::fill_n(sums, n_rows * kPanelRows, 0.0f);
+  for (int64_t s = 0; s < n_blocks; s += step) {
+    MultiplyRows<Decoder, Dot, kBlockRows>(
+        {.panel = PartOf(panel, s, buffer),
+         .cols = cols,
+         .first = s,
+         .n_blocks = std::min(step, n_blocks - s),
+         .packed = packed,
+         .sums = sums},
+        n_rows);
   }
 }
 
@@ -124,20 +143,21 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
 template <class Decoder, class Dot>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
+  HWY_ALIGN float sums[kTileRows * kPanelRows];
+  const auto* const packed = reinterpret_cast<const uint8_t*>(args.packed);
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     for (int64_t p = begin; p < end; ++p) {
-      PanelTask task;
-      task.panel = PanelOf(args.w, p);
-      task.cols = args.w.cols;
-      task.packed = reinterpret_cast<const uint8_t*>(args.packed) +
-                    first * PackedRowBytes(args.w.cols);
-      task.out = args.out + first * args.w.rows + p * kPanelRows;
-      task.out_stride = args.w.rows;
-      task.n_valid = std::min(kPanelRows, args.w.rows - p * kPanelRows);
-      task.scale = args.w.HostScale();
-      task.accumulate = args.accumulate;
-      MultiplyRows<Decoder, Dot, kBlockRows>(task, n_rows);
+      MultiplyAllColumns<Decoder, Dot>(
+          PanelOf(args.w, p), args.w.cols,
+          packed + first * PackedRowBytes(args.w.cols), n_rows, sums);
+      const int64_t n_valid =
+          std::min(kPanelRows, args.w.rows - p * kPanelRows);
+      for (int64_t m = 0; m < n_rows; ++m) {
+        StoreOut(LoadRows(sums + m * kPanelRows), args.w.HostScale(), n_valid,
+                 args.accumulate,
+                 args.out + (first + m) * args.w.rows + p * kPanelRows);
+      }
     }
   }
 }
@@ -169,8 +189,7 @@ namespace {
 // True if the product may rule outputs out before it computes them.
 bool LooksAtFew(const MatMulArgs& args) {
   return !args.top.empty() && args.n_rows <= kMaxTopRows &&
-         args.w.scale == nullptr &&
-         IsSplit(args.w.dtype, args.w.rows, args.w.cols) &&
+         args.w.scale == nullptr && IsSplit(args.w) &&
          std::all_of(
              args.top.begin(), args.top.end(),
              [](const TopOutputs& top) { return top.k <= kMaxCandidates; });

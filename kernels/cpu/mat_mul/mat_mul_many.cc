@@ -66,7 +66,8 @@ constexpr int64_t kPanelsPerBlock = kActivationBlock / kPanelRows;
 static_assert(kPanelsPerBlock == kGroupPanels);
 // Blocks of 32 columns that are decoded at a time into the first-level cache: 8
 // KiB a panel.
-constexpr int64_t kChunkBlocks = 8;
+constexpr int64_t kChunkBlocks = kPartBlocks;
+static_assert(kSlabBlocks % kChunkBlocks == 0);
 // Weights are prefetched so far ahead: a chunk with four bits a weight.
 constexpr int64_t kAheadBytes = 2304;
 constexpr int kPairs = 16;  // in a block's columns
@@ -102,8 +103,10 @@ template <class Form>
 void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
                  size_t to_panel, Chunk& chunk) {
   using Decoder = typename Form::Decoder;
+  PartBuffer buffer;
+  const PanelData part = PartOf(panel, first, buffer);
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const auto at = ColumnsAt<Decoder>(panel, first + s);
+    const auto at = ColumnsAt<Decoder>(part, s);
     PrefetchAhead<Decoder>(at, kAheadBytes);
     Scales scales;
     Decoder::LoadScales(at, scales);

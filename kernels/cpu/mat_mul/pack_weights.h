@@ -1,4 +1,6 @@
-// How the CPU backend stores weight matrices: panels of 16 rows.
+// How the CPU backend stores weight matrices: panels of 16 rows. A matrix in
+// the file's order (WeightOrder::kFile) is packed while it is read, a part of a
+// panel at a time (pack_rows-inl.h).
 //
 // A panel holds the same bytes as 16 rows of the file, permuted so that lane r
 // of a vector is row r. It is a sequence over the columns of blocks:
@@ -65,6 +67,9 @@ constexpr bool IsSplit(DType dtype, int64_t rows, int64_t cols) {
   return dtype == DType::kQ8_0 && rows >= kMinSplitRows &&
          cols <= kMaxSplitCols;
 }
+constexpr bool IsSplit(const WeightMatrix& w) {
+  return w.order == WeightOrder::kPacked && IsSplit(w.dtype, w.rows, w.cols);
+}
 
 // Bytes from the beginning of a matrix to the parts of one panel.
 struct PanelOffsets {
@@ -73,17 +78,36 @@ struct PanelOffsets {
 };
 PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel);
 
-// A panel to read; `low` is null if its matrix is not split.
+// The rows of a panel in the file's order, one after another. If there are
+// fewer than 16, the last one stands for those that are missing.
+struct PanelRows {
+  const uint8_t* first = nullptr;
+  int64_t row_bytes = 0;
+  int64_t n_rows = 0;
+};
+
+// A panel to read.
 struct PanelData {
   DType dtype;
-  const uint8_t* blocks;
-  const uint8_t* low;
+  const uint8_t* blocks;  // null in the file's order
+  const uint8_t* low;     // null if its matrix is not split
+  PanelRows rows = {};    // in the file's order
+
+  bool IsInFileOrder() const { return rows.first != nullptr; }
 };
 PanelData PanelOf(const WeightMatrix& w, int64_t panel);
 
+// A panel with row `row`, and which of its rows this is. In the file's order it
+// has no other row.
+struct RowPlace {
+  PanelData panel;
+  int64_t lane;
+};
+RowPlace FindRow(const WeightMatrix& w, int64_t row);
+
 // Writes panel `panel` of a matrix of `rows` rows from `n_rows` (1..16) of its
-// file rows; missing rows become zeros. dtype is a weight type, `cols` whole
-// blocks.
+// file rows; the last one stands for those that are missing. dtype is a weight
+// type, `cols` whole blocks.
 void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
                const std::byte* file_rows, int64_t n_rows, std::byte* matrix);
 
