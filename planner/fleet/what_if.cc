@@ -208,7 +208,7 @@ absl::Status WhatIf::LayoutAllWeights(StopCheck stop) {
     for (const ModelShape& shape : shapes) {
       ASSIGN_OR_RETURN(
           const WeightLayout layout,
-          LayoutWeights(shape, device.profile, base_.engine.host_weights));
+          LayoutWeights(shape, device.profile, HomesOf(base_.engine)));
       weights_.push_back({layout.bytes, CanRun(shape, device.profile)});
     }
   }

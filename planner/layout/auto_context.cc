@@ -33,9 +33,15 @@ int64_t ContextGrid::Next(int64_t n_ctx) const {
   return std::min(CheckedAdd(n_ctx, step).value_or(cap_), cap_);
 }
 
+int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes) {
+  if (inputs.options().n_ctx) return sizes.total_bytes;
+  return CheckedAdd(sizes.total_bytes, sizes.mapped_bytes)
+      .value_or(std::numeric_limits<int64_t>::max());
+}
+
 bool Fits(const PlanInputs& inputs, int64_t n_ctx) {
   const auto sizes = SizeTotals(inputs, n_ctx);
-  return sizes.ok() && sizes->total_bytes <= inputs.budget_bytes() &&
+  return sizes.ok() && WantedBytes(inputs, *sizes) <= inputs.budget_bytes() &&
          sizes->host_bytes <=
              inputs.options().engine.host_budget_bytes.value_or(
                  std::numeric_limits<int64_t>::max());
@@ -45,6 +51,12 @@ std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx) {
   const auto sizes = SizeTotals(inputs, n_ctx);
   if (!sizes.ok()) return std::nullopt;
   return sizes->total_bytes;
+}
+
+std::optional<int64_t> WantedBytes(const PlanInputs& inputs, int64_t n_ctx) {
+  const auto sizes = SizeTotals(inputs, n_ctx);
+  if (!sizes.ok()) return std::nullopt;
+  return WantedBytes(inputs, *sizes);
 }
 
 int64_t LargestContext(const PlanInputs& inputs, int64_t cap) {

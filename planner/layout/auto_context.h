@@ -28,12 +28,19 @@ class ContextGrid {
   ContextStep step_;
 };
 
+// The bytes of the device's budget that a plan takes: its total bytes and,
+// where the context is solved, the pages of a mapped file, so that the system
+// can keep them beside it.
+int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes);
+
 // True if the plan for `n_ctx` fits its budgets. A plan whose bytes overflow
 // int64 does not fit.
 bool Fits(const PlanInputs& inputs, int64_t n_ctx);
 
 // Total bytes of the plan for `n_ctx`; nothing if they overflow int64.
 std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx);
+// The same of its wanted bytes.
+std::optional<int64_t> WantedBytes(const PlanInputs& inputs, int64_t n_ctx);
 
 // Returns the largest context up to `cap` whose plan fits, or 0 if none does.
 // Exact, because a plan's bytes never shrink as its context grows.

@@ -209,10 +209,10 @@ std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
   }
   if (plan.n_ctx == 0) {
     return absl::StrCat("not even ", grid.At(0), " tokens fit: they need ",
-                        WithThousands(plan.total_bytes),
+                        WithThousands(plan.total_bytes + plan.mapped_bytes),
                         " bytes, the budget is ", budget);
   }
-  const auto bytes = TotalBytes(inputs, grid.Next(plan.n_ctx));
+  const auto bytes = WantedBytes(inputs, grid.Next(plan.n_ctx));
   return absl::StrCat(
       WithThousands(plan.n_ctx),
       " tokens are the largest context that fits: one ",
@@ -228,7 +228,9 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
   };
   const Region* largest = nullptr;
   for (const Region& region : sizes.regions) {
-    if (region.on_host || (only_kv && !is_kv(region))) continue;
+    const bool is_elsewhere =
+        region.on_host || (region.is_mapped && inputs.options().n_ctx);
+    if (is_elsewhere || (only_kv && !is_kv(region))) continue;
     if (largest == nullptr || region.bytes > largest->bytes) largest = &region;
   }
   if (largest == nullptr) return "";

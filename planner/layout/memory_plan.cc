@@ -79,7 +79,8 @@ int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
   const int64_t host =
       sizes.host_bytes -
       inputs.options().engine.host_budget_bytes.value_or(sizes.host_bytes);
-  return std::max<int64_t>(sizes.total_bytes - inputs.budget_bytes(), 0) +
+  return std::max<int64_t>(WantedBytes(inputs, sizes) - inputs.budget_bytes(),
+                           0) +
          std::max<int64_t>(host, 0);
 }
 
@@ -122,7 +123,7 @@ auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
                    StoredShape::Create(file_shape, options.engine.weight_type));
   ASSIGN_OR_RETURN(
       WeightLayout weights,
-      LayoutWeights(stored.get(), profile, options.engine.host_weights));
+      LayoutWeights(stored.get(), profile, HomesOf(options.engine)));
   ASSIGN_OR_RETURN(const PlanInputs inputs,
                    PlanInputs::Create(stored.get(), options, profile,
                                       weights.bytes, budget_bytes));
@@ -176,6 +177,10 @@ std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
   };
   check_kv(options.k_type);
   if (options.v_type != options.k_type) check_kv(options.v_type);
+  if (options.engine.mmap_weights && profile.kind != "cpu") {
+    reasons.push_back(absl::StrCat("device \"", profile.id,
+                                   "\" cannot read weights in a mapped file"));
+  }
   return reasons;
 }
 
@@ -196,6 +201,7 @@ absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
   plan.n_rows = sizes.n_rows;
   plan.n_sampled = sizes.n_sampled;
   plan.host_bytes = sizes.host_bytes;
+  plan.mapped_bytes = sizes.mapped_bytes;
   const bool is_solved =
       plan.fits && plan.context_limit == ContextLimit::kMemory;
   if (!plan.fits || is_solved) {

@@ -51,7 +51,8 @@ struct EngineRules {
   // Type of every matrix; absent = the file's.
   std::optional<DType> weight_type;
   HostWeights host_weights;
-  bool mmap_weights = false;  // stay in the mapped file, never packed
+  // Matrices stay in the mapped file and are never packed.
+  bool mmap_weights = false;
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
   std::optional<ProjectorBytes> projector;
 };
@@ -100,11 +101,13 @@ struct Region {
   Basis basis;
   std::string formula;   // how `bytes` came about, to show
   bool on_host = false;  // in host memory; the device is not the host
+  // Pages of a mapped file: the system may drop them and read them again.
+  bool is_mapped = false;
 };
 
 // The place of a weight tensor in the region `weights`.
 struct WeightPlacement {
-  int64_t offset;  // in the region; -1 = in host memory
+  int64_t offset;  // in the region; -1 = in host memory, or in the mapped file
   int64_t bytes;   // bytes on the device, with row padding
 };
 
@@ -151,7 +154,7 @@ struct PlanNumbers {
   bool fits;
   int64_t arena_bytes;    // one allocation: all regions with offset >= 0
   int64_t total_bytes;    // on the device: the arena as allocated, and the
-                          // regions outside of it
+                          // regions outside of it that are not mapped
   int64_t missing_bytes;  // 0 if it fits
   KvBytes kv;
 };
@@ -163,10 +166,11 @@ struct MemoryPlan : PlanNumbers {
   std::string n_ctx_reason;  // one sentence with numbers
   int64_t budget_bytes;
   int64_t host_bytes;     // regions in host memory, not in total_bytes
+  int64_t mapped_bytes;   // regions in a mapped file, in no other sum
   int64_t reserve_bytes;  // for reserve-first policies; else 0
   // The regions in the arena's order, then those outside of it. The bytes of
-  // the regions on the device sum to total_bytes: `margin` includes what the
-  // allocator's rounding adds.
+  // the regions on the device that are not mapped sum to total_bytes: `margin`
+  // includes what the allocator's rounding adds.
   std::vector<Region> regions;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
@@ -190,8 +194,9 @@ struct MemoryPlan : PlanNumbers {
 // Computes the plan. It alone decides n_ctx = min(requested or solved,
 // max_inference_len if given, trained context). A solved n_ctx is the largest
 // multiple of a page (of a token, for reserve-first policies) whose plan fits,
-// so one more does not fit. A plan that does not fit is still an OK result,
-// with `fits` false, its bytes and suggestions.
+// so one more does not fit; it leaves room for the pages of a mapped file,
+// which a requested context need not. A plan that does not fit is still an OK
+// result, with `fits` false, its bytes and suggestions.
 //
 // Pure. More context, slots or bytes per element never costs less.
 // Errors: kInvalidArgument naming the field for options or a profile that make

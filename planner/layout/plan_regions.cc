@@ -73,12 +73,14 @@ std::optional<int64_t> StoredBytes(const WeightTensor& tensor, DType dtype,
 struct WeightSums {
   Checked device = 0;
   Checked host = 0;
+  Checked mapped = 0;
   Checked file = 0;
 
   absl::StatusOr<WeightBytes> Get() const {
     WeightBytes bytes = {};
     ASSIGN_OR_RETURN(bytes.device, Fitting(device));
     ASSIGN_OR_RETURN(bytes.host, Fitting(host));
+    ASSIGN_OR_RETURN(bytes.mapped, Fitting(mapped));
     ASSIGN_OR_RETURN(bytes.file, Fitting(file));
     return bytes;
   }
@@ -151,6 +153,9 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                       absl::string_view region) {
   const LoadOptions& options = inputs.options();
   if (region == "weights") {
+    if (options.engine.mmap_weights) {
+      return "norms and biases; all else stays in the mapped file";
+    }
     return options.engine.weight_bytes
                ? "as given"
                : absl::StrCat(inputs.shape().weights.size(),
@@ -199,7 +204,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     return "requests and replies, in calls and in gRPC; more are refused";
   }
   if (region == "weights_host") return "experts and tables kept on the host";
-  if (region == "weights_mmap") return "pages of the mapped file, as they are";
+  if (region == "weights_mmap") {
+    return "pages of the mapped file, which the system may drop and read "
+           "again; not in the total";
+  }
   if (region == "projector") return "the projector's tensors, as in its file";
   if (region == "projector_workspace") {
     return "activations of one image or 30 s of sound";
@@ -244,6 +252,7 @@ class RegionSizer {
     }
     ASSIGN_OR_RETURN(sizes_.total_bytes, Fitting(total_));
     ASSIGN_OR_RETURN(sizes_.host_bytes, Fitting(host_));
+    sizes_.mapped_bytes = inputs_.mapped_bytes_;
     ASSIGN_OR_RETURN(sizes_.rounding_bytes, Fitting(rounding_));
     return std::move(sizes_);
   }
@@ -303,11 +312,7 @@ class RegionSizer {
     ASSIGN_OR_RETURN(const int64_t workspace_bytes, SizeWorkspace());
     const Checked sampled = sizes_.n_sampled;
     const Checked n_slots = options.n_slots;
-    if (options.engine.mmap_weights) {
-      AddHost("weights_mmap", inputs_.weight_bytes_, Basis::kDerived);
-    } else {
-      AddToArena("weights", inputs_.weight_bytes_);
-    }
+    AddToArena("weights", inputs_.weight_bytes_);
     AddToArena("kv_full", sizes_.kv.full_bytes);
     AddToArena("kv_window", sizes_.kv.window_bytes);
     AddToArena("kv_draft",
@@ -341,6 +346,7 @@ class RegionSizer {
     if (options.n_parked > 0 && !parks_in_arena) {
       AddHost("kv_parked", parked, Basis::kDerived);
     }
+    if (options.engine.mmap_weights) AddMapped();
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
     if (profile.message_bytes > 0) {
       AddHost("messages", profile.message_bytes, Basis::kDerived);
@@ -348,6 +354,13 @@ class RegionSizer {
     AddProjector();
     AddOutside("margin", rounding_ + options.margin_bytes, Basis::kDerived);
     return absl::OkStatus();
+  }
+
+  // Nobody reserves these bytes: they are the page cache's.
+  void AddMapped() {
+    AppendOutside("weights_mmap", inputs_.mapped_bytes_, Basis::kDerived,
+                  /*on_host=*/false);
+    if (with_regions_) sizes_.regions.back().is_mapped = true;
   }
 
   // A model's parts have one table for each slot, and the first one counts it.
@@ -392,15 +405,21 @@ class RegionSizer {
 
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const DeviceProfile& profile,
-                                           const HostWeights& host) {
+                                           const WeightHomes& homes) {
   WeightLayout layout = {};
   layout.placements.reserve(shape.weights.size());
   const RowMultiples multiples(profile);
   WeightSums sums;
   for (const WeightTensor& tensor : shape.weights) {
-    if (StaysOnHost(tensor.kind, host)) {
+    if (StaysOnHost(tensor.kind, homes.host)) {
       layout.placements.push_back({-1, tensor.file_bytes});
       sums.host += tensor.file_bytes;
+      continue;
+    }
+    if (homes.is_mapped && !tensor.is_vector) {
+      layout.placements.push_back({-1, tensor.file_bytes});
+      sums.mapped += tensor.file_bytes;
+      sums.file += tensor.file_bytes;
       continue;
     }
     const auto bytes = StoredBytes(tensor, tensor.dtype, multiples);
@@ -416,7 +435,7 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
 
 absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                                           const DeviceProfile& profile,
-                                          const HostWeights& host,
+                                          const WeightHomes& homes,
                                           DType dtype) {
   const RowMultiples multiples(profile);
   const RowMultiples unpadded;
@@ -427,8 +446,13 @@ absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                              ? std::optional<int64_t>(tensor.file_bytes)
                              : StoredBytes(tensor, stored, unpadded);
     if (!in_file) return TooBig();
-    if (StaysOnHost(tensor.kind, host)) {
+    if (StaysOnHost(tensor.kind, homes.host)) {
       sums.host += *in_file;
+      continue;
+    }
+    if (homes.is_mapped && !tensor.is_vector) {
+      sums.mapped += *in_file;
+      sums.file += *in_file;
       continue;
     }
     const auto bytes = StoredBytes(tensor, stored, multiples);
@@ -494,14 +518,16 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   inputs.budget_bytes_ = budget_bytes;
   inputs.weights_ = weights;
   inputs.vocab_bytes_ = VocabBytes(shape.vocab);
-  inputs.weight_bytes_ = options.engine.weight_bytes.value_or(weights.device);
   ASSIGN_OR_RETURN(
       inputs.kv_,
       KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
   const bool is_exact = options.engine.policy == ReservePolicy::kExact;
-  if (!options.engine.weight_bytes &&
-      (!is_exact || options.engine.mmap_weights)) {
-    inputs.weight_bytes_ = weights.file;
+  inputs.weight_bytes_ = options.engine.weight_bytes.value_or(
+      is_exact ? weights.device : weights.file);
+  if (is_exact && options.engine.mmap_weights) {
+    // What is given is what stays in the file.
+    inputs.weight_bytes_ = options.engine.weight_bytes ? 0 : weights.device;
+    inputs.mapped_bytes_ = options.engine.weight_bytes.value_or(weights.mapped);
   }
   if (is_exact) {
     ASSIGN_OR_RETURN(inputs.widths_,
@@ -523,14 +549,14 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
 
 absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   WeightBytes weights = weights_;
-  const HostWeights& host = options.engine.host_weights;
+  const WeightHomes homes = HomesOf(options.engine);
   if (options.engine.weight_type &&
       options.engine.weight_type != options_->engine.weight_type) {
-    ASSIGN_OR_RETURN(weights, WeightBytesAs(*shape_, *profile_, host,
+    ASSIGN_OR_RETURN(weights, WeightBytesAs(*shape_, *profile_, homes,
                                             *options.engine.weight_type));
-  } else if (host != options_->engine.host_weights) {
+  } else if (homes.host != options_->engine.host_weights) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
-                     LayoutWeights(*shape_, *profile_, host));
+                     LayoutWeights(*shape_, *profile_, homes));
     weights = layout.bytes;
   }
   return Create(*shape_, options, *profile_, weights, budget_bytes_);

@@ -14,7 +14,8 @@ namespace plimsoll::planner {
 struct WeightBytes {
   int64_t device = 0;  // laid out as the device stores them
   int64_t host = 0;    // weights that stay in host memory
-  int64_t file = 0;    // the other weights, as the file has them
+  int64_t mapped = 0;  // weights that stay in the mapped file
+  int64_t file = 0;    // all but those in host memory, as the file has them
 };
 
 struct WeightLayout {
@@ -22,22 +23,34 @@ struct WeightLayout {
   WeightBytes bytes;
 };
 
+// Where the weights lie that are not on the device.
+struct WeightHomes {
+  HostWeights host = {};   // these are in host memory
+  bool is_mapped = false;  // all other matrices stay in the mapped file
+};
+inline WeightHomes HomesOf(const EngineRules& rules) {
+  // A reserve policy counts weights as they are in the file, wherever they lie.
+  return {rules.host_weights,
+          rules.mmap_weights && rules.policy == ReservePolicy::kExact};
+}
+
 // Whether weights of this kind stay in host memory.
 bool StaysOnHost(WeightKind kind, const HostWeights& host);
 
 // Places the weights in the file's order: matrices in the device's storage
-// rule, vectors as float32, each aligned; what `host` names stays in host
-// memory as it is in the file.
+// rule, vectors as float32, each aligned; what has another home stays there as
+// it is in the file.
 // Errors: kInvalidArgument; kOutOfRange on overflow.
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const DeviceProfile& profile,
-                                           const HostWeights& host = {});
+                                           const WeightHomes& homes = {});
 
 // The bytes of the same with every matrix in `dtype`, as WithWeightType has
 // them.
 absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                                           const DeviceProfile& profile,
-                                          const HostWeights& host, DType dtype);
+                                          const WeightHomes& homes,
+                                          DType dtype);
 
 // Errors: kInvalidArgument naming the field of the options that is out of
 // range.
@@ -68,8 +81,8 @@ class PlanInputs {
   const LoadOptions& options() const { return *options_; }
   const DeviceProfile& profile() const { return *profile_; }
   int64_t budget_bytes() const { return budget_bytes_; }
-  // On the device, as they are planned there.
-  int64_t weight_bytes() const { return weight_bytes_; }
+  // On the device, as they are planned there, or in the mapped file.
+  int64_t weight_bytes() const { return weight_bytes_ + mapped_bytes_; }
   // Contexts are counted in single tokens, not in pages.
   ContextStep context_step() const;
 
@@ -82,7 +95,8 @@ class PlanInputs {
   const DeviceProfile* profile_;
   int64_t budget_bytes_;
   WeightBytes weights_;
-  int64_t weight_bytes_;
+  int64_t weight_bytes_;  // on the device
+  int64_t mapped_bytes_ = 0;
   int64_t vocab_bytes_;
   int64_t reserve_bytes_ = 0;
   int64_t scratch_bytes_ = 0;
@@ -102,6 +116,7 @@ struct RegionSizes {
   int64_t total_bytes;      // on the device
   int64_t rounding_bytes;   // the part of total_bytes that the allocator adds
   int64_t host_bytes;       // elsewhere
+  int64_t mapped_bytes;     // pages of the mapped file, wherever they are
   std::vector<Region> regions;  // without formulas; empty in SizeTotals
 };
 

@@ -15,6 +15,7 @@
 namespace plimsoll::planner {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
@@ -244,15 +245,64 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
             nullptr);
 }
 
-TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
+LoadOptions Mapped() {
   LoadOptions options;
-  options.n_ctx = 1'024;
   options.engine.mmap_weights = true;
+  return options;
+}
+
+TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
+  LoadOptions options = Mapped();
+  options.n_ctx = 1'024;
   const ModelShape shape = Gemma4();
   const MemoryPlan plan = PlanOf(shape, options, 80 * kGiB);
-  EXPECT_EQ(plan.FindRegion("weights"), nullptr);
-  EXPECT_EQ(plan.FindRegion("weights_mmap")->bytes, 6'960'054'464);
-  EXPECT_EQ(plan.FindRegion("weights_mmap")->offset, -1);
+  int64_t vector_bytes = 0;
+  for (size_t i = 0; i < shape.weights.size(); ++i) {
+    EXPECT_EQ(plan.weights[i].offset >= 0, shape.weights[i].is_vector);
+    if (shape.weights[i].is_vector) vector_bytes += shape.weights[i].file_bytes;
+  }
+  const Region* const mapped = plan.FindRegion("weights_mmap");
+  EXPECT_EQ(mapped->bytes + vector_bytes, 6'960'054'464);
+  EXPECT_EQ(mapped->offset, -1);
+  EXPECT_TRUE(mapped->is_mapped);
+  EXPECT_GE(plan.FindRegion("weights")->bytes, vector_bytes);
+}
+
+TEST(MappedWeightsTest, AreInNoOtherSum) {
+  LoadOptions options = Mapped();
+  options.n_ctx = 512;
+  const MemoryPlan plan = PlanOf(Gemma4(), options, 80 * kGiB);
+  int64_t sum = 0;
+  for (const Region& region : plan.regions) sum += region.bytes;
+  EXPECT_EQ(sum, plan.total_bytes + plan.mapped_bytes);
+  EXPECT_GT(plan.mapped_bytes, 0);
+  // A context that was asked for needs no room for them.
+  EXPECT_TRUE(PlanOf(Gemma4(), options, plan.total_bytes).fits);
+  EXPECT_FALSE(PlanOf(Gemma4(), options, plan.total_bytes - 1).fits);
+}
+
+TEST(MappedWeightsTest, ASolvedContextLeavesRoomForThem) {
+  LoadOptions options = Mapped();
+  options.n_ctx = 512;
+  const MemoryPlan asked = PlanOf(Gemma4(), options, 80 * kGiB);
+  const int64_t budget = asked.total_bytes + asked.mapped_bytes;
+  const MemoryPlan solved = PlanOf(Gemma4(), Mapped(), budget);
+  // The allocator's rounding may have room for a few more pages.
+  EXPECT_GE(solved.n_ctx, 512);
+  EXPECT_EQ(solved.context_limit, ContextLimit::kMemory);
+  EXPECT_LE(solved.total_bytes + solved.mapped_bytes, budget);
+  const MemoryPlan none = PlanOf(Gemma4(), Mapped(), asked.mapped_bytes);
+  EXPECT_FALSE(none.fits);
+  EXPECT_EQ(none.n_ctx, 0);
+  EXPECT_EQ(none.missing_bytes, none.total_bytes);
+}
+
+TEST(MappedWeightsTest, OnlyACpuReadsThem) {
+  LoadOptions options = Mapped();
+  options.n_ctx = 512;
+  EXPECT_TRUE(PlanOf(Smollm2(), options, 8 * kGiB).not_runnable.empty());
+  EXPECT_THAT(PlanOf(Smollm2(), options, 8 * kGiB, Gpu()).not_runnable,
+              Contains(HasSubstr("cannot read weights in a mapped file")));
 }
 
 TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {

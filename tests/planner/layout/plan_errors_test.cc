@@ -194,8 +194,9 @@ TEST(PlanErrorsTest, PlansThatOverflowAreOutOfRange) {
         }},
        {"plan",
         [](Request& r) {
-          r.options.engine.mmap_weights = true;
-          r.options.engine.weight_bytes = kMax;
+          r.options.engine.host_weights.experts = true;
+          r.shape.weights[0].kind = WeightKind::kExpert;
+          r.shape.weights[0].file_bytes = kMax;
           r.profile.kind = "gpu";
           r.shape.vocab.token_bytes = kMax / 2;
         }},
