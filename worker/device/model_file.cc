@@ -87,10 +87,18 @@ absl::Status ModelFile::Read(int64_t offset, std::span<std::byte> out) {
 }
 
 absl::Status ModelFile::CheckUnchanged() const {
-  for (const std::unique_ptr<OpenFile>& file : files_) {
+  for (const std::shared_ptr<OpenFile>& file : files_) {
     RETURN_IF_ERROR(file->CheckUnchanged());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ModelMapping> ModelFile::Map() const {
+  ModelMapping mapping;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    RETURN_IF_ERROR(mapping.Add(files_[i], offsets_[i]));
+  }
+  return mapping;
 }
 
 }  // namespace plimsoll::worker

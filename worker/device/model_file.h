@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "planner/gguf/gguf_reader.h"
 #include "planner/model/model_shape.h"
+#include "worker/device/model_mapping.h"
 #include "worker/device/open_file.h"
 
 namespace plimsoll::worker {
@@ -46,13 +47,18 @@ class ModelFile final : public planner::ByteSource {
   // Errors: those of OpenFile::CheckUnchanged, for any file.
   absl::Status CheckUnchanged() const;
 
+  // Maps all files. The mapping may outlive this object.
+  // Errors: those of ModelMapping::Add.
+  absl::StatusOr<ModelMapping> Map() const;
+
  private:
   ModelFile() = default;
 
   // Opens the other files of the model and makes the header that of all.
   absl::Status OpenSplits(const std::string& path);
 
-  std::vector<std::unique_ptr<OpenFile>> files_;
+  // A mapping has a share in them.
+  std::vector<std::shared_ptr<OpenFile>> files_;
   std::vector<int64_t> offsets_;  // where each begins, and the end of the last
   planner::GgufHeader header_;
   planner::ModelShape shape_;

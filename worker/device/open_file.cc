@@ -76,7 +76,7 @@ absl::Status OpenFile::CheckUnchanged() const {
   if (info.st_size != size_ || info.st_dev != device_ ||
       info.st_ino != inode_ || ModifiedNs(info) != modified_ns_) {
     return absl::DataLossError(
-        "the model file was changed while it was being loaded; load it again");
+        "the model file was changed since it was opened; load it again");
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,8 @@ class OpenFile final : public planner::ByteSource {
   ~OpenFile() override;
 
   int64_t Size() const override { return size_; }
+  // Open as long as this object exists.
+  int descriptor() const { return fd_; }
   // Errors: kDataLoss if the file cannot be read or ends before.
   absl::Status Read(int64_t offset, std::span<std::byte> out) override;
 

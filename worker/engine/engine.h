@@ -30,8 +30,9 @@ namespace plimsoll::worker {
 class Engine {
  public:
   // Loads a model that lies on one device. Allocates exactly `plan`'s arena and
-  // fills it from `file`, which may be closed afterwards. The plan must come
-  // from Layout with file.shape() and the profile of options.device.
+  // fills it from `file`, which may be closed afterwards. If the plan leaves
+  // weights in the mapped file, the engine keeps the mapping. The plan must
+  // come from Layout with file.shape() and the profile of options.device.
   // Errors: kResourceExhausted if the plan does not fit or the allocation
   // fails; kDataLoss if the file changed; kUnimplemented for what this build
   // cannot run; what `fence` returned.
@@ -59,7 +60,8 @@ class Engine {
   // longer than a context that does not roll, with both numbers;
   // kResourceExhausted if the queue is full; kUnavailable while draining;
   // kNotFound if there is no such session; kFailedPrecondition if another call
-  // of the session has not ended.
+  // of the session has not ended; kDataLoss if the model is mapped and its file
+  // was changed.
   // A request that waits ends with kAborted if the queue is full and a tenant
   // with less of the queue needs its place.
   absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);

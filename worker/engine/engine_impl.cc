@@ -74,6 +74,10 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   if (has_session) request.roll.policy = ContextPolicy::kRoll;
   RETURN_IF_ERROR(
       CheckRequest(request, plan.n_ctx, resources_.tokenizer->vocab_size()));
+  // No token is made of weights that are not the model's.
+  if (resources_.mapping != nullptr) {
+    RETURN_IF_ERROR(resources_.mapping->CheckUnchanged());
+  }
   SuppressTokens(resources_.suppressed_tokens, request.logit_bias);
   const int64_t n_draft = plan.options.n_draft;
   if (request.draft_tokens < 0 || request.draft_tokens > n_draft) {

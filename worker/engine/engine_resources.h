@@ -14,6 +14,7 @@
 #include "planner/model/model_shape.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/cache/parked_contexts.h"
+#include "worker/device/model_mapping.h"
 #include "worker/engine/engine_reports.h"
 #include "worker/graph/engine_part.h"
 #include "worker/graph/model.h"
@@ -30,6 +31,8 @@ struct EngineResources {
   std::vector<EnginePart> parts;  // at least one
   // The CPU's threads. A device with its own memory needs only the caller.
   std::unique_ptr<kernels::ThreadPool> pool;
+  // The model's files, if its weights stay there.
+  std::unique_ptr<const ModelMapping> mapping;
   std::vector<Stage> stages;               // one for each part
   std::unique_ptr<KvCache> cache;          // step thread only
   std::unique_ptr<ParkedContexts> parked;  // step thread only

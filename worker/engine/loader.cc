@@ -32,12 +32,6 @@ int64_t ArenaBytes(std::span<const Stage> stages) {
   return bytes;
 }
 
-int64_t FileBytes(const Stage& stage) {
-  int64_t bytes = 0;
-  for (const auto& tensor : stage.shape.weights) bytes += tensor.file_bytes;
-  return bytes;
-}
-
 // A device with its own memory computes without the host's threads.
 int PoolThreads(bool has_host, int wanted) {
   if (!has_host) return 1;
@@ -60,6 +54,10 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
       loaded_.suppressed_tokens,
       ReadSuppressedTokens(file_.header(), loaded_.shape.vocab_size));
   RETURN_IF_ERROR(AllocateArenas());
+  if (loaded_.plan().options.engine.mmap_weights) {
+    ASSIGN_OR_RETURN(ModelMapping mapping, file_.Map());
+    loaded_.mapping = std::make_unique<ModelMapping>(std::move(mapping));
+  }
   RETURN_IF_ERROR(BuildGraph());
   RETURN_IF_ERROR(FillWeights());
   RETURN_IF_ERROR(FinishDevices());
@@ -139,6 +137,7 @@ GraphInputs EngineLoader::InputsOf(const Stage& stage) const {
           .backend = stage.backend.get(),
           .cache = loaded_.cache.get(),
           .precision = options_.precision,
+          .mapping = loaded_.mapping.get(),
           .first_layer = stage.first_layer};
 }
 
@@ -181,14 +180,16 @@ absl::Status EngineLoader::BuildPipeline() {
 
 absl::Status EngineLoader::FillWeights() {
   int64_t total = 0;
-  for (const Stage& stage : loaded_.stages) total += FileBytes(stage);
+  for (const Stage& stage : loaded_.stages) {
+    total += BytesToLoad(stage.shape, *stage.plan);
+  }
   int64_t done = 0;
   for (const Stage& stage : loaded_.stages) {
     const auto fence_all = [&](const LoadProgress& at) {
       return fence_({at.phase, done + at.bytes_done, total});
     };
     RETURN_IF_ERROR(LoadWeights(file_, InputsOf(stage), fence_all));
-    done += FileBytes(stage);
+    done += BytesToLoad(stage.shape, *stage.plan);
   }
   return loaded_.model->FinishLoad();
 }

@@ -48,11 +48,18 @@ int64_t ChunkRows(const planner::WeightTensor& tensor,
   return std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
 }
 
-// The pieces of all tensors, chunk by chunk.
+bool IsInArena(const planner::MemoryPlan& plan, size_t i) {
+  return plan.weights[i].offset >= 0;
+}
+
+// The pieces of all tensors that the arena has, chunk by chunk.
 std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
+                                     const planner::MemoryPlan& plan,
                                      const kernels::DeviceInfo& device) {
   std::vector<ReadAhead::Piece> pieces;
-  for (const planner::WeightTensor& tensor : shape.weights) {
+  for (size_t i = 0; i < shape.weights.size(); ++i) {
+    if (!IsInArena(plan, i)) continue;
+    const planner::WeightTensor& tensor = shape.weights[i];
     const int64_t row_bytes = FileRowBytes(tensor);
     const int64_t chunk_rows = ChunkRows(tensor, device);
     for (int64_t m = 0; m < tensor.n_matrices; ++m) {
@@ -91,17 +98,26 @@ absl::Status LoadMatrix(const planner::WeightTensor& tensor, ReadAhead& reader,
 
 }  // namespace
 
+int64_t BytesToLoad(const planner::ModelShape& shape,
+                    const planner::MemoryPlan& plan) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < shape.weights.size(); ++i) {
+    if (IsInArena(plan, i)) bytes += shape.weights[i].file_bytes;
+  }
+  return bytes;
+}
+
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence) {
   const kernels::BufferView region =
       inputs.arena->Region(*inputs.plan, "weights");
   const kernels::DeviceInfo& device = inputs.backend->Device();
-  int64_t total = 0;
-  for (const auto& tensor : inputs.shape->weights) total += tensor.file_bytes;
+  const int64_t total = BytesToLoad(*inputs.shape, *inputs.plan);
   int64_t done = 0;
-  ReadAhead reader(file, Pieces(*inputs.shape, device),
+  ReadAhead reader(file, Pieces(*inputs.shape, *inputs.plan, device),
                    /*has_thread=*/!device.is_host_memory);
   for (size_t i = 0; i < inputs.shape->weights.size(); ++i) {
+    if (!IsInArena(*inputs.plan, i)) continue;
     const planner::WeightTensor& tensor = inputs.shape->weights[i];
     const planner::WeightPlacement& place = inputs.plan->weights[i];
     const int64_t matrix_bytes = place.bytes / tensor.n_matrices;

@@ -16,6 +16,7 @@
 #include "worker/device/arena.h"
 #include "worker/device/load_fence.h"
 #include "worker/device/model_file.h"
+#include "worker/device/model_mapping.h"
 #include "worker/device/precision.h"
 
 namespace plimsoll::worker {
@@ -92,6 +93,8 @@ struct GraphInputs {
   kernels::Backend* backend;
   KvCache* cache;
   Precision precision;
+  // Where matrices lie that have no place in the arena; or null.
+  const ModelMapping* mapping = nullptr;
   int64_t first_layer = 0;
   // Rows of the residual stream in the host's memory, [plan.n_rows, model_dim].
   // `input` comes from the layers before, `output` goes to the layers after. A
@@ -102,9 +105,14 @@ struct GraphInputs {
   std::span<float> output = {};
 };
 
+// Bytes of the file that LoadWeights reads.
+int64_t BytesToLoad(const planner::ModelShape& shape,
+                    const planner::MemoryPlan& plan);
+
 // Copies the file's weights into the arena, in the backend's storage, through a
 // small buffer. A device with memory of its own has two buffers: one is filled
-// while the other is copied. `fence` is called between chunks.
+// while the other is copied. Weights without a place in the arena are left out.
+// `fence` is called between chunks.
 // Errors: kDataLoss if the file cannot be read or has changed; what `fence`
 // returned.
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,

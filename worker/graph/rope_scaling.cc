@@ -71,12 +71,6 @@ absl::Status ReadYarn(const Hyperparameters& keys, RopeParameters& rope) {
   return absl::OkStatus();
 }
 
-bool HasTensor(const GraphInputs& inputs, absl::string_view name) {
-  return absl::c_any_of(inputs.shape->weights, [&](const auto& tensor) {
-    return tensor.name == name;
-  });
-}
-
 }  // namespace
 
 absl::Status ReadRopeScaling(const planner::Architecture& architecture,
@@ -117,7 +111,7 @@ absl::StatusOr<const float*> FindFreqFactors(
   constexpr absl::string_view kSets[] = {"rope_factors_short.weight",
                                          "rope_factors_long.weight"};
   const bool has_sets =
-      HasTensor(inputs, kSets[0]) || HasTensor(inputs, kSets[1]);
+      FindTensor(inputs, kSets[0]) || FindTensor(inputs, kSets[1]);
   if (!has_sets) return FindVector(inputs, "rope_freqs.weight");
   const Hyperparameters keys(header, std::string(architecture.name));
   ASSIGN_OR_RETURN(const int64_t original, OriginalContext(keys));

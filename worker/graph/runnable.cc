@@ -101,11 +101,11 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
       options.engine.weight_bytes || options.engine.weight_type ||
       options.engine.host_weights.experts ||
       options.engine.host_weights.per_layer_embeddings ||
-      options.engine.mmap_weights || options.engine.projector) {
+      options.engine.projector) {
     return absl::InvalidArgumentError(
         "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
-        "host_weights, mmap_weights and a projector plan for other engines; a "
-        "load takes none of them");
+        "host_weights and a projector plan for other engines; a load takes "
+        "none of them");
   }
   return absl::OkStatus();
 }

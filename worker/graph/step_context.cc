@@ -12,16 +12,22 @@ namespace plimsoll::worker {
 
 using planner::StepBuffer;
 
-kernels::BufferView FindWeight(const GraphInputs& inputs,
-                               absl::string_view name) {
+std::optional<size_t> FindTensor(const GraphInputs& inputs,
+                                 absl::string_view name) {
   const auto& weights = inputs.shape->weights;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].name != name) continue;
-    const planner::WeightPlacement& place = inputs.plan->weights[i];
-    return inputs.arena->Region(*inputs.plan, "weights")
-        .Slice(place.offset, place.bytes);
+    if (weights[i].name == name) return i;
   }
-  return {};
+  return std::nullopt;
+}
+
+kernels::BufferView FindWeight(const GraphInputs& inputs,
+                               absl::string_view name) {
+  const std::optional<size_t> i = FindTensor(inputs, name);
+  if (!i) return {};
+  const planner::WeightPlacement& place = inputs.plan->weights[*i];
+  return inputs.arena->Region(*inputs.plan, "weights")
+      .Slice(place.offset, place.bytes);
 }
 
 const float* FindVector(const GraphInputs& inputs, absl::string_view name) {
@@ -48,11 +54,10 @@ void StepContext::Begin(int64_t n_rows) {
 }
 
 size_t StepContext::IndexOf(absl::string_view name) const {
-  const auto& weights = inputs_.shape->weights;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].name == name) return i;
-  }
-  PLIMSOLL_CHECK(false, "ShapeFromGguf checked that every weight exists");
+  const std::optional<size_t> i = FindTensor(inputs_, name);
+  PLIMSOLL_CHECK(i.has_value(),
+                 "ShapeFromGguf checked that every weight exists");
+  return *i;
 }
 
 // A vector of another length is no scale, but Gemma 4's norm of a router's
@@ -69,18 +74,29 @@ const float* StepContext::FindScale(const planner::WeightTensor& weight) const {
 kernels::WeightMatrix StepContext::Matrix(absl::string_view name) const {
   const size_t i = IndexOf(name);
   const planner::WeightTensor& weight = inputs_.shape->weights[i];
-  return {.dtype = weight.dtype,
-          .rows = weight.rows,
-          .cols = weight.cols,
-          .data = weights_.data + inputs_.plan->weights[i].offset,
-          .scale = FindScale(weight)};
+  kernels::WeightMatrix w = {.dtype = weight.dtype,
+                             .rows = weight.rows,
+                             .cols = weight.cols,
+                             .scale = FindScale(weight)};
+  if (IsInArena(i)) {
+    w.data = weights_.data + inputs_.plan->weights[i].offset;
+    return w;
+  }
+  PLIMSOLL_CHECK(inputs_.mapping != nullptr, "CheckRunnable allows no other");
+  const int64_t bytes = (weight.n_matrices - 1) * weight.file_stride +
+                        weight.file_bytes / weight.n_matrices;
+  w.data = inputs_.mapping->Bytes(weight.file_offset, bytes).data();
+  w.order = kernels::WeightOrder::kFile;
+  return w;
 }
 
 kernels::ExpertMatrices StepContext::Experts(absl::string_view name) const {
   const size_t i = IndexOf(name);
+  const planner::WeightTensor& weight = inputs_.shape->weights[i];
   return {.first = Matrix(name),
-          .matrix_bytes = inputs_.plan->weights[i].bytes /
-                          inputs_.shape->weights[i].n_matrices};
+          .matrix_bytes =
+              IsInArena(i) ? inputs_.plan->weights[i].bytes / weight.n_matrices
+                           : weight.file_stride};
 }
 
 const float* StepContext::Vector(absl::string_view name) const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,10 @@
 
 namespace plimsoll::worker {
 
-// The bytes of the weight `name` in the arena; without data if the model has
+// The index of the weight `name`; nothing if the model has none.
+std::optional<size_t> FindTensor(const GraphInputs& inputs,
+                                 absl::string_view name);
+// The bytes of the vector `name` in the arena; without data if the model has
 // none.
 kernels::BufferView FindWeight(const GraphInputs& inputs,
                                absl::string_view name);
@@ -86,7 +90,7 @@ class StepContext {
 
   // True if the model has a weight called `name`.
   bool Has(absl::string_view name) const {
-    return FindWeight(inputs_, name).data != nullptr;
+    return FindTensor(inputs_, name).has_value();
   }
   // The weight called `name`; the shape guarantees that it exists. A matrix has
   // the scale of its products, if the file has one.
@@ -175,6 +179,9 @@ class StepContext {
   size_t IndexOf(absl::string_view name) const;
   // The scales of a weight's products, one for each of its matrices, or null.
   const float* FindScale(const planner::WeightTensor& weight) const;
+  bool IsInArena(size_t weight) const {
+    return inputs_.plan->weights[weight].offset >= 0;
+  }
   // The norm whose addition is pending.
   kernels::RmsNormArgs AddedNorm();
 

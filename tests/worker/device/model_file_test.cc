@@ -22,6 +22,7 @@
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
@@ -107,8 +108,11 @@ class SplitModel {
   std::filesystem::path folder_;
 };
 
-Generated GenerateFrom(const std::string& path) {
-  auto engine = LoadEngine(path, {});
+Generated GenerateFrom(const std::string& path, bool is_mapped = false) {
+  EngineSetup setup;
+  setup.device = &LocalCpu();
+  setup.mmap_weights = is_mapped;
+  auto engine = LoadEngine(path, setup);
   EXPECT_TRUE(engine.ok()) << engine.status();
   if (!engine.ok()) return {};
   return Generate(**engine, Greedy(RandomIds(20, 3), 5));
@@ -118,8 +122,10 @@ TEST(ModelFileTest, SeveralFilesAreOneModel) {
   const RandomModel& model = FindRandomModel("llama_q4_1");
   const TemporaryFile whole(RandomModelBytes(model));
   const SplitModel split(model);
+  const Generated expected = GenerateFrom(whole.path());
+  EXPECT_TRUE(SameBits(GenerateFrom(split.PathOf(0)), expected));
   EXPECT_TRUE(
-      SameBits(GenerateFrom(split.PathOf(0)), GenerateFrom(whole.path())));
+      SameBits(GenerateFrom(split.PathOf(0), /*is_mapped=*/true), expected));
   const auto file = ModelFile::Open(split.PathOf(0));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ((*file)->Size(), (*file)->header().file_bytes);
@@ -166,6 +172,33 @@ TEST(ModelFileTest, AFifoIsNoModelAndDoesNotBlock) {
   EXPECT_EQ(ModelFile::Open(path).status().code(),
             absl::StatusCode::kFailedPrecondition);
   unlink(path.c_str());
+}
+
+TEST(ModelFileTest, AMappingHasTheBytesOfEveryFile) {
+  const SplitModel split(FindRandomModel("llama_q4_1"));
+  auto file = ModelFile::Open(split.PathOf(0));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto mapping = (*file)->Map();
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  for (const planner::WeightTensor& weight : (*file)->shape().weights) {
+    std::vector<std::byte> read(static_cast<size_t>(weight.file_bytes));
+    ASSERT_TRUE((*file)->Read(weight.file_offset, read).ok());
+    const auto bytes = mapping->Bytes(weight.file_offset, weight.file_bytes);
+    EXPECT_TRUE(std::ranges::equal(bytes, read)) << weight.name;
+  }
+  // The mapping has a share in the files.
+  file->reset();
+  EXPECT_TRUE(mapping->CheckUnchanged().ok());
+  Touch(split.PathOf(1));
+  EXPECT_EQ(mapping->CheckUnchanged().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ModelFileTest, AFileThatWasCutIsNotMapped) {
+  const TemporaryFile on_disk(SomeModel());
+  const auto file = ModelFile::Open(on_disk.path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(truncate(on_disk.path().c_str(), 1'000), 0);
+  EXPECT_EQ((*file)->Map().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(ModelFileTest, AnEmptyFileIsRefused) {

@@ -142,6 +142,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_idle_sessions = setup.n_idle_sessions;
   load.n_parked = setup.n_parked;
   load.n_draft = setup.n_draft;
+  load.engine.mmap_weights = setup.mmap_weights;
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);

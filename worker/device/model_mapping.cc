@@ -1,0 +1,57 @@
+#include "worker/device/model_mapping.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace plimsoll::worker {
+
+ModelMapping::~ModelMapping() {
+  for (const Part& part : parts_) {
+    munmap(const_cast<std::byte*>(part.bytes.data()), part.bytes.size());
+  }
+}
+
+absl::Status ModelMapping::Add(std::shared_ptr<const OpenFile> file,
+                               int64_t offset) {
+  // A mapping beyond the file's end would have no pages there.
+  RETURN_IF_ERROR(file->CheckUnchanged());
+  const auto size = static_cast<size_t>(file->Size());
+  void* const data =
+      mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
+  if (data == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the model file cannot be mapped: ", std::strerror(errno)));
+  }
+  parts_.push_back(
+      {std::move(file), offset, {static_cast<const std::byte*>(data), size}});
+  return absl::OkStatus();
+}
+
+std::span<const std::byte> ModelMapping::Bytes(int64_t offset,
+                                               int64_t bytes) const {
+  // The file that begins last at or before the offset.
+  const auto next = std::ranges::upper_bound(parts_, offset, {}, &Part::offset);
+  PLIMSOLL_CHECK(next != parts_.begin(), "the first file begins at 0");
+  const Part& part = *(next - 1);
+  const int64_t at = offset - part.offset;
+  PLIMSOLL_CHECK(at + bytes <= std::ssize(part.bytes),
+                 "no range that the header names ends behind its file");
+  return part.bytes.subspan(static_cast<size_t>(at),
+                            static_cast<size_t>(bytes));
+}
+
+absl::Status ModelMapping::CheckUnchanged() const {
+  for (const Part& part : parts_) {
+    RETURN_IF_ERROR(part.file->CheckUnchanged());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::worker
