@@ -124,7 +124,9 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
       return Bad("host_weights", "has a kind that is not known");
     }
   }
-  options.engine.mmap_weights = message.mmap_weights();
+  if (message.has_mmap_weights()) {
+    options.engine.mmap_weights = message.mmap_weights();
+  }
   if (message.has_projector_weight_bytes() ||
       message.has_projector_workspace_bytes()) {
     planner::ProjectorBytes& projector = options.engine.projector.emplace();

@@ -87,6 +87,7 @@ v1::MemoryRegion ToProto(const planner::Region& region) {
   if (region.offset >= 0) message.set_offset(ToUint64(region.offset));
   if (region.alignment > 0) message.set_alignment(ToUint64(region.alignment));
   if (region.on_host) message.set_on_host(true);
+  if (region.is_mapped) message.set_mapped(true);
   return message;
 }
 
@@ -253,6 +254,9 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
   message.set_page_tokens(ToUint32(plan.kv.page_tokens));
   message.set_reserve_bytes(ToUint64(plan.reserve_bytes));
   message.set_host_bytes(ToUint64(plan.host_bytes));
+  if (plan.mapped_bytes > 0) {
+    message.set_mapped_bytes(ToUint64(plan.mapped_bytes));
+  }
   message.set_binding_term(plan.binding_term);
   message.set_marginal_bytes_per_token(ToUint64(plan.bytes_per_token));
   message.set_marginal_bytes_per_slot(ToUint64(plan.bytes_per_slot));

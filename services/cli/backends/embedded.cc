@@ -14,6 +14,7 @@
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/cli/terminal/progress.h"
+#include "services/host/bus_error.h"
 #include "services/host/clock.h"
 #include "services/host/runtime_key.h"
 #include "services/wire/to_proto.h"
@@ -65,6 +66,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.n_threads = static_cast<int>(flags.threads);
   if (!flags.shares_prefixes) options.prefix_cache_bytes = 0;
   options.clock = services::BootTime;
+  if (flags.mmap_weights) services::EndOnBusError();
   Progress progress(name, services::BootTime(), streams);
   int64_t weight_bytes = 0;
   auto engine = worker::Engine::Load(

@@ -220,6 +220,11 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            "Tokens guessed from the text itself and verified in one step; "
            "they change the speed alone (0)")
       ->group(group);
+  app.add_flag("--mmap", flags->mmap_weights,
+               "Weights stay in the mapped file: nothing is copied, steps "
+               "pack what they read, and processes share the page cache; only "
+               "on a CPU")
+      ->group(group);
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
             "BYTES[,...]",
             "The budget, as bytes or 12GiB, of each device; with commas one "
@@ -256,9 +261,6 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
   AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
             "experts|per-layer-embeddings",
             "Weights that stay in host memory, on a device with its own")
-      ->group(group);
-  app.add_flag("--mmap", flags->mmap_weights,
-               "Weights stay in the mapped file, never packed")
       ->group(group);
   AddParsed(app, "--host-memory", &flags->host_memory, ParseBytes, "BYTES",
             "The host's budget, on a device with its own memory")

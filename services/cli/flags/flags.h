@@ -50,6 +50,7 @@ struct LoadFlags {
   int64_t parked_slots = 0;
   int64_t draft_tokens = 0;
   std::optional<int64_t> kv_tokens;
+  bool mmap_weights = false;
   std::vector<int64_t> device_memory;  // none, one, or one for each device
   // AddEngineFlags adds the flags from here on.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;
@@ -59,7 +60,6 @@ struct LoadFlags {
   std::optional<int64_t> weight_bytes;
   std::optional<DType> weight_type;  // absent = the file's
   planner::HostWeights host_weights;
-  bool mmap_weights = false;
   std::optional<int64_t> host_memory;
   std::optional<planner::ProjectorBytes> projector;
   // Commands that load have the flags from here on.

@@ -29,10 +29,15 @@ std::string BasisTag(v1::Basis basis) {
   return absl::AsciiStrToLower(name);
 }
 
+// Whether the region is part of total_bytes.
+bool IsInTotal(const v1::MemoryRegion& region) {
+  return !region.on_host() && !region.mapped();
+}
+
 int64_t RegionSum(const v1::MemoryPlan& plan) {
   int64_t sum = 0;
   for (const v1::MemoryRegion& region : plan.regions()) {
-    if (!region.on_host()) sum += Signed(region.bytes());
+    if (IsInTotal(region)) sum += Signed(region.bytes());
   }
   return sum;
 }
@@ -58,13 +63,25 @@ std::string RegionTable(const v1::MemoryPlan& plan, const Style& style) {
   return table.Render(style);
 }
 
+// What the pages of a mapped file mean for what stays free.
+std::string MappedNote(const v1::MemoryPlan& plan, int64_t free_bytes) {
+  const int64_t mapped = Signed(plan.mapped_bytes());
+  if (mapped == 0) return "";
+  return mapped <= free_bytes
+             ? absl::StrCat(", ", FormatBytes(mapped),
+                            " of it for pages of the file")
+             : absl::StrCat(", less than the ", FormatBytes(mapped),
+                            " of the file: steps will wait for the disk");
+}
+
 std::string Verdict(const v1::MemoryPlan& plan, const Style& style) {
   const int64_t total = Signed(plan.total_bytes());
   const int64_t budget = Signed(plan.budget_bytes());
   if (plan.fits()) {
     return absl::StrCat("  ", Paint(style, Color::kGreen, "FITS"), ": ",
                         FormatBytes(total), " of ", FormatBytes(budget), ", ",
-                        FormatBytes(budget - total), " stay free\n");
+                        FormatBytes(budget - total), " stay free",
+                        MappedNote(plan, budget - total), "\n");
   }
   return absl::StrCat("  ", Paint(style, Color::kRed, "DOES NOT FIT"), ": ",
                       FormatBytes(total), " wanted, ", FormatBytes(budget),
@@ -97,7 +114,7 @@ std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan) {
   std::vector<Segment> segments = {
       {"weights", 0}, {"kv", 0}, {"scratch", 0}, {"host", 0}, {"margin", 0}};
   for (const v1::MemoryRegion& region : plan.regions()) {
-    if (region.on_host()) continue;
+    if (!IsInTotal(region)) continue;
     segments[KindOf(region.name())].bytes += Signed(region.bytes());
   }
   const int64_t rest = Signed(plan.total_bytes()) - RegionSum(plan);

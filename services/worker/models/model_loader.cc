@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/host/bus_error.h"
 #include "services/host/log.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/runtime_monitor.h"
@@ -63,7 +64,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     expectation =
         options_.runtime->Expect({.n_slots = options.n_slots,
                                   .n_rows = options.n_ubatch,
-                                  .n_vocab = file->shape().vocab_size});
+                                  .n_vocab = file->shape().vocab_size},
+                                 options.engine.mmap_weights);
   }
   ASSIGN_OR_RETURN(const Granted granted,
                    PlanAndReserve(*file, options, flag.name, held));
@@ -219,6 +221,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     RETURN_IF_ERROR(hooks.on_progress(progress));
     return Fence(granted);
   };
+  if (parts.front().plan.options.engine.mmap_weights) EndOnBusError();
   ASSIGN_OR_RETURN(model->engine,
                    worker::Engine::Load(file, std::move(parts), engine, fence));
   RETURN_IF_ERROR(file.CheckUnchanged());

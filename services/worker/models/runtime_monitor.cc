@@ -67,15 +67,17 @@ void RuntimeMonitor::SetListener(std::function<void()> listener) {
 }
 
 RuntimeMonitor::Expectation RuntimeMonitor::Expect(
-    const planner::RuntimeLoad& load) {
+    const planner::RuntimeLoad& load, bool is_mapped) {
   absl::MutexLock lock(&mu_);
   expected_[next_id_] = load;
+  if (is_mapped) mapped_.insert(next_id_);
   return Expectation(this, next_id_++);
 }
 
 void RuntimeMonitor::Forget(int64_t id) {
   absl::MutexLock lock(&mu_);
   expected_.erase(id);
+  mapped_.erase(id);
 }
 
 void RuntimeMonitor::BeginChange() {
@@ -145,7 +147,8 @@ void RuntimeMonitor::SampleIf(bool is_stopped) {
     absl::MutexLock lock(&mu_);
     const bool is_quiet = IsQuiet() || is_stopped;
     // Without a model there is no plan to be beside.
-    if (is_quiet && n_changes_ == 0 && planned_bytes_ > 0 && Measure()) {
+    const bool is_measurable = n_changes_ == 0 && mapped_.empty();
+    if (is_quiet && is_measurable && planned_bytes_ > 0 && Measure()) {
       listener = listener_;
     }
   }

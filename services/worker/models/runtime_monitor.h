@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -96,8 +97,10 @@ class RuntimeMonitor {
 
   // Says that a model of this load is about to be planned. It is expected while
   // the returned object exists, which must be gone before the monitor is: to
-  // the end of a load that fails, or to the end of the model.
-  [[nodiscard]] Expectation Expect(const planner::RuntimeLoad& load)
+  // the end of a load that fails, or to the end of the model. Pages of a mapped
+  // model are resident beside its plan, so nothing is measured meanwhile.
+  [[nodiscard]] Expectation Expect(const planner::RuntimeLoad& load,
+                                   bool is_mapped = false)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Says that a model's memory is about to come or to go. The monitor samples
@@ -132,6 +135,7 @@ class RuntimeMonitor {
   mutable absl::Mutex mu_;
   std::function<void()> listener_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, planner::RuntimeLoad> expected_ ABSL_GUARDED_BY(mu_);
+  std::set<int64_t> mapped_ ABSL_GUARDED_BY(mu_);  // keys of expected_
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   // Profile() is made of it; if absent, of the committed bound.
   std::optional<planner::RuntimeProfile> published_ ABSL_GUARDED_BY(mu_);

@@ -53,6 +53,10 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
                  "waiting; with 0 it goes on from recomputed keys")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxParked));
+  app.add_flag("--mmap", load.engine.mmap_weights,
+               "Weights stay in the mapped file: nothing is copied, steps "
+               "pack what they read, and processes share the page cache; only "
+               "on a CPU");
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {

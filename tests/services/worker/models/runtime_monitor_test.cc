@@ -243,6 +243,17 @@ TEST_F(RuntimeMonitorTest, WhatModelsInMemoryMayTakeIsNotHeldAgainstTheFigure) {
   EXPECT_EQ(Mib(*Start()), 24);
 }
 
+TEST_F(RuntimeMonitorTest, NothingIsMeasuredWhileAModelIsMapped) {
+  const auto monitor = Start();
+  {
+    const auto mapped = monitor->Expect({}, /*is_mapped=*/true);
+    Load(*monitor, 900);
+    EXPECT_EQ(Mib(*monitor), 28);
+  }
+  monitor->Sample();
+  EXPECT_GT(Mib(*monitor), 900);
+}
+
 TEST_F(RuntimeMonitorTest, WithoutAFolderItLivesAndMeasures) {
   std::ofstream(folder_.File("profiles")) << "in the way";
   {
