@@ -77,7 +77,8 @@ absl::StatusOr<KvModel::Group> KvModel::GroupOf(const LayerShape& layer,
         absl::StrCat("window must not be negative, got ", layer.window));
   }
   ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
-  ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+  ASSIGN_OR_RETURN(const int64_t v_row,
+                   RowBytes(v_type, layer.StoredValueDim()));
   const Checked k = Checked(layer.n_kv_heads) * k_row;
   const Checked v = Checked(layer.n_kv_heads) * v_row;
   if ((k + v).overflow()) {

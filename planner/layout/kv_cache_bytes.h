@@ -85,8 +85,9 @@ class KvModel {
   // The device memory that `n_slots` sequences of `n_ctx` tokens reserve for
   // keys and values, plus rings for `n_idle` idle sessions.
   //
-  //   row(layer) = n_kv_heads * (k_row + v_row),
-  //                where a row of keys or values is RowBytes(type, head_dim)
+  //   row(layer) = n_kv_heads * (k_row + v_row), where a row of keys is
+  //                RowBytes(type, head_dim), and one of values as long, or
+  //                nothing in a layer of latent attention
   //   kv_full    = slots * ceil(n_ctx / page) * page * sum of paged rows
   //   kv_window  = (slots + idle) * sum of ring layers' cells * row
   //

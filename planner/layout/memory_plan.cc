@@ -40,11 +40,13 @@ absl::Status ValidateShape(const ModelShape& shape) {
        {"vocab_size", shape.vocab_size, ModelShape::kMaxVocab},
        {"n_ctx_train", shape.n_ctx_train, ModelShape::kMaxContext}}));
   for (const LayerShape& layer : shape.layers) {
-    RETURN_IF_ERROR(
-        check({{"n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim},
-               {"head_dim", layer.head_dim, ModelShape::kMaxHeadDim},
-               {"ffn_dim", std::max(layer.ffn_dim, layer.expert_ffn_dim),
-                ModelShape::kMaxDim}}));
+    const bool is_latent = layer.mixer == MixerKind::kLatentAttention;
+    RETURN_IF_ERROR(check(
+        {{"n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim},
+         {"head_dim", layer.head_dim,
+          is_latent ? ModelShape::kMaxLatentRow : ModelShape::kMaxHeadDim},
+         {"ffn_dim", std::max(layer.ffn_dim, layer.expert_ffn_dim),
+          ModelShape::kMaxDim}}));
   }
   return absl::OkStatus();
 }

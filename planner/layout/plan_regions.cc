@@ -135,7 +135,16 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
       })));
 }
 
-std::string KvFormula(const LoadOptions& options, const KvBytes& kv) {
+std::string KvTypes(const ModelShape& shape, const LoadOptions& options) {
+  if (shape.latent.rank > 0) {
+    return absl::StrCat(DTypeName(options.k_type), ", one row for all heads");
+  }
+  return absl::StrCat(DTypeName(options.k_type), " keys, ",
+                      DTypeName(options.v_type), " values");
+}
+
+std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
+                      const KvBytes& kv) {
   return absl::StrCat(
       options.kv_tokens
           ? absl::StrCat("a pool of ", kv.n_pages)
@@ -144,9 +153,8 @@ std::string KvFormula(const LoadOptions& options, const KvBytes& kv) {
       " bytes (",
       kv.page_tokens == 1 ? std::string()
                           : absl::StrCat(kv.page_tokens, " tokens a page, "),
-      DTypeName(options.k_type), " keys, ", DTypeName(options.v_type),
-      " values", options.engine.flash_attention ? "" : ", no flash attention",
-      ")");
+      KvTypes(shape, options),
+      options.engine.flash_attention ? "" : ", no flash attention", ")");
 }
 
 std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
@@ -161,7 +169,7 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                : absl::StrCat(inputs.shape().weights.size(),
                               " tensors as stored on the device");
   }
-  if (region == "kv_full") return KvFormula(options, sizes.kv);
+  if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
   if (region == "kv_window") {
     return absl::StrCat("(", options.n_slots, " slots + ",
                         options.n_idle_sessions, " idle) x ",

@@ -56,6 +56,7 @@ constexpr Lifetimes kLifetimes = {{
     {kQuery, kQkv, kAttend},
     {kPrefixQuery, kRope, kAttend},
     {kBranch, kQkv, kQkv},
+    {kHeads, kQkv, kOutputProduct},
     {kChunkKey, kStoreKv, kAttend},
     {kChunkValue, kStoreKv, kAttend},
     {kKey, kQkv, kStoreKv},
@@ -108,13 +109,13 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked rows = n_rows;
   // There is a second base only if some layers have a window.
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
-  const int64_t widest =
-      std::max({shape.model_dim, widths.query, widths.ffn, shape.branch_rank});
+  const int64_t widest = std::max(
+      {shape.model_dim, widths.product, widths.ffn, shape.branch_rank});
   const bool has_streams = shape.n_streams > 1;
   const Checked residual =
       floats(shape.model_dim) * (has_streams ? shape.n_streams + 1 : 1);
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
     sizes[static_cast<size_t>(buffer)] = bytes;
@@ -127,13 +128,14 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kQuery, rows * floats(widths.query));
   set(kPrefixQuery, rows * floats(widths.query));
   set(kBranch, rows * floats(shape.branch_rank));
+  set(kHeads, rows * floats(widths.heads));
   set(kKey, rows * floats(widths.kv));
   set(kValue, rows * floats(widths.kv));
   if (has_rings) {
     set(kChunkKey, rows * widths.chunk_key_bytes);
     set(kChunkValue, rows * widths.chunk_value_bytes);
   }
-  set(kAttention, rows * floats(widths.query));
+  set(kAttention, rows * floats(widths.attended));
   set(kGate, rows * floats(widths.ffn));
   set(kUp, rows * floats(widths.ffn));
   set(kRouter, rows * floats(shape.n_experts));
@@ -185,29 +187,12 @@ int64_t EndBelow(uint32_t meets, const WorkspacePlan& plan) {
 
 const char* StepBufferName(StepBuffer buffer) {
   constexpr std::array<const char*, kNumStepBuffers> kNames = {
-      "residual",
-      "normed",
-      "activations",
-      "angles",
-      "prefix_angles",
-      "query",
-      "prefix_query",
-      "branch",
-      "key",
-      "value",
-      "chunk_key",
-      "chunk_value",
-      "attention",
-      "gate",
-      "up",
-      "router",
-      "routing",
-      "expert_rows",
-      "ffn_sum",
-      "per_layer",
-      "mixing",
-      "sampled",
-      "sampled_activations",
+      "residual",      "normed",    "activations",  "angles",
+      "prefix_angles", "query",     "prefix_query", "branch",
+      "heads",         "key",       "value",        "chunk_key",
+      "chunk_value",   "attention", "gate",         "up",
+      "router",        "routing",   "expert_rows",  "ffn_sum",
+      "per_layer",     "mixing",    "sampled",      "sampled_activations",
       "scratch"};
   return kNames[static_cast<size_t>(buffer)];
 }
@@ -220,6 +205,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     overflow |= width.overflow();
     widest = std::max(widest, width.Get().value_or(0));
   };
+  const Checked n_heads = shape.n_heads;
   // Layers are of few kinds, so layers like the last two different ones are
   // skipped.
   const LayerShape* seen[2] = {nullptr, nullptr};
@@ -228,7 +214,18 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     if (seen[1] != nullptr && layer.IsLike(*seen[1])) continue;
     seen[1] = seen[0];
     seen[0] = &layer;
-    widen(widths.query, Checked(shape.n_heads) * layer.head_dim);
+    widen(widths.query, n_heads * layer.head_dim);
+    if (layer.mixer == MixerKind::kLatentAttention) {
+      const LatentShape& latent = shape.latent;
+      widen(widths.query, latent.query_rank);
+      widen(widths.heads, n_heads * std::max(latent.key_dim, latent.value_dim));
+      widen(widths.attended, n_heads * latent.rank);
+      widen(widths.product, n_heads * latent.value_dim);
+      widen(widths.product, latent.query_rank);
+    } else {
+      widen(widths.attended, n_heads * layer.head_dim);
+      widen(widths.product, n_heads * layer.head_dim);
+    }
     widen(widths.kv, Checked(layer.n_kv_heads) * layer.head_dim);
     widen(widths.ffn, layer.ffn_dim);
     widen(widths.ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
@@ -239,7 +236,8 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     if (layer.window == 0) continue;
     widths.has_windows = true;
     ASSIGN_OR_RETURN(const int64_t k_row, RowBytes(k_type, layer.head_dim));
-    ASSIGN_OR_RETURN(const int64_t v_row, RowBytes(v_type, layer.head_dim));
+    ASSIGN_OR_RETURN(const int64_t v_row,
+                     RowBytes(v_type, layer.StoredValueDim()));
     widen(widths.chunk_key_bytes, Checked(layer.n_kv_heads) * k_row);
     widen(widths.chunk_value_bytes, Checked(layer.n_kv_heads) * v_row);
   }

@@ -13,11 +13,11 @@
 
 namespace plimsoll::planner {
 
-// R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, KV =
-// n_kv_heads * head_dim, F = ffn_dim, or that of all experts of a token, or
-// ple_dim; each is that of the widest layer. E = experts, K = experts of a
-// token. S = sampled rows. A = 1 residual array, or with several streams one
-// more than there are streams (X).
+// R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, V =
+// n_heads * the width of a value in the cache, KV = n_kv_heads * head_dim, F =
+// ffn_dim, or that of all experts of a token, or ple_dim; each is that of the
+// widest layer. E = experts, K = experts of a token. S = sampled rows. A = 1
+// residual array, or with several streams one more than there are streams (X).
 enum class StepBuffer {
   kResidual,      // f32 [A, R, D]: what a layer works on, then the streams
   kNormed,        // f32 [R, D], input of projections and output of post-norms
@@ -27,12 +27,14 @@ enum class StepBuffer {
   kQuery,         // f32 [R, Q]
   kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
   kBranch,        // f32 [R, branch_rank], between the branch's two products
+  kHeads,         // f32 [R, n_heads, widest], latent attention's heads: queries
+                  // before they are as wide as the cache, and values afterwards
   kKey,           // f32 [R, KV]
   kValue,         // f32 [R, KV]
   kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk; they live
                   // on where later layers read them too
   kChunkValue,    // KV type [R, KV]
-  kAttention,     // f32 [R, Q], output of attention
+  kAttention,     // f32 [R, V], output of attention
   kGate,          // f32 [R, F]
   kUp,            // f32 [R, F]
   kRouter,        // f32 [R, E], the experts' scores
@@ -46,7 +48,7 @@ enum class StepBuffer {
   kSampledActivations,  // packed activations [S, D]
   kScratch,             // the kernels' scratch
 };
-inline constexpr int kNumStepBuffers = 24;
+inline constexpr int kNumStepBuffers = 25;
 const char* StepBufferName(StepBuffer buffer);
 
 struct WorkspaceBuffer {
@@ -67,9 +69,12 @@ struct WorkspacePlan {
 // The widest layer of every kind. A step's buffers depend on these and on its
 // rows only.
 struct StepWidths {
-  int64_t query = 0;  // n_heads * head_dim
-  int64_t kv = 0;     // n_kv_heads * head_dim
-  int64_t ffn = 0;    // a dense FFN's, all experts' of a token, or ple_dim
+  int64_t query = 0;     // n_heads * head_dim, or a query's rank
+  int64_t heads = 0;     // latent attention's heads
+  int64_t attended = 0;  // attention's output
+  int64_t product = 0;   // input of a product after attention's first ones
+  int64_t kv = 0;        // n_kv_heads * head_dim
+  int64_t ffn = 0;       // a dense FFN's, all experts' of a token, or ple_dim
   int64_t head_dim = 0;
   int64_t chunk_key_bytes = 0;  // one row of a layer with a window
   int64_t chunk_value_bytes = 0;

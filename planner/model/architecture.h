@@ -169,6 +169,9 @@ struct Architecture {
   WindowRope window_rope = WindowRope::kAsOthers;
   // The last layer of every so many does not rotate. 0: all layers do.
   int64_t unrotated_period = 0;
+  // YaRN's magnitude is a factor of scores and not of what is rotated: 1 + m
+  // ln(factor), squared, where m is A.rope.scaling.yarn_log_multiplier.
+  bool yarn_scales_scores = false;
   // Nothing is rotated if A.rope.scaling.finetuned is false.
   bool rope_has_switch = false;
 

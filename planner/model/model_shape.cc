@@ -13,6 +13,7 @@
 #include "planner/gguf/gguf_stream.h"
 #include "planner/model/architectures.h"
 #include "planner/model/hyperparameters.h"
+#include "planner/model/latent_shape.h"
 #include "planner/model/tensor_table.h"
 #include "planner/model/vocab_shape.h"
 
@@ -141,7 +142,8 @@ absl::Status ReadHeadDims(const Hyperparameters& keys, ModelShape& shape) {
   return absl::OkStatus();
 }
 
-absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
+absl::Status ReadHeads(const Hyperparameters& keys,
+                       const Architecture& architecture, ModelShape& shape) {
   constexpr int64_t kMaxHeads = ModelShape::kMaxDim;
   ASSIGN_OR_RETURN(
       const std::vector<int64_t> heads,
@@ -165,7 +167,9 @@ absl::Status ReadHeads(const Hyperparameters& keys, ModelShape& shape) {
     }
     shape.layers[il].n_kv_heads = kv_heads[il];
   }
-  return ReadHeadDims(keys, shape);
+  return architecture.mixer == MixerKind::kLatentAttention
+             ? ReadLatentHeads(keys, shape)
+             : ReadHeadDims(keys, shape);
 }
 
 // The last layers may read the keys and values of another layer: the last one
@@ -262,7 +266,7 @@ absl::Status ReadLayers(const Hyperparameters& keys,
                         const Architecture& architecture, ModelShape& shape) {
   shape.layers.resize(static_cast<size_t>(shape.n_layers));
   RETURN_IF_ERROR(ReadWindows(keys, architecture, shape));
-  RETURN_IF_ERROR(ReadHeads(keys, shape));
+  RETURN_IF_ERROR(ReadHeads(keys, architecture, shape));
   RETURN_IF_ERROR(ReadSharedKv(keys, shape));
   ASSIGN_OR_RETURN(const std::vector<int64_t> ffn_dims,
                    keys.PerLayer("feed_forward_length", shape.n_layers,

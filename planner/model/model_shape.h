@@ -17,7 +17,10 @@ namespace plimsoll::planner {
 inline constexpr int64_t kFloatBytes = 4;
 
 // How a layer combines the states of several tokens.
-enum class MixerKind { kAttention };
+enum class MixerKind {
+  kAttention,
+  kLatentAttention,  // keys and values are made of one small vector (MLA)
+};
 
 // How a layer changes a token's state by itself.
 enum class FfnKind {
@@ -30,7 +33,9 @@ enum class FfnKind {
 // The memory-related numbers of one transformer layer.
 struct LayerShape {
   int64_t n_kv_heads;
-  int64_t head_dim;  // one width for queries, keys and values
+  // One width for queries, keys and values. In latent attention it is the width
+  // of a row of the cache.
+  int64_t head_dim;
   int64_t ffn_dim;
   int64_t window;     // tokens that a sliding-window layer sees, with its own;
                       // 0 = full attention
@@ -42,12 +47,18 @@ struct LayerShape {
   MixerKind mixer = MixerKind::kAttention;
   FfnKind ffn = FfnKind::kGated;
 
+  // The width of a head of values that is stored beside its key. Values of
+  // latent attention are the beginnings of the keys.
+  int64_t StoredValueDim() const {
+    return mixer == MixerKind::kLatentAttention ? 0 : head_dim;
+  }
+
   // True if all sizes are equal, whatever layer's keys it reads.
   bool IsLike(const LayerShape& other) const {
     return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim &&
            ffn_dim == other.ffn_dim && window == other.window &&
            expert_ffn_dim == other.expert_ffn_dim &&
-           shared_ffn_dim == other.shared_ffn_dim;
+           shared_ffn_dim == other.shared_ffn_dim && mixer == other.mixer;
   }
 };
 
@@ -83,6 +94,17 @@ struct VocabShape {
   int64_t merge_bytes = 0;
 };
 
+// The widths of latent attention. A row of its cache has `rank` elements, of
+// which each head's keys and values are products, and then the part of the key
+// that is rotated, which all heads share.
+struct LatentShape {
+  int64_t rank = 0;        // 0: the model has no such layers
+  int64_t query_rank = 0;  // between the two products that make queries; 0:
+                           // one product makes them
+  int64_t key_dim = 0;     // of a head's key, with its rotated part
+  int64_t value_dim = 0;   // of a head's value
+};
+
 struct ModelShape {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxLayers = 512;
@@ -90,6 +112,8 @@ struct ModelShape {
   static constexpr int64_t kMaxVocab = 1 << 24;
   static constexpr int64_t kMaxContext = int64_t{1} << 40;
   static constexpr int64_t kMaxHeadDim = 512;  // kernels' limit as well
+  // The width of a row of latent attention; kernels' limit as well.
+  static constexpr int64_t kMaxLatentRow = 576;
   static constexpr int64_t kMaxExperts = 4'096;
   static constexpr int64_t kMaxStreams = 16;
 
@@ -109,6 +133,7 @@ struct ModelShape {
   int64_t branch_rank = 0;     // of the branch beside attention; 0 = none
   // True if the file gives window layers a head_dim of their own.
   bool has_window_head_dim = false;
+  LatentShape latent = {};
   // False if layers of the same model come before or after these on other
   // devices (SliceLayers).
   bool has_first_layer = true;

@@ -13,18 +13,26 @@ namespace plimsoll::planner {
 
 // A dimension of a tensor, in terms of the model.
 enum class Dim {
-  kNone,       // there is no such dimension
-  kOne,        // 1
-  kModel,      // model_dim
-  kVocab,      // vocab_size
-  kQuery,      // n_heads * head_dim
-  kKv,         // n_kv_heads * head_dim
-  kQkv,        // queries, keys and values together
-  kHead,       // head_dim
-  kHeads,      // n_heads
-  kFfn,        // ffn_dim
-  kTwoFfn,     // gate and up
-  kExpertFfn,  // expert_ffn_dim
+  kNone,      // there is no such dimension
+  kOne,       // 1
+  kModel,     // model_dim
+  kVocab,     // vocab_size
+  kQuery,     // n_heads * head_dim
+  kKv,        // n_kv_heads * head_dim
+  kQkv,       // queries, keys and values together
+  kHead,      // head_dim
+  kHeads,     // n_heads
+  kAttended,  // what the output's product reads of all heads
+  // The next ones are of latent attention.
+  kQueryRank,
+  kLatent,      // rank of keys and values
+  kRotatedKey,  // the part of a key that is rotated
+  kPlainKey,    // the rest of it
+  kValueHead,   // a head's value
+  kPlainQuery,  // n_heads keys
+  kFfn,         // ffn_dim
+  kTwoFfn,      // gate and up
+  kExpertFfn,   // expert_ffn_dim
   kTwoExpertFfn,
   kExperts,    // n_experts
   kSharedFfn,  // shared_ffn_dim
@@ -46,6 +54,8 @@ enum class When {
   kFusedQkv,
   kHeadNorms,
   kOwnKeyNorm,  // kHeadNorms, in a layer with keys of its own
+  kQueryRank,   // two products make the queries of latent attention
+  kNoQueryRank,
   kOptionalHeadNorms,
   kJointHeadNorms,  // one norm for all heads together
   kOptionalBias,

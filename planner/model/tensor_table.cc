@@ -63,7 +63,8 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_v.weight", When::kOwnValues, kRequired, MatrixOf(kModel, kKv)},
     {"attn_qkv.weight", When::kFusedQkv, kRequired, MatrixOf(kModel, kQkv),
      WeightKind::kDense, kQkvWeights},
-    {"attn_output.weight", When::kAlways, kRequired, MatrixOf(kQuery, kModel)},
+    {"attn_output.weight", When::kAlways, kRequired,
+     MatrixOf(kAttended, kModel)},
     {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
     {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
     {"attn_q_norm.weight", When::kOptionalHeadNorms, kOptional,
@@ -141,6 +142,32 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"post_norm.weight", When::kPle, kRequired, VectorOf(kModel)},
 });
 
+// A dimension of attention that depends on whether it is latent.
+int64_t LatentSizeOf(Dim dim, const ModelShape& shape,
+                     const LayerShape& layer) {
+  const LatentShape& latent = shape.latent;
+  const int64_t rotated = layer.head_dim - latent.rank;
+  const bool is_latent = layer.mixer == MixerKind::kLatentAttention;
+  switch (dim) {
+    case Dim::kQueryRank:
+      return latent.query_rank;
+    case kLatent:
+      return latent.rank;
+    case kRotatedKey:
+      return rotated;
+    case kPlainKey:
+      return latent.key_dim - rotated;
+    case kValueHead:
+      return latent.value_dim;
+    case kPlainQuery:
+      return shape.n_heads * latent.key_dim;
+    default:
+      break;
+  }
+  PLIMSOLL_CHECK(dim == kAttended, "SizeOf has all other dimensions");
+  return shape.n_heads * (is_latent ? latent.value_dim : layer.head_dim);
+}
+
 // The widths are at most kMaxDim and counts too, so no product overflows.
 int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
   const ModelShape& shape = context.shape;
@@ -189,14 +216,17 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
     case kOtherStreams:
       return shape.n_streams - 1;
     case kBranch:
+      return shape.branch_rank;
+    default:
       break;
   }
-  return shape.branch_rank;
+  return LatentSizeOf(dim, shape, layer);
 }
 
 bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
   const Architecture& a = context.architecture;
   const bool has_experts = layer.expert_ffn_dim > 0;
+  const bool has_heads = a.mixer == MixerKind::kAttention;
   const bool is_gated = layer.ffn_dim > 0 && a.ffn == FfnKind::kGated;
   const bool has_optional_biases = a.biases == BiasRule::kOptional;
   const bool has_qkv_biases =
@@ -207,12 +237,16 @@ bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
     case When::kSeparateQkv:
     case When::kOwnKv:
     case When::kOwnValues:
-      return !context.is_qkv_fused;
+      return has_heads && !context.is_qkv_fused;
     case When::kFusedQkv:
-      return context.is_qkv_fused;
+      return has_heads && context.is_qkv_fused;
     case When::kHeadNorms:
     case When::kOwnKeyNorm:
       return a.head_norms == HeadNorms::kEach;
+    case When::kQueryRank:
+    case When::kNoQueryRank:
+      return (context.shape.latent.query_rank > 0) ==
+             (when == When::kQueryRank);
     case When::kOptionalHeadNorms:
       return a.head_norms == HeadNorms::kEachIfPresent;
     case When::kJointHeadNorms:

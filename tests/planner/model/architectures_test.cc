@@ -29,13 +29,12 @@ std::vector<int64_t> Windows(const ModelShape& shape) {
 }
 
 TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
-  EXPECT_EQ(SupportedArchitectures(),
-            "cohere2, ernie4_5, ernie4_5-moe, exaone4, gemma, gemma2, gemma3, "
-            "gemma3n, gemma4, glm4, "
-            "glm4moe, "
-            "gpt-oss, "
-            "granite, granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
-            "qwen2moe, qwen3, qwen3moe, seed_oss, smollm3");
+  EXPECT_EQ(
+      SupportedArchitectures(),
+      "cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma, gemma2, "
+      "gemma3, gemma3n, gemma4, glm4, glm4moe, gpt-oss, granite, "
+      "granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
+      "qwen2moe, qwen3, qwen3moe, seed_oss, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -143,8 +142,8 @@ TEST(ArchitecturesTest, WindowsFollowTheArchitecturesPattern) {
     ASSERT_TRUE(shape.ok()) << architecture << ": " << shape.status();
     EXPECT_EQ(Windows(*shape), windows) << architecture;
   }
-  for (const char* architecture :
-       {"glm4", "granite", "llama", "mistral3", "qwen2", "qwen3", "qwen3moe"}) {
+  for (const char* architecture : {"deepseek2", "glm4", "granite", "llama",
+                                   "mistral3", "qwen2", "qwen3", "qwen3moe"}) {
     const auto shape =
         ShapeOf(Small(architecture).Int("attention.sliding_window", 8));
     EXPECT_TRUE(absl::IsUnimplemented(shape.status())) << architecture;

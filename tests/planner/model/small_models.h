@@ -26,6 +26,14 @@ inline HeaderNumbers Small(const std::string& architecture) {
       .Int("attention.key_length", 32)
       .Int("attention.value_length", 32)
       .Int("vocab_size", 100);
+  if (architecture == "deepseek2") {
+    numbers.Int("attention.head_count_kv", 1)
+        .Int("attention.kv_lora_rank", 32)
+        .Int("attention.key_length", 48)
+        .Int("attention.key_length_mla", 40)
+        .Int("attention.value_length_mla", 24)
+        .Int("rope.dimension_count", 16);
+  }
   return numbers;
 }
 
