@@ -30,6 +30,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "kernels/buffer.h"
+#include "kernels/rope.h"
 #include "kernels/row_args.h"
 #include "kernels/tensor_view.h"
 
@@ -38,6 +39,8 @@ namespace plimsoll::kernels {
 // Attention over a ring sums its keys in blocks of this many.
 inline constexpr int64_t kAttentionBlock = 64;
 inline constexpr int64_t kMaxHeadDim = 512;
+// Attention's queries and keys may be wider than its values.
+inline constexpr int64_t kMaxKeyDim = 576;
 inline constexpr int64_t kMaxCandidates = 64;
 
 // An allocation touches at most this many bytes between two calls of its fence.
@@ -179,60 +182,6 @@ struct AddBiasArgs {
 // AddBiases takes at most this many biases.
 inline constexpr size_t kMaxBiases = 4;
 
-// The pairs of a rotation that are scaled: in full from pair `end` on, not at
-// all up to pair `begin`, and in proportion in between. By default all are.
-struct RopeRamp {
-  double begin = -1;
-  double end = -1;
-
-  // The share, from 0 to 1, of the scale in pair p.
-  constexpr double ShareOf(int64_t p) const {
-    constexpr double kLeastWidth = 0.001;  // width of a ramp that is a step
-    const double width = end - begin > kLeastWidth ? end - begin : kLeastWidth;
-    const double share = (static_cast<double>(p) - begin) / width;
-    if (share <= 0) return 0;
-    return share < 1 ? share : 1;
-  }
-  // The scale of pair p, which is `scale` to the bit where its share is 1.
-  constexpr double ScaleOf(int64_t p, double scale) const {
-    const double share = ShareOf(p);
-    return scale * share + (1 - share);
-  }
-};
-
-// cos and sin of position * ramp.ScaleOf(p, scale) * base^(-2p / n_rot) /
-// freq_factors[p] for p < n_rot / 2, computed in double precision, times
-// `magnitude`.
-struct RopeAnglesArgs {
-  const int64_t* positions;  // host, [n_rows]
-  int64_t n_rows;
-  int64_t n_rot;
-  double base;
-  double scale;               // 1 / scaling factor
-  const float* freq_factors;  // [n_rot / 2] or nullptr
-  float magnitude;
-  float* out;          // [n_rows, n_rot / 2, 2]: cos, sin
-  RopeRamp ramp = {};  // begin <= end
-};
-
-enum class RopeStyle {
-  kNorm,  // pairs (2p, 2p + 1): architecture llama
-  kNeox,  // pairs (p, p + n_rot / 2): gemma, qwen
-};
-
-// Rotates the first n_rot elements of each head; the rest is copied. `out` may
-// be `x`.
-struct RopeArgs {
-  const float* x;       // [n_rows, n_heads, head_dim]
-  const float* angles;  // [n_rows, n_rot / 2, 2]
-  float* out;
-  int64_t n_rows;
-  int64_t n_heads;
-  int64_t head_dim;
-  int64_t n_rot;
-  RopeStyle style;
-};
-
 // Row r of x, rounded to `dtype`, goes to base + offsets[r] (kv_row.h).
 struct StoreRowsArgs {
   const float* x;  // [n_rows, dim]
@@ -297,10 +246,10 @@ struct CopyRowsArgs {
 struct AttentionArgs {
   const float* q;         // [n_rows, n_heads, head_dim], rotated
   const float* q_prefix;  // like q, rotated for prefix pages; may equal q
-  float* out;             // [n_rows, n_heads, head_dim]
+  float* out;             // [n_rows, n_heads, ValueDim()]
   int64_t n_heads;
   int64_t n_kv_heads;
-  int64_t head_dim;  // <= kMaxHeadDim, a multiple of 16, whole KV blocks
+  int64_t head_dim;  // <= kMaxKeyDim, a multiple of 16, whole KV blocks
   float scale;
   DType k_type;  // IsKvType
   DType v_type;
@@ -317,6 +266,12 @@ struct AttentionArgs {
   // [n_heads] or nullptr. Each is finite, or minus infinity, which acts as if
   // the head had no sink.
   const float* sinks = nullptr;
+  // Elements that are read of each head of a row of values, its first ones; 0:
+  // head_dim. The row is as long as one of keys all the same, so it may be one.
+  // <= kMaxHeadDim, a multiple of 16, whole KV blocks.
+  int64_t value_dim = 0;
+
+  int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
 };
 
 // The packing that remains once `out` is computed: `out` into `packed`.
@@ -325,7 +280,7 @@ inline PackActivationsArgs PackingOf(const AttentionArgs& args) {
   for (const AttentionSegment& segment : args.segments) {
     n_rows += segment.n_rows;
   }
-  return {args.out, n_rows, args.n_heads * args.head_dim, args.packed};
+  return {args.out, n_rows, args.n_heads * args.ValueDim(), args.packed};
 }
 
 // What a gate becomes before it multiplies up.
@@ -369,11 +324,12 @@ struct GatedMatMulArgs {
   bool keeps_floats = true;
 };
 
-// These are in experts.h and hadamard.h.
+// These are in experts.h, hadamard.h and heads.h.
 struct RouteExpertsArgs;
 struct GatedExpertMatMulArgs;
 struct ExpertSumMatMulArgs;
 struct HadamardArgs;
+struct HeadMatMulArgs;
 
 // The k largest logits of each row in descending order (equal ones by ascending
 // id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
@@ -483,6 +439,7 @@ class Backend {
   // Runs products that do not depend on each other as one operation.
   virtual absl::Status MatMuls(std::span<const MatMulArgs> products) = 0;
   absl::Status MatMul(const MatMulArgs& args) { return MatMuls({&args, 1}); }
+  virtual absl::Status HeadMatMul(const HeadMatMulArgs& args) = 0;
   // Adds at most kMaxBiases biases, as one operation, to buffers that do not
   // overlap and have the same number of rows.
   virtual absl::Status AddBiases(std::span<const AddBiasArgs> biases) = 0;

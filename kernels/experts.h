@@ -15,8 +15,9 @@ inline constexpr int64_t kMaxExperts = 4'096;
 // The least sum by which the weights of a row's experts are divided.
 inline constexpr float kLeastWeightSum = 0x1p-14f;
 
-// One matrix of each expert, all of the same type and size, each stored by
-// itself (UploadRows). They lie one after another, and so do their scales.
+// One matrix of each expert, or of each head (heads.h), all of the same type
+// and size, each stored by itself (UploadRows). They lie one after another, and
+// so do their scales.
 struct ExpertMatrices {
   WeightMatrix first = {};
   int64_t matrix_bytes = 0;  // from one expert's matrix to the next one's
@@ -87,10 +88,11 @@ struct Routing {
   bool is_normalized = false;
   float scale = 1;  // multiplies the weights at the end
   // Groups of as many experts each. Only experts of a row's best n_groups_used
-  // groups are chosen; the two best experts of a group, added, tell how good it
-  // is.
+  // groups are chosen. A group is as good as its two best experts, added, or,
+  // with groups_by_best, as its best one.
   int64_t n_groups = 1;
   int64_t n_groups_used = 1;
+  bool groups_by_best = false;
 };
 
 // Chooses the experts with the largest scores for each row, equal ones by

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_KERNELS_VALIDATE_H_
 #define PLIMSOLL_KERNELS_VALIDATE_H_
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -16,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
+#include "kernels/heads.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/kv_row.h"
 #include "kernels/quant/packed_row.h"
@@ -251,8 +253,28 @@ inline absl::Status ValidateRotation(int64_t n_rot, int64_t head_dim) {
   return absl::OkStatus();
 }
 
+// Checks that heads of `dim` elements may begin every `stride` elements.
+inline absl::Status ValidateStride(int64_t stride, int64_t dim) {
+  if (stride >= dim) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "heads of ", dim, " elements that begin every ", stride, " elements"));
+}
+
 inline absl::Status Validate(const RopeArgs& args) {
+  RETURN_IF_ERROR(ValidateStride(args.XStride(), args.head_dim));
+  RETURN_IF_ERROR(ValidateStride(args.OutStride(), args.head_dim));
   return ValidateRotation(args.n_rot, args.head_dim);
+}
+
+inline absl::Status Validate(const HeadMatMulArgs& args) {
+  RETURN_IF_ERROR(ValidateStride(args.x_stride, args.w.first.cols));
+  RETURN_IF_ERROR(ValidateStride(args.out_stride, args.w.first.rows));
+  return Validate(MatMulArgs{.w = args.w.first,
+                             .x = args.x,
+                             .packed = nullptr,
+                             .out = args.out,
+                             .n_rows = args.n_rows,
+                             .accumulate = false});
 }
 
 inline absl::Status Validate(const ScaleRowsArgs& args) {
@@ -324,14 +346,16 @@ inline absl::Status Validate(const PrepareHeadsArgs& args) {
 }
 
 inline absl::Status Validate(const AttentionArgs& args) {
-  if (args.head_dim <= 0 || args.head_dim > kMaxHeadDim ||
-      args.head_dim % 16 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("head_dim ", args.head_dim));
+  const int64_t value_dim = args.ValueDim();
+  if (args.head_dim <= 0 || args.head_dim > kMaxKeyDim ||
+      args.head_dim % 16 != 0 || value_dim <= 0 ||
+      value_dim > std::min(args.head_dim, kMaxHeadDim) || value_dim % 16 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("head_dim ", args.head_dim, ", value_dim ", value_dim));
   }
-  for (const DType dtype : {args.k_type, args.v_type}) {
-    absl::Status status = ValidateKv(dtype, args.head_dim);
-    if (!status.ok()) return status;
-  }
+  RETURN_IF_ERROR(ValidateKv(args.k_type, args.head_dim));
+  RETURN_IF_ERROR(ValidateKv(args.v_type, args.head_dim));
+  RETURN_IF_ERROR(ValidateKv(args.v_type, value_dim));
   if (args.n_kv_heads <= 0 || args.n_heads % args.n_kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         args.n_heads, " heads over ", args.n_kv_heads, " KV heads"));
@@ -342,7 +366,7 @@ inline absl::Status Validate(const AttentionArgs& args) {
   }
   RETURN_IF_ERROR(ValidateCap(args.soft_cap, "scores"));
   if (args.packed == nullptr) return absl::OkStatus();
-  return ValidatePacked(args.n_heads * args.head_dim);
+  return ValidatePacked(args.n_heads * value_dim);
 }
 
 inline absl::Status Validate(const TopKArgs& args) {

@@ -12,6 +12,7 @@
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/experts.h"
+#include "kernels/heads.h"
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
@@ -103,6 +104,11 @@ class CpuBackend : public Backend {
     for (const MatMulArgs& args : products) {
       if (args.soft_cap > 0) cpu::SoftCap(args, pool_);
     }
+    return absl::OkStatus();
+  }
+  absl::Status HeadMatMul(const HeadMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::HeadMatMul(args, pool_);
     return absl::OkStatus();
   }
   absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {

@@ -15,6 +15,7 @@
 #include "kernels/cpu/top_list.h"
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
+#include "kernels/heads.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -81,6 +82,8 @@ void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
 // [begin, end).
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
+// The panels of all heads' matrices are one loop.
+void HeadMatMul(const HeadMatMulArgs& args, ThreadPool& pool);
 // Panels [begin, end) of a product of any kind, with the bits of MatMuls; top
 // and soft_cap are not looked at.
 void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end);

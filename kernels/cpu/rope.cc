@@ -58,8 +58,8 @@ void RotateHead(const float* x, const float* angles, int64_t n_pairs,
 
 void RopeRange(const RopeArgs& args, int64_t begin, int64_t end) {
   for (int64_t i = begin * args.n_heads; i < end * args.n_heads; ++i) {
-    const float* x = args.x + i * args.head_dim;
-    float* out = args.out + i * args.head_dim;
+    const float* x = args.x + i * args.XStride();
+    float* out = args.out + i * args.OutStride();
     const float* angles = args.angles + i / args.n_heads * args.n_rot;
     if (args.style == RopeStyle::kNeox) {
       RotateHead<true>(x, angles, args.n_rot / 2, out);

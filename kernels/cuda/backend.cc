@@ -14,6 +14,7 @@
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/experts.h"
+#include "kernels/heads.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
 #include "kernels/validate.h"
@@ -88,6 +89,12 @@ class CudaBackend : public Backend {
       if (args.soft_cap > 0) PLIMSOLL_CUDA::SoftCap(context_, args);
     }
     return LaunchStatus();
+  }
+  absl::Status HeadMatMul(const HeadMatMulArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::HeadMatMul(context_, args);
+      return absl::OkStatus();
+    });
   }
   absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
     return Run(biases, [&] {

@@ -15,6 +15,7 @@
 #include "kernels/cuda/staging.h"
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
+#include "kernels/heads.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -49,6 +50,7 @@ void SoftCap(const Context& context, const MatMulArgs& args);
 void AddBiases(const Context& context, std::span<const AddBiasArgs> list);
 // A product in float32: exact weights on `x`.
 void MatMulFloat(const Context& context, const MatMulArgs& args);
+void HeadMatMul(const Context& context, const HeadMatMulArgs& args);
 void RmsNorm(const Context& context, const RmsNormArgs& args);
 void AddNorm(const Context& context, const AddNormArgs& args);
 void PackActivations(const Context& context, const PackActivationsArgs& args);

@@ -47,8 +47,8 @@ __global__ void RotateHeads(RopeArgs p) {
   if (i >= p.n_rows * p.n_heads * per_head) return;
   const int64_t head = i / per_head;
   const int64_t pair = i % per_head;
-  const float* x = p.x + head * p.head_dim;
-  float* out = p.out + head * p.head_dim;
+  const float* x = p.x + head * p.XStride();
+  float* out = p.out + head * p.OutStride();
   if (pair >= n_pairs) {
     const int64_t c = p.n_rot + pair - n_pairs;
     out[c] = x[c];

@@ -17,13 +17,12 @@ struct Key {
   bool is_prefix;
 };
 
-// The elements of one head of a stored row.
+// The first `n` elements of one head of a stored row.
 std::vector<float> Head(const AttentionArgs& args, const std::byte* row,
-                        DType dtype, int64_t kv_head) {
-  std::vector<float> values(static_cast<size_t>(args.head_dim));
-  const absl::Status status =
-      DequantizeRow(dtype, row + KvBytes(dtype, kv_head * args.head_dim),
-                    args.head_dim, values.data());
+                        DType dtype, int64_t kv_head, int64_t n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  const absl::Status status = DequantizeRow(
+      dtype, row + KvBytes(dtype, kv_head * args.head_dim), n, values.data());
   PLIMSOLL_CHECK(status.ok(), "every KV type is a weight type");
   return values;
 }
@@ -69,12 +68,14 @@ void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
                 int64_t row, int64_t head) {
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
   const int64_t q_offset = (row * args.n_heads + head) * args.head_dim;
+  float* const out = args.out + (row * args.n_heads + head) * args.ValueDim();
   std::vector<double> scores;
   double max = -HUGE_VAL;
   for (const Key& key : keys) {
     const float* q = (key.is_prefix ? args.q_prefix : args.q) + q_offset;
     double dot = 0;
-    for (const float k : Head(args, key.k, args.k_type, kv_head)) {
+    for (const float k :
+         Head(args, key.k, args.k_type, kv_head, args.head_dim)) {
       dot += double{*q++} * k;
     }
     double score = dot * args.scale;
@@ -84,7 +85,7 @@ void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
     scores.push_back(score);
     max = std::max(max, score);
   }
-  std::vector<double> sum(static_cast<size_t>(args.head_dim), 0.0);
+  std::vector<double> sum(static_cast<size_t>(args.ValueDim()), 0.0);
   double total = 0;
   if (args.sinks != nullptr && !keys.empty()) {
     max = std::max<double>(max, args.sinks[head]);
@@ -93,12 +94,12 @@ void AttendHead(const AttentionArgs& args, const std::vector<Key>& keys,
   for (size_t j = 0; j < keys.size(); ++j) {
     const double weight = std::exp(scores[j] - max);
     total += weight;
-    const auto values = Head(args, keys[j].v, args.v_type, kv_head);
+    const auto values =
+        Head(args, keys[j].v, args.v_type, kv_head, args.ValueDim());
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * values[i];
   }
   for (size_t i = 0; i < sum.size(); ++i) {
-    args.out[q_offset + static_cast<int64_t>(i)] =
-        static_cast<float>(keys.empty() ? 0.0 : sum[i] / total);
+    out[i] = static_cast<float>(keys.empty() ? 0.0 : sum[i] / total);
   }
 }
 

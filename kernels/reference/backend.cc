@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/experts.h"
+#include "kernels/heads.h"
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
@@ -88,6 +89,10 @@ class ReferenceBackend : public Backend {
       RETURN_IF_ERROR(reference::MatMul(args));
     }
     return absl::OkStatus();
+  }
+  absl::Status HeadMatMul(const HeadMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    return reference::HeadMatMul(args);
   }
   absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
     RETURN_IF_ERROR(Validate(biases));

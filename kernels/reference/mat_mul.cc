@@ -61,4 +61,16 @@ absl::Status MatMul(const MatMulArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status HeadMatMul(const HeadMatMulArgs& args) {
+  for (int64_t i = 0; i < args.n_rows * args.n_heads; ++i) {
+    RETURN_IF_ERROR(MatMul({.w = args.w.Of(i % args.n_heads),
+                            .x = args.x + i * args.x_stride,
+                            .packed = nullptr,
+                            .out = args.out + i * args.out_stride,
+                            .n_rows = 1,
+                            .accumulate = false}));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace plimsoll::kernels::reference

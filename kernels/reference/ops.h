@@ -7,11 +7,13 @@
 #include "kernels/backend.h"
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
+#include "kernels/heads.h"
 
 namespace plimsoll::kernels::reference {
 
 absl::Status GetRows(const GetRowsArgs& args);
 absl::Status MatMul(const MatMulArgs& args);
+absl::Status HeadMatMul(const HeadMatMulArgs& args);
 void AddBias(const AddBiasArgs& args);
 void RmsNorm(const RmsNormArgs& args);
 void PackActivations(const PackActivationsArgs& args);

@@ -26,8 +26,8 @@ void Rope(const RopeArgs& args) {
   const int64_t n_pairs = args.n_rot / 2;
   const bool is_neox = args.style == RopeStyle::kNeox;
   for (int64_t i = 0; i < args.n_rows * args.n_heads; ++i) {
-    const float* x = args.x + i * args.head_dim;
-    float* out = args.out + i * args.head_dim;
+    const float* x = args.x + i * args.XStride();
+    float* out = args.out + i * args.OutStride();
     const float* angles = args.angles + i / args.n_heads * args.n_rot;
     for (int64_t p = 0; p < n_pairs; ++p) {
       const int64_t first = is_neox ? p : 2 * p;

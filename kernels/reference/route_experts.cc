@@ -44,7 +44,8 @@ std::vector<bool> InBestGroups(const Scores& scores, const Routing& routing) {
     Scores group(scores.begin() + static_cast<int64_t>(begin),
                  scores.begin() + static_cast<int64_t>(begin + size));
     std::sort(group.begin(), group.end(), std::greater<>());
-    of_groups.push_back(group[0] + (size > 1 ? group[1] : 0));
+    const bool has_second = size > 1 && !routing.groups_by_best;
+    of_groups.push_back(group[0] + (has_second ? group[1] : 0));
   }
   std::vector<bool> is_in(scores.size());
   const std::vector<int32_t> order = Order(of_groups);

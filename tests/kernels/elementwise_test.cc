@@ -218,6 +218,40 @@ TEST_P(ElementwiseTest, RopeRotatesPairsAndLeavesTheRest) {
   }
 }
 
+TEST_P(ElementwiseTest, RopeLeavesWhatLiesBetweenHeads) {
+  constexpr int64_t kRows = 2;
+  constexpr int64_t kHeads = 3;
+  constexpr int64_t kDim = 16;
+  constexpr int64_t kXStride = 40;
+  constexpr int64_t kOutStride = 20;
+  RandomData random(27);
+  const auto angles = Angles(backend(), {3, 700}, kDim, {});
+  const auto x = random.Floats(kRows * kHeads * kXStride);
+  std::vector<float> dense;
+  for (int64_t i = 0; i < kRows * kHeads; ++i) {
+    dense.insert(dense.end(), x.begin() + i * kXStride,
+                 x.begin() + i * kXStride + kDim);
+  }
+  std::vector<float> out(kRows * kHeads * kOutStride, 7.0f);
+  RopeArgs args = {dense.data(), angles.data(), dense.data(), kRows,
+                   kHeads,       kDim,          kDim,         RopeStyle::kNorm};
+  ASSERT_TRUE(backend().Rope(args).ok());
+  args.x = x.data();
+  args.x_stride = kXStride;
+  args.out = out.data();
+  args.out_stride = kOutStride;
+  ASSERT_TRUE(backend().Rope(args).ok());
+  for (int64_t i = 0; i < kRows * kHeads; ++i) {
+    EXPECT_EQ(Bits(out.data() + i * kOutStride, kDim),
+              Bits(dense.data() + i * kDim, kDim));
+    for (int64_t gap = kDim; gap < kOutStride; ++gap) {
+      EXPECT_EQ(out[static_cast<size_t>(i * kOutStride + gap)], 7.0f);
+    }
+  }
+  args.out_stride = kDim - 1;
+  EXPECT_EQ(backend().Rope(args).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_P(ElementwiseTest, RopeRefusesMoreThanAHead) {
   float x[16] = {};
   float angles[18] = {};

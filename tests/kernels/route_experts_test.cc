@@ -115,11 +115,13 @@ TEST_P(RouteExpertsTest, ExpertsOfTheBestGroupsAreChosen) {
   for (const double score : scores) {
     logits.push_back(static_cast<float>(std::log(score / (1 - score))));
   }
-  const RoutedRows routed =
-      Route(logits, 12, 3,
-            {.gate = RouterGate::kSigmoid, .n_groups = 4, .n_groups_used = 2});
+  Routing routing = {
+      .gate = RouterGate::kSigmoid, .n_groups = 4, .n_groups_used = 2};
+  const RoutedRows routed = Route(logits, 12, 3, routing);
   EXPECT_THAT(routed.experts(), ElementsAre(6, 3, 4));
   ExpectWeights(routed, {0.8, 0.7, 0.7});
+  routing.groups_by_best = true;
+  EXPECT_THAT(Route(logits, 12, 3, routing).experts(), ElementsAre(0, 6, 7));
 }
 
 TEST_P(RouteExpertsTest, AGroupOfOneIsAsGoodAsItsExpert) {

@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "bench/decode_ops.h"
-#include "tests/kernels/attention_fixture.h"
+#include "tests/kernels/attention/attention_fixture.h"
 
 namespace plimsoll::kernels {
 namespace {

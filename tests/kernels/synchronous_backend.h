@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "kernels/backend.h"
 #include "kernels/experts.h"
+#include "kernels/heads.h"
 
 namespace plimsoll::kernels {
 
@@ -53,6 +54,9 @@ class SynchronousBackend : public Backend {
   }
   absl::Status MatMuls(std::span<const MatMulArgs> products) override {
     return Then(backend_->MatMuls(products));
+  }
+  absl::Status HeadMatMul(const HeadMatMulArgs& args) override {
+    return Then(backend_->HeadMatMul(args));
   }
   absl::Status AddBiases(std::span<const AddBiasArgs> biases) override {
     return Then(backend_->AddBiases(biases));

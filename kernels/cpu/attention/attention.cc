@@ -63,15 +63,15 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
 // order, for kVectors vectors of the head. `values` begins at cell `begin`.
 template <int kCount, int kVectors>
 void AddValuesAt(int64_t begin, int64_t end, const float* weights,
-                 const float* values, int64_t head_dim, float* sums) {
+                 const float* values, int64_t dim, float* sums) {
   const D d;
   hn::Vec<D> acc[kCount][kVectors];
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
-      acc[m][i] = hn::LoadU(d, sums + m * head_dim + i * kLanes);
+      acc[m][i] = hn::LoadU(d, sums + m * dim + i * kLanes);
     }
   }
-  for (int64_t j = begin; j < end; ++j, values += head_dim) {
+  for (int64_t j = begin; j < end; ++j, values += dim) {
     hn::Vec<D> value[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       value[i] = hn::LoadU(d, values + i * kLanes);
@@ -85,23 +85,22 @@ void AddValuesAt(int64_t begin, int64_t end, const float* weights,
   }
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
-      hn::StoreU(acc[m][i], d, sums + m * head_dim + i * kLanes);
+      hn::StoreU(acc[m][i], d, sums + m * dim + i * kLanes);
     }
   }
 }
 
 template <int kCount>
 void AddValues(int64_t begin, int64_t end, const float* weights,
-               const float* values, int64_t head_dim, float* sums) {
+               const float* values, int64_t dim, float* sums) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
   int64_t at = 0;
-  for (; at + kVectors * kLanes <= head_dim; at += kVectors * kLanes) {
-    AddValuesAt<kCount, kVectors>(begin, end, weights, values + at, head_dim,
+  for (; at + kVectors * kLanes <= dim; at += kVectors * kLanes) {
+    AddValuesAt<kCount, kVectors>(begin, end, weights, values + at, dim,
                                   sums + at);
   }
-  for (; at < head_dim; at += kLanes) {
-    AddValuesAt<kCount, 1>(begin, end, weights, values + at, head_dim,
-                           sums + at);
+  for (; at < dim; at += kLanes) {
+    AddValuesAt<kCount, 1>(begin, end, weights, values + at, dim, sums + at);
   }
 }
 
@@ -141,6 +140,7 @@ void ForSameCells(const Query* queries, int64_t n_queries, int64_t tile_begin,
 void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
                  int64_t n_queries, const AttentionScratch& scratch) {
   const int64_t dim = args.head_dim;
+  const int64_t value_dim = args.ValueDim();
   const int64_t tile_cells = std::min(kTileFloats / dim, kAttentionBlock);
   const auto scores_of = [&](int64_t i) {
     return scratch.scores + i * kAttentionBlock;
@@ -163,19 +163,19 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   }
   for (int64_t i = 0; i < n_queries; ++i) {
     if (queries[i].begin >= queries[i].end) continue;
-    Soften(args, queries[i], scores_of(i), scratch.sums + i * dim);
+    Soften(args, queries[i], scores_of(i), scratch.sums + i * value_dim);
   }
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
     for (int64_t c = t; c < end; ++c) {
-      LoadHead(block.cells.values[c], args.v_type, dim,
-               scratch.tile + (c - t) * dim);
+      LoadHead(block.cells.values[c], args.v_type, value_dim,
+               scratch.tile + (c - t) * value_dim);
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
                    AddValues<count>(from, to, scores_of(i),
-                                    scratch.tile + (from - t) * dim, dim,
-                                    scratch.sums + i * dim);
+                                    scratch.tile + (from - t) * value_dim,
+                                    value_dim, scratch.sums + i * value_dim);
                  });
   }
 }
@@ -226,7 +226,7 @@ void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
 void AttendNext(const AttentionArgs& args, const AttentionTask& task, int64_t b,
                 const Block& block, Query* queries, int64_t n_queries,
                 const AttentionScratch& scratch) {
-  BeginBlock(b, args.head_dim, queries, n_queries, scratch);
+  BeginBlock(b, args.ValueDim(), queries, n_queries, scratch);
   if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
     AttendRow(args, block, queries, n_queries, scratch);
   } else {
@@ -319,16 +319,17 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
 void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
               const State& state, const float* sums) {
   const D d;
-  float* out = args.out + (row * args.n_heads + head) * args.head_dim;
+  const int64_t dim = args.ValueDim();
+  float* out = args.out + (row * args.n_heads + head) * dim;
   if (state.max == kNone) {  // it saw nothing
-    std::fill_n(out, args.head_dim, 0.0f);
+    std::fill_n(out, dim, 0.0f);
     return;
   }
   float total = state.total;
   // A sink far above the scores makes the total infinite: the row is zeros.
   if (args.sinks != nullptr) total += std::exp(args.sinks[head] - state.max);
   const auto inverse = hn::Set(d, 1.0f / total);
-  for (int64_t i = 0; i < args.head_dim; i += kLanes) {
+  for (int64_t i = 0; i < dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), inverse), d, out + i);
   }
 }
@@ -337,7 +338,7 @@ void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
 
 void Attend(const AttentionArgs& args, const AttentionTask& task,
             const AttentionScratch& scratch, float* partial) {
-  const int64_t dim = args.head_dim;
+  const int64_t dim = args.ValueDim();
   Query queries[kMaxQueries];
   int64_t n_queries = 0;
   for (int64_t r = 0; r < task.n_rows; ++r) {
@@ -376,7 +377,7 @@ void Attend(const AttentionArgs& args, const AttentionTask& task,
 
 void JoinSpans(const AttentionArgs& args, const AttentionTask& task,
                const float* partials, int64_t partial_floats, float* totals) {
-  const int64_t dim = args.head_dim;
+  const int64_t dim = args.ValueDim();
   for (int64_t h = 0; h < task.n_heads; ++h) {
     State state;
     std::fill_n(totals, dim, 0.0f);

@@ -58,8 +58,9 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
                  const float* weights, float* sums) {
   const AttentionTag d;
   constexpr int kSpan = kSpanVectors<kType>;
+  const int64_t dim = args.ValueDim();
   const auto sums_at = [&](int m, int i) {
-    return sums + m * args.head_dim +
+    return sums + m * dim +
            SpanElement<kType>(at + i / kSpan * kSpan * kLanes, i % kSpan);
   };
   hn::Vec<AttentionTag> acc[kCount][kVectors];
@@ -97,12 +98,13 @@ template <int kCount, DType kType>
 void AddStored(const AttentionArgs& args, const Block& block,
                const float* weights, float* sums) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
+  const int64_t dim = args.ValueDim();
   int64_t at = 0;
-  for (; at + kVectors * kLanes <= args.head_dim; at += kVectors * kLanes) {
+  for (; at + kVectors * kLanes <= dim; at += kVectors * kLanes) {
     AddStoredAt<kCount, kType, kVectors>(args, block, at, weights, sums);
   }
   constexpr int kSpan = kSpanVectors<kType>;
-  for (; at < args.head_dim; at += kSpan * kLanes) {
+  for (; at < dim; at += kSpan * kLanes) {
     AddStoredAt<kCount, kType, kSpan>(args, block, at, weights, sums);
   }
 }
@@ -115,7 +117,7 @@ void AttendStored(const AttentionArgs& args, const Block& block, Query* queries,
   });
   for (int m = 0; m < kCount; ++m) {
     Soften(args, queries[m], scratch.scores + m * kAttentionBlock,
-           scratch.sums + m * args.head_dim);
+           scratch.sums + m * args.ValueDim());
   }
   WithKvType(args.v_type, [&](auto type) {
     AddStored<kCount, type>(args, block, scratch.scores, scratch.sums);

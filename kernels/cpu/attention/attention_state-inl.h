@@ -103,7 +103,8 @@ inline void Soften(const AttentionArgs& args, Query& query, float* scores,
   state.total = state.total * correction + hn::GetLane(hn::SumOfLanes(d, sum));
   state.max = max;
   if (correction == 1.0f) return;
-  for (int64_t i = 0; i < args.head_dim; i += kLanes) {
+  const int64_t dim = args.ValueDim();
+  for (int64_t i = 0; i < dim; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, correction)), d,
                sums + i);
   }
@@ -111,12 +112,12 @@ inline void Soften(const AttentionArgs& args, Query& query, float* scores,
 
 // Joins the next span to the spans before it: `before` and `sums` become those
 // of all of them.
-inline void Join(const State& next, const float* next_sums, int64_t head_dim,
+inline void Join(const State& next, const float* next_sums, int64_t dim,
                  State& before, float* sums) {
   if (next.max == kNone) return;  // it saw nothing
   if (before.max == kNone) {
     before = next;
-    std::copy_n(next_sums, head_dim, sums);
+    std::copy_n(next_sums, dim, sums);
     return;
   }
   const AttentionTag d;
@@ -127,7 +128,7 @@ inline void Join(const State& next, const float* next_sums, int64_t head_dim,
   const float old_factor = factor_of(before.max);
   const float new_factor = factor_of(next.max);
   before = {max, before.total * old_factor + next.total * new_factor};
-  for (int64_t i = 0; i < head_dim; i += kLanes) {
+  for (int64_t i = 0; i < dim; i += kLanes) {
     const auto scaled = hn::Mul(hn::LoadU(d, sums + i), hn::Set(d, old_factor));
     hn::StoreU(
         hn::MulAdd(hn::LoadU(d, next_sums + i), hn::Set(d, new_factor), scaled),
@@ -136,18 +137,17 @@ inline void Join(const State& next, const float* next_sums, int64_t head_dim,
 }
 
 // Moves queries on to the span that `block` belongs to.
-inline void BeginBlock(int64_t block, int64_t head_dim, Query* queries,
+inline void BeginBlock(int64_t block, int64_t dim, Query* queries,
                        int64_t n_queries, const AttentionScratch& scratch) {
   for (int64_t i = 0; i < n_queries; ++i) {
     Query& query = queries[i];
     const int64_t span = block / query.blocks.span_blocks;
     if (span == query.span) continue;
-    float* sums = scratch.sums + i * head_dim;
-    Join(query.now, sums, head_dim, query.before,
-         scratch.totals + i * head_dim);
+    float* sums = scratch.sums + i * dim;
+    Join(query.now, sums, dim, query.before, scratch.totals + i * dim);
     query.now = {};
     query.span = span;
-    std::fill_n(sums, head_dim, 0.0f);
+    std::fill_n(sums, dim, 0.0f);
   }
 }
 

@@ -65,8 +65,8 @@ struct AttentionTask {
 // One thread's scratch.
 struct AttentionScratch {
   float* tile;    // [kTileFloats]: keys, then values
-  float* sums;    // [MaxQueries, head_dim], of a span
-  float* totals;  // [MaxQueries, head_dim], of the spans before it
+  float* sums;    // [MaxQueries, value_dim], of a span
+  float* totals;  // [MaxQueries, value_dim], of the spans before it
   float* scores;  // [kMaxQueries, kAttentionBlock]
 };
 
@@ -92,7 +92,7 @@ AttentionTask AttentionTaskAt(const AttentionArgs& args,
 // Floats of a span's result: a maximum, a total and sums for each head.
 inline int64_t PartialFloats(const AttentionArgs& args,
                              const AttentionSplit& split) {
-  return split.part_heads * (2 + args.head_dim);
+  return split.part_heads * (2 + args.ValueDim());
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -69,14 +69,15 @@ class RowScores {
     return static_cast<float>(1 / (1 + std::exp(-double{x})));
   }
 
-  // The sum of a group's two best.
+  // The sum of a group's two best, or its best one.
   double Quality(int64_t group) const {
     const int64_t size = n_ / routing_.n_groups;
     double first = kLowest;
-    double second = size > 1 ? double{kLowest} : 0;
+    const bool has_second = size > 1 && !routing_.groups_by_best;
+    double second = has_second ? double{kLowest} : 0;
     for (int64_t e = group * size; e < (group + 1) * size; ++e) {
       const double key = keys_[e];
-      if (size > 1) second = std::max(second, std::min(first, key));
+      if (has_second) second = std::max(second, std::min(first, key));
       first = std::max(first, key);
     }
     return first + second;

@@ -48,7 +48,9 @@ void MultiplyTileRows(const float* tile, int64_t n, const float* x,
 
 }  // namespace
 
-void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
+// Rows of x begin every `x_stride` floats, rows of out every `out_stride`.
+void MatMulFloatPanels(const MatMulArgs& args, int64_t x_stride,
+                       int64_t out_stride, int64_t begin, int64_t end) {
   const int64_t cols = args.w.cols;
   const float scale = args.w.HostScale();
   HWY_ALIGN float tile[32 * kPanelRows];
@@ -64,13 +66,13 @@ void MatMulFloatPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
         if (c % kPartColumns == 0) part = PartOf(panel, c / 32, buffer);
         const int64_t n = std::min<int64_t>(32, cols - c);
         const float* w = DecodeTile(part, c % kPartColumns / 32, n, tile);
-        MultiplyTileRows<kBlockRows>(w, n, args.x + first * cols + c, cols,
-                                     n_rows, sums);
+        MultiplyTileRows<kBlockRows>(w, n, args.x + first * x_stride + c,
+                                     x_stride, n_rows, sums);
       }
       const int64_t n_valid =
           std::min(kPanelRows, args.w.rows - p * kPanelRows);
       for (int64_t m = 0; m < n_rows; ++m) {
-        float* out = args.out + (first + m) * args.w.rows + p * kPanelRows;
+        float* out = args.out + (first + m) * out_stride + p * kPanelRows;
         for (int64_t r = 0; r < n_valid; ++r) {
           const float sum = sums[m * kPanelRows + r] * scale;
           out[r] = args.accumulate ? out[r] + sum : sum;
@@ -89,7 +91,8 @@ namespace plimsoll::kernels::cpu {
 HWY_EXPORT(MatMulFloatPanels);
 
 void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)(args, begin, end);
+  HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)
+  (args, args.w.cols, args.w.rows, begin, end);
 }
 
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool) {
@@ -97,7 +100,32 @@ void MatMulFloat(const MatMulArgs& args, ThreadPool& pool) {
   const int64_t grain =
       std::clamp<int64_t>(n_panels / (pool.n_threads() * 4), 1, 16);
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)(args, begin, end);
+    MatMulFloat(args, begin, end);
+  });
+}
+
+void HeadMatMul(const HeadMatMulArgs& args, ThreadPool& pool) {
+  const int64_t n_panels = Panels(args.w.first);
+  const int64_t n = args.n_heads * n_panels;
+  const int64_t grain = std::clamp<int64_t>(n / (pool.n_threads() * 4), 1, 16);
+  const auto multiply = [&](int64_t head, int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(MatMulFloatPanels)
+    ({.w = args.w.Of(head),
+      .x = args.x + head * args.x_stride,
+      .packed = nullptr,
+      .out = args.out + head * args.out_stride,
+      .n_rows = args.n_rows,
+      .accumulate = false},
+     args.n_heads * args.x_stride, args.n_heads * args.out_stride, begin, end);
+  };
+  pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int) {
+    while (begin < end) {
+      const int64_t head = begin / n_panels;
+      const int64_t first = begin % n_panels;
+      const int64_t last = std::min(n_panels, first + end - begin);
+      multiply(head, first, last);
+      begin += last - first;
+    }
   });
 }
 

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     totals[i] = __shfl_sync(kFullWarp, all.total, i);
   }
   WriteSums<S>(shape, task, all_sums, [&](int query, int64_t at, float value) {
-    shape.out[task.Index(query, shape.n_heads) * shape.head_dim + at] =
+    shape.out[task.Index(query, shape.n_heads) * shape.value_dim + at] =
         Quotient(value, totals[query]);
   });
 }
@@ -144,7 +144,7 @@ __device__ inline float MergedValue(const AttentionShape& shape,
 
 // Block (t, r, h) merges the spans of head h of row r of tile t, unless a warp
 // has done that. It also packs the result if `packed` is not null: `packed` is
-// for the step's rows, and head_dim is whole blocks.
+// for the step's rows, and value_dim is whole blocks.
 __global__ void __launch_bounds__(kMaxMergeThreads)
     MergeSpans(AttentionShape shape, const AttentionTile* tiles,
                Partials partials, std::byte* packed) {
@@ -154,9 +154,9 @@ __global__ void __launch_bounds__(kMaxMergeThreads)
   const int64_t row = tile.first_row + blockIdx.y;
   const int64_t query = (row - tiles[0].first_row) * shape.n_heads + blockIdx.z;
   const int64_t n_spans = tile.Spans();
-  for (int64_t at = ThreadIndex(); at < shape.head_dim; at += BlockThreads()) {
-    const int64_t column = blockIdx.z * shape.head_dim + at;
-    const int64_t dim = shape.n_heads * shape.head_dim;
+  for (int64_t at = ThreadIndex(); at < shape.value_dim; at += BlockThreads()) {
+    const int64_t column = blockIdx.z * shape.value_dim + at;
+    const int64_t dim = shape.n_heads * shape.value_dim;
     float& out = shape.out[row * dim + column];
     if (partials.data != nullptr) {
       out = MergedValue(shape, partials, query, n_spans, at);
@@ -178,6 +178,7 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   shape.n_heads = args.n_heads;
   shape.n_kv_heads = args.n_kv_heads;
   shape.head_dim = args.head_dim;
+  shape.value_dim = args.ValueDim();
   shape.part_heads = std::min(group, n_queries);
   shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
   shape.scale = args.scale;
@@ -226,8 +227,10 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
     LaunchAttend<Shape<16, 1>>(context, shape, tiles, partials);
   } else if (shape.head_dim <= kNarrowHeadDim) {
     LaunchAttend<Shape<32, 1>>(context, shape, tiles, partials);
-  } else {
+  } else if (shape.head_dim <= kMaxHeadDim) {
     LaunchAttend<Shape<32, 2>>(context, shape, tiles, partials);
+  } else {
+    LaunchAttend<Shape<32, 3, 2>>(context, shape, tiles, partials);
   }
 }
 
@@ -264,7 +267,8 @@ void LaunchMerge(const Context& context, const AttentionShape& shape,
                  const Tiles& tiles, const Partials& partials,
                  std::byte* packed) {
   const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
-  const int64_t head_warps = (shape.head_dim + kWarpThreads - 1) / kWarpThreads;
+  const int64_t head_warps =
+      (shape.value_dim + kWarpThreads - 1) / kWarpThreads;
   const auto n_threads = static_cast<int>(
       std::min<int64_t>(head_warps * kWarpThreads, kMaxMergeThreads));
   Launch(MergeSpans,
@@ -276,7 +280,7 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
                            Tiles tiles, std::byte* packed) {
   Partials partials = {};
   partials.data = reinterpret_cast<float*>(context.scratch);
-  partials.stride = 2 + shape.head_dim;
+  partials.stride = 2 + shape.value_dim;
   while (!tiles.host.empty()) {
     const size_t n = TilesThatFit(shape, tiles.host, partials);
     if (n == 0) {
@@ -392,7 +396,7 @@ absl::StatusOr<bool> AttendFew(const Context& context,
                                std::byte* packed) {
   ASSIGN_OR_RETURN(const AttentionTile* device, context.queue->PutSpan(host));
   const Tiles tiles = {host, device};
-  if (shape.head_dim % kActivationBlock != 0) packed = nullptr;
+  if (shape.value_dim % kActivationBlock != 0) packed = nullptr;
   int64_t max_spans = 0;
   for (const AttentionTile& tile : host) {
     max_spans = std::max(max_spans, tile.Spans());

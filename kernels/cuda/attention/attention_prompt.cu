@@ -23,19 +23,20 @@ namespace {
 constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;  // groups of keys: columns of a product
 
-// The constants of a kernel. A head dimension is rounded up to one of the
-// shapes. With wide heads, kTeam warps share the queries, and each has kDims of
-// the values' elements.
-template <int kHeadDimOfShape>
+// The constants of a kernel. The dimensions of heads of keys and of values are
+// rounded up to one of the shapes. With wide heads, kTeam warps share the
+// queries, and each has kDims of the values' elements.
+template <int kHeadDimOfShape, int kValueDimOfShape = kHeadDimOfShape>
 struct PromptShape {
   static constexpr int kStepKeys = kKeys;
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr int kHead = kHeadDimOfShape;
-  static constexpr int kTeam = kHead <= 256 ? 1 : kHead / 256;
-  static constexpr int kDims = kHead / kTeam;
+  static constexpr int kTeam =
+      kValueDimOfShape <= 256 ? 1 : kValueDimOfShape / 256;
+  static constexpr int kDims = kValueDimOfShape / kTeam;
   // Warps of a block. They read the same keys and values from its cache, as
   // their queries are neighbours.
-  static constexpr int kWarps = kHead <= 256 ? 4 : 2;
+  static constexpr int kWarps = kTeam == 1 ? 4 : 2;
   static constexpr int kTeams = kWarps / kTeam;
   static constexpr int kSums = kDims / 2;  // a lane's: 16 queries, 32 lanes
   // Queries as operands: both halves of the split of both rows of a lane.
@@ -86,11 +87,9 @@ __device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
   return eight;
 }
 
-// Returns `at`, or the head's first element if `at` is beyond the head. What is
-// read there meets zeros of queries, or is not written.
-__device__ inline int InHead(const AttentionShape& shape, int at) {
-  return at < shape.head_dim ? at : 0;
-}
+// Returns `at`, or the head's first element if `at` is beyond the head's `dim`
+// elements. What is read there meets zeros of queries, or is not written.
+__device__ inline int InHead(int64_t dim, int at) { return at < dim ? at : 0; }
 
 // Stores the queries of a team as operands in shared memory, 16 bytes a lane:
 // for each 32 elements the high halves of two products, then the low halves.
@@ -164,7 +163,7 @@ __device__ void ScoreTile(const AttentionShape& shape, const Task& task,
       a[i][2] = q.z;
       a[i][3] = q.w;
     }
-    const int64_t at = first + InHead(shape, j * 32 + lane % 4 * 8);
+    const int64_t at = first + InHead(shape.head_dim, j * 32 + lane % 4 * 8);
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
       const auto k = LoadOperand<kType>(keys[n], at);
@@ -294,7 +293,7 @@ __device__ void AddTile(const AttentionShape& shape, const Task& task,
   const int begin = WarpIndex() % S::kTeam * S::kDims + lane / 4 * 8;
 #pragma unroll
   for (int d = 0; d < S::kDims / 64; ++d) {
-    const int64_t at = first + InHead(shape, begin + d * 64);
+    const int64_t at = first + InHead(shape.value_dim, begin + d * 64);
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i) {
       const std::byte* const* four = rows + i * 16 + lane % 4 * 2;
@@ -337,12 +336,12 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
     const int query = lane / 4 + half * 8;
     if (!task.Has(query)) continue;
     total = TotalWithSink(shape, task.Head(query), {state.max[half], total});
-    float* out = shape.out + task.Index(query, shape.n_heads) * shape.head_dim;
+    float* out = shape.out + task.Index(query, shape.n_heads) * shape.value_dim;
 #pragma unroll
     for (int d = 0; d < S::kDims / 64; ++d) {
       for (int e = 0; e < 2; ++e) {
         const int at = begin + d * 64 + lane % 4 * 16 + e * 8;
-        if (at >= shape.head_dim) continue;
+        if (at >= shape.value_dim) continue;
         for (int j = 0; j < 8; ++j) {
           const float sum = sums[(d * 8 + j) * 4 + half * 2 + e];
           out[at + j] = total == 0.0f ? 0.0f : sum / total;
@@ -444,7 +443,8 @@ void AttendPrompts(const Context& context, const AttentionShape& shape,
       if (shape.head_dim <= 64) return launch(PromptShape<64>{});
       if (shape.head_dim <= 128) return launch(PromptShape<128>{});
       if (shape.head_dim <= 256) return launch(PromptShape<256>{});
-      launch(PromptShape<512>{});
+      if (shape.head_dim <= 512) return launch(PromptShape<512>{});
+      launch(PromptShape<576, 512>{});
     });
   });
 }

@@ -22,6 +22,7 @@ struct AttentionShape {
   int64_t n_heads;
   int64_t n_kv_heads;
   int64_t head_dim;
+  int64_t value_dim;
   int64_t part_heads;  // heads of a task, in one row
   int64_t n_parts;     // parts of the heads that read one KV head
   float scale;
@@ -39,14 +40,18 @@ struct AttentionShape {
 };
 
 // The constants of a kernel: kLanes lanes share a key, and each lane has
-// kChunks times 8 of its elements, 8 * kLanes apart.
-template <int kLanesOfKey, int kChunksOfLane>
+// kChunks times 8 of its elements, 8 * kLanes apart, and kValueChunks times 8
+// of a value's.
+template <int kLanesOfKey, int kChunksOfLane,
+          int kValueChunksOfLane = kChunksOfLane>
 struct Shape {
   static constexpr int kLanes = kLanesOfKey;
   static constexpr int kChunks = kChunksOfLane;
+  static constexpr int kValueChunks = kValueChunksOfLane;
   static constexpr int kQueries = kChunks == 1 ? 4 : 2;
   static constexpr int kElements = kChunks * 8;
-  static constexpr int kSums = kQueries * kElements;
+  static constexpr int kValueElements = kValueChunks * 8;
+  static constexpr int kSums = kQueries * kValueElements;
   static constexpr int kSideBySide = kWarpThreads / kLanes;
   static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
   // How many of those keys are loaded at once. More would fill the registers.
@@ -274,18 +279,20 @@ __device__ inline float Capped(const AttentionShape& shape, float score) {
 // This lane's elements of kLoads keys or values, from key `first` on. The step
 // has live keys. For a key that is not live there may be no row, so the nearest
 // live one is read instead.
-template <class S, DType kType>
+template <class S, DType kType, int kChunks>
 struct StoredKeys {
-  using Head = StoredHead<kType, S::kLanes, S::kChunks>;
+  using Head = StoredHead<kType, S::kLanes, kChunks>;
   Head heads[S::kLoads];
 
+  // Reads the first `dim` elements of the task's head.
   template <class Row>
   __device__ StoredKeys(const AttentionShape& shape, const Task& task,
-                        const Step& step, int first, const Row& row) {
+                        const Step& step, int first, const Row& row,
+                        int64_t dim) {
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
-      heads[u].Load(row(NearestLive(step, first + u)), task.kv_head,
-                    shape.head_dim);
+      heads[u].Load(row(NearestLive(step, first + u)),
+                    task.kv_head * shape.head_dim, dim);
     }
   }
 };
@@ -296,13 +303,14 @@ __device__ float StepScore(const AttentionShape& shape, const Task& task,
                            const Step& step, const float* q) {
   const int first = LaneIndex() / S::kLanes * S::kInTurn;
   const auto row = [&](int key) { return KeyRow(shape, step, key); };
+  using Keys = StoredKeys<S, kType, S::kChunks>;
   const auto is_in_head = [&](int c) {
-    return StoredKeys<S, kType>::Head::Place(c) < shape.head_dim;
+    return Keys::Head::Place(c) < shape.head_dim;
   };
   float sums[S::kLanes];
 #pragma unroll
   for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-    const StoredKeys<S, kType> keys(shape, task, step, first + begin, row);
+    const Keys keys(shape, task, step, first + begin, row, shape.head_dim);
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
       // Scores of keys that are not live are never used.
@@ -333,7 +341,7 @@ __device__ void ScoreUnit(const AttentionShape& shape, const Task& task,
   const int64_t own_row = task.Row(lane % S::kQueries);
   const int64_t last = task.tile.first_position + own_row;
   const int64_t first = shape.is_ring ? FirstOfRing(task, own_row) : 0;
-  float q[S::kSums];
+  float q[S::kQueries * S::kElements];
   bool is_prefix = false;
   LoadQueries<S>(shape, task, is_prefix, q);
   for (int i = 0; i < unit.n_steps; ++i) {
@@ -408,20 +416,21 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
     const auto row = [&](int key) { return ValueRow(shape, step, key); };
 #pragma unroll 1
     for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-      const StoredKeys<S, kType> values(shape, task, step, first + begin, row);
+      const StoredKeys<S, kType, S::kValueChunks> values(
+          shape, task, step, first + begin, row, shape.value_dim);
 #pragma unroll
       for (int u = 0; u < S::kLoads; ++u) {
         // Sums beyond the end of the head are not used.
         const bool is_live = IsLive(step, first + begin + u);
-        float v[S::kElements];
+        float v[S::kValueElements];
         values.heads[u].ToFloats([&](int) { return is_live; }, v);
         const float* p =
             weights + n * kWarpThreads + (first + begin + u) * S::kQueries;
 #pragma unroll
         for (int i = 0; i < S::kQueries; ++i) {
 #pragma unroll
-          for (int c = 0; c < S::kElements; ++c) {
-            float& sum = sums[i * S::kElements + c];
+          for (int c = 0; c < S::kValueElements; ++c) {
+            float& sum = sums[i * S::kValueElements + c];
             sum = Fma(p[i], v[c], sum);
           }
         }
@@ -477,8 +486,8 @@ __device__ void MergeSums(const Softmax& added, Softmax& state,
     const Factors factors = {__shfl_sync(kFullWarp, own.state, i),
                              __shfl_sync(kFullWarp, own.added, i)};
 #pragma unroll
-    for (int c = 0; c < S::kElements; ++c) {
-      const int at = i * S::kElements + c;
+    for (int c = 0; c < S::kValueElements; ++c) {
+      const int at = i * S::kValueElements + c;
       float& sum = state_sums[at * kWarpThreads + lane];
       sum = MergedSum(added_sum(at), sum, factors);
     }
@@ -535,10 +544,10 @@ __device__ void WriteSums(const AttentionShape& shape, const Task& task,
   if (lane >= S::kLanes) return;
 #pragma unroll
   for (int i = 0; i < S::kSums; ++i) {
-    const int query = i / S::kElements;
+    const int query = i / S::kValueElements;
     const int64_t at =
-        lane * 8 + i % S::kElements / 8 * (S::kLanes * 8) + i % 8;
-    if (!task.Has(query) || at >= shape.head_dim) continue;
+        lane * 8 + i % S::kValueElements / 8 * (S::kLanes * 8) + i % 8;
+    if (!task.Has(query) || at >= shape.value_dim) continue;
     write(query, at, state_sums[i * kWarpThreads + lane]);
   }
 }

@@ -139,8 +139,8 @@ __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
 }
 
 // This lane's kChunks * 8 elements of a head: those at 8 * (lane % kLanes) and
-// every 8 * kLanes further. Beyond the end of the head, Load reads the head's
-// first elements instead.
+// every 8 * kLanes further. Load takes the row's elements [first, first + n)
+// for the head; beyond its end it reads the first ones instead.
 template <DType kType, int kLanes, int kChunks>
 struct StoredHead {
   StoredEight<kType> eights[kChunks];
@@ -150,12 +150,11 @@ struct StoredHead {
     return LaneIndex() % kLanes * 8 + c * kLanes * 8;
   }
 
-  __device__ void Load(const std::byte* row, int64_t kv_head,
-                       int64_t head_dim) {
+  __device__ void Load(const std::byte* row, int64_t first, int64_t n) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int64_t at = Place(c) < head_dim ? Place(c) : 0;
-      eights[c] = LoadStored<kType>(row, kv_head * head_dim + at);
+      const int64_t at = Place(c) < n ? Place(c) : 0;
+      eights[c] = LoadStored<kType>(row, first + at);
     }
   }
 

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kFloatThreads)
   x.n_rows = batch.n_rows;
   MultiplyFloatRows<kType, kBatchRows>(
       product.w, x, (index * kFloatWarps + WarpIndex()) * kFloatOutputs, 0,
-      product.out, false);
+      {product.out, product.w.rows, false});
 }
 
 // Copies the row at each place, `n_words` words a row.

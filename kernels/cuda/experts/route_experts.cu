@@ -47,11 +47,12 @@ __device__ inline void DropGroups(const RowScores& row,
                                   const Routing& routing) {
   const auto n_groups = static_cast<int>(routing.n_groups);
   const int size = row.n / n_groups;
+  const bool has_second = size > 1 && !routing.groups_by_best;
   for (int g = 0; g < n_groups; ++g) {
     float first = -kLargest;
-    float second = size > 1 ? -kLargest : 0.0f;
+    float second = has_second ? -kLargest : 0.0f;
     for (int i = g * size; i < (g + 1) * size; ++i) {
-      if (size > 1) second = fmaxf(second, fminf(first, row.keys[i]));
+      if (has_second) second = fmaxf(second, fminf(first, row.keys[i]));
       first = fmaxf(first, row.keys[i]);
     }
     // Halves, as a sum may be too large.

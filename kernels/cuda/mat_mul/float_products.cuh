@@ -15,16 +15,23 @@ inline constexpr int64_t kFloatStep = 8;  // columns that a lane takes at a time
 struct FloatInput {
   const float* x;
   int64_t n_rows;
+  int64_t stride;   // floats from one row to the next
   bool is_aligned;  // rows begin at multiples of 16 bytes
 };
 
-inline FloatInput FloatInputOf(const float* x, int64_t n_rows, int64_t cols) {
+inline FloatInput FloatInputOf(const float* x, int64_t n_rows, int64_t stride) {
   const bool is_aligned = (reinterpret_cast<uintptr_t>(x) |
-                           static_cast<uintptr_t>(cols) * sizeof(float)) %
+                           static_cast<uintptr_t>(stride) * sizeof(float)) %
                               sizeof(float4) ==
                           0;
-  return {x, n_rows, is_aligned};
+  return {x, n_rows, stride, is_aligned};
 }
+
+struct FloatOutput {
+  float* out;
+  int64_t stride;  // floats from one row to the next
+  bool accumulate;
+};
 
 // Loads up to kFloatStep columns of a row of weights. Columns beyond the end
 // are zero.
@@ -46,7 +53,8 @@ __device__ void LoadWeights(const DeviceMatrix& w, int64_t row, int64_t col,
 __device__ inline void LoadInput(const FloatInput& input, int64_t cols,
                                  int64_t row, int64_t col, float* values) {
   const float* x =
-      input.x + (row < input.n_rows ? row : input.n_rows - 1) * cols + col;
+      input.x + (row < input.n_rows ? row : input.n_rows - 1) * input.stride +
+      col;
   if (input.is_aligned && col + kFloatStep <= cols) {
     for (int i = 0; i < 2; ++i) {
       const auto four = reinterpret_cast<const float4*>(x)[i];
@@ -67,8 +75,7 @@ __device__ inline void LoadInput(const FloatInput& input, int64_t cols,
 template <DType kType, int kBatch>
 __device__ void MultiplyFloatRows(const DeviceMatrix& w,
                                   const FloatInput& input, int64_t first_output,
-                                  int64_t first_row, float* out,
-                                  bool accumulate) {
+                                  int64_t first_row, const FloatOutput& to) {
   if (first_output >= w.rows) return;
   float sums[kFloatOutputs][kBatch] = {};
   for (int64_t col = LaneIndex() * kFloatStep; col < w.cols;
@@ -94,8 +101,8 @@ __device__ void MultiplyFloatRows(const DeviceMatrix& w,
       const int64_t output = first_output + r;
       const int64_t row = first_row + m;
       if (LaneIndex() != 0 || output >= w.rows || row >= input.n_rows) continue;
-      float& to = out[row * w.rows + output];
-      to = accumulate ? to + sum : sum;
+      float& out = to.out[row * to.stride + output];
+      out = to.accumulate ? out + sum : sum;
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/backend.h"
+#include "kernels/heads.h"
 
 namespace plimsoll::testing {
 
@@ -103,6 +104,9 @@ class HookedBackend final : public kernels::Backend {
   }
   absl::Status MatMuls(std::span<const kernels::MatMulArgs> args) override {
     return Around([&] { return backend_->MatMuls(args); });
+  }
+  absl::Status HeadMatMul(const kernels::HeadMatMulArgs& args) override {
+    return Around([&] { return backend_->HeadMatMul(args); });
   }
   absl::Status AddBiases(std::span<const kernels::AddBiasArgs> args) override {
     return Around([&] { return backend_->AddBiases(args); });

@@ -1,7 +1,7 @@
 // What the tests of attention share: a sequence's tokens, caches of pages and
 // rings that hold them, and attention over listed keys in double.
-#ifndef PLIMSOLL_TESTS_KERNELS_ATTENTION_FIXTURE_H_
-#define PLIMSOLL_TESTS_KERNELS_ATTENTION_FIXTURE_H_
+#ifndef PLIMSOLL_TESTS_KERNELS_ATTENTION_ATTENTION_FIXTURE_H_
+#define PLIMSOLL_TESTS_KERNELS_ATTENTION_ATTENTION_FIXTURE_H_
 
 #include <algorithm>
 #include <cmath>
@@ -23,10 +23,14 @@ struct Tokens {
   std::vector<float> q;         // [n, n_heads, head_dim]
   std::vector<float> q_prefix;  // has q's shape
   std::vector<float> k;         // [n, n_kv_heads, head_dim], rounded to k_type
-  std::vector<float> v;
+  std::vector<float> v;         // like k; empty: values are rows of keys
   float soft_cap = 0;
   std::vector<float> sinks = {};  // [n_heads], or none
+  int64_t value_dim = 0;          // as in AttentionArgs
 
+  const std::vector<float>& Values() const { return v.empty() ? k : v; }
+  int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
+  int64_t OutDim() const { return n_heads * ValueDim(); }
   int64_t KvDim() const { return n_kv_heads * head_dim; }
   int64_t QDim() const { return n_heads * head_dim; }
   int64_t KBytes() const { return *RowBytes(k_type, KvDim()); }
@@ -93,7 +97,8 @@ struct SeenKey {
 // One row of attention over listed keys, in double.
 inline std::vector<double> Expected(const Tokens& tokens, int64_t row,
                                     const std::vector<SeenKey>& keys) {
-  std::vector<double> out(static_cast<size_t>(tokens.QDim()), 0.0);
+  const int64_t value_dim = tokens.ValueDim();
+  std::vector<double> out(static_cast<size_t>(tokens.OutDim()), 0.0);
   const int64_t group = tokens.n_heads / tokens.n_kv_heads;
   for (int64_t h = 0; h < tokens.n_heads; ++h) {
     std::vector<double> scores;
@@ -122,15 +127,16 @@ inline std::vector<double> Expected(const Tokens& tokens, int64_t row,
     for (size_t j = 0; j < keys.size(); ++j) {
       const double weight = std::exp(scores[j] - max);
       total += weight;
-      for (int64_t i = 0; i < tokens.head_dim; ++i) {
-        out[static_cast<size_t>(h * tokens.head_dim + i)] +=
+      for (int64_t i = 0; i < value_dim; ++i) {
+        out[static_cast<size_t>(h * value_dim + i)] +=
             weight *
-            tokens.v[static_cast<size_t>(keys[j].token * tokens.KvDim() +
-                                         h / group * tokens.head_dim + i)];
+            tokens
+                .Values()[static_cast<size_t>(keys[j].token * tokens.KvDim() +
+                                              h / group * tokens.head_dim + i)];
       }
     }
-    for (int64_t i = 0; i < tokens.head_dim; ++i) {
-      out[static_cast<size_t>(h * tokens.head_dim + i)] /= total;
+    for (int64_t i = 0; i < value_dim; ++i) {
+      out[static_cast<size_t>(h * value_dim + i)] /= total;
     }
   }
   return out;
@@ -153,7 +159,7 @@ inline void ExpectRow(const Tokens& tokens, const float* out, int64_t row,
 // Attention that packs what it gives, where that is whole blocks, as
 // PackActivations does.
 inline void AttendAndPack(Backend& backend, AttentionArgs args) {
-  const int64_t dim = args.n_heads * args.head_dim;
+  const int64_t dim = args.n_heads * args.ValueDim();
   if (dim % kActivationBlock != 0) {
     EXPECT_TRUE(backend.Attention(args).ok());
     return;
@@ -185,6 +191,7 @@ inline AttentionArgs CommonArgs(const Tokens& tokens, int64_t first_token,
   args.k_type = tokens.k_type;
   args.v_type = tokens.v_type;
   args.soft_cap = tokens.soft_cap;
+  args.value_dim = tokens.value_dim;
   if (!tokens.sinks.empty()) args.sinks = tokens.sinks.data();
   return args;
 }
@@ -206,8 +213,9 @@ class PagedSequence {
     n_pages_ = (n + page_tokens - 1) / page_tokens;
     kv_.page_tokens = page_tokens;
     kv_.k_offset = 64;
-    kv_.v_offset = 64 + page_tokens * tokens.KBytes();
-    kv_.page_bytes = kv_.v_offset + page_tokens * tokens.VBytes() + 64;
+    const int64_t k_end = 64 + page_tokens * tokens.KBytes();
+    kv_.v_offset = tokens.v.empty() ? kv_.k_offset : k_end;
+    kv_.page_bytes = k_end + page_tokens * tokens.VBytes() + 64;
     pool_.resize(static_cast<size_t>(n_pages_ * kv_.page_bytes));
     // Garbage in cells that hold no token must not reach a result: NaN.
     std::fill(pool_.begin(), pool_.end(), std::byte{0xFF});
@@ -225,6 +233,7 @@ class PagedSequence {
     }
     StoreTokens(backend, tokens_.k, tokens_.KvDim(), first, n, tokens_.k_type,
                 kv_.pool, k_offsets);
+    if (tokens_.v.empty()) return;
     StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
                 kv_.pool, v_offsets);
   }
@@ -243,7 +252,7 @@ class PagedSequence {
   // Attention of tokens [first, first + n).
   std::vector<float> Attend(Backend& backend, int64_t first, int64_t n,
                             const std::vector<PageEntry>& table) const {
-    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
+    std::vector<float> out(static_cast<size_t>(n * tokens_.OutDim()));
     AttentionArgs args = CommonArgs(tokens_, first, out.data());
     const AttentionSegment segment = {0, n, first, table, {}, 0};
     args.segments = {&segment, 1};
@@ -298,7 +307,7 @@ class RingSequence {
                 chunk_k.data(), k_offsets);
     StoreTokens(backend, tokens_.v, tokens_.KvDim(), first, n, tokens_.v_type,
                 chunk_v.data(), v_offsets);
-    std::vector<float> out(static_cast<size_t>(n * tokens_.QDim()));
+    std::vector<float> out(static_cast<size_t>(n * tokens_.OutDim()));
     AttentionArgs args = CommonArgs(tokens_, first, out.data());
     const AttentionSegment segment = {0, n, first, {}, ring_, live_begin};
     args.segments = {&segment, 1};
@@ -334,4 +343,4 @@ class RingSequence {
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_TESTS_KERNELS_ATTENTION_FIXTURE_H_
+#endif  // PLIMSOLL_TESTS_KERNELS_ATTENTION_ATTENTION_FIXTURE_H_

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/cpu/attention/attention_tasks.h"
-#include "tests/kernels/attention_fixture.h"
+#include "tests/kernels/attention/attention_fixture.h"
 
 namespace plimsoll::kernels {
 namespace {

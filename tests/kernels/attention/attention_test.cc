@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/kernels/attention_fixture.h"
+#include "tests/kernels/attention/attention_fixture.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -17,7 +17,8 @@ void ExpectPages(Backend& backend, const Tokens& tokens, int64_t n,
   sequence.Append(backend, 0, n);
   const auto out = sequence.Attend(backend, 0, n, sequence.Table(n));
   for (int64_t row = 0; row < n; ++row) {
-    ExpectRow(tokens, out.data() + row * tokens.QDim(), row, Keys(0, row + 1));
+    ExpectRow(tokens, out.data() + row * tokens.OutDim(), row,
+              Keys(0, row + 1));
   }
 }
 
@@ -353,13 +354,22 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
   args.k_type = args.v_type = DType::kF16;
   args.paged.page_tokens = kAttentionBlock;
   EXPECT_TRUE(backend().Attention(args).ok());  // no segment
+  args.value_dim = kMaxHeadDim;
+  args.head_dim = kMaxKeyDim;
+  EXPECT_TRUE(backend().Attention(args).ok());
   const auto code_with = [&](auto change) {
     AttentionArgs changed = args;
     change(changed);
     return backend().Attention(changed).code();
   };
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  EXPECT_EQ(code_with([](auto& a) { a.head_dim = kMaxHeadDim + 16; }),
+  EXPECT_EQ(code_with([](auto& a) { a.head_dim = kMaxKeyDim + 16; }), kInvalid);
+  for (const int64_t value_dim :
+       {int64_t{0}, int64_t{-16}, int64_t{24}, kMaxHeadDim + 16}) {
+    EXPECT_EQ(code_with([&](auto& a) { a.value_dim = value_dim; }), kInvalid)
+        << value_dim;
+  }
+  EXPECT_EQ(code_with([](auto& a) { a.head_dim = a.value_dim - 16; }),
             kInvalid);
   EXPECT_EQ(code_with([](auto& a) { a.head_dim = 24; }), kInvalid);
   EXPECT_EQ(code_with([](auto& a) { a.n_kv_heads = 3; }), kInvalid);
@@ -373,6 +383,13 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code_with([](auto& a) {
               a.head_dim = 48;
+              a.value_dim = 0;
+              a.v_type = DType::kQ8_0;
+            }),
+            kInvalid);
+  EXPECT_EQ(code_with([](auto& a) {
+              a.head_dim = 64;
+              a.value_dim = 48;
               a.v_type = DType::kQ8_0;
             }),
             kInvalid);

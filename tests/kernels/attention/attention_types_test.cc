@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "tests/kernels/attention_fixture.h"
+#include "tests/kernels/attention/attention_fixture.h"
 #include "tests/sanitized.h"
 
 namespace plimsoll::kernels {
