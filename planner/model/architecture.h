@@ -82,6 +82,7 @@ enum class RouterGate {
   kSoftmax,          // over all experts
   kSigmoid,          // each score by itself
   kSoftmaxOfChosen,  // over the chosen experts
+  kByBias,           // kSigmoid in files whose choice has a bias, else kSoftmax
 };
 
 // The expert that every row has beside the chosen ones.

@@ -86,6 +86,9 @@ class ConfigReader {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
     RETURN_IF_ERROR(SetDenseWidth());
+    if (architecture_.mixer == planner::MixerKind::kLatentAttention) {
+      RETURN_IF_ERROR(SetLatentHeads());
+    }
     // Other architectures may have a sliding_window that nothing uses.
     if (architecture_.windows == planner::WindowRule::kNone) {
       return absl::OkStatus();
@@ -125,6 +128,29 @@ class ConfigReader {
     RETURN_IF_ERROR(
         SetCounts("intermediate_size", "expert_feed_forward_length"));
     return SetCounts(kDense, "feed_forward_length");
+  }
+
+  // Takes a number that must be there.
+  absl::StatusOr<uint64_t> Required(absl::string_view name) const {
+    const Value* value = Find(name);
+    if (value == nullptr) return Bad(name, "is missing");
+    return Count(*value, name);
+  }
+
+  // A file's keys are of attention over the cache, whose rows all heads share.
+  absl::Status SetLatentHeads() {
+    ASSIGN_OR_RETURN(const uint64_t rank, Required("kv_lora_rank"));
+    ASSIGN_OR_RETURN(const uint64_t rotated, Required("qk_rope_head_dim"));
+    ASSIGN_OR_RETURN(const uint64_t plain, Required("qk_nope_head_dim"));
+    ASSIGN_OR_RETURN(const uint64_t value, Required("v_head_dim"));
+    out_.Int("attention.kv_lora_rank", rank)
+        .Int("attention.head_count_kv", 1)
+        .Int("attention.key_length", rank + rotated)
+        .Int("attention.value_length", rank)
+        .Int("attention.key_length_mla", plain + rotated)
+        .Int("attention.value_length_mla", value)
+        .Int("rope.dimension_count", rotated);
+    return SetCounts("q_lora_rank", "attention.q_lora_rank");
   }
 
   // Sets which layers have a window.

@@ -130,8 +130,21 @@ void WriteGemma3n(const RandomModel& m, Writer& w) {
   w.U32("gemma3n.embedding_length_per_layer_input", m.ple_dim);
 }
 
+// The widths of keys and values.
+void WriteLatent(const RandomModel& m, Writer& w) {
+  const std::string a = m.architecture + ".";
+  w.U32(a + "attention.key_length", m.latent_rank + m.rotated_dim);
+  w.U32(a + "attention.value_length", m.latent_rank);
+  w.U32(a + "attention.key_length_mla", m.head_dim);
+  w.U32(a + "attention.value_length_mla", m.value_dim);
+  w.U32(a + "attention.kv_lora_rank", m.latent_rank);
+  w.U32(a + "attention.q_lora_rank", m.query_rank);
+  w.U32(a + "rope.dimension_count", m.rotated_dim);
+}
+
 Writer Metadata(const RandomModel& m) {
   const bool is_gemma = absl::StartsWith(m.architecture, "gemma");
+  const bool is_latent = m.latent_rank > 0;
   const std::string a = m.architecture + ".";
   Writer w;
   w.Text("general.architecture", m.architecture);
@@ -146,11 +159,15 @@ Writer Metadata(const RandomModel& m) {
     w.U32(a + "attention.head_count_kv", m.n_kv_heads);
   }
   if (m.architecture == "gemma3n") WriteGemma3n(m, w);
-  w.U32(a + "attention.key_length", m.head_dim);
-  w.U32(a + "attention.value_length", m.head_dim);
+  if (is_latent) {
+    WriteLatent(m, w);
+  } else {
+    w.U32(a + "attention.key_length", m.head_dim);
+    w.U32(a + "attention.value_length", m.head_dim);
+  }
   w.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
   w.F32(a + "rope.freq_base", m.architecture == "gemma3" ? 1e6f : 1e4f);
-  if (!is_gemma) w.U32(a + "rope.dimension_count", m.head_dim);
+  if (!is_gemma && !is_latent) w.U32(a + "rope.dimension_count", m.head_dim);
   if (m.window > 0) w.U32(a + "attention.sliding_window", m.window);
   if (m.n_experts > 0) {
     w.U32(a + "expert_count", m.n_experts);
@@ -285,6 +302,33 @@ void AddStreamTensors(const RandomModel& m, const std::string& p,
   list.Add(p, "laurel_post_norm", m.dim, 1);
 }
 
+void AddLatentTensors(const RandomModel& m, const std::string& p,
+                      TensorList& list) {
+  list.Add(p, "attn_q_a", m.dim, m.query_rank);
+  list.Add(p, "attn_q_a_norm", m.query_rank, 1);
+  list.Add(p, "attn_q_b", m.query_rank, uint64_t{m.n_heads} * m.head_dim);
+  list.Add(p, "attn_kv_a_mqa", m.dim, m.latent_rank + m.rotated_dim);
+  list.Add(p, "attn_kv_a_norm", m.latent_rank, 1);
+  list.AddMany(p, "attn_k_b", m.head_dim - m.rotated_dim, m.latent_rank,
+               m.n_heads);
+  list.AddMany(p, "attn_v_b", m.latent_rank, m.value_dim, m.n_heads);
+  list.Add(p, "attn_output", uint64_t{m.n_heads} * m.value_dim, m.dim);
+}
+
+// Queries, keys and values, and the output of attention.
+void AddHeadTensors(const RandomModel& m, uint32_t il, const std::string& p,
+                    TensorList& list) {
+  const LayerHeads heads = HeadsOf(m, il);
+  const uint64_t q = uint64_t{m.n_heads} * heads.dim;
+  const uint64_t kv = uint64_t{heads.n_kv} * heads.dim;
+  list.Add(p, "attn_q", m.dim, q);
+  if (heads.owns_kv) list.Add(p, "attn_k", m.dim, kv);
+  if (heads.owns_kv && (heads.has_window || m.has_values)) {
+    list.Add(p, "attn_v", m.dim, kv);
+  }
+  list.Add(p, "attn_output", q, m.dim);
+}
+
 void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const LayerHeads heads = HeadsOf(m, il);
   const uint64_t q = uint64_t{m.n_heads} * heads.dim;
@@ -315,12 +359,11 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
     list.Add(p, "post_ffw_norm", m.dim, 1);
   }
   if (is_gemma4) list.Add(p, "layer_output_scale", 1, 1);
-  list.Add(p, "attn_q", m.dim, q);
-  if (heads.owns_kv) list.Add(p, "attn_k", m.dim, kv);
-  if (heads.owns_kv && (heads.has_window || m.has_values)) {
-    list.Add(p, "attn_v", m.dim, kv);
+  if (m.latent_rank > 0) {
+    AddLatentTensors(m, p, list);
+  } else {
+    AddHeadTensors(m, il, p, list);
   }
-  list.Add(p, "attn_output", q, m.dim);
   if (m.n_experts > 0) {
     AddExpertTensors(m, p, list);
   }

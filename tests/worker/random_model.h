@@ -48,6 +48,12 @@ struct RandomModel {
   bool has_values = true;
   uint32_t ple_dim = 0;
   uint32_t n_streams = 0;  // a Gemma 3n's residual streams
+  // A DeepSeek's. Of a head's key, head_dim wide, the last elements are
+  // rotated.
+  uint32_t latent_rank = 0;
+  uint32_t query_rank = 0;
+  uint32_t rotated_dim = 0;
+  uint32_t value_dim = 0;
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
@@ -69,7 +75,7 @@ const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
 // gpt_oss_q4_0, llama_codes, gemma4_keys, gemma4_experts, gemma4_shared,
-// gemma3n_q5_0.
+// gemma3n_q5_0, deepseek2_q8_0.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

@@ -143,6 +143,13 @@ const std::vector<RandomModel>& FamilyModels() {
     gpt_oss.n_experts = 6;
     gpt_oss.n_experts_used = 2;
     gpt_oss.expert_ffn_dim = 64;
+    RandomModel& deepseek2 = add("deepseek2_q8_0", "deepseek2", DType::kQ8_0);
+    deepseek2.n_kv_heads = 1;
+    deepseek2.head_dim = 64;
+    deepseek2.latent_rank = 64;
+    deepseek2.query_rank = 64;
+    deepseek2.rotated_dim = 32;
+    deepseek2.value_dim = 32;
     // The three forms of Gemma 4.
     const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
       RandomModel& model = add(name, "gemma4", type);

@@ -78,16 +78,18 @@ void KvCache::AddPart(const KvPart& part) {
         from.window > 0 && planner::HasRing(from.window, plan.n_ctx);
     layer.window = from.window;
     const auto k_row = RowBytes(plan.options.k_type, from.head_dim);
-    const auto v_row = RowBytes(plan.options.v_type, from.head_dim);
+    const auto v_row = RowBytes(plan.options.v_type, from.StoredValueDim());
     PLIMSOLL_CHECK(k_row.ok() && v_row.ok(), "the plan checked the KV types");
     layer.k_row_bytes = from.n_kv_heads * *k_row;
     layer.v_row_bytes = from.n_kv_heads * *v_row;
     if (!layer.owns) continue;
     const int64_t cells = layer.is_ring ? layer.window : page_tokens_;
     int64_t& offset = layer.is_ring ? ring_offset : page_offset;
+    const int64_t k_end = offset + cells * layer.k_row_bytes;
     layer.k_offset = offset;
-    layer.v_offset = offset + cells * layer.k_row_bytes;
-    offset = layer.v_offset + cells * layer.v_row_bytes;
+    // Values that have no rows of their own lie in the keys' rows.
+    layer.v_offset = *v_row > 0 ? k_end : layer.k_offset;
+    offset = k_end + cells * layer.v_row_bytes;
     if (!layer.is_ring) continue;
     layer.k_draft_offset = draft_offset;
     layer.v_draft_offset = draft_offset + n_draft_ * layer.k_row_bytes;

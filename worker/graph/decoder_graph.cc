@@ -6,6 +6,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/graph/attention/attention_mixer.h"
+#include "worker/graph/attention/latent_attention_mixer.h"
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
@@ -15,6 +17,16 @@ namespace plimsoll::worker {
 using planner::StepBuffer;
 
 namespace {
+
+std::unique_ptr<Sublayer> MakeMixer(const planner::Architecture& architecture,
+                                    int64_t layer, StepContext& context,
+                                    AttentionScratch& scratch) {
+  if (context.Layer(layer).mixer == planner::MixerKind::kLatentAttention) {
+    return std::make_unique<LatentAttentionMixer>(layer, context, scratch);
+  }
+  return std::make_unique<AttentionMixer>(architecture, layer, context,
+                                          scratch);
+}
 
 std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
                                   int64_t layer, StepContext& context) {
@@ -58,8 +70,7 @@ DecoderGraph::Layer DecoderGraph::MakeLayer(
     made.sublayers.push_back(std::move(sublayer));
   };
   if (streams_) add(std::make_unique<PredictStreams>(layer, context_));
-  add(std::make_unique<AttentionMixer>(architecture, layer, context_,
-                                       attention_scratch_));
+  add(MakeMixer(architecture, layer, context_, attention_scratch_));
   add(MakeFfn(architecture, layer, context_));
   if (streams_) add(std::make_unique<CorrectStreams>(layer, context_));
   if (per_layer_inputs_) {
@@ -148,10 +159,7 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
 absl::Status DecoderGraph::Compute(const StepBatch& batch) {
   kernels::Backend& backend = context_.backend();
   RETURN_IF_ERROR(ComputeAngles(batch.positions, StepBuffer::kAngles));
-  // If decodes have these operations anyway, a sequence that rolls does not
-  // change a step's list of operations, which a device keeps.
-  const bool keeps_lists = !backend.Device().step_rows.empty();
-  if (batch.has_rolled_prefix || (keeps_lists && batch.only_decodes)) {
+  if (context_.HasPrefixQueries(batch)) {
     RETURN_IF_ERROR(
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
-#include "worker/graph/attention_mixer.h"
+#include "worker/graph/attention/attention_rows.h"
 #include "worker/graph/graph_parameters.h"
 #include "worker/graph/per_layer_embedding.h"
 #include "worker/graph/residual_streams.h"

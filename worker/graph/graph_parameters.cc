@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/graph/rope_scaling.h"
@@ -210,9 +212,11 @@ absl::StatusOr<float> AttentionScale(const Architecture& architecture,
                    header.Int(KeyOf(architecture, "block_count")));
   const bool is_by_width = architecture.width_scaled_layers > 0 &&
                            n_layers == architecture.width_scaled_layers;
-  const int64_t dim = is_by_width ? shape.model_dim / shape.n_heads
-                                  : shape.layers.front().head_dim;
-  return 1.0f / std::sqrt(static_cast<float>(dim));
+  int64_t dim = shape.layers.front().head_dim;
+  if (is_by_width) dim = shape.model_dim / shape.n_heads;
+  if (shape.latent.rank > 0) dim = shape.latent.key_dim;
+  ASSIGN_OR_RETURN(const double factor, ReadScoreFactor(architecture, header));
+  return static_cast<float>(factor) / std::sqrt(static_cast<float>(dim));
 }
 
 kernels::Activation ActivationOf(const Architecture& architecture) {
@@ -227,8 +231,16 @@ kernels::Activation ActivationOf(const Architecture& architecture) {
   return kernels::Activation::kClampedSwish;
 }
 
+// True if the choice of experts has a bias.
+bool HasChoiceBias(const planner::ModelShape& shape) {
+  return absl::c_any_of(shape.weights, [](const auto& tensor) {
+    return absl::EndsWith(tensor.name, ".exp_probs_b.bias");
+  });
+}
+
 absl::StatusOr<kernels::RouterGate> ReadRouterGate(
-    const Architecture& architecture, const GgufHeader& header) {
+    const Architecture& architecture, const GgufHeader& header,
+    const planner::ModelShape& shape) {
   const std::string key = KeyOf(architecture, "expert_gating_func");
   ASSIGN_OR_RETURN(const std::optional<int64_t> number, header.Int(key));
   switch (number.value_or(0)) {
@@ -249,13 +261,17 @@ absl::StatusOr<kernels::RouterGate> ReadRouterGate(
       return kernels::RouterGate::kSoftmax;
     case planner::RouterGate::kSigmoid:
       return kernels::RouterGate::kSigmoid;
+    case planner::RouterGate::kByBias:
+      return HasChoiceBias(shape) ? kernels::RouterGate::kSigmoid
+                                  : kernels::RouterGate::kSoftmax;
     case planner::RouterGate::kSoftmaxOfChosen:
       break;
   }
   return kernels::RouterGate::kSoftmaxOfChosen;
 }
 
-// Groups of experts, of which a row has the best ones.
+// Groups of experts, of which a row has the best ones. Of a model with softmax
+// (DeepSeek V2) the best expert counts.
 absl::Status ReadGroups(const Architecture& architecture,
                         const GgufHeader& header, int64_t n_experts,
                         kernels::Routing& routing) {
@@ -265,6 +281,7 @@ absl::Status ReadGroups(const Architecture& architecture,
   ASSIGN_OR_RETURN(routing.n_groups_used,
                    keys.Int("expert_group_used_count", 1, routing.n_groups,
                             routing.n_groups));
+  routing.groups_by_best = routing.gate == kernels::RouterGate::kSoftmax;
   if (n_experts % routing.n_groups == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "metadata \"", keys.Key("expert_group_count"), "\" is ", routing.n_groups,
@@ -273,13 +290,13 @@ absl::Status ReadGroups(const Architecture& architecture,
 
 absl::StatusOr<kernels::Routing> ReadRouting(const Architecture& architecture,
                                              const GgufHeader& header,
-                                             int64_t n_experts) {
+                                             const planner::ModelShape& shape) {
   kernels::Routing routing;
-  ASSIGN_OR_RETURN(routing.gate, ReadRouterGate(architecture, header));
+  ASSIGN_OR_RETURN(routing.gate, ReadRouterGate(architecture, header, shape));
   ASSIGN_OR_RETURN(const std::optional<bool> normalizes,
                    header.Bool(KeyOf(architecture, "expert_weights_norm")));
   routing.is_normalized = normalizes.value_or(architecture.normalizes_weights);
-  RETURN_IF_ERROR(ReadGroups(architecture, header, n_experts, routing));
+  RETURN_IF_ERROR(ReadGroups(architecture, header, shape.n_experts, routing));
   const std::string key = KeyOf(architecture, "expert_weights_scale");
   ASSIGN_OR_RETURN(const std::optional<double> scale, header.Float(key));
   // Files write 0 where there is no scale.
@@ -381,7 +398,7 @@ absl::StatusOr<GraphParameters> ReadParameters(const Architecture& architecture,
   ASSIGN_OR_RETURN(parameters.gate_cuts, ReadGateCuts(architecture, header));
   if (shape.n_experts > 0) {
     ASSIGN_OR_RETURN(parameters.routing,
-                     ReadRouting(architecture, header, shape.n_experts));
+                     ReadRouting(architecture, header, shape));
   }
   return parameters;
 }

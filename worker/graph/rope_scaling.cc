@@ -18,6 +18,16 @@ using planner::ModelShape;
 
 constexpr absl::string_view kFactor = "rope.scaling.factor";
 
+absl::StatusOr<double> YarnFactor(const Hyperparameters& keys) {
+  return ReadFactor(keys.header(), keys.Key(kFactor), 1, 1);
+}
+
+// The file's multiplier of the logarithm of the factor.
+absl::StatusOr<double> LogMultiplier(const Hyperparameters& keys) {
+  return ReadFactor(keys.header(), keys.Key("rope.scaling.yarn_log_multiplier"),
+                    0, 0);
+}
+
 // By how much YaRN's magnitude depends on the factor: 1 + 0.1 ln(factor), over
 // the same with the file's multiplier of the logarithm.
 absl::StatusOr<double> YarnMagnitude(const Hyperparameters& keys,
@@ -25,18 +35,14 @@ absl::StatusOr<double> YarnMagnitude(const Hyperparameters& keys,
   const auto grown = [&](double multiplier) {
     return 1 + 0.1 * multiplier * std::log(factor);
   };
-  ASSIGN_OR_RETURN(
-      const double multiplier,
-      ReadFactor(keys.header(), keys.Key("rope.scaling.yarn_log_multiplier"), 0,
-                 0));
+  ASSIGN_OR_RETURN(const double multiplier, LogMultiplier(keys));
   return grown(1) / grown(multiplier);
 }
 
 // YaRN: pairs that turn often in the original context keep their angles, those
 // that turn less than about once are scaled.
 absl::Status ReadYarn(const Hyperparameters& keys, RopeParameters& rope) {
-  ASSIGN_OR_RETURN(const double factor,
-                   ReadFactor(keys.header(), keys.Key(kFactor), 1, 1));
+  ASSIGN_OR_RETURN(const double factor, YarnFactor(keys));
   ASSIGN_OR_RETURN(const int64_t n_ctx, OriginalContext(keys));
   ASSIGN_OR_RETURN(const double fast,
                    keys.PositiveFloat("rope.scaling.yarn_beta_fast", 32));
@@ -85,6 +91,7 @@ absl::Status ReadRopeScaling(const planner::Architecture& architecture,
     rope.scale = 1.0 / factor;
   } else if (kind == "yarn") {
     RETURN_IF_ERROR(ReadYarn(keys, rope));
+    if (architecture.yarn_scales_scores) rope.magnitude = 1;
   } else if (kind != "none" && kind != "longrope") {
     return absl::UnimplementedError(
         absl::StrCat(type_key, " \"", kind,
@@ -96,6 +103,20 @@ absl::Status ReadRopeScaling(const planner::Architecture& architecture,
                               1 / kMaxFactor, 1));
   rope.magnitude *= static_cast<float>(magnitude);
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> ReadScoreFactor(
+    const planner::Architecture& architecture,
+    const planner::GgufHeader& header) {
+  if (!architecture.yarn_scales_scores) return 1.0;
+  const Hyperparameters keys(header, std::string(architecture.name));
+  ASSIGN_OR_RETURN(const auto type,
+                   header.String(keys.Key("rope.scaling.type")));
+  if (type.value_or("") != "yarn") return 1.0;
+  ASSIGN_OR_RETURN(const double factor, YarnFactor(keys));
+  ASSIGN_OR_RETURN(const double multiplier, LogMultiplier(keys));
+  const double magnitude = 1 + multiplier * std::log(factor);
+  return magnitude * magnitude;
 }
 
 absl::StatusOr<int64_t> OriginalContext(const Hyperparameters& keys) {

@@ -22,6 +22,13 @@ absl::Status ReadRopeScaling(const planner::Architecture& architecture,
                              const planner::GgufHeader& header,
                              RopeParameters& rope);
 
+// The factor of scores that YaRN gives, which is 1 unless the architecture has
+// yarn_scales_scores and the file YaRN.
+// Errors: kInvalidArgument naming a key that makes no sense.
+absl::StatusOr<double> ReadScoreFactor(
+    const planner::Architecture& architecture,
+    const planner::GgufHeader& header);
+
 // The context of the first training: A.rope.scaling.original_context_length, or
 // A.context_length without it.
 absl::StatusOr<int64_t> OriginalContext(const planner::Hyperparameters& keys);

@@ -7,7 +7,8 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/model/architectures.h"
-#include "worker/graph/attention_mixer.h"
+#include "worker/graph/attention/attention_mixer.h"
+#include "worker/graph/attention/latent_attention_mixer.h"
 #include "worker/graph/decoder_graph.h"
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_and_expert_ffn.h"
@@ -18,6 +19,20 @@ namespace {
 
 using planner::Architecture;
 using planner::LayerShape;
+
+bool IsLatent(const Architecture& architecture) {
+  return architecture.mixer == planner::MixerKind::kLatentAttention;
+}
+
+absl::string_view MissingInMixer(const Architecture& architecture) {
+  return IsLatent(architecture) ? LatentAttentionMixer::Missing(architecture)
+                                : AttentionMixer::Missing(architecture);
+}
+
+bool IsReadByMixer(const Architecture& architecture, absl::string_view tensor) {
+  return IsLatent(architecture) ? LatentAttentionMixer::Reads(tensor)
+                                : AttentionMixer::Reads(architecture, tensor);
+}
 
 absl::string_view MissingInFfn(const Architecture& architecture,
                                planner::FfnKind kind) {
@@ -36,7 +51,7 @@ absl::string_view MissingInFfn(const Architecture& architecture,
 // The feature that the model needs and the graph's classes lack; empty if none.
 absl::string_view MissingFeature(const Architecture& architecture,
                                  const planner::ModelShape& shape) {
-  const absl::string_view in_mixer = AttentionMixer::Missing(architecture);
+  const absl::string_view in_mixer = MissingInMixer(architecture);
   if (!in_mixer.empty()) return in_mixer;
   for (const LayerShape& layer : shape.layers) {
     const absl::string_view in_ffn = MissingInFfn(architecture, layer.ffn);
@@ -61,7 +76,7 @@ bool IsRead(const Architecture& architecture, absl::string_view name) {
   }
   const absl::string_view of_layer = LayerTensor(name);
   if (of_layer.empty()) return DecoderGraph::Reads(name);
-  return AttentionMixer::Reads(architecture, of_layer) ||
+  return IsReadByMixer(architecture, of_layer) ||
          GatedFfn::Reads(architecture, of_layer) ||
          ExpertFfn::Reads(architecture, of_layer) ||
          GatedAndExpertFfn::Reads(architecture, of_layer) ||

@@ -147,7 +147,7 @@ kernels::RmsNormArgs StepContext::NormOf(const float* x, const float* weight,
 
 absl::StatusOr<ProductInput> StepContext::AsInput(const float* x, int64_t dim) {
   std::byte* const packed = PackedInputs(dim);
-  if (packed != nullptr) {
+  if (packed != nullptr && n_rows_ > 0) {
     RETURN_IF_ERROR(backend().PackActivations(
         {.x = x, .n_rows = n_rows_, .dim = dim, .out = packed}));
   }
@@ -272,13 +272,13 @@ absl::Status StepContext::GatherRows(const float* from,
                              .row_bytes = row_bytes});
 }
 
-absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
-                                                      int64_t attended_dim) {
+absl::Status StepContext::KeepSampled(const StepBatch& batch,
+                                      int64_t attended_dim) {
   const int64_t n_before = n_rows_;
   n_rows_ = static_cast<int64_t>(batch.sampled_rows.size());
   PLIMSOLL_CHECK(n_rows_ <= inputs_.plan->n_sampled,
                  "the scheduler keeps to the plan's sampled rows");
-  if (n_rows_ == 0) return ProductInput{};
+  if (n_rows_ == 0) return absl::OkStatus();
   // Queries have been read.
   float* const query = Buffer(StepBuffer::kQuery);
   RETURN_IF_ERROR(
@@ -292,7 +292,7 @@ absl::StatusOr<ProductInput> StepContext::KeepSampled(const StepBatch& batch,
                                sampled + i * n_rows_ * model_dim()));
   }
   residual_ = sampled;
-  return AsInput(Attended(), attended_dim);
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::worker

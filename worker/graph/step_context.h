@@ -96,7 +96,7 @@ class StepContext {
   // the scale of its products, if the file has one.
   kernels::WeightMatrix Matrix(absl::string_view name) const;
   const float* Vector(absl::string_view name) const;
-  // The weight's matrices, one of each expert.
+  // The weight's matrices, one of each expert or of each head.
   kernels::ExpertMatrices Experts(absl::string_view name) const;
 
   // The buffers of the step.
@@ -161,9 +161,15 @@ class StepContext {
                           int64_t dim, float* to, int64_t from_stride = 0);
   // Drops all rows of Residual(), of the streams and of Attended() but the
   // sampled ones for the rest of the step. Attended() is `attended_dim` wide.
-  // Returns Attended() as an input.
-  absl::StatusOr<ProductInput> KeepSampled(const StepBatch& batch,
-                                           int64_t attended_dim);
+  absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
+  // True if the step needs queries that are rotated for prefixes: where a
+  // sequence has rolled. A device that keeps a step's list of operations makes
+  // them in every step that only decodes, so that a sequence that rolls does
+  // not change the list.
+  bool HasPrefixQueries(const StepBatch& batch) const {
+    const bool keeps_lists = !backend().Device().step_rows.empty();
+    return batch.has_rolled_prefix || (keeps_lists && batch.only_decodes);
+  }
   // True until KeepSampled.
   bool HasAllRows() const {
     return residual_ == Buffer(planner::StepBuffer::kResidual);

@@ -42,6 +42,7 @@ extern constexpr Architecture kDeepseek2 = {
     .models = "DeepSeek V2, V3 and R1, Kimi K2",
     .config_types = {"deepseek_v2", "deepseek_v3", "kimi_k2"},
     .mixer = MixerKind::kLatentAttention,
+    .router_gate = RouterGate::kByBias,
     .normalizes_weights = false,
     .shared_expert = SharedExpert::kPlain,
     .yarn_scales_scores = true,

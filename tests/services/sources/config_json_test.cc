@@ -106,6 +106,37 @@ TEST(ConfigJsonTest, ReadsLayersWithHeadsOfTheirOwn) {
   EXPECT_EQ(shape->layers[5].n_kv_heads, 1);
 }
 
+TEST(ConfigJsonTest, ReadsLatentAttention) {
+  // DeepSeek V2 Lite.
+  const std::string json = R"({
+    "model_type": "deepseek_v2", "hidden_size": 2048,
+    "num_hidden_layers": 27, "intermediate_size": 10944,
+    "moe_intermediate_size": 1408, "n_routed_experts": 64,
+    "n_shared_experts": 2, "num_experts_per_tok": 6,
+    "first_k_dense_replace": 1, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "kv_lora_rank": 512, "q_lora_rank": null,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "max_position_embeddings": 163840, "vocab_size": 102400,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+  const auto shape = ShapeOf(json);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->latent.rank, 512);
+  EXPECT_EQ(shape->latent.query_rank, 0);
+  EXPECT_EQ(shape->layers[0].head_dim, 576);
+  EXPECT_EQ(shape->layers[0].n_kv_heads, 1);
+  int64_t n_parameters = 0;
+  for (const auto& tensor : shape->weights) {
+    n_parameters += tensor.cols * tensor.rows * tensor.n_matrices;
+  }
+  EXPECT_EQ(n_parameters, 15'706'484'224);  // the published number
+  for (const char* key :
+       {"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
+    std::string without = json;
+    without.replace(without.find(key), 1, "_");
+    ExpectInvalid(without, absl::StrCat("\"", key, "\" is missing"));
+  }
+}
+
 TEST(ConfigJsonTest, ReadsExpertsInATypeOfTheirOwn) {
   const auto shape = ShapeOf(R"({
     "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 24,

@@ -48,7 +48,8 @@ class KvCacheTest : public ::testing::Test {
                                .head_dim = 16,
                                .ffn_dim = 32,
                                .window = windows[static_cast<size_t>(il)],
-                               .kv_source = il});
+                               .kv_source = il,
+                               .mixer = mixer_});
     }
     plan_.options.n_slots = n_slots;
     plan_.options.k_type = k_type;
@@ -101,6 +102,7 @@ class KvCacheTest : public ::testing::Test {
     return rows;
   }
 
+  planner::MixerKind mixer_ = planner::MixerKind::kAttention;
   planner::ModelShape shape_ = {};
   planner::MemoryPlan plan_ = {};
   std::vector<std::byte> pages_;
@@ -258,6 +260,28 @@ TEST_F(KvCacheTest, RandomUseNeverGivesAPageTwice) {
     }
     ASSERT_EQ(static_cast<int64_t>(used.size()) + cache_->free_pages(), 12);
   }
+}
+
+TEST_F(KvCacheTest, ValuesOfLatentAttentionLieInTheKeysRows) {
+  mixer_ = planner::MixerKind::kLatentAttention;
+  Make({0, 0}, 128, 2, DType::kF16, DType::kF32);
+  for (const int64_t slot : {0, 1}) {
+    ASSERT_TRUE(cache_->Extend(slot, 70).ok());
+  }
+  std::vector<Range> rows;
+  for (int64_t il = 0; il < 2; ++il) {
+    EXPECT_EQ(cache_->ValueRowBytes(il), 0);
+    EXPECT_EQ(cache_->Paged(il).v_offset, cache_->Paged(il).k_offset);
+    for (const int64_t slot : {0, 1}) {
+      for (int64_t p = 0; p < 70; ++p) {
+        const int64_t k = cache_->KeyOffset(il, slot, p);
+        rows.push_back({k, k + cache_->KeyRowBytes(il)});
+      }
+    }
+  }
+  // Layers of the fixture have one head and two.
+  EXPECT_EQ(Sum(rows), 2 * 70 * (16 + 32) * 2);
+  ExpectDisjoint(rows, plan_.kv.full_bytes);
 }
 
 }  // namespace

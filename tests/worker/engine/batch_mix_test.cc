@@ -24,7 +24,7 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 
-// So many mixes run on each of 44 engines.
+// So many mixes run on each of 64 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
                        : plimsoll::testing::kIsSanitized ? 6
                                                          : 16;
@@ -95,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What other families and types add: biases, both soft-caps, values from
 // tables, experts, attention sinks, heads of two widths, values that are keys,
-// experts beside a dense FFN, shared keys, per-layer embeddings, and several
-// residual streams.
+// experts beside a dense FFN, shared keys, per-layer embeddings, several
+// residual streams, and latent attention.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
@@ -109,7 +109,9 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma4_experts", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16},
                       ModelAndKv{"gemma3n_q5_0", DType::kF16},
-                      ModelAndKv{"gemma4_shared", DType::kQ5_1}),
+                      ModelAndKv{"gemma4_shared", DType::kQ5_1},
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0},
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ4_0}),
     NameOfModelAndKv);
 
 }  // namespace

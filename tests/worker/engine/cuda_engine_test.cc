@@ -133,7 +133,8 @@ TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
 }
 
 TEST_P(CudaEngineTest, RollsAsOnTheCpu) {
-  for (const char* model : {"llama_q4_1", "gemma_q5_0", "gemma4_shared"}) {
+  for (const char* model :
+       {"llama_q4_1", "gemma_q5_0", "gemma4_shared", "deepseek2_q8_0"}) {
     for (const RollMethod method :
          {RollMethod::kShift, RollMethod::kRecompute}) {
       SCOPED_TRACE(model);

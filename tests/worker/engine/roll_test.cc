@@ -217,7 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_q5_0", DType::kQ4_0},
                       ModelAndKv{"gpt_oss_q4_0", DType::kF16},
                       ModelAndKv{"gemma4_keys", DType::kF16},
-                      ModelAndKv{"gemma4_shared", DType::kF16}),
+                      ModelAndKv{"gemma4_shared", DType::kF16},
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0}),
     NameOfModelAndKv);
 
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {

@@ -88,7 +88,8 @@ class SplitFamilyTest : public SplitEngineTest,
 
 INSTANTIATE_TEST_SUITE_P(Models, SplitFamilyTest,
                          ::testing::Values("llama_half", "llama_q4_1",
-                                           "gemma_q5_0", "gemma_k"),
+                                           "gemma_q5_0", "gemma_k",
+                                           "deepseek2_q8_0"),
                          [](const auto& test) {
                            return std::string(test.param);
                          });

@@ -13,6 +13,8 @@ struct Family {
 };
 
 inline constexpr Family kFamilies[] = {
+    {"deepseek2", "deepseek2", true},
+    {"deepseek2-yarn", "deepseek2", true},
     {"llama", "llama", false},
     {"llama31", "llama", false},
     {"gemma3", "gemma3", false},

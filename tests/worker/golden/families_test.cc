@@ -143,13 +143,14 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
                          ::testing::Values("smollm3", "granite",
                                            "phi3-longrope-short", "olmo3",
                                            "mistral3", "gpt-oss", "cohere2",
-                                           "llama4-chunks"),
+                                           "llama4-chunks", "deepseek2-yarn"),
                          plimsoll::testing::NameOfFamily);
 
 using PackedFamiliesTest = FamiliesTest;
 
 // Activations are packed for quantised weights only, whose answers are not the
-// golden's. Packing rounds them to 16 bits.
+// golden's. Packing rounds them to 16 bits. In "deepseek2" that is enough for
+// one row to choose another expert, so it is not here.
 TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
   constexpr double kPackedTolerance = 0.01;
   const FamilyModel quantised(GetParam(), "Q8_0");
@@ -181,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
                                            "gpt-oss", "cohere2",
                                            "llama4-chunks", "granitemoe-shared",
                                            "qwen3moe", "mixtral", "qwen2moe",
-                                           "glm4moe"),
+                                           "glm4moe", "deepseek2-yarn"),
                          plimsoll::testing::NameOfFamily);
 
 using CudaFamiliesTest = FamiliesTest;

@@ -57,11 +57,23 @@ class Keys {
     return Set(suffix, {GgufType::kString, value});
   }
 
+  // Adds a vector that the numbers alone do not imply.
+  void WithTensor(const std::string& name, int64_t n) {
+    vectors_.push_back({.name = name,
+                        .dtype = DType::kF32,
+                        .n_dims = 1,
+                        .ne = {n, 1, 1, 1},
+                        .offset = 0,
+                        .bytes = n * 4});
+  }
+
   absl::StatusOr<GraphParameters> Read() {
     planner::GgufHeader header = numbers_.header();
     absl::Status added = planner::AddTensors(
         header, {DType::kF32, DType::kF32, DType::kF32}, true);
     if (!added.ok()) return added;
+    header.tensors.insert(header.tensors.end(), vectors_.begin(),
+                          vectors_.end());
     ASSIGN_OR_RETURN(const planner::ModelShape shape,
                      planner::ShapeFromGguf(header));
     GraphInputs inputs = {};
@@ -83,6 +95,7 @@ class Keys {
 
   std::string architecture_;
   HeaderNumbers numbers_;
+  std::vector<planner::GgufTensor> vectors_;
 };
 
 void ExpectRefused(Keys keys, absl::StatusCode code, const std::string& words) {
@@ -216,6 +229,59 @@ TEST(GraphParametersTest, LayersWorkOnTheFirstStream) {
   EXPECT_TRUE(Keys("gemma3n").Int("altup.active_idx", 0).Read().ok());
   ExpectRefused(Keys("gemma3n").Int("altup.active_idx", 1),
                 absl::StatusCode::kUnimplemented, "altup.active_idx 1");
+}
+
+// A small model of latent attention with experts.
+Keys LatentKeys() {
+  return Keys("deepseek2")
+      .Int("attention.head_count_kv", 1)
+      .Int("attention.kv_lora_rank", 32)
+      .Int("attention.key_length", 48)
+      .Int("attention.value_length", 32)
+      .Int("attention.key_length_mla", 64)
+      .Int("attention.value_length_mla", 24)
+      .Int("rope.dimension_count", 16)
+      .Int("expert_count", 4)
+      .Int("expert_used_count", 2);
+}
+
+TEST(GraphParametersTest, ScoresOfLatentAttentionAreScaledByWholeKeys) {
+  const GraphParameters plain = LatentKeys().MustRead();
+  EXPECT_EQ(plain.attention_scale, 0.125f);
+  EXPECT_EQ(plain.rope.n_rot, 16);
+  const GraphParameters scaled =
+      LatentKeys()
+          .Text("rope.scaling.type", "yarn")
+          .Float("rope.scaling.factor", 8)
+          .Float("rope.scaling.yarn_log_multiplier", 0.1)
+          .MustRead();
+  const float magnitude = 1 + 0.1f * std::log(8.0f);
+  EXPECT_FLOAT_EQ(scaled.attention_scale, 0.125f * magnitude * magnitude);
+  EXPECT_EQ(scaled.rope.magnitude, 1.0f);
+}
+
+TEST(GraphParametersTest, GroupsOfSoftmaxAreAsGoodAsTheirBestExpert) {
+  const auto routing = [](int64_t gate) {
+    return LatentKeys()
+        .Int("expert_group_count", 2)
+        .Int("expert_group_used_count", 1)
+        .Int("expert_gating_func", gate)
+        .MustRead()
+        .routing;
+  };
+  EXPECT_EQ(routing(1).n_groups_used, 1);
+  EXPECT_TRUE(routing(1).groups_by_best);
+  EXPECT_FALSE(routing(2).groups_by_best);
+}
+
+TEST(GraphParametersTest, ABiasOfTheChoiceMeansSigmoidWhereNoKeySaysIt) {
+  Keys keys = LatentKeys();
+  EXPECT_EQ(keys.MustRead().routing.gate, kernels::RouterGate::kSoftmax);
+  EXPECT_FALSE(keys.MustRead().routing.is_normalized);
+  keys.WithTensor("blk.1.exp_probs_b.bias", 4);
+  EXPECT_EQ(keys.MustRead().routing.gate, kernels::RouterGate::kSigmoid);
+  EXPECT_EQ(keys.Int("expert_gating_func", 1).MustRead().routing.gate,
+            kernels::RouterGate::kSoftmax);
 }
 
 }  // namespace

@@ -135,6 +135,27 @@ TEST(RopeScalingTest, MagnitudesMultiply) {
                   1.25f);
 }
 
+TEST(RopeScalingTest, AMagnitudeMayBeAFactorOfScores) {
+  planner::Architecture architecture = *planner::FindArchitecture("llama");
+  ScalingKeys yarn = YarnKeys().Float("yarn_log_multiplier", 0.1);
+  EXPECT_EQ(*ReadScoreFactor(architecture, yarn.header()), 1);
+  architecture.yarn_scales_scores = true;
+  const double magnitude = 1 + 0.1 * std::log(8.0);
+  EXPECT_NEAR(*ReadScoreFactor(architecture, yarn.header()),
+              magnitude * magnitude, 1e-6);
+  RopeParameters rope = ScalingKeys::Unscaled();
+  ASSERT_TRUE(ReadRopeScaling(architecture, yarn.header(), rope).ok());
+  EXPECT_EQ(rope.magnitude, 1.0f);
+  EXPECT_EQ(rope.scale, 0.125);
+  // Files without a multiplier, and without YaRN, have no such factor.
+  EXPECT_EQ(*ReadScoreFactor(architecture, YarnKeys().header()), 1);
+  ScalingKeys linear = ScalingKeys().Float("yarn_log_multiplier", 0.1);
+  EXPECT_EQ(*ReadScoreFactor(architecture, linear.header()), 1);
+  ScalingKeys bad = YarnKeys().Float("yarn_log_multiplier", -1);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      ReadScoreFactor(architecture, bad.header()).status()));
+}
+
 TEST(RopeScalingTest, FactorsUpToTheirLimitsAndNotPastThem) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   RopeParameters rope = ScalingKeys::Unscaled();

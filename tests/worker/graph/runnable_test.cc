@@ -11,6 +11,8 @@
 #include "planner/layout/layer_split.h"
 #include "planner/model/architectures.h"
 #include "tests/planner/model/small_models.h"
+#include "worker/graph/attention/attention_mixer.h"
+#include "worker/graph/attention/latent_attention_mixer.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -46,16 +48,16 @@ ModelShape Small(const std::string& architecture, int64_t n_experts,
 
 TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
   for (const char* name :
-       {"cohere2", "ernie4_5", "exaone4", "gemma",    "gemma2",
-        "gemma3",  "gemma3n",  "gemma4",  "glm4",     "glm4moe",
-        "granite", "llama",    "llama4",  "mistral3", "olmo2",
-        "phi3",    "qwen2",    "qwen3",   "seed_oss", "smollm3"}) {
+       {"cohere2", "deepseek2", "ernie4_5", "exaone4", "gemma",   "gemma2",
+        "gemma3",  "gemma3n",   "gemma4",   "glm4",    "glm4moe", "granite",
+        "llama",   "llama4",    "mistral3", "olmo2",   "phi3",    "qwen2",
+        "qwen3",   "seed_oss",  "smollm3"}) {
     const absl::Status status = CheckArchitecture(Small(name, 0));
     EXPECT_TRUE(status.ok()) << status;
   }
   for (const char* name :
-       {"ernie4_5-moe", "gemma4", "glm4moe", "gpt-oss", "granitemoe", "llama",
-        "llama4", "qwen2moe", "qwen3moe"}) {
+       {"deepseek2", "ernie4_5-moe", "gemma4", "glm4moe", "gpt-oss",
+        "granitemoe", "llama", "llama4", "qwen2moe", "qwen3moe"}) {
     const absl::Status status = CheckArchitecture(Small(name, 4));
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -117,6 +119,29 @@ TEST(CheckArchitectureTest, ATensorThatNothingReadsIsNamed) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("with tensor \"" + std::string(name) + "\""));
   }
+}
+
+TEST(CheckArchitectureTest, LatentAttentionSaysWhatItCannotDo) {
+  const planner::Architecture architecture =
+      *planner::FindArchitecture("deepseek2");
+  EXPECT_EQ(LatentAttentionMixer::Missing(architecture), "");
+  for (auto change :
+       {+[](planner::Architecture& a) {
+          a.windows = planner::WindowRule::kAll;
+        },
+        +[](planner::Architecture& a) { a.has_pre_norms = false; },
+        +[](planner::Architecture& a) { a.unrotated_period = 4; },
+        +[](planner::Architecture& a) { a.has_parallel_ffn = true; },
+        +[](planner::Architecture& a) {
+          a.growing_queries = planner::GrowingQueries::kAll;
+        }}) {
+    planner::Architecture changed = architecture;
+    change(changed);
+    EXPECT_NE(LatentAttentionMixer::Missing(changed), "");
+  }
+  // Its tensors are not those of other attention.
+  EXPECT_FALSE(LatentAttentionMixer::Reads("attn_k.weight"));
+  EXPECT_FALSE(AttentionMixer::Reads(architecture, "attn_k_b.weight"));
 }
 
 TEST(CheckArchitectureTest, AnArchitectureThatNobodyKnowsIsRefused) {

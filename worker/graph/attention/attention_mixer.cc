@@ -1,8 +1,10 @@
-#include "worker/graph/attention_mixer.h"
+#include "worker/graph/attention/attention_mixer.h"
 
 #include <algorithm>
 #include <numbers>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -24,12 +26,6 @@ bool EntersRingsAtOnce(const StepBatch& batch) {
   });
 }
 
-// True if the last layer goes on with every row of the step.
-bool KeepsAllRows(const StepBatch& batch, int64_t n_rows) {
-  return batch.keeps_all_rows ||
-         static_cast<int64_t>(batch.sampled_rows.size()) == n_rows;
-}
-
 // The rotation of a layer.
 RopeParameters RopeOf(const planner::Architecture& architecture, int64_t layer,
                       const StepContext& context) {
@@ -49,14 +45,6 @@ bool NormsPlainHeads(const planner::Architecture& architecture,
          (n_experts == 0 || n_experts != architecture.unnormed_experts);
 }
 
-// The number of a sequence's rows that are sampled: its last ones.
-int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
-  const auto from = [&](int64_t row) {
-    return std::ranges::lower_bound(batch.sampled_rows, row);
-  };
-  return from(rows.first_row + rows.n_rows) - from(rows.first_row);
-}
-
 // True if no layer of the part after `layer` reads the same keys and values.
 bool IsLastReader(const StepContext& context, int64_t layer) {
   const int64_t source = context.Layer(layer).kv_source;
@@ -68,15 +56,6 @@ bool IsLastReader(const StepContext& context, int64_t layer) {
 
 }  // namespace
 
-AttentionScratch::AttentionScratch(int64_t n_rows) {
-  const auto rows = static_cast<size_t>(n_rows);
-  // Keys and values go to two places each.
-  offsets.reserve(4 * rows);
-  more_offsets.reserve(rows);
-  segments.reserve(rows);
-  query_factors.reserve(rows);
-}
-
 AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
                                int64_t layer, StepContext& context,
                                AttentionScratch& scratch)
@@ -86,12 +65,15 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       shape_(context.Layer(layer)),
       cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)),
-      has_chunks_(is_ring_ && architecture.windows_are_chunks),
       has_parallel_ffn_(architecture.has_parallel_ffn),
       rope_(RopeOf(architecture, layer, context)),
       source_(context.inputs().first_layer + shape_.kv_source),
       is_last_reader_(IsLastReader(context, layer)) {
   const std::string p = absl::StrCat("blk.", layer, ".");
+  if (is_ring_) {
+    rings_ = {.layer = source_,
+              .chunk = architecture.windows_are_chunks ? shape_.window : 0};
+  }
   if (architecture.has_pre_norms) {
     norm_ = context.Vector(p + "attn_norm.weight");
   }
@@ -376,43 +358,6 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
               cache_.ValueRowBytes(source_));
 }
 
-void AttentionMixer::ListSegments(const StepBatch& batch, bool is_cut) {
-  scratch_.segments.clear();
-  for (const SequenceRows& rows : batch.sequences) {
-    const int64_t n_read = is_cut ? CountSampled(batch, rows) : rows.n_rows;
-    if (n_read == 0) continue;
-    const int64_t n_skipped = rows.n_rows - n_read;
-    kernels::AttentionSegment segment = {
-        .first_row = rows.first_row + n_skipped,
-        .n_rows = n_read,
-        .first_position = rows.first_position + n_skipped,
-        .pages = cache_.Pages(rows.slot),
-        .ring = {},
-        .live_begin = cache_.LiveBegin(rows.slot),
-        .is_prompt = rows.is_prompt};
-    if (is_ring_) segment.ring = cache_.Ring(source_, rows.slot);
-    AddSegment(segment);
-  }
-}
-
-void AttentionMixer::AddSegment(kernels::AttentionSegment segment) {
-  if (!has_chunks_) {
-    scratch_.segments.push_back(segment);
-    return;
-  }
-  const int64_t end = segment.first_position + segment.n_rows;
-  while (segment.first_position < end) {
-    const int64_t first = segment.first_position;
-    const int64_t begin = first - first % shape_.window;
-    kernels::AttentionSegment part = segment;
-    part.n_rows = std::min(end, begin + shape_.window) - first;
-    part.live_begin = std::max(part.live_begin, begin);
-    scratch_.segments.push_back(part);
-    segment.first_row += part.n_rows;
-    segment.first_position += part.n_rows;
-  }
-}
-
 absl::Status AttentionMixer::TransformBack() {
   return context_.backend().Hadamard(
       {.x = context_.Attended(),
@@ -426,9 +371,7 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
 
   // In the last layer only sampled rows are read. Rows of a ring need the
   // others beside them. A parallel FFN reads the norms of all rows.
-  const bool is_last =
-      context_.HasLogits() && layer_ + 1 == context_.EndLayer();
-  const bool keeps_all = !is_last || KeepsAllRows(batch, context_.n_rows()) ||
+  const bool keeps_all = KeepsAllRows(context_, batch, layer_) ||
                          (has_parallel_ffn_ && !batch.sampled_rows.empty());
   const bool is_cut = !keeps_all && (!is_ring_ || batch.sampled_rows.empty());
   const int64_t n_heads = context_.inputs().shape->n_heads;
@@ -437,7 +380,7 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   const bool is_transformed = kernels::IsTransformed(options.v_type);
   std::byte* const packed =
       keeps_all && !is_transformed ? context_.PackedInputs(dim) : nullptr;
-  ListSegments(batch, is_cut);
+  scratch_.ListSegments(batch, cache_, is_cut, rings_);
   if (!scratch_.segments.empty()) {
     RETURN_IF_ERROR(context_.backend().Attention(
         {.q = context_.Buffer(StepBuffer::kQuery),
@@ -462,9 +405,11 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));
   }
-  if (!keeps_all) return context_.KeepSampled(batch, dim);
-  if (is_transformed) return context_.AsInput(context_.Attended(), dim);
-  return ProductInput{context_.Attended(), packed};
+  if (keeps_all && !is_transformed) {
+    return ProductInput{context_.Attended(), packed};
+  }
+  if (!keeps_all) RETURN_IF_ERROR(context_.KeepSampled(batch, dim));
+  return context_.AsInput(context_.Attended(), dim);
 }
 
 }  // namespace plimsoll::worker

@@ -1,32 +1,19 @@
 // Causal attention over pages or rings of keys and values.
-#ifndef PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
-#define PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_ATTENTION_ATTENTION_MIXER_H_
+#define PLIMSOLL_WORKER_GRAPH_ATTENTION_ATTENTION_MIXER_H_
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/model/architecture.h"
+#include "worker/graph/attention/attention_rows.h"
 #include "worker/graph/low_rank_branch.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
 
 namespace plimsoll::worker {
-
-// Lists of a step's rows. The layers of a graph share them because they run one
-// after the other. They are kept to avoid allocation.
-struct AttentionScratch {
-  explicit AttentionScratch(int64_t n_rows);
-
-  std::vector<int64_t> offsets;
-  std::vector<int64_t> more_offsets;
-  std::vector<kernels::AttentionSegment> segments;
-  // The factor of each row's queries; empty if they have none. The graph sets
-  // it at the beginning of a step.
-  std::vector<float> query_factors;
-};
 
 class AttentionMixer final : public Sublayer {
  public:
@@ -73,12 +60,6 @@ class AttentionMixer final : public Sublayer {
   // Norms and rotates queries and keys, and stores keys and values. Returns the
   // queries to use for prefix pages.
   absl::StatusOr<const float*> PrepareHeads(const StepBatch& batch);
-  // Sets the scratch's segments to those of the step or, if `is_cut`, to those
-  // of the last layer's sampled rows.
-  void ListSegments(const StepBatch& batch, bool is_cut);
-  // Adds a segment, in parts whose rows' windows begin at the same position if
-  // the windows are chunks.
-  void AddSegment(kernels::AttentionSegment segment);
   // Transforms Attended() back, for values that are transformed
   // (kernels::IsTransformed).
   absl::Status TransformBack();
@@ -90,7 +71,6 @@ class AttentionMixer final : public Sublayer {
   const planner::LayerShape& shape_;
   KvCache& cache_;
   const bool is_ring_;
-  const bool has_chunks_;
   const bool has_parallel_ffn_;
   // The rotation of this layer. It rotates nothing if the layer does not
   // rotate.
@@ -99,7 +79,8 @@ class AttentionMixer final : public Sublayer {
   // the last reader a chunk moves to the rings.
   const int64_t source_;
   const bool is_last_reader_;
-  const float* norm_ = nullptr;  // null: its input is not normed
+  std::optional<LayerRings> rings_;  // of the source
+  const float* norm_ = nullptr;      // null: its input is not normed
   kernels::WeightMatrix q_, k_, v_;
   bool owns_values_ = false;  // they are not the keys
   bool norms_values_ = false;
@@ -119,4 +100,4 @@ class AttentionMixer final : public Sublayer {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAPH_ATTENTION_MIXER_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_ATTENTION_ATTENTION_MIXER_H_
