@@ -10,7 +10,7 @@ namespace {
 constexpr TensorPart kRow[] = {{"attn_kv_a.weight", Dim::kLatent},
                                {"attn_k_rot.weight", Dim::kRotatedKey}};
 
-constexpr auto kLayerTensors = std::to_array<TensorRole>({
+constexpr auto kDeepseek2LayerTensors = std::to_array<TensorRole>({
     {"attn_q.weight", When::kNoQueryRank, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kPlainQuery)},
     {"attn_q_a.weight", When::kQueryRank, Presence::kRequired,
@@ -46,7 +46,7 @@ extern constexpr Architecture kDeepseek2 = {
     .normalizes_weights = false,
     .shared_expert = SharedExpert::kPlain,
     .yarn_scales_scores = true,
-    .layer_tensors = kLayerTensors,
+    .layer_tensors = kDeepseek2LayerTensors,
 };
 
 }  // namespace plimsoll::planner
