@@ -132,9 +132,9 @@ class ConfigReader {
 
   // Takes a number that must be there.
   absl::StatusOr<uint64_t> Required(absl::string_view name) const {
-    const Value* value = Find(name);
-    if (value == nullptr) return Bad(name, "is missing");
-    return Count(*value, name);
+    const ConfigValue* value = FindField(config_, name);
+    if (value == nullptr) return BadField(name, "is missing");
+    return CountOf(*value, name);
   }
 
   // A file's keys are of attention over the cache, whose rows all heads share.
