@@ -112,7 +112,7 @@ TEST(HeaderBytesTest, OnlyBytesThatWereSentAreRead) {
       ShapeFromHeaderBytes(bytes, uint64_t{1} << 50).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              testing::HasSubstr("only the first 49 are given"));
+              ::testing::HasSubstr("only the first 49 are given"));
 }
 
 TEST(HeaderBytesTest, SizesAreLimited) {
