@@ -76,6 +76,20 @@ struct WeightSums {
   Checked mapped = 0;
   Checked file = 0;
 
+  // Adds a tensor of so many bytes in the file if it does not lie on the
+  // device. Returns whether it does not.
+  bool AddElsewhere(const WeightTensor& tensor, const WeightHomes& homes,
+                    int64_t in_file) {
+    if (StaysOnHost(tensor.kind, homes.host)) {
+      host += in_file;
+      return true;
+    }
+    if (!homes.is_mapped || tensor.is_vector) return false;
+    mapped += in_file;
+    file += in_file;
+    return true;
+  }
+
   absl::StatusOr<WeightBytes> Get() const {
     WeightBytes bytes = {};
     ASSIGN_OR_RETURN(bytes.device, Fitting(device));
@@ -419,15 +433,8 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
   const RowMultiples multiples(profile);
   WeightSums sums;
   for (const WeightTensor& tensor : shape.weights) {
-    if (StaysOnHost(tensor.kind, homes.host)) {
+    if (sums.AddElsewhere(tensor, homes, tensor.file_bytes)) {
       layout.placements.push_back({-1, tensor.file_bytes});
-      sums.host += tensor.file_bytes;
-      continue;
-    }
-    if (homes.is_mapped && !tensor.is_vector) {
-      layout.placements.push_back({-1, tensor.file_bytes});
-      sums.mapped += tensor.file_bytes;
-      sums.file += tensor.file_bytes;
       continue;
     }
     const auto bytes = StoredBytes(tensor, tensor.dtype, multiples);
@@ -454,15 +461,7 @@ absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                              ? std::optional<int64_t>(tensor.file_bytes)
                              : StoredBytes(tensor, stored, unpadded);
     if (!in_file) return TooBig();
-    if (StaysOnHost(tensor.kind, homes.host)) {
-      sums.host += *in_file;
-      continue;
-    }
-    if (homes.is_mapped && !tensor.is_vector) {
-      sums.mapped += *in_file;
-      sums.file += *in_file;
-      continue;
-    }
+    if (sums.AddElsewhere(tensor, homes, *in_file)) continue;
     const auto bytes = StoredBytes(tensor, stored, multiples);
     if (!bytes) return TooBig();
     sums.device = AlignUp(sums.device, profile.alignment) + *bytes;
