@@ -29,8 +29,18 @@ struct Given {
   Activation activation = Activation::kSilu;
 };
 
-// Few rows and many, of floats and of quantised weights, with a width that is
-// not whole vectors.
+// Floats whose widths are not whole vectors.
+Given OddFloats(int64_t n_rows) {
+  return {.gate = DType::kF32,
+          .up = DType::kF32,
+          .down = DType::kF32,
+          .n_rows = n_rows,
+          .model_dim = 37,
+          .ffn_dim = 21,
+          .is_packed = false};
+}
+
+// Few rows and many, of floats and of quantised weights.
 std::vector<Given> Mixtures() {
   std::vector<Given> mixtures;
   for (const int64_t n_rows : {1, 5, 60}) {
@@ -39,13 +49,7 @@ std::vector<Given> Mixtures() {
                         .up = DType::kF16,
                         .down = DType::kF32,
                         .n_rows = n_rows});
-    mixtures.push_back({.gate = DType::kF32,
-                        .up = DType::kF32,
-                        .down = DType::kF32,
-                        .n_rows = n_rows,
-                        .model_dim = 37,
-                        .ffn_dim = 21,
-                        .is_packed = false});
+    mixtures.push_back(OddFloats(n_rows));
   }
   return mixtures;
 }
@@ -361,13 +365,7 @@ TEST_P(ExpertMatMulTest, OneExpertMayHaveAllRows) {
 TEST_P(ExpertMatMulTest, WidthsAreNotWholePanels) {
   for (const int64_t n_rows : {1, 50}) {
     ExpectRowsAsAlone({.n_rows = n_rows, .model_dim = 96, .ffn_dim = 160});
-    ExpectRowsAsAlone({.gate = DType::kF32,
-                       .up = DType::kF32,
-                       .down = DType::kF32,
-                       .n_rows = n_rows,
-                       .model_dim = 37,
-                       .ffn_dim = 21,
-                       .is_packed = false});
+    ExpectRowsAsAlone(OddFloats(n_rows));
   }
 }
 

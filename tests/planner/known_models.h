@@ -63,23 +63,29 @@ inline HeaderNumbers Qwen3Numbers() {
   return numbers;
 }
 
-// DeepSeek V3, with the numbers of its GGUF file.
-inline HeaderNumbers DeepseekV3Numbers() {
+// What the models of DeepSeek have in common.
+inline HeaderNumbers DeepseekNumbers() {
   HeaderNumbers numbers("deepseek2");
   numbers.Int("context_length", 163'840)
-      .Int("embedding_length", 7'168)
-      .Int("block_count", 61)
-      .Int("feed_forward_length", 18'432)
-      .Int("leading_dense_block_count", 3)
-      .Int("attention.head_count", 128)
       .Int("attention.head_count_kv", 1)
-      .Int("attention.q_lora_rank", 1'536)
       .Int("attention.kv_lora_rank", 512)
       .Int("attention.key_length", 576)
       .Int("attention.value_length", 512)
       .Int("attention.key_length_mla", 192)
       .Int("attention.value_length_mla", 128)
-      .Int("rope.dimension_count", 64)
+      .Int("rope.dimension_count", 64);
+  return numbers;
+}
+
+// DeepSeek V3, with the numbers of its GGUF file.
+inline HeaderNumbers DeepseekV3Numbers() {
+  HeaderNumbers numbers = DeepseekNumbers();
+  numbers.Int("embedding_length", 7'168)
+      .Int("block_count", 61)
+      .Int("feed_forward_length", 18'432)
+      .Int("leading_dense_block_count", 3)
+      .Int("attention.head_count", 128)
+      .Int("attention.q_lora_rank", 1'536)
       .Int("expert_count", 256)
       .Int("expert_used_count", 8)
       .Int("expert_shared_count", 1)
@@ -90,20 +96,12 @@ inline HeaderNumbers DeepseekV3Numbers() {
 
 // DeepSeek V2 Lite, with the numbers of its GGUF file.
 inline HeaderNumbers DeepseekV2LiteNumbers() {
-  HeaderNumbers numbers("deepseek2");
-  numbers.Int("context_length", 163'840)
-      .Int("embedding_length", 2'048)
+  HeaderNumbers numbers = DeepseekNumbers();
+  numbers.Int("embedding_length", 2'048)
       .Int("block_count", 27)
       .Int("feed_forward_length", 10'944)
       .Int("leading_dense_block_count", 1)
       .Int("attention.head_count", 16)
-      .Int("attention.head_count_kv", 1)
-      .Int("attention.kv_lora_rank", 512)
-      .Int("attention.key_length", 576)
-      .Int("attention.value_length", 512)
-      .Int("attention.key_length_mla", 192)
-      .Int("attention.value_length_mla", 128)
-      .Int("rope.dimension_count", 64)
       .Int("expert_count", 64)
       .Int("expert_used_count", 6)
       .Int("expert_shared_count", 2)

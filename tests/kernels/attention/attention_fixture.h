@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -340,6 +341,23 @@ class RingSequence {
   std::vector<std::byte> v_;
   RingKv ring_;
 };
+
+// Expects each row of a ring layer to see exactly its window, itself included.
+// The tokens arrive in chunks of so many.
+inline void ExpectWindows(Backend& backend, const Tokens& tokens,
+                          int64_t window,
+                          std::initializer_list<int64_t> chunks) {
+  RingSequence sequence(tokens, window);
+  int64_t first = 0;
+  for (const int64_t n : chunks) {
+    const auto out = sequence.Step(backend, first, n);
+    for (int64_t row = first; row < first + n; ++row) {
+      ExpectRow(tokens, out.data() + (row - first) * tokens.OutDim(), row,
+                Keys(std::max<int64_t>(0, row - window + 1), row + 1));
+    }
+    first += n;
+  }
+}
 
 }  // namespace plimsoll::kernels
 

@@ -68,15 +68,7 @@ TEST_P(AttentionTypesTest, RingsAgreeWithPlainArithmetic) {
   for (const int64_t head_dim : kHeadDims) {
     SCOPED_TRACE(head_dim);
     const Tokens tokens = Make(random, kN, head_dim);
-    RingSequence sequence(tokens, kWindow);
-    for (const auto& [first, n] :
-         {std::pair<int64_t, int64_t>{0, 90}, {90, 1}, {91, 59}}) {
-      const auto out = sequence.Step(backend(), first, n);
-      for (int64_t row = first; row < first + n; ++row) {
-        ExpectRow(tokens, out.data() + (row - first) * tokens.QDim(), row,
-                  Keys(std::max<int64_t>(0, row - kWindow + 1), row + 1));
-      }
-    }
+    ExpectWindows(backend(), tokens, kWindow, {90, 1, 59});
   }
 }
 

@@ -67,15 +67,7 @@ TEST_P(AttentionValuesTest, RingsAgreeWithPlainArithmetic) {
   constexpr int64_t kWindow = 40;
   const ValuesCase c = {{4, 2, 64}, 48, false, 90};
   const Tokens tokens = TokensOf(random, c);
-  RingSequence sequence(tokens, kWindow);
-  for (const auto& [first, n] :
-       {std::pair<int64_t, int64_t>{0, 60}, {60, 1}, {61, 29}}) {
-    const auto out = sequence.Step(backend(), first, n);
-    for (int64_t row = first; row < first + n; ++row) {
-      ExpectRow(tokens, out.data() + (row - first) * tokens.OutDim(), row,
-                Keys(std::max<int64_t>(0, row - kWindow + 1), row + 1));
-    }
-  }
+  ExpectWindows(backend(), tokens, kWindow, {60, 1, 29});
 }
 
 // A decode's keys are reduced in spans; a rolled context has both rotations.
