@@ -15,7 +15,7 @@ namespace plimsoll::planner {
 // header that is to be sound is one that ReadGgufHeader reads.
 class GgufWriter {
  public:
-  // Of an array only what `numbers` has is written.
+  // An array is written with the elements that `numbers` has.
   void Add(absl::string_view key, const GgufValue& value);
   void AddStrings(absl::string_view key, std::span<const std::string> values);
   void AddFloats(absl::string_view key, std::span<const float> values);

@@ -37,9 +37,9 @@ int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes);
 // int64 does not fit.
 bool Fits(const PlanInputs& inputs, int64_t n_ctx);
 
-// Total bytes of the plan for `n_ctx`; nothing if they overflow int64.
+// Total bytes, and wanted bytes, of the plan for `n_ctx`; nothing if they
+// overflow int64.
 std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx);
-// The same of its wanted bytes.
 std::optional<int64_t> WantedBytes(const PlanInputs& inputs, int64_t n_ctx);
 
 // Returns the largest context up to `cap` whose plan fits, or 0 if none does.

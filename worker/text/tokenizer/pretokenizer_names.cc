@@ -15,7 +15,7 @@ namespace {
 constexpr absl::string_view kLlama3Spelling =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// The same with possessive quantifiers, as tiktoken and Phi 4 have it.
+// Tiktoken and Phi 4 spell it with possessive quantifiers.
 constexpr absl::string_view kCl100kSpelling =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
