@@ -261,7 +261,7 @@ TEST(GraphParametersTest, ScoresOfLatentAttentionAreScaledByWholeKeys) {
 }
 
 TEST(GraphParametersTest, GroupsOfSoftmaxAreAsGoodAsTheirBestExpert) {
-  const auto routing = [](int64_t gate) {
+  const auto routing = [](uint64_t gate) {
     return LatentKeys()
         .Int("expert_group_count", 2)
         .Int("expert_group_used_count", 1)
