@@ -11,8 +11,9 @@
 3. The worker: streams are read beside clients that send the worst requests, and
    beside as many cheap ones as often: once the cheapest there is, and once, for
    each request that generates, as many tokens without a constraint, which take
-   their rows of each step as the streams' own tokens do. Printed are the
-   streams' rates, their ratios and the longest gap between two tokens.
+   their rows of each step as the streams' own tokens do. The three take turns.
+   Printed are the streams' rate, the ratios and the longest gap between two
+   tokens.
 
 Needs the packages of tests/e2e/requirements.txt.
 
@@ -24,6 +25,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import statistics
 import sys
 import threading
 import time
@@ -492,21 +494,36 @@ def streams_beside(worker, args, sent):
 
 
 def compare(worker, args, title, requests):
-    """Streams beside these requests, and beside as many cheap ones."""
-    with Clients(worker.address, args.clients, requests) as sent:
-        bad_rate, gap, n_sent = streams_beside(worker, args, sent)
-        print(f"beside {title}, {n_sent} of {args.clients} clients:"
-              f" {bad_rate:.0f} tokens/s, longest gap {gap * 1e3:.0f} ms")
-        show_times("health", time_calls(health_of(worker), 2))
-    pause = args.clients * (args.seconds + 1) / max(n_sent, 1)
-    for what, cheap in (("the cheapest requests", [(CHEAP, {"one": 1})]),
-                        ("as many tokens",
-                         [same_tokens(*one) for one in requests])):
-        with Clients(worker.address, args.clients, cheap, pause) as sent:
-            good_rate, gap, n_sent = streams_beside(worker, args, sent)
-        print(f"  beside {n_sent} of {what}: {good_rate:.0f} tokens/s,"
-              f" longest gap {gap * 1e3:.0f} ms,"
-              f" ratio {bad_rate / good_rate:.2f}")
+    """Streams beside these requests, and beside as many cheap ones.
+
+    A machine that others use too is faster in one minute than in the next, so
+    the three are read in turn, and a round's rates are compared with each other.
+    """
+    cheap = {"of the cheapest requests": [(CHEAP, {"one": 1})],
+             "requests for as many tokens": [same_tokens(*one) for one in requests]}
+    bad_rates, ratios = [], {what: [] for what in cheap}
+    gaps = {what: 0 for what in ["bad", *cheap]}
+    health = []
+    for _ in range(args.rounds):
+        with Clients(worker.address, args.clients, requests) as sent:
+            bad_rate, gap, n_sent = streams_beside(worker, args, sent)
+            health += time_calls(health_of(worker), 2)
+        bad_rates.append(bad_rate)
+        gaps["bad"] = max(gaps["bad"], gap)
+        pause = args.clients * (args.seconds + 1) / max(n_sent, 1)
+        for what, asks in cheap.items():
+            with Clients(worker.address, args.clients, asks, pause) as sent:
+                rate, gap, _ = streams_beside(worker, args, sent)
+            ratios[what].append(bad_rate / rate)
+            gaps[what] = max(gaps[what], gap)
+    print(f"beside {title} of {args.clients} clients, medians of"
+          f" {args.rounds}: {statistics.median(bad_rates):.0f} tokens/s,"
+          f" longest gap {gaps['bad'] * 1e3:.0f} ms")
+    show_times("health", health)
+    for what, seen in ratios.items():
+        print(f"  ratio to as many {what}: {statistics.median(seen):.2f}"
+              f" ({min(seen):.2f} to {max(seen):.2f}),"
+              f" longest gap {gaps[what] * 1e3:.0f} ms")
 
 
 def main():
@@ -516,6 +533,8 @@ def main():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--streams", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="of a figure")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="in which the streams' rates are compared")
     parser.add_argument("--search", type=float, default=40,
                         help="seconds of each of the two searches")
     parser.add_argument("--seed", type=int, default=1)
