@@ -39,6 +39,7 @@ SMALL_PRODUCTS = "-bugprone-implicit-widening-of-multiplication-result"
 LOW_PARTS = "-clang-analyzer-core.NullDereference"
 # One instruction set, the one with the most kernels of its own.
 HIGHWAY = ["-DHWY_COMPILE_ONLY_STATIC", "-march=icelake-server"]
+NO_AVX3 = "-DPLIMSOLL_NO_AVX3"  # which leaves that set out
 # What needs CUDA's headers, and is read where they are.
 CUDA_HOST = ("runtime.cc", "kernel_graph.cc", "driver_memory.cc",
              "device_rates.cc")
@@ -108,7 +109,7 @@ def units(root, build):
         sources, arguments = found.setdefault(name, ([], []))
         sources += sources_of(path)
         arguments += [word for word in arguments_of(entry)
-                      if word not in arguments]
+                      if word not in (NO_AVX3, *arguments)]
         if target == "plimsoll_kernels_cpu" and HIGHWAY[0] not in arguments:
             arguments += HIGHWAY
     nvcc = shutil.which("nvcc")

@@ -10,9 +10,9 @@
 // to 6 are the paths that newer versions of Highway add above AVX3_DL. NEON is
 // kept on ARM. Vectors of unknown length are left out because the kernels keep
 // arrays of vectors. Bit 26 is left out too: newer versions of Highway give it
-// to NEON with BF16. ThreadSanitizer sees the same threads on every path, so it
-// gets two of them (bits 7 and 8 are AVX3_DL and AVX3).
-#if defined(__x86_64__) && defined(PLIMSOLL_FEW_PATHS)
+// to NEON with BF16. Some builds with sanitizers have neither AVX3 nor AVX3_DL
+// (bits 8 and 7).
+#if defined(__x86_64__) && defined(PLIMSOLL_NO_AVX3)
 #define HWY_DISABLED_TARGETS 0x1F8
 #elif defined(__x86_64__)
 #define HWY_DISABLED_TARGETS 0x78
