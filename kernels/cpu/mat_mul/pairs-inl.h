@@ -13,8 +13,9 @@
 #include "kernels/cpu/mat_mul/panel-inl.h"
 
 // Unrolls the eight turns over a block's pairs. On ARM, g++ would load early
-// for all eight turns and spill what it loaded.
-#if HWY_ARCH_ARM_A64
+// for all eight turns and spill what it loaded. Sanitizers check every access
+// of every turn, which takes twice as long to compile.
+#if HWY_ARCH_ARM_A64 || HWY_IS_ASAN || HWY_IS_TSAN
 #define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(1)
 #else
 #define PLIMSOLL_UNROLL_PAIRS HWY_UNROLL(8)
