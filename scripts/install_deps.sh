@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing or checking needs.
 #
-# Usage: scripts/install_deps.sh [--build] [--test] [--ci] [--neon]
+# Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--ci] [--neon]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
+#   --clients  what the examples of clients/ need (Debian 12)
 #   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
 #   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
 # Packages that are already installed are left alone; without missing packages
@@ -20,6 +21,12 @@ build_packages=(
 )
 test_packages=(
   libbenchmark-dev libgmock-dev libgtest-dev librapidcheck-dev nghttp2-client
+)
+client_packages=(
+  default-jdk-headless golang-github-golang-protobuf-1-5-dev golang-go
+  golang-google-grpc-dev libgeronimo-annotation-1.3-spec-java libgrpc-java
+  libguava-java libnetty-java libperfmark-java libprotobuf-java
+  protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby-grpc
 )
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
@@ -72,6 +79,7 @@ for argument in "$@"; do
   case $argument in
     --build) wanted+=("${build_packages[@]}") ;;
     --test) wanted+=("${test_packages[@]}") ;;
+    --clients) wanted+=("${client_packages[@]}") ;;
     --ci) wanted+=("${ci_packages[@]}") ;;
     --neon) wanted+=("${neon_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;

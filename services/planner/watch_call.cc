@@ -10,7 +10,8 @@ namespace plimsoll::services {
 WatchCall::WatchCall(grpc::CallbackServerContext& context,
                      const v1::WatchDevicesRequest& request, DeviceFeed& feed,
                      absl::Duration reader_timeout)
-    : feed_(feed),
+    : context_(context),
+      feed_(feed),
       only_changes_(request.only_changes()),
       request_id_(TakeRequestId(context)),
       slow_reader_(context, reader_timeout) {}
@@ -47,6 +48,7 @@ void WatchCall::WriteIfIdle() {
   has_news_ = false;
   DeviceFeed::News news = feed_.Take(written_.version, only_changes_);
   if (news.message == nullptr) return;
+  if (written_.message == nullptr) SendRequestId(context_, request_id_);
   written_ = std::move(news);
   is_writing_ = true;
   slow_reader_.Start();

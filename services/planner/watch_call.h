@@ -49,6 +49,7 @@ class WatchCall final
   void WriteIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  grpc::CallbackServerContext& context_;  // until Finish
   DeviceFeed& feed_;
   const bool only_changes_;
   const std::string request_id_;

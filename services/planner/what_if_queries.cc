@@ -153,6 +153,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     if (!messages_.has_value()) {
       ASSIGN_OR_RETURN(planner::WhatIf grid, GridOf(planner_, request_, stop));
       messages_.emplace(std::move(grid));
+      SendRequestId(context_, request_id_);
     }
     return messages_->Next(stop);
   }

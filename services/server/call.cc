@@ -73,7 +73,7 @@ class PooledCall final : public UnaryReply {
 
 }  // namespace
 
-std::string TakeRequestId(grpc::CallbackServerContext& context) {
+std::string TakeRequestId(const grpc::CallbackServerContext& context) {
   std::string id;
   const auto& metadata = context.client_metadata();
   if (const auto found = metadata.find(kRequestIdKey);
@@ -81,8 +81,12 @@ std::string TakeRequestId(grpc::CallbackServerContext& context) {
     id.assign(found->second.data(), found->second.size());
   }
   if (!IsGoodId(id)) id = RandomId();
-  context.AddInitialMetadata(kRequestIdKey, id);
   return id;
+}
+
+void SendRequestId(grpc::CallbackServerContext& context,
+                   const std::string& id) {
+  context.AddInitialMetadata(kRequestIdKey, id);
 }
 
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {
@@ -131,7 +135,8 @@ UnaryReply::UnaryReply(grpc::CallbackServerContext& context,
                        const google::protobuf::Message& request,
                        google::protobuf::Message& response,
                        ByteBudget::Share held)
-    : request_id_(TakeRequestId(context)),
+    : context_(context),
+      request_id_(TakeRequestId(context)),
       request_(request),
       response_(response),
       held_(std::move(held)),
@@ -147,7 +152,9 @@ absl::Status UnaryReply::Settle(const absl::Status& status) {
 
 void UnaryReply::End(const absl::Status& status) {
   const absl::Status end = Settle(status);
-  if (!end.ok()) {
+  if (end.ok()) {
+    SendRequestId(context_, request_id_);
+  } else {
     Free(response_);
     held_.Shrink(0);
   }

@@ -43,8 +43,13 @@ struct CallLimits {
 };
 
 // Returns the call's x-request-id if it is printable and short, else a new one.
-// It is sent back in the initial metadata.
-std::string TakeRequestId(grpc::CallbackServerContext& context);
+std::string TakeRequestId(const grpc::CallbackServerContext& context);
+
+// Sends the id back in the initial metadata. It is called once, before the
+// first message or the reply. A call that is refused has the id in its error
+// only: a client's gRPC may repeat a call as long as it has no initial
+// metadata.
+void SendRequestId(grpc::CallbackServerContext& context, const std::string& id);
 
 // The time until the call's deadline; infinite if it has none.
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
@@ -100,6 +105,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
   // Sets the share to what is held until OnDone.
   absl::Status Settle(const absl::Status& status);
 
+  grpc::CallbackServerContext& context_;  // until Finish
   const std::string request_id_;
   const google::protobuf::Message& request_;
   google::protobuf::Message& response_;

@@ -125,7 +125,7 @@ FORBIDDEN = {
 
 # A header that only one room's folder may include.
 ONLY_IN = (
-    (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "tests/")),
+    (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),

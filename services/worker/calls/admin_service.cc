@@ -55,7 +55,8 @@ class DrainCall final : public ServerUnaryReactor,
  private:
   DrainCall(CallbackServerContext& context, const CallLimits& limits,
             v1::DrainResponse& response)
-      : gate_(limits.gate),
+      : context_(context),
+        gate_(limits.gate),
         request_id_(TakeRequestId(context)),
         response_(response),
         slow_reader_(context, limits.reader_timeout) {}
@@ -65,10 +66,12 @@ class DrainCall final : public ServerUnaryReactor,
     if (is_finished_) return;
     is_finished_ = true;
     response_.set_running_calls(0);
+    if (status.ok()) SendRequestId(context_, request_id_);
     slow_reader_.Start();
     Finish(ToGrpc(status, request_id_));
   }
 
+  CallbackServerContext& context_;  // until Finish
   CallGate& gate_;
   const std::string request_id_;
   int64_t waiter_ = 0;  // set before gRPC can cancel

@@ -95,7 +95,8 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
 
  private:
   LoadCall(CallbackServerContext& context, absl::Duration reader_timeout)
-      : request_id_(TakeRequestId(context)),
+      : context_(context),
+        request_id_(TakeRequestId(context)),
         slow_reader_(context, reader_timeout) {}
 
   absl::Status Begin(CallbackServerContext& context, ModelRegistry& registry,
@@ -107,6 +108,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   }
 
   void WriteFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!std::exchange(has_begun_, true)) SendRequestId(context_, request_id_);
     slow_reader_.Start();
     StartWrite(&pending_.front());
   }
@@ -124,9 +126,11 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     Finish(ToGrpc(*end_, request_id_));
   }
 
+  CallbackServerContext& context_;  // until Finish
   const std::string request_id_;
   CallGate::Pass pass_;
   absl::Mutex mu_;
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
   // The front is being written; at most one more waits.
   std::deque<v1::LoadModelResponse> pending_ ABSL_GUARDED_BY(mu_);
   bool is_plan_sent_ ABSL_GUARDED_BY(mu_) = false;

@@ -149,7 +149,11 @@ bool ScoreCall::Complete(const absl::Status& status,
     end = EndStatus(SubmitNext());
     if (end.ok()) return false;
   }
-  if (!end.ok()) Free(response_);
+  if (end.ok()) {
+    SendRequestId(context_, request_id_);
+  } else {
+    Free(response_);
+  }
   held_.Shrink(MemoryOfReply(response_));
   slow_reader_.Start();
   Finish(ToGrpc(end, request_id_));

@@ -52,6 +52,7 @@ template <typename Request, typename Response>
 void StreamCall<Request, Response>::Push(Response message) {
   if (prompt_.has_value()) {
     *message.mutable_prompt() = *std::exchange(prompt_, std::nullopt);
+    SendRequestId(this->context_, this->request_id_);
   }
   pending_bytes_ += message.ByteSizeLong();
   pending_.push_back(std::move(message));

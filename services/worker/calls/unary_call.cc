@@ -55,6 +55,7 @@ bool UnaryCall::Complete(const absl::Status& status,
   const absl::Status end = refusal_.ok() ? status : EndStatus(refusal_);
   if (end.ok()) {
     EndReply(info, response_, response_);
+    SendRequestId(context_, request_id_);
   } else {
     Free(response_);
   }

@@ -120,6 +120,13 @@ TEST_F(ServerTest, ABadOrMissingRequestIdIsReplaced) {
   }
 }
 
+TEST_F(ServerTest, ARefusalHasNoInitialMetadataSoThatItMayBeRepeated) {
+  gate_.Close();
+  grpc::ClientContext context;
+  EXPECT_EQ(List(context).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(context.GetServerInitialMetadata(), ::testing::IsEmpty());
+}
+
 TEST_F(ServerTest, AMessageAboveFourMiBIsRefused) {
   constexpr size_t kFraming = 64;  // bytes of the message around the header
   EXPECT_EQ(PlanWithHeaderOf(kMaxMessageBytes - kFraming).error_code(),
