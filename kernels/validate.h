@@ -80,7 +80,15 @@ inline absl::Status Validate(const PackActivationsArgs& args) {
   return ValidatePacked(args.dim);
 }
 
+// Checks that rows of `dim` elements that begin every `stride` do not overlap.
+inline absl::Status ValidateStride(int64_t dim, int64_t stride) {
+  if (stride >= dim) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows of ", dim, " that begin every ", stride, " elements"));
+}
+
 inline absl::Status Validate(const RmsNormArgs& args) {
+  RETURN_IF_ERROR(ValidateStride(args.dim, args.XStride()));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }
@@ -97,11 +105,8 @@ inline absl::Status Validate(const AddNormArgs& args) {
 }
 
 inline absl::Status Validate(const GatedActivationArgs& args) {
-  if (args.UpStride() < args.dim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows of ", args.dim, " that begin every ", args.up_stride,
-                     " elements"));
-  }
+  RETURN_IF_ERROR(ValidateStride(args.dim, args.GateStride()));
+  RETURN_IF_ERROR(ValidateStride(args.dim, args.UpStride()));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }
