@@ -336,12 +336,15 @@ struct GatedMatMulArgs {
   bool keeps_floats = true;
 };
 
-// These are in experts.h, hadamard.h and heads.h.
+// These are in experts.h, hadamard.h, heads.h and recurrent.h.
 struct RouteExpertsArgs;
 struct GatedExpertMatMulArgs;
 struct ExpertSumMatMulArgs;
 struct HadamardArgs;
 struct HeadMatMulArgs;
+struct CausalConvArgs;
+struct StateScanArgs;
+struct GatedNormArgs;
 
 // The k largest logits of each row in descending order (equal ones by ascending
 // id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
@@ -488,6 +491,10 @@ class Backend {
   virtual absl::StatusOr<const std::byte*> GatedExpertMatMul(
       const GatedExpertMatMulArgs& args) = 0;
   virtual absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) = 0;
+  // CausalConv and StateScan take the rows of each sequence in order.
+  virtual absl::Status CausalConv(const CausalConvArgs& args) = 0;
+  virtual absl::Status StateScan(const StateScanArgs& args) = 0;
+  virtual absl::Status GatedNorm(const GatedNormArgs& args) = 0;
   virtual absl::Status TopK(const TopKArgs& args) = 0;
   // Draws a token where the host cannot read rows of logits itself. The token
   // depends only on the arguments: weights are exponentials in float32, summed
