@@ -43,19 +43,12 @@ inline absl::Status Validate(const StepStates& states, int64_t n_rows,
   return absl::OkStatus();
 }
 
-// Checks that rows of `floats` floats may begin every `stride` floats.
-inline absl::Status ValidateRowStride(int64_t stride, int64_t floats) {
-  if (stride >= floats) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "rows of ", floats, " floats that begin every ", stride, " floats"));
-}
-
 inline absl::Status Validate(const CausalConvArgs& args) {
   if (args.width < 1 || args.width > kMaxConvWidth) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a convolution over ", args.width, " rows, at most ", kMaxConvWidth));
   }
-  RETURN_IF_ERROR(ValidateRowStride(args.stride, args.channels));
+  RETURN_IF_ERROR(ValidateStride(args.stride, args.channels));
   return Validate(args.states, args.n_rows, args.StateFloats());
 }
 
@@ -71,19 +64,17 @@ inline absl::Status Validate(const StateScanArgs& args) {
     return absl::InvalidArgumentError(absl::StrCat(
         args.n_heads, " heads over ", args.n_key_heads, " key heads"));
   }
+  RETURN_IF_ERROR(ValidateStride(args.stride, args.n_key_heads * args.key_dim));
+  RETURN_IF_ERROR(ValidateStride(args.stride, args.n_heads * args.value_dim));
   RETURN_IF_ERROR(
-      ValidateRowStride(args.stride, args.n_key_heads * args.key_dim));
+      ValidateStride(args.gate_group_stride, args.n_heads / args.n_key_heads));
   RETURN_IF_ERROR(
-      ValidateRowStride(args.stride, args.n_heads * args.value_dim));
-  RETURN_IF_ERROR(ValidateRowStride(args.gate_group_stride,
-                                    args.n_heads / args.n_key_heads));
-  RETURN_IF_ERROR(ValidateRowStride(args.gate_stride,
-                                    args.GateAt(0, args.n_heads - 1) + 1));
+      ValidateStride(args.gate_stride, args.GateAt(0, args.n_heads - 1) + 1));
   return Validate(args.states, args.n_rows, args.StateFloats());
 }
 
 inline absl::Status Validate(const GatedNormArgs& args) {
-  RETURN_IF_ERROR(ValidateRowStride(args.gate_stride, args.RowFloats()));
+  RETURN_IF_ERROR(ValidateStride(args.gate_stride, args.RowFloats()));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }
